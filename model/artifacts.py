@@ -1,0 +1,147 @@
+"""What passes between the commands: the names in a dataset folder, and its manifest.
+
+A dataset folder holds TFRecord shards, vocabularies, `rejected-*.parquet` and, written last,
+`dataset.json`. A folder without that file is unfinished. This module needs no TensorFlow.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from model.errors import UserError
+
+MANIFEST_FILE = "dataset.json"
+MANIFEST_FORMAT = 1
+
+# The record: a tf.train.Example with two int64 lists, BOS and EOS included.
+SOURCE_FEATURE = "source"
+TARGET_FEATURE = "target"
+
+TRAIN = "train"
+VALIDATION = "validation"
+
+HISTOGRAM_STEP = 8  # tokens
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SplitInfo:
+    """What a split holds.
+
+    Attributes:
+      shards: File names inside the dataset folder, in order.
+      records: Number of pairs.
+      source_tokens: Ids on the source side, BOS and EOS counted.
+      target_tokens: The same of the target side.
+      longest: The most ids on any side of any pair.
+      source_lengths: `source_lengths[i]` pairs have 8i to 8i+7 source ids.
+      target_lengths: The same of the target side.
+    """
+
+    shards: list[str]
+    records: int
+    source_tokens: int
+    target_tokens: int
+    longest: int
+    source_lengths: list[int]
+    target_lengths: list[int]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DatasetManifest:
+    """`dataset.json`: what a finished dataset folder holds and how it was made.
+
+    Attributes:
+      fingerprint: Hex digest of inputs, options, vocabulary and version: equal fingerprints
+        mean equal records.
+      version: Version of `tt` that wrote it.
+      corpus: Name of the corpus; "embedded" for the one that comes with `tt`.
+      source_language: As given, or "".
+      target_language: As given, or "".
+      source_vocabulary_size: Padded to a multiple of 8.
+      target_vocabulary_size: Padded to a multiple of 8.
+      shared_vocabulary: Whether both sides use one vocabulary.
+      lines_read: Pairs read from all sources; equals `pairs_kept` and all of `rejected`.
+      pairs_kept: Pairs in the records of all splits.
+      rejected: Pairs left out, by reason code.
+      sources: For each source of pairs: its name, and what was read, kept and rejected.
+      splits: By name, "train" and "validation".
+      options: The resolved options of the run.
+    """
+
+    fingerprint: str
+    version: str
+    corpus: str
+    source_language: str
+    target_language: str
+    source_vocabulary_size: int
+    target_vocabulary_size: int
+    shared_vocabulary: bool
+    lines_read: int
+    pairs_kept: int
+    rejected: dict[str, int]
+    sources: list[dict[str, Any]]
+    splits: dict[str, SplitInfo]
+    options: dict[str, Any]
+    format: int = MANIFEST_FORMAT
+
+    def to_json(self) -> str:
+        """Returns the text of `dataset.json`."""
+        return json.dumps(dataclasses.asdict(self), indent=2, ensure_ascii=False) + "\n"
+
+    @classmethod
+    def load(cls, folder: str | Path) -> DatasetManifest:
+        """Reads the manifest of a finished dataset folder.
+
+        Raises:
+          UserError: There is no such folder, it is unfinished, or the file is of another format.
+        """
+        path = Path(folder) / MANIFEST_FILE
+        if not Path(folder).is_dir():
+            raise UserError(f"no dataset folder at {folder}: make one with `tt preprocess`")
+        if not path.is_file():
+            raise UserError(
+                f"{folder} is not a finished dataset folder (it has no {MANIFEST_FILE}): "
+                "run its `tt preprocess` again to finish it"
+            )
+        try:
+            values = json.loads(path.read_text("utf-8"))
+            if values["format"] != MANIFEST_FORMAT:
+                raise UserError(
+                    f"{path} has format {values['format']}, this tt reads {MANIFEST_FORMAT}: "
+                    "make the dataset again with `tt preprocess`"
+                )
+            values["splits"] = {name: SplitInfo(**s) for name, s in values["splits"].items()}
+            return cls(**values)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise UserError(f"{path} cannot be read: {error!r}") from error
+
+
+def shard_name(split: str, index: int, count: int) -> str:
+    """Returns the file name of a shard, such as `train-00003-of-00016.tfrecord`."""
+    return f"{split}-{index:05d}-of-{count:05d}.tfrecord"
+
+
+def length_histogram(lengths: list[int]) -> list[int]:
+    """Counts lengths in steps of 8 tokens; the list ends with the last step that is not empty.
+
+    >>> length_histogram([3, 7, 8, 25])
+    [2, 1, 0, 1]
+    """
+    counts = [0] * (max(lengths, default=-1) // HISTOGRAM_STEP + 1)
+    for length in lengths:
+        counts[length // HISTOGRAM_STEP] += 1
+    return counts
+
+
+def write_text_atomically(path: Path, text: str) -> None:
+    """Writes a local text file under a temporary name, then renames it into place."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_text(text, "utf-8")
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

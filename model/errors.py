@@ -1,0 +1,11 @@
+"""The one exception that the command line turns into a message and exit code 2."""
+
+from __future__ import annotations
+
+
+class UserError(Exception):
+    """A mistake that the user can mend: a wrong path, option or input.
+
+    The message is one line that says what is wrong, what was received and what to do next.
+    Anything that is not the user's to mend is raised as another exception, with its traceback.
+    """
