@@ -1,0 +1,162 @@
+"""What a model is, how it is trained and how it decodes: frozen, validated, saved as JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from model.errors import UserError
+
+# Layers a side, width, heads, width of the feed-forward layer, dropout. `base` and `big` are
+# those of the paper's table 3 (`big` with its dropout for English to German).
+PRESETS: dict[str, dict[str, Any]] = {
+    "tiny": {"layers": 4, "d_model": 128, "heads": 8, "d_ff": 512, "dropout": 0.1},
+    "small": {"layers": 3, "d_model": 256, "heads": 8, "d_ff": 512, "dropout": 0.1},
+    "base": {"layers": 6, "d_model": 512, "heads": 8, "d_ff": 2048, "dropout": 0.1},
+    "big": {"layers": 6, "d_model": 1024, "heads": 16, "d_ff": 4096, "dropout": 0.3},
+}
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise UserError(message)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TransformerConfig:
+    """The architecture, section 3 of the paper.
+
+    Attributes:
+      source_vocabulary_size: Rows of the source embedding.
+      target_vocabulary_size: Rows of the target embedding, and logits.
+      shared_vocabulary: One embedding for both sides.
+      layers: N, in the encoder and in the decoder.
+      d_model: Width of the model.
+      heads: Attention heads; they divide `d_model`.
+      d_ff: Inner width of the feed-forward layers.
+      dropout: Rate after each sub-layer and after the embeddings (section 5.4).
+      attention_dropout: Rate on the attention weights; 0 in the paper.
+      tie_embeddings: The output projection is the target embedding (section 3.4).
+      position_base: Base of the wavelengths of the sinusoids (section 3.5).
+    """
+
+    source_vocabulary_size: int
+    target_vocabulary_size: int
+    shared_vocabulary: bool
+    layers: int = 6
+    d_model: int = 512
+    heads: int = 8
+    d_ff: int = 2048
+    dropout: float = 0.1
+    attention_dropout: float = 0.0
+    tie_embeddings: bool = True
+    position_base: float = 10000.0
+
+    def __post_init__(self) -> None:
+        for name in ("source_vocabulary_size", "target_vocabulary_size", "layers", "d_model",
+                     "heads", "d_ff"):  # fmt: skip
+            value = getattr(self, name)
+            _require(value >= 1, f"{name} must be at least 1. Received: {value}")
+        _require(
+            self.d_model % (2 * self.heads) == 0,
+            "d_model must be a multiple of twice the heads. "
+            f"Received: d_model={self.d_model}, heads={self.heads}",
+        )
+        for name in ("dropout", "attention_dropout"):
+            value = getattr(self, name)
+            _require(0 <= value < 1, f"{name} must be in [0, 1). Received: {value}")
+        _require(
+            self.position_base > 1,
+            f"position_base must be greater than 1. Received: {self.position_base}",
+        )
+        _require(
+            not self.shared_vocabulary
+            or self.source_vocabulary_size == self.target_vocabulary_size,
+            "a shared vocabulary has one size. Received: "
+            f"{self.source_vocabulary_size} and {self.target_vocabulary_size}",
+        )
+
+    @classmethod
+    def from_preset(cls, preset: str, **fields: Any) -> TransformerConfig:
+        """Takes a preset's fields; `fields` go on top.
+
+        Raises:
+          UserError: There is no such preset, or a value is out of range.
+        """
+        if preset not in PRESETS:
+            raise UserError(f"no preset {preset!r}: choose one of {', '.join(PRESETS)}")
+        return cls(**{**PRESETS[preset], **fields})
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainingConfig:
+    """How a model is trained, section 5 of the paper.
+
+    Attributes:
+      steps: Updates of the weights in all.
+      batch_tokens: Padded target positions a batch and replica at the most; also a bound on the
+        padded source positions.
+      peak_learning_rate: Reached at the end of the warm-up; None takes the paper's
+        d_model^-0.5 * warmup_steps^-0.5. Falls as the inverse square root of the step.
+      warmup_steps: Updates with a linearly rising rate.
+      label_smoothing: Mass that is spread over the whole vocabulary.
+      seed: Of the weights, the order of the batches and dropout.
+      validate_every: Updates between two runs over the validation split.
+      save_every: Updates between two checkpoints.
+      keep_checkpoints: How many of the last checkpoints stay.
+      log_every: Updates between two progress lines and TensorBoard points.
+    """
+
+    steps: int = 100_000
+    batch_tokens: int = 4096
+    peak_learning_rate: float | None = None
+    warmup_steps: int = 4000
+    label_smoothing: float = 0.1
+    seed: int = 1
+    validate_every: int = 500
+    save_every: int = 500
+    keep_checkpoints: int = 3
+    log_every: int = 50
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch_tokens", "warmup_steps", "validate_every", "save_every",
+                     "keep_checkpoints", "log_every"):  # fmt: skip
+            value = getattr(self, name)
+            _require(value >= 1, f"{name} must be at least 1. Received: {value}")
+        _require(
+            self.peak_learning_rate is None or self.peak_learning_rate > 0,
+            f"peak_learning_rate must be positive. Received: {self.peak_learning_rate}",
+        )
+        _require(
+            0 <= self.label_smoothing < 1,
+            f"label_smoothing must be in [0, 1). Received: {self.label_smoothing}",
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Decoding:
+    """How translations are searched for.
+
+    Attributes:
+      beam_size: 1 is greedy search.
+      length_penalty: alpha of Wu et al. 2016 (GNMT), equation 14: hypotheses are ranked by
+        log p / ((5 + length) / 6)^alpha, where EOS counts as a token; 0 ranks by log p.
+      max_extra_tokens: A translation has at most this many tokens more than its source (the
+        paper's section 6.1 has 50); there it is made to end.
+      batch_tokens: Padded source positions a batch times the beam size at the most.
+    """
+
+    beam_size: int = 4
+    length_penalty: float = 0.6
+    max_extra_tokens: int = 50
+    batch_tokens: int = 8192
+
+    def __post_init__(self) -> None:
+        _require(self.beam_size >= 1, f"beam_size must be at least 1. Received: {self.beam_size}")
+        _require(
+            self.length_penalty >= 0,
+            f"length_penalty must not be negative. Received: {self.length_penalty}",
+        )
+        for name in ("max_extra_tokens", "batch_tokens"):
+            value = getattr(self, name)
+            _require(value >= 1, f"{name} must be at least 1. Received: {value}")

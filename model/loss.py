@@ -1,0 +1,124 @@
+"""The training objective: label-smoothed cross-entropy over real target tokens.
+
+Axes: P real target positions of a batch, D width, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from model.layers import Dropout
+from model.transformer import Transformer
+from model.vocabulary import PAD_ID
+
+
+class TokenSums(NamedTuple):
+    """Sums over the real target tokens of a batch, float32 scalars.
+
+    Attributes:
+      loss: Label-smoothed cross-entropy, what is minimised.
+      cross_entropy: Without smoothing, in nats: exp of its mean is the perplexity.
+      correct: Tokens whose logit is the greatest.
+      tokens: How many there are.
+    """
+
+    loss: tf.Tensor
+    cross_entropy: tf.Tensor
+    correct: tf.Tensor
+    tokens: tf.Tensor
+
+
+def batch_sums(
+    model: Transformer,
+    source: tf.Tensor,
+    target: tf.Tensor,
+    *,
+    smoothing: float,
+    dropout: Dropout | None = None,
+) -> TokenSums:
+    """Runs the model with the true target as its input (teacher forcing).
+
+    Args:
+      model: The model.
+      source: int32 [B, S].
+      target: int32 [B, T], BOS and EOS included.
+      smoothing: Mass spread over the vocabulary.
+      dropout: None in validation.
+    """
+    output = model(source, target=target[:, :-1], dropout=dropout)
+    labels = tf.reshape(target[:, 1:], [-1])
+    # The product with the vocabulary is the dearest of all: padding leaves before it.
+    real = tf.where(labels != PAD_ID)[:, 0]
+    labels = tf.gather(labels, real)
+    output = tf.gather(tf.reshape(output, [-1, output.shape[-1]]), real)  # [P, D]
+    table = tf.convert_to_tensor(model.output_embedding.table)
+    losses, cross_entropies, correct = smoothed_cross_entropy(output, table, labels, smoothing)
+    return TokenSums(
+        loss=tf.reduce_sum(losses),
+        cross_entropy=tf.reduce_sum(cross_entropies),
+        correct=tf.reduce_sum(correct),
+        tokens=tf.cast(tf.size(labels), tf.float32),
+    )
+
+
+def smoothed_cross_entropy(
+    output: tf.Tensor, table: tf.Tensor, labels: tf.Tensor, smoothing: float
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Cross-entropy to the mix of one-hot labels and the uniform distribution.
+
+    With logits z and smoothing e, the loss is lse(z) - (1 - e) z[label] - e mean(z). It is
+    written as the plain cross-entropy plus e (z[label] - mean(z)), and the last two come from
+    the embeddings without another pass over the logits; the gradient is written by hand for
+    the same reason. Only the first result has a gradient.
+
+    Args:
+      output: The decoder's output [P, D].
+      table: Output embedding [V, D].
+      labels: int32 [P].
+      smoothing: e.
+
+    Returns:
+      float32 [P] each: the smoothed loss, the plain cross-entropy, and 1 where the label has
+      the greatest logit.
+    """
+
+    @tf.custom_gradient
+    def loss(
+        output: tf.Tensor, table: tf.Tensor
+    ) -> tuple[
+        tuple[tf.Tensor, tf.Tensor, tf.Tensor],
+        Callable[..., tuple[tf.Tensor, tf.Tensor]],
+    ]:
+        output32, table32 = tf.cast(output, tf.float32), tf.cast(table, tf.float32)
+        logits = tf.cast(tf.matmul(output, table, transpose_b=True), tf.float32)  # [P, V]
+        cross_entropy, logits_gradient = tf.raw_ops.SparseSoftmaxCrossEntropyWithLogits(
+            features=logits, labels=labels
+        )
+        label_rows = tf.gather(table32, labels)  # [P, D]
+        mean_row = tf.reduce_mean(table32, 0)  # [D]
+        label_logits = tf.reduce_sum(output32 * label_rows, -1)  # [P]
+        mean_logits = tf.linalg.matvec(output32, mean_row)  # [P]
+        at_labels = tf.gather(logits, labels, batch_dims=1)
+        correct = tf.cast(at_labels >= tf.reduce_max(logits, -1), tf.float32)
+
+        def gradient(upstream: tf.Tensor, *_: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            # d loss / d z = softmax - onehot + e (onehot - 1 / V); the first two are
+            # `logits_gradient`, the rest is added behind the products, where it is cheap.
+            rows = upstream[:, None]  # [P, 1]
+            scaled = tf.cast(logits_gradient * rows, output.dtype)  # [P, V]
+            to_output = tf.cast(tf.matmul(scaled, table), tf.float32)
+            to_output += smoothing * rows * (label_rows - mean_row)
+            to_table = tf.cast(tf.matmul(scaled, output, transpose_a=True), tf.float32)
+            weighted = smoothing * rows * output32
+            to_table = tf.tensor_scatter_nd_add(to_table, labels[:, None], weighted)
+            to_table -= tf.reduce_sum(weighted, 0) / tf.cast(tf.shape(table)[0], tf.float32)
+            return tf.cast(to_output, output.dtype), tf.cast(to_table, table.dtype)
+
+        losses = cross_entropy + smoothing * (label_logits - mean_logits)
+        return (losses, cross_entropy, correct), gradient
+
+    losses, cross_entropies, correct = loss(output, table)
+    return losses, cross_entropies, correct

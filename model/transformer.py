@@ -1,0 +1,298 @@
+"""The Transformer of section 3 of the paper: encoder, decoder, and one step of decoding.
+
+Axes as in `model.layers`: B batch, S source, T target, D width, H heads, K head width, V target
+vocabulary; N beams of a sentence. Each residual sub-layer is LayerNorm(x + Dropout(sublayer(x)))
+(post-norm, section 3.1).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import keras
+import tensorflow as tf
+
+from model.config import TransformerConfig
+from model.layers import (
+    CrossAttention,
+    Dropout,
+    Embedding,
+    FeedForward,
+    LayerNorm,
+    Noise,
+    SelfAttention,
+    look_ahead_bias,
+    no_noise,
+    padding_bias,
+    sinusoidal_positions,
+)
+
+
+class EncoderLayer(keras.layers.Layer):
+    """Self-attention, then a feed-forward layer."""
+
+    def __init__(self, config: TransformerConfig, name: str) -> None:
+        super().__init__(name=name)
+        self.attention = SelfAttention(config.d_model, config.heads, "attention")
+        self.attention_norm = LayerNorm(config.d_model, "attention_norm")
+        self.feed_forward = FeedForward(config.d_model, config.d_ff, "feed_forward")
+        self.feed_forward_norm = LayerNorm(config.d_model, "feed_forward_norm")
+        self.built = True
+
+    def call(
+        self, x: tf.Tensor, *, bias: tf.Tensor, noise: Noise, attention_noise: Noise
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """[B, S, D] -> [B, S, D], and the attention weights [B, H, S, S]."""
+        attended, weights = self.attention(x, bias=bias, noise=attention_noise)
+        x = self.attention_norm(x + noise(attended))
+        return self.feed_forward_norm(x + noise(self.feed_forward(x))), weights
+
+
+class DecoderLayer(keras.layers.Layer):
+    """Self-attention, attention to the source, then a feed-forward layer."""
+
+    def __init__(self, config: TransformerConfig, name: str) -> None:
+        super().__init__(name=name)
+        self.attention = SelfAttention(config.d_model, config.heads, "attention")
+        self.attention_norm = LayerNorm(config.d_model, "attention_norm")
+        self.cross_attention = CrossAttention(config.d_model, config.heads, "cross_attention")
+        self.cross_attention_norm = LayerNorm(config.d_model, "cross_attention_norm")
+        self.feed_forward = FeedForward(config.d_model, config.d_ff, "feed_forward")
+        self.feed_forward_norm = LayerNorm(config.d_model, "feed_forward_norm")
+        self.built = True
+
+    def call(
+        self,
+        x: tf.Tensor,
+        *,
+        memory: tf.Tensor,
+        bias: tf.Tensor,
+        source_bias: tf.Tensor,
+        noise: Noise,
+        attention_noise: Noise,
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """[B, T, D] -> [B, T, D], and the weights [B, H, T, T] and [B, H, T, S]."""
+        attended, self_weights = self.attention(x, bias=bias, noise=attention_noise)
+        x = self.attention_norm(x + noise(attended))
+        keys, values = self.cross_attention.project(memory)
+        attended, cross_weights = self.cross_attention(
+            x, keys=keys, values=values, bias=source_bias, noise=attention_noise
+        )
+        x = self.cross_attention_norm(x + noise(attended))
+        x = self.feed_forward_norm(x + noise(self.feed_forward(x)))
+        return x, self_weights, cross_weights
+
+    def step(
+        self,
+        x: tf.Tensor,
+        *,
+        cache: tf.Tensor,
+        keys: tf.Tensor,
+        values: tf.Tensor,
+        source_bias: tf.Tensor,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """One new position of each beam.
+
+        Args:
+          x: [B, N, D].
+          cache: [B * N, 2H, T, K], see `SelfAttention.step`.
+          keys: [B, H, S, K], of the source.
+          values: [B, H, S, K], of the source.
+          source_bias: [B, 1, 1, S].
+
+        Returns:
+          [B, N, D], and the cache with the new position.
+        """
+        shape, width = tf.shape(x), x.shape[-1]
+        attended, cache = self.attention.step(tf.reshape(x, [-1, width]), cache)
+        x = self.attention_norm(x + tf.reshape(attended, shape))
+        attended, _ = self.cross_attention(x, keys=keys, values=values, bias=source_bias)
+        x = self.cross_attention_norm(x + attended)
+        return self.feed_forward_norm(x + self.feed_forward(x)), cache
+
+
+@dataclasses.dataclass(frozen=True)
+class AttentionWeights:
+    """The attention of a forward pass, one tensor a layer.
+
+    Attributes:
+      encoder: [B, H, S, S] each.
+      decoder: [B, H, T, T] each.
+      cross: [B, H, T, S] each: from target positions to source positions.
+    """
+
+    encoder: list[tf.Tensor]
+    decoder: list[tf.Tensor]
+    cross: list[tf.Tensor]
+
+
+@dataclasses.dataclass(frozen=True)
+class EncodedSource:
+    """What decoding needs of the source, computed once a sentence.
+
+    Attributes:
+      keys: [B, H, S, K] for each decoder layer.
+      values: [B, H, S, K] for each decoder layer.
+      bias: float32 [B, 1, 1, S], hides padding.
+      positions: [T, D], encodings of the target positions that will be decoded.
+    """
+
+    keys: list[tf.Tensor]
+    values: list[tf.Tensor]
+    bias: tf.Tensor
+    positions: tf.Tensor
+
+
+class Transformer(keras.Model):
+    """The whole model; its variables exist once it is constructed.
+
+    >>> from model.config import TransformerConfig
+    >>> config = TransformerConfig.from_preset(
+    ...     "tiny", source_vocabulary_size=16, target_vocabulary_size=24, shared_vocabulary=False)
+    >>> model = Transformer(config)
+    >>> source, target = tf.constant([[2, 5, 6, 3]]), tf.constant([[2, 7]])
+    >>> model.logits(model(source, target=target)).shape
+    TensorShape([1, 2, 24])
+    """
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__(name="transformer")
+        self.config = config
+        width, layers = config.d_model, range(config.layers)
+        name = "embedding" if config.shared_vocabulary else "source_embedding"
+        self.source_embedding = Embedding(config.source_vocabulary_size, width, name)
+        self.target_embedding = (
+            self.source_embedding
+            if config.shared_vocabulary
+            else Embedding(config.target_vocabulary_size, width, "target_embedding")
+        )
+        self.output_embedding = (
+            self.target_embedding
+            if config.tie_embeddings
+            else Embedding(config.target_vocabulary_size, width, "output_embedding")
+        )
+        self.encoder_layers = [EncoderLayer(config, f"encoder_{i}") for i in layers]
+        self.decoder_layers = [DecoderLayer(config, f"decoder_{i}") for i in layers]
+        self.built = True
+
+    def call(
+        self, source: tf.Tensor, *, target: tf.Tensor, dropout: Dropout | None = None
+    ) -> tf.Tensor:
+        """Encodes the source and decodes the whole target at once.
+
+        Args:
+          source: int32 [B, S], BOS and EOS included, PAD at the end.
+          target: int32 [B, T], BOS first: the output at a position predicts the next id.
+          dropout: None in inference.
+
+        Returns:
+          The decoder's output [B, T, D]; `logits` turns it into [B, T, V].
+        """
+        output, _ = self.decode_with_attention(source, target=target, dropout=dropout)
+        return output
+
+    def decode_with_attention(
+        self, source: tf.Tensor, *, target: tf.Tensor, dropout: Dropout | None = None
+    ) -> tuple[tf.Tensor, AttentionWeights]:
+        """Does what `call` does and returns the attention weights too."""
+        noise = dropout.at(self.config.dropout) if dropout else no_noise
+        attention_noise = dropout.at(self.config.attention_dropout) if dropout else no_noise
+        source_bias = padding_bias(source)
+        attention = AttentionWeights([], [], [])
+        memory = self._encode(source, source_bias, noise, attention_noise, attention.encoder)
+        x = noise(self._embed(self.target_embedding, target))  # [B, T, D]
+        # Padding stands at the end, so the look-ahead mask hides it from all real positions.
+        bias = look_ahead_bias(tf.shape(target)[1])
+        for layer in self.decoder_layers:
+            x, self_weights, cross_weights = layer(
+                x,
+                memory=memory,
+                bias=bias,
+                source_bias=source_bias,
+                noise=noise,
+                attention_noise=attention_noise,
+            )
+            attention.decoder.append(self_weights)
+            attention.cross.append(cross_weights)
+        return x, attention
+
+    def logits(self, output: tf.Tensor) -> tf.Tensor:
+        """[..., D] -> [..., V], by the (tied) output embedding."""
+        table = tf.convert_to_tensor(self.output_embedding.table)
+        rows = tf.matmul(tf.reshape(output, [-1, self.config.d_model]), table, transpose_b=True)
+        return tf.reshape(rows, tf.concat([tf.shape(output)[:-1], [table.shape[0]]], 0))
+
+    def encode(self, source: tf.Tensor, *, target_length: tf.Tensor) -> EncodedSource:
+        """Encodes the source and projects the cross-attention's keys and values.
+
+        Args:
+          source: int32 [B, S], BOS and EOS included, PAD at the end.
+          target_length: int32 scalar, how many steps will be decoded at the most.
+        """
+        bias = padding_bias(source)
+        memory = self._encode(source, bias, no_noise, no_noise, [])
+        projected = [layer.cross_attention.project(memory) for layer in self.decoder_layers]
+        return EncodedSource(
+            keys=[keys for keys, _ in projected],
+            values=[values for _, values in projected],
+            bias=bias,
+            positions=self._positions(target_length),
+        )
+
+    def empty_caches(self, rows: tf.Tensor) -> list[tf.Tensor]:
+        """Returns a decoder layer's cache before the first step, [rows, 2H, 0, K], for each."""
+        config = self.config
+        shape = [rows, 2 * config.heads, 0, config.d_model // config.heads]
+        return [tf.zeros(shape, self.compute_dtype) for _ in self.decoder_layers]
+
+    def decode_step(
+        self,
+        ids: tf.Tensor,
+        *,
+        position: tf.Tensor,
+        caches: list[tf.Tensor],
+        encoded: EncodedSource,
+    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        """Predicts the next id of each beam.
+
+        Args:
+          ids: int32 [B, N], the last id of each beam.
+          position: int32 scalar, where those ids stand; BOS stands at 0.
+          caches: For each layer [B * N, 2H, position, K].
+          encoded: The sources of the B sentences.
+
+        Returns:
+          float32 logits [B, N, V], and the caches, one position longer.
+        """
+        x = self.target_embedding(ids) + encoded.positions[position]  # [B, N, D]
+        new_caches = []
+        for layer, cache, keys, values in zip(
+            self.decoder_layers, caches, encoded.keys, encoded.values, strict=True
+        ):
+            x, cache = layer.step(
+                x, cache=cache, keys=keys, values=values, source_bias=encoded.bias
+            )
+            new_caches.append(cache)
+        return tf.cast(self.logits(x), tf.float32), new_caches
+
+    def _encode(
+        self,
+        source: tf.Tensor,
+        bias: tf.Tensor,
+        noise: Noise,
+        attention_noise: Noise,
+        attention: list[tf.Tensor],
+    ) -> tf.Tensor:
+        x = noise(self._embed(self.source_embedding, source))  # [B, S, D]
+        for layer in self.encoder_layers:
+            x, weights = layer(x, bias=bias, noise=noise, attention_noise=attention_noise)
+            attention.append(weights)
+        return x
+
+    def _embed(self, embedding: Embedding, ids: tf.Tensor) -> tf.Tensor:
+        return embedding(ids) + self._positions(tf.shape(ids)[1])
+
+    def _positions(self, length: tf.Tensor) -> tf.Tensor:
+        config = self.config
+        rows = sinusoidal_positions(length, config.d_model, config.position_base)
+        return tf.cast(rows, self.compute_dtype)  # [length, D]

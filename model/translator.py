@@ -1,0 +1,217 @@
+"""An exported model folder to translations: what every translating command calls."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from model.config import Decoding, TransformerConfig
+from model.errors import UserError
+from model.search import SearchResult, ban, beam_search, greedy_search
+from model.transformer import Transformer
+from model.vocabulary import BOS_ID, PAD_ID, UNK_ID, VocabularyPair, load_vocabularies
+
+CONFIG_FILE = "config.json"
+WEIGHTS_FILE = "model.weights.h5"
+
+
+@dataclasses.dataclass(frozen=True)
+class Translation:
+    """A translation and the log-probability of its ids, EOS included, under the model."""
+
+    text: str
+    score: float
+
+
+def export_model(
+    model: Transformer, folder: Path, *, vocabulary_folder: Path, vocabularies: VocabularyPair
+) -> None:
+    """Writes all that translation needs into a folder that can be moved on its own.
+
+    The config is written last: a folder without it is not a model.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / CONFIG_FILE).unlink(missing_ok=True)
+    for name in vocabularies.files:
+        shutil.copyfile(vocabulary_folder / name, folder / name)
+    model.save_weights(folder / WEIGHTS_FILE)
+    text = json.dumps(dataclasses.asdict(model.config), indent=2) + "\n"
+    (folder / CONFIG_FILE).write_text(text, "utf-8")
+
+
+def find_model_folder(folder: str | Path) -> Path:
+    """Returns the exported model folder that a model folder or a run folder names.
+
+    Raises:
+      UserError: Neither the folder nor its `model/` holds an exported model.
+    """
+    given = Path(folder)
+    for candidate in (given, given / "model"):
+        if (candidate / CONFIG_FILE).is_file() and (candidate / WEIGHTS_FILE).is_file():
+            return candidate
+    if not given.is_dir():
+        raise UserError(f"no model folder at {folder}: train one with `tt train`")
+    raise UserError(
+        f"{folder} holds no exported model ({CONFIG_FILE} and {WEIGHTS_FILE}, there or in "
+        "model/): let its `tt train` finish, or name another folder"
+    )
+
+
+def model_fingerprint(folder: str | Path) -> str:
+    """Returns a digest of all files that a model folder's translations depend on."""
+    path = find_model_folder(folder)
+    digest = hashlib.blake2b(digest_size=16)
+    for name in (CONFIG_FILE, WEIGHTS_FILE, *load_vocabularies(path).files):
+        digest.update((path / name).read_bytes())
+    return digest.hexdigest()
+
+
+class Translator:
+    """A loaded model: texts in, translations out, in order. Threads may share one.
+
+    Args:
+      model: With its weights.
+      vocabularies: Of the source and the target.
+      decoding: How to search.
+    """
+
+    def __init__(
+        self, model: Transformer, vocabularies: VocabularyPair, decoding: Decoding
+    ) -> None:
+        self.vocabularies = vocabularies
+        self.decoding = decoding
+        self._model = model
+        unused = range(vocabularies.target.piece_count, model.config.target_vocabulary_size)
+        banned = ban(model.config.target_vocabulary_size, [PAD_ID, UNK_ID, BOS_ID, *unused])
+        # One signature with free lengths: no batch traces the function again.
+        self._search = tf.function(
+            functools.partial(search_batch, model, decoding=decoding, banned=banned),
+            input_signature=[tf.TensorSpec([None, None], tf.int32)],
+        )
+
+    @classmethod
+    def load(cls, folder: str | Path, *, decoding: Decoding | None = None) -> Translator:
+        """Loads an exported model.
+
+        Args:
+          folder: A model folder, or the run folder that it lies in.
+          decoding: How to search; by default beam search as `Decoding` has it.
+
+        Raises:
+          UserError: There is no finished model, or a file of it cannot be read.
+        """
+        path = find_model_folder(folder)
+        vocabularies = load_vocabularies(path)
+        try:
+            fields = json.loads((path / CONFIG_FILE).read_text("utf-8"))
+            config = TransformerConfig(**fields)
+        except (ValueError, TypeError) as error:
+            raise UserError(f"{path / CONFIG_FILE} cannot be read: {error}") from error
+        model = Transformer(config)
+        try:
+            model.load_weights(path / WEIGHTS_FILE)
+        except (ValueError, OSError) as error:
+            raise UserError(
+                f"{path / WEIGHTS_FILE} does not hold the weights of {CONFIG_FILE}: "
+                f"{str(error).splitlines()[0]}"
+            ) from error
+        return cls(model, vocabularies, decoding or Decoding())
+
+    def translate(self, texts: list[str]) -> list[Translation]:
+        """Translates texts of any number and length; an empty text gives an empty one, score 0.
+
+        >>> translator = Translator.load("run/model")  # doctest: +SKIP
+        >>> translator.translate(["A dog runs."])[0].text  # doctest: +SKIP
+        'Ein Hund läuft.'
+        """
+        filled = [i for i, text in enumerate(texts) if text.strip()]
+        translations = [Translation("", 0.0)] * len(texts)
+        found = self.translate_ids(self.encode([texts[i] for i in filled]))
+        for i, translation in zip(filled, found, strict=True):
+            translations[i] = translation
+        return translations
+
+    def encode(self, texts: list[str]) -> list[list[int]]:
+        """Normalises texts and encodes them as the training data was, BOS and EOS added."""
+        return self.vocabularies.source.encode(texts)
+
+    def translate_ids(self, source_ids: list[list[int]]) -> list[Translation]:
+        """Translates encoded texts: batches of like length, scattered back into order."""
+        ids: list[list[int]] = [[]] * len(source_ids)
+        scores = [0.0] * len(source_ids)
+        for rows in token_batches(
+            [len(row) for row in source_ids],
+            max_tokens=max(1, self.decoding.batch_tokens // self.decoding.beam_size),
+        ):
+            result = self._search(tf.constant(pad([source_ids[i] for i in rows])))
+            best_ids, best_scores = result.ids[:, 0].numpy().tolist(), result.scores[:, 0].numpy()
+            for i, row, score in zip(rows, best_ids, best_scores.tolist(), strict=True):
+                ids[i], scores[i] = row, score
+        texts = self.vocabularies.target.decode(ids)
+        return [Translation(*pair) for pair in zip(texts, scores, strict=True)]
+
+
+def search_batch(
+    model: Transformer, source: tf.Tensor, *, decoding: Decoding, banned: tf.Tensor
+) -> SearchResult:
+    """Encodes int32 [B, S] ids and searches their translations; see `model.search`."""
+    beams = decoding.beam_size
+    source_lengths = tf.math.count_nonzero(source != PAD_ID, 1, dtype=tf.int32)
+    limits = source_lengths + decoding.max_extra_tokens
+    encoded = model.encode(source, target_length=tf.reduce_max(limits))
+    caches = model.empty_caches(tf.shape(source)[0] * beams)
+
+    def step(
+        ids: tf.Tensor, *, position: tf.Tensor, state: list[tf.Tensor]
+    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        return model.decode_step(ids, position=position, caches=state, encoded=encoded)
+
+    if beams == 1:
+        return greedy_search(step, caches, limits=limits, banned=banned)
+    return beam_search(
+        step,
+        caches,
+        limits=limits,
+        banned=banned,
+        beam_size=beams,
+        length_penalty=decoding.length_penalty,
+    )
+
+
+def token_batches(lengths: list[int], *, max_tokens: int) -> Iterator[list[int]]:
+    """Groups row numbers into batches of like length, the longest first.
+
+    Args:
+      lengths: Ids of each row.
+      max_tokens: Rows times the longest length of a batch at the most; one row always fits.
+
+    >>> list(token_batches([1, 9, 2, 8], max_tokens=18))
+    [[1, 3], [2, 0]]
+    """
+    order = sorted(range(len(lengths)), key=lambda i: (-lengths[i], i))
+    start = 0
+    while start < len(order):
+        rows = max(1, max_tokens // max(1, lengths[order[start]]))
+        yield order[start : start + rows]
+        start += rows
+
+
+def pad(rows: list[list[int]]) -> np.ndarray:
+    """Returns the rows as int32 [B, S], PAD at the end.
+
+    >>> pad([[2, 3], [2, 7, 3]])
+    array([[2, 3, 0],
+           [2, 7, 3]], dtype=int32)
+    """
+    padded = np.full([len(rows), max(map(len, rows))], PAD_ID, np.int32)
+    for i, row in enumerate(rows):
+        padded[i, : len(row)] = row
+    return padded
