@@ -128,21 +128,24 @@ def combine_heads(x: tf.Tensor) -> tf.Tensor:
 
 
 class Linear(keras.layers.Layer):
-    """x W + b along the last axis; W is [inputs, units], b is [units]."""
+    """x W + b along the last axis; W is [inputs, units], b is [units] or not there."""
 
-    def __init__(self, inputs: int, units: int, name: str) -> None:
+    def __init__(self, inputs: int, units: int, name: str, *, use_bias: bool = False) -> None:
         super().__init__(name=name)
         self.kernel = self.add_weight(
             name="kernel", shape=(inputs, units), initializer="glorot_uniform"
         )
-        self.bias = self.add_weight(name="bias", shape=(units,), initializer="zeros")
+        self.bias = None
+        if use_bias:
+            self.bias = self.add_weight(name="bias", shape=(units,), initializer="zeros")
         self.built = True
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
         """[..., inputs] -> [..., units]."""
         # One matrix product over all rows; a batched one is slower forward and backward.
         rows = tf.matmul(tf.reshape(x, [-1, x.shape[-1]]), self.kernel)
-        rows = tf.nn.bias_add(rows, self.bias)
+        if self.bias is not None:
+            rows = tf.nn.bias_add(rows, self.bias)
         return tf.reshape(rows, tf.concat([tf.shape(x)[:-1], [rows.shape[-1]]], 0))
 
 
@@ -167,7 +170,7 @@ class LayerNorm(keras.layers.Layer):
 
 
 class SelfAttention(keras.layers.Layer):
-    """Multi-head attention of a sequence to itself, section 3.2.2.
+    """Multi-head attention of a sequence to itself, section 3.2.2: projections without biases.
 
     The projections of queries, keys and values are one product. Glorot's bound on the joined
     kernel is 2^-0.5 of that on three single ones, the gain that post-norm models train well with.
@@ -176,8 +179,9 @@ class SelfAttention(keras.layers.Layer):
     def __init__(self, d_model: int, heads: int, name: str) -> None:
         super().__init__(name=name)
         self.heads = heads
-        self.query_key_value = Linear(d_model, 3 * d_model, "query_key_value")
-        self.output_projection = Linear(d_model, d_model, "output")
+        with keras.name_scope(name):
+            self.query_key_value = Linear(d_model, 3 * d_model, "query_key_value")
+            self.output_projection = Linear(d_model, d_model, "output")
         self.built = True
 
     def call(
@@ -214,9 +218,10 @@ class CrossAttention(keras.layers.Layer):
     def __init__(self, d_model: int, heads: int, name: str) -> None:
         super().__init__(name=name)
         self.heads = heads
-        self.query = Linear(d_model, d_model, "query")
-        self.key_value = Linear(d_model, 2 * d_model, "key_value")
-        self.output_projection = Linear(d_model, d_model, "output")
+        with keras.name_scope(name):
+            self.query = Linear(d_model, d_model, "query")
+            self.key_value = Linear(d_model, 2 * d_model, "key_value")
+            self.output_projection = Linear(d_model, d_model, "output")
         self.built = True
 
     def project(self, memory: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -248,8 +253,9 @@ class FeedForward(keras.layers.Layer):
 
     def __init__(self, d_model: int, d_ff: int, name: str) -> None:
         super().__init__(name=name)
-        self.inner = Linear(d_model, d_ff, "inner")
-        self.outer = Linear(d_ff, d_model, "outer")
+        with keras.name_scope(name):
+            self.inner = Linear(d_model, d_ff, "inner", use_bias=True)
+            self.outer = Linear(d_ff, d_model, "outer", use_bias=True)
         self.built = True
 
     def call(self, x: tf.Tensor) -> tf.Tensor:

@@ -60,41 +60,49 @@ def greedy_search(
     """
     batch, longest = tf.shape(limits)[0], tf.reduce_max(limits)
 
-    def unfinished(
-        position: tf.Tensor, ids: tf.Tensor, ended: tf.Tensor, *_: tf.Tensor
-    ) -> tf.Tensor:
-        return ~tf.reduce_all(ended)
-
-    def advance(
-        position: tf.Tensor,  # int32, steps done
-        ids: tf.Tensor,  # int32 [B], the last of each sentence
-        ended: tf.Tensor,  # bool [B]
-        scores: tf.Tensor,  # float32 [B]
-        output: tf.Tensor,  # int32 [L, B]
-        *state: tf.Tensor,
-    ) -> tuple[tf.Tensor, ...]:
-        logits, new_state = step(ids[:, None], position=position, state=list(state))
+    def advance(carried: _Greedy, state: list[tf.Tensor]) -> tuple[_Greedy, list[tf.Tensor]]:
+        position, ended = carried.position, carried.ended
+        logits, state = step(carried.last_ids[:, None], position=position, state=state)
         logits = logits[:, 0]  # [B, V]
         ids = tf.argmax(logits + banned, -1, output_type=tf.int32)
         ids = tf.where(position + 1 >= limits, EOS_ID, ids)
         log_probability = tf.gather(logits, ids, batch_dims=1) - tf.reduce_logsumexp(logits, -1)
-        scores = tf.where(ended, scores, scores + log_probability)
         ids = tf.where(ended, PAD_ID, ids)
-        output = tf.tensor_scatter_nd_update(output, [[position]], ids[None])
-        return position + 1, ids, ended | (ids == EOS_ID), scores, output, *new_state
+        carried = _Greedy(
+            position=position + 1,
+            last_ids=ids,
+            ended=ended | (ids == EOS_ID),
+            scores=tf.where(ended, carried.scores, carried.scores + log_probability),
+            ids=tf.tensor_scatter_nd_update(carried.ids, [[position]], ids[None]),
+        )
+        return carried, state
 
-    start = (
-        tf.constant(0),
-        tf.fill([batch], BOS_ID),
-        tf.zeros([batch], tf.bool),
-        tf.zeros([batch]),
-        tf.fill([longest, batch], PAD_ID),
+    start = _Greedy(
+        position=tf.constant(0),
+        last_ids=tf.fill([batch], BOS_ID),
+        ended=tf.zeros([batch], tf.bool),
+        scores=tf.zeros([batch]),
+        ids=tf.fill([longest, batch], PAD_ID),
     )
-    invariants = [x.shape for x in start] + [tf.TensorShape([None] * x.shape.rank) for x in state]
-    position, _, _, scores, output, *_ = tf.while_loop(
-        unfinished, advance, (*start, *state), shape_invariants=invariants, parallel_iterations=1
+    carried, _ = tf.while_loop(
+        lambda carried, _: ~tf.reduce_all(carried.ended),
+        advance,
+        (start, state),
+        shape_invariants=(_Greedy(*[x.shape for x in start]), _any_shapes(state)),
+        parallel_iterations=1,
     )
-    return SearchResult(tf.transpose(output[:position])[:, None], scores[:, None])
+    ids = tf.transpose(carried.ids[: carried.position])
+    return SearchResult(ids[:, None], carried.scores[:, None])
+
+
+class _Greedy(NamedTuple):
+    """What greedy search carries from step to step."""
+
+    position: tf.Tensor  # int32, steps done
+    last_ids: tf.Tensor  # int32 [B]
+    ended: tf.Tensor  # bool [B]
+    scores: tf.Tensor  # float32 [B], log-probabilities
+    ids: tf.Tensor  # int32 [L, B]
 
 
 class _Beams(NamedTuple):
@@ -199,18 +207,19 @@ def beam_search(
         ended_count=tf.zeros([batch], tf.int32),
         done=tf.zeros([batch], tf.bool),
     )
-    invariants = (
-        _Beams(*[x.shape for x in start]),
-        [tf.TensorShape([None] * x.shape.rank) for x in state],
-    )
     carried, _ = tf.while_loop(
         lambda carried, _: ~tf.reduce_all(carried.done),
         advance,
         (start, state),
-        shape_invariants=invariants,
+        shape_invariants=(_Beams(*[x.shape for x in start]), _any_shapes(state)),
         parallel_iterations=1,
     )
     return SearchResult(carried.ended_ids[:, :, : carried.position], carried.ended_scores)
+
+
+def _any_shapes(state: list[tf.Tensor]) -> list[tf.TensorShape]:
+    """Lets every axis of the state grow: caches are one position longer after each step."""
+    return [tf.TensorShape([None] * x.shape.rank) for x in state]
 
 
 def _best_extensions(

@@ -151,7 +151,7 @@ class Trainer:
     @property
     def step(self) -> int:
         """Updates of the weights done."""
-        return int(self.optimizer.iterations)
+        return int(self.optimizer.iterations.numpy())
 
     @property
     def place(self) -> Position:

@@ -33,10 +33,11 @@ class EncoderLayer(keras.layers.Layer):
 
     def __init__(self, config: TransformerConfig, name: str) -> None:
         super().__init__(name=name)
-        self.attention = SelfAttention(config.d_model, config.heads, "attention")
-        self.attention_norm = LayerNorm(config.d_model, "attention_norm")
-        self.feed_forward = FeedForward(config.d_model, config.d_ff, "feed_forward")
-        self.feed_forward_norm = LayerNorm(config.d_model, "feed_forward_norm")
+        with keras.name_scope(name):
+            self.attention = SelfAttention(config.d_model, config.heads, "attention")
+            self.attention_norm = LayerNorm(config.d_model, "attention_norm")
+            self.feed_forward = FeedForward(config.d_model, config.d_ff, "feed_forward")
+            self.feed_forward_norm = LayerNorm(config.d_model, "feed_forward_norm")
         self.built = True
 
     def call(
@@ -53,12 +54,13 @@ class DecoderLayer(keras.layers.Layer):
 
     def __init__(self, config: TransformerConfig, name: str) -> None:
         super().__init__(name=name)
-        self.attention = SelfAttention(config.d_model, config.heads, "attention")
-        self.attention_norm = LayerNorm(config.d_model, "attention_norm")
-        self.cross_attention = CrossAttention(config.d_model, config.heads, "cross_attention")
-        self.cross_attention_norm = LayerNorm(config.d_model, "cross_attention_norm")
-        self.feed_forward = FeedForward(config.d_model, config.d_ff, "feed_forward")
-        self.feed_forward_norm = LayerNorm(config.d_model, "feed_forward_norm")
+        with keras.name_scope(name):
+            self.attention = SelfAttention(config.d_model, config.heads, "attention")
+            self.attention_norm = LayerNorm(config.d_model, "attention_norm")
+            self.cross_attention = CrossAttention(config.d_model, config.heads, "cross_attention")
+            self.cross_attention_norm = LayerNorm(config.d_model, "cross_attention_norm")
+            self.feed_forward = FeedForward(config.d_model, config.d_ff, "feed_forward")
+            self.feed_forward_norm = LayerNorm(config.d_model, "feed_forward_norm")
         self.built = True
 
     def call(

@@ -1,0 +1,123 @@
+"""The Transformer of the paper in NumPy, float64, one sentence and one head at a time.
+
+Written from the paper alone and as slow as it is plain. It shares nothing with the product but
+the names and the layout of the weights: query_key_value is the three projections side by side,
+and a projection is its heads side by side.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+PAD = 0
+
+
+class NumpyTransformer:
+    """Takes the product's config and its weights by path."""
+
+    def __init__(self, config, weights):
+        self.config = config
+        self.weights = {path: np.asarray(value, np.float64) for path, value in weights.items()}
+
+    def get(self, *names):
+        return self.weights["/".join(names)]
+
+    def project(self, x, *names):
+        return x @ self.get(*names, "kernel")
+
+    def linear(self, x, *names):
+        return x @ self.get(*names, "kernel") + self.get(*names, "bias")
+
+    def layer_norm(self, x, *names):
+        mean = x.mean(-1, keepdims=True)
+        deviation = np.sqrt(((x - mean) ** 2).mean(-1, keepdims=True) + 1e-6)
+        return (x - mean) / deviation * self.get(*names, "scale") + self.get(*names, "shift")
+
+    def attention(self, queries, keys, values, visible):
+        """Section 3.2: all heads; visible[t, s] says whether t may look at s."""
+        heads = self.config.heads
+        width = queries.shape[1] // heads
+        outputs, all_weights = [], []
+        for head in range(heads):
+            part = slice(head * width, (head + 1) * width)
+            logits = queries[:, part] @ keys[:, part].T / np.sqrt(width)
+            logits = np.where(visible, logits, -np.inf)
+            exponentials = np.exp(logits - logits.max(-1, keepdims=True))
+            weights = exponentials / exponentials.sum(-1, keepdims=True)
+            outputs.append(weights @ values[:, part])
+            all_weights.append(weights)
+        return np.concatenate(outputs, -1), np.stack(all_weights)
+
+    def self_attention(self, x, visible, *names):
+        queries, keys, values = np.split(self.project(x, *names, "query_key_value"), 3, axis=-1)
+        mixed, weights = self.attention(queries, keys, values, visible)
+        return self.project(mixed, *names, "output"), weights
+
+    def cross_attention(self, x, memory, visible, *names):
+        keys, values = np.split(self.project(memory, *names, "key_value"), 2, axis=-1)
+        mixed, weights = self.attention(self.project(x, *names, "query"), keys, values, visible)
+        return self.project(mixed, *names, "output"), weights
+
+    def feed_forward(self, x, *names):
+        hidden = np.maximum(0, self.linear(x, *names, "inner"))
+        return self.linear(hidden, *names, "outer")
+
+    def embed(self, ids, table):
+        """Section 3.4 and 3.5: sqrt(D) times the row, plus the sinusoids."""
+        width = self.config.d_model
+        x = table[ids] * np.sqrt(width)
+        for position in range(len(ids)):
+            for i in range(width // 2):
+                angle = position / self.config.position_base ** (2 * i / width)
+                x[position, i] += np.sin(angle)
+                x[position, width // 2 + i] += np.cos(angle)
+        return x
+
+    def tables(self):
+        if self.config.shared_vocabulary:
+            source = target = self.get("embedding", "table")
+        else:
+            source = self.get("source_embedding", "table")
+            target = self.get("target_embedding", "table")
+        tied = self.config.tie_embeddings
+        return source, target, target if tied else self.get("output_embedding", "table")
+
+    def one_sentence(self, source, target):
+        source_table, target_table, output_table = self.tables()
+        attention = {"encoder": [], "decoder": [], "cross": []}
+        is_real = (source != PAD)[None, :]
+        x = self.embed(source, source_table)
+        for i in range(self.config.layers):
+            name = f"encoder_{i}"
+            out, weights = self.self_attention(x, np.repeat(is_real, len(x), 0), name, "attention")
+            x = self.layer_norm(x + out, name, "attention_norm")
+            x = self.layer_norm(
+                x + self.feed_forward(x, name, "feed_forward"), name, "feed_forward_norm"
+            )
+            attention["encoder"].append(weights)
+        y = self.embed(target, target_table)
+        earlier = np.tril(np.ones([len(y), len(y)], bool))
+        for i in range(self.config.layers):
+            name = f"decoder_{i}"
+            out, weights = self.self_attention(y, earlier, name, "attention")
+            attention["decoder"].append(weights)
+            y = self.layer_norm(y + out, name, "attention_norm")
+            out, weights = self.cross_attention(
+                y, x, np.repeat(is_real, len(y), 0), name, "cross_attention"
+            )
+            attention["cross"].append(weights)
+            y = self.layer_norm(y + out, name, "cross_attention_norm")
+            y = self.layer_norm(
+                y + self.feed_forward(y, name, "feed_forward"), name, "feed_forward_norm"
+            )
+        return y @ output_table.T, attention
+
+    def logits(self, source, target):
+        """Returns logits [B, T, V] and the attention weights by kind, a list of layers each."""
+        sentences = [self.one_sentence(s, t) for s, t in zip(source, target, strict=True)]
+        layers = range(self.config.layers)
+        attention = {
+            kind: [np.stack([a[kind][i] for _, a in sentences]) for i in layers]
+            for kind in ("encoder", "decoder", "cross")
+        }
+        return np.stack([logits for logits, _ in sentences]), attention

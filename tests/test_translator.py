@@ -1,0 +1,169 @@
+"""An exported folder to translations; see test_training for one that has learnt something."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given
+from hypothesis import strategies as st
+from test_transformer import make_model
+
+from model.config import Decoding
+from model.errors import UserError
+from model.translator import (
+    CONFIG_FILE,
+    WEIGHTS_FILE,
+    Translator,
+    export_model,
+    find_model_folder,
+    model_fingerprint,
+    pad,
+    token_batches,
+)
+from model.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+
+SENTENCES = ["one two", "three", "four five six seven eight", "nine zero one", "two two"]
+
+
+@pytest.fixture(scope="module")
+def model_folder(trained_toy):
+    return trained_toy.run / "model"
+
+
+def test_an_export_can_be_moved_on_its_own(model_folder, tmp_path):
+    before = Translator.load(model_folder).translate(SENTENCES)
+    shutil.copytree(model_folder, tmp_path / "elsewhere")
+    assert Translator.load(tmp_path / "elsewhere").translate(SENTENCES) == before
+    assert model_fingerprint(tmp_path / "elsewhere") == model_fingerprint(model_folder)
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_batch_mates_order_and_batch_size_change_nothing(model_folder, beam_size):
+    decoding = Decoding(beam_size=beam_size)
+    translator = Translator.load(model_folder, decoding=decoding)
+    together = translator.translate(SENTENCES)
+    assert len({t.text for t in together}) > 1, "the model must tell sentences apart"
+    assert [translator.translate([s])[0].text for s in SENTENCES] == [t.text for t in together]
+    backwards = translator.translate(SENTENCES[::-1])[::-1]
+    assert [t.text for t in backwards] == [t.text for t in together]
+    tiny = Translator.load(
+        model_folder, decoding=Decoding(beam_size=beam_size, batch_tokens=8)
+    ).translate(SENTENCES)
+    assert [t.text for t in tiny] == [t.text for t in together]
+    np.testing.assert_allclose([t.score for t in tiny], [t.score for t in together], atol=1e-4)
+
+
+def test_scores_are_those_of_the_whole_forward_pass(model_folder):
+    translator = Translator.load(model_folder, decoding=Decoding(beam_size=3))
+    model = translator._model
+    for ids in translator.encode(SENTENCES):
+        result = translator._search(tf.constant([ids]))
+        best = [i for i in result.ids[0, 0].numpy().tolist() if i != PAD_ID]
+        assert best[-1] == EOS_ID
+        target = tf.constant([[BOS_ID, *best]])
+        logits = model.logits(model(tf.constant([ids]), target=target[:, :-1]))
+        log_probabilities = tf.nn.log_softmax(logits)[0].numpy()
+        expected = sum(log_probabilities[i, token] for i, token in enumerate(best))
+        assert float(result.scores[0, 0]) == pytest.approx(expected, abs=1e-4)
+
+
+def test_greedy_search_is_the_whole_prefix_decoded_again_each_time(model_folder):
+    translator = Translator.load(model_folder, decoding=Decoding(beam_size=1, max_extra_tokens=6))
+    model = translator._model
+    for ids in translator.encode(SENTENCES):
+        prefix = [BOS_ID]
+        while prefix[-1] != EOS_ID:
+            output = model(tf.constant([ids]), target=tf.constant([prefix]))
+            logits = model.logits(output)[0, -1].numpy()
+            logits[[PAD_ID, UNK_ID, BOS_ID, 14, 15]] = -np.inf  # 14 pieces, padded to 16
+            is_last = len(prefix) == len(ids) + 6
+            prefix.append(EOS_ID if is_last else int(np.argmax(logits)))
+        found = translator._search(tf.constant([ids])).ids[0, 0].numpy().tolist()
+        assert found == prefix[1:]
+
+
+def test_a_limit_ends_a_translation(model_folder):
+    decoding = Decoding(beam_size=2, max_extra_tokens=1)
+    translator = Translator.load(model_folder, decoding=decoding)
+    for ids in translator.encode(SENTENCES):
+        result = translator._search(tf.constant([ids]))
+        found = [i for i in result.ids[0, 0].numpy().tolist() if i != PAD_ID]
+        assert len(found) <= len(ids) + 1
+        assert found[-1] == EOS_ID
+
+
+def test_empty_texts_are_translated_to_empty_ones(model_folder):
+    translator = Translator.load(model_folder)
+    found = translator.translate(["", "one two", " \u2028"])
+    assert [t.text for t in found][::2] == ["", ""]
+    assert [t.score for t in found][::2] == [0.0, 0.0]
+    assert found[1] == translator.translate(["one two"])[0]
+    assert translator.translate([]) == []
+
+
+def test_no_shape_is_traced_twice(model_folder):
+    translator = Translator.load(model_folder)
+    for sentence in SENTENCES:
+        translator.translate([sentence])
+    translator.translate(SENTENCES)
+    assert translator._search.experimental_get_tracing_count() == 1
+
+
+@given(lengths=st.lists(st.integers(1, 50), max_size=60), max_tokens=st.integers(1, 200))
+def test_token_batches_have_every_row_once_within_the_budget(lengths, max_tokens):
+    batches = list(token_batches(lengths, max_tokens=max_tokens))
+    assert sorted(i for rows in batches for i in rows) == list(range(len(lengths)))
+    for rows in batches:
+        longest = max(lengths[i] for i in rows)
+        assert len(rows) == 1 or len(rows) * longest <= max_tokens
+
+
+@given(st.lists(st.lists(st.integers(1, 99), min_size=1, max_size=9), min_size=1, max_size=9))
+def test_pad_keeps_the_rows(rows):
+    padded = pad(rows)
+    assert padded.dtype == np.int32
+    assert [[i for i in row if i != PAD_ID] for row in padded.tolist()] == rows
+
+
+def test_what_is_no_model_folder_is_refused(model_folder, tmp_path):
+    with pytest.raises(UserError, match=r"no model folder at .*: train one"):
+        Translator.load(tmp_path / "nowhere")
+    with pytest.raises(UserError, match="holds no exported model"):
+        Translator.load(tmp_path)
+    shutil.copytree(model_folder, tmp_path / "run/model")
+    assert find_model_folder(tmp_path / "run") == tmp_path / "run/model"
+    (tmp_path / "run/model" / WEIGHTS_FILE).write_bytes(b"not HDF5")
+    with pytest.raises(UserError, match="does not hold the weights"):
+        Translator.load(tmp_path / "run")
+    (tmp_path / "run/model" / CONFIG_FILE).write_text("{")
+    with pytest.raises(UserError, match="cannot be read"):
+        Translator.load(tmp_path / "run")
+
+
+def test_weights_of_another_architecture_are_refused(model_folder, tmp_path):
+    shutil.copytree(model_folder, tmp_path / "model")
+    path = tmp_path / "model" / CONFIG_FILE
+    path.write_text(json.dumps({**json.loads(path.read_text()), "d_model": 64}))
+    with pytest.raises(UserError, match="does not hold the weights"):
+        Translator.load(tmp_path / "model")
+
+
+def test_an_interrupted_export_is_no_model(model_folder, tmp_path, monkeypatch):
+    shutil.copytree(model_folder, tmp_path / "model")
+    model = make_model()
+
+    def full_disk(_):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(model, "save_weights", full_disk)
+    vocabularies = Translator.load(model_folder).vocabularies
+    with pytest.raises(OSError, match="no space left"):
+        export_model(
+            model, tmp_path / "model", vocabulary_folder=model_folder, vocabularies=vocabularies
+        )
+    with pytest.raises(UserError, match="holds no exported model"):
+        Translator.load(tmp_path / "model")

@@ -1,0 +1,100 @@
+"""A toy language pair that a toy model learns in seconds: the words of a number, reversed.
+
+Shared by the tests of training, translation and the command line.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import sentencepiece
+import tensorflow as tf
+
+from model.artifacts import MANIFEST_FILE, DatasetManifest, SplitInfo, shard_name
+from model.config import TransformerConfig
+from model.vocabulary import (
+    SHARED_MODEL,
+    VOCABULARY_FILE,
+    TextNormalization,
+    load_vocabularies,
+    vocabulary_json,
+)
+
+DIGITS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainedToy:
+    """What the fixture `trained_toy` holds."""
+
+    dataset: Path
+    run: Path
+    reports: list
+
+
+def toy_sentences(count, seed):
+    """Returns `count` pairs: 1 to 6 words, and the same words in reversed order."""
+    generator = np.random.default_rng(seed)
+    sources = [
+        " ".join(DIGITS[i] for i in generator.integers(0, 10, generator.integers(1, 7)))
+        for _ in range(count)
+    ]
+    return [(source, " ".join(reversed(source.split()))) for source in sources]
+
+
+def write_vocabulary(folder):
+    """Trains a shared vocabulary of whole words into the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter([" ".join(DIGITS)] * 10),
+        model_prefix=str(folder / "toy"), model_type="word", vocab_size=14,
+        pad_id=0, unk_id=1, bos_id=2, eos_id=3, minloglevel=2,
+    )  # fmt: skip
+    (folder / "toy.model").rename(folder / SHARED_MODEL)
+    (folder / "toy.vocab").unlink()
+    (folder / VOCABULARY_FILE).write_text(
+        vocabulary_json(shared=True, normalization=TextNormalization())
+    )
+    return load_vocabularies(folder)
+
+
+def write_dataset(folder, *, train=2000, validation=50, fingerprint="toy"):
+    """Writes a finished dataset folder without Beam."""
+    vocabulary = write_vocabulary(folder).source
+    splits = {}
+    for seed, (split, count) in enumerate({"train": train, "validation": validation}.items()):
+        pairs = toy_sentences(count, seed)
+        ids = [vocabulary.encode(list(side)) for side in zip(*pairs, strict=True)] or [[], []]
+        name = shard_name(split, 0, 1)
+        with tf.io.TFRecordWriter(str(folder / name)) as writer:
+            for source, target in zip(*ids, strict=True):
+                feature = {
+                    "source": tf.train.Feature(int64_list=tf.train.Int64List(value=source)),
+                    "target": tf.train.Feature(int64_list=tf.train.Int64List(value=target)),
+                }
+                example = tf.train.Example(features=tf.train.Features(feature=feature))
+                writer.write(example.SerializeToString())
+        splits[split] = SplitInfo(
+            shards=[name], records=count, longest=max(map(len, ids[0] + ids[1]), default=0),
+            source_tokens=sum(map(len, ids[0])), target_tokens=sum(map(len, ids[1])),
+            source_lengths=[count], target_lengths=[count],
+        )  # fmt: skip
+    manifest = DatasetManifest(
+        fingerprint=fingerprint, version="0", corpus="toy", source_language="", target_language="",
+        source_vocabulary_size=vocabulary.size, target_vocabulary_size=vocabulary.size,
+        shared_vocabulary=True, lines_read=train + validation, pairs_kept=train + validation,
+        rejected={}, sources=[], splits=splits, options={},
+    )  # fmt: skip
+    (folder / MANIFEST_FILE).write_text(manifest.to_json())
+    return manifest
+
+
+def toy_config(**fields):
+    """Returns the config of a model for the toy vocabulary, 16 ids."""
+    config = TransformerConfig(
+        source_vocabulary_size=16, target_vocabulary_size=16, shared_vocabulary=True,
+        layers=2, d_model=32, heads=4, d_ff=64, dropout=0.0,
+    )  # fmt: skip
+    return dataclasses.replace(config, **fields)
