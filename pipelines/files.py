@@ -1,0 +1,80 @@
+"""Files on any file system that Beam knows, written so that a name never stands for a part.
+
+A file is written under a temporary name and renamed once it is whole. Temporaries lie in the
+work folder of the job, which is deleted at its end: a killed job leaves none behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import uuid
+from collections.abc import Iterator
+from typing import IO, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from apache_beam.io.filesystem import CompressionTypes
+from apache_beam.io.filesystems import FileSystems
+
+
+def make_folder(path: str) -> None:
+    """Makes a folder and its parents; on object stores, which have none, this does nothing."""
+    if FileSystems.get_scheme(path) is None:
+        os.makedirs(path, exist_ok=True)  # noqa: PTH103 (the path may be of any file system)
+
+
+def open_binary(path: str) -> IO[bytes]:
+    """Opens a file for reading its bytes as they are."""
+    file: IO[bytes] = FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
+    return file
+
+
+@contextlib.contextmanager
+def write_whole(path: str, *, temporary_folder: str) -> Iterator[IO[bytes]]:
+    """Opens a file for writing that gets its name only when the block ends without an error.
+
+    Two workers may write the same path at once: each has its own temporary name, and the rename
+    of the second replaces a file of equal content.
+    """
+    name = f"{FileSystems.split(path)[1]}.{uuid.uuid4().hex}.tmp"
+    temporary = FileSystems.join(temporary_folder, name)
+    try:
+        with FileSystems.create(temporary, compression_type=CompressionTypes.UNCOMPRESSED) as file:
+            yield file
+        FileSystems.rename([temporary], [path])
+    except BaseException:
+        with contextlib.suppress(Exception):
+            FileSystems.delete([temporary])
+        raise
+
+
+def write_text(path: str, text: str, *, temporary_folder: str) -> None:
+    """Writes a UTF-8 text file, whole or not at all."""
+    with write_whole(path, temporary_folder=temporary_folder) as file:
+        file.write(text.encode())
+
+
+def write_parquet(path: str, table: pa.Table, *, temporary_folder: str) -> None:
+    """Writes a Parquet file, whole or not at all."""
+    with write_whole(path, temporary_folder=temporary_folder) as file:
+        pq.write_table(table, file, compression="zstd")
+
+
+def file_identity(path: str) -> dict[str, Any]:
+    """Returns what tells one version of a file from another: path, size and time of change."""
+    [result] = FileSystems.match([path])
+    [metadata] = result.metadata_list
+    return {
+        "path": path,
+        "bytes": metadata.size_in_bytes,
+        "changed": metadata.last_updated_in_seconds,
+    }
+
+
+def find_files(pattern: str) -> list[str]:
+    """Returns the files that a path or a glob names, sorted."""
+    if FileSystems.get_scheme(pattern) is None and os.path.isfile(pattern):  # noqa: PTH113
+        return [pattern]  # a name with brackets in it is still a name
+    [result] = FileSystems.match([pattern])
+    return sorted(metadata.path for metadata in result.metadata_list)

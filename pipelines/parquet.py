@@ -1,0 +1,272 @@
+"""Parquet through Beam's file systems: find files, read footers and runs of rows.
+
+No transforms here, and nothing of translation: `translate` builds on it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import glob
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from apache_beam.io.filesystems import FileSystems
+
+from model.errors import UserError
+from pipelines.files import open_binary
+
+SUFFIX = ".parquet"
+
+_MAGIC = b"PAR1"
+_FOOTER_THREADS = 16  # footers are latency on an object store
+_BATCH_ROWS = 8192
+# Column chunks are streamed through a buffer, never loaded whole: a row group may be the file.
+_BUFFER_BYTES = 1 << 20
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FoundFile:
+    """A file that an argument named.
+
+    Attributes:
+      path: Absolute, or with its scheme.
+      relative_path: Where it lies below the folder or the fixed part of the glob, with "/"; a
+        file that is named itself has its name only.
+    """
+
+    path: str
+    relative_path: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Footer:
+    """What a Parquet file says of itself.
+
+    Attributes:
+      size: Bytes of the file.
+      rows: Rows of the file.
+      checksum: Hex blake2b of the footer's bytes, which hold the place of every column chunk.
+      schema: As Arrow reads the file.
+    """
+
+    size: int
+    rows: int
+    checksum: str
+    schema: pa.Schema
+
+
+def normalize_path(path: str) -> str:
+    """Makes a local path absolute, so that workers with another folder agree on it.
+
+    Raises:
+      UserError: The scheme is of no file system that Beam knows here.
+    """
+    if FileSystems.get_scheme(path) is None:
+        return os.path.abspath(path)  # noqa: PTH100 -- paths stay strings: they may be gs://
+    try:
+        FileSystems.get_filesystem(path)
+    except ValueError as error:
+        raise UserError(f"{path} is on a file system that is not installed: {error}") from error
+    return path.rstrip("/")
+
+
+def list_folder(folder: str) -> list[str]:
+    """Lists all files below a folder, sorted; a folder that does not exist has none."""
+    return _match(glob.escape(folder.rstrip("/")) + "/**")
+
+
+def is_folder(path: str) -> bool:
+    """Tells whether a path is a folder; on an object store, whether anything lies below it."""
+    if FileSystems.get_scheme(path) is None:
+        return os.path.isdir(path)  # noqa: PTH112
+    return bool(list_folder(path))
+
+
+def find_files(arguments: Sequence[str]) -> list[FoundFile]:
+    """Finds the Parquet files that files, globs and folders name.
+
+    In a folder every `*.parquet` counts at any depth, but nothing whose name, or the name of a
+    folder on its way, starts with "." or "_".
+
+    Raises:
+      UserError: An argument names nothing.
+    """
+    return [file for argument in arguments for file in _find_files(argument)]
+
+
+def _find_files(argument: str) -> list[FoundFile]:
+    path = normalize_path(argument)
+    if is_folder(path):
+        base = path.rstrip("/") + "/"
+        found = [
+            FoundFile(path=match, relative_path=match.removeprefix(base))
+            for match in list_folder(path)
+            if match.endswith(SUFFIX) and not _is_hidden(match.removeprefix(base))
+        ]
+        if not found:
+            raise UserError(f"the input folder {argument} holds no *{SUFFIX} file")
+    elif FileSystems.exists(path):
+        found = [FoundFile(path=path, relative_path=path.rpartition("/")[2])]
+    elif re.search(r"[*?[]", path):
+        base = re.split(r"[*?[]", path, maxsplit=1)[0].rpartition("/")[0] + "/"
+        found = [
+            FoundFile(path=match, relative_path=match.removeprefix(base)) for match in _match(path)
+        ]
+        if not found:
+            raise UserError(f"no file matches the input {argument}")
+    else:
+        raise UserError(f"no such input file or folder: {argument}")
+    return found
+
+
+def _match(pattern: str) -> list[str]:
+    return sorted(metadata.path for metadata in FileSystems.match([pattern])[0].metadata_list)
+
+
+def _is_hidden(relative_path: str) -> bool:
+    return any(part.startswith((".", "_")) for part in relative_path.split("/"))
+
+
+def read_footers(paths: Sequence[str]) -> list[Footer]:
+    """Reads the footers of many files, in order, several at a time."""
+    with ThreadPoolExecutor(_FOOTER_THREADS) as pool:
+        return list(pool.map(read_footer, paths))
+
+
+def read_footer(path: str) -> Footer:
+    """Reads the footer of a file.
+
+    Raises:
+      UserError: The file cannot be opened or is not Parquet.
+    """
+    try:
+        handle = open_binary(path)
+    except OSError as error:
+        raise UserError(f"{path} cannot be opened: {error}") from error
+    with handle:
+        size = handle.seek(0, os.SEEK_END)
+        handle.seek(max(0, size - 8))
+        tail = handle.read(8)
+        if size < 12 or tail[4:] != _MAGIC:
+            raise UserError(f"{path} is not a Parquet file (it does not end in PAR1)")
+        length = int.from_bytes(tail[:4], "little")
+        handle.seek(max(0, size - 8 - length))
+        checksum = hashlib.blake2b(handle.read(length), digest_size=16).hexdigest()
+        handle.seek(0)
+        try:
+            file = pq.ParquetFile(handle)
+            return Footer(
+                size=size, rows=file.metadata.num_rows, checksum=checksum, schema=file.schema_arrow
+            )
+        except (pa.ArrowException, OSError) as error:
+            reason = " ".join(str(error).split())  # pyarrow's has lines
+            raise UserError(f"{path} is not a readable Parquet file: {reason}") from error
+
+
+def overlapping_row_groups(
+    *, group_rows: Iterable[int], first_row: int, rows: int
+) -> tuple[list[int], int]:
+    """Finds the row groups that hold a run of rows.
+
+    Returns:
+      Their indices, and how many rows of the first of them lie before the run.
+
+    >>> overlapping_row_groups(group_rows=[10, 10, 10], first_row=12, rows=9)
+    ([1, 2], 2)
+    """
+    groups: list[int] = []
+    rows_before_run = 0
+    start = 0
+    for index, count in enumerate(group_rows):
+        if max(start, first_row) < min(start + count, first_row + rows):
+            if not groups:
+                rows_before_run = first_row - start
+            groups.append(index)
+        start += count
+    return groups, max(0, rows_before_run)
+
+
+def read_rows(*, path: str, first_row: int, rows: int) -> pa.Table:
+    """Reads consecutive rows of a file, whatever its row groups are.
+
+    Only the row groups that hold them are touched, and only a batch of what comes before the
+    rows is in memory at a time.
+
+    Raises:
+      RuntimeError: The file has fewer rows now.
+    """
+    with open_binary(path) as handle:
+        file = pq.ParquetFile(handle, buffer_size=_BUFFER_BYTES, pre_buffer=False)
+        metadata = file.metadata
+        groups, skipped = overlapping_row_groups(
+            group_rows=(metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)),
+            first_row=first_row,
+            rows=rows,
+        )
+        pieces: list[pa.RecordBatch] = []
+        missing = rows
+        batch_rows = max(1, min(rows, _BATCH_ROWS))
+        batches = file.iter_batches(batch_size=batch_rows, row_groups=groups)
+        while missing and (batch := next(batches, None)) is not None:
+            piece = batch.slice(min(skipped, batch.num_rows), missing)
+            skipped -= min(skipped, batch.num_rows)
+            missing -= piece.num_rows
+            if piece.num_rows:
+                pieces.append(piece)
+        if missing:
+            raise RuntimeError(f"{path} lacks {missing} of {rows} rows from row {first_row} on")
+        return pa.Table.from_batches(pieces, schema=file.schema_arrow)
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Tells whether a column of this type holds text."""
+    if pa.types.is_dictionary(kind):
+        return is_text(kind.value_type)
+    return bool(
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    )
+
+
+def find_text_column(*, schema: pa.Schema, text_column: str | None, path: str) -> str:
+    """Finds the column to translate.
+
+    Args:
+      schema: Of the file.
+      text_column: The column that the user named, or None for the only one that holds text.
+      path: Of the file, for the message.
+
+    Raises:
+      UserError: There is no such column, it holds no text, or the choice is not clear.
+    """
+    if text_column is None:
+        names = [field.name for field in schema if is_text(field.type)]
+        if not names:
+            raise UserError(
+                f"{path} has no column of strings to translate. Its columns: {_columns(schema)}"
+            )
+        if len(names) > 1:
+            raise UserError(
+                f"{path} has {len(names)} columns of strings: {', '.join(names)}. "
+                "Choose one with --text-column"
+            )
+        return str(names[0])
+    count = schema.names.count(text_column)
+    if count != 1:
+        problem = f"{count} columns" if count else "no column"
+        raise UserError(f"{path} has {problem} {text_column!r}. Its columns: {_columns(schema)}")
+    kind = schema.field(text_column).type
+    if not is_text(kind):
+        raise UserError(
+            f"the text column must hold strings; {text_column!r} of {path} is {kind}. "
+            f"Its columns: {_columns(schema)}"
+        )
+    return text_column
+
+
+def _columns(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name}: {field.type}" for field in schema) or "none"
