@@ -1,0 +1,47 @@
+# `make demo` and `make test` do all of their own set-up into .venv; see the README.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+RUNTIME := $(VENV)/.runtime
+DEVELOPMENT := $(VENV)/.development
+
+.PHONY: demo test lint types lock clean
+
+demo: $(RUNTIME)
+	$(BIN)/tt demo --folder demo
+
+test: lint types
+	$(BIN)/python -m pytest
+
+lint: $(DEVELOPMENT)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(DEVELOPMENT)
+	$(BIN)/mypy
+
+# The locks hold every version with its hashes; `tt` itself is installed from this folder.
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
+		|| { echo "tt needs Python 3.11, 3.12 or 3.13; choose one with PYTHON=..." >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(RUNTIME): requirements.lock pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --no-deps --editable .
+	touch $@
+
+$(DEVELOPMENT): requirements-dev.lock $(RUNTIME)
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements-dev.lock
+	touch $@
+
+# Needs `uv` on the PATH. Without --upgrade, versions that still fit are kept.
+COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--custom-compile-command "make lock" pyproject.toml
+lock:
+	$(COMPILE) --output-file requirements.lock
+	$(COMPILE) --group dev --constraint requirements.lock --output-file requirements-dev.lock
+
+clean:
+	rm -rf $(VENV) demo .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,114 @@
+"""Translations and references from files, and their scores by sacreBLEU."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+
+from model.errors import UserError
+
+
+def read_lines(path: Path) -> list[str]:
+    r"""Reads a UTF-8 text, gzip or plain; a line ends at \n alone."""
+    if not path.is_file():
+        raise UserError(f"no file {path}: name a text file")
+    try:
+        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        text = data.decode("utf-8")
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} is not a UTF-8 text: {error}") from error
+    lines = text.split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    return [line.removesuffix("\r") for line in lines]
+
+
+def read_hypotheses(path: Path, *, column: str) -> list[str]:
+    """Reads translations from a text, a Parquet file, or a folder of Parquet files in order.
+
+    A null translation counts as an empty one.
+
+    Raises:
+      UserError: There is nothing, or not the column.
+    """
+    files = [path] if path.suffix == ".parquet" else []
+    if path.is_dir():
+        files = sorted(f for f in path.rglob("*.parquet") if not f.name.startswith((".", "_")))
+        if not files:
+            raise UserError(f"{path} holds no *.parquet: name the output of `tt translate-batch`")
+    if not files:
+        return read_lines(path)
+    lines: list[str] = []
+    for file in files:
+        try:
+            schema = pq.read_schema(file)
+            if column not in schema.names:
+                raise UserError(
+                    f"{file} has no column {column!r}: choose one of "
+                    f"{', '.join(schema.names)} with --column"
+                )
+            lines += [
+                text or "" for text in pq.read_table(file, columns=[column])[column].to_pylist()
+            ]
+        except (OSError, pa.ArrowInvalid) as error:
+            raise UserError(f"{file} cannot be read as Parquet: {error}") from error
+    return lines
+
+
+def read_references(paths: Sequence[Path], *, count: int, hypotheses: Path) -> list[list[str]]:
+    """Reads reference texts, each of `count` lines.
+
+    Raises:
+      UserError: A text has another number of lines; both are named.
+    """
+    references = [read_lines(path) for path in paths]
+    for path, lines in zip(paths, references, strict=True):
+        if len(lines) != count:
+            raise UserError(
+                f"{hypotheses} has {count} translations and {path} has {len(lines)} lines: "
+                "they must be of the same sentences"
+            )
+    if count == 0:
+        raise UserError(f"{hypotheses} is empty: there is nothing to score")
+    return references
+
+
+def score_lines(
+    hypotheses: list[str],
+    references: list[list[str]],
+    *,
+    tokenize: str | None = None,
+    lowercase: bool = False,
+) -> list[str]:
+    """Returns a line for BLEU and one for chrF, each with its signature.
+
+    Args:
+      hypotheses: Detokenised translations.
+      references: Lists of as many texts.
+      tokenize: A tokenizer of sacreBLEU's; None is its default, 13a.
+      lowercase: Whether case is ignored, by both.
+
+    Raises:
+      UserError: There is no such tokenizer.
+    """
+    known = sorted(name for name in BLEU.TOKENIZERS if name)
+    if tokenize is not None and tokenize not in known:
+        raise UserError(f"no tokenizer {tokenize!r}: choose one of {', '.join(known)}")
+    lines = []
+    for metric in (BLEU(tokenize=tokenize, lowercase=lowercase), CHRF(lowercase=lowercase)):
+        score = metric.corpus_score(hypotheses, references)
+        lines.append(f"{score.format(signature=str(metric.get_signature()))}")
+    return lines
+
+
+def bleu_with_signature(hypotheses: list[str], references: list[str]) -> tuple[float, str]:
+    """Returns sacreBLEU's default corpus BLEU, from 0 to 100, and its signature."""
+    metric = BLEU()
+    score = metric.corpus_score(hypotheses, [references])
+    return float(score.score), str(metric.get_signature())

@@ -1,0 +1,94 @@
+"""Options that several commands share, and what every command does first and last."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from model.errors import UserError
+
+DEFAULT_DATASET = Path("dataset")
+DEFAULT_RUN = Path("run")
+DEFAULT_INPUT = Path("input.parquet")
+DEFAULT_TRANSLATED = Path("translated")
+
+Texts = list[str] | None
+
+DatasetFolder = Annotated[
+    Path, typer.Option("--dataset", help="Dataset folder, from `tt preprocess`.")
+]
+ModelFolder = Annotated[
+    Path, typer.Option("--model", help="Exported model folder, or the run folder it lies in.")
+]
+BeamSize = Annotated[int, typer.Option(help="Hypotheses kept a sentence; 1 is greedy search.")]
+LengthPenalty = Annotated[
+    float, typer.Option(help="alpha: hypotheses rank by log p / ((5 + length) / 6)^alpha.")
+]
+MaxSourceTokens = Annotated[
+    int, typer.Option(help="Longer texts (BOS and EOS counted) are reported, not translated.")
+]
+
+
+def command(function: Callable[..., None]) -> Callable[..., None]:
+    """Wraps a command: a `UserError` becomes one line on stderr and exit code 2."""
+
+    @functools.wraps(function)
+    def wrapped(*args: Any, **kwargs: Any) -> None:
+        quiet_libraries()
+        try:
+            function(*args, **kwargs)
+        except UserError as error:
+            say(f"tt: error: {' '.join(str(error).split())}")
+            raise typer.Exit(2) from None
+        except KeyboardInterrupt:
+            say("tt: interrupted; the same command goes on from what is finished")
+            raise typer.Exit(130) from None
+
+    return wrapped
+
+
+def say(message: str) -> None:
+    """Prints a line on stderr: stdout is for results."""
+    typer.echo(message, err=True)
+
+
+def import_tensorflow() -> None:
+    """Imports TensorFlow without what its C++ prints about missing GPUs; errors are printed.
+
+    Those notices come before TensorFlow's own log level holds, so the file descriptor itself
+    is turned away from the screen for the while.
+    """
+    sys.stderr.flush()
+    screen = os.dup(2)
+    with tempfile.TemporaryFile() as notices:
+        os.dup2(notices.fileno(), 2)
+        try:
+            import tensorflow as tf
+
+            tf.config.list_physical_devices()
+        except BaseException:
+            notices.seek(0)
+            os.write(screen, notices.read())
+            raise
+        finally:
+            os.dup2(screen, 2)
+            os.close(screen)
+
+
+def quiet_libraries() -> None:
+    """Keeps the libraries' notices about themselves off the user's screen."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+    for name in ("apache_beam", "absl", "tensorflow"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    if not sys.warnoptions:
+        warnings.simplefilter("ignore")
