@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import logging
 import re
+import sys
 from collections.abc import Sequence
+from typing import TextIO
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
@@ -40,8 +44,9 @@ def run_pipeline(pipeline: beam.Pipeline) -> PipelineResult:
     for name in _WORKER_LOGGERS:
         logging.getLogger(name).addFilter(_is_no_user_error)
     try:
-        result = pipeline.run()
-        result.wait_until_finish()
+        with contextlib.redirect_stderr(_WithoutUserErrors(sys.stderr)):
+            result = pipeline.run()
+            result.wait_until_finish()
     except Exception as error:
         message = user_error_message(error)
         if message is None:
@@ -68,6 +73,27 @@ def user_error_message(error: BaseException) -> str | None:
             return str(found[-1])
         link = link.__cause__ or link.__context__
     return None
+
+
+class _WithoutUserErrors(io.TextIOBase):
+    """A stream that leaves out a worker's traceback of a UserError, which Beam prints as one."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._left_out = False
+
+    def write(self, text: str) -> int:
+        is_end_of_line = self._left_out and text == "\n"
+        self._left_out = text.startswith("Traceback") and _USER_ERROR.search(text) is not None
+        if not (self._left_out or is_end_of_line):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+    def isatty(self) -> bool:
+        return self._stream.isatty()
 
 
 def _is_no_user_error(record: logging.LogRecord) -> bool:
