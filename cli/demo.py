@@ -9,7 +9,7 @@ from pathlib import Path
 
 import typer
 
-from cli.evaluation import bleu_with_signature, read_hypotheses
+from cli.evaluate import bleu_with_signature, read_hypotheses
 from cli.options import DEFAULT_INPUT, DEFAULT_TRANSLATED, say
 from model.errors import UserError
 

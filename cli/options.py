@@ -20,6 +20,7 @@ DEFAULT_DATASET = Path("dataset")
 DEFAULT_RUN = Path("run")
 DEFAULT_INPUT = Path("input.parquet")
 DEFAULT_TRANSLATED = Path("translated")
+EMBEDDED = "embedded"  # the corpus that comes with tt, by its name in the manifest
 
 Texts = list[str] | None
 

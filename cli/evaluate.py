@@ -1,17 +1,38 @@
-"""Translations and references from files, and their scores by sacreBLEU."""
+"""`tt evaluate`: translations and references from files, and their scores by sacreBLEU."""
 
 from __future__ import annotations
 
 import gzip
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.metrics.chrf import CHRF
+import typer
 
+from cli.options import command
 from model.errors import UserError
+
+
+@command
+def evaluate_command(
+    hypotheses: Annotated[
+        Path,
+        typer.Argument(help="Translations: text (.gz too), or Parquet of `tt translate-batch`."),
+    ],
+    reference: Annotated[
+        list[Path], typer.Option(help="Reference text, line for line (.gz too); repeatable.")
+    ],
+    column: Annotated[str, typer.Option(help="Of Parquet hypotheses.")] = "translation",
+    tokenize: Annotated[
+        str | None, typer.Option(help="sacreBLEU's tokenizer: 13a, zh, char, none, ...")
+    ] = None,
+    lowercase: Annotated[bool, typer.Option("--lowercase", help="Ignore case.")] = False,
+) -> None:
+    """Score translations against references: BLEU and chrF with their signatures."""
+    lines = read_hypotheses(hypotheses, column=column)
+    references = read_references(reference, count=len(lines), hypotheses=hypotheses)
+    for line in score_lines(lines, references, tokenize=tokenize, lowercase=lowercase):
+        typer.echo(line)
 
 
 def read_lines(path: Path) -> list[str]:
@@ -37,6 +58,9 @@ def read_hypotheses(path: Path, *, column: str) -> list[str]:
     Raises:
       UserError: There is nothing, or not the column.
     """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     files = [path] if path.suffix == ".parquet" else []
     if path.is_dir():
         files = sorted(f for f in path.rglob("*.parquet") if not f.name.startswith((".", "_")))
@@ -97,6 +121,9 @@ def score_lines(
     Raises:
       UserError: There is no such tokenizer.
     """
+    from sacrebleu.metrics.bleu import BLEU
+    from sacrebleu.metrics.chrf import CHRF
+
     known = sorted(name for name in BLEU.TOKENIZERS if name)
     if tokenize is not None and tokenize not in known:
         raise UserError(f"no tokenizer {tokenize!r}: choose one of {', '.join(known)}")
@@ -109,6 +136,8 @@ def score_lines(
 
 def bleu_with_signature(hypotheses: list[str], references: list[str]) -> tuple[float, str]:
     """Returns sacreBLEU's default corpus BLEU, from 0 to 100, and its signature."""
+    from sacrebleu.metrics.bleu import BLEU
+
     metric = BLEU()
     score = metric.corpus_score(hypotheses, [references])
     return float(score.score), str(metric.get_signature())

@@ -1,0 +1,158 @@
+"""`tt translate-batch` for Parquet, and `tt translate` for lines."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import sys
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.options import (
+    DEFAULT_RUN,
+    DEFAULT_TRANSLATED,
+    BeamSize,
+    LengthPenalty,
+    MaxSourceTokens,
+    ModelFolder,
+    command,
+    import_tensorflow,
+    say,
+)
+from model.config import Decoding
+
+if TYPE_CHECKING:
+    from model.translator import Translator
+
+_DECODING = Decoding()
+CHUNK = 1024  # lines that are sorted by length and batched together
+
+
+@command
+def translate_batch_command(
+    context: typer.Context,
+    input: Annotated[  # noqa: A002 -- the name that the usage line shows
+        list[str], typer.Argument(help="Parquet files, globs, or folders of them.")
+    ],
+    output: Annotated[
+        Path, typer.Option(help="Folder to write; the same command again resumes it.")
+    ] = DEFAULT_TRANSLATED,
+    model: ModelFolder = DEFAULT_RUN,
+    text_column: Annotated[
+        str | None, typer.Option(help="Column to translate; a single string column is found.")
+    ] = None,
+    unit_rows: Annotated[
+        int, typer.Option(help="Most consecutive rows of one file that are one unit of work.")
+    ] = 8192,
+    compression: Annotated[str, typer.Option(help="Of the Parquet output.")] = "zstd",
+    max_source_tokens: MaxSourceTokens = 256,
+    beam_size: BeamSize = _DECODING.beam_size,
+    length_penalty: LengthPenalty = _DECODING.length_penalty,
+) -> None:
+    """Translate a text column of Parquet files in bulk; all rows and columns are kept.
+
+    Adds the columns translation, translation_score and translation_status.
+    Beam's own options go after `--`: tt translate-batch in.parquet -- --direct_num_workers=2
+    """
+    from pipelines.translate import ModelLoader, TranslateOptions, translate_parquet
+
+    decoding = Decoding(beam_size=beam_size, length_penalty=length_penalty)
+    options = TranslateOptions(
+        input=tuple(input),
+        output=str(output),
+        text_column=text_column,
+        unit_rows=unit_rows,
+        max_source_tokens=max_source_tokens,
+        compression=compression,
+    )
+    import_tensorflow()
+    from model.translator import find_model_folder, model_fingerprint
+
+    folder = find_model_folder(model)
+    summary = translate_parquet(
+        options=options,
+        load_translator=ModelLoader(str(folder), decoding),
+        model_fingerprint=model_fingerprint(folder),
+        decoding=dataclasses.asdict(decoding),
+        beam_arguments=context.obj or (),
+    )
+    if summary.already_finished:
+        say("Finished already; nothing to do.")
+    elif summary.reused_units:
+        say(f"{summary.reused_units:,} of {summary.units:,} units were there from an earlier run.")
+    statuses = ", ".join(f"{n:,} {status}" for status, n in summary.rows_by_status.items() if n)
+    say(
+        f"{summary.rows:,} rows of {summary.files:,} file(s) in {summary.units:,} unit(s)"
+        + (f": {statuses}" if statuses else "")
+    )
+    say(f"Translated: {output}")
+
+
+@command
+def translate_command(
+    model: ModelFolder = DEFAULT_RUN,
+    beam_size: BeamSize = _DECODING.beam_size,
+    length_penalty: LengthPenalty = _DECODING.length_penalty,
+    max_source_tokens: MaxSourceTokens = 256,
+) -> None:
+    """Translate stdin to stdout, a line for a line."""
+    import_tensorflow()
+    from model.translator import Translator
+
+    decoding = Decoding(beam_size=beam_size, length_penalty=length_penalty)
+    translator = Translator.load(model, decoding=decoding)
+    too_long = translate_lines(
+        translator, sys.stdin.buffer, sys.stdout.buffer, max_source_tokens=max_source_tokens
+    )
+    if too_long:
+        places = ", ".join(map(str, too_long[:10])) + (", ..." if len(too_long) > 10 else "")
+        say(
+            f"tt: {len(too_long)} line(s) have more than {max_source_tokens} tokens and are left "
+            f"empty (line {places}): split them, or raise --max-source-tokens"
+        )
+
+
+def translate_lines(
+    translator: Translator,
+    source: IO[bytes],
+    output: IO[bytes],
+    *,
+    max_source_tokens: int,
+    chunk: int = CHUNK,
+) -> list[int]:
+    r"""Writes a translation for each line; an empty or too long one gives an empty line.
+
+    A line ends at \n alone, so separators inside a text do not break the count. On a terminal
+    each line is answered at once.
+
+    Args:
+      translator: The model.
+      source: UTF-8; what is not becomes U+FFFD.
+      output: Gets UTF-8.
+      max_source_tokens: Ids with BOS and EOS that a line may have.
+      chunk: Lines read before they are translated.
+
+    Returns:
+      The numbers, from 1, of the lines that were too long.
+    """
+    too_long: list[int] = []
+    first = 1
+    size = 1 if source.isatty() else chunk
+    while lines := list(itertools.islice(source, size)):
+        texts = [line.decode("utf-8", "replace").rstrip("\r\n") for line in lines]
+        ids = translator.encode(texts)
+        translated = [""] * len(texts)
+        rows = []
+        for i, (text, row) in enumerate(zip(texts, ids, strict=True)):
+            if len(row) > max_source_tokens:
+                too_long.append(first + i)
+            elif text.strip():
+                rows.append(i)
+        for i, found in zip(rows, translator.translate_ids([ids[i] for i in rows]), strict=True):
+            translated[i] = found.text
+        output.write("".join(f"{text}\n" for text in translated).encode())
+        output.flush()
+        first += len(lines)
+    return too_long

@@ -1,0 +1,57 @@
+"""Configurations: presets as published, and each rule with its message."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+
+from model.config import PRESETS, Decoding, TrainingConfig, TransformerConfig
+from model.errors import UserError
+
+SIZES = {"source_vocabulary_size": 80, "target_vocabulary_size": 80, "shared_vocabulary": True}
+
+
+def test_base_and_big_are_those_of_table_3():
+    base = TransformerConfig.from_preset("base", **SIZES)
+    assert (base.layers, base.d_model, base.heads, base.d_ff, base.dropout) == (
+        6, 512, 8, 2048, 0.1,
+    )  # fmt: skip
+    big = TransformerConfig.from_preset("big", **SIZES)
+    assert (big.layers, big.d_model, big.heads, big.d_ff, big.dropout) == (6, 1024, 16, 4096, 0.3)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_configs_survive_json(preset):
+    config = TransformerConfig.from_preset(preset, **SIZES)
+    assert TransformerConfig(**json.loads(json.dumps(dataclasses.asdict(config)))) == config
+
+
+def test_fields_go_on_top_of_a_preset():
+    config = TransformerConfig.from_preset("tiny", **SIZES, heads=4, dropout=0.3)
+    assert (config.layers, config.heads, config.dropout) == (4, 4, 0.3)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: TransformerConfig.from_preset("huge", **SIZES), "'huge': choose one of tiny"),
+        (lambda: TransformerConfig(**SIZES, d_model=100), "d_model=100, heads=8"),
+        (lambda: TransformerConfig(**SIZES, layers=0), "layers must be at least 1. Received: 0"),
+        (lambda: TransformerConfig(**SIZES, dropout=1.0), r"dropout must be in \[0, 1\)"),
+        (lambda: TransformerConfig(**SIZES, position_base=1.0), "position_base must be greater"),
+        (
+            lambda: TransformerConfig(**{**SIZES, "target_vocabulary_size": 88}),
+            "one size. Received: 80 and 88",
+        ),
+        (lambda: TrainingConfig(steps=0), "steps must be at least 1"),
+        (lambda: TrainingConfig(peak_learning_rate=0.0), "peak_learning_rate must be positive"),
+        (lambda: TrainingConfig(label_smoothing=1.0), r"label_smoothing must be in \[0, 1\)"),
+        (lambda: Decoding(beam_size=0), "beam_size must be at least 1"),
+        (lambda: Decoding(length_penalty=-1.0), "length_penalty must not be negative"),
+    ],
+)
+def test_a_value_out_of_range_is_named(make, message):
+    with pytest.raises(UserError, match=message):
+        make()

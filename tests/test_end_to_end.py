@@ -1,0 +1,90 @@
+"""The commands one after the other, and that text is treated alike on the way in and out."""
+
+from __future__ import annotations
+
+import dataclasses
+import unicodedata
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import tensorflow as tf
+from test_cli import run
+from toy import toy_sentences
+
+import cli.train
+from model.translator import Translator
+from pipelines import demo_corpus
+
+TINY = ("--layers", "1", "--d-model", "16", "--heads", "2", "--d-ff", "16")
+
+
+def records(path):
+    features = {name: tf.io.RaggedFeature(tf.int64) for name in ("source", "target")}
+    for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():
+        example = tf.io.parse_single_example(record, features)
+        yield example["source"].numpy().tolist(), example["target"].numpy().tolist()
+
+
+def test_training_data_and_translation_see_the_same_ids(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    messy = [
+        ("one  two\u00a0three", "three two one"),
+        ("\ufefffour five ", " five\tfour"),
+        (unicodedata.normalize("NFD", "seis más"), unicodedata.normalize("NFD", "más seis")),
+        ("nine\u200bteen\u00ad", "ten\u2028nine"),
+        ("zero\x07one", "one zero"),
+    ]
+    pairs = messy + toy_sentences(80, seed=3)
+    for name, side in zip(("en", "xx"), zip(*pairs, strict=True), strict=True):
+        (tmp_path / f"a.{name}").write_text("".join(f"{line}\n" for line in side))
+    assert run("preprocess", "--source", "a.en", "--target", "a.xx", "--vocabulary-size", "24",
+               "--validation-source", "a.en", "--validation-target", "a.xx") == 2, (
+        "a held-out corpus equal to the corpus leaves nothing"
+    )  # fmt: skip
+    assert run("preprocess", "--source", "a.en", "--target", "a.xx", "--vocabulary-size", "24",
+               "--validation-fraction", "0.1", "--output", "data") == 0  # fmt: skip
+    assert run("train", "--dataset", "data", *TINY, "--steps", "1", "--warmup-steps", "1",
+               "--batch-tokens", "500") == 0  # fmt: skip
+    translator = Translator.load("run")
+    sources = translator.encode([source for source, _ in pairs])
+    targets = translator.vocabularies.target.encode([target for _, target in pairs])
+    expected = {(tuple(s), tuple(t)) for s, t in zip(sources, targets, strict=True)}
+    found = [
+        (tuple(source), tuple(target))
+        for shard in sorted((tmp_path / "data").glob("*.tfrecord"))
+        for source, target in records(shard)
+    ]
+    assert len(found) == len(set(found)) == len(expected)
+    assert set(found) == expected
+    texts = {translator.vocabularies.target.decode([list(target)])[0] for _, target in found}
+    assert "más seis" in texts
+    assert "ten nine" in texts
+
+
+def test_the_demo_runs_the_three_bare_commands(tmp_path, monkeypatch, capsys):
+    short = dataclasses.replace(cli.train.EMBEDDED_TRAINING, steps=2)
+    monkeypatch.setattr(cli.train, "EMBEDDED_TRAINING", short)
+    few = demo_corpus.held_out_pairs()[:16]
+    monkeypatch.setattr(demo_corpus, "held_out_pairs", lambda: few)
+    monkeypatch.chdir(tmp_path)
+    assert run("demo", "--folder", "there") == 0
+    printed = capsys.readouterr()
+    for command in ("tt preprocess", "tt train --strategy mirrored", "tt translate-batch input"):
+        assert f"$ {command}" in printed.err
+    assert "No corpus named: using the embedded English-Spanish corpus." in printed.err
+    for words in ("BLEU of 16 held-out sentences", "BLEU of a word-for-word lexicon", "Signature:"):
+        assert words in printed.out
+    table = pq.read_table(tmp_path / "there/translated")
+    assert table["english"].to_pylist() == [pair.source for pair in few]
+    assert set(table["translation_status"].to_pylist()) == {"ok"}
+
+
+def test_a_bare_preprocess_leaves_an_input_that_is_there(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    pq.write_table(pa.table({"mine": ["a"]}), "input.parquet")
+    assert run("preprocess") == 0
+    assert "input.parquet is there already and stays as it is" in capsys.readouterr().err
+    assert pq.read_table("input.parquet").column_names == ["mine"]
+    assert run("preprocess") == 0, "the same command again has nothing to do"
+    assert run("preprocess", "--seed", "2") == 2
+    assert "finished data set" in capsys.readouterr().err
