@@ -141,6 +141,8 @@ class Vocabulary:
 
         UNK is SentencePiece's own mark for the unknown, " ⁇ ".
         """
+        if not ids:
+            return []  # SentencePiece would take it for one text without ids
         pieces = self.piece_count
         skipped = (PAD_ID, BOS_ID, EOS_ID)
         plain = [[i for i in row if i not in skipped and i < pieces] for row in ids]

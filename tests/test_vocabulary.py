@@ -1,0 +1,273 @@
+"""Normalisation, vocabularies, and their training on a deterministic sample."""
+
+import itertools
+import pickle
+import random
+import unicodedata
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from model.errors import UserError
+from model.vocabulary import (
+    BOS_ID,
+    EOS_ID,
+    PAD_ID,
+    SHARED_MODEL,
+    SOURCE_MODEL,
+    TARGET_MODEL,
+    UNK_ID,
+    VOCABULARY_FILE,
+    TextNormalization,
+    Vocabulary,
+    load_vocabularies,
+    vocabulary_json,
+)
+from pipelines.vocabulary import (
+    SAMPLE_SCHEMA,
+    LeastLines,
+    has_large_script,
+    least_lines,
+    train_vocabulary,
+)
+
+WORDS = [
+    a + b + c
+    for a in ("", "un", "re")
+    for b in ("do", "see", "take", "go", "lig")
+    for c in ("", "s", "ing")
+]
+
+
+def sentences(count):
+    chooser = random.Random(5)
+    return [" ".join(chooser.choices(WORDS, k=chooser.randint(2, 9))) for _ in range(count)]
+
+
+def train(lines, **options):
+    values = {"name": "shared", "size": 60, "kind": "unigram", "normalization_rule": "nmt_nfkc"}
+    return train_vocabulary(least_lines(lines, limit=100_000), **(values | options))
+
+
+@pytest.fixture(scope="module")
+def model_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("vocabulary") / SHARED_MODEL
+    path.write_bytes(train(sentences(500)))
+    return path
+
+
+# Normalisation.
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("plain", "plain"),
+        ("", ""),
+        ("  a\u00a0 b\u200b\t", "a b"),
+        ("a\u2028b\rc\x0bd\x85e", "a b c d e"),
+        ("a\x00\x1bb\u00adc\ufeff", "abc"),
+        ("e\u0301", "\u00e9"),
+        ("می\u200cخواهم", "می\u200cخواهم"),  # ZWNJ is spelling
+        ("\u3000中 文", "中 文"),
+    ],
+)
+def test_normalization(text, expected):
+    assert TextNormalization()([text]) == [expected]
+
+
+@given(st.lists(st.text()))
+def test_normalization_is_idempotent_and_row_by_row(texts):
+    normalize = TextNormalization()
+    once = normalize(texts)
+    assert normalize(once) == once
+    assert [normalize([text])[0] for text in texts] == once
+    for text in once:
+        assert unicodedata.normalize("NFC", text) == text or "\u200b" in text
+        assert " ".join(text.split()) == text
+
+
+def test_normalization_options():
+    texts = ["ﬁ  e\u0301"]
+    assert TextNormalization(unicode_form="NFKC")(texts) == ["fi \u00e9"]
+    assert TextNormalization(unicode_form="none", clean_whitespace=False)(texts) == texts
+    with pytest.raises(UserError, match=r"NFC, NFKC or none\. Received: 'NFD'"):
+        TextNormalization(unicode_form="NFD")
+
+
+# Vocabularies.
+
+
+def test_special_ids(model_file):
+    vocabulary = Vocabulary(model_file, TextNormalization())
+    assert vocabulary.piece_count == 60
+    assert vocabulary.size == 64
+    [[first, *middle, last]] = vocabulary.encode(["do undo ☃"])
+    assert (first, last) == (BOS_ID, EOS_ID)
+    assert UNK_ID in middle
+    assert not {PAD_ID, BOS_ID, EOS_ID} & set(middle)
+    assert vocabulary.encode([""]) == [[BOS_ID, EOS_ID]]
+
+
+@settings(max_examples=40)
+@given(st.lists(st.lists(st.sampled_from(WORDS), min_size=1).map(" ".join)))
+def test_known_text_is_decoded_as_it_was(model_file, texts):
+    vocabulary = Vocabulary(model_file, TextNormalization())
+    ids = vocabulary.encode(texts)
+    assert vocabulary.decode(ids) == texts
+    # What search adds: padding, ids that have no piece.
+    assert vocabulary.decode([[*row, PAD_ID, PAD_ID, 62] for row in ids]) == texts
+
+
+def test_encode_normalizes(model_file):
+    vocabulary = Vocabulary(model_file, TextNormalization())
+    assert vocabulary.encode(["  redo\u200b  sees\u2028"]) == vocabulary.encode_normalized(
+        ["redo sees"]
+    )
+
+
+def test_pieces(model_file):
+    vocabulary = Vocabulary(model_file, TextNormalization())
+    assert vocabulary.pieces([PAD_ID, UNK_ID, BOS_ID, EOS_ID, 60]) == [
+        "<pad>",
+        "<unk>",
+        "<s>",
+        "</s>",
+        "<unused>",
+    ]
+
+
+def test_load_vocabularies(model_file, tmp_path):
+    normalization = TextNormalization(unicode_form="NFKC")
+    settings_file = tmp_path / VOCABULARY_FILE
+    with pytest.raises(UserError, match=r"has no vocabulary\.json: it is neither"):
+        load_vocabularies(tmp_path)
+    settings_file.write_text(vocabulary_json(shared=True, normalization=normalization))
+    with pytest.raises(UserError, match=r"no vocabulary at .*vocabulary\.spm"):
+        load_vocabularies(tmp_path)
+    (tmp_path / SHARED_MODEL).write_bytes(model_file.read_bytes())
+    loaded = load_vocabularies(tmp_path)
+    assert loaded.is_shared
+    assert loaded.files == [VOCABULARY_FILE, SHARED_MODEL]
+    assert loaded.source.normalization == normalization
+
+    settings_file.write_text(vocabulary_json(shared=False, normalization=normalization))
+    for name in (SOURCE_MODEL, TARGET_MODEL):
+        (tmp_path / name).write_bytes(model_file.read_bytes())
+    loaded = load_vocabularies(tmp_path)
+    assert not loaded.is_shared
+    assert loaded.files == [VOCABULARY_FILE, SOURCE_MODEL, TARGET_MODEL]
+
+    settings_file.write_text("{")
+    with pytest.raises(UserError, match="cannot be read"):
+        load_vocabularies(tmp_path)
+
+
+def test_bad_model_files(tmp_path):
+    (tmp_path / "x.spm").write_bytes(b"no model")
+    with pytest.raises(UserError, match=r"x\.spm is not a SentencePiece model"):
+        Vocabulary(tmp_path / "x.spm", TextNormalization())
+
+
+# The sample.
+
+
+@settings(max_examples=40)
+@given(
+    lines=st.lists(st.text(max_size=3)), cuts=st.lists(st.integers(0, 50)), limit=st.integers(1, 9)
+)
+def test_the_sample_does_not_depend_on_who_reads_what(lines, cuts, limit):
+    whole = least_lines(lines, limit=limit)
+    assert whole.num_rows == min(limit, len(set(lines)))
+
+    combiner = LeastLines(limit=limit)
+    bounds = [0, *sorted(min(cut, len(lines)) for cut in cuts), len(lines)]
+    accumulators = [combiner.create_accumulator()]
+    for begin, end in itertools.pairwise(bounds):
+        part = least_lines(lines[begin:end], limit=limit)
+        accumulators.append(combiner.add_input(combiner.create_accumulator(), part))
+    accumulators = [combiner.compact(part) for part in reversed(accumulators)]
+    merged = combiner.extract_output(combiner.merge_accumulators(accumulators))
+    assert merged.equals(whole)
+
+
+def test_the_accumulator_is_bounded():
+    combiner = LeastLines(limit=10)
+    accumulator = combiner.create_accumulator()
+    for i in range(20):
+        lines = [f"{i} {j}" for j in range(10)]
+        accumulator = combiner.add_input(accumulator, least_lines(lines, limit=10))
+        assert sum(table.num_rows for table in accumulator) <= 20
+    assert combiner.extract_output(accumulator).num_rows == 10
+
+
+def test_the_combiner_of_nothing():
+    combiner = LeastLines(limit=10)
+    assert combiner.extract_output(combiner.create_accumulator()).schema == SAMPLE_SCHEMA
+    assert combiner.merge_accumulators([]) == []
+
+
+# Training.
+
+
+@pytest.mark.parametrize(("kind", "pieces"), [("unigram", 60), ("bpe", 60), ("char", None)])
+def test_train(tmp_path, kind, pieces):
+    lines = sentences(300)
+    model = train(lines, kind=kind)
+    assert model == train(lines[::-1], kind=kind)  # the order of lines changes nothing
+    (tmp_path / "x.spm").write_bytes(model)
+    characters = set("".join(lines)) - {" "}
+    expected = pieces or 4 + 1 + len(characters)  # special ids, the mark of a space
+    assert Vocabulary(tmp_path / "x.spm", TextNormalization()).piece_count == expected
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_too_large_a_vocabulary_names_both_figures(kind):
+    with pytest.raises(UserError) as caught:
+        train(sentences(50), size=8000, kind=kind)
+    message = str(caught.value)
+    assert (
+        "a shared vocabulary of 8000 pieces is larger than this corpus allows, which is" in message
+    )
+    most = int(message.rpartition("--vocabulary-size ")[2].split()[0])
+    assert most % 8 == 0
+    assert train(sentences(50), size=most, kind=kind)  # the advice is good
+
+
+def test_too_small_a_vocabulary_names_both_figures():
+    lines = sentences(300)
+    least = 4 + 1 + len(set("".join(lines)) - {" "})
+    message = f"of 8 pieces is smaller .* which is {least}: .*-size {least} or more"
+    with pytest.raises(UserError, match=message):
+        train(lines, size=8)
+    assert train(lines, size=least)
+
+
+def test_no_lines():
+    with pytest.raises(UserError, match="no text to train the source vocabulary on"):
+        train([], name="source")
+
+
+def test_character_coverage_goes_by_script(tmp_path):
+    assert has_large_script(["犬が好きです"])
+    assert has_large_script(["개를 좋아해요"])
+    assert not has_large_script(["я люблю собак", "I like 犬"])
+    assert not has_large_script([])
+    # 3,000 common characters, and one that stands once in some 90,000: below the rarest 0.05 %.
+    common = [chr(0x4E00 + i) for i in range(300)]
+    lines = ["".join(common[i:] + common[:i]) for i in range(300)] + ["\u9fa5"]
+    sizes = {}
+    for coverage in (None, 1.0):
+        path = tmp_path / f"{coverage}.spm"
+        path.write_bytes(train(lines, kind="char", size=1000, character_coverage=coverage))
+        vocabulary = Vocabulary(path, TextNormalization())
+        sizes[coverage] = vocabulary.piece_count
+        assert (UNK_ID in vocabulary.encode(["\u9fa5"])[0]) == (coverage is None)
+    assert sizes[None] == sizes[1.0] - 1
+
+
+def test_the_sample_travels_without_the_table_it_was_cut_from():
+    table = least_lines(["x" * 1000 + str(i) for i in range(1000)], limit=2)
+    assert table.num_rows == 2
+    assert len(pickle.dumps(table)) < 10_000
