@@ -1,7 +1,10 @@
 """Every kind of corpus, cut into units and read."""
 
 import dataclasses
+import functools
 import gzip
+import http.server
+import threading
 import types
 
 import pyarrow as pa
@@ -322,3 +325,55 @@ def test_wmt_subsets_are_checked():
         )
     with pytest.raises(UserError, match="needs --language-pair SOURCE-TARGET and a --subset"):
         sources_from_options(tfds=["wmt_translate"], language_pair="de-en", download=True)
+
+
+class ToyTranslate(tensorflow_datasets.core.GeneratorBasedBuilder):
+    """A data set as TFDS has them, that downloads its pairs from `url`."""
+
+    VERSION = tensorflow_datasets.core.Version("1.0.0")
+    url = ""
+
+    def _info(self):
+        languages = tensorflow_datasets.features.Translation(("en", "xx"))
+        return self.dataset_info_from_configs(features=languages, supervised_keys=("en", "xx"))
+
+    def _split_generators(self, dl_manager):
+        path = dl_manager.download(self.url)
+        return {"train": self._generate_examples(path)}
+
+    def _generate_examples(self, path):
+        for i, line in enumerate(path.read_text().splitlines()):
+            yield i, dict(zip(("en", "xx"), line.split("\t"), strict=True))
+
+
+@pytest.fixture
+def loopback_url(tmp_path):
+    """The address of a folder that is served on the loopback interface."""
+    (tmp_path / "served").mkdir()
+    handler = functools.partial(
+        http.server.SimpleHTTPRequestHandler, directory=str(tmp_path / "served")
+    )
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def test_tfds_downloads_only_when_asked(tmp_path, loopback_url, monkeypatch):
+    (tmp_path / "served/pairs.tsv").write_text("one\tuno\ntwo\tdos\nthree\ttres\n")
+    monkeypatch.setattr(ToyTranslate, "url", f"{loopback_url}/pairs.tsv")
+    options = {"tfds": ["tfds:toy_translate"], "data_dir": str(tmp_path / "data")}
+    with pytest.raises(UserError, match=r"tfds:toy_translate is not prepared in .*--download"):
+        sources_from_options(**options)
+    assert not (tmp_path / "data").exists()
+    (source,) = sources_from_options(**options, download=True)
+    pairs = {(source_text, target_text) for source_text, target_text, *_ in read(source, tmp_path)}
+    assert pairs == {("one", "uno"), ("two", "dos"), ("three", "tres")}
+    (again,) = sources_from_options(**options, target_language="en")
+    assert (again.source_language, again.target_language) == ("xx", "en")
+
+
+def test_a_download_that_fails_is_one_line(tmp_path, loopback_url, monkeypatch):
+    monkeypatch.setattr(ToyTranslate, "url", f"{loopback_url}/missing.tsv")
+    with pytest.raises(UserError, match=r"tfds:toy_translate could not be downloaded"):
+        sources_from_options(tfds=["toy_translate"], data_dir=str(tmp_path / "data"), download=True)
