@@ -19,6 +19,7 @@ STEPS = (
     ["translate-batch", str(DEFAULT_INPUT)],
 )
 SHOWN = 8  # sentences
+LEAST_BLEU = 90
 
 
 def run_demo(folder: Path, *, run_command: Callable[[Sequence[str]], None]) -> None:
@@ -30,6 +31,7 @@ def run_demo(folder: Path, *, run_command: Callable[[Sequence[str]], None]) -> N
 
     Raises:
       UserError: The folder is a file, or a step failed.
+      typer.Exit: With code 1, where the model does not reach `LEAST_BLEU`.
     """
     from pipelines.demo_corpus import held_out_pairs, translate_word_for_word
 
@@ -71,3 +73,6 @@ def run_demo(folder: Path, *, run_command: Callable[[Sequence[str]], None]) -> N
         "  translated/    the same rows with their translations\n"
         f"It took {time.monotonic() - start:.0f} s."
     )
+    if model_score < LEAST_BLEU:
+        say(f"tt: a model that works reaches {LEAST_BLEU} BLEU here; this one does not")
+        raise typer.Exit(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +12,9 @@ import typer
 
 from cli.options import command
 from model.errors import UserError
+
+# Those of sacreBLEU's that need neither another package nor a download.
+TOKENIZERS = ("13a", "intl", "zh", "char", "none")
 
 
 @command
@@ -24,7 +28,7 @@ def evaluate_command(
     ],
     column: Annotated[str, typer.Option(help="Of Parquet hypotheses.")] = "translation",
     tokenize: Annotated[
-        str | None, typer.Option(help="sacreBLEU's tokenizer: 13a, zh, char, none, ...")
+        str | None, typer.Option(help="sacreBLEU's tokenizer: 13a (default), intl, zh, char, none.")
     ] = None,
     lowercase: Annotated[bool, typer.Option("--lowercase", help="Ignore case.")] = False,
 ) -> None:
@@ -42,7 +46,7 @@ def read_lines(path: Path) -> list[str]:
     try:
         data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         text = data.decode("utf-8")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise UserError(f"{path} is not a UTF-8 text: {error}") from error
     lines = text.split("\n")
     if lines[-1] == "":
@@ -77,6 +81,9 @@ def read_hypotheses(path: Path, *, column: str) -> list[str]:
                     f"{file} has no column {column!r}: choose one of "
                     f"{', '.join(schema.names)} with --column"
                 )
+            kind = schema.field(column).type
+            if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+                raise UserError(f"column {column!r} of {file} must hold strings. Received: {kind}")
             lines += [
                 text or "" for text in pq.read_table(file, columns=[column])[column].to_pylist()
             ]
@@ -124,9 +131,8 @@ def score_lines(
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
 
-    known = sorted(name for name in BLEU.TOKENIZERS if name)
-    if tokenize is not None and tokenize not in known:
-        raise UserError(f"no tokenizer {tokenize!r}: choose one of {', '.join(known)}")
+    if tokenize is not None and tokenize not in TOKENIZERS:
+        raise UserError(f"no tokenizer {tokenize!r}: choose one of {', '.join(TOKENIZERS)}")
     lines = []
     for metric in (BLEU(tokenize=tokenize, lowercase=lowercase), CHRF(lowercase=lowercase)):
         score = metric.corpus_score(hypotheses, references)

@@ -25,10 +25,10 @@ EMBEDDED = "embedded"  # the corpus that comes with tt, by its name in the manif
 Texts = list[str] | None
 
 DatasetFolder = Annotated[
-    Path, typer.Option("--dataset", help="Dataset folder, from `tt preprocess`.")
+    str, typer.Option("--dataset", help="Dataset folder, from `tt preprocess`.")
 ]
 ModelFolder = Annotated[
-    Path, typer.Option("--model", help="Exported model folder, or the run folder it lies in.")
+    str, typer.Option("--model", help="Exported model folder, or the run folder it lies in.")
 ]
 BeamSize = Annotated[int, typer.Option(help="Hypotheses kept a sentence; 1 is greedy search.")]
 LengthPenalty = Annotated[
@@ -55,6 +55,17 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             raise typer.Exit(130) from None
 
     return wrapped
+
+
+def local_path(given: str) -> Path:
+    """Returns the path of a folder that must lie on this machine.
+
+    Raises:
+      UserError: It names another file system.
+    """
+    if "://" in given:
+        raise UserError(f"{given} is not on this machine: name a local folder")
+    return Path(given)
 
 
 def say(message: str) -> None:

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.options import DEFAULT_DATASET, DEFAULT_INPUT, EMBEDDED, Texts, command, say
+from cli.options import (
+    DEFAULT_DATASET,
+    DEFAULT_INPUT,
+    EMBEDDED,
+    Texts,
+    command,
+    local_path,
+    say,
+)
 from model.errors import UserError
 
 if TYPE_CHECKING:
@@ -38,7 +46,7 @@ def preprocess_command(
     ] = None,
     validation_source: Annotated[Texts, typer.Option(help="Held-out source text.")] = None,
     validation_target: Annotated[Texts, typer.Option(help="Held-out target text.")] = None,
-    output: Annotated[Path, typer.Option(help="Dataset folder to write.")] = DEFAULT_DATASET,
+    output: Annotated[str, typer.Option(help="Dataset folder to write.")] = str(DEFAULT_DATASET),
     source_column: Annotated[
         str | None, typer.Option(help="Of the source: a number from 0 (TSV), a name (Parquet).")
     ] = None,
@@ -117,6 +125,19 @@ def preprocess_command(
     if is_embedded:
         if held_out:
             raise UserError("held-out files go with a corpus: name one, or leave them out")
+        about_a_corpus = {
+            "--source-column": source_column,
+            "--target-column": target_column,
+            "--source-language": source_language,
+            "--target-language": target_language,
+            "--data-dir": data_dir,
+            "--language-pair": language_pair,
+            "--subset": subset,
+            "--download": download,
+        }
+        given = [option for option, value in about_a_corpus.items() if value]
+        if given:
+            raise UserError(f"no corpus is named, and {', '.join(given)} is about one: name it")
         say("No corpus named: using the embedded English-Spanish corpus.")
         training: list[Source] = [EmbeddedCorpus("train")]
         source_language, target_language = "en", "es"
@@ -124,10 +145,10 @@ def preprocess_command(
         training = open_sources(corpora, source, target, split)
     default_size = _EMBEDDED_VOCABULARY_SIZE if is_embedded else _VOCABULARY_SIZE
     options = PreprocessOptions(
-        output=str(output),
+        output=str(local_path(output)),
         shards=shards,
         vocabulary=tuple(vocab or ()),
-        vocabulary_size=vocabulary_size or default_size,
+        vocabulary_size=default_size if vocabulary_size is None else vocabulary_size,
         vocabulary_type=vocabulary_type,
         source_vocabulary_type=source_vocabulary_type,
         target_vocabulary_type=target_vocabulary_type,
@@ -186,6 +207,9 @@ def _leave_held_out_input(path: Path) -> None:
     sentences = [pair.source for pair in held_out_pairs()]
     table = pa.table({"id": pa.array(range(len(sentences)), pa.int64()), "english": sentences})
     temporary = path.with_name(f".{path.name}.tmp")
-    pq.write_table(table, temporary)
-    temporary.replace(path)
+    try:
+        pq.write_table(table, temporary)
+        temporary.replace(path)
+    except OSError as error:
+        raise UserError(f"{path} cannot be written: {error}") from error
     say(f"Held-out sentences to translate: {path} ({len(sentences)} rows)")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,6 +15,7 @@ from cli.options import (
     DatasetFolder,
     command,
     import_tensorflow,
+    local_path,
     say,
 )
 from model.config import PRESETS, TrainingConfig, TransformerConfig
@@ -34,10 +34,10 @@ EMBEDDED_TRAINING = TrainingConfig(
 
 @command
 def train_command(
-    dataset: DatasetFolder = DEFAULT_DATASET,
+    dataset: DatasetFolder = str(DEFAULT_DATASET),
     run: Annotated[
-        Path, typer.Option(help="Run folder to write; the same command again resumes it.")
-    ] = DEFAULT_RUN,
+        str, typer.Option(help="Run folder to write; the same command again resumes it.")
+    ] = str(DEFAULT_RUN),
     strategy: Annotated[
         str, typer.Option(help="mirrored (all GPUs of this machine) or one-device.")
     ] = "mirrored",
@@ -84,7 +84,8 @@ def train_command(
     """Train a Transformer on a dataset folder, and export it."""
     from model.artifacts import DatasetManifest
 
-    manifest = DatasetManifest.load(dataset)
+    dataset_folder, run_folder = local_path(dataset), local_path(run)
+    manifest = DatasetManifest.load(dataset_folder)
     is_embedded = manifest.corpus == EMBEDDED
     chosen = preset or (EMBEDDED_PRESET if is_embedded else "base")
     config = TransformerConfig.from_preset(
@@ -128,14 +129,18 @@ def train_command(
 
     where = make_strategy(strategy)
     trainer = Trainer(
-        dataset=dataset, run=run, model_config=config, training=training, strategy=where
+        dataset=dataset_folder,
+        run=run_folder,
+        model_config=config,
+        training=training,
+        strategy=where,
     )
     say(_describe_strategy(strategy, where))
     say(f"{trainer.model.count_params():,} parameters, {training.steps:,} steps")
     if trainer.step:
         say(f"Resuming at step {trainer.step:,} from {run}")
     model = trainer.train(lambda progress: say(_describe_progress(progress)))
-    say(f"Model: {model} (TensorBoard: tensorboard --logdir {shlex.quote(str(run))})")
+    say(f"Model: {model} (TensorBoard: tensorboard --logdir {shlex.quote(run)})")
 
 
 def _given(**options: Any) -> dict[str, Any]:

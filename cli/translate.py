@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import sys
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
@@ -19,9 +18,11 @@ from cli.options import (
     ModelFolder,
     command,
     import_tensorflow,
+    local_path,
     say,
 )
-from model.config import Decoding
+from model.config import MAX_SOURCE_TOKENS, Decoding
+from model.vocabulary import is_empty
 
 if TYPE_CHECKING:
     from model.translator import Translator
@@ -37,9 +38,9 @@ def translate_batch_command(
         list[str], typer.Argument(help="Parquet files, globs, or folders of them.")
     ],
     output: Annotated[
-        Path, typer.Option(help="Folder to write; the same command again resumes it.")
-    ] = DEFAULT_TRANSLATED,
-    model: ModelFolder = DEFAULT_RUN,
+        str, typer.Option(help="Folder to write; the same command again resumes it.")
+    ] = str(DEFAULT_TRANSLATED),
+    model: ModelFolder = str(DEFAULT_RUN),
     text_column: Annotated[
         str | None, typer.Option(help="Column to translate; a single string column is found.")
     ] = None,
@@ -47,7 +48,7 @@ def translate_batch_command(
         int, typer.Option(help="Most consecutive rows of one file that are one unit of work.")
     ] = 8192,
     compression: Annotated[str, typer.Option(help="Of the Parquet output.")] = "zstd",
-    max_source_tokens: MaxSourceTokens = 256,
+    max_source_tokens: MaxSourceTokens = MAX_SOURCE_TOKENS,
     beam_size: BeamSize = _DECODING.beam_size,
     length_penalty: LengthPenalty = _DECODING.length_penalty,
 ) -> None:
@@ -61,7 +62,7 @@ def translate_batch_command(
     decoding = Decoding(beam_size=beam_size, length_penalty=length_penalty)
     options = TranslateOptions(
         input=tuple(input),
-        output=str(output),
+        output=output,
         text_column=text_column,
         unit_rows=unit_rows,
         max_source_tokens=max_source_tokens,
@@ -70,7 +71,7 @@ def translate_batch_command(
     import_tensorflow()
     from model.translator import find_model_folder, model_fingerprint
 
-    folder = find_model_folder(model)
+    folder = find_model_folder(local_path(model))
     summary = translate_parquet(
         options=options,
         load_translator=ModelLoader(str(folder), decoding),
@@ -92,17 +93,17 @@ def translate_batch_command(
 
 @command
 def translate_command(
-    model: ModelFolder = DEFAULT_RUN,
+    model: ModelFolder = str(DEFAULT_RUN),
     beam_size: BeamSize = _DECODING.beam_size,
     length_penalty: LengthPenalty = _DECODING.length_penalty,
-    max_source_tokens: MaxSourceTokens = 256,
+    max_source_tokens: MaxSourceTokens = MAX_SOURCE_TOKENS,
 ) -> None:
     """Translate stdin to stdout, a line for a line."""
     import_tensorflow()
     from model.translator import Translator
 
     decoding = Decoding(beam_size=beam_size, length_penalty=length_penalty)
-    translator = Translator.load(model, decoding=decoding)
+    translator = Translator.load(local_path(model), decoding=decoding)
     too_long = translate_lines(
         translator, sys.stdin.buffer, sys.stdout.buffer, max_source_tokens=max_source_tokens
     )
@@ -145,10 +146,10 @@ def translate_lines(
         ids = translator.encode(texts)
         translated = [""] * len(texts)
         rows = []
-        for i, (text, row) in enumerate(zip(texts, ids, strict=True)):
+        for i, row in enumerate(ids):
             if len(row) > max_source_tokens:
                 too_long.append(first + i)
-            elif text.strip():
+            elif not is_empty(row):
                 rows.append(i)
         for i, found in zip(rows, translator.translate_ids([ids[i] for i in rows]), strict=True):
             translated[i] = found.text

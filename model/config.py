@@ -64,7 +64,7 @@ class TransformerConfig:
         )
         for name in ("dropout", "attention_dropout"):
             value = getattr(self, name)
-            _require(0 <= value < 1, f"{name} must be in [0, 1). Received: {value}")
+            _require(0 <= value <= 0.9, f"{name} must be 0 to 0.9. Received: {value}")
         _require(
             self.position_base > 1,
             f"position_base must be greater than 1. Received: {self.position_base}",
@@ -131,6 +131,12 @@ class TrainingConfig:
             0 <= self.label_smoothing < 1,
             f"label_smoothing must be in [0, 1). Received: {self.label_smoothing}",
         )
+        _require(0 <= self.seed < 2**32, f"seed must be 0 to 4,294,967,295. Received: {self.seed}")
+
+
+# Ids of a source that is translated, BOS and EOS counted: the 256 pieces that `tt preprocess`
+# lets into training by default, and those two.
+MAX_SOURCE_TOKENS = 258
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -61,14 +61,16 @@ class TokenBatches:
 
     Attributes:
       files: TFRecord shards.
-      max_tokens: Rows times the longer side's length in a batch, at the most.
+      max_tokens: A replica's rows times the longer side's length in a batch, at the most.
       seed: Of the order.
+      replicas: Replicas that share a batch, each an equal part of its rows.
       shuffle: Whether the order is random; without it an epoch goes from long to short.
     """
 
     files: list[Path]
     max_tokens: int
     seed: int
+    replicas: int = 1
     shuffle: bool = True
 
     def epoch(self, start: Position) -> Iterator[Batch]:
@@ -121,7 +123,7 @@ class TokenBatches:
         batches = []
         first = 0
         while first < len(order):
-            rows = self.max_tokens // lengths[order[first]]
+            rows = self.replicas * (self.max_tokens // lengths[order[first]])
             batches.append(order[first : first + rows])
             first += rows
         return batches

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import math
@@ -43,7 +44,7 @@ class Progress:
       loss: Mean label-smoothed loss of a token since the last report, in nats.
       perplexity: exp of the mean cross-entropy without smoothing.
       accuracy: Share of target tokens whose logit is the greatest.
-      learning_rate: Of the last update.
+      learning_rate: Of the next update.
       tokens_per_second: Real target tokens.
       padding: Share of the padded target positions that are padding.
       seconds_left: Until the last update, at the speed since the last report.
@@ -125,8 +126,16 @@ class Trainer:
         self.strategy = strategy
         self._replicas: int = strategy.num_replicas_in_sync
         self._check_data()
-        _claim_run_folder(run, model_config, training, self.manifest)
+        config = {
+            "model": dataclasses.asdict(model_config),
+            "training": dataclasses.asdict(training),
+            "dataset": self.manifest.fingerprint,
+            "replicas": self._replicas,
+        }
+        _claim_run_folder(run, config)
         keras.utils.set_random_seed(training.seed)
+        # 30 bits leave room in an int32 for the places that `Dropout` adds.
+        self._dropout_seed = int(np.random.default_rng(training.seed).integers(2**30))
         peak = training.peak_learning_rate or (
             model_config.d_model**-0.5 * training.warmup_steps**-0.5
         )
@@ -177,18 +186,21 @@ class Trainer:
 
             meter = _Meter()
             for batch in self._training_batches():
-                meter.add(self._train_step(batch.source, batch.target), batch)
+                sums = self._train_step(batch.source, batch.target)
+                meter.add(sums, batch)
                 self._place.assign(batch.following)
                 step = self.step
                 is_last = step >= training.steps
                 if is_last or step % training.log_every == 0:
                     tell(self._progress(meter))
                     meter = _Meter()
-                if is_last or step % training.save_every == 0:
-                    self._checkpoints.save(step)
-                if is_last or step % training.validate_every == 0:
-                    tell(self.validate())
-                    writer.flush()
+                with meter.pause():
+                    if is_last or step % training.save_every == 0:
+                        self._check_finite(float(sums.loss))
+                        self._checkpoints.save(step)
+                    if is_last or step % training.validate_every == 0:
+                        tell(self.validate())
+                        writer.flush()
         self.export()
         return self.run / MODEL_FOLDER
 
@@ -244,7 +256,7 @@ class Trainer:
         replica = tf.distribute.get_replica_context().replica_id_in_sync_group
         all_tokens = tf.cast(tf.math.count_nonzero(target[:, 1:]), tf.float32)
         step = tf.cast(self.optimizer.iterations.value, tf.int32)
-        seed = tf.stack([self.training.seed * 65536, step * self._replicas + replica])
+        seed = tf.stack([self._dropout_seed, step * self._replicas + replica])
         variables = [variable.value for variable in self.model.trainable_variables]
         with tf.GradientTape() as tape:
             sums = batch_sums(
@@ -276,8 +288,9 @@ class Trainer:
     def _batches(self, split: str) -> TokenBatches:
         return TokenBatches(
             files=[self.dataset / name for name in self.manifest.splits[split].shards],
-            max_tokens=self.training.batch_tokens * self._replicas,
+            max_tokens=self.training.batch_tokens,
             seed=self.training.seed,
+            replicas=self._replicas,
             shuffle=split == TRAIN,
         )
 
@@ -291,6 +304,7 @@ class Trainer:
 
     def _progress(self, meter: _Meter) -> Progress:
         sums, seconds, positions, updates = meter.read()
+        self._check_finite(sums.loss)
         return Progress(
             step=self.step,
             steps=self.training.steps,
@@ -304,12 +318,21 @@ class Trainer:
             seconds_left=(self.training.steps - self.step) * seconds / updates,
         )
 
+    def _check_finite(self, loss: float) -> None:
+        if not math.isfinite(loss):
+            kept = self._checkpoints.latest_checkpoint or "none"
+            raise UserError(
+                f"the loss is {loss} at step {self.step}, so training stopped and nothing of it "
+                f"was saved (last good checkpoint: {kept}): lower --peak-learning-rate or raise "
+                "--warmup-steps, in a new --run"
+            )
+
     def _check_data(self) -> None:
         for name in (TRAIN, VALIDATION):
             split = self.manifest.splits[name]
             if split.records == 0:
                 raise UserError(f"{self.dataset} has no {name} records: preprocess more pairs")
-            budget = self.training.batch_tokens * self._replicas
+            budget = self.training.batch_tokens
             if split.longest > budget:
                 raise UserError(
                     f"the longest pair of {self.dataset} has {split.longest} tokens, a batch "
@@ -324,15 +347,23 @@ class _Meter:
         self._sums: list[TokenSums] = []
         self._positions = 0
         self._start = time.monotonic()
+        self._paused = 0.0
 
     def add(self, sums: TokenSums, batch: Batch) -> None:
         self._sums.append(sums)
         self._positions += batch.target.shape[0] * (batch.target.shape[1] - 1)
 
+    @contextlib.contextmanager
+    def pause(self) -> Iterator[None]:
+        """Leaves out the time of a checkpoint or a validation."""
+        start = time.monotonic()
+        yield
+        self._paused += time.monotonic() - start
+
     def read(self) -> tuple[TokenSums, float, int, int]:
         """Returns the sums, the seconds and padded target positions, and the number of batches."""
         totals = np.sum([[float(value) for value in sums] for sums in self._sums], axis=0)
-        seconds = time.monotonic() - self._start
+        seconds = time.monotonic() - self._start - self._paused
         return TokenSums(*totals.tolist()), seconds, self._positions, len(self._sums)
 
 
@@ -350,15 +381,8 @@ def _write_summary(progress: Progress) -> None:
         tf.summary.scalar(f"{group}/{name}", value, step=progress.step)
 
 
-def _claim_run_folder(
-    run: Path, model: TransformerConfig, training: TrainingConfig, manifest: DatasetManifest
-) -> None:
-    """Writes the run's config, or checks that the folder holds this very run."""
-    config: dict[str, Any] = {
-        "model": dataclasses.asdict(model),
-        "training": dataclasses.asdict(training),
-        "dataset": manifest.fingerprint,
-    }
+def _claim_run_folder(run: Path, config: dict[str, Any]) -> None:
+    """Writes the run's config, or checks that what was trained in the folder was this very run."""
     path = run / RUN_FILE
     if run.exists() and not run.is_dir():
         raise UserError(f"{run} is a file: name a folder for the run with --run")
@@ -368,22 +392,27 @@ def _claim_run_folder(
             difference = _difference(_lasting(found), _lasting(config))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise UserError(f"{path} cannot be read: {error!r}") from error
-        if difference:
+        has_trained = tf.train.latest_checkpoint(str(run / CHECKPOINT_FOLDER)) is not None
+        if difference and has_trained:
             raise UserError(
                 f"{run} holds another run: {difference}. Give the same options to resume it, "
                 "or another --run"
             )
     elif run.is_dir() and any(run.iterdir()):
         raise UserError(f"{run} holds something else than a run: choose another folder with --run")
-    run.mkdir(parents=True, exist_ok=True)
-    write_text_atomically(path, json.dumps(config, indent=2) + "\n")
+    try:
+        run.mkdir(parents=True, exist_ok=True)
+        write_text_atomically(path, json.dumps(config, indent=2) + "\n")
+    except OSError as error:
+        raise UserError(f"the run folder {run} cannot be written: {error}") from error
 
 
 def _lasting(config: dict[str, Any]) -> dict[str, Any]:
     """Returns what the weights depend on, flat; the rest may change when a run is resumed."""
     may_change = ("steps", "validate_every", "save_every", "keep_checkpoints", "log_every")
     training = {k: v for k, v in config["training"].items() if k not in may_change}
-    return {"dataset": config["dataset"], **config["model"], **training}
+    other = {k: v for k, v in config.items() if k not in ("model", "training")}
+    return {**other, **config["model"], **training}
 
 
 def _difference(found: dict[str, Any], wanted: dict[str, Any]) -> str:

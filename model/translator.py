@@ -17,7 +17,14 @@ from model.config import Decoding, TransformerConfig
 from model.errors import UserError
 from model.search import SearchResult, ban, beam_search, greedy_search
 from model.transformer import Transformer
-from model.vocabulary import BOS_ID, PAD_ID, UNK_ID, VocabularyPair, load_vocabularies
+from model.vocabulary import (
+    BOS_ID,
+    PAD_ID,
+    UNK_ID,
+    VocabularyPair,
+    is_empty,
+    load_vocabularies,
+)
 
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.weights.h5"
@@ -36,15 +43,19 @@ def export_model(
 ) -> None:
     """Writes all that translation needs into a folder that can be moved on its own.
 
-    The config is written last: a folder without it is not a model.
+    It is made under another name, its config last, and takes the place of an older export whole.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / CONFIG_FILE).unlink(missing_ok=True)
+    temporary = folder.with_name(f".{folder.name}.tmp")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
     for name in vocabularies.files:
-        shutil.copyfile(vocabulary_folder / name, folder / name)
-    model.save_weights(folder / WEIGHTS_FILE)
+        shutil.copyfile(vocabulary_folder / name, temporary / name)
+    model.save_weights(temporary / WEIGHTS_FILE)
     text = json.dumps(dataclasses.asdict(model.config), indent=2) + "\n"
-    (folder / CONFIG_FILE).write_text(text, "utf-8")
+    (temporary / CONFIG_FILE).write_text(text, "utf-8")
+    if folder.exists():
+        shutil.rmtree(folder)
+    temporary.replace(folder)
 
 
 def find_model_folder(folder: str | Path) -> Path:
@@ -126,16 +137,19 @@ class Translator:
         return cls(model, vocabularies, decoding or Decoding())
 
     def translate(self, texts: list[str]) -> list[Translation]:
-        """Translates texts of any number and length; an empty text gives an empty one, score 0.
+        """Translates texts of any number and length; an empty one gives "" with score 0.
+
+        Empty is what normalisation leaves nothing of.
 
         >>> translator = Translator.load("run/model")  # doctest: +SKIP
         >>> translator.translate(["A dog runs."])[0].text  # doctest: +SKIP
         'Ein Hund läuft.'
         """
-        filled = [i for i, text in enumerate(texts) if text.strip()]
+        ids = self.encode(texts)
+        worded = [i for i, row in enumerate(ids) if not is_empty(row)]
         translations = [Translation("", 0.0)] * len(texts)
-        found = self.translate_ids(self.encode([texts[i] for i in filled]))
-        for i, translation in zip(filled, found, strict=True):
+        found = self.translate_ids([ids[i] for i in worded])
+        for i, translation in zip(worded, found, strict=True):
             translations[i] = translation
         return translations
 

@@ -95,6 +95,15 @@ class TextNormalization:
         return texts
 
 
+def is_empty(ids: list[int]) -> bool:
+    """Says whether an encoded text is BOS and EOS alone: normalisation left nothing of it.
+
+    >>> is_empty([BOS_ID, EOS_ID]), is_empty([BOS_ID, 17, EOS_ID])
+    (True, False)
+    """
+    return len(ids) <= 2
+
+
 class Vocabulary:
     """One side's SentencePiece model with the normalisation that goes before it.
 
@@ -148,11 +157,6 @@ class Vocabulary:
         plain = [[i for i in row if i not in skipped and i < pieces] for row in ids]
         texts: list[str] = self._processor.decode(plain, num_threads=1)
         return texts
-
-    def pieces(self, ids: list[int]) -> list[str]:
-        """Returns the piece of each id, for labels; ids without one are "<unused>"."""
-        count = self.piece_count
-        return [self._processor.id_to_piece(i) if i < count else "<unused>" for i in ids]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -243,6 +243,12 @@ def check_splits(train: SplitInfo, validation: SplitInfo, *, sources: list[dict[
     for source in sources:
         rejected.update(source["rejected"])
     reasons = ", ".join(f"{n} {reason}" for reason, n in sorted(rejected.items())) or "none"
+    held_out = [source["name"] for source in sources if source["is_held_out"]]
+    if held_out and not validation.records:
+        raise UserError(
+            f"no pair of the held-out corpus is left ({reasons} rejected in all): check "
+            f"{', '.join(held_out)}, or leave it out"
+        )
     for name, split in ((TRAIN, train), (VALIDATION, validation)):
         if not split.records:
             raise UserError(
@@ -252,7 +258,7 @@ def check_splits(train: SplitInfo, validation: SplitInfo, *, sources: list[dict[
 
 
 def describe_manifest(manifest: DatasetManifest) -> list[str]:
-    """Returns the lines that sum up a data set for its user."""
+    """Returns the lines that sum up a dataset for its user."""
     reasons = ", ".join(f"{n:,} {reason}" for reason, n in manifest.rejected.items())
     lines = [
         f"{manifest.lines_read:,} pairs read, {manifest.pairs_kept:,} kept, "

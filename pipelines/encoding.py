@@ -173,6 +173,9 @@ def encode_unit(
                 rows.append(row)
                 lengths.append((n, m))
 
+    if rows_read != unit.rows:
+        raise RuntimeError(f"{unit.label} gave {rows_read} rows of {unit.rows}: its input changed")
+
     headers = np.empty(len(records), HEADER)
     headers["key"] = np.frombuffer(b"".join(keys), "<u8")
     headers["source_hash"] = np.frombuffer(b"".join(source_hashes), "<u8")

@@ -14,8 +14,10 @@ from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from apache_beam.io.filesystem import CompressionTypes
+from apache_beam.io.filesystem import BeamIOError, CompressionTypes
 from apache_beam.io.filesystems import FileSystems
+
+from model.errors import UserError
 
 
 def make_folder(path: str) -> None:
@@ -76,5 +78,8 @@ def find_files(pattern: str) -> list[str]:
     """Returns the files that a path or a glob names, sorted."""
     if FileSystems.get_scheme(pattern) is None and os.path.isfile(pattern):  # noqa: PTH113
         return [pattern]  # a name with brackets in it is still a name
-    [result] = FileSystems.match([pattern])
+    try:
+        [result] = FileSystems.match([pattern])
+    except (ValueError, BeamIOError) as error:
+        raise UserError(f"{pattern} cannot be looked up: {error}") from error
     return sorted(metadata.path for metadata in result.metadata_list)

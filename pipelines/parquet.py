@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from apache_beam.io.filesystems import FileSystems
 
@@ -230,6 +231,13 @@ def is_text(kind: pa.DataType) -> bool:
     return bool(
         pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
     )
+
+
+def cell_bytes(column: pa.Array | pa.ChunkedArray) -> list[bytes | None]:
+    """Returns the cells of a text column as bytes: files may hold such as are not UTF-8."""
+    plain = pc.cast(column, pa.large_string())  # of dictionary and view columns too
+    cells: list[bytes | None] = pc.cast(plain, pa.large_binary()).to_pylist()
+    return cells
 
 
 def find_text_column(*, schema: pa.Schema, text_column: str | None, path: str) -> str:

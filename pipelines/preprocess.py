@@ -74,10 +74,10 @@ _SENTENCEPIECE_RULES = ("nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PreprocessOptions:
-    """How a data set is made.
+    """How a dataset is made.
 
     Attributes:
-      output: The data set folder.
+      output: The dataset folder.
       shards: Shards of the training split; 0 goes by size, about 50,000 pairs each.
       vocabulary_size: Pieces of each vocabulary, the 4 special ones counted; the most there may
         be for "char".
@@ -100,7 +100,7 @@ class PreprocessOptions:
     """
 
     output: str
-    shards: int = 16
+    shards: int = 0
     vocabulary_size: int = 8000
     vocabulary_type: str = "unigram"
     source_vocabulary_type: str | None = None
@@ -191,7 +191,7 @@ def preprocess(
     beam_arguments: Sequence[str] = (),
     corpus: str = "",
 ) -> DatasetManifest:
-    """Makes a data set folder, or finishes one that the same call has begun.
+    """Makes a dataset folder, or finishes one that the same call has begun.
 
     Args:
       sources: The corpora.
@@ -211,6 +211,7 @@ def preprocess(
         raise UserError("no corpus given: name text files, TSV, Parquet or tfds:NAME")
     for path in options.vocabulary:
         Vocabulary(path, options.normalization)  # raises where it is not one
+    pipeline = make_pipeline(_with_local_defaults(beam_arguments))
     every_source = [*sources, *validation_sources]
     fingerprint = _fingerprint(sources, validation_sources, options=options, corpus=corpus)
     work = FileSystems.join(options.output, _WORK, fingerprint[:16])
@@ -244,7 +245,6 @@ def preprocess(
         options=options.resolved(),
     )
 
-    pipeline = make_pipeline(_with_local_defaults(beam_arguments))
     units = pipeline | "List units" >> ListUnits(
         sources=every_source,
         held_out_from=len(sources),
@@ -269,6 +269,7 @@ def preprocess(
     shards = encoded.regions | "Merge shards" >> MergeShards(
         units=encoded.statistics,
         sources=every_source,
+        has_held_out=bool(validation_sources),
         options=encoding,
         output=options.output,
         work_folder=work,
@@ -283,7 +284,11 @@ def preprocess(
         output=options.output,
         work_folder=work,
     )
-    run_pipeline(pipeline)
+    try:
+        run_pipeline(pipeline)
+    except UserError:
+        _abandon(options.output)
+        raise
     manifest = DatasetManifest.load(options.output)
     _delete_work(options.output)
     return manifest
@@ -330,16 +335,16 @@ def _claim_output(output: str, *, fingerprint: str, work: str) -> DatasetManifes
         manifest = DatasetManifest.load(output)
         if manifest.fingerprint != fingerprint:
             raise UserError(
-                f"{output} holds a finished data set of {manifest.pairs_kept:,} pairs made from "
+                f"{output} holds a finished dataset of {manifest.pairs_kept:,} pairs made from "
                 f"other input or with other options: {remedy}"
             )
         _delete_work(output)
         return manifest
     run_file = FileSystems.join(work, _RUN_FILE)
     is_ours = FileSystems.exists(run_file) or names in ([], [_WORK])
-    if not is_ours and any(folder.glob(f"{_WORK}/*/{_RUN_FILE}")):
+    if any(path != Path(run_file) for path in folder.glob(f"{_WORK}/*/{_RUN_FILE}")):
         raise UserError(
-            f"{output} holds an unfinished data set made from other input or with other "
+            f"{output} holds an unfinished dataset made from other input or with other "
             f"options: {remedy}"
         )
     if not is_ours:
@@ -353,6 +358,17 @@ def _claim_output(output: str, *, fingerprint: str, work: str) -> DatasetManifes
     except OSError as error:
         raise UserError(f"{output} cannot be written: {error}") from error
     return None
+
+
+def _abandon(output: str) -> None:
+    """Removes what a run wrote that a user's error ended: the mended command starts anew."""
+    folder = Path(output)
+    _delete_work(output)
+    for pattern in ("rejected-*.parquet", "*-of-*.tfrecord", VOCABULARY_FILE, "*.spm"):
+        for path in folder.glob(pattern):
+            path.unlink()
+    if not any(folder.iterdir()):
+        folder.rmdir()
 
 
 def _delete_work(output: str) -> None:
@@ -437,5 +453,5 @@ def _with_local_defaults(arguments: Sequence[str]) -> list[str]:
     if names & {"--runner", "--direct_num_workers", "--direct_running_mode"}:
         return list(arguments)
     # Threads are enough: SentencePiece releases the interpreter's lock.
-    cores = len(os.sched_getaffinity(0))
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return [*arguments, f"--direct_num_workers={cores}", "--direct_running_mode=multi_threading"]

@@ -27,11 +27,19 @@ _WORKER_LOGGERS = ("apache_beam.runners.common", "apache_beam.runners.worker.sdk
 
 
 def make_pipeline(beam_arguments: Sequence[str]) -> beam.Pipeline:
-    """Makes a pipeline from Beam's own flags; without `--runner` it runs on this machine."""
+    """Makes a pipeline from Beam's own flags; without `--runner` it runs on this machine.
+
+    Raises:
+      UserError: Beam does not know the runner, or cannot read a flag.
+    """
     arguments = list(beam_arguments)
     if not any(a == "--runner" or a.startswith("--runner=") for a in arguments):
         arguments.append(f"--runner={LOCAL_RUNNER}")
-    return beam.Pipeline(options=PipelineOptions(arguments))
+    try:
+        return beam.Pipeline(options=PipelineOptions(arguments))
+    except (ValueError, SystemExit) as error:
+        shown = " ".join(beam_arguments)
+        raise UserError(f"Beam cannot take the options {shown!r}: {error}") from error
 
 
 def run_pipeline(pipeline: beam.Pipeline) -> PipelineResult:

@@ -23,6 +23,7 @@ from apache_beam.io.filesystems import FileSystems
 
 from model.errors import UserError
 from pipelines import files
+from pipelines import parquet as parquet_files
 from pipelines.tfds_source import TfdsPairs, open_tfds
 from pipelines.units import (
     MALFORMED,
@@ -322,9 +323,9 @@ class ParquetColumns(Source):
                 position += batch.num_rows
                 if begin < end:
                     part = batch.slice(begin, end - begin)
-                    yield row_table(
-                        part.column(self.source_column).cast(pa.string()),
-                        part.column(self.target_column).cast(pa.string()),
+                    yield decode_lines(
+                        parquet_files.cell_bytes(part.column(self.source_column)),
+                        parquet_files.cell_bytes(part.column(self.target_column)),
                     )
 
 
@@ -408,17 +409,17 @@ def sources_from_options(
       target_texts: Their translations, in the same order.
       tsv: TSV files.
       parquet: Parquet files.
-      tfds: TFDS data sets, as [tfds:]NAME[/CONFIG].
+      tfds: TFDS datasets, as [tfds:]NAME[/CONFIG].
       source_column: A number from 0 in TSV (default 0), a name in Parquet (default: the source
         language, or "source").
       target_column: The same of the target; in TSV the default is 1.
-      source_language: Chooses the feature of a TFDS data set.
+      source_language: Chooses the feature of a TFDS dataset.
       target_language: The same of the target.
       language_pair: For wmt_translate: SOURCE-TARGET, such as "de-en".
       subsets: For wmt_translate: SPLIT=NAME, such as "train=newscommentary_v14".
-      data_dir: Where TFDS data sets are prepared; None is TFDS's own default.
+      data_dir: Where TFDS datasets are prepared; None is TFDS's own default.
       download: Let TFDS download and prepare what is missing.
-      split: Of TFDS data sets, in TFDS's syntax.
+      split: Of TFDS datasets, in TFDS's syntax.
 
     Raises:
       UserError: Something named does not exist, or does not fit.
@@ -493,13 +494,7 @@ def _check_parquet(path: str, columns: tuple[str, str]) -> None:
                 f"{path} has no column {column!r}: give {option} one of {', '.join(schema.names)}"
             )
         kind = schema.field(column).type
-        if pa.types.is_dictionary(kind):
-            kind = kind.value_type
-        if not (
-            pa.types.is_string(kind)
-            or pa.types.is_large_string(kind)
-            or pa.types.is_string_view(kind)
-        ):
+        if not parquet_files.is_text(kind):
             raise UserError(
                 f"column {column!r} of {path} must hold strings. Received: {kind} "
                 f"({option} chooses another)"

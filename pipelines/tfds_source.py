@@ -1,4 +1,4 @@
-"""Translation data sets of TensorFlow Datasets as sources, found on disk or, if asked, fetched."""
+"""Translation datasets of TensorFlow Datasets as sources, found on disk or, if asked, fetched."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from pipelines.units import SLICE_PAIRS, Source, Unit, decode_lines
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TfdsPairs(Source):
-    """A split of a translation data set of TensorFlow Datasets.
+    """A split of a translation dataset of TensorFlow Datasets.
 
     Attributes:
       dataset: NAME/CONFIG, such as "ted_hrlr_translate/ru_to_en".
       split: In TFDS's own syntax, such as "train[:70%]".
-      directory: Where the prepared data set lies: `<data_dir>/<name>/<config>/<version>`.
+      directory: Where the prepared dataset lies: `<data_dir>/<name>/<config>/<version>`.
       source_language: Feature of the source.
       target_language: Feature of the target.
     """
@@ -121,7 +121,7 @@ def open_tfds(
     subsets: Sequence[str],
     download: bool,
 ) -> TfdsPairs:
-    """Opens a data set that is prepared on disk, or prepares it; see `sources_from_options`.
+    """Opens a dataset that is prepared on disk, or prepares it; see `sources_from_options`.
 
     Raises:
       UserError: It is not there, not whole, or has no such split or language.
@@ -174,14 +174,14 @@ def _tfds_languages(name: str, builder: Any) -> list[str]:
         if isinstance(feature, tfds.features.Text)
     ]
     if len(texts) < 2:
-        raise UserError(f"tfds:{name} is not a translation data set: its features are {found!r}")
+        raise UserError(f"tfds:{name} is not a translation dataset: its features are {found!r}")
     return texts
 
 
 def _find_tfds(
     name: str, data_dir: str | None, language_pair: str | None, subsets: Sequence[str]
 ) -> Any:
-    """Opens a prepared data set from its files alone: never asks the network."""
+    """Opens a prepared dataset from its files alone: never asks the network."""
     import tensorflow_datasets as tfds
     from tensorflow_datasets.core import read_only_builder
 
@@ -201,7 +201,7 @@ def _find_tfds(
 def _prepare_tfds(
     name: str, data_dir: str | None, language_pair: str | None, subsets: Sequence[str]
 ) -> Any:
-    """Opens a data set, downloading and preparing it where it is missing."""
+    """Opens a dataset, downloading and preparing it where it is missing."""
     import tensorflow_datasets as tfds
 
     options: dict[str, Any] = {"data_dir": data_dir}
@@ -234,7 +234,7 @@ def _wmt_config(language_pair: str, subsets: Sequence[str]) -> Any:
             "wmt_translate needs --language-pair SOURCE-TARGET and a --subset SPLIT=NAME. "
             f"Received: {language_pair!r} and {list(subsets)}"
         )
-    # Data sets are found by their name: two choices of subsets must not share one.
+    # Datasets are found by their name: two choices of subsets must not share one.
     return tfds.translate.wmt.WmtConfig(
         version="0.0.1",
         language_pair=languages,

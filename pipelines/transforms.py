@@ -114,7 +114,7 @@ class TrainVocabularies(beam.PTransform):
     """Trains vocabularies on a sample of the units; yields the folder that they are in.
 
     Attributes:
-      output: The data set folder.
+      output: The dataset folder.
       specs: The vocabularies: one shared, one a side, or none where all are in place.
       sample_lines: The most lines that one is trained on.
       normalization: What is done to texts.
@@ -216,7 +216,7 @@ class EncodeUnits(beam.PTransform):
       vocabulary_folder: Side input: where the vocabularies are.
       sources: All of them.
       options: How pairs are encoded and split.
-      output: The data set folder, for the rejected pairs.
+      output: The dataset folder, for the rejected pairs.
       work_folder: For the spills.
     """
 
@@ -303,13 +303,15 @@ class MergeShards(beam.PTransform):
     Attributes:
       units: PCollection of UnitStatistics.
       sources: All of them.
+      has_held_out: Whether some are held out; then none else is for validation.
       options: How pairs are encoded and split.
-      output: The data set folder.
+      output: The dataset folder.
       work_folder: For temporaries.
     """
 
     units: beam.PCollection
     sources: Sequence[Source]
+    has_held_out: bool
     options: EncodingOptions
     output: str
     work_folder: str
@@ -322,7 +324,7 @@ class MergeShards(beam.PTransform):
         ]
         nothing = regions.pipeline | "Start shards" >> beam.Create(keys)
         validation = self.units | "Validation sources" >> beam.CombineGlobally(
-            _FindValidationSources(self.options.validation_below)
+            _FindValidationSources(self.options.validation_below, has_held_out=self.has_held_out)
         )
         return (
             (nothing, regions)
@@ -339,8 +341,9 @@ class MergeShards(beam.PTransform):
 class _FindValidationSources(beam.CombineFn):
     """Combines UnitStatistics to ValidationSources."""
 
-    def __init__(self, validation_below: int) -> None:
+    def __init__(self, validation_below: int, *, has_held_out: bool) -> None:
         self._validation_below = validation_below
+        self._has_held_out = has_held_out
 
     def create_accumulator(self) -> ValidationSources:
         return ValidationSources(None, np.empty(0, np.uint64))
@@ -359,7 +362,7 @@ class _FindValidationSources(beam.CombineFn):
 
     def extract_output(self, accumulator: ValidationSources) -> ValidationSources:
         least, held_out = accumulator
-        is_needed = least is not None and least >= self._validation_below and not held_out.size
+        is_needed = not self._has_held_out and least is not None and least >= self._validation_below
         return ValidationSources(least if is_needed else None, held_out)
 
 
@@ -431,7 +434,7 @@ class WriteManifest(beam.PTransform):
       held_out_from: Index of the first held-out source.
       plans: How each split is spread.
       draft: The manifest without what only the run finds out.
-      output: The data set folder.
+      output: The dataset folder.
       work_folder: For temporaries.
     """
 
@@ -481,6 +484,7 @@ class _Complete(beam.DoFn):
         units: list[UnitStatistics],
         shards: list[ShardStatistics],
     ) -> Iterator[str]:
+        _check_all_arrived(units)
         sources = sum_sources(
             self._sources, held_out_from=self._held_out_from, units=units, shards=shards
         )
@@ -503,3 +507,13 @@ class _Complete(beam.DoFn):
         path = FileSystems.join(self._output, MANIFEST_FILE)
         files.write_text(path, manifest.to_json(), temporary_folder=self._work_folder)
         yield path
+
+
+def _check_all_arrived(units: Sequence[UnitStatistics]) -> None:
+    """Raises if a unit is missing or counted twice: each source's are numbered from 0."""
+    numbers: collections.defaultdict[int, list[int]] = collections.defaultdict(list)
+    for unit in units:
+        numbers[unit.order].append(unit.index)
+    for order, found in numbers.items():
+        if sorted(found) != list(range(len(found))):
+            raise RuntimeError(f"source {order} arrived as the units {sorted(found)}")

@@ -18,7 +18,6 @@ from typing import Any, Protocol
 
 import apache_beam as beam
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.metrics import Metrics
@@ -26,12 +25,14 @@ from apache_beam.utils.shared import Shared
 
 from model.config import Decoding
 from model.errors import UserError
+from model.vocabulary import is_empty
 from pipelines import parquet
 from pipelines.files import make_folder, open_binary, write_whole
 from pipelines.runner import make_pipeline, run_pipeline
 from pipelines.translation_plan import (
     COMPRESSIONS,
     EMPTY,
+    FAILED,
     JOB_FOLDER,
     MANIFEST_FILE,
     NULL,
@@ -136,34 +137,37 @@ class TranslatedTexts:
 
 
 def translate_texts(
-    texts: Sequence[str | None], *, translator: TranslatorLike, max_source_tokens: int
+    cells: Sequence[bytes | None], *, translator: TranslatorLike, max_source_tokens: int
 ) -> TranslatedTexts:
     """Translates each distinct text once and gives every row its translation, score and status.
 
     Args:
-      texts: A text or None for each row.
+      cells: The bytes of a text, or None, for each row.
       translator: The model.
       max_source_tokens: The most ids, BOS and EOS counted.
 
     Returns:
-      Lists as long as `texts`, in its order.
+      Lists as long as `cells`, in its order.
     """
-    results: dict[str | None, tuple[str | None, float | None, str]] = {None: (None, None, NULL)}
-    distinct = [text for text in dict.fromkeys(texts) if text is not None]
-    worded = [text for text in distinct if text.strip()]
-    results.update((text, ("", None, EMPTY)) for text in distinct if not text.strip())
-    to_translate: list[tuple[str, list[int]]] = []
-    for text, ids in zip(worded, translator.encode(worded), strict=True):
-        if len(ids) <= 2:  # BOS and EOS: the text held only what normalisation deletes
-            results[text] = ("", None, EMPTY)
+    results: dict[bytes | None, tuple[str | None, float | None, str]] = {None: (None, None, NULL)}
+    texts: dict[bytes, str] = {}
+    for cell in dict.fromkeys(cell for cell in cells if cell is not None):
+        try:
+            texts[cell] = cell.decode()
+        except UnicodeDecodeError:
+            results[cell] = (None, None, FAILED)
+    to_translate: list[tuple[bytes, list[int]]] = []
+    for cell, ids in zip(texts, translator.encode(list(texts.values())), strict=True):
+        if is_empty(ids):
+            results[cell] = ("", None, EMPTY)
         elif len(ids) > max_source_tokens:
-            results[text] = (None, None, TOO_LONG)
+            results[cell] = (None, None, TOO_LONG)
         else:
-            to_translate.append((text, ids))
+            to_translate.append((cell, ids))
     translations = translator.translate_ids([ids for _, ids in to_translate])
-    for (text, _), translation in zip(to_translate, translations, strict=True):
-        results[text] = (translation.text, translation.score, OK)
-    rows = [results[text] for text in texts]
+    for (cell, _), translation in zip(to_translate, translations, strict=True):
+        results[cell] = (translation.text, translation.score, OK)
+    rows = [results[cell] for cell in cells]
     return TranslatedTexts(
         translations=[row[0] for row in rows],
         scores=[row[1] for row in rows],
@@ -175,9 +179,8 @@ def translate_table(
     table: pa.Table, *, text_column: str, translator: TranslatorLike, max_source_tokens: int
 ) -> pa.Table:
     """Returns the table with `translation`, `translation_score` and `translation_status` added."""
-    # The cast makes plain strings of dictionary and view columns.
-    texts = pc.cast(table.column(text_column), pa.large_string()).to_pylist()
-    added = translate_texts(texts, translator=translator, max_source_tokens=max_source_tokens)
+    cells = parquet.cell_bytes(table.column(text_column))
+    added = translate_texts(cells, translator=translator, max_source_tokens=max_source_tokens)
     return (
         table.append_column(TRANSLATION, pa.array(added.translations, pa.string()))
         .append_column(SCORE, pa.array(added.scores, pa.float32()))
@@ -253,8 +256,8 @@ class TranslateUnits(beam.PTransform):
     load_translator: Callable[[], TranslatorLike]
     output: str
     text_column: str
-    max_source_tokens: int = 256
-    compression: str = "zstd"
+    max_source_tokens: int
+    compression: str
 
     def __post_init__(self) -> None:
         if self.compression not in COMPRESSIONS:

@@ -15,6 +15,7 @@ from typing import Any
 
 from apache_beam.io.filesystems import FileSystems
 
+from model.config import MAX_SOURCE_TOKENS
 from model.errors import UserError
 from pipelines import parquet
 from pipelines.files import open_binary, write_text
@@ -27,7 +28,8 @@ OK = "ok"
 NULL = "null"  # a null cell: no translation
 EMPTY = "empty"  # nothing to translate in it: the translation is ""
 TOO_LONG = "too_long"  # more tokens than max_source_tokens: no translation
-STATUSES = (OK, NULL, EMPTY, TOO_LONG)
+FAILED = "failed"  # not UTF-8: no translation
+STATUSES = (OK, NULL, EMPTY, TOO_LONG, FAILED)
 
 COMPRESSIONS = ("zstd", "snappy", "gzip", "brotli", "lz4", "none")
 
@@ -56,7 +58,7 @@ class TranslateOptions:
     output: str
     text_column: str | None = None
     unit_rows: int = 8192
-    max_source_tokens: int = 256
+    max_source_tokens: int = MAX_SOURCE_TOKENS
     compression: str = "zstd"
 
     def __post_init__(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -109,7 +109,10 @@ class Source(abc.ABC):
 
 
 def decode_lines(
-    sources: list[bytes], targets: list[bytes], *, faults: dict[int, str] | None = None
+    sources: Sequence[bytes | None],
+    targets: Sequence[bytes | None],
+    *,
+    faults: dict[int, str] | None = None,
 ) -> pa.Table:
     """Makes a table of lines; one that is not UTF-8 gets a fault, and U+FFFD where it is not."""
     faults = dict(faults or {})
@@ -118,13 +121,12 @@ def decode_lines(
         try:
             columns.append(pa.array(lines, pa.binary()).cast(pa.string()))
         except pa.ArrowInvalid:  # some line is not UTF-8: look for it
-            texts = []
+            texts: list[str | None] = []
             for row, line in enumerate(lines):
-                try:
-                    texts.append(line.decode())
-                except UnicodeDecodeError:
-                    texts.append(line.decode(errors="replace"))
+                text = None if line is None else line.decode(errors="replace")
+                if text is not None and text.encode() != line:
                     faults.setdefault(row, INVALID_UTF8)
+                texts.append(text)
             columns.append(pa.array(texts, pa.string()))
     return row_table(columns[0], columns[1], faults)
 

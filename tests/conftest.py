@@ -4,7 +4,21 @@ import os
 from pathlib import Path
 
 import pytest
+import tensorflow as tf
 import toy
+from hypothesis import HealthCheck, settings
+
+# Machines with a GPU run the same tests: on the CPU, which is cut into two devices so that two
+# replicas can be compared with one. Both must be said before TensorFlow looks at its devices.
+os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+tf.config.set_logical_device_configuration(
+    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
+)
+
+# Machines are slow or shared: a first call that takes long is no failure.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 SHARED_DATA = Path(__file__).parents[2] / "shared/data"
 

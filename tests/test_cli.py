@@ -93,9 +93,23 @@ def test_preprocess_takes_beams_options(folder, capsys):
     assert not (folder / "input.parquet").exists(), "only the embedded corpus leaves one"
 
 
+def test_what_an_error_advises_then_works(folder, capsys):
+    write_corpus(folder)
+    assert run("preprocess", *TEXTS[:4], "--vocabulary-size", "800") == 2
+    advised = re.search(r"pass --vocabulary-size (\d+) or less", last_error(capsys))[1]
+    assert not (folder / "dataset").exists(), "nothing is left to stand in the way"
+    assert run("preprocess", *TEXTS[:4], "--vocabulary-size", advised) == 0
+    assert (folder / "dataset/dataset.json").is_file()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["--data-dir", "x"], "no corpus is named, and --data-dir is about one"),
+        ([*TEXTS, "--output", "gs://bucket/x"], "gs://bucket/x is not on this machine"),
+        ([*TEXTS, "--vocabulary-size", "0"], "vocabulary size must be 8 or more"),
+        ([*TEXTS, "--", "--runner=Flnk"], "--runner=Flnk"),
+        (["--source", "nofs://b/x", "--target", "a.xx"], "nofs://b/x cannot be looked up"),
         (["--source", "b.en", "--target", "a.xx"], "b.en"),
         (["--source", "a.en"], "1 source .* and 0 target"),
         (["corpus.docx"], "corpus 'corpus.docx' is none of"),
@@ -237,7 +251,7 @@ def translated(data, **options):
 
 @pytest.mark.parametrize("chunk", [1, 2, 1000])
 def test_translate_gives_a_line_for_a_line(chunk):
-    data = "ab\n\ncd\u2028e\r\n   \nmuch too long\nlast".encode()
+    data = "ab\n\ncd\u2028e\r\n\nmuch too long\nlast".encode()
     found, too_long = translated(data, chunk=chunk)
     assert found.decode() == "ba\n\ne\u2028dc\n\n\ntsal\n"
     assert too_long == [5]
@@ -292,7 +306,12 @@ def test_errors_of_evaluate(folder, capsys):
     assert "no file no.txt" in last_error(capsys)
     assert run("evaluate", "two.txt", "--reference", "two.txt", "--tokenize", "x") == 2
     assert "choose one of" in last_error(capsys)
-    pq.write_table(pa.table({"a": ["x"]}), folder / "p.parquet")
+    (folder / "cut.gz").write_bytes(gzip.compress(b"a\nb\n" * 999)[:-20])
+    assert run("evaluate", "two.txt", "--reference", "cut.gz") == 2
+    assert "cut.gz is not a UTF-8 text" in last_error(capsys)
+    pq.write_table(pa.table({"a": [1]}), folder / "p.parquet")
+    assert run("evaluate", "p.parquet", "--reference", "two.txt", "--column", "a") == 2
+    assert "must hold strings. Received: int64" in last_error(capsys)
     assert run("evaluate", "p.parquet", "--reference", "two.txt") == 2
     assert "has no column 'translation': choose one of a" in last_error(capsys)
     (folder / "empty.txt").write_text("")

@@ -39,7 +39,8 @@ def test_fields_go_on_top_of_a_preset():
         (lambda: TransformerConfig.from_preset("huge", **SIZES), "'huge': choose one of tiny"),
         (lambda: TransformerConfig(**SIZES, d_model=100), "d_model=100, heads=8"),
         (lambda: TransformerConfig(**SIZES, layers=0), "layers must be at least 1. Received: 0"),
-        (lambda: TransformerConfig(**SIZES, dropout=1.0), r"dropout must be in \[0, 1\)"),
+        (lambda: TransformerConfig(**SIZES, dropout=0.99), "dropout must be 0 to 0.9"),
+        (lambda: TrainingConfig(seed=-1), "seed must be 0 to 4,294,967,295. Received: -1"),
         (lambda: TransformerConfig(**SIZES, position_base=1.0), "position_base must be greater"),
         (
             lambda: TransformerConfig(**{**SIZES, "target_vocabulary_size": 88}),

@@ -81,6 +81,14 @@ def test_batches_keep_to_the_budget_and_waste_little(batches):
     assert 1 - real / padded < 0.15
 
 
+def test_the_budget_is_that_of_a_replica(batches):
+    shared = TokenBatches(files=batches.files, max_tokens=200, seed=5, replicas=3)
+    for batch in shared.epoch(Position()):
+        longest = max(batch.source.shape[1], batch.target.shape[1])
+        assert -(-len(batch.source) // 3) * longest <= 200
+    assert len(list(shared.epoch(Position()))) < len(list(batches.epoch(Position())))
+
+
 def test_order_is_a_function_of_seed_and_epoch(batches):
     def order(batches, epoch):
         return [rows(batch) for batch in batches.epoch(Position(epoch))]

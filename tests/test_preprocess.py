@@ -70,7 +70,7 @@ def rejected(folder):
 
 
 def digest(folder):
-    """Hashes all files of a data set but its manifest, which holds the same in counts."""
+    """Hashes all files of a dataset but its manifest, which holds the same in counts."""
     found = sorted(path for path in Path(folder).iterdir() if path.name != MANIFEST_FILE)
     assert found
     return {path.name: hashlib.md5(path.read_bytes()).hexdigest() for path in found}
@@ -83,7 +83,7 @@ def corpus(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory, corpus):
-    """A finished data set of `corpus`."""
+    """A finished dataset of `corpus`."""
     output = tmp_path_factory.mktemp("dataset") / "data"
     preprocess(sources=[corpus], options=options(output), beam_arguments=ONE_THREAD)
     return output
@@ -374,7 +374,7 @@ def test_work_left_behind_a_finished_folder_is_deleted(tmp_path, corpus):
 
 
 def test_another_data_set_is_not_overwritten(tmp_path, corpus, dataset):
-    with pytest.raises(UserError, match=r"finished data set of 400 pairs .* choose another"):
+    with pytest.raises(UserError, match=r"finished dataset of 400 pairs .* choose another"):
         preprocess(sources=[corpus], options=options(dataset, seed=9))
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(UserError, match=r"holds something else \(notes\.txt\): choose another"):
@@ -388,7 +388,7 @@ def test_an_unfinished_run_with_other_options_is_not_overwritten(tmp_path, monke
     monkeypatch.setattr(job, "run_pipeline", lambda pipeline: None)
     with pytest.raises(UserError, match="not a finished dataset folder"):
         preprocess(sources=[corpus], options=options(tmp_path))
-    with pytest.raises(UserError, match="unfinished data set made from other input"):
+    with pytest.raises(UserError, match="unfinished dataset made from other input"):
         preprocess(sources=[corpus], options=options(tmp_path, seed=9))
 
 

@@ -328,7 +328,7 @@ def test_wmt_subsets_are_checked():
 
 
 class ToyTranslate(tensorflow_datasets.core.GeneratorBasedBuilder):
-    """A data set as TFDS has them, that downloads its pairs from `url`."""
+    """A dataset as TFDS has them, that downloads its pairs from `url`."""
 
     VERSION = tensorflow_datasets.core.Version("1.0.0")
     url = ""

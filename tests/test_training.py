@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import keras
@@ -13,6 +14,7 @@ from toy import toy_config, toy_sentences, write_dataset
 
 from model.artifacts import MANIFEST_FILE
 from model.config import Decoding, TrainingConfig
+from model.dataset import Position
 from model.errors import UserError
 from model.training import Trainer, WarmupSchedule, make_strategy
 from model.translator import Translator
@@ -41,11 +43,14 @@ def make_trainer(dataset, run, strategy=None, training=FAST, **fields):
 
 
 def two_replicas():
-    # The default, ring reduction by collective operations, can wait for itself for ever when two
-    # replicas share the few threads of one CPU; GPUs have NCCL.
-    return tf.distribute.MirroredStrategy(
+    # The default, collective operations, can wait for ever where two replicas share the few
+    # threads of one CPU; on GPUs it is NCCL.
+    strategy = tf.distribute.MirroredStrategy(
         ["/cpu:0", "/cpu:1"], cross_device_ops=tf.distribute.ReductionToOneDevice()
     )
+    assert strategy.num_replicas_in_sync == 2
+    assert len(set(strategy.extended.worker_devices)) == 2
+    return strategy
 
 
 def weights_of(trainer):
@@ -85,15 +90,30 @@ def test_gradients_are_divided_by_the_true_number_of_tokens(toy_dataset, tmp_pat
         np.testing.assert_allclose(together, (2 * a + 8 * b) / 10, atol=2e-6)
 
 
+@pytest.mark.parametrize("make", [lambda: make_strategy("mirrored"), two_replicas])
+def test_an_update_is_the_summed_gradient(toy_dataset, tmp_path, make):
+    # Adam hides a wrong scale, so plain descent with rate 1 stands in for it.
+    strategy = make()
+    trainer = make_trainer(toy_dataset, tmp_path / "run", strategy)
+    with strategy.scope():
+        trainer.optimizer = keras.optimizers.SGD(1.0)
+        trainer.optimizer.build(trainer.model.trainable_variables)
+    source, target = random_ids([9, 2, 8], size=14), random_ids([3, 7, 4], seed=2, size=14)
+    before, gradients = weights_of(trainer), trainer.gradients(source, target)
+    trainer._train_step(source, target)
+    for old, new, gradient in zip(before, weights_of(trainer), gradients, strict=True):
+        np.testing.assert_allclose(new, old - gradient, atol=1e-6)
+
+
 def test_two_replicas_train_like_one(toy_dataset, tmp_path):
-    # Half the tokens a replica: the global batches are the same. Adam divides by the size of a
-    # gradient, so rounding grows with the rate: this one is the usual rate of small models.
-    slow = {**vars(FAST), "steps": 10, "peak_learning_rate": 0.001}
-    one = make_trainer(toy_dataset, tmp_path / "one", training=TrainingConfig(**slow))
-    half = TrainingConfig(**{**slow, "batch_tokens": FAST.batch_tokens // 2})
-    two = make_trainer(toy_dataset, tmp_path / "two", two_replicas(), training=half)
-    one.train(lambda _: None)
-    two.train(lambda _: None)
+    # Adam divides by the size of a gradient, so rounding grows with the rate: this one is the
+    # usual rate of small models.
+    training = TrainingConfig(**{**vars(FAST), "peak_learning_rate": 0.001})
+    one = make_trainer(toy_dataset, tmp_path / "one", training=training)
+    two = make_trainer(toy_dataset, tmp_path / "two", two_replicas(), training=training)
+    for batch in itertools.islice(one._batches("train").epoch(Position()), 10):
+        single, double = [t._train_step(batch.source, batch.target) for t in (one, two)]
+        np.testing.assert_allclose(double, single, rtol=1e-5)
     for single, double in zip(weights_of(one), weights_of(two), strict=True):
         np.testing.assert_allclose(double, single, atol=1e-4)
 
@@ -181,7 +201,7 @@ def test_an_unfinished_dataset_is_refused(tmp_path):
 
 
 def test_another_run_in_the_folder_is_refused(toy_dataset, tmp_path):
-    make_trainer(toy_dataset, tmp_path / "run")
+    make_trainer(toy_dataset, tmp_path / "run").train(lambda _: None)
     with pytest.raises(UserError, match="heads is 4 there and 2 here"):
         make_trainer(toy_dataset, tmp_path / "run", heads=2)
     more = TrainingConfig(**{**vars(FAST), "steps": 99, "log_every": 1})
@@ -196,6 +216,33 @@ def test_a_folder_with_something_else_is_refused(toy_dataset, tmp_path):
         make_trainer(toy_dataset, tmp_path / "run")
     with pytest.raises(UserError, match="is a file"):
         make_trainer(toy_dataset, tmp_path / "run/thesis.tex")
+
+
+def test_a_run_that_saved_nothing_may_change(toy_dataset, tmp_path):
+    make_trainer(toy_dataset, tmp_path / "run")
+    make_trainer(toy_dataset, tmp_path / "run", heads=2).train(lambda _: None)
+    with pytest.raises(UserError, match="heads is 2 there and 4 here"):
+        make_trainer(toy_dataset, tmp_path / "run")
+
+
+def test_another_number_of_replicas_is_refused(toy_dataset, tmp_path):
+    make_trainer(toy_dataset, tmp_path / "run").train(lambda _: None)
+    with pytest.raises(UserError, match="replicas is 1 there and 2 here"):
+        make_trainer(toy_dataset, tmp_path / "run", two_replicas())
+
+
+def test_a_loss_that_is_not_finite_stops_the_run(toy_dataset, tmp_path):
+    wild = TrainingConfig(**{**vars(FAST), "peak_learning_rate": 1e30, "warmup_steps": 1})
+    trainer = make_trainer(toy_dataset, tmp_path / "run", training=wild)
+    with pytest.raises(UserError, match=r"the loss is (nan|inf) at step \d+"):
+        trainer.train(lambda _: None)
+    assert not (tmp_path / "run/model").exists()
+    assert not list((tmp_path / "run/checkpoints").glob("*.index"))
+
+
+def test_any_seed_of_32_bits_trains(toy_dataset, tmp_path):
+    last = TrainingConfig(**{**vars(FAST), "seed": 2**32 - 1, "steps": 2})
+    make_trainer(toy_dataset, tmp_path / "run", training=last, dropout=0.5).train(lambda _: None)
 
 
 def test_a_budget_below_the_longest_pair_is_refused(toy_dataset, tmp_path):

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from model.config import Decoding
 from model.errors import UserError
-from pipelines.parquet import overlapping_row_groups, read_rows
+from pipelines.parquet import cell_bytes, overlapping_row_groups, read_rows
 from pipelines.runner import make_pipeline, user_error_message
 from pipelines.translate import (
     ModelLoader,
@@ -39,7 +39,7 @@ from pipelines.translation_plan import (
 )
 
 BOS, EOS = 2, 3
-NO_ROWS = {"ok": 0, "null": 0, "empty": 0, "too_long": 0}
+NO_ROWS = {"ok": 0, "null": 0, "empty": 0, "too_long": 0, "failed": 0}
 TWO_WORKERS = ("--direct_num_workers=2", "--direct_running_mode=multi_threading")
 ADDED = ["translation", "translation_score", "translation_status"]
 
@@ -60,7 +60,7 @@ class _Reverser:
         self.translated: list[str] = []
 
     def encode(self, texts):
-        return [[BOS, *map(ord, text.replace("\u200b", "")), EOS] for text in texts]
+        return [[BOS, *map(ord, text.replace("\u200b", "").strip()), EOS] for text in texts]
 
     def translate_ids(self, source_ids):
         texts = ["".join(map(chr, ids[1:-1])) for ids in source_ids]
@@ -129,13 +129,27 @@ def turned(count: int) -> list[str]:
 def test_translate_texts_gives_each_row_its_status_and_each_distinct_text_one_translation():
     translator = _Reverser()
     texts = ["abc", None, "", " \t", "\u200b", "12345", "123456", "abc", "ä"]
-    result = translate_texts(texts, translator=translator, max_source_tokens=7)
-    assert result.translations == ["cba", None, "", "", "", "54321", None, "cba", "ä"]
-    assert result.scores == [-3.0, None, None, None, None, -5.0, None, -3.0, -1.0]
+    cells = [*(text if text is None else text.encode() for text in texts), b"\xe4"]
+    result = translate_texts(cells, translator=translator, max_source_tokens=7)
+    assert result.translations == ["cba", None, "", "", "", "54321", None, "cba", "ä", None]
+    assert result.scores == [-3.0, None, None, None, None, -5.0, None, -3.0, -1.0, None]
     assert result.statuses == [
-        *("ok", "null", "empty", "empty", "empty", "ok", "too_long", "ok", "ok")
+        *("ok", "null", "empty", "empty", "empty", "ok", "too_long", "ok", "ok", "failed")
     ]
     assert translator.translated == ["abc", "12345", "ä"]
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.dictionary("int8", "string")])
+def test_a_cell_that_is_not_utf8_fails_alone(tmp_path, kind):
+    latin = pa.array([b"abc", b"caf\xe9", None], pa.binary())
+    column = pa.Array.from_buffers(pa.string(), 3, latin.buffers()).cast(pa.large_string())
+    column = column.dictionary_encode() if pa.types.is_dictionary(kind) else column.cast(kind)
+    pq.write_table(pa.table({"text": column}), tmp_path / "in.parquet")
+    summary = translate(tmp_path / "in.parquet", tmp_path / "out")
+    assert summary.rows_by_status == {**NO_ROWS, "ok": 1, "null": 1, "failed": 1}
+    found = pq.read_table(tmp_path / "out")
+    assert found["translation"].to_pylist() == ["cba", None, None]
+    assert cell_bytes(found["text"]) == [b"abc", b"caf\xe9", None]
 
 
 def test_translate_texts_of_no_rows():
@@ -149,7 +163,7 @@ def test_translate_texts_raises_when_the_model_loses_a_sentence():
             return super().translate_ids(source_ids)[1:]
 
     with pytest.raises(ValueError, match="shorter"):
-        translate_texts(["a", "b"], translator=Loser(), max_source_tokens=7)
+        translate_texts([b"a", b"b"], translator=Loser(), max_source_tokens=7)
 
 
 @pytest.mark.parametrize(
@@ -262,7 +276,11 @@ def test_the_transforms_refuse_a_bad_configuration():
         PlanUnits(unit_rows=0)
     with pytest.raises(ValueError, match="Received: rar"):
         TranslateUnits(
-            load_translator=load_reverser, output="o", text_column="t", compression="rar"
+            load_translator=load_reverser,
+            output="o",
+            text_column="t",
+            max_source_tokens=9,
+            compression="rar",
         )
 
 
@@ -330,7 +348,7 @@ def test_statuses_are_counted_by_file_and_in_all(tmp_path):
     write(folder / "b.parquet", {"text": pa.array([], pa.string())})
     write(folder / "c.parquet", {"text": pa.array([None, None], pa.string())})
     summary = translate(folder, tmp_path / "out", max_source_tokens=8)
-    counts = {"ok": 1, "null": 3, "empty": 2, "too_long": 1}
+    counts = {"ok": 1, "null": 3, "empty": 2, "too_long": 1, "failed": 0}
     assert (summary.files, summary.rows, summary.units) == (3, 7, 3)
     assert summary.rows_by_status == counts
     written = manifest(tmp_path / "out")
@@ -341,7 +359,7 @@ def test_statuses_are_counted_by_file_and_in_all(tmp_path):
             "a.parquet": {
                 "rows": 5,
                 "units": 1,
-                "rows_by_status": {"ok": 1, "null": 1, "empty": 2, "too_long": 1},
+                "rows_by_status": {"ok": 1, "null": 1, "empty": 2, "too_long": 1, "failed": 0},
             },
             "b.parquet": {"rows": 0, "units": 1, "rows_by_status": NO_ROWS},
             "c.parquet": {"rows": 2, "units": 1, "rows_by_status": {**NO_ROWS, "null": 2}},

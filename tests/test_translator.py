@@ -98,9 +98,8 @@ def test_a_limit_ends_a_translation(model_folder):
 
 def test_empty_texts_are_translated_to_empty_ones(model_folder):
     translator = Translator.load(model_folder)
-    found = translator.translate(["", "one two", " \u2028"])
-    assert [t.text for t in found][::2] == ["", ""]
-    assert [t.score for t in found][::2] == [0.0, 0.0]
+    found = translator.translate(["", "one two", " \u2028", "\u200b\x07"])
+    assert [(found[i].text, found[i].score) for i in (0, 2, 3)] == [("", 0.0)] * 3
     assert found[1] == translator.translate(["one two"])[0]
     assert translator.translate([]) == []
 
@@ -152,7 +151,7 @@ def test_weights_of_another_architecture_are_refused(model_folder, tmp_path):
         Translator.load(tmp_path / "model")
 
 
-def test_an_interrupted_export_is_no_model(model_folder, tmp_path, monkeypatch):
+def test_an_interrupted_export_changes_nothing(model_folder, tmp_path, monkeypatch):
     shutil.copytree(model_folder, tmp_path / "model")
     model = make_model()
 
@@ -165,5 +164,11 @@ def test_an_interrupted_export_is_no_model(model_folder, tmp_path, monkeypatch):
         export_model(
             model, tmp_path / "model", vocabulary_folder=model_folder, vocabularies=vocabularies
         )
-    with pytest.raises(UserError, match="holds no exported model"):
-        Translator.load(tmp_path / "model")
+    before, after = Translator.load(model_folder), Translator.load(tmp_path / "model")
+    assert after.translate(SENTENCES) == before.translate(SENTENCES), "the older one stays whole"
+    with pytest.raises(OSError, match="no space left"):
+        export_model(
+            model, tmp_path / "new", vocabulary_folder=model_folder, vocabularies=vocabularies
+        )
+    with pytest.raises(UserError, match="no model folder"):
+        Translator.load(tmp_path / "new")
