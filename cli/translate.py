@@ -22,7 +22,6 @@ from cli.options import (
     say,
 )
 from model.config import MAX_SOURCE_TOKENS, Decoding
-from model.vocabulary import is_empty
 
 if TYPE_CHECKING:
     from model.translator import Translator
@@ -138,6 +137,8 @@ def translate_lines(
     Returns:
       The numbers, from 1, of the lines that were too long.
     """
+    from model.vocabulary import is_empty
+
     too_long: list[int] = []
     first = 1
     size = 1 if source.isatty() else chunk

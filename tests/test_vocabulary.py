@@ -127,17 +127,6 @@ def test_encode_normalizes(model_file):
     )
 
 
-def test_pieces(model_file):
-    vocabulary = Vocabulary(model_file, TextNormalization())
-    assert vocabulary.pieces([PAD_ID, UNK_ID, BOS_ID, EOS_ID, 60]) == [
-        "<pad>",
-        "<unk>",
-        "<s>",
-        "</s>",
-        "<unused>",
-    ]
-
-
 def test_load_vocabularies(model_file, tmp_path):
     normalization = TextNormalization(unicode_form="NFKC")
     settings_file = tmp_path / VOCABULARY_FILE
