@@ -27,7 +27,7 @@ TRAINING = TrainingConfig()
 # The embedded corpus has short sentences of few words: a few minutes of two cores are enough.
 EMBEDDED_PRESET = "tiny"
 EMBEDDED_TRAINING = TrainingConfig(
-    steps=600, batch_tokens=2048, peak_learning_rate=0.002, warmup_steps=200,
+    steps=700, batch_tokens=2048, peak_learning_rate=0.002, warmup_steps=200,
     validate_every=200, save_every=200,
 )  # fmt: skip
 

@@ -146,7 +146,10 @@ def _read_windows(files: list[str], *, first: int) -> Iterator[_Window]:
         ]
 
     records = tf.data.TFRecordDataset(files).skip(first * WINDOW).batch(WINDOW)
-    windows = records.map(parse).prefetch(1).as_numpy_iterator()
+    # With autotuning, the end of an epoch waits for a thread that wakes up every half minute.
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    windows = records.map(parse).prefetch(1).with_options(options).as_numpy_iterator()
     try:
         for arrays in windows:
             yield _Window(*arrays)
