@@ -14,6 +14,7 @@ from cli.options import (
     EMBEDDED,
     Texts,
     command,
+    import_tensorflow,
     local_path,
     say,
 )
@@ -105,6 +106,8 @@ def preprocess_command(
 
     def open_sources(named: Texts, sources: Texts, targets: Texts, split: str) -> list[Source]:
         by_kind = _by_kind(named or [])
+        if by_kind["tfds"]:
+            import_tensorflow()
         return sources_from_options(
             source_texts=sources or [],
             target_texts=targets or [],

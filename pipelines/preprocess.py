@@ -42,17 +42,11 @@ from model.vocabulary import (
 from pipelines import files
 from pipelines.accounting import describe_manifest
 from pipelines.encoding import EncodingOptions
+from pipelines.merging import MergeShards, WriteManifest
 from pipelines.records import SplitPlan
 from pipelines.runner import make_pipeline, run_pipeline
 from pipelines.sources import MAX_UNIT_PAIRS, Source
-from pipelines.transforms import (
-    EncodeUnits,
-    ListUnits,
-    MergeShards,
-    TrainVocabularies,
-    VocabularySpec,
-    WriteManifest,
-)
+from pipelines.transforms import EncodeUnits, ListUnits, TrainVocabularies, VocabularySpec
 from pipelines.units import SLICE_PAIRS
 
 __all__ = ["PreprocessOptions", "describe_manifest", "preprocess"]

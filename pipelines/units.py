@@ -87,8 +87,8 @@ class Source(abc.ABC):
         """Yields the units, in order; may write chunk files under `work_folder`."""
 
     def read_rows(self, *, first_row: int, rows: int) -> Iterator[pa.Table]:
-        """Reads a run of rows, for the sources that are read in place."""
-        raise NotImplementedError
+        """Reads a run of rows; only sources whose units have no chunk are read so."""
+        raise TypeError(f"{self.name} is read through chunks, not in place")
 
     def file_of(self, row: int) -> str:
         """Returns the file that a row stands in, for the list of rejected pairs."""
