@@ -1,6 +1,11 @@
 """The Beam jobs: corpus -> vocabulary -> TFRecords -> (model) -> Parquet.
 
-`preprocess` reads `sources`, trains the `vocabulary`, and writes `records`; `translate` reads
-Parquet, calls the model and writes Parquet. The logic is in plain functions; the transforms
-only wire it. Nothing here knows of the command line.
+Preprocessing reads in this order: `preprocess` (the job), `transforms` and `merging` (its steps),
+`sources`, `tfds_source` and `units` (corpora as runs of rows), `vocabulary`, `encoding` and
+`cleaning` (rows to ids), `records` (ids to spills to shards) and `accounting` (every pair counted).
+Translation: `translate` (the job), `translation_plan` and `parquet`. Both run by `runner` and write
+by `files`. `demo_corpus` is the embedded corpus, on `demo_grammar` and `demo_lexicon`.
+
+The logic is in plain functions; the transforms only wire it. Nothing here knows of the command
+line.
 """
