@@ -10,7 +10,7 @@ import glob
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
@@ -192,36 +192,56 @@ def overlapping_row_groups(
     return groups, max(0, rows_before_run)
 
 
-def read_rows(*, path: str, first_row: int, rows: int) -> pa.Table:
-    """Reads consecutive rows of a file, whatever its row groups are.
+def iter_rows(
+    file: pq.ParquetFile,
+    *,
+    path: str,
+    first_row: int,
+    rows: int,
+    batch_rows: int,
+    columns: Sequence[str] | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Yields consecutive rows of an open file, whatever its row groups are.
 
     Only the row groups that hold them are touched, and only a batch of what comes before the
     rows is in memory at a time.
 
+    Args:
+      file: The file.
+      path: Of the file, for the message.
+      first_row: From 0.
+      rows: How many.
+      batch_rows: The most rows of a batch.
+      columns: Those to read; None reads all.
+
     Raises:
       RuntimeError: The file has fewer rows now.
     """
+    metadata = file.metadata
+    groups, skipped = overlapping_row_groups(
+        group_rows=(metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)),
+        first_row=first_row,
+        rows=rows,
+    )
+    missing = rows
+    batches = file.iter_batches(batch_size=batch_rows, row_groups=groups, columns=columns)
+    while missing and (batch := next(batches, None)) is not None:
+        piece = batch.slice(min(skipped, batch.num_rows), missing)
+        skipped -= min(skipped, batch.num_rows)
+        missing -= piece.num_rows
+        if piece.num_rows:
+            yield piece
+    if missing:
+        raise RuntimeError(f"{path} lacks {missing} of {rows} rows from row {first_row} on")
+
+
+def read_rows(*, path: str, first_row: int, rows: int) -> pa.Table:
+    """Reads consecutive rows of a file as one table; see `iter_rows`."""
     with open_binary(path) as handle:
         file = pq.ParquetFile(handle, buffer_size=_BUFFER_BYTES, pre_buffer=False)
-        metadata = file.metadata
-        groups, skipped = overlapping_row_groups(
-            group_rows=(metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)),
-            first_row=first_row,
-            rows=rows,
-        )
-        pieces: list[pa.RecordBatch] = []
-        missing = rows
         batch_rows = max(1, min(rows, _BATCH_ROWS))
-        batches = file.iter_batches(batch_size=batch_rows, row_groups=groups)
-        while missing and (batch := next(batches, None)) is not None:
-            piece = batch.slice(min(skipped, batch.num_rows), missing)
-            skipped -= min(skipped, batch.num_rows)
-            missing -= piece.num_rows
-            if piece.num_rows:
-                pieces.append(piece)
-        if missing:
-            raise RuntimeError(f"{path} lacks {missing} of {rows} rows from row {first_row} on")
-        return pa.Table.from_batches(pieces, schema=file.schema_arrow)
+        pieces = iter_rows(file, path=path, first_row=first_row, rows=rows, batch_rows=batch_rows)
+        return pa.Table.from_batches(list(pieces), schema=file.schema_arrow)
 
 
 def is_text(kind: pa.DataType) -> bool:

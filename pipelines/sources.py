@@ -22,8 +22,7 @@ import pyarrow.parquet as pq
 from apache_beam.io.filesystems import FileSystems
 
 from model.errors import UserError
-from pipelines import files
-from pipelines import parquet as parquet_files
+from pipelines import files, parquet
 from pipelines.tfds_source import TfdsPairs, open_tfds
 from pipelines.units import (
     MALFORMED,
@@ -301,32 +300,18 @@ class ParquetColumns(Source):
     def read_rows(self, *, first_row: int, rows: int) -> Iterator[pa.Table]:
         """Reads a run of rows."""
         with files.open_binary(self.path) as file:
-            parquet = pq.ParquetFile(file)
-            metadata = parquet.metadata
-            sizes = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
-            starts = [0, *itertools.accumulate(sizes)]
-            wanted = [
-                group
-                for group, size in enumerate(sizes)
-                if starts[group] < first_row + rows and starts[group] + size > first_row
-            ]
-            if not wanted:
-                return
-            position = starts[wanted[0]]
-            for batch in parquet.iter_batches(
-                batch_size=SLICE_PAIRS,
-                row_groups=wanted,
+            for batch in parquet.iter_rows(
+                pq.ParquetFile(file),
+                path=self.path,
+                first_row=first_row,
+                rows=rows,
+                batch_rows=SLICE_PAIRS,
                 columns=[self.source_column, self.target_column],
             ):
-                begin = max(first_row - position, 0)
-                end = min(first_row + rows - position, batch.num_rows)
-                position += batch.num_rows
-                if begin < end:
-                    part = batch.slice(begin, end - begin)
-                    yield decode_lines(
-                        parquet_files.cell_bytes(part.column(self.source_column)),
-                        parquet_files.cell_bytes(part.column(self.target_column)),
-                    )
+                yield decode_lines(
+                    parquet.cell_bytes(batch.column(self.source_column)),
+                    parquet.cell_bytes(batch.column(self.target_column)),
+                )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -494,7 +479,7 @@ def _check_parquet(path: str, columns: tuple[str, str]) -> None:
                 f"{path} has no column {column!r}: give {option} one of {', '.join(schema.names)}"
             )
         kind = schema.field(column).type
-        if not parquet_files.is_text(kind):
+        if not parquet.is_text(kind):
             raise UserError(
                 f"column {column!r} of {path} must hold strings. Received: {kind} "
                 f"({option} chooses another)"
