@@ -6,7 +6,6 @@ No transforms here, and nothing of translation: `translate` builds on it.
 from __future__ import annotations
 
 import dataclasses
-import glob
 import hashlib
 import os
 import re
@@ -19,7 +18,7 @@ import pyarrow.parquet as pq
 from apache_beam.io.filesystems import FileSystems
 
 from model.errors import UserError
-from pipelines.files import open_binary
+from pipelines.files import list_folder, open_binary
 
 SUFFIX = ".parquet"
 
@@ -74,11 +73,6 @@ def normalize_path(path: str) -> str:
     except ValueError as error:
         raise UserError(f"{path} is on a file system that is not installed: {error}") from error
     return path.rstrip("/")
-
-
-def list_folder(folder: str) -> list[str]:
-    """Lists all files below a folder, sorted; a folder that does not exist has none."""
-    return _match(glob.escape(folder.rstrip("/")) + "/**")
 
 
 def is_folder(path: str) -> bool:
@@ -253,10 +247,15 @@ def is_text(kind: pa.DataType) -> bool:
     )
 
 
-def cell_bytes(column: pa.Array | pa.ChunkedArray) -> list[bytes | None]:
-    """Returns the cells of a text column as bytes: files may hold such as are not UTF-8."""
+def cells_as_binary(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Returns a text column as large_binary: files may hold cells that are not UTF-8."""
     plain = pc.cast(column, pa.large_string())  # of dictionary and view columns too
-    cells: list[bytes | None] = pc.cast(plain, pa.large_binary()).to_pylist()
+    return pc.cast(plain, pa.large_binary())
+
+
+def cell_bytes(column: pa.Array | pa.ChunkedArray) -> list[bytes | None]:
+    """Returns the cells of a text column as bytes."""
+    cells: list[bytes | None] = cells_as_binary(column).to_pylist()
     return cells
 
 

@@ -6,14 +6,23 @@ import dataclasses
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 from apache_beam.io.filesystems import FileSystems
 
 from model.errors import UserError
-from pipelines import files
-from pipelines.units import SLICE_PAIRS, Source, Unit, decode_lines
+from pipelines import files, units
+from pipelines.units import (
+    Source,
+    Unit,
+    cut_in_place,
+    decode_lines,
+    describe_source,
+    even_sizes,
+    megabytes,
+    rows_within,
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -26,47 +35,72 @@ class TfdsPairs(Source):
       directory: Where the prepared dataset lies: `<data_dir>/<name>/<config>/<version>`.
       source_language: Feature of the source.
       target_language: Feature of the target.
+      given_name: The name that the user gave the corpus, or "".
     """
+
+    kind: ClassVar[str] = "tfds"
 
     dataset: str
     split: str
     directory: str
     source_language: str
     target_language: str
+    given_name: str = ""
 
     @property
     def name(self) -> str:
-        """Its name in the manifest."""
-        return f"tfds:{self.dataset}:{self.split}"
+        """The name that it was given, or else those of the dataset and of the split."""
+        return self.given_name or f"tfds:{self.dataset}:{self.split}"
 
     def _split_info(self) -> Any:
         return _tfds_builder(self.directory).info.splits[self.split]
 
+    def _paths(self) -> list[str]:
+        return [os.fspath(path) for path in self._split_info().filepaths]
+
     def identity(self) -> dict[str, Any]:
-        """Returns what the fingerprint rests on."""
+        """Returns what tells one state of the dataset from another."""
         return {
-            "kind": type(self).__name__,
-            **dataclasses.asdict(self),
-            "files": [files.file_identity(os.fspath(p)) for p in self._split_info().filepaths],
+            "kind": self.kind,
+            "name": self.name,
+            "files": [files.file_identity(path) for path in self._paths()],
+            "columns": [self.source_language, self.target_language],
+            "dataset": self.dataset,
+            "split": self.split,
+            "directory": self.directory,
         }
 
     def text_bytes(self) -> int:
-        """Returns about how many bytes of text there are."""
-        return sum(files.file_identity(os.fspath(p))["bytes"] for p in self._split_info().filepaths)
+        """Returns about how many bytes of text there are: all of the files of the split."""
+        return sum(files.file_identity(path)["bytes"] for path in self._paths())
+
+    def describe(self) -> str:
+        """Returns a line on what would be read."""
+        return describe_source(
+            self,
+            where=f"tfds:{self.dataset}:{self.split}",
+            size=megabytes(self.text_bytes()),
+            pairs=self._split_info().num_examples,
+        )
 
     def cut(
-        self,
-        *,
-        order: int,
-        is_held_out: bool,
-        max_pairs: int,
-        work_folder: str,
+        self, *, order: int, is_held_out: bool, max_pairs: int, work_folder: str
     ) -> Iterator[Unit]:
         """Yields the units, in order."""
-        total = self._split_info().num_examples
-        return self._cut_in_place(
-            total=total, order=order, is_held_out=is_held_out, max_pairs=max_pairs
+        return cut_in_place(
+            self,
+            even_sizes(
+                total=self._split_info().num_examples,
+                most=self._rows_within(units.MAX_UNIT_BYTES, most=max_pairs),
+            ),
+            order=order,
+            is_held_out=is_held_out,
+            work_folder=work_folder,
         )
+
+    def _rows_within(self, limit: int, *, most: int) -> int:
+        info = self._split_info()
+        return rows_within(limit, rows=info.num_examples, total_bytes=self.text_bytes(), most=most)
 
     def read_rows(self, *, first_row: int, rows: int) -> Iterator[pa.Table]:
         """Reads a run of rows."""
@@ -74,12 +108,13 @@ class TfdsPairs(Source):
         import tensorflow_datasets as tfds
 
         builder = _tfds_builder(self.directory)
+        slice_rows = self._rows_within(units.SLICE_BYTES, most=units.SLICE_PAIRS)
         # One file after the other: rows keep the order, and so the numbers, that they have there.
         order = tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False)
         for instruction in _tfds_ranges(builder, self.split, first_row, rows):
             data = builder.as_dataset(split=instruction, read_config=order, shuffle_files=False)
             with tf.device("cpu"):
-                for batch in data.batch(SLICE_PAIRS).as_numpy_iterator():
+                for batch in data.batch(slice_rows).as_numpy_iterator():
                     yield decode_lines(
                         batch[self.source_language].tolist(),
                         batch[self.target_language].tolist(),
@@ -120,6 +155,7 @@ def open_tfds(
     language_pair: str | None,
     subsets: Sequence[str],
     download: bool,
+    given_name: str = "",
 ) -> TfdsPairs:
     """Opens a dataset that is prepared on disk, or prepares it; see `sources_from_options`.
 
@@ -160,6 +196,7 @@ def open_tfds(
         directory=os.fspath(builder.data_dir),
         source_language=source,
         target_language=target,
+        given_name=given_name,
     )
 
 

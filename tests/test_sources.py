@@ -1,9 +1,13 @@
-"""Every kind of corpus, cut into units and read."""
+"""Corpora by the strings that name them; TFDS and the embedded corpus, cut and read."""
 
+import bz2
 import dataclasses
 import functools
 import gzip
 import http.server
+import json
+import pickle
+import shutil
 import threading
 import types
 
@@ -11,178 +15,251 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import tensorflow_datasets
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from memory_filesystem import MemoryFileSystem
+from unit_reading import cut, read
 
 from model.errors import UserError
-from pipelines import demo_corpus
-from pipelines.sources import EmbeddedCorpus, TextPair, Tsv, sources_from_options
-
-
-def cut(source, tmp_path, *, max_pairs=1000):
-    (tmp_path / "work").mkdir(exist_ok=True)
-    return list(
-        source.cut(
-            order=0, is_held_out=False, max_pairs=max_pairs, work_folder=str(tmp_path / "work")
-        )
-    )
-
-
-def read(source, tmp_path, *, max_pairs=1000):
-    """Reads all rows through units, checking that these are what they say."""
-    rows = []
-    for index, unit in enumerate(cut(source, tmp_path, max_pairs=max_pairs)):
-        assert (unit.index, unit.first_row) == (index, len(rows))
-        tables = list(unit.read())
-        for table in tables:
-            rows += [tuple(row.values()) for row in table.to_pylist()]
-        assert len(rows) == unit.first_row + unit.rows
-        assert unit.rows <= max_pairs
-    return rows
-
-
-def text_pair(tmp_path, source, target, *, suffix=""):
-    paths = [tmp_path / f"corpus.en{suffix}", tmp_path / f"corpus.de{suffix}"]
-    for path, content in zip(paths, (source, target), strict=True):
-        path.write_bytes(gzip.compress(content) if suffix == ".gz" else content)
-    return TextPair(*map(str, paths))
-
-
-@pytest.mark.parametrize("suffix", ["", ".gz"])
-@pytest.mark.parametrize("max_pairs", [1, 2, 1000])
-def test_text_pair(tmp_path, suffix, max_pairs):
-    source = text_pair(tmp_path, b"a\nb\nc\n", b"x\ny\nz", suffix=suffix)
-    expected = [("a", "x", None), ("b", "y", None), ("c", "z", None)]
-    assert read(source, tmp_path, max_pairs=max_pairs) == expected
-
-
-def test_only_a_line_feed_ends_a_line(tmp_path):
-    source = text_pair(
-        tmp_path,
-        "\ufeffa\u2028b\r\n\nc\rd\x0b\x85e\n".encode(),
-        "\ufeff1\r\n2\n\ufeff3\r\n".encode(),
-    )
-    assert read(source, tmp_path) == [
-        ("a\u2028b", "1", None),
-        ("", "2", None),
-        ("c\rd\x0b\x85e", "\ufeff3", None),
-    ]
-
-
-def test_invalid_utf8_is_a_fault_of_its_line_alone(tmp_path):
-    source = text_pair(tmp_path, b"a\nb\xff\nc\n", b"x\ny\nz\xe4\n")
-    assert read(source, tmp_path) == [
-        ("a", "x", None),
-        ("b\ufffd", "y", "invalid_utf8"),
-        ("c", "z\ufffd", "invalid_utf8"),
-    ]
-
-
-def test_empty_files_have_no_units(tmp_path):
-    assert cut(text_pair(tmp_path, b"", b""), tmp_path) == []
-
-
-@pytest.mark.parametrize("counts", [(3, 5), (20_000, 3), (40_000, 40_001)])
-def test_files_of_unequal_length_name_both_counts(tmp_path, counts):
-    source = text_pair(tmp_path, b"a\n" * counts[0], b"x\n" * counts[1])
-    with pytest.raises(UserError) as caught:
-        cut(source, tmp_path, max_pairs=256 * 1024)
-    assert f"corpus.en has {counts[0]} lines" in str(caught.value)
-    assert f"corpus.de has {counts[1]}" in str(caught.value)
-
-
-def test_a_truncated_gz_is_the_users_error(tmp_path):
-    source = text_pair(tmp_path, b"a\nb\n" * 500, b"x\ny\n" * 500, suffix=".gz")
-    path = tmp_path / "corpus.de.gz"
-    path.write_bytes(path.read_bytes()[:-12])
-    with pytest.raises(UserError, match=r"corpus\.de\.gz is cut off or damaged after line"):
-        cut(source, tmp_path)
-
-
-def test_finished_chunks_are_not_written_again(tmp_path):
-    source = text_pair(tmp_path, b"a\nb\nc\n", b"x\ny\nz\n")
-    first = cut(source, tmp_path, max_pairs=2)
-    stamps = {path: path.stat().st_mtime_ns for path in (tmp_path / "work").iterdir()}
-    (tmp_path / "corpus.en").unlink()  # the chunks are enough
-    assert cut(source, tmp_path, max_pairs=2) == first
-    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "work").iterdir()} == stamps
-
-
-def test_an_interrupted_cut_goes_on(tmp_path):
-    source = text_pair(tmp_path, b"a\nb\nc\n", b"x\ny\nz\n")
-    units = source.cut(order=0, is_held_out=False, max_pairs=1, work_folder=str(tmp_path / "work"))
-    (tmp_path / "work").mkdir()
-    next(units)
-    units.close()
-    [chunk] = (tmp_path / "work").glob("chunk-*")
-    stamp = chunk.stat().st_mtime_ns
-    assert len(read(source, tmp_path, max_pairs=1)) == 3
-    assert chunk.stat().st_mtime_ns == stamp
-
-
-@settings(max_examples=25)
-@given(
-    lines=st.lists(
-        st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"]), max_size=8)
-    ),
-    max_pairs=st.integers(1, 7),
+from pipelines import demo_corpus, units
+from pipelines.sources import (
+    CorpusSpec,
+    EmbeddedCorpus,
+    Jsonl,
+    TextPair,
+    Tsv,
+    parse_corpus,
+    sources_from_options,
 )
-def test_any_text_is_read_back(tmp_path_factory, lines, max_pairs):
-    folder = tmp_path_factory.mktemp("lines")
-    content = "".join(line + "\n" for line in lines).encode()
-    rows = read(text_pair(folder, content, content), folder, max_pairs=max_pairs)
-    expected = [line.removesuffix("\r") for line in lines]
-    if expected:
-        expected[0] = expected[0].removeprefix("\ufeff")
-    assert rows == [(line, line, None) for line in expected]
 
 
-@pytest.mark.parametrize("suffix", ["", ".gz"])
-def test_tsv(tmp_path, suffix):
-    path = tmp_path / f"corpus.tsv{suffix}"
-    content = b"a\tx\tV\nno tab\nb\ty\nc\tz\xff\tV\n"
-    path.write_bytes(gzip.compress(content) if suffix else content)
-    assert read(Tsv(str(path)), tmp_path) == [
-        ("a", "x", None),
-        ("no tab", "", "malformed"),
-        ("b", "y", None),
-        ("c", "z\ufffd", "invalid_utf8"),
-    ]
+@pytest.fixture
+def memory():
+    MemoryFileSystem.clear()
+    yield MemoryFileSystem
+    MemoryFileSystem.clear()
 
 
-def test_tsv_columns(tmp_path):
-    path = tmp_path / "corpus.tsv"
-    path.write_text("1\ta\tx\n2\tb\n")
-    [source] = sources_from_options(tsv=[str(path)], source_column="2", target_column="1")
-    assert read(source, tmp_path) == [("x", "a", None), ("2\tb", "", "malformed")]
+def open_one(corpus, **options):
+    [source] = sources_from_options(corpora=[corpus], **options)
+    return source
 
 
-@settings(max_examples=25)
-@given(
-    rows=st.lists(st.tuples(st.text(max_size=3) | st.none(), st.text(max_size=3)), max_size=40),
-    row_group_size=st.integers(1, 15),
-    max_pairs=st.integers(1, 15),
+# Corpus strings.
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a.tsv", CorpusSpec(kind="tsv", paths=("a.tsv",))),
+        ("a.tsv.gz", CorpusSpec(kind="tsv", paths=("a.tsv.gz",))),
+        (
+            "web=crawl-*.tsv.zst:0:2",
+            CorpusSpec(
+                kind="tsv", paths=("crawl-*.tsv.zst",), name="web",
+                source_column="0", target_column="2",
+            ),
+        ),
+        (
+            "part-*.parquet:en:de",
+            CorpusSpec(
+                kind="parquet", paths=("part-*.parquet",), source_column="en", target_column="de"
+            ),
+        ),
+        (
+            "news.jsonl.bz2:translation.en:translation.de",
+            CorpusSpec(
+                kind="jsonl", paths=("news.jsonl.bz2",),
+                source_column="translation.en", target_column="translation.de",
+            ),
+        ),
+        ("gs://bucket/x.tsv", CorpusSpec(kind="tsv", paths=("gs://bucket/x.tsv",))),
+        (
+            "w=gs://bucket/a=b/x.jsonl:s:t",
+            CorpusSpec(
+                kind="jsonl", paths=("gs://bucket/a=b/x.jsonl",), name="w",
+                source_column="s", target_column="t",
+            ),
+        ),
+        ("data/lang=en/x.parquet", CorpusSpec(kind="parquet", paths=("data/lang=en/x.parquet",))),
+        ("tfds:a/b", CorpusSpec(kind="tfds", paths=("a/b",))),
+        ("tfds:a/b:1.0.0", CorpusSpec(kind="tfds", paths=("a/b:1.0.0",))),
+        (
+            "ted=tfds:a/b:1.*.*:ru:en",
+            CorpusSpec(
+                kind="tfds", paths=("a/b:1.*.*",), name="ted",
+                source_column="ru", target_column="en",
+            ),
+        ),
+        ("a.en+a.de", CorpusSpec(kind="text", paths=("a.en", "a.de"))),
+        ("n=*.en.gz+*.de.gz", CorpusSpec(kind="text", paths=("*.en.gz", "*.de.gz"), name="n")),
+        ("gs://b/x+s3://b/y", CorpusSpec(kind="text", paths=("gs://b/x", "s3://b/y"))),
+        ("a.tsv+b.tsv", CorpusSpec(kind="text", paths=("a.tsv", "b.tsv"))),
+    ],
+)  # fmt: skip
+def test_corpus_strings(text, expected):
+    assert parse_corpus(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("there", "text", "expected"),
+    [
+        (["a=b.tsv"], "a=b.tsv", CorpusSpec(kind="tsv", paths=("a=b.tsv",))),
+        (["a=b*.tsv"], "a=b*.tsv", CorpusSpec(kind="tsv", paths=("a=b*.tsv",))),
+        (["a:0.tsv:1.tsv"], "a:0.tsv:1.tsv", CorpusSpec(kind="tsv", paths=("a:0.tsv:1.tsv",))),
+        (
+            ["c++.tsv"],
+            "n=c++.tsv:0:1",
+            CorpusSpec(
+                kind="tsv", paths=("c++.tsv",), name="n", source_column="0", target_column="1"
+            ),
+        ),
+        (["c++.tsv"], "c++.tsv", CorpusSpec(kind="tsv", paths=("c++.tsv",))),
+        (["c++.en", "c.de"], "c++.en+c.de", CorpusSpec(kind="text", paths=("c++.en", "c.de"))),
+    ],
+)  # fmt: skip
+def test_a_path_that_exists_wins_over_the_syntax(there, text, expected):
+    assert parse_corpus(text, exists=there.__contains__) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a.txt", r"corpus 'a.txt' is none of \*.tsv, \*.jsonl .*tfds:NAME.*SOURCE\+TARGET"),
+        ("", "corpus '' is none of"),
+        ("a=", "corpus 'a=' is none of"),
+        ("web=a.tsv:0", "'web=a.tsv:0' must end in both its columns.* or in none. Received: ':0'"),
+        ("a.tsv:", "Received: ':'"),
+        ("a.parquet:en:", "Received: ':en:'"),
+        ("a.parquet::en", "Received: '::en'"),
+        ("a.parquet:a:b:c", "Received: ':a:b:c'"),
+        ("tfds:a/b:ru", "Received: ':ru'"),
+        ("tfds:", "none of"),
+        ("c++.en+c++.de", "two paths with a \\+ between them"),
+        ("a.en+", "two paths with a \\+ between them"),
+    ],
 )
-def test_parquet_units_cut_across_row_groups(tmp_path_factory, rows, row_group_size, max_pairs):
-    folder = tmp_path_factory.mktemp("parquet")
-    path = folder / "corpus.parquet"
+def test_bad_corpus_strings(text, message):
+    with pytest.raises(UserError, match=message) as caught:
+        parse_corpus(text)
+    assert "\n" not in str(caught.value)
+
+
+# Options to sources.
+
+
+def write_corpora(put):
+    """Writes a corpus of every kind through `put(name, content)`: a and b are each a pair."""
+    put("a.en.gz", gzip.compress(b"text a\n"))
+    put("b.en.gz", gzip.compress(b"text b\n"))
+    put("a.de.gz", gzip.compress(b"text x\n"))
+    put("b.de.gz", gzip.compress(b"text y\n"))
+    put("a.tsv.bz2", bz2.compress(b"0\ttsv a\ttsv x\n"))
+    put("b.tsv.bz2", bz2.compress(b"0\ttsv b\ttsv y\n"))
+    put("c.jsonl", b'{"translation": {"en": "json a", "de": "json x"}}\n')
     table = pa.table(
         {
-            "id": pa.array(range(len(rows)), pa.int64()),
-            "de": pa.array([t for _, t in rows], pa.large_string()),
-            "en": pa.array([s for s, _ in rows], pa.string()),
+            "en": ["parquet a"],
+            "de": ["parquet x"],
+            "translation": [{"en": "struct a", "de": "struct x"}],
         }
     )
-    pq.write_table(table, path, row_group_size=row_group_size)
-    [source] = sources_from_options(parquet=[str(path)], source_language="en", target_language="de")
-    assert read(source, folder, max_pairs=max_pairs) == [(s, t, None) for s, t in rows]
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink)
+    put("d.parquet", sink.getvalue().to_pybytes())
 
 
-def test_parquet_dictionary_columns(tmp_path):
-    table = pa.table({"source": pa.array(["a", "b"]).dictionary_encode(), "target": ["x", "y"]})
-    pq.write_table(table, tmp_path / "corpus.parquet")
-    [source] = sources_from_options(parquet=[str(tmp_path / "*.parquet")])
-    assert read(source, tmp_path) == [("a", "x", None), ("b", "y", None)]
+def test_all_kinds_mix_in_one_run(tmp_path, memory):
+    write_corpora(lambda name, content: (tmp_path / name).write_bytes(content))
+    write_corpora(lambda name, content: memory.put(f"mem://bucket/{name}", content))
+    for folder in (str(tmp_path), "mem://bucket"):
+        sources = sources_from_options(
+            corpora=[
+                f"web={folder}/*.tsv.bz2:1:2",
+                f"{folder}/c.jsonl:translation.en:translation.de",
+                f"{folder}/*.en.gz+{folder}/*.de.gz",
+                f"nested={folder}/d.parquet:translation.en:translation.de",
+                f"{folder}/d.parquet",
+            ],
+            source_language="en",
+            target_language="de",
+        )
+        assert [(source.kind, source.name, source.file_of(0)) for source in sources] == [
+            ("tsv", "web", f"{folder}/a.tsv.bz2"),
+            ("tsv", "web", f"{folder}/b.tsv.bz2"),
+            ("jsonl", f"{folder}/c.jsonl", f"{folder}/c.jsonl"),
+            ("text", f"{folder}/a.en.gz + {folder}/a.de.gz", f"{folder}/a.en.gz"),
+            ("text", f"{folder}/b.en.gz + {folder}/b.de.gz", f"{folder}/b.en.gz"),
+            ("parquet", "nested", f"{folder}/d.parquet"),
+            ("parquet", f"{folder}/d.parquet", f"{folder}/d.parquet"),
+        ]
+        assert [source.identity()["columns"] for source in sources] == [
+            [1, 2],
+            [1, 2],
+            ["translation.en", "translation.de"],
+            [],
+            [],
+            ["translation.en", "translation.de"],
+            ["en", "de"],
+        ]
+        rows = []
+        for order, source in enumerate(sources):
+            (tmp_path / "work" / str(order)).mkdir(parents=True)
+            rows += read(source, tmp_path / "work" / str(order))
+            assert json.loads(json.dumps(source.identity())) == source.identity()
+            assert source.describe().startswith(f"{source.kind}  ")
+            assert pickle.loads(pickle.dumps(source)) == source
+            assert len(pickle.dumps(source)) < 1000
+        assert rows == [
+            ("tsv a", "tsv x", None),
+            ("tsv b", "tsv y", None),
+            ("json a", "json x", None),
+            ("text a", "text x", None),
+            ("text b", "text y", None),
+            ("struct a", "struct x", None),
+            ("parquet a", "parquet x", None),
+        ]
+        shutil.rmtree(tmp_path / "work")
+
+
+def test_columns_of_a_corpus_win_over_the_options(tmp_path):
+    (tmp_path / "a.tsv").write_text("1\ta\tx\n2\tb\n")
+    named = open_one(f"{tmp_path}/a.tsv:1:2", source_column="0", target_column="0")
+    assert named == Tsv(str(tmp_path / "a.tsv"), 1, 2)
+    source = open_one(str(tmp_path / "a.tsv"), source_column="2", target_column="1")
+    assert read(source, tmp_path) == [("x", "a", None), ("2\tb", "", "malformed")]
+    (tmp_path / "a.jsonl").write_text("")
+    path = str(tmp_path / "a.jsonl")
+    assert open_one(path) == Jsonl(path, "source", "target")
+    assert open_one(path, target_language="de") == Jsonl(path, "source", "de")
+    assert open_one(path, source_column="s", source_language="en") == Jsonl(path, "s", "target")
+
+
+def test_relative_globs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "part/x.tsv").mkdir(parents=True)  # a folder is no file
+    for name in ("b.tsv", "a.tsv", "part/c.tsv"):
+        (tmp_path / name).write_text("a\tb\n")
+    assert [source.path for source in sources_from_options(corpora=["*.tsv"])] == ["a.tsv", "b.tsv"]
+    found = sources_from_options(corpora=["p*/*.tsv", "**/[ac].tsv"])
+    assert [source.path for source in found] == ["part/c.tsv", "a.tsv", "part/c.tsv"]
+
+
+def test_globs_of_any_file_system(memory):
+    for name in ("b.tsv", "a.tsv", "x/c.tsv", "[d].tsv"):
+        memory.put(f"mem://b/{name}", b"a\tb\n")
+
+    def found(pattern):
+        return [s.path.removeprefix("mem://b/") for s in sources_from_options(corpora=[pattern])]
+
+    assert found("mem://b/?.tsv") == ["a.tsv", "b.tsv"]
+    assert found("mem://b/**.tsv") == ["[d].tsv", "a.tsv", "b.tsv", "x/c.tsv"]
+    assert found("mem://b/[d].tsv") == ["[d].tsv"]
+    assert found("n=mem://b/x/*.tsv:1:0") == ["x/c.tsv"]
+    memory.put("mem://b/x.tsv/c.tsv", b"")
+    with pytest.raises(UserError, match=r"mem://b/x\.tsv is a folder"):
+        found("mem://b/x.tsv")
+
+
+# What comes with `tt`, and names.
 
 
 def test_embedded_corpus(tmp_path, monkeypatch):
@@ -195,6 +272,7 @@ def test_embedded_corpus(tmp_path, monkeypatch):
     assert read(EmbeddedCorpus("train"), tmp_path, max_pairs=2) == rows
     assert read(EmbeddedCorpus("held_out"), tmp_path) == [("a", "b", None)]
     assert EmbeddedCorpus("train").identity() != EmbeddedCorpus("held_out").identity()
+    assert EmbeddedCorpus("train").describe() == ("embedded  embedded:train  2e-05 MB, 5 pairs")
     with pytest.raises(UserError, match="splits train and held_out"):
         EmbeddedCorpus("test")
 
@@ -214,46 +292,58 @@ def test_globs_are_sorted_and_paired(tmp_path):
 def test_a_name_with_brackets_is_a_name(tmp_path):
     path = tmp_path / "a[1].tsv"
     path.write_text("a\tb\n")
-    assert sources_from_options(tsv=[str(path)]) == [Tsv(str(path))]
-
-
-def test_the_identity_tells_changed_files(tmp_path):
-    source = text_pair(tmp_path, b"a\n", b"x\n")
-    before = source.identity()
-    assert before == source.identity()
-    (tmp_path / "corpus.en").write_bytes(b"ab\n")
-    assert source.identity() != before
+    assert open_one(str(path)) == Tsv(str(path))
 
 
 def parquet_file(tmp_path):
-    pq.write_table(pa.table({"en": ["a"], "de": ["x"], "n": [1]}), tmp_path / "c.parquet")
-    return [str(tmp_path / "c.parquet")]
+    table = pa.table({"en": ["a"], "de": ["x"], "n": [1], "t": [{"s": "a", "n": 1}]})
+    pq.write_table(table, tmp_path / "c.parquet")
+    return str(tmp_path / "c.parquet")
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("corpus", "options", "message"),
     [
-        ({"tsv": ["missing.tsv"]}, "no file at missing.tsv"),
-        ({"source_texts": ["/dev/null"]}, r"as many target texts.*1 source.*0 target"),
-        ({"tsv": ["."]}, r"\. is a folder"),
-        ({"tsv": ["/dev/null"], "source_column": "en"}, "number from 0. Received: 'en'"),
-        ({"parquet": parquet_file, "source_column": "fr"}, "no column 'fr'.*en, de, n"),
-        (
-            {"parquet": parquet_file, "source_column": "en", "target_column": "n"},
-            "'n' of .* must hold strings. Received: int64",
-        ),
-        ({"parquet": lambda path: [__file__]}, "is not a Parquet file"),
+        ("missing.tsv", {}, "no file at missing.tsv"),
+        ("web=missing*.tsv:0:1", {}, r"no file at missing\*.tsv: check the path"),
+        ("nosuch://b/a.tsv", {}, "nosuch://b/a.tsv cannot be looked up"),
+        ("mem://b/a.tsv", {}, "no file at mem://b/a.tsv"),
+        (".", {}, r"\. is a folder: name the files in it, as in '\./\*\.tsv'"),
+        ("/dev/null", {}, "corpus '/dev/null' is none of"),
+        ("/dev/null+/dev/nul?", {"source_texts": ["/dev/null"]}, "1 source .* and 0 target"),
+        ("/dev/null+/dev/nul*ll", {}, r"no file at /dev/nul\*ll"),
+        (lambda path: f"{path}:en", {}, "must end in both its columns"),
+        (lambda path: f"{path}:fr:de", {}, r"no column 'fr'.*one of en, de, n, t\.s, t\.n"),
+        (lambda path: f"{path}:t.x:de", {}, "no column 't.x'"),
+        (lambda path: f"{path}:en.x:de", {}, "no column 'en.x'"),
+        (lambda path: f"{path}:en:n", {}, r"'n' of .* must hold strings. Received: int64"),
+        (lambda path: f"{path}:en:t.n", {}, r"'t.n' of .* must hold strings. Received: int64"),
+        (lambda path: f"{path}:en:t", {}, r"'t' of .* must hold strings. Received: struct.*t\.s"),
+        (lambda path: path, {"source_column": "fr"}, "no column 'fr'"),
     ],
 )
-def test_bad_options(tmp_path, options, message):
-    options = {k: v(tmp_path) if callable(v) else v for k, v in options.items()}
-    with pytest.raises(UserError, match=message):
-        sources_from_options(**options)
+def test_bad_corpora(tmp_path, corpus, options, message):
+    corpus = corpus(parquet_file(tmp_path)) if callable(corpus) else corpus
+    with pytest.raises(UserError, match=message) as caught:
+        sources_from_options(corpora=[corpus], **options)
+    assert "\n" not in str(caught.value)
+
+
+def test_texts_without_as_many_translations():
+    with pytest.raises(UserError, match=r"as many target texts.*1 source.*0 target"):
+        sources_from_options(source_texts=["/dev/null"])
+
+
+@pytest.mark.parametrize("column", ["en", "-1", "1.5", "²"])
+def test_a_column_of_tsv_is_a_number(tmp_path, column):
+    (tmp_path / "a.tsv").write_text("a\tb\n")
+    with pytest.raises(UserError, match=f"number from 0. Received: '{column}'"):
+        open_one(f"{tmp_path}/a.tsv:{column}:1")
 
 
 def test_tfds(tmp_path, shared_data):
     [source] = sources_from_options(
-        tfds=["tfds:ted_hrlr_translate/ru_to_en"],
+        corpora=["tfds:ted_hrlr_translate/ru_to_en"],
         data_dir=str(shared_data / "tfds"),
         split="test[:10]+validation[99%:]",
     )
@@ -277,7 +367,7 @@ def test_tfds(tmp_path, shared_data):
 
 
 def test_tfds_direction(tmp_path, shared_data):
-    options = {"tfds": ["wmt19_translate/zh-en"], "split": "validation[:3]"}
+    options = {"corpora": ["tfds:wmt19_translate/zh-en"], "split": "validation[:3]"}
     options["data_dir"] = str(shared_data / "tfds")
     [given_order] = sources_from_options(**options)
     [turned] = sources_from_options(**options, source_language="en", target_language="zh")
@@ -289,26 +379,63 @@ def test_tfds_direction(tmp_path, shared_data):
     assert [turned] == sources_from_options(**options, target_language="zh")
 
 
+def test_a_tfds_corpus_names_itself_and_its_languages(tmp_path, shared_data):
+    options = {"data_dir": str(shared_data / "tfds"), "split": "test[:20]"}
+    corpus = "tfds:ted_hrlr_translate/ru_to_en"
+    source = open_one(f"ted={corpus}:en:ru", **options, source_language="ru")
+    assert source.name == source.file_of(0) == "ted"
+    assert (source.source_language, source.target_language) == ("en", "ru")
+    assert source.identity()["columns"] == ["en", "ru"]
+    assert json.loads(json.dumps(source.identity())) == source.identity()
+    assert source.describe().startswith(f"tfds  ted = {corpus}:test[:20]  ")
+    assert source.describe().endswith(" MB, 20 pairs")
+    plain = open_one(f"{corpus}:1.0.0", **options)
+    assert [row[1::-1] for row in read(source, tmp_path)] == [
+        row[:2] for row in read(plain, tmp_path / "work")
+    ]
+    assert read(source, tmp_path, max_pairs=7)
+    with pytest.raises(UserError, match="no language 'xx': it has en and ru"):
+        open_one(f"{corpus}:xx:en", **options)
+
+
+def test_units_and_slices_of_tfds_end_at_their_bytes(tmp_path, shared_data, monkeypatch):
+    options = {"data_dir": str(shared_data / "tfds"), "split": "test[:200]"}
+    source = open_one("tfds:ted_hrlr_translate/ru_to_en", **options)
+    rows = read(source, tmp_path)
+    mean = source.text_bytes() // 200
+    monkeypatch.setattr(units, "MAX_UNIT_BYTES", 50 * mean + 50)
+    monkeypatch.setattr(units, "SLICE_BYTES", 7 * mean + 7)
+    shutil.rmtree(tmp_path / "work")
+    found = cut(source, tmp_path)
+    assert [unit.rows for unit in found] == [50] * 4
+    assert max(table.num_rows for table in found[1].read()) == 7
+    shutil.rmtree(tmp_path / "work")
+    assert read(source, tmp_path) == rows
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"tfds": ["nosuch"]}, "tfds:nosuch is not prepared in .*--download"),
-        ({"tfds": ["wmt14_translate/de-en"]}, "tfds:wmt14_translate/de-en is not prepared"),
+        ({"corpora": ["tfds:nosuch"]}, "tfds:nosuch is not prepared in .*--download"),
+        ({"corpora": ["tfds:wmt14_translate/de-en"]}, "tfds:wmt14_translate/de-en is not prepared"),
         (
-            {"tfds": ["wmt_translate"], "language_pair": "de-en", "subsets": ["train=x"]},
+            {"corpora": ["tfds:wmt_translate"], "language_pair": "de-en", "subsets": ["train=x"]},
             "tfds:wmt_translate is not prepared",
         ),
-        ({"tfds": ["ted_hrlr_translate/pt_to_en"]}, "train.tfrecord-00000-of-00001 is missing"),
         (
-            {"tfds": ["ted_hrlr_translate/ru_to_en"], "source_language": "xx"},
+            {"corpora": ["tfds:ted_hrlr_translate/pt_to_en"]},
+            "train.tfrecord-00000-of-00001 is missing",
+        ),
+        (
+            {"corpora": ["tfds:ted_hrlr_translate/ru_to_en"], "source_language": "xx"},
             "no language 'xx': it has en and ru",
         ),
         (
-            {"tfds": ["ted_hrlr_translate/ru_to_en"], "split": "nope"},
+            {"corpora": ["tfds:ted_hrlr_translate/ru_to_en"], "split": "nope"},
             "cannot be read with --split 'nope': Unknown split",
         ),
         (
-            {"tfds": ["ted_hrlr_translate/ru_to_en"], "split": "train[:7"},
+            {"corpora": ["tfds:ted_hrlr_translate/ru_to_en"], "split": "train[:7"},
             r"cannot be read with --split 'train\[:7'",
         ),
     ],
@@ -321,10 +448,13 @@ def test_bad_tfds_options(shared_data, options, message):
 def test_wmt_subsets_are_checked():
     with pytest.raises(UserError, match=r"a subset is SPLIT=NAME.*Received: 'train=nosuch'"):
         sources_from_options(
-            tfds=["wmt_translate"], language_pair="de-en", subsets=["train=nosuch"], download=True
+            corpora=["tfds:wmt_translate"],
+            language_pair="de-en",
+            subsets=["train=nosuch"],
+            download=True,
         )
     with pytest.raises(UserError, match="needs --language-pair SOURCE-TARGET and a --subset"):
-        sources_from_options(tfds=["wmt_translate"], language_pair="de-en", download=True)
+        sources_from_options(corpora=["tfds:wmt_translate"], language_pair="de-en", download=True)
 
 
 class ToyTranslate(tensorflow_datasets.core.GeneratorBasedBuilder):
@@ -362,7 +492,7 @@ def loopback_url(tmp_path):
 def test_tfds_downloads_only_when_asked(tmp_path, loopback_url, monkeypatch):
     (tmp_path / "served/pairs.tsv").write_text("one\tuno\ntwo\tdos\nthree\ttres\n")
     monkeypatch.setattr(ToyTranslate, "url", f"{loopback_url}/pairs.tsv")
-    options = {"tfds": ["tfds:toy_translate"], "data_dir": str(tmp_path / "data")}
+    options = {"corpora": ["tfds:toy_translate"], "data_dir": str(tmp_path / "data")}
     with pytest.raises(UserError, match=r"tfds:toy_translate is not prepared in .*--download"):
         sources_from_options(**options)
     assert not (tmp_path / "data").exists()
@@ -376,4 +506,6 @@ def test_tfds_downloads_only_when_asked(tmp_path, loopback_url, monkeypatch):
 def test_a_download_that_fails_is_one_line(tmp_path, loopback_url, monkeypatch):
     monkeypatch.setattr(ToyTranslate, "url", f"{loopback_url}/missing.tsv")
     with pytest.raises(UserError, match=r"tfds:toy_translate could not be downloaded"):
-        sources_from_options(tfds=["toy_translate"], data_dir=str(tmp_path / "data"), download=True)
+        sources_from_options(
+            corpora=["tfds:toy_translate"], data_dir=str(tmp_path / "data"), download=True
+        )
