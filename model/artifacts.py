@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from model.errors import UserError
+from model.vocabulary import Reader, read_local
 
 MANIFEST_FILE = "dataset.json"
 MANIFEST_FORMAT = 1
@@ -25,6 +26,7 @@ TRAIN = "train"
 VALIDATION = "validation"
 
 HISTOGRAM_STEP = 8  # tokens
+PADDING_BATCH = 64  # pairs
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -39,6 +41,9 @@ class SplitInfo:
       longest: The most ids on any side of any pair.
       source_lengths: `source_lengths[i]` pairs have 8i to 8i+7 source ids.
       target_lengths: The same of the target side.
+      padding_as_stored: Share of padding among all ids if every 64 consecutive pairs made a
+        batch, each side as long as its longest.
+      padding_by_length: The same if each text was padded to the next multiple of 8.
     """
 
     shards: list[str]
@@ -48,6 +53,8 @@ class SplitInfo:
     longest: int
     source_lengths: list[int]
     target_lengths: list[int]
+    padding_as_stored: float = 0.0
+    padding_by_length: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -67,7 +74,8 @@ class DatasetManifest:
       lines_read: Pairs read from all sources; equals `pairs_kept` and all of `rejected`.
       pairs_kept: Pairs in the records of all splits.
       rejected: Pairs left out, by reason code.
-      sources: For each source of pairs: its name, and what was read, kept and rejected.
+      sources: For each source of pairs: kind, name, files and columns, whether it is held out,
+        and what was read, kept and rejected.
       splits: By name, "train" and "validation".
       options: The resolved options of the run.
     """
@@ -93,22 +101,19 @@ class DatasetManifest:
         return json.dumps(dataclasses.asdict(self), indent=2, ensure_ascii=False) + "\n"
 
     @classmethod
-    def load(cls, folder: str | Path) -> DatasetManifest:
+    def load(cls, folder: str | Path, *, read: Reader = read_local) -> DatasetManifest:
         """Reads the manifest of a finished dataset folder.
+
+        Args:
+          folder: The dataset folder.
+          read: Reads a file of it; folders on other file systems need one of their own.
 
         Raises:
           UserError: There is no such folder, it is unfinished, or the file is of another format.
         """
-        path = Path(folder) / MANIFEST_FILE
-        if not Path(folder).is_dir():
-            raise UserError(f"no dataset folder at {folder}: make one with `tt preprocess`")
-        if not path.is_file():
-            raise UserError(
-                f"{folder} is not a finished dataset folder (it has no {MANIFEST_FILE}): "
-                "run its `tt preprocess` again to finish it"
-            )
+        path = f"{folder}/{MANIFEST_FILE}"
         try:
-            values = json.loads(path.read_text("utf-8"))
+            values = json.loads(read(path))
             if values["format"] != MANIFEST_FORMAT:
                 raise UserError(
                     f"{path} has format {values['format']}, this tt reads {MANIFEST_FORMAT}: "
@@ -116,6 +121,15 @@ class DatasetManifest:
                 )
             values["splits"] = {name: SplitInfo(**s) for name, s in values["splits"].items()}
             return cls(**values)
+        except FileNotFoundError:
+            if read is read_local and not Path(folder).is_dir():
+                raise UserError(
+                    f"no dataset folder at {folder}: make one with `tt preprocess`"
+                ) from None
+            raise UserError(
+                f"{folder} is not a finished dataset folder (it has no {MANIFEST_FILE}): "
+                "run its `tt preprocess` again to finish it"
+            ) from None
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(f"{path} cannot be read: {error!r}") from error
 

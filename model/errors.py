@@ -9,3 +9,7 @@ class UserError(Exception):
     The message is one line that says what is wrong, what was received and what to do next.
     Anything that is not the user's to mend is raised as another exception, with its traceback.
     """
+
+
+class DiskFullError(UserError):
+    """There is no room to write to: the input is good, and what is finished is kept."""

@@ -7,13 +7,15 @@ Training data and the text to translate go through the same two steps, `TextNorm
 from __future__ import annotations
 
 import dataclasses
-import functools
+import itertools
 import json
 import unicodedata
+from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import sentencepiece
@@ -33,19 +35,31 @@ TARGET_MODEL = "target.spm"
 SIZE_MULTIPLE = 8  # matrix products on GPUs want dimensions that are multiples of 8
 
 UnicodeForm = Literal["NFC", "NFKC", "none"]
+Reader = Callable[[str], bytes]
+
+
+def read_local(path: str) -> bytes:
+    """Reads a file of this machine."""
+    return Path(path).read_bytes()
+
 
 # What str.split() does not take for white space and no reader sees: C0 and C1 controls, soft
-# hyphen, zero-width space, word joiner, byte order mark. ZWNJ and ZWJ stay: Persian and the
-# scripts of India spell with them.
+# hyphen, zero-width space, marks of direction, word joiner and other invisible operators, byte
+# order mark, annotation marks. ZWNJ and ZWJ stay: Persian and the scripts of India spell with them.
 _INVISIBLE = [
     *range(0x00, 0x09),
     *range(0x0E, 0x1C),
     *range(0x7F, 0x85),
     *range(0x86, 0xA0),
     0xAD,
+    0x180E,
     0x200B,
-    0x2060,
+    0x200E,
+    0x200F,
+    *range(0x202A, 0x202F),
+    *range(0x2060, 0x2070),
     0xFEFF,
+    *range(0xFFF9, 0xFFFC),
 ]
 _DELETE_INVISIBLE = dict.fromkeys(_INVISIBLE)
 
@@ -53,8 +67,8 @@ _DELETE_INVISIBLE = dict.fromkeys(_INVISIBLE)
 # and mending the few that are not is several times cheaper than rewriting all.
 _UNCLEAN = (
     r"  |^ | $"
-    r"|[\x00-\x1f\x7f-\xa0\xad\x{1680}\x{2000}-\x{200b}\x{2028}\x{2029}"
-    r"\x{202f}\x{205f}\x{2060}\x{3000}\x{feff}]"
+    r"|[\x00-\x1f\x7f-\xa0\xad\x{1680}\x{180e}\x{2000}-\x{200b}\x{200e}\x{200f}"
+    r"\x{2028}-\x{202f}\x{205f}-\x{206f}\x{3000}\x{feff}\x{fff9}-\x{fffb}]"
 )
 
 
@@ -83,16 +97,24 @@ class TextNormalization:
         >>> TextNormalization()(["  a\u00a0 b\u200b ", "c"])
         ['a b', 'c']
         """
-        if self.unicode_form != "none":
-            form = self.unicode_form
-            texts = [unicodedata.normalize(form, text) for text in texts]
-        if self.clean_whitespace and texts:
-            unclean = pc.match_substring_regex(pa.array(texts, pa.large_string()), _UNCLEAN)
+        return self.column(pa.array(texts, pa.large_string()))
+
+    def column(self, texts: pa.Array | pa.ChunkedArray) -> list[str]:
+        """Normalises a column of strings without nulls."""
+        form = self.unicode_form
+        normalized: list[str] = texts.to_pylist()
+        if form != "none":
+            normalized = [
+                text if text.isascii() else unicodedata.normalize(form, text) for text in normalized
+            ]
+        if self.clean_whitespace and normalized:
+            # NFC makes no clean text unclean, but NFKC does.
+            tested = pa.array(normalized, pa.large_string()) if form == "NFKC" else texts
+            unclean = pc.match_substring_regex(tested, _UNCLEAN)
             if pc.any(unclean).as_py():
-                texts = list(texts)
-                for i in np.flatnonzero(unclean.to_numpy(zero_copy_only=False)):
-                    texts[i] = " ".join(texts[i].translate(_DELETE_INVISIBLE).split())
-        return texts
+                for i in np.flatnonzero(np.asarray(unclean)):
+                    normalized[i] = " ".join(normalized[i].translate(_DELETE_INVISIBLE).split())
+        return normalized
 
 
 def is_empty(ids: list[int]) -> bool:
@@ -102,6 +124,23 @@ def is_empty(ids: list[int]) -> bool:
     (True, False)
     """
     return len(ids) <= 2
+
+
+class FlatIds(NamedTuple):
+    """The ids of many texts.
+
+    Attributes:
+      ids: Of one text after the other.
+      ends: Where those of each text end.
+    """
+
+    ids: npt.NDArray[np.int32]
+    ends: npt.NDArray[np.int64]
+
+    @property
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """The number of ids of each text."""
+        return np.diff(self.ends, prepend=0)
 
 
 class Vocabulary:
@@ -114,13 +153,18 @@ class Vocabulary:
       UserError: The file is missing, is no SentencePiece model, or has other special ids.
     """
 
-    def __init__(self, path: str | Path, normalization: TextNormalization) -> None:
-        self.path = Path(path)
+    def __init__(
+        self, path: str | Path, normalization: TextNormalization, *, read: Reader = read_local
+    ) -> None:
         self.normalization = normalization
-        if not self.path.is_file():
-            raise UserError(f"no vocabulary at {path}: name a SentencePiece model file (*.spm)")
         try:
-            self._processor = sentencepiece.SentencePieceProcessor(model_file=str(path))
+            model = read(str(path))
+        except OSError as error:
+            raise UserError(
+                f"no vocabulary at {path}: name a SentencePiece model file (*.spm)"
+            ) from error
+        try:
+            self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         except (RuntimeError, OSError) as error:
             raise UserError(f"{path} is not a SentencePiece model: {error}") from error
         processor = self._processor
@@ -135,15 +179,29 @@ class Vocabulary:
 
     def encode(self, texts: list[str]) -> list[list[int]]:
         """Normalises texts and encodes them, BOS and EOS added."""
-        return self.encode_normalized(self.normalization(texts))
-
-    def encode_normalized(self, texts: list[str]) -> list[list[int]]:
-        """Encodes texts that have been normalised already, BOS and EOS added."""
         # One thread: the callers are themselves one of many workers.
         ids: list[list[int]] = self._processor.encode(
-            texts, add_bos=True, add_eos=True, num_threads=1
+            self.normalization(texts), add_bos=True, add_eos=True, num_threads=1
         )
         return ids
+
+    def encode_flat(self, texts: list[str]) -> FlatIds:
+        """Encodes texts that have been normalised already, BOS and EOS added.
+
+        The ids are those of `encode`, without a Python object for each.
+        """
+        # What return_type="numpy" calls, but without an array for each text: a tenth faster.
+        native: Any = getattr(self._processor, "_processor", None)
+        if hasattr(native, "_EncodeAsBufferBatch"):
+            buffers = native._EncodeAsBufferBatch(texts, 1, None, False, -1, 0.1, True, True, False)
+            ids = np.frombuffer(b"".join(buffers), np.int32)
+            ends = np.flatnonzero(ids == EOS_ID) + 1
+            if len(ends) != len(texts):
+                raise RuntimeError(f"{len(texts)} texts were encoded with {len(ends)} EOS")
+            return FlatIds(ids, ends)
+        rows = self._processor.encode(texts, add_bos=True, add_eos=True, num_threads=1)
+        ids = np.fromiter(itertools.chain.from_iterable(rows), np.int32)
+        return FlatIds(ids, np.cumsum(np.fromiter(map(len, rows), np.int64, len(rows))))
 
     def decode(self, ids: list[list[int]]) -> list[str]:
         """Decodes ids to texts; special ids and those without a piece add nothing.
@@ -184,15 +242,19 @@ def vocabulary_json(*, shared: bool, normalization: TextNormalization) -> str:
     return json.dumps(info, indent=2) + "\n"
 
 
-def load_vocabularies(folder: str | Path) -> VocabularyPair:
+def load_vocabularies(folder: str | Path, *, read: Reader = read_local) -> VocabularyPair:
     """Loads the vocabularies of a dataset folder or of an exported model folder.
+
+    Args:
+      folder: Where they lie.
+      read: Reads a file of the folder; those of other file systems need one of their own.
 
     Raises:
       UserError: The folder has no `vocabulary.json`, or it or a model cannot be read.
     """
-    path = Path(folder) / VOCABULARY_FILE
+    path = f"{folder}/{VOCABULARY_FILE}"
     try:
-        info = json.loads(path.read_text("utf-8"))
+        info = json.loads(read(path))
         normalization = TextNormalization(**info["normalization"])
         shared = info["shared"]
     except FileNotFoundError:
@@ -201,8 +263,8 @@ def load_vocabularies(folder: str | Path) -> VocabularyPair:
         ) from None
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path} cannot be read: {error}") from error
-    load = functools.partial(Vocabulary, normalization=normalization)
-    if shared:
-        vocabulary = load(Path(folder) / SHARED_MODEL)
-        return VocabularyPair(vocabulary, vocabulary)
-    return VocabularyPair(load(Path(folder) / SOURCE_MODEL), load(Path(folder) / TARGET_MODEL))
+    names = [SHARED_MODEL, SHARED_MODEL] if shared else [SOURCE_MODEL, TARGET_MODEL]
+    models = {
+        n: Vocabulary(f"{folder}/{n}", normalization, read=read) for n in dict.fromkeys(names)
+    }
+    return VocabularyPair(*(models[name] for name in names))

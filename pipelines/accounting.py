@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pyarrow as pa
 
 from model.artifacts import (
     HISTOGRAM_STEP,
+    PADDING_BATCH,
     TRAIN,
     VALIDATION,
     DatasetManifest,
@@ -19,8 +21,10 @@ from model.artifacts import (
     shard_name,
 )
 from model.errors import UserError
-from pipelines.records import Batch, Place, SplitPlan
 from pipelines.sources import Source
+from pipelines.spills import Headers, Places, SplitPlan
+
+_NAME_WIDTH = 40
 
 # A duplicate has its survivor's place instead of texts. Lines and rows are counted from 1.
 REJECTED_SCHEMA = pa.schema(
@@ -29,8 +33,8 @@ REJECTED_SCHEMA = pa.schema(
         ("corpus", pa.string()),
         ("file", pa.string()),
         ("line", pa.int64()),
-        ("source", pa.string()),
-        ("target", pa.string()),
+        ("source", pa.large_string()),
+        ("target", pa.large_string()),
         ("survivor_corpus", pa.string()),
         ("survivor_file", pa.string()),
         ("survivor_line", pa.int64()),
@@ -38,46 +42,85 @@ REJECTED_SCHEMA = pa.schema(
 )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Rejection:
-    """A pair that was left out.
+class Rejections:
+    """The pairs of a unit that were left out, each with its reason and its texts as read.
 
     Attributes:
-      reason: Its code.
-      place: Where the pair stands.
-      source: Its source text, or None for what the merge found.
-      target: Its target text, or None.
-      survivor: Where the pair stands that was kept instead of a duplicate.
+      order: The place of the unit's source among all sources.
+      reasons: Code of each.
+      rows: Row of each in its source, from 0.
     """
 
-    reason: str
-    place: Place
-    source: str | None = None
-    target: str | None = None
-    survivor: Place | None = None
+    def __init__(self, order: int) -> None:
+        self.order = order
+        self.reasons: list[str] = []
+        self.rows: list[int] = []
+        self._sources: list[pa.ChunkedArray] = []
+        self._targets: list[pa.ChunkedArray] = []
 
+    def add_texts(
+        self,
+        *,
+        reasons: list[str],
+        rows: list[int],
+        sources: pa.ChunkedArray,
+        targets: pa.ChunkedArray,
+    ) -> None:
+        """Adds some pairs."""
+        self.reasons += reasons
+        self.rows += rows
+        self._sources.append(sources)
+        self._targets.append(targets)
 
-def rejected_table(rejections: Sequence[Rejection], sources: Sequence[Source]) -> pa.Table:
-    """Makes the table of a `rejected-*.parquet`, by place."""
-
-    def row(rejection: Rejection) -> dict[str, Any]:
-        place, survivor = rejection.place, rejection.survivor
-        values = {
-            "reason": rejection.reason,
-            "corpus": sources[place.order].name,
-            "file": sources[place.order].file_of(place.row),
-            "line": place.row + 1,
-            "source": rejection.source,
-            "target": rejection.target,
+    def table(self, sources: Sequence[Source]) -> pa.Table:
+        """Makes the table of a `rejected-*.parquet`, by row."""
+        places = Places(np.full(len(self.rows), self.order), np.array(self.rows, np.int64))
+        columns = {
+            "reason": pa.array(self.reasons, pa.string()),
+            **_name_places(places, sources),
+            "source": _chunked(self._sources),
+            "target": _chunked(self._targets),
         }
-        if survivor:
-            values["survivor_corpus"] = sources[survivor.order].name
-            values["survivor_file"] = sources[survivor.order].file_of(survivor.row)
-            values["survivor_line"] = survivor.row + 1
-        return values
+        return _rejected_table(columns, len(self.rows)).take(np.argsort(places.rows))
 
-    ordered = sorted(rejections, key=lambda r: (r.place.order, r.place.row))
-    return pa.Table.from_pylist([row(r) for r in ordered], schema=REJECTED_SCHEMA)
+
+def duplicates_table(
+    duplicates: Places, survivors: Places, *, reason: str, sources: Sequence[Source]
+) -> pa.Table:
+    """Makes the table of a `rejected-*.parquet` of duplicates and what was kept instead."""
+    kept = _name_places(survivors, sources)
+    count = len(duplicates.rows)
+    columns = {
+        "reason": pa.repeat(reason, count),
+        **_name_places(duplicates, sources),
+        **{f"survivor_{name}": column for name, column in kept.items()},
+    }
+    return _rejected_table(columns, count)
+
+
+def _name_places(places: Places, sources: Sequence[Source]) -> dict[str, pa.Array]:
+    names = pa.array([source.name for source in sources], pa.string())
+    paths = pa.array([source.file_of(0) for source in sources], pa.string())
+    return {
+        "corpus": names.take(pa.array(places.orders)),
+        "file": paths.take(pa.array(places.orders)),
+        "line": pa.array(places.rows + 1),
+    }
+
+
+def _chunked(columns: list[pa.ChunkedArray]) -> pa.ChunkedArray:
+    chunks = [chunk for column in columns for chunk in column.chunks]
+    return pa.chunked_array(chunks, pa.large_string())
+
+
+def _rejected_table(columns: dict[str, Any], count: int) -> pa.Table:
+    return pa.table(
+        [
+            columns[field.name] if field.name in columns else pa.nulls(count, field.type)
+            for field in REJECTED_SCHEMA
+        ],
+        schema=REJECTED_SCHEMA,
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -91,7 +134,6 @@ class UnitStatistics:
       rejected: Pairs rejected, by reason.
       least_source_hash: The least hash of a source that was kept; None for held-out units and
         where nothing was kept.
-      held_out: Hashes of the sources of a held-out unit, in hexadecimal, 16 digits each.
     """
 
     order: int
@@ -99,7 +141,6 @@ class UnitStatistics:
     rows: int
     rejected: dict[str, int]
     least_source_hash: int | None = None
-    held_out: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -114,8 +155,22 @@ class ShardStatistics:
     longest: int
     source_lengths: list[int]
     target_lengths: list[int]
+    padded_as_stored: int
+    padded_by_length: int
     kept_by_source: dict[int, int]
     rejected_by_source: dict[int, dict[str, int]]
+
+    def to_json(self) -> str:
+        """Returns it as text, for a rerun."""
+        return json.dumps(dataclasses.asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> ShardStatistics:
+        """Reads what `to_json` returned; JSON has made the orders of sources texts."""
+        values = json.loads(text)
+        for name in ("kept_by_source", "rejected_by_source"):
+            values[name] = {int(order): value for order, value in values[name].items()}
+        return cls(**values)
 
 
 class ShardCounter:
@@ -128,27 +183,34 @@ class ShardCounter:
         self._tokens = [0, 0]
         self._longest = 0
         self._lengths = [np.zeros(1, np.int64), np.zeros(1, np.int64)]
+        self._padded_as_stored = 0
+        self._padded_by_length = 0
         self._kept: collections.Counter[int] = collections.Counter()
         self._rejected: dict[int, collections.Counter[str]] = {}
 
-    def count_kept(self, batch: Batch, orders: np.ndarray[Any, Any]) -> None:
-        """Counts written records, given their sources."""
-        self._records += len(batch.records)
+    def count_kept(self, headers: Headers, places: Places) -> None:
+        """Counts written records."""
+        self._records += len(headers)
         for side, column in enumerate(("source_length", "target_length")):
-            lengths = batch.headers[column].astype(np.int64)
+            lengths = headers[column].astype(np.int64)
             self._tokens[side] += int(lengths.sum())
             self._longest = max(self._longest, int(lengths.max(initial=0)))
             self._lengths[side] = _add(
                 self._lengths[side], np.bincount(lengths // HISTOGRAM_STEP, minlength=1)
             )
-        values, counts = np.unique(orders, return_counts=True)
+            self._padded_by_length += int((-(-lengths // HISTOGRAM_STEP) * HISTOGRAM_STEP).sum())
+            starts = np.arange(0, len(lengths), PADDING_BATCH)
+            if starts.size:
+                sizes = np.diff(starts, append=len(lengths))
+                self._padded_as_stored += int((np.maximum.reduceat(lengths, starts) * sizes).sum())
+        values, counts = np.unique(places.orders, return_counts=True)
         self._kept.update(dict(zip(values.tolist(), counts.tolist(), strict=True)))
 
-    def count_rejected(self, rejections: Iterable[Rejection]) -> None:
+    def count_rejected(self, reason: str, places: Places) -> None:
         """Counts records that were left out."""
-        for rejection in rejections:
-            by_reason = self._rejected.setdefault(rejection.place.order, collections.Counter())
-            by_reason[rejection.reason] += 1
+        values, counts = np.unique(places.orders, return_counts=True)
+        for order, count in zip(values.tolist(), counts.tolist(), strict=True):
+            self._rejected.setdefault(order, collections.Counter())[reason] += count
 
     def statistics(self) -> ShardStatistics:
         """Returns the counts."""
@@ -161,6 +223,8 @@ class ShardCounter:
             longest=self._longest,
             source_lengths=self._lengths[0].tolist(),
             target_lengths=self._lengths[1].tolist(),
+            padded_as_stored=self._padded_as_stored,
+            padded_by_length=self._padded_by_length,
             kept_by_source=dict(self._kept),
             rejected_by_source={order: dict(c) for order, c in self._rejected.items()},
         )
@@ -183,6 +247,11 @@ def sum_split(split: str, plan: SplitPlan, shards: Sequence[ShardStatistics]) ->
         source_lengths = _add(source_lengths, np.array(s.source_lengths))
         target_lengths = _add(target_lengths, np.array(s.target_lengths))
     records = sum(s.records for s in own)
+    tokens = sum(s.source_tokens + s.target_tokens for s in own)
+
+    def waste(padded: int) -> float:
+        return round(1 - tokens / padded, 4) if padded else 0.0
+
     return SplitInfo(
         shards=[shard_name(split, i, plan.shards) for i in range(plan.shards)],
         records=records,
@@ -191,6 +260,8 @@ def sum_split(split: str, plan: SplitPlan, shards: Sequence[ShardStatistics]) ->
         longest=max(s.longest for s in own),
         source_lengths=source_lengths.tolist() if records else [],
         target_lengths=target_lengths.tolist() if records else [],
+        padding_as_stored=waste(sum(s.padded_as_stored for s in own)),
+        padding_by_length=waste(sum(s.padded_by_length for s in own)),
     )
 
 
@@ -222,7 +293,7 @@ def sum_sources(
             )
         summed.append(
             {
-                "name": source.name,
+                **source.identity(),
                 "is_held_out": order >= held_out_from,
                 "read": read,
                 "kept": kept,
@@ -259,12 +330,11 @@ def check_splits(train: SplitInfo, validation: SplitInfo, *, sources: list[dict[
 
 def describe_manifest(manifest: DatasetManifest) -> list[str]:
     """Returns the lines that sum up a dataset for its user."""
-    reasons = ", ".join(f"{n:,} {reason}" for reason, n in manifest.rejected.items())
     lines = [
         f"{manifest.lines_read:,} pairs read, {manifest.pairs_kept:,} kept, "
         f"{manifest.lines_read - manifest.pairs_kept:,} rejected"
-        + (f" ({reasons})" if reasons else "")
     ]
+    lines += _table_of_sources(manifest.sources)
     for name, split in manifest.splits.items():
         mean_source = split.source_tokens / max(split.records, 1)
         mean_target = split.target_tokens / max(split.records, 1)
@@ -281,3 +351,31 @@ def describe_manifest(manifest: DatasetManifest) -> list[str]:
             f"{manifest.target_vocabulary_size:,} target pieces"
         )
     return lines
+
+
+def _table_of_sources(sources: Sequence[dict[str, Any]]) -> list[str]:
+    """Returns a table of what was read, kept and rejected, by source and reason."""
+    # Files that one name was given to are one row.
+    totals: dict[str, collections.Counter[str]] = {}
+    for source in sources:
+        total = totals.setdefault(source["name"], collections.Counter())
+        total.update({"read": source["read"], "kept": source["kept"], **source["rejected"]})
+    reasons = sorted({reason for source in sources for reason in source["rejected"]})
+    if len(totals) > 1:
+        totals["all"] = sum(totals.values(), collections.Counter())
+    shown = list(totals.items())
+    columns = [["", *(_shorten(name) for name, _ in shown)]]
+    for column in ["read", "kept", *reasons]:
+        columns.append([column, *(f"{total[column]:,}" for _, total in shown)])
+    widths = [max(map(len, column)) for column in columns]
+    return [
+        "  ".join(
+            cell.ljust(width) if i == 0 else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in zip(*columns, strict=True)
+    ]
+
+
+def _shorten(name: str) -> str:
+    return name if len(name) <= _NAME_WIDTH else "..." + name[3 - _NAME_WIDTH :]

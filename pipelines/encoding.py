@@ -1,32 +1,33 @@
-"""A unit of rows -> records with their keys, and rejected pairs. No Beam in it."""
+"""A unit of rows -> records with their headers, and rejected pairs. No Beam in it."""
 
 from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from model.artifacts import TRAIN, VALIDATION
 from model.vocabulary import TextNormalization, VocabularyPair
-from pipelines.accounting import Rejection, UnitStatistics
-from pipelines.cleaning import length_reason, text_reason
+from pipelines.accounting import Rejections, UnitStatistics
+from pipelines.cleaning import IN_VALIDATION, Filters, text_reasons, token_reasons
 from pipelines.records import (
-    HEADER,
-    Batch,
     ExampleWriter,
-    Place,
-    SpillPart,
-    SplitPlan,
-    hash_pair,
-    hash_text,
-    seed_key,
+    UInt64s,
+    digest_halves,
+    digest_pairs,
+    digest_sides,
+    digest_texts,
+    seed_salt,
 )
 from pipelines.sources import Unit
+from pipelines.spills import HEADER, Batch, Headers, SpillPart, SplitPlan, without_copies
 
-_ENCODED_AT_ONCE = 1024  # pairs
+DEDUPLICATE = ("pair", "source", "target", "none")
+
 _SPECIAL_IDS = 2  # BOS and EOS
 
 
@@ -35,15 +36,15 @@ class EncodingOptions:
     """What encoding has to know.
 
     Attributes:
-      min_tokens: Fewest ids on each side, without BOS and EOS.
-      max_tokens: Most ids on each side, without BOS and EOS.
+      filters: Which pairs are left out.
+      deduplicate: By what duplicates are told: one of `DEDUPLICATE`.
       seed: Of the order.
       validation_below: Pairs whose source hashes below this are for validation.
       plans: How each split is spread.
     """
 
-    min_tokens: int
-    max_tokens: int
+    filters: Filters
+    deduplicate: str
     seed: int
     validation_below: int
     plans: dict[str, SplitPlan]
@@ -54,149 +55,197 @@ class EncodedUnit:
     """The records of a unit by split, the pairs rejected, and the counts of both."""
 
     parts: list[SpillPart]
-    rejections: list[Rejection]
+    rejections: Rejections
     statistics: UnitStatistics
 
 
 @dataclasses.dataclass(frozen=True)
 class _Slice:
-    """Normalised texts of the rows of a table that no filter of texts rejects."""
+    """Normalised texts of those rows of a table that no filter of texts rejects.
+
+    Attributes:
+      table: The rows as they were read.
+      first_row: Row of the source that the table begins with.
+      positions: In the table, of the texts.
+      sources: Normalised.
+      targets: Normalised.
+      rejected: The other positions, and the reason of each.
+    """
 
     table: pa.Table
     first_row: int
-    rows: list[int]
+    positions: npt.NDArray[np.int64]
     sources: list[str]
     targets: list[str]
-    rejections: list[Rejection]
+    rejected: dict[int, str]
 
-    def reject(self, row: int, *, reason: str, unit: Unit) -> Rejection:
-        """Makes the rejection of one more row, with its texts as they were read."""
-        return _rejection(
-            reason, unit=unit, row=row, table=self.table, position=row - self.first_row
-        )
+    def reject_into(self, rejections: Rejections) -> None:
+        """Adds the rejected rows, with their texts as they were read."""
+        if self.rejected:
+            table = self.table.take(list(self.rejected))
+            rejections.add_texts(
+                reasons=list(self.rejected.values()),
+                rows=[self.first_row + position for position in self.rejected],
+                sources=table["source"],
+                targets=table["target"],
+            )
 
 
-def _clean_slices(unit: Unit, normalization: TextNormalization) -> Iterator[_Slice]:
+def _clean_slices(
+    unit: Unit, *, normalization: TextNormalization, filters: Filters
+) -> Iterator[_Slice]:
     first = unit.first_row
     for table in unit.read():
-        sources = normalization(table["source"].fill_null("").to_pylist())
-        targets = normalization(table["target"].fill_null("").to_pylist())
-        rows = list(range(first, first + table.num_rows))
-        rejections = []
-        faults = table["fault"]
-        if faults.null_count < table.num_rows or not all(sources) or not all(targets):
-            reasons = [
-                fault or text_reason(source, target)
-                for fault, source, target in zip(faults.to_pylist(), sources, targets, strict=True)
-            ]
-            rejections = [
-                _rejection(reason, unit=unit, row=first + i, table=table, position=i)
-                for i, reason in enumerate(reasons)
-                if reason
-            ]
-            kept = [i for i, reason in enumerate(reasons) if not reason]
-            rows = [rows[i] for i in kept]
-            sources = [sources[i] for i in kept]
-            targets = [targets[i] for i in kept]
-        yield _Slice(table, first, rows, sources, targets, rejections)
+        sources = normalization.column(table["source"].fill_null(""))
+        targets = normalization.column(table["target"].fill_null(""))
+        rejected = text_reasons(sources, targets, filters=filters)
+        if table["fault"].null_count < table.num_rows:
+            faults = enumerate(table["fault"].to_pylist())
+            rejected |= {position: fault for position, fault in faults if fault}
+        positions = np.arange(table.num_rows)
+        if rejected:
+            positions = np.delete(positions, list(rejected))
+            sources = [sources[i] for i in positions.tolist()]
+            targets = [targets[i] for i in positions.tolist()]
+        yield _Slice(table, first, positions, sources, targets, rejected)
         first += table.num_rows
 
 
-def _rejection(reason: str, *, unit: Unit, row: int, table: pa.Table, position: int) -> Rejection:
-    return Rejection(
-        reason=reason,
-        place=Place(unit.order, row),
-        source=table["source"][position].as_py(),
-        target=table["target"][position].as_py(),
-    )
+def hash_texts(
+    columns: Iterable[pa.Array | pa.ChunkedArray], *, normalization: TextNormalization
+) -> UInt64s:
+    """Returns the hashes of all texts, sorted: those that training must not see."""
+    hashes = [np.empty(0, np.uint64)]
+    for column in columns:
+        texts = normalization.column(column.fill_null(""))
+        hashes.append(digest_halves(digest_texts(text for text in texts if text))[0])
+    return np.unique(np.concatenate(hashes))
+
+
+def _is_among(hashes: UInt64s, held_out: UInt64s) -> npt.NDArray[np.bool_]:
+    """Tells which hashes are among sorted ones."""
+    places = np.minimum(np.searchsorted(held_out, hashes), len(held_out) - 1)
+    return np.equal(held_out[places], hashes)
+
+
+def _is_held_out(
+    sources: UInt64s, targets: Sequence[str], held_out: UInt64s
+) -> npt.NDArray[np.bool_]:
+    """Tells which pairs have a side among the held-out texts."""
+    if not held_out.size:
+        return np.zeros(len(targets), np.bool_)
+    hashes = digest_halves(digest_texts(targets))[0]
+    return _is_among(sources, held_out) | _is_among(hashes, held_out)
 
 
 def training_lines(
-    unit: Unit, normalization: TextNormalization, *, validation_below: int
+    unit: Unit,
+    *,
+    normalization: TextNormalization,
+    filters: Filters,
+    validation_below: int,
+    held_out: UInt64s,
 ) -> tuple[list[str], list[str]]:
     """Returns the source and target lines of a unit that a vocabulary may be trained on."""
     sources: list[str] = []
     targets: list[str] = []
-    for clean in _clean_slices(unit, normalization):
-        for source, target in zip(clean.sources, clean.targets, strict=True):
-            if int.from_bytes(hash_text(source), "little") >= validation_below:
-                sources.append(source)
-                targets.append(target)
+    for clean in _clean_slices(unit, normalization=normalization, filters=filters):
+        hashes, _ = digest_halves(digest_texts(clean.sources))
+        is_left = (hashes >= validation_below) & ~_is_held_out(hashes, clean.targets, held_out)
+        for row in np.flatnonzero(is_left).tolist():
+            sources.append(clean.sources[row])
+            targets.append(clean.targets[row])
     return sources, targets
 
 
 def encode_unit(
-    unit: Unit, vocabularies: VocabularyPair, *, options: EncodingOptions
+    unit: Unit, vocabularies: VocabularyPair, *, options: EncodingOptions, held_out: UInt64s
 ) -> EncodedUnit:
-    """Cleans, encodes, filters and serialises the pairs of a unit."""
-    encode_source = vocabularies.source.encode_normalized
-    encode_target = vocabularies.target.encode_normalized
-    serialize = ExampleWriter().serialize
-    key = seed_key(options.seed)
-    least, most = options.min_tokens + _SPECIAL_IDS, options.max_tokens + _SPECIAL_IDS
+    """Cleans, encodes, filters and serialises the pairs of a unit.
 
+    Args:
+      unit: The rows.
+      vocabularies: Of both sides.
+      options: How.
+      held_out: Hashes of held-out texts, sorted: pairs with one of them are rejected, unless
+        the unit is held out itself.
+    """
+    make_headers = _HeaderMaker(options)
+    writer = ExampleWriter(max(vocabularies.source.size, vocabularies.target.size))
+    if unit.is_held_out:
+        held_out = held_out[:0]
+    headers: list[Headers] = [np.empty(0, HEADER)]
     records: list[bytes] = []
-    keys: list[bytes] = []
-    source_hashes: list[bytes] = []
-    rows: list[int] = []
-    lengths: list[tuple[int, int]] = []
-    rejections: list[Rejection] = []
+    rejections = Rejections(unit.order)
     rows_read = 0
-    for clean in _clean_slices(unit, vocabularies.source.normalization):
+    for clean in _clean_slices(
+        unit, normalization=vocabularies.source.normalization, filters=options.filters
+    ):
         rows_read += clean.table.num_rows
-        rejections += clean.rejections
-        for i in range(0, len(clean.rows), _ENCODED_AT_ONCE):
-            sources = clean.sources[i : i + _ENCODED_AT_ONCE]
-            targets = clean.targets[i : i + _ENCODED_AT_ONCE]
-            for row, source, target, source_ids, target_ids in zip(
-                clean.rows[i : i + _ENCODED_AT_ONCE],
-                sources,
-                targets,
-                encode_source(sources),
-                encode_target(targets),
-                strict=True,
-            ):
-                n, m = len(source_ids), len(target_ids)
-                if not (least <= n <= most and least <= m <= most):
-                    reason = length_reason(
-                        n - _SPECIAL_IDS,
-                        m - _SPECIAL_IDS,
-                        min_tokens=options.min_tokens,
-                        max_tokens=options.max_tokens,
-                    )
-                    rejections.append(clean.reject(row, reason=str(reason), unit=unit))
-                    continue
-                source_hash = hash_text(source)
-                records.append(serialize(source_ids, target_ids))
-                source_hashes.append(source_hash)
-                keys.append(hash_pair(source_hash, target, key=key))
-                rows.append(row)
-                lengths.append((n, m))
+        source_ids = vocabularies.source.encode_flat(clean.sources)
+        target_ids = vocabularies.target.encode_flat(clean.targets)
+        part = make_headers(clean.sources, clean.targets)
+        part["row"] = clean.first_row + clean.positions
+        part["source_length"], part["target_length"] = source_ids.lengths, target_ids.lengths
+        encoded = writer.serialize(source_ids, target_ids)
+        part["size"] = np.fromiter(map(len, encoded), np.uint32, len(encoded))
+        reasons = token_reasons(
+            source_ids.lengths - _SPECIAL_IDS,
+            target_ids.lengths - _SPECIAL_IDS,
+            filters=options.filters,
+        )
+        is_held_out = _is_held_out(part["source_hash"], clean.targets, held_out)
+        for place in np.flatnonzero(is_held_out).tolist():
+            reasons.setdefault(place, IN_VALIDATION)
+        if reasons:
+            clean.rejected.update(
+                (int(clean.positions[place]), reason) for place, reason in reasons.items()
+            )
+            kept = np.delete(np.arange(len(part)), list(reasons))
+            part = part[kept]
+            encoded = [encoded[place] for place in kept.tolist()]
+        headers.append(part)
+        records += encoded
+        clean.reject_into(rejections)
 
     if rows_read != unit.rows:
         raise RuntimeError(f"{unit.label} gave {rows_read} rows of {unit.rows}: its input changed")
 
-    headers = np.empty(len(records), HEADER)
-    headers["key"] = np.frombuffer(b"".join(keys), "<u8")
-    headers["source_hash"] = np.frombuffer(b"".join(source_hashes), "<u8")
-    headers["row"] = rows
-    headers["source_length"], headers["target_length"] = np.array(
-        lengths or np.empty((0, 2)), np.uint32
-    ).T
-    headers["size"] = [len(record) for record in records]
     parts, least_hash = _split(
-        Batch(headers, records), is_held_out=unit.is_held_out, options=options
+        Batch(np.concatenate(headers), records), is_held_out=unit.is_held_out, options=options
     )
-    counts = collections.Counter(rejection.reason for rejection in rejections)
+    if options.deduplicate != "none":
+        parts = [dataclasses.replace(part, batch=without_copies(part.batch)) for part in parts]
     statistics = UnitStatistics(
         order=unit.order,
         index=unit.index,
         rows=rows_read,
-        rejected=dict(sorted(counts.items())),
+        rejected=dict(sorted(collections.Counter(rejections.reasons).items())),
         least_source_hash=least_hash,
-        held_out=headers["source_hash"].tobytes().hex() if unit.is_held_out else "",
     )
     return EncodedUnit(parts=parts, rejections=rejections, statistics=statistics)
+
+
+class _HeaderMaker:
+    """Makes the headers of pairs, with what their texts tell: the hashes."""
+
+    def __init__(self, options: EncodingOptions) -> None:
+        self._salt = seed_salt(options.seed)
+        self._deduplicate = options.deduplicate
+
+    def __call__(self, sources: Sequence[str], targets: Sequence[str]) -> Headers:
+        source_digests = digest_texts(sources)
+        pair_digests = digest_pairs(source_digests, targets, salt=self._salt)
+        groups = pair_digests
+        if self._deduplicate == "source":
+            groups = digest_sides(source_digests, salt=self._salt)
+        elif self._deduplicate == "target":
+            groups = digest_sides(digest_texts(targets), salt=self._salt)
+        headers = np.zeros(len(sources), HEADER)
+        headers["source_hash"] = digest_halves(source_digests)[0]
+        headers["key"] = digest_halves(pair_digests)[0]
+        headers["group_high"], headers["group_low"] = digest_halves(groups)
+        return headers
 
 
 def _split(

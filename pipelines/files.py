@@ -7,7 +7,10 @@ work folder of the job, which is deleted at its end: a killed job leaves none be
 from __future__ import annotations
 
 import contextlib
+import errno
+import glob
 import os
+import shutil
 import uuid
 from collections.abc import Iterator
 from typing import IO, Any
@@ -17,12 +20,19 @@ import pyarrow.parquet as pq
 from apache_beam.io.filesystem import BeamIOError, CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
-from model.errors import UserError
+from model.errors import DiskFullError, UserError
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def is_local(path: str) -> bool:
+    """Says whether a path is on this machine."""
+    return FileSystems.get_scheme(path) is None
 
 
 def make_folder(path: str) -> None:
     """Makes a folder and its parents; on object stores, which have none, this does nothing."""
-    if FileSystems.get_scheme(path) is None:
+    if is_local(path):
         os.makedirs(path, exist_ok=True)  # noqa: PTH103 (the path may be of any file system)
 
 
@@ -30,6 +40,27 @@ def open_binary(path: str) -> IO[bytes]:
     """Opens a file for reading its bytes as they are."""
     file: IO[bytes] = FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
     return file
+
+
+def read_bytes(path: str) -> bytes:
+    """Reads a whole file."""
+    with open_binary(path) as file:
+        return file.read()
+
+
+def list_folder(folder: str) -> list[str]:
+    """Lists all files below a folder, sorted; a folder that does not exist has none."""
+    pattern = glob.escape(folder.rstrip("/")) + "/**"
+    [result] = FileSystems.match([pattern])
+    return sorted(metadata.path for metadata in result.metadata_list)
+
+
+def delete_folder(folder: str) -> None:
+    """Deletes a folder with all that is in it, where it is there."""
+    if is_local(folder):
+        shutil.rmtree(folder, ignore_errors=True)
+    elif found := list_folder(folder):
+        FileSystems.delete(found)
 
 
 @contextlib.contextmanager
@@ -45,9 +76,14 @@ def write_whole(path: str, *, temporary_folder: str) -> Iterator[IO[bytes]]:
         with FileSystems.create(temporary, compression_type=CompressionTypes.UNCOMPRESSED) as file:
             yield file
         FileSystems.rename([temporary], [path])
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(Exception):
             FileSystems.delete([temporary])
+        if isinstance(error, OSError) and error.errno in _NO_ROOM:
+            raise DiskFullError(
+                f"{path} cannot be written: {os.strerror(error.errno)}. Make room and run the "
+                "same command again: it goes on from what is finished"
+            ) from error
         raise
 
 
@@ -57,16 +93,27 @@ def write_text(path: str, text: str, *, temporary_folder: str) -> None:
         file.write(text.encode())
 
 
+@contextlib.contextmanager
+def open_parquet_writer(
+    path: str, schema: pa.Schema, *, temporary_folder: str
+) -> Iterator[pq.ParquetWriter]:
+    """Opens a Parquet file for writing, whole or not at all."""
+    with (
+        write_whole(path, temporary_folder=temporary_folder) as file,
+        pq.ParquetWriter(file, schema, compression="zstd") as writer,
+    ):
+        yield writer
+
+
 def write_parquet(path: str, table: pa.Table, *, temporary_folder: str) -> None:
     """Writes a Parquet file, whole or not at all."""
-    with write_whole(path, temporary_folder=temporary_folder) as file:
-        pq.write_table(table, file, compression="zstd")
+    with open_parquet_writer(path, table.schema, temporary_folder=temporary_folder) as writer:
+        writer.write_table(table)
 
 
 def file_identity(path: str) -> dict[str, Any]:
     """Returns what tells one version of a file from another: path, size and time of change."""
-    [result] = FileSystems.match([path])
-    [metadata] = result.metadata_list
+    metadata = FileSystems.get_filesystem(path).metadata(path)
     return {
         "path": path,
         "bytes": metadata.size_in_bytes,

@@ -3,55 +3,36 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 import apache_beam as beam
-import numpy as np
+import pyarrow.parquet as pq
 from apache_beam.io.filesystems import FileSystems
 
 from model.artifacts import MANIFEST_FILE, TRAIN, VALIDATION, DatasetManifest, shard_name
 from model.vocabulary import load_vocabularies
 from pipelines import files
 from pipelines.accounting import (
-    Rejection,
+    REJECTED_SCHEMA,
     ShardCounter,
     ShardStatistics,
     UnitStatistics,
     check_splits,
-    rejected_table,
+    duplicates_table,
     sum_sources,
     sum_split,
 )
 from pipelines.encoding import EncodingOptions
-from pipelines.records import (
-    Region,
-    SplitPlan,
-    UInt64s,
-    framed_runs,
-    merge_bucket,
-    read_bucket,
-)
+from pipelines.records import framed_runs
 from pipelines.sources import Source
+from pipelines.spills import Region, SplitPlan, merge_bucket, read_bucket
 
 # Beam sets the label of a transform when it applies it: these dataclasses cannot be frozen.
 _transform = dataclasses.dataclass(kw_only=True, eq=False)
 
 ShardKey = tuple[str, int]  # split, shard
-
-
-class ValidationSources(NamedTuple):
-    """What only the whole corpus tells of the validation split.
-
-    Attributes:
-      moved: Where no source hashes below the limit: the least hash, whose pairs are moved from
-        train to validation.
-      held_out: Hashes of the sources in held-out corpora, sorted.
-    """
-
-    moved: int | None
-    held_out: UInt64s
 
 
 @_transform
@@ -81,8 +62,8 @@ class MergeShards(beam.PTransform):
             ((s, i), None) for s, plan in self.options.plans.items() for i in range(plan.shards)
         ]
         nothing = regions.pipeline | "Start shards" >> beam.Create(keys)
-        validation = self.units | "Validation sources" >> beam.CombineGlobally(
-            _FindValidationSources(self.options.validation_below, has_held_out=self.has_held_out)
+        moved = self.units | "Find moved source" >> beam.CombineGlobally(
+            _FindMoved(self.options.validation_below, has_held_out=self.has_held_out)
         )
         return (
             (nothing, regions)
@@ -91,37 +72,38 @@ class MergeShards(beam.PTransform):
             | "Merge"
             >> beam.ParDo(
                 _Merge(self.sources, self.options, self.output, self.work_folder),
-                beam.pvalue.AsSingleton(validation),
+                beam.pvalue.AsSingleton(moved),
             )
         )
 
 
-class _FindValidationSources(beam.CombineFn):
-    """Combines UnitStatistics to ValidationSources."""
+class _FindMoved(beam.CombineFn):
+    """Combines UnitStatistics to the hash of the one source that is moved to validation, if any.
+
+    Where no source of the whole corpus hashes below the limit, the pairs with the least hash are
+    moved there from train: a validation split is never empty.
+    """
 
     def __init__(self, validation_below: int, *, has_held_out: bool) -> None:
         self._validation_below = validation_below
         self._has_held_out = has_held_out
 
-    def create_accumulator(self) -> ValidationSources:
-        return ValidationSources(None, np.empty(0, np.uint64))
+    def create_accumulator(self) -> int | None:
+        return None
 
-    def add_input(self, accumulator: ValidationSources, unit: UnitStatistics) -> ValidationSources:
-        held_out = np.frombuffer(bytes.fromhex(unit.held_out), "<u8")
-        return self.merge_accumulators(
-            [accumulator, ValidationSources(unit.least_source_hash, held_out)]
+    def add_input(self, accumulator: int | None, unit: UnitStatistics) -> int | None:
+        return self.merge_accumulators([accumulator, unit.least_source_hash])
+
+    def merge_accumulators(self, accumulators: Iterable[int | None]) -> int | None:
+        return min((least for least in accumulators if least is not None), default=None)
+
+    def extract_output(self, accumulator: int | None) -> int | None:
+        is_needed = (
+            not self._has_held_out
+            and accumulator is not None
+            and accumulator >= self._validation_below
         )
-
-    def merge_accumulators(self, accumulators: Iterable[ValidationSources]) -> ValidationSources:
-        parts = list(accumulators)
-        hashes = [part.moved for part in parts if part.moved is not None]
-        held_out = np.unique(np.concatenate([part.held_out for part in parts]))
-        return ValidationSources(min(hashes, default=None), held_out)
-
-    def extract_output(self, accumulator: ValidationSources) -> ValidationSources:
-        least, held_out = accumulator
-        is_needed = not self._has_held_out and least is not None and least >= self._validation_below
-        return ValidationSources(least if is_needed else None, held_out)
+        return accumulator if is_needed else None
 
 
 class _Merge(beam.DoFn):
@@ -134,21 +116,34 @@ class _Merge(beam.DoFn):
         self._work_folder = work_folder
 
     def process(
-        self,
-        element: tuple[ShardKey, Iterable[Region | None]],
-        validation: ValidationSources,
+        self, element: tuple[ShardKey, Iterable[Region | None]], moved: int | None
     ) -> Iterator[ShardStatistics]:
         (split, shard), found = element
-        is_moving = validation.moved is not None
+        done = FileSystems.join(self._work_folder, done_name(split, shard))
+        if FileSystems.exists(done):
+            yield ShardStatistics.from_json(files.read_bytes(done))
+            return
         regions = sorted(
-            (r for r in found if r and (is_moving or not r.is_candidate)),
-            key=lambda region: region.path,
+            (r for r in found if r and (moved is not None or not r.is_candidate)),
+            key=lambda region: (region.order, region.index),
         )
+        statistics = self._merge(split, shard, regions, moved)
+        files.write_text(done, statistics.to_json(), temporary_folder=self._work_folder)
+        yield statistics
+
+    def _merge(
+        self, split: str, shard: int, regions: Sequence[Region], moved: int | None
+    ) -> ShardStatistics:
         plan = self._options.plans[split]
+        reason = f"duplicate_{self._options.deduplicate}"
         counter = ShardCounter(split=split, shard=shard)
-        rejections: list[Rejection] = []
         path = FileSystems.join(self._output, shard_name(split, shard, plan.shards))
-        with files.write_whole(path, temporary_folder=self._work_folder) as file:
+        rejected_path = FileSystems.join(
+            self._output, f"rejected-{split}-{shard:05d}-of-{plan.shards:05d}.parquet"
+        )
+        with contextlib.ExitStack() as opened:
+            file = opened.enter_context(files.write_whole(path, temporary_folder=self._work_folder))
+            rejected: pq.ParquetWriter | None = None
             for bucket in range(plan.buckets_per_shard):
                 merged = merge_bucket(
                     [
@@ -156,26 +151,37 @@ class _Merge(beam.DoFn):
                         for region in regions
                         if bucket < len(region.counts)
                     ],
-                    removed=validation.held_out if split == TRAIN else None,
-                    moved=validation.moved if split == TRAIN else None,
-                    only=validation.moved if split == VALIDATION else None,
+                    deduplicate=self._options.deduplicate != "none",
+                    moved=moved if split == TRAIN else None,
+                    only=moved if split == VALIDATION else None,
                 )
                 for run in framed_runs(merged.batch.records):
                     file.write(run)
-                counter.count_kept(merged.batch, merged.orders)
-                rejections += [
-                    Rejection(reason=reason, place=place, survivor=survivor)
-                    for reason, place, survivor in merged.rejected
-                ]
-        counter.count_rejected(rejections)
-        if rejections:
-            name = f"rejected-{split}-{shard:05d}-of-{plan.shards:05d}.parquet"
-            files.write_parquet(
-                FileSystems.join(self._output, name),
-                rejected_table(rejections, self._sources),
-                temporary_folder=self._work_folder,
-            )
-        yield counter.statistics()
+                counter.count_kept(merged.batch.headers, merged.places)
+                if len(merged.duplicates.rows):
+                    counter.count_rejected(reason, merged.duplicates)
+                    if rejected is None:
+                        rejected = opened.enter_context(
+                            files.open_parquet_writer(
+                                rejected_path,
+                                REJECTED_SCHEMA,
+                                temporary_folder=self._work_folder,
+                            )
+                        )
+                    rejected.write_table(
+                        duplicates_table(
+                            merged.duplicates,
+                            merged.survivors,
+                            reason=reason,
+                            sources=self._sources,
+                        )
+                    )
+        return counter.statistics()
+
+
+def done_name(split: str, shard: int) -> str:
+    """Returns the name of the file in the work folder that says that a shard is written."""
+    return f"shard-{split}-{shard:05d}.json"
 
 
 @_transform
@@ -248,7 +254,7 @@ class _Complete(beam.DoFn):
         rejected: collections.Counter[str] = collections.Counter()
         for source in sources:
             rejected.update(source["rejected"])
-        vocabularies = load_vocabularies(self._output)
+        vocabularies = load_vocabularies(self._output, read=files.read_bytes)
         manifest = dataclasses.replace(
             draft,
             source_vocabulary_size=vocabularies.source.size,

@@ -5,22 +5,27 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
+import os
 import re
 import sys
 from collections.abc import Sequence
 from typing import TextIO
 
 import apache_beam as beam
+from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.runner import PipelineResult, PipelineState
 
-from model.errors import UserError
+from model.errors import DiskFullError, UserError
 
 # Beam's plain DirectRunner tries to download another runner first, so machines would differ.
 LOCAL_RUNNER = "FnApiRunner"
 
 # How a worker's traceback, which the runner hands on as text, ends.
-_USER_ERROR = re.compile(r"^(?:\w+\.)*UserError: (.*?)(?: \[while running '[^\n]*)?$", re.MULTILINE)
+_USER_ERROR = re.compile(
+    r"^(?:\w+\.)*(UserError|DiskFullError): (.*?)(?: \[while running '[^\n]*)?$", re.MULTILINE
+)
+_ERRORS = {"UserError": UserError, "DiskFullError": DiskFullError}
 
 # Where Beam logs a worker's exception with its traceback before the runner raises it.
 _WORKER_LOGGERS = ("apache_beam.runners.common", "apache_beam.runners.worker.sdk_worker")
@@ -42,6 +47,21 @@ def make_pipeline(beam_arguments: Sequence[str]) -> beam.Pipeline:
         raise UserError(f"Beam cannot take the options {shown!r}: {error}") from error
 
 
+def with_local_defaults(arguments: Sequence[str]) -> list[str]:
+    """Uses all cores where no argument says where, or how, the job is to run."""
+    names = {argument.partition("=")[0] for argument in arguments}
+    if names & {"--runner", "--direct_num_workers", "--direct_running_mode"}:
+        return list(arguments)
+    # Threads are enough: SentencePiece releases the interpreter's lock.
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return [*arguments, f"--direct_num_workers={cores}", "--direct_running_mode=multi_threading"]
+
+
+def set_file_system_options(beam_arguments: Sequence[str]) -> None:
+    """Lets file systems that want options of their own (s3://) be used before a pipeline runs."""
+    FileSystems.set_options(PipelineOptions(list(beam_arguments)))
+
+
 def run_pipeline(pipeline: beam.Pipeline) -> PipelineResult:
     """Runs a pipeline to its end; a worker's UserError is raised here and not logged there.
 
@@ -56,29 +76,29 @@ def run_pipeline(pipeline: beam.Pipeline) -> PipelineResult:
             result = pipeline.run()
             result.wait_until_finish()
     except Exception as error:
-        message = user_error_message(error)
-        if message is None:
+        found = find_user_error(error)
+        if found is None:
             raise
-        raise UserError(message) from error
+        raise found from error
     if result.state != PipelineState.DONE:
         raise RuntimeError(f"the pipeline ended in the state {result.state}")
     return result
 
 
-def user_error_message(error: BaseException) -> str | None:
-    r"""Finds the message of the UserError that an exception wraps, as object or as text.
+def find_user_error(error: BaseException) -> UserError | None:
+    r"""Finds the UserError that an exception wraps, as object or as text.
 
-    >>> user_error_message(RuntimeError("Traceback ...\nmodel.errors.UserError: no model"))
-    'no model'
+    >>> find_user_error(RuntimeError("Traceback ...\nmodel.errors.UserError: no model"))
+    UserError('no model')
     """
     seen: set[int] = set()
     link: BaseException | None = error
     while link is not None and id(link) not in seen:
         seen.add(id(link))
-        text = f"UserError: {link}" if isinstance(link, UserError) else str(link)
-        found = _USER_ERROR.findall(text)
-        if found:
-            return str(found[-1])
+        text = f"{type(link).__name__}: {link}" if isinstance(link, UserError) else str(link)
+        if found := _USER_ERROR.findall(text):
+            name, message = found[-1]
+            return _ERRORS[name](message)
         link = link.__cause__ or link.__context__
     return None
 
@@ -106,4 +126,4 @@ class _WithoutUserErrors(io.TextIOBase):
 
 def _is_no_user_error(record: logging.LogRecord) -> bool:
     error = record.exc_info[1] if record.exc_info else None
-    return user_error_message(error or Exception(record.getMessage())) is None
+    return find_user_error(error or Exception(record.getMessage())) is None

@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import apache_beam as beam
+import numpy as np
 import pyarrow as pa
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.utils.shared import Shared
 
 from model.vocabulary import TextNormalization, VocabularyPair, load_vocabularies
 from pipelines import files
-from pipelines.accounting import (
-    UnitStatistics,
-    rejected_table,
-)
-from pipelines.encoding import EncodingOptions, encode_unit, training_lines
-from pipelines.records import (
-    read_spill_footer,
-    write_spill,
-)
+from pipelines.accounting import UnitStatistics
+from pipelines.cleaning import Filters
+from pipelines.encoding import EncodingOptions, encode_unit, hash_texts, training_lines
+from pipelines.records import UInt64s
 from pipelines.sources import Source, Unit
-from pipelines.vocabulary import SAMPLE_SCHEMA, LeastLines, least_lines, train_vocabulary
+from pipelines.spills import read_spill_footer, write_spill
+from pipelines.text_sources import read_texts
+from pipelines.vocabulary import LeastLines, least_lines, train_vocabulary
 
 # Beam sets the label of a transform when it applies it: these dataclasses cannot be frozen.
 _transform = dataclasses.dataclass(kw_only=True, eq=False)
 
+_SIDES = ("source", "target")  # with a shared vocabulary, the first has the lines of both
 _REGION = "regions"
 _STATISTICS = "statistics"
 
@@ -77,6 +76,69 @@ class _CutSource(beam.DoFn):
         )
 
 
+# FindHeldOut.
+
+
+@_transform
+class FindHeldOut(beam.PTransform):
+    """Hashes the texts that training must not see; yields one sorted array.
+
+    Attributes:
+      excluded: Files of such texts, one a line.
+      normalization: What is done to texts.
+    """
+
+    excluded: Sequence[str]
+    normalization: TextNormalization
+
+    def expand(self, units: beam.PCollection) -> beam.PCollection:
+        """Wires the steps."""
+        of_units = units | "Hash held-out units" >> beam.ParDo(_HashUnit(self.normalization))
+        of_files = (
+            units.pipeline
+            | "Name excluded files" >> beam.Create(list(self.excluded))
+            | "Hash excluded files" >> beam.ParDo(_HashFile(self.normalization))
+        )
+        return (
+            (of_units, of_files)
+            | "All held-out texts" >> beam.Flatten()
+            | "Unite" >> beam.CombineGlobally(_UniteHashes())
+        )
+
+
+class _HashUnit(beam.DoFn):
+    def __init__(self, normalization: TextNormalization) -> None:
+        self._normalization = normalization
+
+    def process(self, unit: Unit) -> Iterator[UInt64s]:
+        if unit.is_held_out:
+            columns = (table[side] for table in unit.read() for side in ("source", "target"))
+            yield hash_texts(columns, normalization=self._normalization)
+
+
+class _HashFile(beam.DoFn):
+    def __init__(self, normalization: TextNormalization) -> None:
+        self._normalization = normalization
+
+    def process(self, path: str) -> Iterator[UInt64s]:
+        columns = (pa.array(texts, pa.large_string()) for texts in read_texts(path))
+        yield hash_texts(columns, normalization=self._normalization)
+
+
+class _UniteHashes(beam.CombineFn):
+    def create_accumulator(self) -> UInt64s:
+        return np.empty(0, np.uint64)
+
+    def add_input(self, accumulator: UInt64s, hashes: UInt64s) -> UInt64s:
+        return np.union1d(accumulator, hashes)
+
+    def merge_accumulators(self, accumulators: Iterable[UInt64s]) -> UInt64s:
+        return np.unique(np.concatenate([np.empty(0, np.uint64), *accumulators]))
+
+    def extract_output(self, accumulator: UInt64s) -> UInt64s:
+        return accumulator
+
+
 # TrainVocabularies.
 
 
@@ -90,6 +152,8 @@ class VocabularySpec:
     size: int
     normalization_rule: str
     character_coverage: float | None
+    byte_fallback: bool
+    user_symbols: tuple[str, ...]
 
 
 @_transform
@@ -101,7 +165,9 @@ class TrainVocabularies(beam.PTransform):
       specs: The vocabularies: one shared, one a side, or none where all are in place.
       sample_lines: The most lines that one is trained on.
       normalization: What is done to texts.
-      validation_below: Pairs whose source hashes below this are not trained on.
+      filters: Pairs that they reject are not trained on.
+      validation_below: Nor are pairs whose source hashes below this.
+      held_out: Side input: nor are those with a text of these hashes.
       work_folder: For temporaries.
     """
 
@@ -109,76 +175,93 @@ class TrainVocabularies(beam.PTransform):
     specs: Sequence[VocabularySpec]
     sample_lines: int
     normalization: TextNormalization
+    filters: Filters
     validation_below: int
+    held_out: beam.pvalue.AsSingleton
     work_folder: str
 
     def expand(self, units: beam.PCollection) -> beam.PCollection:
         """Wires the steps."""
         if not self.specs:
             return units.pipeline | "Vocabularies in place" >> beam.Create([self.output])
-        names = [spec.name for spec in self.specs]
-        # An empty sample of each: a corpus without a line still gets to the step that says so.
-        nothing = units.pipeline | "Start samples" >> beam.Create(
-            [(name, SAMPLE_SCHEMA.empty_table()) for name in names]
-        )
         lines = units | "Sample lines" >> beam.ParDo(
-            _SampleLines(names, self.sample_lines, self.normalization, self.validation_below)
-        )
-        return (
-            (nothing, lines)
-            | "All samples" >> beam.Flatten()
-            | "Least hashes" >> beam.CombinePerKey(LeastLines(limit=self.sample_lines))
-            | "Train" >> beam.ParDo(_Train(self.specs, self.output, self.work_folder))
-            | "When all are trained" >> beam.GroupByKey()
-            | "Folder" >> beam.Keys()
-        )
+            _SampleLines(
+                len(self.specs),
+                self.sample_lines,
+                self.normalization,
+                self.filters,
+                self.validation_below,
+            ),
+            self.held_out,
+        ).with_outputs(*_SIDES[: len(self.specs)])
+        # One after the other: the last one says that all are there. (A Flatten of both would
+        # do too, but Beam's local runner then waits for ever on the side inputs.)
+        trained: list[beam.pvalue.AsSingleton] = []
+        for spec, side in zip(self.specs, _SIDES, strict=False):
+            # Without any line the combiner still yields an empty sample, which says so.
+            sample = lines[side] | f"Least hashes of {spec.name}" >> beam.CombineGlobally(
+                LeastLines(limit=self.sample_lines)
+            )
+            folder = sample | f"Train {spec.name}" >> beam.ParDo(
+                _Train(spec, self.output, self.work_folder), *trained
+            )
+            trained = [beam.pvalue.AsSingleton(folder)]
+        return folder
 
 
 class _SampleLines(beam.DoFn):
     def __init__(
         self,
-        names: Sequence[str],
+        sides: int,
         limit: int,
         normalization: TextNormalization,
+        filters: Filters,
         validation_below: int,
     ) -> None:
-        self._names = names
+        self._sides = sides
         self._limit = limit
         self._normalization = normalization
+        self._filters = filters
         self._validation_below = validation_below
 
-    def process(self, unit: Unit) -> Iterator[tuple[str, pa.Table]]:
+    def process(self, unit: Unit, held_out: UInt64s) -> Iterator[beam.pvalue.TaggedOutput]:
         if unit.is_held_out:
             return
-        sides = training_lines(unit, self._normalization, validation_below=self._validation_below)
-        if len(self._names) == 1:
-            yield self._names[0], least_lines(sides[0] + sides[1], limit=self._limit)
-        else:
-            for name, lines in zip(self._names, sides, strict=True):
-                yield name, least_lines(lines, limit=self._limit)
+        sides: tuple[list[str], ...] = training_lines(
+            unit,
+            normalization=self._normalization,
+            filters=self._filters,
+            validation_below=self._validation_below,
+            held_out=held_out,
+        )
+        if self._sides == 1:
+            sides = (sides[0] + sides[1],)
+        for name, lines in zip(_SIDES, sides, strict=False):
+            yield beam.pvalue.TaggedOutput(name, least_lines(lines, limit=self._limit))
 
 
 class _Train(beam.DoFn):
-    def __init__(self, specs: Sequence[VocabularySpec], output: str, work_folder: str) -> None:
-        self._specs = {spec.name: spec for spec in specs}
+    def __init__(self, spec: VocabularySpec, output: str, work_folder: str) -> None:
+        self._spec = spec
         self._output = output
         self._work_folder = work_folder
 
-    def process(self, element: tuple[str, pa.Table]) -> Iterator[tuple[str, str]]:
-        name, sample = element
-        spec = self._specs[name]
+    def process(self, sample: pa.Table, trained_before: str = "") -> Iterator[str]:
+        spec = self._spec
         model = train_vocabulary(
             sample,
-            name=name,
+            name=spec.name,
             size=spec.size,
             kind=spec.kind,
             normalization_rule=spec.normalization_rule,
             character_coverage=spec.character_coverage,
+            byte_fallback=spec.byte_fallback,
+            user_symbols=spec.user_symbols,
         )
         path = FileSystems.join(self._output, spec.file)
         with files.write_whole(path, temporary_folder=self._work_folder) as file:
             file.write(model)
-        yield self._output, name
+        yield self._output
 
 
 # EncodeUnits.
@@ -197,6 +280,7 @@ class EncodeUnits(beam.PTransform):
 
     Attributes:
       vocabulary_folder: Side input: where the vocabularies are.
+      held_out: Side input: hashes of the texts that training must not see.
       sources: All of them.
       options: How pairs are encoded and split.
       output: The dataset folder, for the rejected pairs.
@@ -204,6 +288,7 @@ class EncodeUnits(beam.PTransform):
     """
 
     vocabulary_folder: beam.pvalue.AsSingleton
+    held_out: beam.pvalue.AsSingleton
     sources: Sequence[Source]
     options: EncodingOptions
     output: str
@@ -212,9 +297,9 @@ class EncodeUnits(beam.PTransform):
     def expand(self, units: beam.PCollection) -> EncodedUnits:
         """Wires the steps."""
         encode = _Encode(self.sources, self.options, self.output, self.work_folder)
-        encoded = units | "Encode" >> beam.ParDo(encode, self.vocabulary_folder).with_outputs(
-            _STATISTICS, main=_REGION
-        )
+        encoded = units | "Encode" >> beam.ParDo(
+            encode, self.vocabulary_folder, self.held_out
+        ).with_outputs(_STATISTICS, main=_REGION)
         return EncodedUnits(encoded[_REGION], encoded[_STATISTICS])
 
 
@@ -228,27 +313,31 @@ class _Encode(beam.DoFn):
         self._work_folder = work_folder
         self._vocabularies = Shared()  # loaded once a process, for all its threads
 
-    def process(self, unit: Unit, vocabulary_folder: str) -> Iterator[Any]:
-        spill = FileSystems.join(self._work_folder, f"spill-{unit.label}")
+    def process(self, unit: Unit, vocabulary_folder: str, held_out: UInt64s) -> Iterator[Any]:
+        spill = FileSystems.join(self._work_folder, spill_name(unit))
         if FileSystems.exists(spill):
-            regions, values = read_spill_footer(spill, order=unit.order)
+            regions, values = read_spill_footer(spill)
             statistics = UnitStatistics(**values)
         else:
             encoded = encode_unit(
-                unit, self._load_vocabularies(vocabulary_folder), options=self._options
+                unit,
+                self._load_vocabularies(vocabulary_folder),
+                options=self._options,
+                held_out=held_out,
             )
             statistics = encoded.statistics
             # First the rejected pairs: a spill says that its unit is finished.
-            if encoded.rejections:
+            if encoded.rejections.rows:
                 files.write_parquet(
                     FileSystems.join(self._output, f"rejected-{unit.label}.parquet"),
-                    rejected_table(encoded.rejections, self._sources),
+                    encoded.rejections.table(self._sources),
                     temporary_folder=self._work_folder,
                 )
             regions = write_spill(
                 spill,
                 encoded.parts,
                 order=unit.order,
+                index=unit.index,
                 statistics=dataclasses.asdict(statistics),
                 temporary_folder=self._work_folder,
             )
@@ -257,7 +346,12 @@ class _Encode(beam.DoFn):
 
     def _load_vocabularies(self, folder: str) -> VocabularyPair:
         def load() -> VocabularyPair:
-            return load_vocabularies(folder)
+            return load_vocabularies(folder, read=files.read_bytes)
 
         loaded: VocabularyPair = self._vocabularies.acquire(load, tag=folder)
         return loaded
+
+
+def spill_name(unit: Unit) -> str:
+    """Returns the name of a unit's spill in the work folder."""
+    return f"spill-{unit.label}"

@@ -27,7 +27,7 @@ from model.config import Decoding
 from model.errors import UserError
 from model.vocabulary import is_empty
 from pipelines import parquet
-from pipelines.files import make_folder, open_binary, write_whole
+from pipelines.files import list_folder, make_folder, open_binary, write_whole
 from pipelines.runner import make_pipeline, run_pipeline
 from pipelines.translation_plan import (
     COMPRESSIONS,
@@ -326,7 +326,7 @@ class _WriteManifest(beam.DoFn):
         # What a killed run left; nothing that is still wanted, since all units are finished.
         leftovers = [
             path
-            for path in parquet.list_folder(f"{self._output}/{JOB_FOLDER}")
+            for path in list_folder(f"{self._output}/{JOB_FOLDER}")
             if path.endswith(TEMPORARY_SUFFIX)
         ]
         if leftovers:
@@ -369,7 +369,7 @@ def translate_parquet(
         model_fingerprint=model_fingerprint,
         decoding=decoding,
     )
-    existing = [path.removeprefix(f"{output}/") for path in parquet.list_folder(output)]
+    existing = [path.removeprefix(f"{output}/") for path in list_folder(output)]
     if not check_plan(plan, output=output, existing=existing):
         try:
             write_json(plan, output=output, name=PLAN_FILE)

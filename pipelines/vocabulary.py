@@ -128,6 +128,8 @@ def train_vocabulary(
     kind: str,
     normalization_rule: str,
     character_coverage: float | None = None,
+    byte_fallback: bool = False,
+    user_symbols: Sequence[str] = (),
 ) -> bytes:
     """Trains a SentencePiece model.
 
@@ -138,6 +140,8 @@ def train_vocabulary(
       kind: "unigram", "bpe" or "char".
       normalization_rule: SentencePiece's own, such as "nmt_nfkc".
       character_coverage: Share of all characters that get a piece; None chooses by script.
+      byte_fallback: Have 256 pieces for bytes, of which characters without a piece are made.
+      user_symbols: Texts that are always a piece of their own.
 
     Returns:
       The bytes of the model file.
@@ -166,6 +170,8 @@ def train_vocabulary(
             eos_id=EOS_ID,
             character_coverage=character_coverage,
             normalization_rule_name=normalization_rule,
+            byte_fallback=byte_fallback,
+            user_defined_symbols=list(user_symbols),
             num_threads=TRAINER_THREADS,
             minloglevel=2,
         )

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from model.config import Decoding
 from model.errors import UserError
 from pipelines.parquet import cell_bytes, overlapping_row_groups, read_rows
-from pipelines.runner import make_pipeline, user_error_message
+from pipelines.runner import find_user_error, make_pipeline
 from pipelines.translate import (
     ModelLoader,
     PlanUnits,
@@ -294,11 +294,11 @@ def test_user_errors_are_found_in_what_wraps_them():
     trace = (
         "Traceback ...\nmodel.errors.UserError: no model [while running 'Translate-ptransform-1']"
     )
-    assert user_error_message(RuntimeError(trace + "\n")) == "no model"
+    assert str(find_user_error(RuntimeError(trace + "\n"))) == "no model"
     inner = ValueError("outer")
     inner.__cause__ = UserError("inside")
-    assert user_error_message(inner) == "inside"
-    assert user_error_message(RuntimeError("ValueError: something else")) is None
+    assert str(find_user_error(inner)) == "inside"
+    assert find_user_error(RuntimeError("ValueError: something else")) is None
 
 
 # --- the job --------------------------------------------------------------------------------

@@ -91,6 +91,12 @@ def write_dataset(folder, *, train=2000, validation=50, fingerprint="toy"):
     return manifest
 
 
+def parse_record(record):
+    """Returns the source and target ids of a serialised tf.train.Example."""
+    feature = tf.train.Example.FromString(record).features.feature
+    return tuple(list(feature[side].int64_list.value) for side in ("source", "target"))
+
+
 def toy_config(**fields):
     """Returns the config of a model for the toy vocabulary, 16 ids."""
     config = TransformerConfig(

@@ -1,0 +1,276 @@
+"""What is decided before anything is read: the options of a dataset, and the plan of its job."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import sentencepiece
+from apache_beam.io.filesystems import FileSystems
+
+from model.artifacts import MANIFEST_FORMAT, TRAIN, VALIDATION
+from model.errors import UserError
+from model.vocabulary import TextNormalization, Vocabulary
+from pipelines import files
+from pipelines.cleaning import Filters
+from pipelines.encoding import DEDUPLICATE
+from pipelines.sources import MAX_UNIT_PAIRS, Source
+from pipelines.spills import SplitPlan
+from pipelines.units import SLICE_PAIRS
+
+WORK_FOLDER = "_work"
+
+# Changes whenever the same input and options would give other bytes.
+_RESULT_VERSION = 2
+
+_UNITS = 64  # at least, where the input is large enough: work for many workers
+_PAIR_BYTES = 100  # of text, at the least
+_BUCKET_BYTES = 64 << 20  # of one bucket in memory; text is an upper estimate of its records
+_RECORD_SHARE = 0.7  # bytes of records for a byte of text, about
+_MAX_SHARDS = 1024
+_VALIDATION_SHARD_BYTES = 256 << 20
+_VOCABULARY_TYPES = ("unigram", "bpe", "char")
+_SENTENCEPIECE_RULES = ("nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PreprocessOptions:
+    """How a dataset is made.
+
+    Attributes:
+      output: The dataset folder.
+      shards: Shards of the training split; 0 goes by `shard_megabytes`.
+      shard_megabytes: About the size of a shard of the training split.
+      vocabulary_size: Pieces of each vocabulary, the 4 special ones counted; the most there may
+        be for "char".
+      vocabulary_type: "unigram", "bpe" or "char".
+      source_vocabulary_type: Of the source alone, where vocabularies are not shared.
+      target_vocabulary_type: Of the target alone.
+      shared_vocabulary: One vocabulary for both sides, or one each.
+      vocabulary: SentencePiece models to use instead of training: one, shared, or two.
+      vocabulary_sample: The most lines a vocabulary is trained on.
+      character_coverage: Share of all characters that get a piece. None: 0.9995 for a vocabulary
+        of whose sample a fifth of the letters or more are Han, kana or Hangul, else 1.
+      byte_fallback: Spell characters without a piece in bytes, where they would be UNK.
+      user_symbols: Texts that are always a piece of their own.
+      sentencepiece_rule: SentencePiece's normalisation, inside the vocabulary, after
+        `normalization`; "nmt_nfkc_cf" lower-cases.
+      filters: Which pairs are left out.
+      deduplicate: "pair", "source" or "target": of pairs that are equal there, the first stays;
+        or "none".
+      exclude: Files of texts, one a line: pairs with one of them on a side are left out.
+      validation_fraction: Share of sources, by hash, held out where no held-out corpus is given.
+      seed: Of the order of the pairs.
+      normalization: What is done to texts, here and in translation.
+      source_language: For the manifest.
+      target_language: For the manifest.
+    """
+
+    output: str
+    shards: int = 0
+    shard_megabytes: float = 8.0
+    vocabulary_size: int = 8000
+    vocabulary_type: str = "unigram"
+    source_vocabulary_type: str | None = None
+    target_vocabulary_type: str | None = None
+    shared_vocabulary: bool = True
+    vocabulary: tuple[str, ...] = ()
+    vocabulary_sample: int = 500_000
+    character_coverage: float | None = None
+    byte_fallback: bool = False
+    user_symbols: tuple[str, ...] = ()
+    sentencepiece_rule: str = "nmt_nfkc"
+    filters: Filters = dataclasses.field(default_factory=Filters)
+    deduplicate: str = "pair"
+    exclude: tuple[str, ...] = ()
+    validation_fraction: float = 0.01
+    seed: int = 1
+    normalization: TextNormalization = dataclasses.field(default_factory=TextNormalization)
+    source_language: str = ""
+    target_language: str = ""
+
+    def __post_init__(self) -> None:
+        _check(0 <= self.shards <= 99_999, "shards must be 0 to 99,999", self.shards)
+        _check(self.shard_megabytes > 0, "shard size must be above 0", self.shard_megabytes)
+        _check(self.vocabulary_size >= 8, "vocabulary size must be 8 or more", self.vocabulary_size)
+        kinds = [
+            self.source_vocabulary_type or self.vocabulary_type,
+            self.target_vocabulary_type or self.vocabulary_type,
+        ]
+        for kind in (self.vocabulary_type, *kinds):
+            _check(kind in _VOCABULARY_TYPES, "vocabulary type must be unigram, bpe or char", kind)
+        if self.shared_vocabulary and not self.vocabulary:
+            _check(kinds[0] == kinds[1], "a shared vocabulary has one type for both sides", kinds)
+        _check(len(self.vocabulary) <= 2, "at most two vocabularies", self.vocabulary)
+        _check(
+            self.vocabulary_sample >= 1,
+            "vocabulary sample must be 1 or more",
+            self.vocabulary_sample,
+        )
+        _check(
+            self.character_coverage is None or 0.9 <= self.character_coverage <= 1,
+            "character coverage must be 0.9 to 1",
+            self.character_coverage,
+        )
+        _check(
+            len(set(self.user_symbols)) == len(self.user_symbols) and all(self.user_symbols),
+            "user symbols must be different and not empty",
+            self.user_symbols,
+        )
+        _check(
+            self.sentencepiece_rule in _SENTENCEPIECE_RULES,
+            f"SentencePiece's rule must be one of {', '.join(_SENTENCEPIECE_RULES)}",
+            self.sentencepiece_rule,
+        )
+        _check(
+            self.deduplicate in DEDUPLICATE,
+            f"deduplicate must be one of {', '.join(DEDUPLICATE)}",
+            self.deduplicate,
+        )
+        _check(
+            0 <= self.validation_fraction <= 0.5,
+            "validation fraction must be 0 to 0.5",
+            self.validation_fraction,
+        )
+        _check(-(2**63) <= self.seed < 2**63, "seed must fit 64 bits", self.seed)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether both sides use one vocabulary."""
+        return len(self.vocabulary) == 1 if self.vocabulary else self.shared_vocabulary
+
+    def resolved(self) -> dict[str, Any]:
+        """Returns what the result depends on; the folder can be moved, so it is not in it."""
+        values = dataclasses.asdict(self)
+        del values["output"]
+        values["shared_vocabulary"] = self.is_shared
+        values["vocabulary"] = [
+            hashlib.sha256(files.read_bytes(path)).hexdigest() for path in self.vocabulary
+        ]
+        values["exclude"] = [files.file_identity(path) for path in self.exclude]
+        return values
+
+
+def _check(is_valid: bool, rule: str, received: object) -> None:
+    if not is_valid:
+        raise UserError(f"{rule}. Received: {received!r}")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PreprocessPlan:
+    """What is decided before anything is read.
+
+    Attributes:
+      sources: All corpora, the held-out ones last.
+      held_out_from: Index of the first held-out corpus.
+      options: How the dataset is made.
+      corpus: Name of the corpus for the manifest.
+      fingerprint: Hex digest of all that the result depends on.
+      unit_pairs: The most pairs of a unit of work.
+      splits: How the records of each split are spread.
+    """
+
+    sources: Sequence[Source]
+    held_out_from: int
+    options: PreprocessOptions
+    corpus: str
+    fingerprint: str
+    unit_pairs: int
+    splits: dict[str, SplitPlan]
+
+    @property
+    def has_held_out(self) -> bool:
+        """Whether some corpora are held out, and are the validation split."""
+        return self.held_out_from < len(self.sources)
+
+    @property
+    def work_folder(self) -> str:
+        """Where the run keeps what the finished folder has no need of."""
+        return str(FileSystems.join(self.options.output, WORK_FOLDER, self.fingerprint[:16]))
+
+
+def plan_preprocess(
+    *,
+    sources: Sequence[Source],
+    validation_sources: Sequence[Source] = (),
+    options: PreprocessOptions,
+    corpus: str = "",
+) -> PreprocessPlan:
+    """Decides how a dataset is made, from the names and sizes of its input; see `preprocess`.
+
+    Raises:
+      UserError: The input or the options do not suit.
+    """
+    if not sources:
+        raise UserError("no corpus given: name text files, TSV, JSONL, Parquet or tfds:NAME")
+    for path in options.vocabulary:
+        Vocabulary(path, options.normalization, read=files.read_bytes)  # raises where it is none
+    for path in options.exclude:
+        if not FileSystems.exists(path):
+            raise UserError(f"no file of texts to exclude at {path}: check the path")
+    every_source = [*sources, *validation_sources]
+    return PreprocessPlan(
+        sources=every_source,
+        held_out_from=len(sources),
+        options=options,
+        corpus=corpus,
+        fingerprint=fingerprint_of(sources, validation_sources, options=options, corpus=corpus),
+        unit_pairs=_unit_pairs(every_source),
+        splits=_plan_splits(sources, validation_sources, options=options),
+    )
+
+
+def fingerprint_of(
+    sources: Sequence[Source],
+    validation_sources: Sequence[Source],
+    *,
+    options: PreprocessOptions,
+    corpus: str,
+) -> str:
+    """Returns the hex digest of all that the bytes of a dataset depend on."""
+    described = {
+        "sources": [source.identity() for source in sources],
+        "validation": [source.identity() for source in validation_sources],
+        "options": options.resolved(),
+        "corpus": corpus,
+        "result_version": _RESULT_VERSION,
+        "manifest_format": MANIFEST_FORMAT,
+        "sentencepiece": sentencepiece.__version__,
+    }
+    return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
+
+
+def _unit_pairs(sources: Sequence[Source]) -> int:
+    """Returns the most pairs of a unit: fewer for a small input, so that all workers get some."""
+    pairs = sum(source.text_bytes() for source in sources) // _PAIR_BYTES
+    return min(MAX_UNIT_PAIRS, max(1, math.ceil(pairs / _UNITS / SLICE_PAIRS)) * SLICE_PAIRS)
+
+
+def _plan_splits(
+    sources: Sequence[Source],
+    validation_sources: Sequence[Source],
+    *,
+    options: PreprocessOptions,
+) -> dict[str, SplitPlan]:
+    """Derives shards and buckets from the size of the input alone, so that a rerun finds them."""
+    train = sum(source.text_bytes() for source in sources)
+    if validation_sources:
+        validation = sum(source.text_bytes() for source in validation_sources)
+    else:
+        validation = math.ceil(train * options.validation_fraction)
+    by_size = math.ceil(train * _RECORD_SHARE / (options.shard_megabytes * 2**20))
+    shards = options.shards or min(max(1, by_size), _MAX_SHARDS)
+    validation_shards = max(1, math.ceil(validation / _VALIDATION_SHARD_BYTES))
+    return {
+        TRAIN: SplitPlan(
+            shards=shards, buckets_per_shard=max(1, math.ceil(train / shards / _BUCKET_BYTES))
+        ),
+        VALIDATION: SplitPlan(
+            shards=validation_shards,
+            buckets_per_shard=max(1, math.ceil(validation / validation_shards / _BUCKET_BYTES)),
+        ),
+    }
