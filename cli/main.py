@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from cli.evaluate import evaluate_command
-from cli.options import command, say
+from cli.options import GroupedCommand, command, say
 from cli.preprocess import preprocess_command
 from cli.train import train_command
 from cli.translate import translate_batch_command, translate_command
@@ -24,7 +24,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="From a parallel corpus to a trained Transformer to translated Parquet tables.",
 )
-app.command("preprocess")(preprocess_command)
+app.command("preprocess", cls=GroupedCommand)(preprocess_command)
 app.command("train")(train_command)
 app.command("translate-batch")(translate_batch_command)
 app.command("translate")(translate_command)

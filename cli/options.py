@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import os
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from model.errors import UserError
 
@@ -46,15 +48,42 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     def wrapped(*args: Any, **kwargs: Any) -> None:
         quiet_libraries()
         try:
-            function(*args, **kwargs)
-        except UserError as error:
-            say(f"tt: error: {' '.join(str(error).split())}")
-            raise typer.Exit(2) from None
+            with user_errors():
+                function(*args, **kwargs)
         except KeyboardInterrupt:
             say("tt: interrupted; the same command goes on from what is finished")
             raise typer.Exit(130) from None
 
     return wrapped
+
+
+@contextlib.contextmanager
+def user_errors() -> Iterator[None]:
+    """Turns a `UserError` into one line on stderr and exit code 2."""
+    try:
+        yield
+    except UserError as error:
+        say(f"tt: error: {' '.join(str(error).split())}")
+        raise typer.Exit(2) from None
+
+
+class GroupedCommand(TyperCommand):
+    """A command whose plain help lists its options under their `rich_help_panel`s."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Writes the parameters, group by group in the order in which the groups begin."""
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                is_argument = parameter.param_type_name == "argument"
+                heading = getattr(parameter, "rich_help_panel", None)
+                groups.setdefault(
+                    heading or ("Arguments" if is_argument else "Options"), []
+                ).append(record)
+        for heading, records in groups.items():
+            with formatter.section(heading):
+                formatter.write_dl(records)
 
 
 def local_path(given: str) -> Path:

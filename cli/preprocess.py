@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+import functools
+import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cli.config import config_option
 from cli.options import (
     DEFAULT_DATASET,
     DEFAULT_INPUT,
@@ -15,100 +19,202 @@ from cli.options import (
     Texts,
     command,
     import_tensorflow,
-    local_path,
     say,
 )
 from model.errors import UserError
 
 if TYPE_CHECKING:
+    from pipelines.preprocess import PreprocessOptions
     from pipelines.sources import Source
 
-_VOCABULARY_SIZE = 8000
-_EMBEDDED_VOCABULARY_SIZE = 1000
+EMBEDDED_VOCABULARY_SIZE = 1000
+
+Text = str | None
+Count = int | None
+Number = float | None
+Switch = bool | None  # None: the default
+
+_corpus = functools.partial(typer.Option, rich_help_panel="Corpora")
+_held_out = functools.partial(typer.Option, rich_help_panel="Held-out texts")
+_tfds = functools.partial(typer.Option, rich_help_panel="Corpora of TensorFlow Datasets (TFDS)")
+_text = functools.partial(typer.Option, rich_help_panel="Normalisation of texts")
+_filter = functools.partial(typer.Option, rich_help_panel="Filters: pairs that are left out")
+_vocabulary = functools.partial(typer.Option, rich_help_panel="Vocabulary")
 
 
+# Where a parameter's default is None, that of the library holds, which has the same name in
+# PreprocessOptions, Filters or TextNormalization; the help repeats it, and a test compares them.
 @command
 def preprocess_command(
     context: typer.Context,
     corpora: Annotated[
         Texts,
         typer.Argument(
-            help="*.tsv, *.tsv.gz, *.parquet (globs too) or tfds:NAME[/CONFIG]. Without any "
-            "corpus: the embedded English-Spanish one.",
+            help="[NAME=]PATH[:SOURCE_COLUMN:TARGET_COLUMN] (*.tsv, *.jsonl, *.parquet; globs "
+            "too), [NAME=]TEXT+TEXT (line-aligned) or [NAME=]tfds:NAME[/CONFIG]; texts may end "
+            "in .gz, .bz2 or .zst. Without any corpus: the embedded English-Spanish one.",
             show_default=False,
         ),
     ] = None,
-    source: Annotated[
-        Texts, typer.Option(help="Text (.gz too), a source sentence a line; repeatable.")
-    ] = None,
-    target: Annotated[Texts, typer.Option(help="Its translations, line for line.")] = None,
-    validation: Annotated[
-        Texts, typer.Option(help="Held-out corpus, named as CORPORA are; repeatable.")
-    ] = None,
-    validation_source: Annotated[Texts, typer.Option(help="Held-out source text.")] = None,
-    validation_target: Annotated[Texts, typer.Option(help="Held-out target text.")] = None,
+    config: Annotated[Text, config_option(takes_beam=True)] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")
+    ] = False,
     output: Annotated[str, typer.Option(help="Dataset folder to write.")] = str(DEFAULT_DATASET),
+    shards: Annotated[
+        Count, typer.Option(help="Shards of the training split; 0: by size. [default: 0]")
+    ] = None,
+    shard_megabytes: Annotated[
+        Number, typer.Option(help="About the size of a shard. [default: 8]")
+    ] = None,
+    seed: Annotated[Count, typer.Option(help="Of the order of the pairs. [default: 1]")] = None,
+    source: Annotated[
+        Texts, _corpus(help="Text (compressed too), a source sentence a line; repeatable.")
+    ] = None,
+    target: Annotated[Texts, _corpus(help="Its translations, line for line.")] = None,
     source_column: Annotated[
-        str | None, typer.Option(help="Of the source: a number from 0 (TSV), a name (Parquet).")
+        Text,
+        _corpus(help="Of corpora that name none: a number from 0 (TSV), a name (Parquet, JSONL)."),
     ] = None,
-    target_column: Annotated[str | None, typer.Option(help="Of the target, likewise.")] = None,
+    target_column: Annotated[Text, _corpus(help="Of the target, likewise.")] = None,
     source_language: Annotated[
-        str | None, typer.Option(help="Language code; chooses the direction of a TFDS corpus.")
+        Text, _corpus(help="Code; says the script, and the direction of a TFDS corpus.")
     ] = None,
-    target_language: Annotated[str | None, typer.Option(help="Language code.")] = None,
-    split: Annotated[
-        str, typer.Option(help="Split of TFDS corpora, in TFDS's syntax: 'train[:70%]'.")
-    ] = "train",
-    validation_split: Annotated[
-        str, typer.Option(help="Split of TFDS corpora under --validation.")
-    ] = "validation",
-    data_dir: Annotated[str | None, typer.Option(help="Where TFDS corpora are prepared.")] = None,
+    target_language: Annotated[Text, _corpus(help="Code, likewise.")] = None,
+    validation: Annotated[
+        Texts, _held_out(help="Validation corpus, named as CORPORA are; repeatable.")
+    ] = None,
+    validation_source: Annotated[Texts, _held_out(help="Validation text of the source.")] = None,
+    validation_target: Annotated[Texts, _held_out(help="Its translations.")] = None,
+    validation_fraction: Annotated[
+        Number,
+        _held_out(help="Held out by hash of the source where none is named. [default: 0.01]"),
+    ] = None,
+    exclude: Annotated[
+        Texts,
+        _held_out(help="Texts, one a line, that training must not see, on no side; repeatable."),
+    ] = None,
+    split: Annotated[str, _tfds(help="In TFDS's syntax: 'train[:70%]'.")] = "train",
+    validation_split: Annotated[str, _tfds(help="Of those under --validation.")] = "validation",
+    data_dir: Annotated[Text, _tfds(help="Where they are prepared.")] = None,
     download: Annotated[
-        bool, typer.Option("--download", help="Let TFDS download and prepare what is missing.")
+        bool, _tfds("--download", help="Download and prepare what is missing.")
     ] = False,
     language_pair: Annotated[
-        str | None, typer.Option(help="For tfds:wmt_translate: SOURCE-TARGET, such as de-en.")
+        Text, _tfds(help="For wmt_translate: SOURCE-TARGET, such as de-en.")
     ] = None,
     subset: Annotated[
-        Texts, typer.Option(help="For tfds:wmt_translate: SPLIT=NAME to build; repeatable.")
+        Texts, _tfds(help="For wmt_translate: SPLIT=NAME to build; repeatable.")
+    ] = None,
+    unicode_form: Annotated[Text, _text(help="NFC, NFKC or none. [default: NFC]")] = None,
+    clean_whitespace: Annotated[
+        Switch,
+        _text(
+            "--clean-whitespace/--keep-whitespace",
+            help="White space to single spaces, without control and invisible characters. "
+            "[default: --clean-whitespace]",
+        ),
+    ] = None,
+    deduplicate: Annotated[
+        Text,
+        _filter(help="Of equals the first stays: pair, source, target or none. [default: pair]"),
+    ] = None,
+    min_characters: Annotated[Count, _filter(help="Least a side. [default: 1]")] = None,
+    max_characters: Annotated[Count, _filter(help="Most a side. [default: 5000]")] = None,
+    min_tokens: Annotated[Count, _filter(help="Least pieces a side. [default: 1]")] = None,
+    max_tokens: Annotated[
+        Count, _filter(help="Most pieces a side, BOS and EOS apart. [default: 256]")
+    ] = None,
+    max_length_ratio: Annotated[
+        Number,
+        _filter(
+            help="Most pieces of the longer side for one of the shorter, beyond 8 that are "
+            "free; 0: any. [default: 3.0]"
+        ),
+    ] = None,
+    min_letters: Annotated[
+        Number, _filter(help="Least share of letters among characters; 0: any. [default: 0.25]")
+    ] = None,
+    reject_identical: Annotated[
+        Switch,
+        _filter(
+            "--reject-identical/--keep-identical",
+            help="Pairs whose sides are equal. [default: --reject-identical]",
+        ),
+    ] = None,
+    reject_mojibake: Annotated[
+        Switch,
+        _filter(
+            "--reject-mojibake/--keep-mojibake",
+            help="Texts decoded in a wrong encoding. [default: --reject-mojibake]",
+        ),
+    ] = None,
+    source_script: Annotated[
+        str, _filter(help="Latin, Han, ...; none: any; auto: that of --source-language.")
+    ] = "auto",
+    target_script: Annotated[str, _filter(help="The same of the target.")] = "auto",
+    min_script: Annotated[
+        Number, _filter(help="Least share of letters that are in the script. [default: 0.2]")
     ] = None,
     vocab: Annotated[
         Texts,
-        typer.Option(help="SentencePiece model to use, not train; twice: source, then target."),
+        _vocabulary(help="SentencePiece model to use, not train; twice: source, then target."),
     ] = None,
     vocabulary_size: Annotated[
-        int | None, typer.Option(help="Pieces of a vocabulary. [default: 8000; 1000 if embedded]")
+        Count, _vocabulary(help="Pieces of each. [default: 8000; 1000 if embedded]")
     ] = None,
-    vocabulary_type: Annotated[str, typer.Option(help="unigram, bpe or char.")] = "unigram",
+    vocabulary_type: Annotated[
+        Text, _vocabulary(help="unigram, bpe or char. [default: unigram]")
+    ] = None,
     source_vocabulary_type: Annotated[
-        str | None, typer.Option(help="Of the source alone; makes the vocabularies separate.")
+        Text, _vocabulary(help="Of the source alone; makes the vocabularies separate.")
     ] = None,
     target_vocabulary_type: Annotated[
-        str | None, typer.Option(help="Of the target alone; makes the vocabularies separate.")
+        Text, _vocabulary(help="Of the target alone; makes the vocabularies separate.")
     ] = None,
     separate_vocabularies: Annotated[
-        bool, typer.Option("--separate-vocabularies", help="One a side instead of a shared one.")
+        bool,
+        _vocabulary("--separate-vocabularies", help="One a side instead of a shared one."),
     ] = False,
-    min_tokens: Annotated[int, typer.Option(help="Least pieces a side.")] = 1,
-    max_tokens: Annotated[int, typer.Option(help="Most pieces a side, BOS and EOS apart.")] = 256,
-    shards: Annotated[int, typer.Option(help="Shards of the training split; 0: by size.")] = 0,
-    validation_fraction: Annotated[
-        float, typer.Option(help="Held out, by hash of the source, where nothing is named.")
-    ] = 0.01,
-    seed: Annotated[int, typer.Option(help="Of the order of the pairs.")] = 1,
+    vocabulary_sample: Annotated[
+        Count, _vocabulary(help="Most lines to train on. [default: 500000]")
+    ] = None,
+    character_coverage: Annotated[
+        Number,
+        _vocabulary(
+            help="Share of characters that get a piece: 0.9995 where many are Han, kana or "
+            "Hangul, else 1, if not given."
+        ),
+    ] = None,
+    byte_fallback: Annotated[
+        bool,
+        _vocabulary("--byte-fallback", help="Spell other characters in bytes, not as unknown."),
+    ] = False,
+    user_symbol: Annotated[
+        Texts, _vocabulary(help="Text that is always a piece of its own; repeatable.")
+    ] = None,
+    sentencepiece_rule: Annotated[
+        Text,
+        _vocabulary(
+            help="SentencePiece's own normalisation: nmt_nfkc, nfkc, nmt_nfkc_cf, nfkc_cf "
+            "(cf: lower case) or identity. [default: nmt_nfkc]"
+        ),
+    ] = None,
 ) -> None:
-    """Make a dataset: tokenize, filter, shuffle and shard a parallel corpus into TFRecords.
+    """Make a dataset: clean, tokenize, shuffle and shard a parallel corpus into TFRecords.
 
     Beam's own options go after `--`: tt preprocess ... -- --direct_num_workers=2
     """
-    from pipelines.preprocess import PreprocessOptions, describe_manifest, preprocess
+    from pipelines.preprocess import describe_manifest, plan_preprocess, run_preprocess
+    from pipelines.progress import ProgressLine, describe_plan
+    from pipelines.runner import set_file_system_options
     from pipelines.sources import EmbeddedCorpus, sources_from_options
 
     def open_sources(named: Texts, sources: Texts, targets: Texts, split: str) -> list[Source]:
-        by_kind = _by_kind(named or [])
-        if by_kind["tfds"]:
+        if any("tfds:" in name for name in named or ()):
             import_tensorflow()
         return sources_from_options(
+            corpora=named or [],
             source_texts=sources or [],
             target_texts=targets or [],
             source_column=source_column,
@@ -120,58 +226,44 @@ def preprocess_command(
             data_dir=data_dir,
             download=download,
             split=split,
-            **by_kind,
         )
 
-    held_out = open_sources(validation, validation_source, validation_target, validation_split)
+    if dry_run and download:
+        raise UserError("--dry-run downloads nothing: leave one of it and --download out")
+    set_file_system_options(context.obj or ())
     is_embedded = not (corpora or source or target)
     if is_embedded:
-        if held_out:
-            raise UserError("held-out files go with a corpus: name one, or leave them out")
-        about_a_corpus = {
-            "--source-column": source_column,
-            "--target-column": target_column,
-            "--source-language": source_language,
-            "--target-language": target_language,
-            "--data-dir": data_dir,
-            "--language-pair": language_pair,
-            "--subset": subset,
-            "--download": download,
-        }
-        given = [option for option, value in about_a_corpus.items() if value]
+        given = [f"--{name.replace('_', '-')}" for name in _ABOUT_A_CORPUS if context.params[name]]
         if given:
             raise UserError(f"no corpus is named, and {', '.join(given)} is about one: name it")
-        say("No corpus named: using the embedded English-Spanish corpus.")
         training: list[Source] = [EmbeddedCorpus("train")]
+        held_out: list[Source] = []
         source_language, target_language = "en", "es"
     else:
         training = open_sources(corpora, source, target, split)
-    default_size = _EMBEDDED_VOCABULARY_SIZE if is_embedded else _VOCABULARY_SIZE
-    options = PreprocessOptions(
-        output=str(local_path(output)),
-        shards=shards,
-        vocabulary=tuple(vocab or ()),
-        vocabulary_size=default_size if vocabulary_size is None else vocabulary_size,
-        vocabulary_type=vocabulary_type,
-        source_vocabulary_type=source_vocabulary_type,
-        target_vocabulary_type=target_vocabulary_type,
-        shared_vocabulary=not (
-            separate_vocabularies or source_vocabulary_type or target_vocabulary_type
-        ),
-        min_tokens=min_tokens,
-        max_tokens=max_tokens,
-        validation_fraction=validation_fraction,
-        seed=seed,
+        held_out = open_sources(validation, validation_source, validation_target, validation_split)
+    _check_file_system(output)
+    options = _make_options(
+        context.params,
+        is_embedded=is_embedded,
         source_language=source_language or "",
         target_language=target_language or "",
     )
-    manifest = preprocess(
+    plan = plan_preprocess(
         sources=training,
         validation_sources=held_out,
         options=options,
-        beam_arguments=context.obj or (),
         corpus=EMBEDDED if is_embedded else "",
     )
+    beam_arguments = context.obj or ()
+    if is_embedded:
+        say("No corpus named: using the embedded English-Spanish corpus.")
+    if dry_run:
+        for line in describe_plan(plan, beam_arguments=beam_arguments):
+            typer.echo(line)
+        return
+    with ProgressLine(plan, stream=sys.stderr):
+        manifest = run_preprocess(plan, beam_arguments=beam_arguments)
     for line in describe_manifest(manifest):
         say(line)
     say(f"Dataset: {output}")
@@ -179,22 +271,76 @@ def preprocess_command(
         _leave_held_out_input(DEFAULT_INPUT)
 
 
-def _by_kind(names: Sequence[str]) -> dict[str, list[str]]:
-    """Sorts corpora by what their names say that they are."""
-    by_kind: dict[str, list[str]] = {"tfds": [], "parquet": [], "tsv": []}
-    for name in names:
-        if name.startswith("tfds:"):
-            by_kind["tfds"].append(name)
-        elif name.endswith(".parquet"):
-            by_kind["parquet"].append(name)
-        elif name.endswith((".tsv", ".tsv.gz")):
-            by_kind["tsv"].append(name)
-        else:
-            raise UserError(
-                f"corpus {name!r} is none of *.tsv, *.tsv.gz, *.parquet, tfds:NAME. "
-                "Two line-aligned text files go with --source and --target"
-            )
-    return by_kind
+_ABOUT_A_CORPUS = (
+    "source_column", "target_column", "source_language", "target_language", "data_dir",
+    "language_pair", "subset", "download", "validation", "validation_source", "validation_target",
+)  # fmt: skip
+
+
+def _make_options(
+    given: Mapping[str, Any], *, is_embedded: bool, source_language: str, target_language: str
+) -> PreprocessOptions:
+    """Makes the library's options of the command's parameters by their names.
+
+    Args:
+      given: The parameters.
+      is_embedded: Whether the corpus is the embedded one.
+      source_language: Code, or "".
+      target_language: Code, or "".
+    """
+    from model.vocabulary import TextNormalization
+    from pipelines.cleaning import Filters
+    from pipelines.preprocess import PreprocessOptions
+
+    def of(kind: Any, *apart: str) -> dict[str, Any]:
+        return _given(given, {field.name for field in dataclasses.fields(kind)} - set(apart))
+
+    values = of(PreprocessOptions, "exclude", "source_language", "target_language")
+    if is_embedded:
+        values.setdefault("vocabulary_size", EMBEDDED_VOCABULARY_SIZE)
+    is_separate = any(
+        given[name]
+        for name in ("separate_vocabularies", "source_vocabulary_type", "target_vocabulary_type")
+    )
+    filters = Filters(
+        **of(Filters, "source_script", "target_script"),
+        source_script=_find_script(given["source_script"], language=source_language),
+        target_script=_find_script(given["target_script"], language=target_language),
+    )
+    return PreprocessOptions(
+        **values,
+        vocabulary=tuple(given["vocab"] or ()),
+        shared_vocabulary=not is_separate,
+        user_symbols=tuple(given["user_symbol"] or ()),
+        filters=filters,
+        exclude=tuple(given["exclude"] or ()),
+        normalization=TextNormalization(**of(TextNormalization)),
+        source_language=source_language,
+        target_language=target_language,
+    )
+
+
+def _given(parameters: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Returns those of the named parameters that were given."""
+    return {name: parameters[name] for name in names if parameters.get(name) is not None}
+
+
+def _find_script(given: str, *, language: str) -> str:
+    """Returns the script that a side must be in, or "" where it may be in any."""
+    from pipelines.scripts import script_of_language
+
+    if given == "auto":
+        return script_of_language(language)
+    return "" if given == "none" else given
+
+
+def _check_file_system(path: str) -> None:
+    from apache_beam.io.filesystems import FileSystems
+
+    try:
+        FileSystems.get_filesystem(path)
+    except ValueError as error:
+        raise UserError(f"--output {path} cannot be written: {error}") from error
 
 
 def _leave_held_out_input(path: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import io
+import json
 import re
 import subprocess
 import sys
@@ -12,12 +14,18 @@ import time
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import typer
+from memory_filesystem import MemoryFileSystem
 from toy import toy_sentences, write_dataset
 
 from cli.evaluate import read_lines
-from cli.main import main
+from cli.main import app, main
 from cli.translate import translate_lines
+from model.artifacts import DatasetManifest
 from model.translator import Translation
+from model.vocabulary import TextNormalization
+from pipelines.cleaning import Filters
+from pipelines.preprocess import PreprocessOptions
 
 
 def run(*arguments):
@@ -102,11 +110,147 @@ def test_what_an_error_advises_then_works(folder, capsys):
     assert (folder / "dataset/dataset.json").is_file()
 
 
+DEFAULT = re.compile(r"\[default: ([^];]+)")
+APART = {  # what the library's options are made of beside the parameters of the same name
+    "vocabulary": "vocab",
+    "user_symbols": "user_symbol",
+    "shared_vocabulary": "separate_vocabularies",
+}
+
+
+@pytest.mark.parametrize("kind", [PreprocessOptions, Filters, TextNormalization])
+def test_all_that_the_library_takes_is_a_flag_with_its_default_in_the_help(kind):
+    command = typer.main.get_command(app).commands["preprocess"]
+    parameters = {parameter.name: parameter for parameter in command.params}
+    for field in dataclasses.fields(kind):
+        if field.name in ("output", "filters", "normalization"):
+            continue
+        flag = parameters[APART.get(field.name, field.name)]
+        said = DEFAULT.search(flag.help)
+        if field.default in (None, (), "") or field.name in ("shared_vocabulary", "byte_fallback"):
+            assert not flag.default or flag.default == "auto"
+            assert said is None, field.name
+        elif isinstance(field.default, bool):
+            assert flag.default is None
+            assert said[1] == (flag.opts if field.default else flag.secondary_opts)[0]
+        else:
+            assert flag.default is None
+            assert said[1] == f"{field.default}".removesuffix(".0"), field.name
+
+
+def options_of(folder, capsys, *arguments):
+    """Returns the options that the manifest says the dataset was made with."""
+    assert run("preprocess", *TEXTS, *arguments) == 0, capsys.readouterr().err
+    return DatasetManifest.load(folder / "dataset").options
+
+
+def test_without_flags_the_librarys_defaults_hold(folder, capsys):
+    write_corpus(folder)
+    expected = PreprocessOptions(output="", vocabulary_size=24).resolved()
+    assert options_of(folder, capsys) == json.loads(json.dumps(expected))
+
+
+def test_each_flag_arrives(folder, capsys):
+    write_corpus(folder)
+    (folder / "test.txt").write_text("no such sentence\n")
+    found = options_of(
+        folder, capsys, "--shards", "2", "--shard-megabytes", "3", "--vocabulary-type", "bpe",
+        "--vocabulary-sample", "900", "--character-coverage", "0.98", "--user-symbol", "<x>",
+        "--user-symbol", "<y>", "--sentencepiece-rule", "identity", "--unicode-form", "NFKC",
+        "--keep-whitespace", "--deduplicate", "source", "--exclude", "test.txt",
+        "--min-characters", "2", "--max-characters", "400", "--min-tokens", "2",
+        "--max-tokens", "200", "--max-length-ratio", "4", "--min-letters", "0",
+        "--keep-identical", "--keep-mojibake", "--source-language", "en",
+        "--target-language", "xx", "--min-script", "0.5", "--validation-fraction", "0.2",
+        "--seed", "5", "--separate-vocabularies",
+    )  # fmt: skip
+    assert [file["path"] for file in found.pop("exclude")] == ["test.txt"]
+    assert found == {
+        "shards": 2, "shard_megabytes": 3.0, "vocabulary_size": 24, "vocabulary_type": "bpe",
+        "source_vocabulary_type": None, "target_vocabulary_type": None,
+        "shared_vocabulary": False, "vocabulary": [], "vocabulary_sample": 900,
+        "character_coverage": 0.98, "byte_fallback": False, "user_symbols": ["<x>", "<y>"],
+        "sentencepiece_rule": "identity", "deduplicate": "source", "validation_fraction": 0.2,
+        "seed": 5, "source_language": "en", "target_language": "xx",
+        "normalization": {"unicode_form": "NFKC", "clean_whitespace": False},
+        "filters": {
+            "min_characters": 2, "max_characters": 400, "min_tokens": 2, "max_tokens": 200,
+            "max_length_ratio": 4.0, "min_letters": 0.0, "reject_identical": False,
+            "reject_mojibake": False, "min_script": 0.5,
+            "source_script": "Latin",  # that of English; what xx is written in is not known
+            "target_script": "",
+        },
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("flags", "scripts"),
+    [
+        ([], ["Latin", "Cyrillic"]),
+        (["--source-script", "none"], ["", "Cyrillic"]),
+        (["--target-script", "Greek"], ["Latin", "Greek"]),
+    ],
+)
+def test_scripts_go_by_the_languages(folder, capsys, flags, scripts):
+    write_corpus(folder)
+    languages = ["--source-language", "de", "--target-language", "ru"]
+    assert run("preprocess", *TEXTS, *languages, *flags, "--dry-run") == 0
+    filters = re.search("filters: (.*)", capsys.readouterr().out)[1]
+    said = [re.search(f"{side} script (\\w+)", filters) for side in ("source", "target")]
+    assert [found[1] if found else "" for found in said] == scripts
+
+
+def test_a_dry_run_says_the_plan_and_leaves_nothing(folder, capsys):
+    write_corpus(folder)
+    before = sorted(folder.iterdir())
+    assert run("preprocess", *TEXTS, "--dry-run", "--", "--direct_num_workers=1") == 0
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    assert "a.en + a.xx" in printed.out
+    assert "FnApiRunner, 1 worker(s)" in printed.out
+    assert run("preprocess", "--dry-run") == 0
+    assert "embedded" in capsys.readouterr().out
+    assert sorted(folder.iterdir()) == before
+    assert run("preprocess", *TEXTS, "--dry-run", "--", "--runner=Flnk") == 2
+
+
+def test_a_config_file_says_all_that_flags_do(folder, capsys):
+    write_corpus(folder)
+    (folder / "c.yaml").write_text(
+        "corpora: ['mine=a.en+a.xx']\nvocabulary_size: 800\nkeep-identical: true\n"
+        "shards: 0\nvalidation-fraction: 0.1\nbeam: [--direct_num_workers=1]\n"
+    )
+    assert run("preprocess", "--config", "c.yaml", "--vocabulary-size", "24") == 0
+    manifest = DatasetManifest.load(folder / "dataset")
+    assert manifest.options["vocabulary_size"] == 24, "flags win"
+    assert manifest.options["filters"]["reject_identical"] is False
+    assert manifest.options["validation_fraction"] == 0.1
+    assert [source["name"] for source in manifest.sources] == ["mine"]
+    capsys.readouterr()
+    assert run("preprocess", "--config", "c.yaml", "--dry-run") == 0
+    assert "FnApiRunner, 1 worker(s)" in capsys.readouterr().out
+    (folder / "c.yaml").write_text("source_language: no\n")
+    assert run("preprocess", "--config", "c.yaml") == 2
+    assert "c.yaml: source_language must be a text. Received: false" in last_error(capsys)
+
+
+def test_the_output_may_lie_on_another_file_system(folder, capsys):
+    write_corpus(folder)
+    MemoryFileSystem.clear()
+    # Threads see the files of this process, other processes would not.
+    beam = ["--", "--direct_num_workers=2", "--direct_running_mode=multi_threading"]
+    assert run("preprocess", *TEXTS, "--output", "mem://bucket/dataset", *beam) == 0
+    assert "mem://bucket/dataset/dataset.json" in MemoryFileSystem.paths()
+    assert "Dataset: mem://bucket/dataset" in capsys.readouterr().err
+    assert run("preprocess", *TEXTS, "--output", "mem://bucket/dataset", "--dry-run") == 0
+    assert "finished already, with " in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--data-dir", "x"], "no corpus is named, and --data-dir is about one"),
-        ([*TEXTS, "--output", "gs://bucket/x"], "gs://bucket/x is not on this machine"),
+        ([*TEXTS, "--output", "nofs://b/x"], "--output nofs://b/x cannot be written"),
         ([*TEXTS, "--vocabulary-size", "0"], "vocabulary size must be 8 or more"),
         ([*TEXTS, "--", "--runner=Flnk"], "--runner=Flnk"),
         (["--source", "nofs://b/x", "--target", "a.xx"], "nofs://b/x cannot be looked up"),
@@ -119,7 +263,14 @@ def test_what_an_error_advises_then_works(folder, capsys):
         ([*TEXTS[:4], "--vocabulary-size", "8000"], "8000.*--vocabulary-size"),
         ([*TEXTS, "--vocabulary-type", "words"], "words"),
         ([*TEXTS, "--vocab", "no.spm"], "no.spm"),
-        (["--validation-source", "a.en", "--validation-target", "a.xx"], "go with a corpus"),
+        (["--validation-source", "a.en"], "no corpus is named, and --validation-source is about"),
+        (["tfds:x", "--download", "--dry-run"], "--dry-run downloads nothing"),
+        ([*TEXTS, "--exclude", "no.txt"], "no.txt"),
+        ([*TEXTS, "--deduplicate", "all"], "deduplicate must be one of pair, source, target, none"),
+        ([*TEXTS, "--unicode-form", "NFD"], "Unicode form must be NFC, NFKC or none"),
+        ([*TEXTS, "--source-script", "Latn"], "Latn"),
+        ([*TEXTS, "--min-tokens", "300"], "minimum 300, maximum 256"),
+        ([*TEXTS, "--config", "no.yaml"], "no config file at no.yaml"),
         ([*TEXTS, "--output", "thesis"], "thesis"),
     ],
 )
