@@ -1,0 +1,173 @@
+"""Jobs that are killed, or that run out of room: nothing is lost, nothing looks whole."""
+
+import contextlib
+import gzip
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from corpora import TWO_THREADS, digest, sentence, write_pairs
+
+from model.artifacts import MANIFEST_FILE, DatasetManifest
+
+PAIRS_A_SOURCE = 800  # three sources, 24 units of 100
+KILLS = 20
+
+
+class JobServer:
+    """The process of `job_server.py`."""
+
+    def __init__(self):
+        self._process = subprocess.Popen(
+            [sys.executable, Path(__file__).with_name("job_server.py")],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+        )  # fmt: skip
+
+    def start(self, corpora, output, *, file_limit=0, beam=TWO_THREADS):
+        """Starts a job; returns its process group."""
+        self._report = Path(output).with_suffix(".report")
+        self._report.unlink(missing_ok=True)
+        request = {
+            "corpora": corpora, "output": str(output), "report": str(self._report),
+            "file_limit": file_limit, "beam": beam,
+        }  # fmt: skip
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+        return int(self._process.stdout.readline())
+
+    def wait(self):
+        """Waits for the job; returns its exit code and its report."""
+        code = int(self._process.stdout.readline())
+        report = json.loads(self._report.read_text()) if self._report.exists() else None
+        return code, report
+
+    def run(self, *arguments, **options):
+        self.start(*arguments, **options)
+        return self.wait()
+
+    def close(self):
+        self._process.stdin.close()
+        self._process.wait()
+        self._process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def server():
+    server = JobServer()
+    yield server
+    server.close()
+
+
+def make_sources(folder):
+    """Writes three sources of different kinds, with duplicates in and across them, and rejects."""
+    chooser = random.Random(3)
+    pool = [(sentence(i), sentence(i)[::-1]) for i in range(1500)]
+    pool[::50] = [("", "leer")] * 30
+    parts = [chooser.choices(pool, k=PAIRS_A_SOURCE) for _ in range(3)]
+    write_pairs(folder, parts[0])
+    (folder / "b.tsv.gz").write_bytes(
+        gzip.compress("".join(f"{s}\t{t}\n" for s, t in parts[1]).encode(), mtime=0)
+    )
+    sources, targets = zip(*parts[2], strict=True)
+    table = pa.table({"source": sources, "target": targets})
+    pq.write_table(table, folder / "c.parquet", row_group_size=100)
+    return [
+        f"{folder}/corpus.en+{folder}/corpus.de",
+        f"{folder}/b.tsv.gz",
+        f"{folder}/c.parquet",
+    ]
+
+
+@pytest.fixture(scope="module")
+def corpora(tmp_path_factory):
+    return make_sources(tmp_path_factory.mktemp("corpora"))
+
+
+@pytest.fixture(scope="module")
+def undisturbed(server, corpora, tmp_path_factory):
+    """The files of a run that nothing happened to, how long it took, and its manifest."""
+    output = tmp_path_factory.mktemp("undisturbed") / "data"
+    began = time.monotonic()
+    assert server.run(corpora, output) == (0, {"error": "", "encoded": 24})
+    return digest(output), time.monotonic() - began, DatasetManifest.load(output)
+
+
+# What lies in the folder from the beginning of each phase on, and about its share of the time.
+PHASES = {
+    "starting": ("_work/*/run.json", 0.1),
+    "cutting": ("_work/*/chunk-*", 0.1),
+    "training the vocabulary": ("_work/*/units-002.json", 0.3),
+    "encoding": ("_work/*/spill-*", 0.1),
+    "merging": ("_work/*/shard-*", 0.01),
+}
+
+
+def wait_for(output, pattern, *, seconds):
+    """Waits until a file is there, or the dataset is finished."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if list(output.glob(pattern)) or (output / MANIFEST_FILE).exists():
+            return
+        time.sleep(0.002)
+
+
+@pytest.mark.parametrize("phase", list(PHASES))
+def test_a_killed_job_is_finished_by_the_same_command(
+    server, corpora, undisturbed, tmp_path, phase
+):
+    expected, seconds, manifest = undisturbed
+    pattern, share = PHASES[phase]
+    was_alive = []
+    for seed in range(KILLS // len(PHASES)):
+        chooser = random.Random(f"{phase} {seed}")
+        output = tmp_path / f"killed{seed}"
+        group = server.start(corpora, output)
+        wait_for(output, pattern, seconds=20 * seconds)
+        time.sleep(chooser.random() * share * seconds)
+        with contextlib.suppress(ProcessLookupError):  # it was finished already
+            os.killpg(group, signal.SIGKILL)
+        code, _ = server.wait()
+        assert code in (-signal.SIGKILL, 0)
+        was_alive.append(code != 0)
+        if (output / MANIFEST_FILE).exists():  # it says that it is whole, and it is
+            assert {path.name for path in output.glob("*-of-*")} <= set(expected)
+            assert DatasetManifest.load(output) == manifest
+        assert all("-of-" in path.name for path in output.glob("*.tfrecord"))
+        units = len(list(output.glob("_work/*/spill-???-?????")))
+
+        code, report = server.run(corpora, output)
+        assert (code, report["error"]) == (0, "")
+        if not (was_alive[-1] and units == 0):
+            assert report["encoded"] in (0, 24 - units)  # finished units are not encoded again
+        assert digest(output) == expected
+        assert DatasetManifest.load(output) == manifest
+        assert not (output / "_work").exists()
+    assert any(was_alive)
+
+
+@pytest.mark.parametrize("limit", [1_000, 4_000, 9_000, 20_000, 40_000])
+def test_no_room_is_one_clear_error_and_nothing_is_lost(
+    server, corpora, undisturbed, tmp_path, limit
+):
+    """A limit on the size of files stands for a full disk: it meets another file each time."""
+    expected, _, manifest = undisturbed
+    output = tmp_path / "data"
+    code, report = server.run(corpora, output, file_limit=limit)
+    assert code == 0
+    assert report["error"].startswith("DiskFullError: ")
+    assert "File too large. Make room and run the same command again" in report["error"]
+    assert "\n" not in report["error"]
+    assert not (output / MANIFEST_FILE).exists()
+    assert not list(output.rglob("*.tmp"))
+    assert server.run(corpora, output)[0] == 0
+    assert digest(output) == expected
+    assert DatasetManifest.load(output) == manifest
