@@ -6,13 +6,19 @@ BIN := $(VENV)/bin
 RUNTIME := $(VENV)/.runtime
 DEVELOPMENT := $(VENV)/.development
 
-.PHONY: demo test lint types lock clean
+BENCH := $(VENV)/.bench
+
+.PHONY: demo test bench lint types lock clean
 
 demo: $(RUNTIME)
 	$(BIN)/tt demo --folder demo
 
 test: lint types
 	$(BIN)/python -m pytest
+
+# Ratios to bare SentencePiece and to Hugging Face's datasets and tokenizers; about an hour.
+bench: $(BENCH)
+	$(BIN)/python tests/bench/preprocess.py --peer --memory
 
 lint: $(DEVELOPMENT)
 	$(BIN)/ruff check .
@@ -36,12 +42,17 @@ $(DEVELOPMENT): requirements-dev.lock $(RUNTIME)
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements-dev.lock
 	touch $@
 
+$(BENCH): requirements-bench.lock $(RUNTIME)
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements-bench.lock
+	touch $@
+
 # Needs `uv` on the PATH. Without --upgrade, versions that still fit are kept.
 COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--custom-compile-command "make lock" pyproject.toml
 lock:
 	$(COMPILE) --output-file requirements.lock
 	$(COMPILE) --group dev --constraint requirements.lock --output-file requirements-dev.lock
+	$(COMPILE) --group bench --constraint requirements.lock --output-file requirements-bench.lock
 
 clean:
 	rm -rf $(VENV) demo .mypy_cache .pytest_cache .ruff_cache .hypothesis

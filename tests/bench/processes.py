@@ -1,0 +1,160 @@
+"""Runs a command on some of the cores and measures its time and memory, child processes included.
+
+Only the standard library is imported: Linux counts the memory of the process that starts a
+command among that command's own, so whoever measures has to be small.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+_SAMPLE_SECONDS = 0.2
+_SHOWN_LINES = 15  # of what a failed command said
+
+
+class CommandError(Exception):
+    """A command ended with an exit code other than 0."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Finished:
+    """A command that has run.
+
+    Attributes:
+      seconds: By the clock, from start to end.
+      cpu_seconds: Of all cores, with those child processes that were waited for.
+      peak_bytes: The most memory of a single process (RSS), or of all together (PSS, sampled).
+      output: What it printed on stdout.
+    """
+
+    seconds: float
+    cpu_seconds: float
+    peak_bytes: int
+    output: str
+
+    def json(self) -> dict[str, Any]:
+        """Reads the last line of the output as a JSON object."""
+        values: dict[str, Any] = json.loads(self.output.splitlines()[-1])
+        return values
+
+
+def run(
+    command: Sequence[str | Path],
+    *,
+    cores: int,
+    folder: Path,
+    environment: Mapping[str, str] | None = None,
+) -> Finished:
+    """Runs a command to its end.
+
+    Args:
+      command: Program and arguments.
+      cores: How many it may use: it is pinned to the first ones.
+      folder: The working folder.
+      environment: Variables beside those of this process.
+
+    Raises:
+      CommandError: Its exit code is not 0.
+    """
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+        with _pinned(cores):
+            start = time.perf_counter()
+            process = subprocess.Popen(
+                command,
+                cwd=folder,
+                env={**os.environ, **(environment or {})},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=errors,
+            )
+        with _SampledMemory(process.pid) as memory:
+            try:
+                _, status, usage = os.wait4(process.pid, 0)
+            except BaseException:
+                process.kill()
+                raise
+            seconds = time.perf_counter() - start
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            errors.seek(0)
+            lines = errors.read().decode(errors="replace").splitlines()[-_SHOWN_LINES:]
+            raise CommandError(
+                "\n".join(
+                    [f"exit code {process.returncode}: {' '.join(map(str, command))}", *lines]
+                )
+            )
+        output.seek(0)
+        return Finished(
+            seconds=seconds,
+            cpu_seconds=usage.ru_utime + usage.ru_stime,
+            peak_bytes=max(usage.ru_maxrss * 1024, memory.peak_bytes),
+            output=output.read().decode(),
+        )
+
+
+def available_cores() -> list[int]:
+    """Returns the numbers of the cores that this process may use."""
+    return sorted(os.sched_getaffinity(0))
+
+
+@contextlib.contextmanager
+def _pinned(cores: int) -> Iterator[None]:
+    """Pins this thread, and so what it starts, to the first cores."""
+    before = available_cores()
+    os.sched_setaffinity(0, before[:cores])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+class _SampledMemory:
+    """Samples the memory of a tree of processes: pages that several share count once."""
+
+    def __init__(self, root: int) -> None:
+        self.peak_bytes = 0
+        self._root = root
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._sample, daemon=True)
+
+    def __enter__(self) -> _SampledMemory:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._is_over.set()
+        self._thread.join()
+
+    def _sample(self) -> None:
+        while not self._is_over.wait(_SAMPLE_SECONDS):
+            tree = _descendants(self._root)
+            if tree:  # of a process alone, the kernel itself keeps the peak
+                total = sum(map(_proportional_bytes, [self._root, *tree]))
+                self.peak_bytes = max(self.peak_bytes, total)
+
+
+def _descendants(process: int) -> list[int]:
+    found: list[int] = []
+    with contextlib.suppress(OSError):  # it has ended
+        for task in Path(f"/proc/{process}/task").iterdir():
+            for child in map(int, (task / "children").read_text().split()):
+                found += [child, *_descendants(child)]
+    return found
+
+
+def _proportional_bytes(process: int) -> int:
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{process}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) * 1024
+    return 0
