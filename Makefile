@@ -5,7 +5,6 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUNTIME := $(VENV)/.runtime
 DEVELOPMENT := $(VENV)/.development
-
 BENCH := $(VENV)/.bench
 
 .PHONY: demo test bench lint types lock clean
@@ -18,7 +17,8 @@ test: lint types
 
 # Ratios to bare SentencePiece and to Hugging Face's datasets and tokenizers; about an hour.
 bench: $(BENCH)
-	$(BIN)/python tests/bench/preprocess.py --peer --memory
+	$(BIN)/python tests/bench/preprocess.py --peer
+	$(BIN)/python tests/bench/preprocess.py --memory
 
 lint: $(DEVELOPMENT)
 	$(BIN)/ruff check .

@@ -355,25 +355,26 @@ def describe_manifest(manifest: DatasetManifest) -> list[str]:
 
 def _table_of_sources(sources: Sequence[dict[str, Any]]) -> list[str]:
     """Returns a table of what was read, kept and rejected, by source and reason."""
-    # Files that one name was given to are one row.
+    # Files that one name was given to are one entry.
     totals: dict[str, collections.Counter[str]] = {}
+    rejected: dict[str, collections.Counter[str]] = {}
     for source in sources:
         total = totals.setdefault(source["name"], collections.Counter())
-        total.update({"read": source["read"], "kept": source["kept"], **source["rejected"]})
-    reasons = sorted({reason for source in sources for reason in source["rejected"]})
+        total.update({name: source[name] for name in ("read", "kept")})
+        rejected.setdefault(source["name"], collections.Counter()).update(source["rejected"])
     if len(totals) > 1:
         totals["all"] = sum(totals.values(), collections.Counter())
-    shown = list(totals.items())
-    columns = [["", *(_shorten(name) for name, _ in shown)]]
-    for column in ["read", "kept", *reasons]:
-        columns.append([column, *(f"{total[column]:,}" for _, total in shown)])
-    widths = [max(map(len, column)) for column in columns]
+        rejected["all"] = sum(rejected.values(), collections.Counter())
+    rows: list[tuple[str, ...]] = [("", "read", "kept", "rejected")]
+    for name, total in totals.items():
+        reasons = rejected[name]
+        counts = (total["read"], total["kept"], reasons.total())
+        rows.append((_shorten(name), *(f"{count:,}" for count in counts)))
+        rows += [(f"  {reason}", "", "", f"{n:,}") for reason, n in sorted(reasons.items())]
+    first, *others = (max(map(len, column)) for column in zip(*rows, strict=True))
     return [
-        "  ".join(
-            cell.ljust(width) if i == 0 else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in zip(*columns, strict=True)
+        "  ".join([name.ljust(first), *(c.rjust(w) for c, w in zip(cells, others, strict=True))])
+        for name, *cells in rows
     ]
 
 

@@ -199,6 +199,12 @@ def check_columns(path: str, columns: tuple[str, str]) -> None:
             )
 
 
+def has_columns(path: str, columns: tuple[str, str]) -> bool:
+    """Tells whether a file has these columns."""
+    with _opened_parquet(path) as file:
+        return all(_kind_of(file.schema_arrow, column) is not None for column in columns)
+
+
 def _kind_of(schema: pa.Schema, column: str) -> pa.DataType | None:
     """Returns the type of a column, or None where there is not exactly one of that name."""
     kind: pa.DataType = pa.struct(list(schema))

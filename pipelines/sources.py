@@ -20,7 +20,7 @@ from apache_beam.io.filesystems import FileSystems
 
 from model.errors import UserError
 from pipelines import files, parquet
-from pipelines.parquet_source import ParquetColumns, check_columns
+from pipelines.parquet_source import ParquetColumns, check_columns, has_columns
 from pipelines.text_sources import COMPRESSIONS, Jsonl, TextPair, Tsv
 from pipelines.tfds_source import TfdsPairs, open_tfds
 from pipelines.units import (
@@ -324,6 +324,9 @@ def _open_file(
     names = (columns[0] or languages[0] or "source", columns[1] or languages[1] or "target")
     if spec.kind == "jsonl":
         return Jsonl(path, *names, given_name=spec.name)
+    plain = ("source", "target")
+    if not any(columns) and not has_columns(path, names) and has_columns(path, plain):
+        names = plain  # languages are given for other reasons, too
     check_columns(path, names)
     return ParquetColumns(path, *names, given_name=spec.name)
 

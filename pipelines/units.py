@@ -19,7 +19,7 @@ from apache_beam.io.filesystems import FileSystems
 from pipelines import files
 
 # A unit, and a slice (what is read, and normalised, at a time), end at whichever comes first.
-MAX_UNIT_PAIRS = 256 * 1024
+MAX_UNIT_PAIRS = 128 * 1024  # two threads hold one each, with its records
 MAX_UNIT_BYTES = 256 << 20  # of text
 SLICE_PAIRS = 16 * 1024
 SLICE_BYTES = 32 << 20  # of text, both sides; a longer line is a slice of its own

@@ -13,6 +13,7 @@ from unit_reading import cut, read
 from model.errors import UserError
 from pipelines import parquet, units
 from pipelines.parquet_source import ParquetColumns, check_columns
+from pipelines.sources import sources_from_options
 
 
 @settings(max_examples=25)
@@ -149,3 +150,17 @@ def test_damaged_parquet_is_the_users_error(tmp_path):
     with pytest.raises(UserError, match="or is damaged") as caught:
         read(source, tmp_path)
     assert "\n" not in str(caught.value)
+
+
+def test_languages_name_the_columns_where_there_are_such(tmp_path):
+    path = str(tmp_path / "a.parquet")
+    for names, expected in [
+        (["en", "de"], ("en", "de")),
+        (["source", "target"], ("source", "target")),
+        (["source", "target", "en", "de"], ("en", "de")),
+    ]:
+        pq.write_table(pa.table({name: ["x"] for name in names}), path)
+        [source] = sources_from_options(corpora=[path], source_language="en", target_language="de")
+        assert (source.source_column, source.target_column) == expected
+    with pytest.raises(UserError, match="has no column 'fr'"):
+        sources_from_options(corpora=[path], source_column="fr")

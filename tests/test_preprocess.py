@@ -146,13 +146,14 @@ def test_every_pair_is_kept_or_rejected_with_its_reason_and_place(tmp_path):
     assert sorted(both) == sorted(
         [("good one", "gut eins"), ("another", "ein anderer"), *PAIRS[:40]]
     )
-    read, header, *rows = [line.split() for line in describe_manifest(manifest)[:5]]
-    assert " ".join(read) == "50 pairs read, 42 kept, 8 rejected"
-    assert header == ["read", "kept", *sorted(manifest.rejected)]
-    assert [row[-8:] for row in rows] == [
-        ["46", "41", "2", "1", "1", "0", "0", "1"],
-        ["4", "1", "1", "0", "0", "1", "1", "0"],
-        ["50", "42", "3", "1", "1", "1", "1", "1"],
+    first, *table = describe_manifest(manifest)[:18]
+    assert first == "50 pairs read, 42 kept, 8 rejected"
+    assert [line.split()[-3:] for line in table if not line.startswith(" ")] == [
+        ["46", "41", "5"], ["4", "1", "3"], ["50", "42", "8"],
+    ]  # fmt: skip
+    assert table[0].split() == ["read", "kept", "rejected"]
+    assert [line.split() for line in table[-6:]] == [
+        [reason, str(count)] for reason, count in manifest.rejected.items()
     ]
 
 
