@@ -177,7 +177,7 @@ def preprocess_command(
         _vocabulary("--separate-vocabularies", help="One a side instead of a shared one."),
     ] = False,
     vocabulary_sample: Annotated[
-        Count, _vocabulary(help="Most lines to train on. [default: 500000]")
+        Count, _vocabulary(help="Most lines to train on. [default: 200000]")
     ] = None,
     character_coverage: Annotated[
         Number,

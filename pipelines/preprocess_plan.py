@@ -79,7 +79,7 @@ class PreprocessOptions:
     target_vocabulary_type: str | None = None
     shared_vocabulary: bool = True
     vocabulary: tuple[str, ...] = ()
-    vocabulary_sample: int = 500_000
+    vocabulary_sample: int = 200_000
     character_coverage: float | None = None
     byte_fallback: bool = False
     user_symbols: tuple[str, ...] = ()

@@ -21,7 +21,14 @@ from pipelines.records import UInt64s
 from pipelines.sources import Source, Unit
 from pipelines.spills import read_spill_footer, write_spill
 from pipelines.text_sources import read_texts
-from pipelines.vocabulary import LeastLines, least_lines, train_vocabulary
+from pipelines.vocabulary import (
+    LeastHashes,
+    distinct_lines,
+    read_samples,
+    train_vocabulary,
+    up_to,
+    write_sample,
+)
 
 # Beam sets the label of a transform when it applies it: these dataclasses cannot be frozen.
 _transform = dataclasses.dataclass(kw_only=True, eq=False)
@@ -191,6 +198,7 @@ class TrainVocabularies(beam.PTransform):
                 self.normalization,
                 self.filters,
                 self.validation_below,
+                self.work_folder,
             ),
             self.held_out,
         ).with_outputs(*_SIDES[: len(self.specs)])
@@ -198,12 +206,10 @@ class TrainVocabularies(beam.PTransform):
         # do too, but Beam's local runner then waits for ever on the side inputs.)
         trained: list[beam.pvalue.AsSingleton] = []
         for spec, side in zip(self.specs, _SIDES, strict=False):
-            # Without any line the combiner still yields an empty sample, which says so.
-            sample = lines[side] | f"Least hashes of {spec.name}" >> beam.CombineGlobally(
-                LeastLines(limit=self.sample_lines)
-            )
-            folder = sample | f"Train {spec.name}" >> beam.ParDo(
-                _Train(spec, self.output, self.work_folder), *trained
+            # Without any file there is still an empty list, and a step that says so.
+            paths = lines[side] | f"Samples of {spec.name}" >> beam.combiners.ToList()
+            folder = paths | f"Train {spec.name}" >> beam.ParDo(
+                _Train(spec, self.sample_lines, self.output, self.work_folder), *trained
             )
             trained = [beam.pvalue.AsSingleton(folder)]
         return folder
@@ -217,39 +223,66 @@ class _SampleLines(beam.DoFn):
         normalization: TextNormalization,
         filters: Filters,
         validation_below: int,
+        work_folder: str,
     ) -> None:
-        self._sides = sides
+        self._sides = _SIDES[:sides]
         self._limit = limit
         self._normalization = normalization
         self._filters = filters
         self._validation_below = validation_below
+        self._work_folder = work_folder
+        self._least = Shared()  # one a process
 
     def process(self, unit: Unit, held_out: UInt64s) -> Iterator[beam.pvalue.TaggedOutput]:
         if unit.is_held_out:
             return
-        sides: tuple[list[str], ...] = training_lines(
+        paths = [
+            FileSystems.join(self._work_folder, f"sample-{side}-{unit.label}")
+            for side in self._sides
+        ]
+        if not all(FileSystems.exists(path) for path in paths):
+            self._write(unit, paths, held_out)
+        for side, path in zip(self._sides, paths, strict=True):
+            yield beam.pvalue.TaggedOutput(side, path)
+
+    def _write(self, unit: Unit, paths: Sequence[str], held_out: UInt64s) -> None:
+        lines: tuple[list[str], ...] = training_lines(
             unit,
             normalization=self._normalization,
             filters=self._filters,
             validation_below=self._validation_below,
             held_out=held_out,
         )
-        if self._sides == 1:
-            sides = (sides[0] + sides[1],)
-        for name, lines in zip(_SIDES, sides, strict=False):
-            yield beam.pvalue.TaggedOutput(name, least_lines(lines, limit=self._limit))
+        if len(paths) == 1:
+            lines = (lines[0] + lines[1],)
+        least = self._least.acquire(self._start)
+        for side, path, of_side in zip(self._sides, paths, lines, strict=True):
+            sample = distinct_lines(of_side)
+            bound = least.of_side[side].add(sample["hash"].to_numpy())
+            write_sample(path, up_to(sample, bound), temporary_folder=self._work_folder)
+
+    def _start(self) -> _LeastOfSides:
+        return _LeastOfSides({side: LeastHashes(self._limit) for side in self._sides})
+
+
+@dataclasses.dataclass
+class _LeastOfSides:
+    """What all threads of a process know of the sample; `Shared` needs a class for it."""
+
+    of_side: dict[str, LeastHashes]
 
 
 class _Train(beam.DoFn):
-    def __init__(self, spec: VocabularySpec, output: str, work_folder: str) -> None:
+    def __init__(self, spec: VocabularySpec, limit: int, output: str, work_folder: str) -> None:
         self._spec = spec
+        self._limit = limit
         self._output = output
         self._work_folder = work_folder
 
-    def process(self, sample: pa.Table, trained_before: str = "") -> Iterator[str]:
+    def process(self, paths: list[str], trained_before: str = "") -> Iterator[str]:
         spec = self._spec
         model = train_vocabulary(
-            sample,
+            read_samples(sorted(paths), limit=self._limit),
             name=spec.name,
             size=spec.size,
             kind=spec.kind,

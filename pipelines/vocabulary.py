@@ -9,15 +9,17 @@ from __future__ import annotations
 import hashlib
 import io
 import re
+import threading
 from collections.abc import Iterator, Sequence
 
-import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import sentencepiece
 
 from model.errors import UserError
 from model.vocabulary import BOS_ID, EOS_ID, PAD_ID, SIZE_MULTIPLE, UNK_ID
+from pipelines import files
+from pipelines.records import UInt64s
 
 SAMPLE_SCHEMA = pa.schema([("hash", pa.uint64()), ("line", pa.large_string())])
 
@@ -49,59 +51,71 @@ def _hash_line(line: str) -> bytes:
     return hashlib.blake2b(line.encode(), digest_size=8, person=b"tt sample").digest()
 
 
-def least_lines(lines: Sequence[str], *, limit: int) -> pa.Table:
-    """Returns the distinct lines with the least hashes, at most `limit`, by hash.
+def distinct_lines(lines: Sequence[str]) -> pa.Table:
+    """Returns the distinct lines with their hashes, by hash, as `SAMPLE_SCHEMA`.
 
-    >>> least_lines(["b", "a", "b"], limit=2)["line"].to_pylist()
+    >>> distinct_lines(["b", "a", "b"])["line"].to_pylist()
     ['a', 'b']
     """
     hashes = np.frombuffer(b"".join([_hash_line(line) for line in lines]), "<u8")
-    return _least(pa.table([hashes, lines], schema=SAMPLE_SCHEMA), limit=limit)
+    return _distinct(pa.table([hashes, lines], schema=SAMPLE_SCHEMA))
 
 
-def _least(table: pa.Table, *, limit: int) -> pa.Table:
+def _distinct(table: pa.Table) -> pa.Table:
     # An equal hash is taken for an equal line: of 10^9 lines one may be lost, and no harm done.
     _, first = np.unique(table["hash"].to_numpy(), return_index=True)
-    # take() copies: a slice would keep, and pickle, the buffers of the whole.
-    return table.take(first[:limit]).combine_chunks()
+    return table.take(first)
 
 
-class LeastLines(beam.CombineFn):
-    """Combines tables of `least_lines` into one of at most `limit` lines."""
+class LeastHashes:
+    """The least hashes that a process has seen: they bound what can still be in the sample.
 
-    def __init__(self, *, limit: int) -> None:
+    All threads of a process share one, so that of 10^9 lines only some million are written.
+    """
+
+    def __init__(self, limit: int) -> None:
         self._limit = limit
+        self._hashes: UInt64s = np.empty(0, np.uint64)
+        self._lock = threading.Lock()
 
-    def create_accumulator(self) -> list[pa.Table]:
-        """Starts with nothing."""
-        return []
+    def add(self, hashes: UInt64s) -> int:
+        """Adds hashes; returns a bound above which none is among the least of all."""
+        with self._lock:
+            self._hashes = np.union1d(self._hashes, hashes)[: self._limit]
+            is_full = len(self._hashes) == self._limit
+            return int(self._hashes[-1]) if is_full else 2**64 - 1
 
-    def add_input(self, accumulator: list[pa.Table], table: pa.Table) -> list[pa.Table]:
-        """Adds a table; reduces when twice the limit waits."""
-        accumulator.append(table)
-        waiting = sum(part.num_rows for part in accumulator)
-        return self._reduce(accumulator) if waiting > 2 * self._limit else accumulator
 
-    def merge_accumulators(self, accumulators: Sequence[list[pa.Table]]) -> list[pa.Table]:
-        """Reduces several to one."""
-        merged: list[pa.Table] = []
-        for accumulator in accumulators:
-            merged = self._reduce([*merged, *accumulator])
-        return merged
+def up_to(table: pa.Table, bound: int) -> pa.Table:
+    """Returns the lines of `distinct_lines` whose hash is at most a bound."""
+    hashes = table["hash"].to_numpy()
+    return table.slice(0, int(np.searchsorted(hashes, np.uint64(bound), side="right")))
 
-    def compact(self, accumulator: list[pa.Table]) -> list[pa.Table]:
-        """Reduces before it is sent."""
-        return self._reduce(accumulator)
 
-    def extract_output(self, accumulator: list[pa.Table]) -> pa.Table:
-        """Returns the one table."""
-        reduced = self._reduce(accumulator)
-        return reduced[0] if reduced else SAMPLE_SCHEMA.empty_table()
+def write_sample(path: str, table: pa.Table, *, temporary_folder: str) -> None:
+    """Writes lines of `distinct_lines` to a file."""
+    options = pa.ipc.IpcWriteOptions(compression="lz4")
+    with (
+        files.write_whole(path, temporary_folder=temporary_folder) as file,
+        pa.ipc.new_file(file, SAMPLE_SCHEMA, options=options) as writer,
+    ):
+        writer.write_table(table)
 
-    def _reduce(self, tables: list[pa.Table]) -> list[pa.Table]:
-        if not tables:
-            return []
-        return [_least(pa.concat_tables(tables), limit=self._limit)]
+
+def read_samples(paths: Sequence[str], *, limit: int) -> pa.Table:
+    """Returns the `limit` lines with the least hashes of all files, by hash."""
+    least = LeastHashes(limit)
+    bound = 2**64 - 1
+    for path in paths:
+        bound = least.add(_read_sample(path, columns=[0])["hash"].to_numpy())
+    tables = [up_to(_read_sample(path, columns=[0, 1]), bound) for path in paths]
+    return _distinct(pa.concat_tables([SAMPLE_SCHEMA.empty_table(), *tables]))
+
+
+def _read_sample(path: str, *, columns: list[int]) -> pa.Table:
+    options = pa.ipc.IpcReadOptions(included_fields=columns)
+    with files.open_binary(path) as file, pa.ipc.open_file(file, options=options) as reader:
+        return reader.read_all()
 
 
 def has_large_script(lines: Sequence[str]) -> bool:

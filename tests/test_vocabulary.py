@@ -1,7 +1,7 @@
 """Normalisation, vocabularies, and their training on a deterministic sample."""
 
 import itertools
-import pickle
+import math
 import random
 import sys
 import unicodedata
@@ -27,10 +27,13 @@ from model.vocabulary import (
 )
 from pipelines.vocabulary import (
     SAMPLE_SCHEMA,
-    LeastLines,
+    LeastHashes,
+    distinct_lines,
     has_large_script,
-    least_lines,
+    read_samples,
     train_vocabulary,
+    up_to,
+    write_sample,
 )
 
 WORDS = [
@@ -48,7 +51,7 @@ def sentences(count):
 
 def train(lines, **options):
     values = {"name": "shared", "size": 60, "kind": "unigram", "normalization_rule": "nmt_nfkc"}
-    return train_vocabulary(least_lines(lines, limit=100_000), **(values | options))
+    return train_vocabulary(distinct_lines(lines), **(values | options))
 
 
 @pytest.fixture(scope="module")
@@ -173,37 +176,39 @@ def test_bad_model_files(tmp_path):
 
 @settings(max_examples=40)
 @given(
-    lines=st.lists(st.text(max_size=3)), cuts=st.lists(st.integers(0, 50)), limit=st.integers(1, 9)
+    lines=st.lists(st.text(max_size=3)),
+    cuts=st.lists(st.integers(0, 50)),
+    workers=st.lists(st.integers(0, 2), min_size=1),
+    limit=st.integers(1, 9),
 )
-def test_the_sample_does_not_depend_on_who_reads_what(lines, cuts, limit):
-    whole = least_lines(lines, limit=limit)
-    assert whole.num_rows == min(limit, len(set(lines)))
-
-    combiner = LeastLines(limit=limit)
+def test_the_sample_does_not_depend_on_who_reads_what(
+    tmp_path_factory, lines, cuts, workers, limit
+):
+    folder = str(tmp_path_factory.mktemp("samples"))
+    least = [LeastHashes(limit) for _ in range(3)]  # of as many processes
     bounds = [0, *sorted(min(cut, len(lines)) for cut in cuts), len(lines)]
-    accumulators = [combiner.create_accumulator()]
-    for begin, end in itertools.pairwise(bounds):
-        part = least_lines(lines[begin:end], limit=limit)
-        accumulators.append(combiner.add_input(combiner.create_accumulator(), part))
-    accumulators = [combiner.compact(part) for part in reversed(accumulators)]
-    merged = combiner.extract_output(combiner.merge_accumulators(accumulators))
-    assert merged.equals(whole)
+    paths = []
+    for unit, (begin, end) in enumerate(itertools.pairwise(bounds)):
+        part = distinct_lines(lines[begin:end])
+        bound = least[workers[unit % len(workers)]].add(part["hash"].to_numpy())
+        paths.append(f"{folder}/sample-{unit}")
+        write_sample(paths[-1], up_to(part, bound), temporary_folder=folder)
+    expected = distinct_lines(lines).slice(0, limit)
+    assert expected.num_rows == min(limit, len(set(lines)))
+    assert read_samples(paths[::-1], limit=limit).equals(expected)
 
 
-def test_the_accumulator_is_bounded():
-    combiner = LeastLines(limit=10)
-    accumulator = combiner.create_accumulator()
-    for i in range(20):
-        lines = [f"{i} {j}" for j in range(10)]
-        accumulator = combiner.add_input(accumulator, least_lines(lines, limit=10))
-        assert sum(table.num_rows for table in accumulator) <= 20
-    assert combiner.extract_output(accumulator).num_rows == 10
+def test_the_sample_of_many_lines_takes_little_room():
+    least = LeastHashes(100)
+    written = 0
+    for unit in range(100):
+        part = distinct_lines([f"{unit} {line}" for line in range(1000)])
+        written += up_to(part, least.add(part["hash"].to_numpy())).num_rows
+    assert written < 100 * (1 + math.log(100_000 / 100)) * 2
 
 
-def test_the_combiner_of_nothing():
-    combiner = LeastLines(limit=10)
-    assert combiner.extract_output(combiner.create_accumulator()).schema == SAMPLE_SCHEMA
-    assert combiner.merge_accumulators([]) == []
+def test_the_sample_of_nothing():
+    assert read_samples([], limit=10).equals(SAMPLE_SCHEMA.empty_table())
 
 
 # Training.
@@ -263,9 +268,3 @@ def test_character_coverage_goes_by_script(tmp_path):
         sizes[coverage] = vocabulary.piece_count
         assert (UNK_ID in vocabulary.encode(["\u9fa5"])[0]) == (coverage is None)
     assert sizes[None] == sizes[1.0] - 1
-
-
-def test_the_sample_travels_without_the_table_it_was_cut_from():
-    table = least_lines(["x" * 1000 + str(i) for i in range(1000)], limit=2)
-    assert table.num_rows == 2
-    assert len(pickle.dumps(table)) < 10_000
