@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import glob
 import os
+import re
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import IO, Any
 
 import pyarrow as pa
@@ -37,9 +38,28 @@ def make_folder(path: str) -> None:
 
 
 def open_binary(path: str) -> IO[bytes]:
-    """Opens a file for reading its bytes as they are."""
-    file: IO[bytes] = FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
+    """Opens a file for reading its bytes as they are.
+
+    Raises:
+      UserError: The path is of no file system that Beam knows.
+    """
+    try:
+        file: IO[bytes] = FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
+    except ValueError as error:
+        raise UserError(f"{path} cannot be opened: {error}") from error
     return file
+
+
+def exists(path: str) -> bool:
+    """Says whether there is a file.
+
+    Raises:
+      UserError: The file system is not known, not installed, or does not answer.
+    """
+    try:
+        return bool(FileSystems.exists(path))
+    except (ValueError, BeamIOError) as error:
+        raise UserError(f"{path} cannot be looked up: {error}") from error
 
 
 def read_bytes(path: str) -> bytes:
@@ -50,17 +70,31 @@ def read_bytes(path: str) -> bytes:
 
 def list_folder(folder: str) -> list[str]:
     """Lists all files below a folder, sorted; a folder that does not exist has none."""
-    pattern = glob.escape(folder.rstrip("/")) + "/**"
-    [result] = FileSystems.match([pattern])
-    return sorted(metadata.path for metadata in result.metadata_list)
+    root = folder.rstrip("/") + "/"
+    if is_local(folder):  # Beam's globs have no way to say that a bracket is a bracket
+        found = [str(path) for path in Path(root).rglob("*") if path.is_file()]
+        return sorted(root + os.path.relpath(path, root) for path in found)
+    before_glob = re.split(r"[*?[]", root, maxsplit=1)[0]
+    [result] = FileSystems.match([before_glob + "**"])
+    paths = (metadata.path for metadata in result.metadata_list)
+    return sorted(path for path in paths if path.startswith(root))
+
+
+def delete(paths: Sequence[str]) -> None:
+    """Deletes files by their exact names."""
+    local = [path for path in paths if is_local(path)]
+    for path in local:
+        Path(path).unlink(missing_ok=True)
+    if remote := [path for path in paths if not is_local(path)]:
+        FileSystems.delete(remote)
 
 
 def delete_folder(folder: str) -> None:
     """Deletes a folder with all that is in it, where it is there."""
     if is_local(folder):
         shutil.rmtree(folder, ignore_errors=True)
-    elif found := list_folder(folder):
-        FileSystems.delete(found)
+    else:
+        delete(list_folder(folder))
 
 
 @contextlib.contextmanager
@@ -78,7 +112,7 @@ def write_whole(path: str, *, temporary_folder: str) -> Iterator[IO[bytes]]:
         FileSystems.rename([temporary], [path])
     except BaseException as error:
         with contextlib.suppress(Exception):
-            FileSystems.delete([temporary])
+            delete([temporary])
         if isinstance(error, OSError) and error.errno in _NO_ROOM:
             raise DiskFullError(
                 f"{path} cannot be written: {os.strerror(error.errno)}. Make room and run the "

@@ -27,7 +27,7 @@ from model.config import Decoding
 from model.errors import UserError
 from model.vocabulary import is_empty
 from pipelines import parquet
-from pipelines.files import list_folder, make_folder, open_binary, write_whole
+from pipelines.files import delete, list_folder, make_folder, open_binary, write_whole
 from pipelines.runner import make_pipeline, run_pipeline
 from pipelines.translation_plan import (
     COMPRESSIONS,
@@ -330,7 +330,7 @@ class _WriteManifest(beam.DoFn):
             if path.endswith(TEMPORARY_SUFFIX)
         ]
         if leftovers:
-            FileSystems.delete(leftovers)
+            delete(leftovers)
 
 
 def translate_parquet(
@@ -384,7 +384,7 @@ def translate_parquet(
         if finished == planned:
             manifest = read_json(manifest_path)
             return _summary(manifest, options=options, already_finished=True)
-        FileSystems.delete([manifest_path])  # outputs are missing: it is no longer true
+        delete([manifest_path])  # outputs are missing: it is no longer true
 
     translate_units = TranslateUnits(
         load_translator=load_translator,
