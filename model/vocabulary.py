@@ -52,6 +52,7 @@ _INVISIBLE = [
     *range(0x7F, 0x85),
     *range(0x86, 0xA0),
     0xAD,
+    0x61C,
     0x180E,
     0x200B,
     0x200E,
@@ -67,7 +68,7 @@ _DELETE_INVISIBLE = dict.fromkeys(_INVISIBLE)
 # and mending the few that are not is several times cheaper than rewriting all.
 _UNCLEAN = (
     r"  |^ | $"
-    r"|[\x00-\x1f\x7f-\xa0\xad\x{1680}\x{180e}\x{2000}-\x{200b}\x{200e}\x{200f}"
+    r"|[\x00-\x1f\x7f-\xa0\xad\x{61c}\x{1680}\x{180e}\x{2000}-\x{200b}\x{200e}\x{200f}"
     r"\x{2028}-\x{202f}\x{205f}-\x{206f}\x{3000}\x{feff}\x{fff9}-\x{fffb}]"
 )
 
@@ -113,7 +114,9 @@ class TextNormalization:
             unclean = pc.match_substring_regex(tested, _UNCLEAN)
             if pc.any(unclean).as_py():
                 for i in np.flatnonzero(np.asarray(unclean)):
-                    normalized[i] = " ".join(normalized[i].translate(_DELETE_INVISIBLE).split())
+                    text = " ".join(normalized[i].translate(_DELETE_INVISIBLE).split())
+                    # Characters that meet now may be one in the normal form.
+                    normalized[i] = text if form == "none" else unicodedata.normalize(form, text)
         return normalized
 
 
