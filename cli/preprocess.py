@@ -129,7 +129,7 @@ def preprocess_command(
         Number,
         _filter(
             help="Most pieces of the longer side for one of the shorter, beyond 8 that are "
-            "free; 0: any. [default: 3.0]"
+            "free; 0: any. [default: 3]"
         ),
     ] = None,
     min_letters: Annotated[
@@ -271,6 +271,11 @@ def preprocess_command(
         _leave_held_out_input(DEFAULT_INPUT)
 
 
+_ABOUT_TRAINING = (
+    "vocabulary_size", "vocabulary_type", "source_vocabulary_type", "target_vocabulary_type",
+    "separate_vocabularies", "vocabulary_sample", "character_coverage", "byte_fallback",
+    "user_symbol", "sentencepiece_rule",
+)  # fmt: skip
 _ABOUT_A_CORPUS = (
     "source_column", "target_column", "source_language", "target_language", "data_dir",
     "language_pair", "subset", "download", "validation", "validation_source", "validation_target",
@@ -298,6 +303,11 @@ def _make_options(
     values = of(PreprocessOptions, "exclude", "source_language", "target_language")
     if is_embedded:
         values.setdefault("vocabulary_size", EMBEDDED_VOCABULARY_SIZE)
+    if given["vocab"]:
+        about_training = [name for name in _ABOUT_TRAINING if given[name]]
+        if about_training:
+            flags = ", ".join(f"--{name.replace('_', '-')}" for name in about_training)
+            raise UserError(f"--vocab gives a vocabulary, and {flags} is for training one: choose")
     is_separate = any(
         given[name]
         for name in ("separate_vocabularies", "source_vocabulary_type", "target_vocabulary_type")
@@ -335,11 +345,12 @@ def _find_script(given: str, *, language: str) -> str:
 
 
 def _check_file_system(path: str) -> None:
+    from apache_beam.io.filesystem import BeamIOError
     from apache_beam.io.filesystems import FileSystems
 
     try:
         FileSystems.get_filesystem(path)
-    except ValueError as error:
+    except (ValueError, BeamIOError) as error:
         raise UserError(f"--output {path} cannot be written: {error}") from error
 
 

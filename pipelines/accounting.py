@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from pipelines.sources import Source
 from pipelines.spills import Headers, Places, SplitPlan
 
 _NAME_WIDTH = 40
+_ROWS_AT_ONCE = 1 << 16
 
 # A duplicate has its survivor's place instead of texts. Lines and rows are counted from 1.
 REJECTED_SCHEMA = pa.schema(
@@ -40,6 +41,23 @@ REJECTED_SCHEMA = pa.schema(
         ("survivor_line", pa.int64()),
     ]
 )
+
+
+class SourceNames:
+    """What the sources are called in a `rejected-*.parquet`, made once for many tables."""
+
+    def __init__(self, sources: Sequence[Source]) -> None:
+        self._names = pa.array([source.name for source in sources], pa.string())
+        self._paths = pa.array([source.file_of(0) for source in sources], pa.string())
+
+    def columns(self, places: Places) -> dict[str, pa.Array]:
+        """Returns the columns that say where pairs stand."""
+        orders = pa.array(places.orders)
+        return {
+            "corpus": self._names.take(orders),
+            "file": self._paths.take(orders),
+            "line": pa.array(places.rows + 1),
+        }
 
 
 class Rejections:
@@ -72,40 +90,31 @@ class Rejections:
         self._sources.append(sources)
         self._targets.append(targets)
 
-    def table(self, sources: Sequence[Source]) -> pa.Table:
+    def table(self, names: SourceNames) -> pa.Table:
         """Makes the table of a `rejected-*.parquet`, by row."""
         places = Places(np.full(len(self.rows), self.order), np.array(self.rows, np.int64))
         columns = {
             "reason": pa.array(self.reasons, pa.string()),
-            **_name_places(places, sources),
+            **names.columns(places),
             "source": _chunked(self._sources),
             "target": _chunked(self._targets),
         }
         return _rejected_table(columns, len(self.rows)).take(np.argsort(places.rows))
 
 
-def duplicates_table(
-    duplicates: Places, survivors: Places, *, reason: str, sources: Sequence[Source]
-) -> pa.Table:
-    """Makes the table of a `rejected-*.parquet` of duplicates and what was kept instead."""
-    kept = _name_places(survivors, sources)
-    count = len(duplicates.rows)
-    columns = {
-        "reason": pa.repeat(reason, count),
-        **_name_places(duplicates, sources),
-        **{f"survivor_{name}": column for name, column in kept.items()},
-    }
-    return _rejected_table(columns, count)
-
-
-def _name_places(places: Places, sources: Sequence[Source]) -> dict[str, pa.Array]:
-    names = pa.array([source.name for source in sources], pa.string())
-    paths = pa.array([source.file_of(0) for source in sources], pa.string())
-    return {
-        "corpus": names.take(pa.array(places.orders)),
-        "file": paths.take(pa.array(places.orders)),
-        "line": pa.array(places.rows + 1),
-    }
+def duplicates_tables(
+    duplicates: Places, survivors: Places, *, reason: str, names: SourceNames
+) -> Iterator[pa.Table]:
+    """Makes tables of a `rejected-*.parquet` of duplicates and what was kept instead."""
+    for begin in range(0, len(duplicates.rows), _ROWS_AT_ONCE):
+        part = slice(begin, begin + _ROWS_AT_ONCE)
+        rejected, kept = duplicates.select(part), names.columns(survivors.select(part))
+        columns = {
+            "reason": pa.repeat(reason, len(rejected.rows)),
+            **names.columns(rejected),
+            **{f"survivor_{name}": column for name, column in kept.items()},
+        }
+        yield _rejected_table(columns, len(rejected.rows))
 
 
 def _chunked(columns: list[pa.ChunkedArray]) -> pa.ChunkedArray:
@@ -266,7 +275,7 @@ def sum_split(split: str, plan: SplitPlan, shards: Sequence[ShardStatistics]) ->
 
 
 def sum_sources(
-    sources: Sequence[Source],
+    identities: Sequence[dict[str, Any]],
     *,
     held_out_from: int,
     units: Sequence[UnitStatistics],
@@ -277,30 +286,32 @@ def sum_sources(
     Raises:
       RuntimeError: Pairs were lost or counted twice.
     """
-    summed = []
-    for order, source in enumerate(sources):
-        rejected: collections.Counter[str] = collections.Counter()
-        for unit in units:
-            if unit.order == order:
-                rejected.update(unit.rejected)
-        for shard in shards:
-            rejected.update(shard.rejected_by_source.get(order, {}))
-        read = sum(unit.rows for unit in units if unit.order == order)
-        kept = sum(shard.kept_by_source.get(order, 0) for shard in shards)
-        if read != kept + rejected.total():
+    read: collections.Counter[int] = collections.Counter()
+    kept: collections.Counter[int] = collections.Counter()
+    rejected: list[collections.Counter[str]] = [collections.Counter() for _ in identities]
+    for unit in units:
+        read[unit.order] += unit.rows
+        rejected[unit.order].update(unit.rejected)
+    for shard in shards:
+        kept.update(shard.kept_by_source)
+        for order, reasons in shard.rejected_by_source.items():
+            rejected[order].update(reasons)
+    for order, identity in enumerate(identities):
+        if read[order] != kept[order] + rejected[order].total():
             raise RuntimeError(
-                f"{source.name}: {read} pairs read, but {kept} kept and {rejected.total()} rejected"
+                f"{identity['name']}: {read[order]} pairs read, but {kept[order]} kept and "
+                f"{rejected[order].total()} rejected"
             )
-        summed.append(
-            {
-                **source.identity(),
-                "is_held_out": order >= held_out_from,
-                "read": read,
-                "kept": kept,
-                "rejected": dict(sorted(rejected.items())),
-            }
-        )
-    return summed
+    return [
+        {
+            **identity,
+            "is_held_out": order >= held_out_from,
+            "read": read[order],
+            "kept": kept[order],
+            "rejected": dict(sorted(rejected[order].items())),
+        }
+        for order, identity in enumerate(identities)
+    ]
 
 
 def check_splits(train: SplitInfo, validation: SplitInfo, *, sources: list[dict[str, Any]]) -> None:

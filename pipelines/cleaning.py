@@ -32,7 +32,7 @@ MOJIBAKE = "mojibake"  # bytes of UTF-8 were read as another encoding
 TOO_SHORT = "too_short"  # in tokens
 TOO_LONG = "too_long"  # in tokens
 LENGTH_RATIO = "length_ratio"
-IN_VALIDATION = "in_validation"  # a side is one of the held-out texts; found by the encoder
+HELD_OUT = "held_out"  # a side is one of the held-out texts; found by the encoder
 
 LENGTH_SLACK = 8  # tokens: short texts, idioms and names differ more than any ratio allows
 

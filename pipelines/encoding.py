@@ -9,11 +9,19 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from model.artifacts import TRAIN, VALIDATION
+from model.errors import UserError
 from model.vocabulary import TextNormalization, VocabularyPair
 from pipelines.accounting import Rejections, UnitStatistics
-from pipelines.cleaning import IN_VALIDATION, Filters, text_reasons, token_reasons
+from pipelines.cleaning import (
+    HELD_OUT,
+    TOO_MANY_CHARACTERS,
+    Filters,
+    text_reasons,
+    token_reasons,
+)
 from pipelines.records import (
     ExampleWriter,
     UInt64s,
@@ -29,6 +37,8 @@ from pipelines.spills import HEADER, Batch, Headers, SpillPart, SplitPlan, witho
 DEDUPLICATE = ("pair", "source", "target", "none")
 
 _SPECIAL_IDS = 2  # BOS and EOS
+_EMPTY = pa.scalar("", pa.large_string())
+_HUGE = 16  # bytes, times the most characters: 4 bytes each, and as much again in white space
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -96,9 +106,13 @@ def _clean_slices(
 ) -> Iterator[_Slice]:
     first = unit.first_row
     for table in unit.read():
-        sources = normalization.column(table["source"].fill_null(""))
-        targets = normalization.column(table["target"].fill_null(""))
+        is_huge = _is_huge(table, filters.max_characters)
+        sources, targets = (
+            normalization.column(pc.if_else(is_huge, _EMPTY, table[side]).fill_null(""))
+            for side in ("source", "target")
+        )
         rejected = text_reasons(sources, targets, filters=filters)
+        rejected |= dict.fromkeys(np.flatnonzero(is_huge).tolist(), TOO_MANY_CHARACTERS)
         if table["fault"].null_count < table.num_rows:
             faults = enumerate(table["fault"].to_pylist())
             rejected |= {position: fault for position, fault in faults if fault}
@@ -109,6 +123,18 @@ def _clean_slices(
             targets = [targets[i] for i in positions.tolist()]
         yield _Slice(table, first, positions, sources, targets, rejected)
         first += table.num_rows
+
+
+def _is_huge(table: pa.Table, max_characters: int) -> pa.ChunkedArray:
+    """Tells which rows have a text that is too long before it is normalised, however short after.
+
+    A line of 100 MB, with its copies on the way through normalisation, would need 2 GB.
+    """
+    limit = _HUGE * max_characters
+    return pc.or_(
+        *(pc.fill_null(pc.greater(pc.binary_length(table[side]), limit), False)
+          for side in ("source", "target"))
+    )  # fmt: skip
 
 
 def hash_texts(
@@ -196,7 +222,7 @@ def encode_unit(
         )
         is_held_out = _is_held_out(part["source_hash"], clean.targets, held_out)
         for place in np.flatnonzero(is_held_out).tolist():
-            reasons.setdefault(place, IN_VALIDATION)
+            reasons.setdefault(place, HELD_OUT)
         if reasons:
             clean.rejected.update(
                 (int(clean.positions[place]), reason) for place, reason in reasons.items()
@@ -209,13 +235,19 @@ def encode_unit(
         clean.reject_into(rejections)
 
     if rows_read != unit.rows:
-        raise RuntimeError(f"{unit.label} gave {rows_read} rows of {unit.rows}: its input changed")
+        raise UserError(
+            f"{unit.source.name} changed while it was read ({rows_read} rows of a unit of "
+            f"{unit.rows}): run the same command again"
+        )
 
     parts, least_hash = _split(
         Batch(np.concatenate(headers), records), is_held_out=unit.is_held_out, options=options
     )
     if options.deduplicate != "none":
-        parts = [dataclasses.replace(part, batch=without_copies(part.batch)) for part in parts]
+        parts = [
+            dataclasses.replace(part, batch=without_copies(part.batch, apart=least_hash))
+            for part in parts
+        ]
     statistics = UnitStatistics(
         order=unit.order,
         index=unit.index,

@@ -5,7 +5,9 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import json
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import apache_beam as beam
 import pyarrow.parquet as pq
@@ -18,9 +20,10 @@ from pipelines.accounting import (
     REJECTED_SCHEMA,
     ShardCounter,
     ShardStatistics,
+    SourceNames,
     UnitStatistics,
     check_splits,
-    duplicates_table,
+    duplicates_tables,
     sum_sources,
     sum_split,
 )
@@ -28,6 +31,7 @@ from pipelines.encoding import EncodingOptions
 from pipelines.records import framed_runs
 from pipelines.sources import Source
 from pipelines.spills import Region, SplitPlan, merge_bucket, read_bucket
+from pipelines.units import index_path
 
 # Beam sets the label of a transform when it applies it: these dataclasses cannot be frozen.
 _transform = dataclasses.dataclass(kw_only=True, eq=False)
@@ -115,6 +119,9 @@ class _Merge(beam.DoFn):
         self._output = output
         self._work_folder = work_folder
 
+    def setup(self) -> None:
+        self._names = SourceNames(self._sources)
+
     def process(
         self, element: tuple[ShardKey, Iterable[Region | None]], moved: int | None
     ) -> Iterator[ShardStatistics]:
@@ -155,6 +162,8 @@ class _Merge(beam.DoFn):
                     moved=moved if split == TRAIN else None,
                     only=moved if split == VALIDATION else None,
                 )
+                if not all(merged.batch.records):
+                    raise RuntimeError(f"{path} would get a record without bytes")
                 for run in framed_runs(merged.batch.records):
                     file.write(run)
                 counter.count_kept(merged.batch.headers, merged.places)
@@ -168,14 +177,10 @@ class _Merge(beam.DoFn):
                                 temporary_folder=self._work_folder,
                             )
                         )
-                    rejected.write_table(
-                        duplicates_table(
-                            merged.duplicates,
-                            merged.survivors,
-                            reason=reason,
-                            sources=self._sources,
-                        )
-                    )
+                    for table in duplicates_tables(
+                        merged.duplicates, merged.survivors, reason=reason, names=self._names
+                    ):
+                        rejected.write_table(table)
         return counter.statistics()
 
 
@@ -191,7 +196,7 @@ class WriteManifest(beam.PTransform):
     Attributes:
       units: PCollection of UnitStatistics.
       shards: PCollection of ShardStatistics.
-      sources: All of them, the held-out ones last.
+      identities: Of all sources, the held-out ones last.
       held_out_from: Index of the first held-out source.
       plans: How each split is spread.
       draft: The manifest without what only the run finds out.
@@ -201,7 +206,7 @@ class WriteManifest(beam.PTransform):
 
     units: beam.PCollection
     shards: beam.PCollection
-    sources: Sequence[Source]
+    identities: Sequence[dict[str, Any]]
     held_out_from: int
     plans: dict[str, SplitPlan]
     draft: DatasetManifest
@@ -216,7 +221,7 @@ class WriteManifest(beam.PTransform):
             | "Complete"
             >> beam.ParDo(
                 _Complete(
-                    self.sources, self.held_out_from, self.plans, self.output, self.work_folder
+                    self.identities, self.held_out_from, self.plans, self.output, self.work_folder
                 ),
                 beam.pvalue.AsList(self.units),
                 beam.pvalue.AsList(self.shards),
@@ -227,13 +232,13 @@ class WriteManifest(beam.PTransform):
 class _Complete(beam.DoFn):
     def __init__(
         self,
-        sources: Sequence[Source],
+        identities: Sequence[dict[str, Any]],
         held_out_from: int,
         plans: dict[str, SplitPlan],
         output: str,
         work_folder: str,
     ) -> None:
-        self._sources = sources
+        self._identities = identities
         self._held_out_from = held_out_from
         self._plans = plans
         self._output = output
@@ -245,9 +250,9 @@ class _Complete(beam.DoFn):
         units: list[UnitStatistics],
         shards: list[ShardStatistics],
     ) -> Iterator[str]:
-        _check_all_arrived(units)
+        self._check_all_arrived(units)
         sources = sum_sources(
-            self._sources, held_out_from=self._held_out_from, units=units, shards=shards
+            self._identities, held_out_from=self._held_out_from, units=units, shards=shards
         )
         splits = {split: sum_split(split, plan, shards) for split, plan in self._plans.items()}
         check_splits(splits[TRAIN], splits[VALIDATION], sources=sources)
@@ -269,12 +274,16 @@ class _Complete(beam.DoFn):
         files.write_text(path, manifest.to_json(), temporary_folder=self._work_folder)
         yield path
 
-
-def _check_all_arrived(units: Sequence[UnitStatistics]) -> None:
-    """Raises if a unit is missing or counted twice: each source's are numbered from 0."""
-    numbers: collections.defaultdict[int, list[int]] = collections.defaultdict(list)
-    for unit in units:
-        numbers[unit.order].append(unit.index)
-    for order, found in numbers.items():
-        if sorted(found) != list(range(len(found))):
-            raise RuntimeError(f"source {order} arrived as the units {sorted(found)}")
+    def _check_all_arrived(self, units: Sequence[UnitStatistics]) -> None:
+        """Compares the units with those that the cutting steps have written down."""
+        rows: collections.defaultdict[int, dict[int, int]] = collections.defaultdict(dict)
+        for unit in units:
+            if unit.index in rows[unit.order]:
+                raise RuntimeError(f"unit {unit.index} of source {unit.order} arrived twice")
+            rows[unit.order][unit.index] = unit.rows
+        for order in range(len(self._identities)):
+            expected = json.loads(files.read_bytes(index_path(self._work_folder, order)))
+            if [rows[order].get(index) for index in range(len(expected))] != expected:
+                raise RuntimeError(
+                    f"of source {order} arrived {rows[order]}, but its units have {expected} rows"
+                )

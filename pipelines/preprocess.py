@@ -99,10 +99,12 @@ def run_preprocess(plan: PreprocessPlan, *, beam_arguments: Sequence[str] = ()) 
     _add_steps(pipeline, plan)
     try:
         run_pipeline(pipeline)
-    except DiskFullError:
-        raise
-    except UserError:
-        _abandon(output)
+    except Exception as error:
+        finished = _find_finished(output, plan.fingerprint)
+        if finished:  # by another run of the same command, which took the work folder away
+            return finished
+        if isinstance(error, UserError) and not isinstance(error, DiskFullError):
+            _abandon(output)
         raise
     manifest = DatasetManifest.load(output, read=files.read_bytes)
     files.delete_folder(FileSystems.join(output, WORK_FOLDER))
@@ -121,6 +123,7 @@ def _add_steps(pipeline: beam.Pipeline, plan: PreprocessPlan) -> None:
     )
     units = pipeline | "List units" >> ListUnits(
         sources=plan.sources,
+        identities=plan.identities,
         held_out_from=plan.held_out_from,
         max_pairs=plan.unit_pairs,
         work_folder=work,
@@ -157,7 +160,7 @@ def _add_steps(pipeline: beam.Pipeline, plan: PreprocessPlan) -> None:
     _ = pipeline | "Write manifest" >> WriteManifest(
         units=encoded.statistics,
         shards=shards,
-        sources=plan.sources,
+        identities=plan.identities,
         held_out_from=plan.held_out_from,
         plans=plan.splits,
         draft=_draft_manifest(plan),
@@ -237,6 +240,14 @@ def _claim_output(output: str, *, fingerprint: str, work: str) -> DatasetManifes
     return None
 
 
+def _find_finished(output: str, fingerprint: str) -> DatasetManifest | None:
+    """Returns the manifest of the finished folder, if it is one of the same input and options."""
+    if not FileSystems.exists(FileSystems.join(output, MANIFEST_FILE)):
+        return None
+    manifest = DatasetManifest.load(output, read=files.read_bytes)
+    return manifest if manifest.fingerprint == fingerprint else None
+
+
 def _abandon(output: str) -> None:
     """Removes what a run wrote that a user's error ended: the mended command starts anew."""
     files.delete_folder(FileSystems.join(output, WORK_FOLDER))
@@ -246,8 +257,7 @@ def _abandon(output: str) -> None:
         for path in files.list_folder(output)
         if any(fnmatch.fnmatch(path.rpartition("/")[2], pattern) for pattern in patterns)
     ]
-    if ours:
-        FileSystems.delete(ours)
+    files.delete(ours)
     if files.is_local(output) and not any(Path(output).iterdir()):
         Path(output).rmdir()
 

@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 import math
+import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from apache_beam.io.filesystems import FileSystems
 from model.artifacts import MANIFEST_FORMAT, TRAIN, VALIDATION
 from model.errors import UserError
 from model.vocabulary import TextNormalization, Vocabulary
-from pipelines import files
+from pipelines import files, parquet
 from pipelines.cleaning import Filters
 from pipelines.encoding import DEDUPLICATE
 from pipelines.sources import MAX_UNIT_PAIRS, Source
@@ -34,6 +35,18 @@ _RECORD_SHARE = 0.7  # bytes of records for a byte of text, about
 _MAX_SHARDS = 1024
 _VALIDATION_SHARD_BYTES = 256 << 20
 _VOCABULARY_TYPES = ("unigram", "bpe", "char")
+_TRAINING_OPTIONS = (
+    "vocabulary_size",
+    "vocabulary_type",
+    "source_vocabulary_type",
+    "target_vocabulary_type",
+    "vocabulary_sample",
+    "character_coverage",
+    "byte_fallback",
+    "user_symbols",
+    "sentencepiece_rule",
+)
+_SPECIAL_PIECES = ("<pad>", "<unk>", "<s>", "</s>")
 _SENTENCEPIECE_RULES = ("nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity")
 
 
@@ -94,9 +107,13 @@ class PreprocessOptions:
     target_language: str = ""
 
     def __post_init__(self) -> None:
-        _check(0 <= self.shards <= 99_999, "shards must be 0 to 99,999", self.shards)
-        _check(self.shard_megabytes > 0, "shard size must be above 0", self.shard_megabytes)
-        _check(self.vocabulary_size >= 8, "vocabulary size must be 8 or more", self.vocabulary_size)
+        _check(0 <= self.shards <= 10_000, "shards must be 0 to 10,000", self.shards)
+        _check(self.shard_megabytes >= 0.001, "a shard has 0.001 MB or more", self.shard_megabytes)
+        _check(
+            8 <= self.vocabulary_size <= 1_000_000,
+            "vocabulary size must be 8 to 1,000,000",
+            self.vocabulary_size,
+        )
         kinds = [
             self.source_vocabulary_type or self.vocabulary_type,
             self.target_vocabulary_type or self.vocabulary_type,
@@ -119,6 +136,11 @@ class PreprocessOptions:
         _check(
             len(set(self.user_symbols)) == len(self.user_symbols) and all(self.user_symbols),
             "user symbols must be different and not empty",
+            self.user_symbols,
+        )
+        _check(
+            not set(self.user_symbols) & set(_SPECIAL_PIECES),
+            f"user symbols cannot be one of the special {', '.join(_SPECIAL_PIECES)}",
             self.user_symbols,
         )
         _check(
@@ -151,6 +173,9 @@ class PreprocessOptions:
         values["vocabulary"] = [
             hashlib.sha256(files.read_bytes(path)).hexdigest() for path in self.vocabulary
         ]
+        if self.vocabulary:  # then nothing is trained
+            for name in _TRAINING_OPTIONS:
+                del values[name]
         values["exclude"] = [files.file_identity(path) for path in self.exclude]
         return values
 
@@ -166,6 +191,7 @@ class PreprocessPlan:
 
     Attributes:
       sources: All corpora, the held-out ones last.
+      identities: What they are now, for the manifest.
       held_out_from: Index of the first held-out corpus.
       options: How the dataset is made.
       corpus: Name of the corpus for the manifest.
@@ -175,6 +201,7 @@ class PreprocessPlan:
     """
 
     sources: Sequence[Source]
+    identities: Sequence[dict[str, Any]]
     held_out_from: int
     options: PreprocessOptions
     corpus: str
@@ -210,58 +237,69 @@ def plan_preprocess(
     for path in options.vocabulary:
         Vocabulary(path, options.normalization, read=files.read_bytes)  # raises where it is none
     for path in options.exclude:
-        if not FileSystems.exists(path):
+        if not files.exists(path):
             raise UserError(f"no file of texts to exclude at {path}: check the path")
     every_source = [*sources, *validation_sources]
+    identities = [source.identity() for source in every_source]
+    _check_is_outside(options.output, identities)
+    text_bytes = [source.text_bytes() for source in every_source]
     return PreprocessPlan(
         sources=every_source,
+        identities=identities,
         held_out_from=len(sources),
         options=options,
         corpus=corpus,
-        fingerprint=fingerprint_of(sources, validation_sources, options=options, corpus=corpus),
-        unit_pairs=_unit_pairs(every_source),
-        splits=_plan_splits(sources, validation_sources, options=options),
+        fingerprint=_fingerprint(
+            identities, held_out_from=len(sources), options=options, corpus=corpus
+        ),
+        unit_pairs=_unit_pairs(sum(text_bytes)),
+        splits=_plan_splits(
+            sum(text_bytes[: len(sources)]), sum(text_bytes[len(sources) :]), options=options
+        ),
     )
 
 
-def fingerprint_of(
-    sources: Sequence[Source],
-    validation_sources: Sequence[Source],
+def _check_is_outside(output: str, identities: Sequence[dict[str, Any]]) -> None:
+    """Raises if a corpus lies in the dataset folder, of which a rerun would read its own output."""
+    root = parquet.normalize_path(output) + "/"
+    for identity in identities:
+        for file in identity["files"]:
+            if parquet.normalize_path(file["path"]).startswith(root):
+                raise UserError(
+                    f"the corpus {file['path']} lies in the dataset folder {output}: choose "
+                    "another --output, or leave it out"
+                )
+
+
+def _fingerprint(
+    identities: Sequence[dict[str, Any]],
     *,
+    held_out_from: int,
     options: PreprocessOptions,
     corpus: str,
 ) -> str:
-    """Returns the hex digest of all that the bytes of a dataset depend on."""
     described = {
-        "sources": [source.identity() for source in sources],
-        "validation": [source.identity() for source in validation_sources],
+        "sources": identities,
+        "held_out_from": held_out_from,
         "options": options.resolved(),
         "corpus": corpus,
         "result_version": _RESULT_VERSION,
         "manifest_format": MANIFEST_FORMAT,
         "sentencepiece": sentencepiece.__version__,
+        "unicode": unicodedata.unidata_version,
     }
     return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
 
 
-def _unit_pairs(sources: Sequence[Source]) -> int:
+def _unit_pairs(text_bytes: int) -> int:
     """Returns the most pairs of a unit: fewer for a small input, so that all workers get some."""
-    pairs = sum(source.text_bytes() for source in sources) // _PAIR_BYTES
+    pairs = text_bytes // _PAIR_BYTES
     return min(MAX_UNIT_PAIRS, max(1, math.ceil(pairs / _UNITS / SLICE_PAIRS)) * SLICE_PAIRS)
 
 
-def _plan_splits(
-    sources: Sequence[Source],
-    validation_sources: Sequence[Source],
-    *,
-    options: PreprocessOptions,
-) -> dict[str, SplitPlan]:
-    """Derives shards and buckets from the size of the input alone, so that a rerun finds them."""
-    train = sum(source.text_bytes() for source in sources)
-    if validation_sources:
-        validation = sum(source.text_bytes() for source in validation_sources)
-    else:
-        validation = math.ceil(train * options.validation_fraction)
+def _plan_splits(train: int, held_out: int, *, options: PreprocessOptions) -> dict[str, SplitPlan]:
+    """Derives shards and buckets from bytes of text alone, so that a rerun finds them."""
+    validation = held_out or math.ceil(train * options.validation_fraction)
     by_size = math.ceil(train * _RECORD_SHARE / (options.shard_megabytes * 2**20))
     shards = options.shards or min(max(1, by_size), _MAX_SHARDS)
     validation_shards = max(1, math.ceil(validation / _VALIDATION_SHARD_BYTES))

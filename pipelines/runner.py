@@ -13,7 +13,7 @@ from typing import TextIO
 
 import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
-from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
 from apache_beam.runners.runner import PipelineResult, PipelineState
 
 from model.errors import DiskFullError, UserError
@@ -48,13 +48,17 @@ def make_pipeline(beam_arguments: Sequence[str]) -> beam.Pipeline:
 
 
 def with_local_defaults(arguments: Sequence[str]) -> list[str]:
-    """Uses all cores where no argument says where, or how, the job is to run."""
+    """Uses all cores, as threads, where no argument says where or how the job is to run."""
     names = {argument.partition("=")[0] for argument in arguments}
-    if names & {"--runner", "--direct_num_workers", "--direct_running_mode"}:
+    if names & {"--runner", "--direct_running_mode"}:
         return list(arguments)
     # Threads are enough: SentencePiece releases the interpreter's lock.
+    threads = "--direct_running_mode=multi_threading"
+    if "--direct_num_workers" in names:
+        workers = PipelineOptions(list(arguments)).view_as(DirectOptions).direct_num_workers
+        return list(arguments) if workers == 1 else [*arguments, threads]
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return [*arguments, f"--direct_num_workers={cores}", "--direct_running_mode=multi_threading"]
+    return [*arguments, f"--direct_num_workers={cores}", threads]
 
 
 def set_file_system_options(beam_arguments: Sequence[str]) -> None:

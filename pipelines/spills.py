@@ -60,9 +60,8 @@ class Region:
       path: The spill.
       order: The place of the spill's source among all sources.
       index: The place of the spill's unit in its source.
-      offset: Where the first bucket begins.
       counts: Records of each bucket.
-      sizes: Bytes of each bucket: its headers, then its records.
+      bounds: Where each bucket begins, and where the last one ends; headers, then records.
       is_candidate: Copies of records of the train split, for a validation split that would
         stay empty.
     """
@@ -70,9 +69,8 @@ class Region:
     path: str
     order: int
     index: int
-    offset: int
     counts: tuple[int, ...]
-    sizes: tuple[int, ...]
+    bounds: tuple[int, ...]
     is_candidate: bool = False
 
 
@@ -106,13 +104,22 @@ def bucket_bounds(buckets: int) -> UInt64s:
     return np.array([-(-(i << 64) // buckets) for i in range(1, buckets)], np.uint64)
 
 
-def without_copies(batch: Batch) -> Batch:
+def without_copies(batch: Batch, *, apart: int | None = None) -> Batch:
     """Drops the bytes of every record but the first of a group; the headers stay.
 
     A pair that a unit holds a million times then takes the room of one.
+
+    Args:
+      batch: The records, by row.
+      apart: Hash of a source that may be moved to another split: its records are no copies of
+        others, nor others of them.
     """
-    survivors = _first_of_group(batch.headers)
-    is_copy = survivors != np.arange(len(batch.records))
+    is_copy = np.zeros(len(batch.records), np.bool_)
+    is_apart = np.zeros(len(batch.records), np.bool_)
+    if apart is not None:
+        is_apart = batch.headers["source_hash"] == apart
+    for rows in (np.flatnonzero(is_apart), np.flatnonzero(~is_apart)):
+        is_copy[rows] = _first_of_group(batch.headers[rows]) != np.arange(len(rows))
     headers = batch.headers.copy()
     headers["size"][is_copy] = 0
     records = list(batch.records)
@@ -152,7 +159,7 @@ def write_spill(
             ends = np.cumsum(np.bincount(buckets, minlength=plan.buckets)).tolist()
             bounds = [0, *ends]
             for shard in range(plan.shards):
-                counts, sizes = [], []
+                counts, region_bounds = [], [offset]
                 first = shard * plan.buckets_per_shard
                 for bucket in range(first, first + plan.buckets_per_shard):
                     begin, end = bounds[bucket], bounds[bucket + 1]
@@ -161,25 +168,24 @@ def write_spill(
                     file.write(headers)
                     file.write(records)
                     counts.append(end - begin)
-                    sizes.append(len(headers) + len(records))
+                    offset += len(headers) + len(records)
+                    region_bounds.append(offset)
                 if any(counts):
                     region = Region(
                         path=path,
                         order=order,
                         index=index,
-                        offset=offset,
                         counts=tuple(counts),
-                        sizes=tuple(sizes),
+                        bounds=tuple(region_bounds),
                         is_candidate=part.is_candidate,
                     )
                     regions.append(((part.split, shard), region))
-                offset += sum(sizes)
         footer = {
             "statistics": statistics,
             "order": order,
             "index": index,
             "regions": [
-                [split, shard, region.offset, region.counts, region.sizes, region.is_candidate]
+                [split, shard, region.counts, region.bounds, region.is_candidate]
                 for (split, shard), region in regions
             ],
         }
@@ -205,25 +211,24 @@ def read_spill_footer(path: str) -> tuple[list[RegionOfShard], dict[str, Any]]:
                 path=path,
                 order=footer["order"],
                 index=footer["index"],
-                offset=offset,
                 counts=tuple(counts),
-                sizes=tuple(sizes),
+                bounds=tuple(bounds),
                 is_candidate=is_candidate,
             ),
         )
-        for split, shard, offset, counts, sizes, is_candidate in footer["regions"]
+        for split, shard, counts, bounds, is_candidate in footer["regions"]
     ]
     return regions, footer["statistics"]
 
 
 def read_bucket(region: Region, bucket: int) -> Batch:
     """Reads one bucket of a region."""
-    count, size = region.counts[bucket], region.sizes[bucket]
+    count, begin, end = region.counts[bucket], region.bounds[bucket], region.bounds[bucket + 1]
     if not count:
         return Batch(np.empty(0, HEADER), [])
     with files.open_binary(region.path) as file:
-        file.seek(region.offset + sum(region.sizes[:bucket]))
-        data = file.read(size)
+        file.seek(begin)
+        data = file.read(end - begin)
     headers = np.frombuffer(data, HEADER, count)
     ends = (np.cumsum(headers["size"], dtype=np.int64) + headers.nbytes).tolist()
     starts = [headers.nbytes, *ends[:-1]]
@@ -242,7 +247,7 @@ class Places:
     orders: npt.NDArray[np.int64]
     rows: npt.NDArray[np.int64]
 
-    def select(self, rows: npt.NDArray[Any]) -> Places:
+    def select(self, rows: npt.NDArray[Any] | slice) -> Places:
         """Returns the places at these positions."""
         return Places(self.orders[rows], self.rows[rows])
 

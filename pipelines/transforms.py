@@ -12,9 +12,10 @@ import pyarrow as pa
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.utils.shared import Shared
 
+from model.errors import UserError
 from model.vocabulary import TextNormalization, VocabularyPair, load_vocabularies
 from pipelines import files
-from pipelines.accounting import UnitStatistics
+from pipelines.accounting import SourceNames, UnitStatistics
 from pipelines.cleaning import Filters
 from pipelines.encoding import EncodingOptions, encode_unit, hash_texts, training_lines
 from pipelines.records import UInt64s
@@ -47,12 +48,14 @@ class ListUnits(beam.PTransform):
 
     Attributes:
       sources: All of them, the held-out ones last.
+      identities: Of the sources, when the run was planned.
       held_out_from: Index of the first held-out source.
       max_pairs: The most rows of a unit.
       work_folder: For chunks.
     """
 
     sources: Sequence[Source]
+    identities: Sequence[dict[str, Any]]
     held_out_from: int
     max_pairs: int
     work_folder: str
@@ -61,7 +64,11 @@ class ListUnits(beam.PTransform):
         """Wires the steps."""
         return (
             begin
-            | "Name sources" >> beam.Create(list(enumerate(self.sources)), reshuffle=True)
+            | "Name sources"
+            >> beam.Create(
+                list(zip(range(len(self.sources)), self.sources, self.identities, strict=True)),
+                reshuffle=True,
+            )
             | "Cut" >> beam.ParDo(_CutSource(self.held_out_from, self.max_pairs, self.work_folder))
             | "Spread units" >> beam.Reshuffle()
         )
@@ -73,8 +80,10 @@ class _CutSource(beam.DoFn):
         self._max_pairs = max_pairs
         self._work_folder = work_folder
 
-    def process(self, element: tuple[int, Source]) -> Iterator[Unit]:
-        order, source = element
+    def process(self, element: tuple[int, Source, dict[str, Any]]) -> Iterator[Unit]:
+        order, source, identity = element
+        if source.identity() != identity:
+            raise UserError(f"{source.name} has changed just now: run the same command again")
         return source.cut(
             order=order,
             is_held_out=order >= self._held_out_from,
@@ -346,6 +355,9 @@ class _Encode(beam.DoFn):
         self._work_folder = work_folder
         self._vocabularies = Shared()  # loaded once a process, for all its threads
 
+    def setup(self) -> None:
+        self._names = SourceNames(self._sources)
+
     def process(self, unit: Unit, vocabulary_folder: str, held_out: UInt64s) -> Iterator[Any]:
         spill = FileSystems.join(self._work_folder, spill_name(unit))
         if FileSystems.exists(spill):
@@ -363,7 +375,7 @@ class _Encode(beam.DoFn):
             if encoded.rejections.rows:
                 files.write_parquet(
                     FileSystems.join(self._output, f"rejected-{unit.label}.parquet"),
-                    encoded.rejections.table(self._sources),
+                    encoded.rejections.table(self._names),
                     temporary_folder=self._work_folder,
                 )
             regions = write_spill(

@@ -189,8 +189,8 @@ def train_vocabulary(
             num_threads=TRAINER_THREADS,
             minloglevel=2,
         )
-    except RuntimeError as error:
-        raise _size_error(str(error), name=name, size=size) or error from None
+    except (RuntimeError, ValueError, TypeError, OverflowError) as error:
+        raise UserError(_trainer_message(str(error), name=name, size=size)) from error
     return model.getvalue()
 
 
@@ -199,11 +199,12 @@ def _lines(sample: pa.Table) -> Iterator[str]:
         yield from batch.column("line").to_pylist()
 
 
-def _size_error(message: str, *, name: str, size: int) -> UserError | None:
+def _trainer_message(message: str, *, name: str, size: int) -> str:
+    """Turns what the trainer says into what its user can do."""
     if found := re.search(r"Vocabulary size too high.*?<= (\d+)", message):
         most = int(found[1])
         fits = most // SIZE_MULTIPLE * SIZE_MULTIPLE or most
-        return UserError(
+        return (
             f"a {name} vocabulary of {size} pieces is larger than this corpus allows, which is "
             f"{most}: pass --vocabulary-size {fits} or less"
         )
@@ -211,12 +212,11 @@ def _size_error(message: str, *, name: str, size: int) -> UserError | None:
         r"Vocabulary size is smaller than required_chars\. \d+ vs (\d+)", message
     ):
         least = int(found[1])
-        return UserError(
+        return (
             f"a {name} vocabulary of {size} pieces is smaller than the characters of this corpus "
             f"need, which is {least}: pass --vocabulary-size {least} or more"
         )
     if "!sentences_.empty()" in message:
-        return UserError(
-            f"no text to train the {name} vocabulary on: no line is shorter than 4,192 bytes"
-        )
-    return None
+        return f"no text to train the {name} vocabulary on: no line is shorter than 4,192 bytes"
+    reason = " ".join(message.split())
+    return f"SentencePiece cannot train the {name} vocabulary so: {reason}. Check its options"

@@ -26,6 +26,7 @@ from model.translator import Translation
 from model.vocabulary import TextNormalization
 from pipelines.cleaning import Filters
 from pipelines.preprocess import PreprocessOptions
+from pipelines.runner import with_local_defaults
 
 
 def run(*arguments):
@@ -89,6 +90,19 @@ def write_corpus(folder, count=60):
 
 
 TEXTS = ("--source", "a.en", "--target", "a.xx", "--vocabulary-size", "24")
+
+
+def test_workers_are_threads_unless_beam_is_told_otherwise():
+    threads = "--direct_running_mode=multi_threading"
+    assert with_local_defaults([])[-1] == threads
+    two = ["--direct_num_workers=2"]
+    assert with_local_defaults(two) == [*two, threads]
+    for given in (
+        ["--direct_num_workers=1"],
+        ["--direct_num_workers", "2", "--direct_running_mode=multi_processing"],
+        ["--runner=FlinkRunner"],
+    ):
+        assert with_local_defaults(given) == given
 
 
 def test_preprocess_takes_beams_options(folder, capsys):
@@ -251,7 +265,7 @@ def test_the_output_may_lie_on_another_file_system(folder, capsys):
     [
         (["--data-dir", "x"], "no corpus is named, and --data-dir is about one"),
         ([*TEXTS, "--output", "nofs://b/x"], "--output nofs://b/x cannot be written"),
-        ([*TEXTS, "--vocabulary-size", "0"], "vocabulary size must be 8 or more"),
+        ([*TEXTS, "--vocabulary-size", "0"], "vocabulary size must be 8 to"),
         ([*TEXTS, "--", "--runner=Flnk"], "--runner=Flnk"),
         (["--source", "nofs://b/x", "--target", "a.xx"], "nofs://b/x cannot be looked up"),
         (["--source", "b.en", "--target", "a.xx"], "b.en"),
@@ -262,7 +276,11 @@ def test_the_output_may_lie_on_another_file_system(folder, capsys):
         (["--source", "a.en", "--target", "short.xx"], "60.*59|59.*60"),
         ([*TEXTS[:4], "--vocabulary-size", "8000"], "8000.*--vocabulary-size"),
         ([*TEXTS, "--vocabulary-type", "words"], "words"),
-        ([*TEXTS, "--vocab", "no.spm"], "no.spm"),
+        ([*TEXTS[:4], "--vocab", "no.spm"], "no.spm"),
+        (
+            [*TEXTS[:4], "--vocab", "a.en", "--byte-fallback", "--vocabulary-size", "99"],
+            "--vocabulary-size, --byte-fallback is for training one: choose",
+        ),
         (["--validation-source", "a.en"], "no corpus is named, and --validation-source is about"),
         (["tfds:x", "--download", "--dry-run"], "--dry-run downloads nothing"),
         ([*TEXTS, "--exclude", "no.txt"], "no.txt"),

@@ -19,7 +19,7 @@ from corpora import TWO_THREADS, digest, sentence, write_pairs
 from model.artifacts import MANIFEST_FILE, DatasetManifest
 
 PAIRS_A_SOURCE = 800  # three sources, 24 units of 100
-KILLS = 20
+KILLS_A_PHASE = 4  # of five
 
 
 class JobServer:
@@ -126,8 +126,10 @@ def test_a_killed_job_is_finished_by_the_same_command(
 ):
     expected, seconds, manifest = undisturbed
     pattern, share = PHASES[phase]
-    was_alive = []
-    for seed in range(KILLS // len(PHASES)):
+    kills = 0
+    for seed in range(5 * KILLS_A_PHASE):
+        if kills == KILLS_A_PHASE:
+            break
         chooser = random.Random(f"{phase} {seed}")
         output = tmp_path / f"killed{seed}"
         group = server.start(corpora, output)
@@ -137,21 +139,61 @@ def test_a_killed_job_is_finished_by_the_same_command(
             os.killpg(group, signal.SIGKILL)
         code, _ = server.wait()
         assert code in (-signal.SIGKILL, 0)
-        was_alive.append(code != 0)
+        kills += code != 0
         if (output / MANIFEST_FILE).exists():  # it says that it is whole, and it is
             assert {path.name for path in output.glob("*-of-*")} <= set(expected)
             assert DatasetManifest.load(output) == manifest
         assert all("-of-" in path.name for path in output.glob("*.tfrecord"))
         units = len(list(output.glob("_work/*/spill-???-?????")))
 
+        is_finished = (output / MANIFEST_FILE).exists()
         code, report = server.run(corpora, output)
         assert (code, report["error"]) == (0, "")
-        if not (was_alive[-1] and units == 0):
-            assert report["encoded"] in (0, 24 - units)  # finished units are not encoded again
+        # Finished units are not encoded again.
+        assert report["encoded"] == (0 if is_finished else 24 - units)
         assert digest(output) == expected
         assert DatasetManifest.load(output) == manifest
         assert not (output / "_work").exists()
-    assert any(was_alive)
+    assert kills == KILLS_A_PHASE
+
+
+def test_killed_worker_processes_leave_as_much(server, corpora, undisturbed, tmp_path):
+    expected, seconds, manifest = undisturbed
+    processes = ["--direct_num_workers=2", "--direct_running_mode=multi_processing"]
+    group = server.start(corpora, tmp_path / "data", beam=processes)
+    wait_for(tmp_path / "data", "_work/*/spill-*", seconds=30 * seconds)
+    os.killpg(group, signal.SIGKILL)
+    assert server.wait()[0] == -signal.SIGKILL
+    assert not (tmp_path / "data" / MANIFEST_FILE).exists()
+    assert server.run(corpora, tmp_path / "data", beam=processes)[0] == 0
+    assert digest(tmp_path / "data") == expected
+    assert DatasetManifest.load(tmp_path / "data") == manifest
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 200 KB, where this user may mount one."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("only root may mount a small file system")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_full_disk_is_one_clear_error(server, corpora, undisturbed, small_disk):
+    expected, _, manifest = undisturbed
+    output = small_disk / "data"
+    code, report = server.run(corpora, output)
+    assert code == 0
+    assert "No space left on device. Make room and run the same command" in report["error"]
+    assert not (output / MANIFEST_FILE).exists()
+    assert not list(output.rglob("*.tmp"))
+    subprocess.run(["mount", "-o", "remount,size=20m", str(small_disk)], check=True)
+    assert server.run(corpora, output)[0] == 0
+    assert digest(output) == expected
+    assert DatasetManifest.load(output) == manifest
 
 
 @pytest.mark.parametrize("limit", [1_000, 4_000, 9_000, 20_000, 40_000])

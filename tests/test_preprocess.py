@@ -1,7 +1,6 @@
 """The preprocess job as a whole: exact records, accounts, splits and the errors of users."""
 
 import collections
-import dataclasses
 import gzip
 import hashlib
 from pathlib import Path
@@ -12,9 +11,14 @@ from corpora import ONE_THREAD, PAIRS, TWO_THREADS, options, records, rejected, 
 
 from model.artifacts import MANIFEST_FILE, DatasetManifest, length_histogram
 from model.errors import UserError
-from model.vocabulary import UNK_ID, TextNormalization, load_vocabularies
+from model.vocabulary import UNK_ID, load_vocabularies
 from pipelines import preprocess_plan, transforms
-from pipelines.preprocess import PreprocessOptions, describe_manifest, preprocess
+from pipelines.preprocess import (
+    PreprocessOptions,
+    describe_manifest,
+    preprocess,
+)
+from pipelines.records import digest_texts
 from pipelines.sources import Tsv, sources_from_options
 
 
@@ -209,6 +213,21 @@ def test_a_tiny_corpus_holds_out_the_source_with_the_least_hash(tmp_path, monkey
     assert manifest.rejected == {"duplicate_pair": 1}
 
 
+def test_the_moved_source_takes_no_record_with_it(tmp_path):
+    """Its target stands with another source, too: that pair stays in training, whole."""
+    sources = sorted("abcdefgh", key=lambda source: digest_texts([source])[0][7::-1])
+    pairs = list(zip(sources, ["x", "x", *"abcdef"], strict=True))
+    manifest = preprocess(
+        sources=[write_pairs(tmp_path, pairs)],
+        options=options(
+            tmp_path / "out", vocabulary_type="char", deduplicate="target", validation_fraction=0
+        ),
+    )
+    assert texts(tmp_path / "out", "validation") == pairs[:1]
+    assert sorted(texts(tmp_path / "out", "train")) == sorted(pairs[1:])
+    assert manifest.rejected == {}
+
+
 def test_held_out_files_are_the_validation_split(tmp_path):
     corpus = write_pairs(tmp_path, PAIRS)
     held_out = write_pairs(
@@ -221,9 +240,9 @@ def test_held_out_files_are_the_validation_split(tmp_path):
     )
     assert {target for _, target in texts(tmp_path / "out", "validation")} == {"ade", "face"}
     assert sorted(texts(tmp_path / "out", "train")) == sorted([*PAIRS[:7], *PAIRS[8:]])
-    assert manifest.rejected == {"duplicate_pair": 1, "in_validation": 1}
+    assert manifest.rejected == {"duplicate_pair": 1, "held_out": 1}
     assert [s["is_held_out"] for s in manifest.sources] == [False, True]
-    [taken] = [row for row in rejected(tmp_path / "out") if row["reason"] == "in_validation"]
+    [taken] = [row for row in rejected(tmp_path / "out") if row["reason"] == "held_out"]
     assert (taken["file"], taken["line"]) == (corpus.source_path, 8)
     # The vocabulary is not trained on what is held out: "u" stands nowhere else.
     assert [1 in ids for ids, _ in records(tmp_path / "out", "validation")].count(True) == 1
@@ -268,7 +287,7 @@ def test_excluded_texts_and_held_out_targets_are_not_trained_on(tmp_path):
         validation_sources=[held_out],
         options=options(tmp_path / "out", vocabulary_type="char", exclude=(str(excluded),)),
     )
-    assert manifest.rejected == {"in_validation": 3}
+    assert manifest.rejected == {"held_out": 3}
     assert sorted(row["line"] for row in rejected(tmp_path / "out")) == [4, 6, 7]
     left = [pair for i, pair in enumerate(PAIRS) if i not in (3, 5, 6)]
     assert sorted(texts(tmp_path / "out", "train")) == sorted(left)
@@ -395,91 +414,6 @@ def test_too_large_a_vocabulary_writes_nothing_that_looks_whole(tmp_path, corpus
     assert "\n" not in message
     assert "while running" not in message
     assert not (tmp_path / MANIFEST_FILE).exists()
-
-
-# Errors of users.
-
-
-@pytest.mark.parametrize("arguments", [ONE_THREAD, []])
-def test_files_of_unequal_length(tmp_path, arguments):
-    corpus = write_pairs(tmp_path, PAIRS)
-    with Path(corpus.target_path).open("a") as file:
-        file.write("one more\n")
-    with pytest.raises(UserError) as caught:
-        preprocess(sources=[corpus], options=options(tmp_path / "out"), beam_arguments=arguments)
-    assert str(caught.value) == (
-        f"{corpus.source_path} has 400 lines and {corpus.target_path} has 401: line-aligned "
-        "files must have equally many, so check that both are whole and belong together"
-    )
-
-
-@pytest.mark.parametrize(
-    ("pairs", "message"),
-    [
-        ([], "no text to train the shared vocabulary on"),
-        ([("", "x")], "no text to train the shared vocabulary on"),
-        ([("a", "x")] * 3, "too small: of 3 pairs read .2 duplicate_pair rejected. none is left"),
-        ([("a", "x"), ("a", "y")], "too small: .* at least two pairs with different sources"),
-    ],
-)
-def test_too_small_a_corpus(tmp_path, pairs, message):
-    tsv = tmp_path / "c.tsv"
-    tsv.write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
-    with pytest.raises(UserError, match=message):
-        preprocess(
-            sources=[Tsv(str(tsv))], options=options(tmp_path / "out", vocabulary_type="char")
-        )
-
-
-def test_no_corpus(tmp_path):
-    with pytest.raises(UserError, match="no corpus given"):
-        preprocess(sources=[], options=options(tmp_path))
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"shards": -1}, "shards must be 0 to 99,999. Received: -1"),
-        ({"vocabulary_size": 3}, "vocabulary size must be 8 or more. Received: 3"),
-        ({"vocabulary_type": "word"}, "unigram, bpe or char. Received: 'word'"),
-        ({"target_vocabulary_type": "char"}, "a shared vocabulary has one type"),
-        ({"deduplicate": "both"}, "must be one of pair, source, target, none. Received: 'both'"),
-        ({"shard_megabytes": 0}, "shard size must be above 0. Received: 0"),
-        ({"user_symbols": ("<a>", "<a>")}, "user symbols must be different"),
-        ({"validation_fraction": 1.0}, "validation fraction must be 0 to 0.5. Received: 1.0"),
-        ({"character_coverage": 0.5}, "character coverage must be 0.9 to 1. Received: 0.5"),
-        ({"sentencepiece_rule": "x"}, "must be one of nmt_nfkc, .* Received: 'x'"),
-        ({"vocabulary": ("a", "b", "c")}, "at most two vocabularies"),
-        ({"vocabulary_sample": 0}, "vocabulary sample must be 1 or more"),
-        ({"seed": 2**63}, "seed must fit 64 bits"),
-    ],
-)
-def test_bad_options(changes, message):
-    with pytest.raises(UserError, match=message):
-        options("out", **changes)
-
-
-def test_a_missing_vocabulary_is_told_before_anything_is_written(tmp_path, corpus):
-    with pytest.raises(UserError, match=r"no vocabulary at nowhere\.spm"):
-        preprocess(sources=[corpus], options=options(tmp_path / "out", vocabulary=("nowhere.spm",)))
-    assert not (tmp_path / "out").exists()
-
-
-def test_the_fingerprint_tells_input_and_options_but_not_the_folder(tmp_path, corpus):
-    def fingerprint(**changes):
-        return preprocess_plan.fingerprint_of(
-            [corpus], [], options=options(**({"output": "x"} | changes)), corpus=""
-        )
-
-    base = fingerprint()
-    assert fingerprint(output="y") == base
-    assert fingerprint(seed=2) != base
-    assert fingerprint(normalization=TextNormalization(unicode_form="NFKC")) != base
-    other = dataclasses.replace(corpus, target_path=corpus.source_path)
-    assert preprocess_plan.fingerprint_of([other], [], options=options("x"), corpus="") != base
-    assert (
-        preprocess_plan.fingerprint_of([corpus], [corpus], options=options("x"), corpus="") != base
-    )
 
 
 # Real corpora.
