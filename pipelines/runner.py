@@ -38,10 +38,17 @@ def make_pipeline(beam_arguments: Sequence[str]) -> beam.Pipeline:
       UserError: Beam does not know the runner, or cannot read a flag.
     """
     arguments = list(beam_arguments)
-    if not any(a == "--runner" or a.startswith("--runner=") for a in arguments):
+    is_local = not any(a == "--runner" or a.startswith("--runner=") for a in arguments)
+    if is_local:
         arguments.append(f"--runner={LOCAL_RUNNER}")
     try:
-        return beam.Pipeline(options=PipelineOptions(arguments))
+        options = PipelineOptions(arguments)
+        given = options.get_all_options(retain_unknown_options=True)
+        unknown = sorted(given.keys() - PipelineOptions([]).get_all_options().keys())
+        if is_local and unknown:  # other runners have options that Beam here does not know
+            flags = ", ".join(f"--{name}" for name in unknown)
+            raise UserError(f"Beam has no option {flags}: see what stands after --")
+        return beam.Pipeline(options=options)
     except (ValueError, SystemExit) as error:
         shown = " ".join(beam_arguments)
         raise UserError(f"Beam cannot take the options {shown!r}: {error}") from error

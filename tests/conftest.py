@@ -35,6 +35,26 @@ def shared_data():
 
 
 @pytest.fixture(scope="session")
+def corpus(tmp_path_factory):
+    """Line-aligned texts of `corpora.PAIRS`, to be read only."""
+    from corpora import PAIRS, write_pairs
+
+    return write_pairs(tmp_path_factory.mktemp("corpus"), PAIRS)
+
+
+@pytest.fixture(scope="session")
+def dataset(tmp_path_factory, corpus):
+    """A finished dataset of `corpus`, to be read only."""
+    from corpora import ONE_THREAD, options
+
+    from pipelines.preprocess import preprocess
+
+    output = tmp_path_factory.mktemp("dataset") / "data"
+    preprocess(sources=[corpus], options=options(output), beam_arguments=ONE_THREAD)
+    return output
+
+
+@pytest.fixture(scope="session")
 def trained_toy(tmp_path_factory):
     """A folder with `dataset` and `run`: a model that reverses digit words, trained in seconds."""
     from model.config import TrainingConfig

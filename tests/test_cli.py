@@ -267,6 +267,7 @@ def test_the_output_may_lie_on_another_file_system(folder, capsys):
         ([*TEXTS, "--output", "nofs://b/x"], "--output nofs://b/x cannot be written"),
         ([*TEXTS, "--vocabulary-size", "0"], "vocabulary size must be 8 to"),
         ([*TEXTS, "--", "--runner=Flnk"], "--runner=Flnk"),
+        ([*TEXTS, "--", "--direct_num_worker=2"], "Beam has no option --direct_num_worker:"),
         (["--source", "nofs://b/x", "--target", "a.xx"], "nofs://b/x cannot be looked up"),
         (["--source", "b.en", "--target", "a.xx"], "b.en"),
         (["--source", "a.en"], "1 source .* and 0 target"),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import tensorflow as tf
-from corpora import ONE_THREAD, PAIRS, TWO_THREADS, options, records, rejected, texts, write_pairs
+from corpora import PAIRS, TWO_THREADS, options, records, rejected, texts, write_pairs
 
 from model.artifacts import MANIFEST_FILE, DatasetManifest, length_histogram
 from model.errors import UserError
@@ -20,19 +20,6 @@ from pipelines.preprocess import (
 )
 from pipelines.records import digest_texts
 from pipelines.sources import Tsv, sources_from_options
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    return write_pairs(tmp_path_factory.mktemp("corpus"), PAIRS)
-
-
-@pytest.fixture(scope="module")
-def dataset(tmp_path_factory, corpus):
-    """A finished dataset of `corpus`."""
-    output = tmp_path_factory.mktemp("dataset") / "data"
-    preprocess(sources=[corpus], options=options(output), beam_arguments=ONE_THREAD)
-    return output
 
 
 def test_every_pair_is_in_one_split_once(dataset):

@@ -14,19 +14,6 @@ from pipelines.preprocess import plan_preprocess, preprocess, run_preprocess
 from pipelines.sources import Tsv
 
 
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    return write_pairs(tmp_path_factory.mktemp("corpus"), PAIRS)
-
-
-@pytest.fixture(scope="module")
-def dataset(tmp_path_factory, corpus):
-    """A finished dataset of `corpus`."""
-    output = tmp_path_factory.mktemp("dataset") / "data"
-    preprocess(sources=[corpus], options=options(output), beam_arguments=ONE_THREAD)
-    return output
-
-
 @pytest.mark.parametrize("arguments", [ONE_THREAD, []])
 def test_files_of_unequal_length(tmp_path, arguments):
     corpus = write_pairs(tmp_path, PAIRS)

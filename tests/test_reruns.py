@@ -28,20 +28,6 @@ from pipelines import preprocess as job
 from pipelines.preprocess import preprocess
 from pipelines.sources import ParquetColumns, TextPair, Tsv, sources_from_options
 
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    return write_pairs(tmp_path_factory.mktemp("corpus"), PAIRS)
-
-
-@pytest.fixture(scope="module")
-def dataset(tmp_path_factory, corpus):
-    """A finished dataset of `corpus`."""
-    output = tmp_path_factory.mktemp("dataset") / "data"
-    preprocess(sources=[corpus], options=options(output), beam_arguments=ONE_THREAD)
-    return output
-
-
 # The same bytes.
 
 
