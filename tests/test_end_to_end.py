@@ -42,7 +42,8 @@ def test_training_data_and_translation_see_the_same_ids(tmp_path, monkeypatch):
         "a held-out corpus equal to the corpus leaves nothing"
     )  # fmt: skip
     assert run("preprocess", "--source", "a.en", "--target", "a.xx", "--vocabulary-size", "24",
-               "--validation-fraction", "0.1", "--output", "data") == 0  # fmt: skip
+               "--validation-fraction", "0.1", "--output", "data",
+               "--keep-identical") == 0  # fmt: skip
     assert run("train", "--dataset", "data", *TINY, "--steps", "1", "--warmup-steps", "1",
                "--batch-tokens", "500") == 0  # fmt: skip
     translator = Translator.load("run")
