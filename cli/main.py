@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -14,6 +15,9 @@ from cli.options import GroupedCommand, command, say
 from cli.preprocess import preprocess_command
 from cli.train import train_command
 from cli.translate import translate_batch_command, translate_command
+
+_INTERRUPTED = 130
+_UsageError: Any = typer.BadParameter.__base__  # of all that Typer says of wrong flags
 
 app = typer.Typer(
     name="tt",
@@ -61,7 +65,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if given[:1] not in (["preprocess"], ["translate-batch"]):
             say("tt: error: only `tt preprocess` and `tt translate-batch` take Beam's options")
             raise SystemExit(2)
-    app(args=given, obj=beam_arguments)
+    try:
+        code = app(args=given, obj=beam_arguments, standalone_mode=False)
+    except _UsageError as error:
+        if not given:
+            error.show()  # the help
+        else:
+            say(f"tt: error: {error.format_message()} See `tt {given[0]} --help`")
+        code = 2
+    if code == _INTERRUPTED:
+        # Threads of a Beam job may still be in C++ code, which aborts when it is torn down.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    raise SystemExit(code or 0)
 
 
 if __name__ == "__main__":

@@ -205,7 +205,12 @@ def preprocess_command(
 
     Beam's own options go after `--`: tt preprocess ... -- --direct_num_workers=2
     """
-    from pipelines.preprocess import describe_manifest, plan_preprocess, run_preprocess
+    from pipelines.preprocess import (
+        describe_manifest,
+        find_finished,
+        plan_preprocess,
+        run_preprocess,
+    )
     from pipelines.progress import ProgressLine, describe_plan
     from pipelines.runner import set_file_system_options
     from pipelines.sources import EmbeddedCorpus, sources_from_options
@@ -262,6 +267,8 @@ def preprocess_command(
         for line in describe_plan(plan, beam_arguments=beam_arguments):
             typer.echo(line)
         return
+    if find_finished(plan):
+        say(f"{output} is finished already: nothing is done.")
     with ProgressLine(plan, stream=sys.stderr):
         manifest = run_preprocess(plan, beam_arguments=beam_arguments)
     for line in describe_manifest(manifest):
@@ -277,6 +284,7 @@ _ABOUT_TRAINING = (
     "user_symbol", "sentencepiece_rule",
 )  # fmt: skip
 _ABOUT_A_CORPUS = (
+    "exclude",
     "source_column", "target_column", "source_language", "target_language", "data_dir",
     "language_pair", "subset", "download", "validation", "validation_source", "validation_target",
 )  # fmt: skip

@@ -171,17 +171,24 @@ def training_lines(
     filters: Filters,
     validation_below: int,
     held_out: UInt64s,
-) -> tuple[list[str], list[str]]:
-    """Returns the source and target lines of a unit that a vocabulary may be trained on."""
+) -> tuple[list[str], list[str], collections.Counter[str]]:
+    """Returns the source and target lines of a unit that a vocabulary may be trained on.
+
+    And how many pairs were rejected, by reason.
+    """
     sources: list[str] = []
     targets: list[str] = []
+    rejected: collections.Counter[str] = collections.Counter()
     for clean in _clean_slices(unit, normalization=normalization, filters=filters):
+        rejected.update(clean.rejected.values())
         hashes, _ = digest_halves(digest_texts(clean.sources))
-        is_left = (hashes >= validation_below) & ~_is_held_out(hashes, clean.targets, held_out)
+        is_held_out = _is_held_out(hashes, clean.targets, held_out)
+        rejected[HELD_OUT] += int(is_held_out.sum())
+        is_left = (hashes >= validation_below) & ~is_held_out
         for row in np.flatnonzero(is_left).tolist():
             sources.append(clean.sources[row])
             targets.append(clean.targets[row])
-    return sources, targets
+    return sources, targets, +rejected
 
 
 def encode_unit(

@@ -12,6 +12,7 @@ import importlib.metadata
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import apache_beam as beam
 from apache_beam.io.filesystem import BeamIOError
@@ -50,6 +51,7 @@ __all__ = [
     "PreprocessOptions",
     "PreprocessPlan",
     "describe_manifest",
+    "find_finished",
     "plan_preprocess",
     "preprocess",
     "run_preprocess",
@@ -92,7 +94,7 @@ def run_preprocess(plan: PreprocessPlan, *, beam_arguments: Sequence[str] = ()) 
     """Makes the dataset folder of a plan; see `preprocess`."""
     options, output, work = plan.options, plan.options.output, plan.work_folder
     pipeline = make_pipeline(with_local_defaults(beam_arguments))
-    finished = _claim_output(output, fingerprint=plan.fingerprint, work=work)
+    finished = _claim_output(plan)
     if finished:
         return finished
     _copy_vocabularies(options, work=work)
@@ -100,7 +102,7 @@ def run_preprocess(plan: PreprocessPlan, *, beam_arguments: Sequence[str] = ()) 
     try:
         run_pipeline(pipeline)
     except Exception as error:
-        finished = _find_finished(output, plan.fingerprint)
+        finished = find_finished(plan)
         if finished:  # by another run of the same command, which took the work folder away
             return finished
         if isinstance(error, UserError) and not isinstance(error, DiskFullError):
@@ -196,12 +198,13 @@ def _version() -> str:
         return "unknown"  # run from a source tree that is not installed
 
 
-def _claim_output(output: str, *, fingerprint: str, work: str) -> DatasetManifest | None:
+def _claim_output(plan: PreprocessPlan) -> DatasetManifest | None:
     """Checks that the folder is ours to write to, and marks it; returns a finished manifest.
 
     Raises:
       UserError: The folder holds something else.
     """
+    output, work = plan.options.output, plan.work_folder
     remedy = f"choose another --output, or remove {output} first"
     if files.is_local(output) and Path(output).exists() and not Path(output).is_dir():
         raise UserError(f"{output} is a file, not a folder: choose another --output")
@@ -212,19 +215,21 @@ def _claim_output(output: str, *, fingerprint: str, work: str) -> DatasetManifes
         raise UserError(f"{output} cannot be looked into: {error}") from error
     if MANIFEST_FILE in names:
         manifest = DatasetManifest.load(output, read=files.read_bytes)
-        if manifest.fingerprint != fingerprint:
+        if manifest.fingerprint != plan.fingerprint:
+            difference = _describe_difference(manifest.options, plan)
             raise UserError(
-                f"{output} holds a finished dataset of {manifest.pairs_kept:,} pairs made from "
-                f"other input or with other options: {remedy}"
+                f"{output} holds a finished dataset of {manifest.pairs_kept:,} pairs made "
+                f"{difference}: {remedy}"
             )
         files.delete_folder(FileSystems.join(output, WORK_FOLDER))
         return manifest
     run_file = FileSystems.join(work, _RUN_FILE)
     begun = [name for name in names if fnmatch.fnmatch(name, f"{WORK_FOLDER}/*/{_RUN_FILE}")]
     if begun and root + begun[0] != run_file:
+        begun_with = json.loads(files.read_bytes(root + begun[0]))["options"]
         raise UserError(
-            f"{output} holds an unfinished dataset made from other input or with other "
-            f"options: {remedy}"
+            f"{output} holds an unfinished dataset made "
+            f"{_describe_difference(begun_with, plan)}: {remedy}"
         )
     foreign = [name for name in names if not name.startswith(f"{WORK_FOLDER}/")]
     if foreign and not begun:
@@ -233,19 +238,35 @@ def _claim_output(output: str, *, fingerprint: str, work: str) -> DatasetManifes
     try:
         files.make_folder(work)
         files.write_text(
-            run_file, json.dumps({"fingerprint": fingerprint}) + "\n", temporary_folder=work
+            run_file,
+            json.dumps({"fingerprint": plan.fingerprint, "options": plan.options.resolved()}),
+            temporary_folder=work,
         )
     except OSError as error:
         raise UserError(f"{output} cannot be written: {error}") from error
     return None
 
 
-def _find_finished(output: str, fingerprint: str) -> DatasetManifest | None:
-    """Returns the manifest of the finished folder, if it is one of the same input and options."""
-    if not FileSystems.exists(FileSystems.join(output, MANIFEST_FILE)):
+def _describe_difference(options: dict[str, Any], plan: PreprocessPlan) -> str:
+    """Says in what another run differs from this one."""
+    here = json.loads(json.dumps(plan.options.resolved()))  # as they are after JSON
+    differing = [
+        f"{name} {options.get(name)!r} instead of {here.get(name)!r}"
+        for name in sorted(options.keys() | here.keys())
+        if options.get(name) != here.get(name)
+    ]
+    if not differing:
+        return "from other input (a corpus of another name, size or time of change)"
+    return f"with other options ({', '.join(differing)})"
+
+
+def find_finished(plan: PreprocessPlan) -> DatasetManifest | None:
+    """Returns the manifest of the folder, if a run of the same plan has finished it."""
+    output = plan.options.output
+    if not files.exists(FileSystems.join(output, MANIFEST_FILE)):
         return None
     manifest = DatasetManifest.load(output, read=files.read_bytes)
-    return manifest if manifest.fingerprint == fingerprint else None
+    return manifest if manifest.fingerprint == plan.fingerprint else None
 
 
 def _abandon(output: str) -> None:

@@ -15,7 +15,7 @@ from apache_beam.io.filesystems import FileSystems
 
 from model.artifacts import MANIFEST_FORMAT, TRAIN, VALIDATION
 from model.errors import UserError
-from model.vocabulary import TextNormalization, Vocabulary
+from model.vocabulary import VOCABULARY_FILE, TextNormalization, Vocabulary
 from pipelines import files, parquet
 from pipelines.cleaning import Filters
 from pipelines.encoding import DEDUPLICATE
@@ -236,6 +236,7 @@ def plan_preprocess(
         raise UserError("no corpus given: name text files, TSV, JSONL, Parquet or tfds:NAME")
     for path in options.vocabulary:
         Vocabulary(path, options.normalization, read=files.read_bytes)  # raises where it is none
+        _check_normalization(path, options.normalization)
     for path in options.exclude:
         if not files.exists(path):
             raise UserError(f"no file of texts to exclude at {path}: check the path")
@@ -257,6 +258,19 @@ def plan_preprocess(
             sum(text_bytes[: len(sources)]), sum(text_bytes[len(sources) :]), options=options
         ),
     )
+
+
+def _check_normalization(vocabulary: str, chosen: TextNormalization) -> None:
+    """Raises if the vocabulary was made for texts that are normalised otherwise."""
+    beside = FileSystems.join(FileSystems.split(vocabulary)[0], VOCABULARY_FILE)
+    if not FileSystems.split(vocabulary)[0] or not files.exists(beside):
+        return
+    found = json.loads(files.read_bytes(beside)).get("normalization")
+    if found != dataclasses.asdict(chosen):
+        raise UserError(
+            f"{vocabulary} was made for texts normalised by {found} ({beside} says so), not by "
+            f"{dataclasses.asdict(chosen)}: see --unicode-form and --keep-whitespace"
+        )
 
 
 def _check_is_outside(output: str, identities: Sequence[dict[str, Any]]) -> None:

@@ -41,17 +41,34 @@ def make_pipeline(beam_arguments: Sequence[str]) -> beam.Pipeline:
     is_local = not any(a == "--runner" or a.startswith("--runner=") for a in arguments)
     if is_local:
         arguments.append(f"--runner={LOCAL_RUNNER}")
+    usage = io.StringIO()  # which is what Beam's parser prints of all its options
     try:
-        options = PipelineOptions(arguments)
-        given = options.get_all_options(retain_unknown_options=True)
-        unknown = sorted(given.keys() - PipelineOptions([]).get_all_options().keys())
-        if is_local and unknown:  # other runners have options that Beam here does not know
-            flags = ", ".join(f"--{name}" for name in unknown)
-            raise UserError(f"Beam has no option {flags}: see what stands after --")
-        return beam.Pipeline(options=options)
+        with contextlib.redirect_stderr(usage):
+            if is_local:  # other runners have options that Beam here does not know
+                _check_is_known(arguments)
+            return beam.Pipeline(options=PipelineOptions(arguments))
     except (ValueError, SystemExit) as error:
         shown = " ".join(beam_arguments)
-        raise UserError(f"Beam cannot take the options {shown!r}: {error}") from error
+        reason = (usage.getvalue().strip() or str(error)).splitlines()[-1]
+        raise UserError(f"Beam cannot take the options {shown!r}: {reason}") from error
+
+
+def _check_is_known(arguments: Sequence[str]) -> None:
+    given = PipelineOptions(arguments).get_all_options(retain_unknown_options=True)
+    unknown = given.keys() - PipelineOptions([]).get_all_options().keys()
+    flags = [f"--{name}" for name in sorted(unknown)]
+    flags += [a for a in arguments if "-" in a.partition("=")[0].removeprefix("--")]
+    takes_value = False  # whether the argument before this one may
+    for argument in arguments:
+        is_flag = argument.startswith("--")
+        if not is_flag and not takes_value:
+            flags.append(argument)
+        takes_value = is_flag and "=" not in argument
+    if flags:
+        raise UserError(
+            f"Beam has no option {', '.join(flags)}: what stands after -- (or under beam: in a "
+            "config file) is for Beam"
+        )
 
 
 def with_local_defaults(arguments: Sequence[str]) -> list[str]:

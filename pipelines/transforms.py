@@ -24,6 +24,7 @@ from pipelines.spills import read_spill_footer, write_spill
 from pipelines.text_sources import read_texts
 from pipelines.vocabulary import (
     LeastHashes,
+    describe_rejected,
     distinct_lines,
     read_samples,
     train_vocabulary,
@@ -255,20 +256,24 @@ class _SampleLines(beam.DoFn):
             yield beam.pvalue.TaggedOutput(side, path)
 
     def _write(self, unit: Unit, paths: Sequence[str], held_out: UInt64s) -> None:
-        lines: tuple[list[str], ...] = training_lines(
+        sources, targets, rejected = training_lines(
             unit,
             normalization=self._normalization,
             filters=self._filters,
             validation_below=self._validation_below,
             held_out=held_out,
         )
-        if len(paths) == 1:
-            lines = (lines[0] + lines[1],)
+        lines = [sources + targets] if len(paths) == 1 else [sources, targets]
         least = self._least.acquire(self._start)
         for side, path, of_side in zip(self._sides, paths, lines, strict=True):
             sample = distinct_lines(of_side)
             bound = least.of_side[side].add(sample["hash"].to_numpy())
-            write_sample(path, up_to(sample, bound), temporary_folder=self._work_folder)
+            write_sample(
+                path,
+                up_to(sample, bound),
+                rejected=rejected,
+                temporary_folder=self._work_folder,
+            )
 
     def _start(self) -> _LeastOfSides:
         return _LeastOfSides({side: LeastHashes(self._limit) for side in self._sides})
@@ -290,8 +295,13 @@ class _Train(beam.DoFn):
 
     def process(self, paths: list[str], trained_before: str = "") -> Iterator[str]:
         spec = self._spec
+        sample = read_samples(sorted(paths), limit=self._limit)
+        if not sample.num_rows:
+            raise UserError(
+                f"no text to train the {spec.name} vocabulary on: {describe_rejected(paths)}"
+            )
         model = train_vocabulary(
-            read_samples(sorted(paths), limit=self._limit),
+            sample,
             name=spec.name,
             size=spec.size,
             kind=spec.kind,

@@ -6,11 +6,13 @@ read which line, and in whatever order.
 
 from __future__ import annotations
 
+import collections
 import hashlib
 import io
+import json
 import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +24,8 @@ from pipelines import files
 from pipelines.records import UInt64s
 
 SAMPLE_SCHEMA = pa.schema([("hash", pa.uint64()), ("line", pa.large_string())])
+
+_REJECTED = b"rejected"  # in a file's metadata: pairs left out, by reason
 
 # SentencePiece's result depends on the number of threads, so it is the same on every machine.
 TRAINER_THREADS = 4
@@ -92,12 +96,15 @@ def up_to(table: pa.Table, bound: int) -> pa.Table:
     return table.slice(0, int(np.searchsorted(hashes, np.uint64(bound), side="right")))
 
 
-def write_sample(path: str, table: pa.Table, *, temporary_folder: str) -> None:
-    """Writes lines of `distinct_lines` to a file."""
+def write_sample(
+    path: str, table: pa.Table, *, temporary_folder: str, rejected: Mapping[str, int] | None = None
+) -> None:
+    """Writes lines of `distinct_lines` to a file, and how many pairs were rejected by reason."""
     options = pa.ipc.IpcWriteOptions(compression="lz4")
+    schema = SAMPLE_SCHEMA.with_metadata({_REJECTED: json.dumps(rejected or {})})
     with (
         files.write_whole(path, temporary_folder=temporary_folder) as file,
-        pa.ipc.new_file(file, SAMPLE_SCHEMA, options=options) as writer,
+        pa.ipc.new_file(file, schema, options=options) as writer,
     ):
         writer.write_table(table)
 
@@ -115,7 +122,22 @@ def read_samples(paths: Sequence[str], *, limit: int) -> pa.Table:
 def _read_sample(path: str, *, columns: list[int]) -> pa.Table:
     options = pa.ipc.IpcReadOptions(included_fields=columns)
     with files.open_binary(path) as file, pa.ipc.open_file(file, options=options) as reader:
-        return reader.read_all()
+        return reader.read_all().replace_schema_metadata(None)
+
+
+def describe_rejected(paths: Sequence[str]) -> str:
+    """Says why samples hold no line."""
+    rejected: collections.Counter[str] = collections.Counter()
+    for path in paths:
+        with files.open_binary(path) as file, pa.ipc.open_file(file) as reader:
+            rejected.update(json.loads(reader.schema.metadata[_REJECTED]))
+    if not rejected:
+        return "the corpus has no pairs, or held out all"
+    reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(rejected.items()))
+    return (
+        f"all {rejected.total():,} pairs were rejected ({reasons}). Check the corpus, its columns "
+        "and languages, or the filters of these reasons"
+    )
 
 
 def has_large_script(lines: Sequence[str]) -> bool:
@@ -164,10 +186,7 @@ def train_vocabulary(
       UserError: There are no lines, or the size does not suit them.
     """
     if not sample.num_rows:
-        raise UserError(
-            f"no text to train the {name} vocabulary on: the corpus has no pair with text on "
-            "both sides"
-        )
+        raise UserError(f"no text to train the {name} vocabulary on")
     if character_coverage is None:
         some = sample["line"].slice(0, _COVERAGE_LINES).to_pylist()
         character_coverage = _LARGE_SCRIPT_COVERAGE if has_large_script(some) else 1.0
@@ -203,7 +222,9 @@ def _trainer_message(message: str, *, name: str, size: int) -> str:
     """Turns what the trainer says into what its user can do."""
     if found := re.search(r"Vocabulary size too high.*?<= (\d+)", message):
         most = int(found[1])
-        fits = most // SIZE_MULTIPLE * SIZE_MULTIPLE or most
+        fits = most // SIZE_MULTIPLE * SIZE_MULTIPLE
+        if not fits:
+            return f"the corpus is too small for a {name} vocabulary: it allows {most} pieces"
         return (
             f"a {name} vocabulary of {size} pieces is larger than this corpus allows, which is "
             f"{most}: pass --vocabulary-size {fits} or less"

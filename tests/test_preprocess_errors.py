@@ -30,8 +30,11 @@ def test_files_of_unequal_length(tmp_path, arguments):
 @pytest.mark.parametrize(
     ("pairs", "message"),
     [
-        ([], "no text to train the shared vocabulary on"),
-        ([("", "x")], "no text to train the shared vocabulary on"),
+        ([], "no text to train the shared vocabulary on: the corpus has no pairs"),
+        (
+            [("", "x")] * 2,
+            "vocabulary on: all 2 pairs were rejected .2 empty_source.. Check",
+        ),
         ([("a", "x")] * 3, "too small: of 3 pairs read .2 duplicate_pair rejected. none is left"),
         ([("a", "x"), ("a", "y")], "too small: .* at least two pairs with different sources"),
     ],
@@ -102,6 +105,16 @@ def test_options_of_training_do_not_count_with_a_given_vocabulary(dataset):
     one, two = (options("x", vocabulary=given, vocabulary_size=size) for size in (48, 64))
     assert one.resolved() == two.resolved()
     assert "vocabulary_size" not in one.resolved()
+
+
+def test_a_given_vocabulary_keeps_its_normalisation(tmp_path, corpus, dataset):
+    given = (str(dataset / "vocabulary.spm"),)
+    other = TextNormalization(unicode_form="NFKC")
+    with pytest.raises(UserError, match=r"normalised by .*NFC.*, not by .*NFKC.*: see --unicode"):
+        preprocess(
+            sources=[corpus],
+            options=options(tmp_path / "out", vocabulary=given, normalization=other),
+        )
 
 
 def test_a_corpus_in_the_output_folder_is_refused(tmp_path, corpus):
