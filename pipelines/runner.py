@@ -41,15 +41,26 @@ def make_pipeline(beam_arguments: Sequence[str]) -> beam.Pipeline:
     is_local = not any(a == "--runner" or a.startswith("--runner=") for a in arguments)
     if is_local:
         arguments.append(f"--runner={LOCAL_RUNNER}")
+    options = _parse(arguments)
+    if is_local:  # other runners have options that Beam here does not know
+        _check_is_known(arguments)
+    try:
+        return beam.Pipeline(options=options)
+    except ValueError as error:
+        shown = " ".join(beam_arguments)
+        raise UserError(f"Beam cannot take the options {shown!r}: {error}") from error
+
+
+def _parse(arguments: Sequence[str]) -> PipelineOptions:
     usage = io.StringIO()  # which is what Beam's parser prints of all its options
     try:
         with contextlib.redirect_stderr(usage):
-            if is_local:  # other runners have options that Beam here does not know
-                _check_is_known(arguments)
-            return beam.Pipeline(options=PipelineOptions(arguments))
-    except (ValueError, SystemExit) as error:
-        shown = " ".join(beam_arguments)
-        reason = (usage.getvalue().strip() or str(error)).splitlines()[-1]
+            options = PipelineOptions(list(arguments))
+            options.get_all_options()
+            return options
+    except SystemExit as error:
+        reason = usage.getvalue().strip().splitlines()[-1].partition("error: ")[2]
+        shown = " ".join(arguments)
         raise UserError(f"Beam cannot take the options {shown!r}: {reason}") from error
 
 
@@ -79,7 +90,7 @@ def with_local_defaults(arguments: Sequence[str]) -> list[str]:
     # Threads are enough: SentencePiece releases the interpreter's lock.
     threads = "--direct_running_mode=multi_threading"
     if "--direct_num_workers" in names:
-        workers = PipelineOptions(list(arguments)).view_as(DirectOptions).direct_num_workers
+        workers = _parse(arguments).view_as(DirectOptions).direct_num_workers
         return list(arguments) if workers == 1 else [*arguments, threads]
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return [*arguments, f"--direct_num_workers={cores}", threads]
@@ -87,7 +98,7 @@ def with_local_defaults(arguments: Sequence[str]) -> list[str]:
 
 def set_file_system_options(beam_arguments: Sequence[str]) -> None:
     """Lets file systems that want options of their own (s3://) be used before a pipeline runs."""
-    FileSystems.set_options(PipelineOptions(list(beam_arguments)))
+    FileSystems.set_options(_parse(beam_arguments))
 
 
 def run_pipeline(pipeline: beam.Pipeline) -> PipelineResult:
