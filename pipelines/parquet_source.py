@@ -15,7 +15,7 @@ from model.errors import UserError
 from pipelines import files, parquet, units
 from pipelines.text_sources import is_damage
 from pipelines.units import (
-    FileSource,
+    ColumnsSource,
     Unit,
     cut_in_place,
     cut_into_chunks,
@@ -29,7 +29,7 @@ _BUFFER_BYTES = 1 << 20  # column chunks are streamed through it: a row group ma
 
 
 @dataclasses.dataclass(frozen=True)
-class ParquetColumns(FileSource):
+class ParquetColumns(ColumnsSource):
     """Two string columns of a Parquet file; a null counts as empty.
 
     A dotted column reaches into a struct: "translation.en" is the field "en" of "translation".
@@ -41,14 +41,6 @@ class ParquetColumns(FileSource):
     source_column: str
     target_column: str
     given_name: str = ""
-
-    def paths(self) -> list[str]:
-        """Returns the file."""
-        return [self.path]
-
-    def columns(self) -> list[str | int]:
-        """Returns the names of the columns."""
-        return [self.source_column, self.target_column]
 
     def text_bytes(self) -> int:
         """Returns about how many bytes of text there are."""

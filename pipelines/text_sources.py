@@ -20,7 +20,14 @@ import pyarrow as pa
 
 from model.errors import UserError
 from pipelines import files, units
-from pipelines.units import MALFORMED, FileSource, Unit, cut_into_chunks, decode_lines
+from pipelines.units import (
+    MALFORMED,
+    ColumnsSource,
+    FileSource,
+    Unit,
+    cut_into_chunks,
+    decode_lines,
+)
 
 COMPRESSIONS = (".gz", ".bz2", ".zst")
 # Of sentences; only unit sizes and the number of buckets and default shards rest on it.
@@ -100,7 +107,7 @@ class TextPair(TextSource):
 
 
 @dataclasses.dataclass(frozen=True)
-class Tsv(TextSource):
+class Tsv(ColumnsSource, TextSource):
     """A file with a pair a line, its columns between tabs and counted from 0."""
 
     kind: ClassVar[str] = "tsv"
@@ -109,14 +116,6 @@ class Tsv(TextSource):
     source_column: int = 0
     target_column: int = 1
     given_name: str = ""
-
-    def paths(self) -> list[str]:
-        """Returns the file."""
-        return [self.path]
-
-    def columns(self) -> list[str | int]:
-        """Returns the numbers of the columns."""
-        return [self.source_column, self.target_column]
 
     def read_tables(self) -> Iterator[pa.Table]:
         """Reads the file; a line with too few columns becomes a fault."""
@@ -136,7 +135,7 @@ class Tsv(TextSource):
 
 
 @dataclasses.dataclass(frozen=True)
-class Jsonl(TextSource):
+class Jsonl(ColumnsSource, TextSource):
     """A file with a JSON object a line, and a text under each of two of its keys.
 
     A dotted key reaches into objects: "translation.en" finds "A" in {"translation": {"en": "A"}}.
@@ -149,14 +148,6 @@ class Jsonl(TextSource):
     source_column: str
     target_column: str
     given_name: str = ""
-
-    def paths(self) -> list[str]:
-        """Returns the file."""
-        return [self.path]
-
-    def columns(self) -> list[str | int]:
-        """Returns the keys."""
-        return [self.source_column, self.target_column]
 
     def read_tables(self) -> Iterator[pa.Table]:
         """Reads the file; a line without the two texts becomes a fault, and is kept as it is."""

@@ -160,6 +160,28 @@ class FileSource(Source):
         return describe_source(self, where=" + ".join(self.paths()), size=megabytes(size))
 
 
+class ColumnsSource(FileSource):
+    """A source that is two columns of one file; a base of dataclasses.
+
+    Attributes:
+      path: The file.
+      source_column: Its number or name.
+      target_column: Likewise.
+    """
+
+    path: str
+    source_column: str | int
+    target_column: str | int
+
+    def paths(self) -> list[str]:
+        """Returns the file."""
+        return [self.path]
+
+    def columns(self) -> list[str | int]:
+        """Returns the two columns."""
+        return [self.source_column, self.target_column]
+
+
 def describe_source(source: Source, *, where: str, size: str, pairs: int | None = None) -> str:
     """Makes the line of `Source.describe`: kind, name if it has one, place, size and pairs."""
     named = where if source.name == where else f"{source.name} = {where}"
