@@ -115,6 +115,13 @@ def preprocess_command(
             "[default: --clean-whitespace]",
         ),
     ] = None,
+    lowercase: Annotated[
+        Switch,
+        _text(
+            "--lowercase/--keep-case",
+            help="All texts to lower case, in translation too. [default: --keep-case]",
+        ),
+    ] = None,
     deduplicate: Annotated[
         Text,
         _filter(help="Of equals the first stays: pair, source, target or none. [default: pair]"),

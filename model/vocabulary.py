@@ -81,10 +81,12 @@ class TextNormalization:
       unicode_form: The Unicode normal form, or "none".
       clean_whitespace: Delete control and invisible characters, turn every run of white space
         (line separators and no-break spaces too) into one space, and strip the ends.
+      lowercase: Bring all letters to lower case, as Python's `str.lower` does: German ß stays.
     """
 
     unicode_form: UnicodeForm = "NFC"
     clean_whitespace: bool = True
+    lowercase: bool = False
 
     def __post_init__(self) -> None:
         if self.unicode_form not in ("NFC", "NFKC", "none"):
@@ -117,7 +119,33 @@ class TextNormalization:
                     text = " ".join(normalized[i].translate(_DELETE_INVISIBLE).split())
                     # Characters that meet now may be one in the normal form.
                     normalized[i] = text if form == "none" else unicodedata.normalize(form, text)
-        return normalized
+        return self.lower(normalized) if self.lowercase else normalized
+
+    def lower(self, texts: list[str]) -> list[str]:
+        r"""Lower-cases texts that are normalised but for their case, into the same normal form.
+
+        Not Arrow's `utf8_lower`: that turns İ into i and knows no Greek final sigma.
+
+        >>> TextNormalization().lower(["Straße", "ΟΔΟΣ"])
+        ['straße', 'οδος']
+        """
+        form = self.unicode_form
+        lowered = [text.lower() for text in texts]
+        if form == "none":
+            return lowered
+        # Letters in lower case may make one character with a mark that those in upper case do not.
+        return [text if text.isascii() else unicodedata.normalize(form, text) for text in lowered]
+
+    def as_json(self) -> dict[str, Any]:
+        """Returns the options as they are saved.
+
+        One that came later is left out where it does nothing: what was made before it existed has
+        the same files and fingerprint as what is made without it.
+        """
+        values = dataclasses.asdict(self)
+        if not self.lowercase:
+            del values["lowercase"]
+        return values
 
 
 def is_empty(ids: list[int]) -> bool:
@@ -241,7 +269,7 @@ class VocabularyPair:
 
 def vocabulary_json(*, shared: bool, normalization: TextNormalization) -> str:
     """Returns the text of `vocabulary.json`: which models lie beside it, and the normalisation."""
-    info = {"shared": shared, "normalization": dataclasses.asdict(normalization)}
+    info = {"shared": shared, "normalization": normalization.as_json()}
     return json.dumps(info, indent=2) + "\n"
 
 

@@ -37,6 +37,7 @@ from pipelines.spills import HEADER, Batch, Headers, SpillPart, SplitPlan, witho
 DEDUPLICATE = ("pair", "source", "target", "none")
 
 _SPECIAL_IDS = 2  # BOS and EOS
+_ONLY_MOJIBAKE = Filters(max_characters=65_535, min_letters=0, reject_identical=False)
 _EMPTY = pa.scalar("", pa.large_string())
 _HUGE = 16  # bytes, times the most characters: 4 bytes each, and as much again in white space
 
@@ -105,13 +106,19 @@ def _clean_slices(
     unit: Unit, *, normalization: TextNormalization, filters: Filters
 ) -> Iterator[_Slice]:
     first = unit.first_row
+    with_case = dataclasses.replace(normalization, lowercase=False)
     for table in unit.read():
         is_huge = _is_huge(table, filters.max_characters)
         sources, targets = (
-            normalization.column(pc.if_else(is_huge, _EMPTY, table[side]).fill_null(""))
+            with_case.column(pc.if_else(is_huge, _EMPTY, table[side]).fill_null(""))
             for side in ("source", "target")
         )
-        rejected = text_reasons(sources, targets, filters=filters)
+        rejected: dict[int, str] = {}
+        if normalization.lowercase:
+            if filters.reject_mojibake:  # capitals give it away: "Ã©"
+                rejected = text_reasons(sources, targets, filters=_ONLY_MOJIBAKE)
+            sources, targets = normalization.lower(sources), normalization.lower(targets)
+        rejected |= text_reasons(sources, targets, filters=filters)
         rejected |= dict.fromkeys(np.flatnonzero(is_huge).tolist(), TOO_MANY_CHARACTERS)
         if table["fault"].null_count < table.num_rows:
             faults = enumerate(table["fault"].to_pylist())

@@ -144,6 +144,12 @@ class PreprocessOptions:
             self.user_symbols,
         )
         _check(
+            not self.normalization.lowercase
+            or self.normalization.lower([*self.user_symbols]) == [*self.user_symbols],
+            "user symbols must be in lower case where texts are",
+            self.user_symbols,
+        )
+        _check(
             self.sentencepiece_rule in _SENTENCEPIECE_RULES,
             f"SentencePiece's rule must be one of {', '.join(_SENTENCEPIECE_RULES)}",
             self.sentencepiece_rule,
@@ -169,6 +175,7 @@ class PreprocessOptions:
         """Returns what the result depends on; the folder can be moved, so it is not in it."""
         values = dataclasses.asdict(self)
         del values["output"]
+        values["normalization"] = self.normalization.as_json()
         values["shared_vocabulary"] = self.is_shared
         values["vocabulary"] = [
             hashlib.sha256(files.read_bytes(path)).hexdigest() for path in self.vocabulary
@@ -266,10 +273,10 @@ def _check_normalization(vocabulary: str, chosen: TextNormalization) -> None:
     if not FileSystems.split(vocabulary)[0] or not files.exists(beside):
         return
     found = json.loads(files.read_bytes(beside)).get("normalization")
-    if found != dataclasses.asdict(chosen):
+    if found != chosen.as_json():
         raise UserError(
             f"{vocabulary} was made for texts normalised by {found} ({beside} says so), not by "
-            f"{dataclasses.asdict(chosen)}: see --unicode-form and --keep-whitespace"
+            f"{chosen.as_json()}: see --unicode-form, --keep-whitespace and --lowercase"
         )
 
 

@@ -171,7 +171,7 @@ def test_each_flag_arrives(folder, capsys):
         folder, capsys, "--shards", "2", "--shard-megabytes", "3", "--vocabulary-type", "bpe",
         "--vocabulary-sample", "900", "--character-coverage", "0.98", "--user-symbol", "<x>",
         "--user-symbol", "<y>", "--sentencepiece-rule", "identity", "--unicode-form", "NFKC",
-        "--keep-whitespace", "--deduplicate", "source", "--exclude", "test.txt",
+        "--keep-whitespace", "--lowercase", "--deduplicate", "source", "--exclude", "test.txt",
         "--min-characters", "2", "--max-characters", "400", "--min-tokens", "2",
         "--max-tokens", "200", "--max-length-ratio", "4", "--min-letters", "0",
         "--keep-identical", "--keep-mojibake", "--source-language", "en",
@@ -186,7 +186,9 @@ def test_each_flag_arrives(folder, capsys):
         "character_coverage": 0.98, "byte_fallback": False, "user_symbols": ["<x>", "<y>"],
         "sentencepiece_rule": "identity", "deduplicate": "source", "validation_fraction": 0.2,
         "seed": 5, "source_language": "en", "target_language": "xx",
-        "normalization": {"unicode_form": "NFKC", "clean_whitespace": False},
+        "normalization": {
+            "unicode_form": "NFKC", "clean_whitespace": False, "lowercase": True,
+        },
         "filters": {
             "min_characters": 2, "max_characters": 400, "min_tokens": 2, "max_tokens": 200,
             "max_length_ratio": 4.0, "min_letters": 0.0, "reject_identical": False,
@@ -232,17 +234,21 @@ def test_a_config_file_says_all_that_flags_do(folder, capsys):
     write_corpus(folder)
     (folder / "c.yaml").write_text(
         "corpora: ['mine=a.en+a.xx']\nvocabulary_size: 800\nkeep-identical: true\n"
-        "shards: 0\nvalidation-fraction: 0.1\nbeam: [--direct_num_workers=1]\n"
+        "lowercase: true\nshards: 0\nvalidation-fraction: 0.1\nbeam: [--direct_num_workers=1]\n"
     )
     assert run("preprocess", "--config", "c.yaml", "--vocabulary-size", "24") == 0
     manifest = DatasetManifest.load(folder / "dataset")
     assert manifest.options["vocabulary_size"] == 24, "flags win"
     assert manifest.options["filters"]["reject_identical"] is False
+    assert manifest.options["normalization"]["lowercase"] is True
     assert manifest.options["validation_fraction"] == 0.1
     assert [source["name"] for source in manifest.sources] == ["mine"]
     capsys.readouterr()
     assert run("preprocess", "--config", "c.yaml", "--dry-run") == 0
     assert "FnApiRunner, 1 worker(s)" in capsys.readouterr().out
+    (folder / "c.yaml").write_text("keep_case: false\n")
+    assert run("preprocess", *TEXTS, "--config", "c.yaml", "--dry-run") == 0
+    assert "clean whitespace, lowercase" in capsys.readouterr().out
     (folder / "c.yaml").write_text("source_language: no\n")
     assert run("preprocess", "--config", "c.yaml") == 2
     assert "c.yaml: source_language must be a text. Received: false" in last_error(capsys)

@@ -6,12 +6,13 @@ import hashlib
 from pathlib import Path
 
 import pytest
+import sentencepiece
 import tensorflow as tf
 from corpora import PAIRS, TWO_THREADS, options, records, rejected, texts, write_pairs
 
 from model.artifacts import MANIFEST_FILE, DatasetManifest, length_histogram
 from model.errors import UserError
-from model.vocabulary import UNK_ID, load_vocabularies
+from model.vocabulary import UNK_ID, TextNormalization, load_vocabularies
 from pipelines import preprocess_plan, transforms
 from pipelines.preprocess import (
     PreprocessOptions,
@@ -305,6 +306,57 @@ def test_filters_and_their_reasons_reach_the_records(tmp_path):
     )
     assert made.lines_read == made.pairs_kept + len(reasons) == 406
     assert made.options["filters"]["target_script"] == "Latin"
+
+
+def test_lower_case_reaches_records_vocabulary_and_translation(tmp_path):
+    upper = [(source.upper(), target.upper()) for source, target in PAIRS[:40]]
+    corpus = write_pairs(
+        tmp_path,
+        [
+            *upper,
+            ("Straße İX", "ΟΔΟΣ E\u0301"),
+            ("straße i\u0307x", "οδος é"),  # the same but for case
+            ("Berlin", "BERLIN"),
+            ("The device", "das GerÃ¤t"),  # in lower case, nothing tells it from letters
+            ("Feed DAD", "x"),
+            ("y", "exClUded"),
+        ],
+    )
+    held_out = write_pairs(tmp_path, [("FEED dad", "Ja")], name="held")
+    excluded = tmp_path / "test.txt"
+    excluded.write_text("EXCluded\n")
+    output = tmp_path / "out"
+    manifest = preprocess(
+        sources=[corpus],
+        validation_sources=[held_out],
+        options=options(
+            output, vocabulary_type="char", exclude=(str(excluded),), vocabulary_size=80,
+            normalization=TextNormalization(lowercase=True),
+            filters={"reject_identical": True, "reject_mojibake": True},
+        ),
+    )  # fmt: skip
+    assert manifest.options["normalization"]["lowercase"] is True
+    assert {row["line"]: row["reason"] for row in rejected(output)} == {
+        42: "duplicate_pair", 43: "identical", 44: "mojibake", 45: "held_out", 46: "held_out",
+    }  # fmt: skip
+    assert [row["source"] for row in rejected(output) if row["line"] == 43] == ["Berlin"], "as read"
+    expected = [*PAIRS[:40], ("straße i\u0307x", "οδος é")]
+    assert sorted(texts(output, "train")) == sorted(expected)
+    assert [source for source, _ in texts(output, "validation")] == ["feed dad"]
+
+    vocabularies = load_vocabularies(output)
+    processor = sentencepiece.SentencePieceProcessor(str(output / "vocabulary.spm"))
+    pieces = [processor.id_to_piece(i) for i in range(4, processor.get_piece_size())]
+    assert set("".join(pieces)) - {"▁"} == set("".join(map("".join, expected))) - {" "}
+    train = {(tuple(source), tuple(target)) for source, target in records(output, "train")}
+    for both in ([*upper, ("STRAßE İX", "ΟΔΟΣ É")], expected):
+        sources, targets = zip(*both, strict=True)
+        ids = zip(
+            map(tuple, vocabularies.source.encode([*sources])),
+            map(tuple, vocabularies.target.encode([*targets])),
+            strict=True,
+        )
+        assert set(ids) == train
 
 
 def test_a_line_of_many_megabytes_is_a_rejected_line(tmp_path):

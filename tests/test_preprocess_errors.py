@@ -96,6 +96,7 @@ def test_the_fingerprint_tells_input_and_options_but_not_the_folder(tmp_path, co
     assert fingerprint(output=str(tmp_path / "y")) == base
     assert fingerprint(seed=2) != base
     assert fingerprint(normalization=TextNormalization(unicode_form="NFKC")) != base
+    assert fingerprint(normalization=TextNormalization(lowercase=True)) != base
     assert fingerprint(dataclasses.replace(corpus, target_path=corpus.source_path)) != base
     assert fingerprint(held_out=[corpus]) != base
 
@@ -115,6 +116,26 @@ def test_a_given_vocabulary_keeps_its_normalisation(tmp_path, corpus, dataset):
             sources=[corpus],
             options=options(tmp_path / "out", vocabulary=given, normalization=other),
         )
+    lowercase = TextNormalization(lowercase=True)
+    with pytest.raises(UserError, match=r"not by .*'lowercase': True.*: see .* and --lowercase"):
+        preprocess(
+            sources=[corpus],
+            options=options(tmp_path / "out", vocabulary=given, normalization=lowercase),
+        )
+
+
+def test_options_before_there_was_lower_case_are_those_without_it():
+    """So datasets and vocabularies of then have the same fingerprint now."""
+    assert options("x").resolved()["normalization"] == {
+        "unicode_form": "NFC", "clean_whitespace": True,
+    }  # fmt: skip
+
+
+def test_a_symbol_that_no_text_can_hold_is_refused():
+    lowercase = TextNormalization(lowercase=True)
+    with pytest.raises(UserError, match=r"must be in lower case where texts are\. .*<2DE>"):
+        options("x", user_symbols=("<2DE>",), normalization=lowercase)
+    options("x", user_symbols=("<2de>",), normalization=lowercase)
 
 
 def test_a_corpus_in_the_output_folder_is_refused(tmp_path, corpus):

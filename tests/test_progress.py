@@ -9,6 +9,7 @@ import pytest
 from memory_filesystem import MemoryFileSystem
 
 from model.errors import UserError
+from model.vocabulary import TextNormalization
 from pipelines import progress
 from pipelines.cleaning import Filters
 from pipelines.preprocess import PreprocessOptions, plan_preprocess, run_preprocess
@@ -280,12 +281,14 @@ def test_a_plan_says_what_is_not_by_default(tmp_path):
         tmp_path, held_out=True, exclude=(str(tmp_path / "test.en"),), deduplicate="source",
         shared_vocabulary=False, source_vocabulary_type="bpe", byte_fallback=True,
         user_symbols=("<a>", "<b>"), character_coverage=0.99,
+        normalization=TextNormalization(lowercase=True),
     )  # fmt: skip
     lines = lines_of(plan, [])
     assert lines["source 2"].endswith(" (held out)")
     assert lines["held out"] == "all pairs of the held-out sources"
     assert lines["excluded"] == f"pairs with a text of {tmp_path}/test.en"
     assert lines["duplicates"] == "of pairs with an equal source the first stays"
+    assert lines["normalisation"] == "unicode form NFC, clean whitespace, lowercase"
     assert "bpe and unigram, one a side, 20 pieces" in lines["vocabulary"]
     assert lines["vocabulary"].endswith("coverage 0.99, byte fallback, symbols <a> <b>")
     assert re.fullmatch(r"FnApiRunner, \d+ worker\(s\), multi_threading", lines["runner"])

@@ -1,6 +1,8 @@
 """Normalisation, vocabularies, and their training on a deterministic sample."""
 
+import dataclasses
 import itertools
+import json
 import math
 import random
 import sys
@@ -83,17 +85,6 @@ def test_normalization(text, expected):
     assert TextNormalization()([text]) == [expected]
 
 
-@given(st.lists(st.text() | st.text("ae\u0301\u0308\u200b\u00ad \u1100\u1161\u061c")))
-def test_normalization_is_idempotent_and_row_by_row(texts):
-    normalize = TextNormalization()
-    once = normalize(texts)
-    assert normalize(once) == once
-    assert [normalize([text])[0] for text in texts] == once
-    for text in once:
-        assert unicodedata.normalize("NFC", text) == text
-        assert " ".join(text.split()) == text
-
-
 def test_one_look_at_a_text_before_nfc_finds_all_that_is_unclean_after_it():
     """`column` looks for what to clean in the text as read, not as NFC made it."""
     points = [chr(i) for i in range(sys.maxunicode + 1) if not 0xD800 <= i < 0xE000]
@@ -109,6 +100,73 @@ def test_normalization_options():
     assert TextNormalization(unicode_form="none", clean_whitespace=False)(texts) == texts
     with pytest.raises(UserError, match=r"NFC, NFKC or none\. Received: 'NFD'"):
         TextNormalization(unicode_form="NFD")
+
+
+EVERY_NORMALIZATION = [
+    TextNormalization(unicode_form=form, clean_whitespace=clean, lowercase=lower)
+    for form in ("NFC", "NFKC", "none")
+    for clean in (True, False)
+    for lower in (True, False)
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("The DOG, 2 x", "the dog, 2 x"),
+        ("STRASSE Straße ẞ", "strasse straße ß"),
+        ("İstanbul", "i\u0307stanbul"),  # two code points
+        ("ΟΔΟΣ ΣΟΦΟΣ", "οδος σοφος"),  # the final sigma
+        ("ΑΣ\u200bΑ", "ασα"),  # what does not end a word is gone before
+        ("A\u0300E\u0301", "\u00e0\u00e9"),
+        ("\u200b İ  \u0301Ǆ", "i\u0307 \u0301ǆ"),
+        ("J\u030c", "\u01f0"),  # there is no capital that holds its caron
+        ("", ""),
+    ],
+)
+def test_lower_case(text, expected):
+    normalize = TextNormalization(lowercase=True)
+    assert normalize([text, "UP"]) == [expected, "up"]
+    assert unicodedata.normalize("NFC", expected) == expected
+
+
+def test_lower_case_of_other_forms():
+    texts = ["ＡＢ  ™ Ω\u0301 J\u030c"]
+    as_it_is = TextNormalization(unicode_form="none", clean_whitespace=False, lowercase=True)
+    assert as_it_is(texts) == ["ａｂ  ™ ω\u0301 j\u030c"]
+    compatible = TextNormalization(unicode_form="NFKC", lowercase=True)
+    assert compatible(texts) == ["ab tm \u03ce \u01f0"], "what NFKC makes of signs is lowered too"
+
+
+@pytest.mark.parametrize("normalize", EVERY_NORMALIZATION, ids=str)
+@given(
+    texts=st.lists(
+        st.text()
+        | st.text("ae\u0301\u0308\u200b\u00ad \u1100\u1161\u061c")
+        | st.text("aAJ\u0130I\u0307\u030cΑΣσß\u1e9e™\u212a\u0345\u200b\u00ad \u00a0")
+    )
+)
+def test_normalization_is_idempotent_and_row_by_row(normalize, texts):
+    once = normalize(texts)
+    assert normalize(once) == once
+    assert [normalize([text])[0] for text in texts] == once
+    if normalize.unicode_form != "none":
+        assert [unicodedata.normalize(normalize.unicode_form, text) for text in once] == once
+    if normalize.clean_whitespace:
+        assert [" ".join(text.split()) for text in once] == once
+    if normalize.lowercase:
+        assert [text.lower() for text in once] == once
+        with_case = dataclasses.replace(normalize, lowercase=False)
+        assert normalize(with_case(texts)) == normalize.lower(with_case(texts)) == once
+
+
+@pytest.mark.parametrize("normalize", EVERY_NORMALIZATION, ids=str)
+def test_any_character_that_changes_is_the_same_the_second_time(normalize):
+    points = [chr(i) for i in range(sys.maxunicode + 1) if not 0xD800 <= i < 0xE000]
+    changed = [c for c in points if unicodedata.normalize("NFKC", c.lower()) != c]
+    assert len(changed) > 5000
+    once = normalize([f"a{c}b" for c in changed])
+    assert normalize(once) == once
 
 
 # Vocabularies.
@@ -161,9 +219,25 @@ def test_load_vocabularies(model_file, tmp_path):
     assert not loaded.is_shared
     assert loaded.files == [VOCABULARY_FILE, SOURCE_MODEL, TARGET_MODEL]
 
+    lowercase = dataclasses.replace(normalization, lowercase=True)
+    settings_file.write_text(vocabulary_json(shared=False, normalization=lowercase))
+    loaded = load_vocabularies(tmp_path)
+    assert loaded.target.normalization == lowercase
+    assert loaded.target.encode(["REDO  Sees"]) == loaded.target.encode(["redo sees"])
+
     settings_file.write_text("{")
     with pytest.raises(UserError, match="cannot be read"):
         load_vocabularies(tmp_path)
+
+
+def test_files_of_before_there_was_lower_case(model_file, tmp_path):
+    saved = {"shared": True, "normalization": {"unicode_form": "NFC", "clean_whitespace": True}}
+    text = json.dumps(saved, indent=2) + "\n"
+    assert vocabulary_json(shared=True, normalization=TextNormalization()) == text
+    (tmp_path / VOCABULARY_FILE).write_text(text)
+    (tmp_path / SHARED_MODEL).write_bytes(model_file.read_bytes())
+    assert load_vocabularies(tmp_path).source.normalization == TextNormalization()
+    assert not TextNormalization().lowercase
 
 
 def test_bad_model_files(tmp_path):
