@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from model import dataset
-from model.dataset import Position, TokenBatches
+from model.dataset import Position, TokenBatches, rounded_length
 from model.errors import UserError
 from model.vocabulary import BOS_ID, EOS_ID, PAD_ID
 
@@ -52,7 +52,8 @@ def batches(tmp_path, pairs, monkeypatch):
 
 def rows(batch):
     def strip(matrix):
-        return [tuple(i for i in row if i != PAD_ID) for row in matrix.tolist()]
+        real = matrix[: len(batch.records)]
+        return [tuple(i for i in row if i != PAD_ID) for row in real.tolist()]
 
     return list(zip(strip(batch.source), strip(batch.target), strict=True))
 
@@ -72,8 +73,10 @@ def test_batches_keep_to_the_budget_and_waste_little(batches):
     for batch in batches.epoch(Position()):
         assert batch.source.dtype == batch.target.dtype == np.int32
         assert len(batch.source) * max(batch.source.shape[1], batch.target.shape[1]) <= 200
-        assert (batch.source[:, -1] != PAD_ID).any(), "no column of padding alone"
-        assert (batch.target[:, -1] != PAD_ID).any()
+        longest = [(ids != PAD_ID).sum(1).max() for ids in (batch.source, batch.target)]
+        assert [ids.shape[1] for ids in (batch.source, batch.target)] == [
+            rounded_length(int(length)) for length in longest
+        ]
         longer = np.maximum((batch.source != PAD_ID).sum(1), (batch.target != PAD_ID).sum(1))
         padded += longer.max() * len(longer)
         real += longer.sum()
@@ -81,10 +84,66 @@ def test_batches_keep_to_the_budget_and_waste_little(batches):
     assert 1 - real / padded < 0.15
 
 
+def test_lengths_are_rounded_to_a_few():
+    rounded = [rounded_length(length) for length in range(1, 1025)]
+    assert all(0 <= more - length <= max(1, length / 8) for length, more in enumerate(rounded, 1))
+    assert rounded == sorted(rounded)
+    octaves = [{r for r in rounded if 2**i < r <= 2 ** (i + 1)} for i in range(10)]
+    assert [len(octave) for octave in octaves] == [1, 1, 2, 4, 8, 8, 8, 8, 8, 8]
+
+
+def test_shapes_come_again_and_again(batches):
+    def shapes(epoch):
+        return [(b.source.shape, b.target.shape) for b in batches.epoch(Position(epoch))]
+
+    full = {
+        max(s[1], t[1]): s[0]
+        for s, t in shapes(0)
+        if s[0] * max(s[1], t[1]) > 200 - max(s[1], t[1])
+    }
+    for source, target in [shape for epoch in range(3) for shape in shapes(epoch)]:
+        assert source[0] == target[0]
+        longest = max(source[1], target[1])
+        # A full batch, or the rest of a window in steps of an eighth of one.
+        rows = 200 // longest
+        assert source[0] == rows or source[0] % -(-rows // 8) == 0
+        assert full.get(longest, rows) == rows
+
+
+def test_rows_of_padding_have_no_record(batches):
+    seen = 0
+    for batch in batches.epoch(Position()):
+        assert not batch.source[len(batch.records) :].any()
+        assert not batch.target[len(batch.records) :].any()
+        assert (batch.source[: len(batch.records), 0] == BOS_ID).all()
+        seen += len(batch.source) - len(batch.records)
+    assert seen > 0, "some window ends with a batch that is not full"
+
+
+def test_a_batch_knows_its_records(batches, pairs):
+    # `write_shards` deals the pairs out in turn.
+    for batch in batches.epoch(Position()):
+        for (shard, record), row in zip(batch.records, rows(batch), strict=False):
+            number = int(shard.removesuffix(".tfrecord").rsplit("-", 1)[1])
+            source, target = pairs[record * 3 + number]
+            assert row == (tuple(source), tuple(target))
+
+
+def test_equal_lengths_meet_others_in_each_epoch(tmp_path):
+    same = [([BOS_ID, i, EOS_ID], [BOS_ID, i, EOS_ID]) for i in range(4, 104)]
+    batches = TokenBatches(files=write_shards(tmp_path, same, 1), max_tokens=40, seed=1)
+    first, second = (
+        {frozenset(b.source[:, 1].tolist()) for b in batches.epoch(Position(epoch))}
+        for epoch in (0, 1)
+    )
+    assert not first & second
+
+
 def test_the_budget_is_that_of_a_replica(batches):
     shared = TokenBatches(files=batches.files, max_tokens=200, seed=5, replicas=3)
     for batch in shared.epoch(Position()):
         longest = max(batch.source.shape[1], batch.target.shape[1])
+        assert len(batch.source) > 0
         assert -(-len(batch.source) // 3) * longest <= 200
     assert len(list(shared.epoch(Position()))) < len(list(batches.epoch(Position())))
 
@@ -110,18 +169,90 @@ def test_resuming_at_any_batch_repeats_the_rest(batches):
             assert expected.following == found.following
 
 
+def test_resuming_reads_no_window_but_its_own(batches, monkeypatch):
+    whole = list(itertools.islice(batches.forever(Position()), 120))
+    read = []
+    read_record = dataset._read_record
+    monkeypatch.setattr(
+        dataset, "_read_record", lambda *given: read.append(1) or read_record(*given)
+    )
+    for batch in whole[::7]:
+        read.clear()
+        next(iter(batches.epoch(batch.following)), None)
+        assert len(read) <= 2 * 64, "its window, and the next one that is read ahead"
+
+
+def test_a_batch_beyond_the_window_goes_on_with_the_next(batches):
+    whole = list(batches.epoch(Position()))
+    cut = next(b for b in whole if b.start.window == 1).start._replace(batch=2**31)
+    rest = list(batches.epoch(cut))
+    assert rest[0].start == next(b for b in whole if b.start.window == 2).start
+    assert len(rest) == sum(b.start.window >= 2 for b in whole)
+
+
 def test_a_pair_longer_than_the_budget(tmp_path, pairs):
     batches = TokenBatches(files=write_shards(tmp_path, pairs, 1), max_tokens=20, seed=1)
-    with pytest.raises(UserError, match=r"a pair of 3\d tokens does not fit into a batch of 20"):
+    message = r"a pair of 3\d tokens \(record \d+ of .*train-0.tfrecord\) does not fit .* of 20"
+    with pytest.raises(UserError, match=message):
         next(batches.epoch(Position()))
 
 
-def test_a_shard_cut_off_is_named(tmp_path, pairs):
-    files = write_shards(tmp_path, pairs, 1)
-    files[0].write_bytes(files[0].read_bytes()[:-5])
+def test_a_budget_of_an_odd_longest_pair_will_do(tmp_path):
+    ids = [BOS_ID, *range(4, 37), EOS_ID]
+    batches = TokenBatches(files=write_shards(tmp_path, [(ids, ids)], 1), max_tokens=35, seed=1)
+    [batch] = batches.epoch(Position())
+    assert batch.source.tolist() == batch.target.tolist() == [ids]
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda data: data[:-5], "record 99 is cut off"),
+        (lambda data: data[:-1], "record 99 is cut off"),
+        (lambda data: data + b"\x05\x00", "record 100 is cut off"),
+        (lambda data: data[:20] + b"\xff" + data[21:], "record 0 has a wrong checksum"),
+        (lambda data: b"\xff" + data[1:], "record 0 has a wrong checksum of its size"),
+    ],
+    ids=["cut", "last byte", "half a header", "a byte of a record", "a byte of a size"],
+)
+def test_a_damaged_shard_is_named_with_its_record(tmp_path, pairs, damage, message):
+    files = write_shards(tmp_path, pairs, 3)
+    files[1].write_bytes(damage(files[1].read_bytes()))
     batches = TokenBatches(files=files, max_tokens=200, seed=1)
-    with pytest.raises(UserError, match="damaged or missing"):
+    with pytest.raises(UserError, match=rf"train-1.tfrecord is damaged: {message}"):
         list(batches.epoch(Position()))
+
+
+def test_a_missing_shard_is_named(tmp_path, pairs):
+    files = write_shards(tmp_path, pairs, 3)
+    files[2].unlink()
+    batches = TokenBatches(files=files, max_tokens=200, seed=1)
+    with pytest.raises(UserError, match=r"train-2.tfrecord cannot be read: No such file"):
+        list(batches.epoch(Position()))
+
+
+@pytest.mark.parametrize(
+    ("strange", "message"),
+    [
+        (([2, 1000, 3], [2, 3]), r"record 7 of .*train-0.tfrecord has the source id 1000, .* 999"),
+        (([2, 5, 3], [2, -4, 3]), r"record 7 of .*train-0.tfrecord has the target id -4"),
+        (([], [2, 3]), r"record 7 of .*train-0.tfrecord has no source ids"),
+    ],
+)
+def test_a_strange_record_is_named(tmp_path, pairs, strange, message):
+    files = write_shards(tmp_path, [*pairs[:7], strange, *pairs[7:]], 1)
+    batches = TokenBatches(files=files, max_tokens=200, seed=1, vocabulary_sizes=(1000, 1000))
+    with pytest.raises(UserError, match=message):
+        list(batches.epoch(Position()))
+
+
+def test_a_record_of_something_else_is_named(tmp_path):
+    file = tmp_path / "train-0.tfrecord"
+    with tf.io.TFRecordWriter(str(file)) as writer:
+        writer.write(tf.train.Example().SerializeToString())
+        writer.write(b"no example at all")
+    with pytest.raises(UserError, match=r"record 1 of .* is no tf.train.Example"):
+        list(TokenBatches(files=[file], max_tokens=200, seed=1).epoch(Position()))
 
 
 def test_no_records(tmp_path):
