@@ -7,6 +7,12 @@ from typing import Any
 
 from model.errors import UserError
 
+NORMS = ("post", "pre")
+SCHEDULES = ("inverse-sqrt", "constant")
+COMPUTE_TYPES = ("float32", "mixed_bfloat16")
+METRICS = ("loss", "perplexity", "bleu", "chrf")  # of a validation
+AVERAGES = ("none", "last", "best")
+
 # Layers a side, width, heads, width of the feed-forward layer, dropout. `base` and `big` are
 # those of the paper's table 3 (`big` with its dropout for English to German).
 PRESETS: dict[str, dict[str, Any]] = {
@@ -20,6 +26,10 @@ PRESETS: dict[str, dict[str, Any]] = {
 def _require(condition: bool, message: str) -> None:
     if not condition:
         raise UserError(message)
+
+
+def _require_one_of(name: str, value: str | None, choices: tuple[str, ...]) -> None:
+    _require(value in choices, f"{name} must be one of {', '.join(choices)}. Received: {value}")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -36,6 +46,8 @@ class TransformerConfig:
       d_ff: Inner width of the feed-forward layers.
       dropout: Rate after each sub-layer and after the embeddings (section 5.4).
       attention_dropout: Rate on the attention weights; 0 in the paper.
+      norm: Where layers are normalised: "post", after each residual sum as in the paper, or
+        "pre", before each sub-layer and once at the end of each side (Xiong et al. 2020).
       tie_embeddings: The output projection is the target embedding (section 3.4).
       position_base: Base of the wavelengths of the sinusoids (section 3.5).
     """
@@ -49,6 +61,7 @@ class TransformerConfig:
     d_ff: int = 2048
     dropout: float = 0.1
     attention_dropout: float = 0.0
+    norm: str = "post"
     tie_embeddings: bool = True
     position_base: float = 10000.0
 
@@ -65,6 +78,7 @@ class TransformerConfig:
         for name in ("dropout", "attention_dropout"):
             value = getattr(self, name)
             _require(0 <= value <= 0.9, f"{name} must be 0 to 0.9. Received: {value}")
+        _require_one_of("norm", self.norm, NORMS)
         _require(
             self.position_base > 1,
             f"position_base must be greater than 1. Received: {self.position_base}",
@@ -94,44 +108,85 @@ class TrainingConfig:
 
     Attributes:
       steps: Updates of the weights in all.
-      batch_tokens: Padded target positions a batch and replica at the most; also a bound on the
-        padded source positions.
+      batch_tokens: Rows times the longer side's padded length of a batch, a replica, at the most.
+      effective_batch_size: Tokens an update, over all replicas, counted as `batch_tokens` is;
+        batches are accumulated until it is reached. None updates after every batch.
       peak_learning_rate: Reached at the end of the warm-up; None takes the paper's
-        d_model^-0.5 * warmup_steps^-0.5. Falls as the inverse square root of the step.
+        d_model^-0.5 * warmup_steps^-0.5.
       warmup_steps: Updates with a linearly rising rate.
+      schedule: After the warm-up: "inverse-sqrt" falls as the inverse square root of the step
+        (section 5.3), "constant" stays.
       label_smoothing: Mass that is spread over the whole vocabulary.
+      clip_norm: Gradients of a greater global norm are scaled down to it; None never.
+      compute_type: "float32", or "mixed_bfloat16": products in bfloat16, weights in float32.
       seed: Of the weights, the order of the batches and dropout.
       validate_every: Updates between two runs over the validation split.
+      score_every: Updates between two translations of the validation split, for BLEU and chrF;
+        None scores at every validation, 0 never. A multiple of `validate_every`.
+      score_sentences: Sentences of the validation split that are translated, at the most.
+      best_metric: Which validations are the best: one of `METRICS`.
+      patience: Validations without a new best after which the run stops early; None never.
+      keep_best: How many of the best weights are kept.
       save_every: Updates between two checkpoints.
-      keep_checkpoints: How many of the last checkpoints stay.
-      log_every: Updates between two progress lines and TensorBoard points.
+      keep_checkpoints: How many of the last checkpoints are kept.
+      average: What the exported model is: "none", the weights at the end, or the mean of the
+        "last" or the "best" that are kept.
+      log_every: Updates between two reports.
     """
 
     steps: int = 100_000
     batch_tokens: int = 4096
+    effective_batch_size: int | None = None
     peak_learning_rate: float | None = None
     warmup_steps: int = 4000
+    schedule: str = "inverse-sqrt"
     label_smoothing: float = 0.1
+    clip_norm: float | None = None
+    compute_type: str = "float32"
     seed: int = 1
     validate_every: int = 500
+    score_every: int | None = None
+    score_sentences: int = 2000
+    best_metric: str = "loss"
+    patience: int | None = None
+    keep_best: int = 1
     save_every: int = 500
     keep_checkpoints: int = 3
+    average: str = "none"
     log_every: int = 50
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch_tokens", "warmup_steps", "validate_every", "save_every",
-                     "keep_checkpoints", "log_every"):  # fmt: skip
+        for name in ("steps", "batch_tokens", "warmup_steps", "validate_every", "score_sentences",
+                     "keep_best", "save_every", "keep_checkpoints", "log_every"):  # fmt: skip
             value = getattr(self, name)
             _require(value >= 1, f"{name} must be at least 1. Received: {value}")
+        for name in ("peak_learning_rate", "clip_norm", "effective_batch_size", "patience"):
+            value = getattr(self, name)
+            _require(value is None or value > 0, f"{name} must be positive. Received: {value}")
+        _require_one_of("schedule", self.schedule, SCHEDULES)
+        _require_one_of("compute_type", self.compute_type, COMPUTE_TYPES)
+        _require_one_of("average", self.average, AVERAGES)
+        _require_one_of("best_metric", self.best_metric, METRICS)
         _require(
-            self.peak_learning_rate is None or self.peak_learning_rate > 0,
-            f"peak_learning_rate must be positive. Received: {self.peak_learning_rate}",
+            not self.score_every or self.score_every % self.validate_every == 0,
+            "score_every must be a multiple of validate_every. "
+            f"Received: {self.score_every} and {self.validate_every}",
+        )
+        _require(
+            self.best_metric not in ("bleu", "chrf") or self.score_every != 0,
+            f"best_metric cannot be {self.best_metric} where score_every is 0",
         )
         _require(
             0 <= self.label_smoothing < 1,
             f"label_smoothing must be in [0, 1). Received: {self.label_smoothing}",
         )
         _require(0 <= self.seed < 2**32, f"seed must be 0 to 4,294,967,295. Received: {self.seed}")
+
+    def scores_at(self, step: int) -> bool:
+        """Says whether the validation after `step` updates translates too; the last one does."""
+        if self.score_every == 0:
+            return False
+        return step >= self.steps or step % (self.score_every or self.validate_every) == 0
 
 
 # Ids of a source that is translated, BOS and EOS counted: the 256 pieces that `tt preprocess`

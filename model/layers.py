@@ -156,8 +156,12 @@ class LayerNorm(keras.layers.Layer):
 
     def __init__(self, width: int, name: str) -> None:
         super().__init__(name=name)
-        self.scale = self.add_weight(name="scale", shape=(width,), initializer="ones")
-        self.shift = self.add_weight(name="shift", shape=(width,), initializer="zeros")
+        self.scale = self.add_weight(
+            name="scale", shape=(width,), initializer="ones", autocast=False
+        )
+        self.shift = self.add_weight(
+            name="shift", shape=(width,), initializer="zeros", autocast=False
+        )
         self.built = True
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
@@ -273,9 +277,12 @@ class Embedding(keras.layers.Layer):
             name="table",
             shape=(size, d_model),
             initializer=keras.initializers.RandomNormal(stddev=d_model**-0.5),
+            # Rows of frequent ids add up many gradients, for which bfloat16 is too coarse.
+            autocast=False,
         )
         self.built = True
 
     def call(self, ids: tf.Tensor) -> tf.Tensor:
         """[...] int32 -> [..., D]."""
-        return tf.gather(tf.convert_to_tensor(self.table), ids) * self.d_model**0.5
+        rows = tf.gather(tf.convert_to_tensor(self.table), ids) * self.d_model**0.5
+        return tf.cast(rows, self.compute_dtype)

@@ -75,8 +75,8 @@ def smoothed_cross_entropy(
     the same reason. Only the first result has a gradient.
 
     Args:
-      output: The decoder's output [P, D].
-      table: Output embedding [V, D].
+      output: The decoder's output [P, D], float32 or bfloat16: the type of the products.
+      table: Output embedding, float32 [V, D].
       labels: int32 [P].
       smoothing: e.
 
@@ -92,13 +92,14 @@ def smoothed_cross_entropy(
         tuple[tf.Tensor, tf.Tensor, tf.Tensor],
         Callable[..., tuple[tf.Tensor, tf.Tensor]],
     ]:
-        output32, table32 = tf.cast(output, tf.float32), tf.cast(table, tf.float32)
-        logits = tf.cast(tf.matmul(output, table, transpose_b=True), tf.float32)  # [P, V]
+        output32, rows_of_table = tf.cast(output, tf.float32), tf.cast(table, output.dtype)
+        logits = tf.matmul(output, rows_of_table, transpose_b=True)  # [P, V]
+        logits = tf.cast(logits, tf.float32)
         cross_entropy, logits_gradient = tf.raw_ops.SparseSoftmaxCrossEntropyWithLogits(
             features=logits, labels=labels
         )
-        label_rows = tf.gather(table32, labels)  # [P, D]
-        mean_row = tf.reduce_mean(table32, 0)  # [D]
+        label_rows = tf.gather(table, labels)  # [P, D]
+        mean_row = tf.reduce_mean(table, 0)  # [D]
         label_logits = tf.reduce_sum(output32 * label_rows, -1)  # [P]
         mean_logits = tf.linalg.matvec(output32, mean_row)  # [P]
         at_labels = tf.gather(logits, labels, batch_dims=1)
@@ -109,13 +110,13 @@ def smoothed_cross_entropy(
             # `logits_gradient`, the rest is added behind the products, where it is cheap.
             rows = upstream[:, None]  # [P, 1]
             scaled = tf.cast(logits_gradient * rows, output.dtype)  # [P, V]
-            to_output = tf.cast(tf.matmul(scaled, table), tf.float32)
+            to_output = tf.cast(tf.matmul(scaled, rows_of_table), tf.float32)
             to_output += smoothing * rows * (label_rows - mean_row)
             to_table = tf.cast(tf.matmul(scaled, output, transpose_a=True), tf.float32)
             weighted = smoothing * rows * output32
             to_table = tf.tensor_scatter_nd_add(to_table, labels[:, None], weighted)
             to_table -= tf.reduce_sum(weighted, 0) / tf.cast(tf.shape(table)[0], tf.float32)
-            return tf.cast(to_output, output.dtype), tf.cast(to_table, table.dtype)
+            return tf.cast(to_output, output.dtype), to_table
 
         losses = cross_entropy + smoothing * (label_logits - mean_logits)
         return (losses, cross_entropy, correct), gradient

@@ -2,7 +2,7 @@
 
 Axes as in `model.layers`: B batch, S source, T target, D width, H heads, K head width, V target
 vocabulary; N beams of a sentence. Each residual sub-layer is LayerNorm(x + Dropout(sublayer(x)))
-(post-norm, section 3.1).
+(post-norm, section 3.1), or x + Dropout(sublayer(LayerNorm(x))) (pre-norm).
 """
 
 from __future__ import annotations
@@ -28,11 +28,25 @@ from model.layers import (
 )
 
 
-class EncoderLayer(keras.layers.Layer):
-    """Self-attention, then a feed-forward layer."""
+class _ResidualLayer(keras.layers.Layer):
+    """Puts the normalisation of a sub-layer before it, or after its residual sum."""
 
     def __init__(self, config: TransformerConfig, name: str) -> None:
         super().__init__(name=name)
+        self._is_pre_norm = config.norm == "pre"
+
+    def _before(self, norm: LayerNorm, x: tf.Tensor) -> tf.Tensor:
+        return norm(x) if self._is_pre_norm else x
+
+    def _after(self, norm: LayerNorm, x: tf.Tensor) -> tf.Tensor:
+        return x if self._is_pre_norm else norm(x)
+
+
+class EncoderLayer(_ResidualLayer):
+    """Self-attention, then a feed-forward layer."""
+
+    def __init__(self, config: TransformerConfig, name: str) -> None:
+        super().__init__(config, name)
         with keras.name_scope(name):
             self.attention = SelfAttention(config.d_model, config.heads, "attention")
             self.attention_norm = LayerNorm(config.d_model, "attention_norm")
@@ -44,16 +58,19 @@ class EncoderLayer(keras.layers.Layer):
         self, x: tf.Tensor, *, bias: tf.Tensor, noise: Noise, attention_noise: Noise
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """[B, S, D] -> [B, S, D], and the attention weights [B, H, S, S]."""
-        attended, weights = self.attention(x, bias=bias, noise=attention_noise)
-        x = self.attention_norm(x + noise(attended))
-        return self.feed_forward_norm(x + noise(self.feed_forward(x))), weights
+        attended, weights = self.attention(
+            self._before(self.attention_norm, x), bias=bias, noise=attention_noise
+        )
+        x = self._after(self.attention_norm, x + noise(attended))
+        transformed = self.feed_forward(self._before(self.feed_forward_norm, x))
+        return self._after(self.feed_forward_norm, x + noise(transformed)), weights
 
 
-class DecoderLayer(keras.layers.Layer):
+class DecoderLayer(_ResidualLayer):
     """Self-attention, attention to the source, then a feed-forward layer."""
 
     def __init__(self, config: TransformerConfig, name: str) -> None:
-        super().__init__(name=name)
+        super().__init__(config, name)
         with keras.name_scope(name):
             self.attention = SelfAttention(config.d_model, config.heads, "attention")
             self.attention_norm = LayerNorm(config.d_model, "attention_norm")
@@ -74,14 +91,21 @@ class DecoderLayer(keras.layers.Layer):
         attention_noise: Noise,
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """[B, T, D] -> [B, T, D], and the weights [B, H, T, T] and [B, H, T, S]."""
-        attended, self_weights = self.attention(x, bias=bias, noise=attention_noise)
-        x = self.attention_norm(x + noise(attended))
+        attended, self_weights = self.attention(
+            self._before(self.attention_norm, x), bias=bias, noise=attention_noise
+        )
+        x = self._after(self.attention_norm, x + noise(attended))
         keys, values = self.cross_attention.project(memory)
         attended, cross_weights = self.cross_attention(
-            x, keys=keys, values=values, bias=source_bias, noise=attention_noise
+            self._before(self.cross_attention_norm, x),
+            keys=keys,
+            values=values,
+            bias=source_bias,
+            noise=attention_noise,
         )
-        x = self.cross_attention_norm(x + noise(attended))
-        x = self.feed_forward_norm(x + noise(self.feed_forward(x)))
+        x = self._after(self.cross_attention_norm, x + noise(attended))
+        transformed = self.feed_forward(self._before(self.feed_forward_norm, x))
+        x = self._after(self.feed_forward_norm, x + noise(transformed))
         return x, self_weights, cross_weights
 
     def step(
@@ -106,11 +130,15 @@ class DecoderLayer(keras.layers.Layer):
           [B, N, D], and the cache with the new position.
         """
         shape, width = tf.shape(x), x.shape[-1]
-        attended, cache = self.attention.step(tf.reshape(x, [-1, width]), cache)
-        x = self.attention_norm(x + tf.reshape(attended, shape))
-        attended, _ = self.cross_attention(x, keys=keys, values=values, bias=source_bias)
-        x = self.cross_attention_norm(x + attended)
-        return self.feed_forward_norm(x + self.feed_forward(x)), cache
+        normal = self._before(self.attention_norm, x)
+        attended, cache = self.attention.step(tf.reshape(normal, [-1, width]), cache)
+        x = self._after(self.attention_norm, x + tf.reshape(attended, shape))
+        attended, _ = self.cross_attention(
+            self._before(self.cross_attention_norm, x), keys=keys, values=values, bias=source_bias
+        )
+        x = self._after(self.cross_attention_norm, x + attended)
+        transformed = self.feed_forward(self._before(self.feed_forward_norm, x))
+        return self._after(self.feed_forward_norm, x + transformed), cache
 
 
 @dataclasses.dataclass(frozen=True)
@@ -175,6 +203,11 @@ class Transformer(keras.Model):
         )
         self.encoder_layers = [EncoderLayer(config, f"encoder_{i}") for i in layers]
         self.decoder_layers = [DecoderLayer(config, f"decoder_{i}") for i in layers]
+        # What pre-norm layers add up is normalised once, at the end of each side.
+        self.encoder_norm = self.decoder_norm = no_noise
+        if config.norm == "pre":
+            self.encoder_norm = LayerNorm(width, "encoder_norm")
+            self.decoder_norm = LayerNorm(width, "decoder_norm")
         self.built = True
 
     def call(
@@ -216,11 +249,11 @@ class Transformer(keras.Model):
             )
             attention.decoder.append(self_weights)
             attention.cross.append(cross_weights)
-        return x, attention
+        return self.decoder_norm(x), attention
 
     def logits(self, output: tf.Tensor) -> tf.Tensor:
         """[..., D] -> [..., V], by the (tied) output embedding."""
-        table = tf.convert_to_tensor(self.output_embedding.table)
+        table = tf.cast(self.output_embedding.table, output.dtype)
         rows = tf.matmul(tf.reshape(output, [-1, self.config.d_model]), table, transpose_b=True)
         return tf.reshape(rows, tf.concat([tf.shape(output)[:-1], [table.shape[0]]], 0))
 
@@ -275,7 +308,7 @@ class Transformer(keras.Model):
                 x, cache=cache, keys=keys, values=values, source_bias=encoded.bias
             )
             new_caches.append(cache)
-        return tf.cast(self.logits(x), tf.float32), new_caches
+        return tf.cast(self.logits(self.decoder_norm(x)), tf.float32), new_caches
 
     def _encode(
         self,
@@ -289,7 +322,7 @@ class Transformer(keras.Model):
         for layer in self.encoder_layers:
             x, weights = layer(x, bias=bias, noise=noise, attention_noise=attention_noise)
             attention.append(weights)
-        return x
+        return self.encoder_norm(x)
 
     def _embed(self, embedding: Embedding, ids: tf.Tensor) -> tf.Tensor:
         return embedding(ids) + self._positions(tf.shape(ids)[1])

@@ -82,34 +82,69 @@ class NumpyTransformer:
         tied = self.config.tie_embeddings
         return source, target, target if tied else self.get("output_embedding", "table")
 
+    def residual(self, x, sub_layer, *norm):
+        """Section 3.1's LayerNorm(x + f(x)), or pre-norm's x + f(LayerNorm(x))."""
+        if self.config.norm == "pre":
+            return x + sub_layer(self.layer_norm(x, *norm))
+        return self.layer_norm(x + sub_layer(x), *norm)
+
+    def end(self, x, name):
+        """Pre-norm normalises the sum of all layers; post-norm has done so already."""
+        return self.layer_norm(x, name) if self.config.norm == "pre" else x
+
     def one_sentence(self, source, target):
         source_table, target_table, output_table = self.tables()
         attention = {"encoder": [], "decoder": [], "cross": []}
         is_real = (source != PAD)[None, :]
+        sees_source = np.repeat(is_real, len(source), 0)
+
+        def keep(kind, attended_and_weights):
+            attended, weights = attended_and_weights
+            attention[kind].append(weights)
+            return attended
+
         x = self.embed(source, source_table)
         for i in range(self.config.layers):
             name = f"encoder_{i}"
-            out, weights = self.self_attention(x, np.repeat(is_real, len(x), 0), name, "attention")
-            x = self.layer_norm(x + out, name, "attention_norm")
-            x = self.layer_norm(
-                x + self.feed_forward(x, name, "feed_forward"), name, "feed_forward_norm"
-            )
-            attention["encoder"].append(weights)
+            x = self.residual(
+                x,
+                lambda h, name=name: keep(
+                    "encoder", self.self_attention(h, sees_source, name, "attention")
+                ),
+                name, "attention_norm",
+            )  # fmt: skip
+            x = self.residual(
+                x,
+                lambda h, name=name: self.feed_forward(h, name, "feed_forward"),
+                name, "feed_forward_norm",
+            )  # fmt: skip
+        memory = self.end(x, "encoder_norm")
         y = self.embed(target, target_table)
         earlier = np.tril(np.ones([len(y), len(y)], bool))
+        sees_source = np.repeat(is_real, len(y), 0)
         for i in range(self.config.layers):
             name = f"decoder_{i}"
-            out, weights = self.self_attention(y, earlier, name, "attention")
-            attention["decoder"].append(weights)
-            y = self.layer_norm(y + out, name, "attention_norm")
-            out, weights = self.cross_attention(
-                y, x, np.repeat(is_real, len(y), 0), name, "cross_attention"
-            )
-            attention["cross"].append(weights)
-            y = self.layer_norm(y + out, name, "cross_attention_norm")
-            y = self.layer_norm(
-                y + self.feed_forward(y, name, "feed_forward"), name, "feed_forward_norm"
-            )
+            y = self.residual(
+                y,
+                lambda h, name=name: keep(
+                    "decoder", self.self_attention(h, earlier, name, "attention")
+                ),
+                name, "attention_norm",
+            )  # fmt: skip
+            y = self.residual(
+                y,
+                lambda h, name=name: keep(
+                    "cross",
+                    self.cross_attention(h, memory, sees_source, name, "cross_attention"),
+                ),
+                name, "cross_attention_norm",
+            )  # fmt: skip
+            y = self.residual(
+                y,
+                lambda h, name=name: self.feed_forward(h, name, "feed_forward"),
+                name, "feed_forward_norm",
+            )  # fmt: skip
+        y = self.end(y, "decoder_norm")
         return y @ output_table.T, attention
 
     def logits(self, source, target):

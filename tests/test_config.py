@@ -48,6 +48,19 @@ def test_fields_go_on_top_of_a_preset():
         ),
         (lambda: TrainingConfig(steps=0), "steps must be at least 1"),
         (lambda: TrainingConfig(peak_learning_rate=0.0), "peak_learning_rate must be positive"),
+        (lambda: TransformerConfig(**SIZES, norm="both"), "norm must be one of post, pre"),
+        (lambda: TrainingConfig(schedule="cosine"), "one of inverse-sqrt, constant. Received: cos"),
+        (lambda: TrainingConfig(compute_type="float16"), "float32, mixed_bfloat16. Received: fl"),
+        (lambda: TrainingConfig(average="all"), "average must be one of none, last, best"),
+        (lambda: TrainingConfig(best_metric="ter"), "loss, perplexity, bleu, chrf. Received: ter"),
+        (lambda: TrainingConfig(clip_norm=0.0), "clip_norm must be positive. Received: 0.0"),
+        (lambda: TrainingConfig(patience=0), "patience must be positive. Received: 0"),
+        (lambda: TrainingConfig(effective_batch_size=-1), "effective_batch_size must be positive"),
+        (lambda: TrainingConfig(score_every=750), "multiple of validate_every. Received: 750 and"),
+        (
+            lambda: TrainingConfig(best_metric="bleu", score_every=0),
+            "best_metric cannot be bleu where score_every is 0",
+        ),
         (lambda: TrainingConfig(label_smoothing=1.0), r"label_smoothing must be in \[0, 1\)"),
         (lambda: Decoding(beam_size=0), "beam_size must be at least 1"),
         (lambda: Decoding(length_penalty=-1.0), "length_penalty must not be negative"),
@@ -56,3 +69,13 @@ def test_fields_go_on_top_of_a_preset():
 def test_a_value_out_of_range_is_named(make, message):
     with pytest.raises(UserError, match=message):
         make()
+
+
+def test_validations_that_translate():
+    every = TrainingConfig(steps=100, validate_every=10)
+    some = TrainingConfig(steps=95, validate_every=10, score_every=30)
+    never = TrainingConfig(steps=100, validate_every=10, score_every=0)
+    at = [10, 20, 30, 60, 95]
+    assert [every.scores_at(step) for step in at] == [True, True, True, True, False]
+    assert [some.scores_at(step) for step in at] == [False, False, True, True, True]
+    assert not any(never.scores_at(step) for step in [*at, 100])

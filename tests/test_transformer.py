@@ -56,8 +56,9 @@ def random_ids(lengths, seed=1, size=SIZE):
         {},
         {"shared_vocabulary": False, "target_vocabulary_size": 24},
         {"tie_embeddings": False, "layers": 1, "heads": 1, "position_base": 100.0},
+        {"norm": "pre"},
     ],
-    ids=["shared and tied", "separate vocabularies", "untied, one head, another base"],
+    ids=["shared and tied", "separate vocabularies", "untied, one head, another base", "pre-norm"],
 )
 def test_forward_pass_equals_numpy(fields):
     model = make_model(**fields)
@@ -142,8 +143,9 @@ def test_padding_and_batch_mates_change_nothing():
     np.testing.assert_allclose(together[:1, :3], alone, atol=1e-5)
 
 
-def test_cached_steps_equal_the_whole_pass():
-    model = make_model()
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_cached_steps_equal_the_whole_pass(norm):
+    model = make_model(norm=norm)
     source, target = tf.constant(random_ids([6, 4])), tf.constant(random_ids([7, 7], seed=3))
     whole = model.logits(model(source, target=target)).numpy()
     encoded = model.encode(source, target_length=tf.constant(7))
@@ -202,6 +204,11 @@ def test_dropout_changes_training_only():
     np.testing.assert_array_equal(plain, model(source, target=target).numpy())
     dropped = model(source, target=target, dropout=Dropout(tf.constant([1, 1]))).numpy()
     assert np.abs(plain - dropped).max() > 0.1
+
+
+def test_pre_norm_has_a_norm_more_at_the_end_of_each_side():
+    before, after = make_model(norm="post").count_params(), make_model(norm="pre").count_params()
+    assert after == before + 2 * 2 * 32
 
 
 def test_number_of_parameters():
