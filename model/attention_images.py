@@ -164,11 +164,10 @@ def piece_labels(vocabulary: Vocabulary, ids: list[int]) -> list[str]:
 
     SentencePiece's own mark of a word start, U+2581, is in few fonts.
     """
-    processor = vocabulary._processor
     return [
         _SPECIAL.get(i)
         or (
-            processor.id_to_piece(i).replace(_WORD_START, "_")
+            vocabulary.piece(i).replace(_WORD_START, "_")
             if i < vocabulary.piece_count
             else f"<id {i}>"
         )

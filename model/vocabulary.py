@@ -247,6 +247,11 @@ class Vocabulary:
         texts: list[str] = self._processor.decode(plain, num_threads=1)
         return texts
 
+    def piece(self, i: int) -> str:
+        """Returns the piece of an id below `piece_count`; U+2581 begins a word."""
+        piece: str = self._processor.id_to_piece(i)
+        return piece
+
 
 @dataclasses.dataclass(frozen=True)
 class VocabularyPair:
