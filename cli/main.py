@@ -10,7 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
+from cli.average import average_command
 from cli.evaluate import evaluate_command
+from cli.export import export_command
 from cli.options import GroupedCommand, command, say
 from cli.preprocess import preprocess_command
 from cli.train import train_command
@@ -29,7 +31,9 @@ app = typer.Typer(
     help="From a parallel corpus to a trained Transformer to translated Parquet tables.",
 )
 app.command("preprocess", cls=GroupedCommand)(preprocess_command)
-app.command("train")(train_command)
+app.command("train", cls=GroupedCommand)(train_command)
+app.command("average")(average_command)
+app.command("export")(export_command)
 app.command("translate-batch")(translate_batch_command)
 app.command("translate")(translate_command)
 app.command("evaluate")(evaluate_command)

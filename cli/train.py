@@ -3,170 +3,345 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import shlex
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cli.config import config_option
 from cli.options import (
     DEFAULT_DATASET,
     DEFAULT_RUN,
     EMBEDDED,
-    DatasetFolder,
     command,
     import_tensorflow,
-    local_path,
     say,
 )
-from model.config import PRESETS, TrainingConfig, TransformerConfig
+from model.config import (
+    AVERAGES,
+    COMPUTE_TYPES,
+    METRICS,
+    NORMS,
+    PRESETS,
+    SCHEDULES,
+    TrainingConfig,
+    TransformerConfig,
+)
+from model.errors import UserError
 
 if TYPE_CHECKING:
-    from model.training import Progress
+    from model.artifacts import DatasetManifest
+    from model.reporting import Progress, Validation
+    from model.training import Trainer
+    from model.transformer import Transformer
 
 TRAINING = TrainingConfig()
 # The embedded corpus has short sentences of few words: a few minutes of two cores are enough.
 EMBEDDED_PRESET = "tiny"
 EMBEDDED_TRAINING = TrainingConfig(
     steps=700, batch_tokens=2048, peak_learning_rate=0.002, warmup_steps=200,
-    validate_every=200, save_every=200,
+    validate_every=200, score_every=1000, save_every=200,
 )  # fmt: skip
 
+TERMINATED = 143  # what a shell gives for a process that SIGTERM ended
 
+Text = str | None
+Count = int | None
+Number = float | None
+Switch = bool | None  # None: the default
+
+_where = functools.partial(typer.Option, rich_help_panel="Where it is trained")
+_model = functools.partial(typer.Option, rich_help_panel="Model")
+_batches = functools.partial(typer.Option, rich_help_panel="Batches and updates")
+_validation = functools.partial(typer.Option, rich_help_panel="Validation and early stopping")
+_kept = functools.partial(typer.Option, rich_help_panel="What is kept and shown")
+
+
+# Where a parameter's default is None, that of the library holds, which has the same name in
+# TransformerConfig or TrainingConfig; the help repeats it, and a test compares them.
 @command
 def train_command(
-    dataset: DatasetFolder = str(DEFAULT_DATASET),
-    run: Annotated[
-        str, typer.Option(help="Run folder to write; the same command again resumes it.")
-    ] = str(DEFAULT_RUN),
-    strategy: Annotated[
-        str, typer.Option(help="mirrored (all GPUs of this machine) or one-device.")
-    ] = "mirrored",
-    preset: Annotated[
-        str | None,
+    context: typer.Context,
+    config: Annotated[Text, config_option(takes_beam=False)] = None,
+    dataset: Annotated[
+        str,
         typer.Option(
-            help=f"{', '.join(PRESETS)}. [default: base; tiny if embedded]",
-            show_default=False,
+            help="Dataset folder, from `tt preprocess`; one on another file system is copied "
+            "into --cache first."
+        ),
+    ] = str(DEFAULT_DATASET),
+    run: Annotated[
+        str,
+        typer.Option(
+            help="Run folder to write, local or gs://; the same command again resumes it."
+        ),
+    ] = str(DEFAULT_RUN),
+    describe: Annotated[
+        bool, typer.Option("--describe", help="Print the model's parameters by part, and stop.")
+    ] = False,
+    strategy: Annotated[
+        str,
+        _where(
+            help="auto, one-device, mirrored (all GPUs of this machine) or multi-worker (by "
+            "TF_CONFIG)."
+        ),
+    ] = "auto",
+    devices: Annotated[
+        Text,
+        _where(help="Such as GPU:0,GPU:1 or 0,1 or CPU:0. [default: all GPUs, or the CPU]"),
+    ] = None,
+    cache: Annotated[
+        Text, _where(help="Folder for copies of remote datasets. [default: ~/.cache/tt]")
+    ] = None,
+    preset: Annotated[
+        Text, _model(help=f"{', '.join(PRESETS)}. [default: base; tiny if embedded]")
+    ] = None,
+    layers: Annotated[Count, _model(help="Layers a side.")] = None,
+    d_model: Annotated[Count, _model(help="Width of the model.")] = None,
+    heads: Annotated[Count, _model(help="Attention heads.")] = None,
+    d_ff: Annotated[Count, _model(help="Inner width of the feed-forward layers.")] = None,
+    dropout: Annotated[Number, _model(help="After sub-layers and embeddings.")] = None,
+    attention_dropout: Annotated[Number, _model(help="Of attention weights. [default: 0]")] = None,
+    norm: Annotated[
+        Text, _model(help=f"{' or '.join(NORMS)}: where layers are normalised. [default: post]")
+    ] = None,
+    tie_embeddings: Annotated[
+        Switch,
+        _model(
+            "--tie-embeddings/--untie-embeddings",
+            help="One matrix for target embedding and logits. [default: --tie-embeddings]",
         ),
     ] = None,
-    layers: Annotated[int | None, typer.Option(help="Layers a side.")] = None,
-    d_model: Annotated[int | None, typer.Option(help="Width of the model.")] = None,
-    heads: Annotated[int | None, typer.Option(help="Attention heads.")] = None,
-    d_ff: Annotated[int | None, typer.Option(help="Inner width of the feed-forward.")] = None,
-    dropout: Annotated[float | None, typer.Option(help="After sub-layers and embeddings.")] = None,
-    attention_dropout: Annotated[float | None, typer.Option(help="Of attention weights.")] = None,
-    position_base: Annotated[float | None, typer.Option(help="Of the sinusoids.")] = None,
-    untie_embeddings: Annotated[
-        bool, typer.Option("--untie-embeddings", help="A projection of its own to the logits.")
-    ] = False,
-    steps: Annotated[
-        int | None,
-        typer.Option(help=f"Updates in all. [default: {TRAINING.steps}]", show_default=False),
+    position_base: Annotated[
+        Number, _model(help="Of the sinusoids' wavelengths. [default: 10000]")
     ] = None,
+    steps: Annotated[Count, _batches(help="Updates in all. [default: 100000]")] = None,
     batch_tokens: Annotated[
-        int | None,
-        typer.Option(help="Padded tokens a side, a batch and a replica. [default: 4096]"),
+        Count,
+        _batches(
+            help="A replica's rows times the longer side's length in a batch, at the most. "
+            "[default: 4096]"
+        ),
+    ] = None,
+    effective_batch_size: Annotated[
+        Count,
+        _batches(
+            help="Such tokens an update, over all replicas; batches are accumulated. "
+            "[default: one batch a replica]"
+        ),
     ] = None,
     peak_learning_rate: Annotated[
-        float | None, typer.Option(help="At the end of the warm-up. [default: the paper's]")
+        Number, _batches(help="At the end of the warm-up. [default: the paper's]")
     ] = None,
     warmup_steps: Annotated[
-        int | None, typer.Option(help="Updates with a rising rate. [default: 4000]")
+        Count, _batches(help="Updates with a rising rate. [default: 4000]")
     ] = None,
-    label_smoothing: Annotated[float | None, typer.Option(help="[default: 0.1]")] = None,
-    seed: Annotated[int | None, typer.Option(help="[default: 1]")] = None,
-    validate_every: Annotated[int | None, typer.Option(help="Updates. [default: 500]")] = None,
-    save_every: Annotated[int | None, typer.Option(help="Updates. [default: 500]")] = None,
+    schedule: Annotated[
+        Text,
+        _batches(help=f"After the warm-up: {' or '.join(SCHEDULES)}. [default: inverse-sqrt]"),
+    ] = None,
+    label_smoothing: Annotated[Number, _batches(help="[default: 0.1]")] = None,
+    clip_norm: Annotated[
+        Number, _batches(help="Greatest global norm of the gradients. [default: any]")
+    ] = None,
+    compute_type: Annotated[
+        Text, _batches(help=f"{' or '.join(COMPUTE_TYPES)}. [default: float32]")
+    ] = None,
+    seed: Annotated[
+        Count, _batches(help="Of weights, order of batches and dropout. [default: 1]")
+    ] = None,
+    validate_every: Annotated[Count, _validation(help="Updates. [default: 500]")] = None,
+    score_every: Annotated[
+        Count,
+        _validation(
+            help="Updates between greedy translations of the validation split, for BLEU and "
+            "chrF; 0: never. [default: with every validation]"
+        ),
+    ] = None,
+    score_sentences: Annotated[
+        Count, _validation(help="Of them, at the most. [default: 2000]")
+    ] = None,
+    best_metric: Annotated[
+        Text,
+        _validation(
+            help=f"What makes a validation the best: {', '.join(METRICS)}. [default: loss]"
+        ),
+    ] = None,
+    patience: Annotated[
+        Count,
+        _validation(help="Validations without a new best until it stops. [default: never]"),
+    ] = None,
+    save_every: Annotated[Count, _kept(help="Updates. [default: 500]")] = None,
     keep_checkpoints: Annotated[
-        int | None, typer.Option(help="Last checkpoints that stay. [default: 3]")
+        Count, _kept(help="Last checkpoints that stay. [default: 3]")
     ] = None,
-    log_every: Annotated[int | None, typer.Option(help="Updates. [default: 50]")] = None,
+    keep_best: Annotated[
+        Count, _kept(help="Weights of the best validations that stay. [default: 1]")
+    ] = None,
+    average: Annotated[
+        Text,
+        _kept(
+            help=f"{', '.join(AVERAGES)}: which kept weights the exported model is the mean of. "
+            "[default: none]"
+        ),
+    ] = None,
+    log_every: Annotated[Count, _kept(help="Updates between two reports. [default: 50]")] = None,
 ) -> None:
     """Train a Transformer on a dataset folder, and export it."""
     from model.artifacts import DatasetManifest
 
-    dataset_folder, run_folder = local_path(dataset), local_path(run)
-    manifest = DatasetManifest.load(dataset_folder)
+    _check_run(run)
+    folder = _local_dataset(dataset, cache)
+    manifest = DatasetManifest.load(folder)
+    given = {name: value for name, value in context.params.items() if value is not None}
+    model_config, training = configure(given, manifest=manifest)
+    import_tensorflow()
+    if describe:
+        _describe_model(model_config)
+        return
+    if manifest.corpus == EMBEDDED:
+        say(
+            f"Embedded corpus: preset {preset or EMBEDDED_PRESET} and {training.steps} steps, with "
+            "settings for it where no option says otherwise."
+        )
+    from model.strategies import make_strategy
+    from model.training import Trainer
+
+    where = make_strategy(strategy, devices=[d for d in (devices or "").split(",") if d])
+    trainer = Trainer(
+        dataset=folder, run=run, model_config=model_config, training=training, strategy=where
+    )
+    say(_describe_strategy(strategy, where))
+    _train(trainer, run)
+
+
+def _check_run(run: str) -> None:
+    if "://" in run and not run.startswith("gs://"):
+        raise UserError(
+            f"the run folder {run} is on a file system that training cannot write checkpoints to: "
+            "name a local folder or one on gs:// with --run"
+        )
+
+
+def _local_dataset(dataset: str, cache: str | None) -> Path:
+    """Returns the dataset folder, or a copy of it where it is on another file system."""
+    if "://" not in dataset:
+        return Path(dataset)
+    from pipelines.runner import set_file_system_options  # imports Beam, for seconds
+    from pipelines.staging import default_cache, stage_dataset
+
+    set_file_system_options([])
+    return stage_dataset(dataset, cache=Path(cache) if cache else default_cache(), report=say)
+
+
+def configure(
+    given: Mapping[str, Any], *, manifest: DatasetManifest
+) -> tuple[TransformerConfig, TrainingConfig]:
+    """Returns the model and the training for a dataset.
+
+    Args:
+      given: Option values by name; those that neither has a field for are left out.
+      manifest: Of the dataset.
+    """
     is_embedded = manifest.corpus == EMBEDDED
-    chosen = preset or (EMBEDDED_PRESET if is_embedded else "base")
-    config = TransformerConfig.from_preset(
-        chosen,
+    model_config = TransformerConfig.from_preset(
+        given.get("preset") or (EMBEDDED_PRESET if is_embedded else "base"),
         source_vocabulary_size=manifest.source_vocabulary_size,
         target_vocabulary_size=manifest.target_vocabulary_size,
         shared_vocabulary=manifest.shared_vocabulary,
-        tie_embeddings=not untie_embeddings,
-        **_given(
-            layers=layers,
-            d_model=d_model,
-            heads=heads,
-            d_ff=d_ff,
-            dropout=dropout,
-            attention_dropout=attention_dropout,
-            position_base=position_base,
-        ),
+        **_fields_of(TransformerConfig, given),
     )
-    training = dataclasses.replace(
-        EMBEDDED_TRAINING if is_embedded else TRAINING,
-        **_given(
-            steps=steps,
-            batch_tokens=batch_tokens,
-            peak_learning_rate=peak_learning_rate,
-            warmup_steps=warmup_steps,
-            label_smoothing=label_smoothing,
-            seed=seed,
-            validate_every=validate_every,
-            save_every=save_every,
-            keep_checkpoints=keep_checkpoints,
-            log_every=log_every,
-        ),
-    )
-    if is_embedded:
-        say(
-            f"Embedded corpus: preset {chosen} and {training.steps} steps, with settings for it "
-            "where no option says otherwise."
-        )
-    import_tensorflow()
-    from model.training import Trainer, make_strategy
+    defaults = EMBEDDED_TRAINING if is_embedded else TRAINING
+    return model_config, dataclasses.replace(defaults, **_fields_of(TrainingConfig, given))
 
-    where = make_strategy(strategy)
-    trainer = Trainer(
-        dataset=dataset_folder,
-        run=run_folder,
-        model_config=config,
-        training=training,
-        strategy=where,
-    )
-    say(_describe_strategy(strategy, where))
+
+def _fields_of(kind: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    names = {field.name for field in dataclasses.fields(kind)}
+    return {name: value for name, value in given.items() if name in names}
+
+
+def _train(trainer: Trainer, run: str) -> None:
+    from model.training import Terminated
+
+    for note in trainer.notes:
+        say(f"tt: warning: {note}")
+    training = trainer.training
     say(f"{trainer.model.count_params():,} parameters, {training.steps:,} steps")
-    if trainer.step:
-        say(f"Resuming at step {trainer.step:,} from {run}")
-    model = trainer.train(lambda progress: say(_describe_progress(progress)))
+    if trainer.state.step:
+        say(f"Resuming at step {trainer.state.step:,} from {run}")
+    try:
+        model = trainer.train(lambda report: say(describe_report(report)))
+    except Terminated:
+        say(
+            f"tt: terminated, and saved at step {trainer.state.step:,}: the same command goes on "
+            "from there"
+        )
+        raise typer.Exit(TERMINATED) from None
+    if trainer.state.step < training.steps:
+        say(
+            f"Stopped early at step {trainer.state.step:,}: {training.best_metric} has not got "
+            f"better in {trainer.state.since_best} validations"
+        )
     say(f"Model: {model} (TensorBoard: tensorboard --logdir {shlex.quote(run)})")
-
-
-def _given(**options: Any) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if value is not None}
 
 
 def _describe_strategy(name: str, strategy: Any) -> str:
     replicas = strategy.num_replicas_in_sync
     devices = ", ".join(device.split("device:")[-1] for device in strategy.extended.worker_devices)
     note = ""
-    if name == "mirrored" and "GPU" not in devices:
+    if name == "mirrored" and "GPU" not in devices and replicas == 1:
         note = " (no GPU is visible, so `mirrored` runs one CPU replica)"
     return f"Strategy {name}: {replicas} replica(s) on {devices}{note}"
 
 
-def _describe_progress(progress: Progress) -> str:
-    if progress.validation:
+def describe_report(report: Progress | Validation) -> str:
+    """Returns the line that is printed for a report."""
+    from model.reporting import Validation
+
+    if isinstance(report, Validation):
+        scores = ""
+        if report.bleu is not None:
+            scores = f"  BLEU {report.bleu:.2f}  chrF {report.chrf:.2f}"
         return (
-            f"step {progress.step:>6,}  validation: loss {progress.loss:.3f}  "
-            f"perplexity {progress.perplexity:.2f}  accuracy {progress.accuracy:.1%}"
+            f"step {report.step:>6,}  validation: loss {report.loss:.3f}  perplexity "
+            f"{report.perplexity:.2f}  accuracy {report.accuracy:.1%}{scores}"
+            f"{'  (best)' if report.is_best else ''}"
         )
-    minutes, seconds = divmod(round(progress.seconds_left), 60)
+    minutes, seconds = divmod(round(report.seconds_left), 60)
     hours, minutes = divmod(minutes, 60)
     return (
-        f"step {progress.step:>6,}/{progress.steps:,}  loss {progress.loss:.3f}  "
-        f"accuracy {progress.accuracy:.1%}  rate {progress.learning_rate:.2e}  "
-        f"{progress.tokens_per_second:,.0f} target tokens/s  padding {progress.padding:.0%}  "
-        f"left {hours}:{minutes:02}:{seconds:02}"
+        f"step {report.step:>6,}/{report.steps:,}  loss {report.loss:.3f}  accuracy "
+        f"{report.accuracy:.1%}  rate {report.learning_rate:.2e}  gradient norm "
+        f"{report.gradient_norm:.2f}  {report.source_tokens_per_second:,.0f} + "
+        f"{report.target_tokens_per_second:,.0f} source + target tokens/s  padding "
+        f"{report.padding:.0%}  left {hours}:{minutes:02}:{seconds:02}"
     )
+
+
+def _describe_model(config: TransformerConfig) -> None:
+    from model.transformer import Transformer
+
+    model = Transformer(config)
+    rows = parameters_by_part(model)
+    rows.append(("all", sum(count for _, count in rows)))
+    width = max(len(name) for name, _ in rows)
+    for name, count in rows:
+        typer.echo(f"{name:<{width}}  {count:>13,}")
+
+
+def parameters_by_part(model: Transformer) -> list[tuple[str, int]]:
+    """Returns the number of trained parameters of each part, in the order of the model.
+
+    A part is a layer's sub-layer, such as "encoder_0/attention", or what stands alone, such as
+    "embedding".
+    """
+    counts: dict[str, int] = {}
+    for variable in model.trainable_variables:
+        # The last two names are those of a matrix and what it belongs to.
+        *part, _ = variable.path.split("/")
+        name = "/".join(part[:2])
+        counts[name] = counts.get(name, 0) + int(variable.value.shape.num_elements())
+    return list(counts.items())

@@ -1,4 +1,9 @@
-"""Training under a `tf.distribute` strategy: the step, checkpoints, resume, export."""
+"""Training: the loop over batches, what is saved of it, and how it goes on after a stop.
+
+Whatever a run depends on is in its checkpoint: weights, optimizer, accumulated gradients, place
+in the data, the number that dropout's masks come from, and what the next report shows. So a run
+that was killed goes on bit by bit as if nothing had happened.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +11,9 @@ import contextlib
 import dataclasses
 import json
 import math
-import time
-from collections.abc import Callable, Iterator
+import signal
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,321 +21,445 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from model.artifacts import TRAIN, VALIDATION, DatasetManifest, write_text_atomically
+from model.artifacts import TRAIN, VALIDATION, DatasetManifest
+from model.attention_images import sample_attention
+from model.checkpoints import Checkpoints, Kept, named_weights
 from model.config import TrainingConfig, TransformerConfig
-from model.dataset import Batch, Position, TokenBatches
+from model.dataset import Batch, TokenBatches
 from model.errors import UserError
-from model.layers import Dropout
-from model.loss import TokenSums, batch_sums
+from model.optimizer import Schedule
+from model.reporting import Clock, Meter, Report, Reporter, Validation
+from model.run_folder import (
+    BEST_MODEL_FOLDER,
+    MODEL_FOLDER,
+    RunFolder,
+    run_config,
+    write_text,
+)
+from model.state import TrainingState
+from model.step import Numbers, StepResult, TrainingStep
+from model.strategies import is_chief, is_multi_worker
 from model.transformer import Transformer
 from model.translator import export_model
+from model.validation import Validator
 from model.vocabulary import load_vocabularies
 
-RUN_FILE = "config.json"
-MODEL_FOLDER = "model"
-CHECKPOINT_FOLDER = "checkpoints"
-TENSORBOARD_FOLDER = "tensorboard"
-
-STRATEGIES = ("one-device", "mirrored")
+_SAMPLES = 3  # sentences whose attention is shown
+_MOST_UNREAD = 256  # batches
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Progress:
-    """What a progress line and a TensorBoard point show.
+class Terminated(Exception):  # noqa: N818 (it is no error)
+    """SIGTERM came; the run is saved."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Unread:
+    """A batch whose result has not been read from the device yet.
 
     Attributes:
-      step: Updates done.
-      steps: Updates in all.
-      epoch: Passes over the data done.
-      loss: Mean label-smoothed loss of a token since the last report, in nats.
-      perplexity: exp of the mean cross-entropy without smoothing.
-      accuracy: Share of target tokens whose logit is the greatest.
-      learning_rate: Of the next update.
-      tokens_per_second: Real target tokens.
-      padding: Share of the padded target positions that are padding.
-      seconds_left: Until the last update, at the speed since the last report.
-      validation: Whether the numbers are of the validation split.
+      batch: What was trained on.
+      result: See `TrainingStep.read`.
+      step: Number of the update that it belongs to.
+      is_update: Whether it was the last batch of it.
     """
 
+    batch: Batch
+    result: tf.Tensor
     step: int
-    steps: int
-    epoch: int
-    loss: float
-    perplexity: float
-    accuracy: float
-    learning_rate: float
-    tokens_per_second: float
-    padding: float
-    seconds_left: float
-    validation: bool = False
-
-
-Report = Callable[[Progress], None]
-
-
-class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
-    """Equation 3 of the paper: up in a line, then down as the inverse square root of the step."""
-
-    def __init__(self, peak: float, warmup_steps: int) -> None:
-        super().__init__()
-        self.peak = peak
-        self.warmup_steps = warmup_steps
-
-    def __call__(self, step: tf.Tensor) -> tf.Tensor:
-        """Returns the rate of the update after `step` updates."""
-        ratio = (tf.cast(step, tf.float32) + 1.0) / self.warmup_steps
-        return self.peak * tf.minimum(ratio, tf.math.rsqrt(ratio))
-
-
-def make_strategy(name: str) -> tf.distribute.Strategy:
-    """Returns the strategy of a name: "one-device" or "mirrored" (all GPUs, or one CPU replica).
-
-    Raises:
-      UserError: There is no such strategy.
-    """
-    gpus = tf.config.list_logical_devices("GPU")
-    if name == "one-device":
-        return tf.distribute.OneDeviceStrategy("/gpu:0" if gpus else "/cpu:0")
-    if name == "mirrored":
-        return tf.distribute.MirroredStrategy([d.name for d in gpus] if gpus else ["/cpu:0"])
-    raise UserError(f"no strategy {name!r}: choose one of {', '.join(STRATEGIES)}")
+    is_update: bool
 
 
 class Trainer:
     """A run: a model, its optimizer, its place in the data, and the folder that keeps them.
 
     Args:
-      dataset: A finished dataset folder.
+      dataset: A finished dataset folder on this machine.
       run: The run folder; one that is there already is resumed.
       model_config: The architecture.
       training: How to train.
       strategy: Where to train.
 
+    Attributes:
+      model: What is trained.
+      notes: What a user should know of how the run was resumed, a line each.
+      state: Where the run stands.
+
     Raises:
-      UserError: The dataset is unfinished or has no records, a pair is longer than the token
-        budget, or the run folder holds another run or something else.
+      UserError: The dataset is unfinished, has no records or another vocabulary, a pair is longer
+        than the token budget, or the run folder holds another run or something else.
     """
 
     def __init__(
         self,
         *,
         dataset: Path,
-        run: Path,
+        run: str | Path,
         model_config: TransformerConfig,
         training: TrainingConfig,
         strategy: tf.distribute.Strategy,
     ) -> None:
         self.manifest = DatasetManifest.load(dataset)
         self.dataset = dataset
-        self.run = run
         self.training = training
         self.strategy = strategy
+        self.notes: list[str] = []
         self._replicas: int = strategy.num_replicas_in_sync
-        self._check_data()
-        config = {
-            "model": dataclasses.asdict(model_config),
-            "training": dataclasses.asdict(training),
-            "dataset": self.manifest.fingerprint,
-            "replicas": self._replicas,
-        }
-        _claim_run_folder(run, config)
-        keras.utils.set_random_seed(training.seed)
-        # 30 bits leave room in an int32 for the places that `Dropout` adds.
-        self._dropout_seed = int(np.random.default_rng(training.seed).integers(2**30))
-        peak = training.peak_learning_rate or (
-            model_config.d_model**-0.5 * training.warmup_steps**-0.5
-        )
-        with strategy.scope():
-            self.model = Transformer(model_config)
-            # Adam as in section 5.3 of the paper.
-            self.optimizer = keras.optimizers.Adam(
-                WarmupSchedule(peak, training.warmup_steps), beta_1=0.9, beta_2=0.98, epsilon=1e-9
+        self._is_chief = is_chief(strategy)
+        self._is_multi_worker = is_multi_worker(strategy)
+        self._vocabularies = load_vocabularies(dataset)
+        self._check_data(model_config)
+        self._batches_an_update = self._count_batches_an_update()
+        self.run = RunFolder(run)
+        if self._is_chief:
+            config = run_config(
+                model=model_config,
+                training=training,
+                dataset=self.manifest.fingerprint,
+                replicas=self._replicas,
             )
-            self.optimizer.build(self.model.trainable_variables)
-        self._place = tf.Variable([0, 0, 0], dtype=tf.int64)
-        self._checkpoints = tf.train.CheckpointManager(
-            tf.train.Checkpoint(model=self.model, optimizer=self.optimizer, place=self._place),
-            str(run / CHECKPOINT_FOLDER),
-            max_to_keep=training.keep_checkpoints,
+            self.run.claim(config, vocabulary_folder=dataset)
+        self._schedule = Schedule(
+            peak=training.peak_learning_rate
+            or model_config.d_model**-0.5 * training.warmup_steps**-0.5,
+            warmup_steps=training.warmup_steps,
+            kind=training.schedule,
         )
-        self._checkpoints.restore_or_initialize()
-        signature = [tf.TensorSpec([None, None], tf.int32)] * 2
-        self._train_step = tf.function(self._train_on_batch, input_signature=signature)
-        self._validation_step = tf.function(self._sums_of_batch, input_signature=signature)
+        keras.utils.set_random_seed(training.seed)
+        with strategy.scope(), _dtype_policy(training.compute_type):
+            self.model = Transformer(model_config)
+        self._step = TrainingStep(
+            self.model,
+            strategy=strategy,
+            # 30 bits leave room in an int32 for the places that `Dropout` adds.
+            seed=int(np.random.default_rng(training.seed).integers(2**30)),
+            label_smoothing=training.label_smoothing,
+            clip_norm=training.clip_norm,
+            accumulates=training.effective_batch_size is not None,
+        )
+        self._validator = Validator(
+            self.model,
+            step=self._step,
+            batches=self._batches(VALIDATION),
+            vocabularies=self._vocabularies,
+            language=self.manifest.target_language,
+            max_sentences=training.score_sentences,
+            check_stop=self._check_stop,
+        )
+        self._reporter: Reporter | None = None
+        self._told_to_stop = threading.Event()
+        self._is_stopping = False
+        self._unread: list[_Unread] = []
+        self._clock = Clock()
+        self.state = TrainingState(replicas=self._replicas)
+        self._saved_state = tf.Variable("", dtype=tf.string)
+        weights = named_weights(self.model)
+        parts = {"weights": weights, "adam": self._step.adam, "state": self._saved_state}
+        if self._step.accumulator:
+            parts["accumulator"] = self._step.accumulator
+        self._checkpoint = tf.train.Checkpoint(**parts)
+        self._checkpoints = Checkpoints(self.run)
+        self._restore()
 
     @property
-    def step(self) -> int:
-        """Updates of the weights done."""
-        return int(self.optimizer.iterations.numpy())
+    def traces(self) -> int:
+        """How often the compiled functions of the step were traced."""
+        return self._step.traces
 
-    @property
-    def place(self) -> Position:
-        """Where in the data the next batch stands."""
-        return Position(*self._place.numpy().tolist())
-
-    def train(self, report: Report) -> Path:
+    def train(self, report: Report) -> str:
         """Trains from the last checkpoint to the last step, and exports the model.
 
         Args:
-          report: Called with each progress.
+          report: Called with each report; in multi-worker training, on the chief alone.
 
         Returns:
           The exported model's folder.
+
+        Raises:
+          UserError: The loss is not finite, a shard is damaged, or the run folder is full; the
+            last checkpoint stays.
+          Terminated: SIGTERM came, and the run is saved.
         """
-        training = self.training
-        writer = tf.summary.create_file_writer(str(self.run / TENSORBOARD_FOLDER))
-        with writer.as_default():
+        with contextlib.ExitStack() as stack:
+            if self._is_chief:
+                step, validated = self.state.step, self.state.validated
+                self._reporter = Reporter(self.run, step=step, validated=validated, report=report)
+                stack.callback(self._reporter.close)
+            stack.enter_context(_on_sigterm(self._told_to_stop))
+            self._loop()
+        if self._is_chief:
+            self._export(self._final_model(), MODEL_FOLDER)
+        return self.run.inside(MODEL_FOLDER)
 
-            def tell(progress: Progress) -> None:
-                _write_summary(progress)
-                report(progress)
+    def _loop(self) -> None:
+        batches = self._batches(TRAIN).forever(self.state.position)
+        self._settle()
+        self._clock.lap()
+        while not self._is_done():
+            while not self._train_on(next(batches)):
+                self._stop_if_told()
+            step = self.state.step
+            if step % self.training.log_every == 0 or step >= self.training.steps:
+                self._report()
+            self._settle()
 
-            meter = _Meter()
-            for batch in self._training_batches():
-                sums = self._train_step(batch.source, batch.target)
-                meter.add(sums, batch)
-                self._place.assign(batch.following)
-                step = self.step
-                is_last = step >= training.steps
-                if is_last or step % training.log_every == 0:
-                    tell(self._progress(meter))
-                    meter = _Meter()
-                with meter.pause():
-                    if is_last or step % training.save_every == 0:
-                        self._check_finite(float(sums.loss))
-                        self._checkpoints.save(step)
-                    if is_last or step % training.validate_every == 0:
-                        tell(self.validate())
-                        writer.flush()
-        self.export()
-        return self.run / MODEL_FOLDER
+    def _train_on(self, batch: Batch) -> bool:
+        """Trains on a batch; returns whether it was the last of its update."""
+        state = self.state
+        tokens = float(np.count_nonzero(batch.target[:, 1:]))
+        is_update = state.pending_batches + 1 >= self._batches_an_update
+        update = state.step + 1
+        numbers = Numbers(
+            place=np.int32(state.batches),
+            tokens=np.float32(state.pending_tokens + tokens),
+            rate=np.float32(self._schedule.rate(update)),
+            update=np.float32(update),
+            stop=np.float32(self._told_to_stop.is_set()),
+        )
+        run = self._step.update if is_update else self._step.accumulate
+        result = run(batch.source, batch.target, numbers)
+        self._unread.append(_Unread(batch, result, update, is_update))
+        self._is_stopping = (
+            self._step.read(result).stops > 0  # so all workers stop after the same batch
+            if self._is_multi_worker
+            else self._told_to_stop.is_set()
+        )
+        state.batches += 1
+        state.position = batch.following
+        state.pending_batches = 0 if is_update else state.pending_batches + 1
+        state.pending_tokens = 0.0 if is_update else state.pending_tokens + tokens
+        state.step += is_update
+        if len(self._unread) >= _MOST_UNREAD:
+            self._read_results()
+        return is_update
 
-    def validate(self) -> Progress:
-        """Returns loss, perplexity and accuracy on the whole validation split."""
-        meter = _Meter()
-        for batch in self._batches(VALIDATION).epoch(Position()):
-            meter.add(self._validation_step(batch.source, batch.target), batch)
-        return dataclasses.replace(self._progress(meter), validation=True)
+    def _read_results(self) -> None:
+        """Waits for the device, and adds up what its results say."""
+        meter = self.state.meter
+        for unread in self._unread:
+            result, batch = self._step.read(unread.result), unread.batch
+            if not math.isfinite(result.sums.loss + result.gradient_norm):
+                raise self._not_finite(unread, result)
+            meter.loss += result.sums.loss
+            meter.cross_entropy += result.sums.cross_entropy
+            meter.correct += result.sums.correct
+            meter.target_tokens += result.sums.tokens
+            meter.source_tokens += int(np.count_nonzero(batch.source))
+            meter.positions += batch.source.size + batch.target[:, 1:].size
+            meter.gradient_norm += result.gradient_norm
+            meter.updates += unread.is_update
+        self._unread.clear()
+        meter.seconds += self._clock.lap()
 
-    def export(self) -> None:
-        """Writes the portable model folder."""
-        export_model(
-            self.model,
-            self.run / MODEL_FOLDER,
-            vocabulary_folder=self.dataset,
-            vocabularies=load_vocabularies(self.dataset),
+    def _report(self) -> None:
+        self._read_results()
+        state = self.state
+        progress = state.meter.progress(
+            step=state.step,
+            steps=self.training.steps,
+            epoch=state.position.epoch,
+            learning_rate=self._schedule.rate(state.step),
+        )
+        state.meter = Meter()
+        if self._reporter:
+            self._reporter.tell(progress)
+
+    def _settle(self) -> None:
+        """Does what is due after an update: stop, validate, save."""
+        state, training = self.state, self.training
+        self._stop_if_told()
+        if state.step == 0:
+            return
+        is_due = state.step % training.validate_every == 0 or state.step >= training.steps
+        if is_due and state.validated < state.step:
+            self._read_results()
+            try:
+                self._validate()
+            except Terminated:
+                self._save()  # as it was before: the validation is made when the run goes on
+                raise
+            self._clock.lap()
+        if state.step % training.save_every == 0 or self._is_done():
+            self._save()
+            self._clock.lap()
+
+    def _is_done(self) -> bool:
+        patience = self.training.patience
+        is_stopped_early = patience is not None and self.state.since_best >= patience
+        return self.state.step >= self.training.steps or is_stopped_early
+
+    def _stop_if_told(self) -> None:
+        if self._is_stopping:
+            self._save()
+            raise Terminated
+
+    def _check_stop(self) -> None:
+        # Several workers validate in step: there, the next batch will tell all of them.
+        if self._told_to_stop.is_set() and not self._is_multi_worker:
+            raise Terminated
+
+    def _validate(self) -> None:
+        state, training = self.state, self.training
+        validation = self._validator.validate(state.step)
+        if training.scores_at(state.step):
+            validation = self._with_scores(validation)
+        value = getattr(validation, training.best_metric)
+        is_best = False
+        if value is not None:
+            sign = -1 if training.best_metric in ("bleu", "chrf") else 1
+            entry = (value, state.step)
+            best = sorted([*state.best, entry], key=lambda e: (sign * e[0], e[1]))
+            best = best[: training.keep_best]
+            is_best = best[0] == entry
+            if self._is_chief and entry in best:
+                self._write_best(is_best=is_best)
+            state.best = best
+            state.since_best = 0 if is_best else state.since_best + 1
+        state.validated = state.step
+        if self._reporter:
+            self._reporter.tell(dataclasses.replace(validation, is_best=is_best))
+            self._show_attention(self._reporter)
+
+    def _with_scores(self, validation: Validation) -> Validation:
+        """Adds BLEU and chrF; of several workers, the chief translates."""
+        values = np.zeros(2, np.float32)
+        signatures = ("", "")
+        if self._is_chief:
+            scores = self._validator.score()
+            values[:] = [score.value for score in scores]
+            signatures = (scores[0].signature, scores[1].signature)
+        if self._is_multi_worker:
+            values = self._step.sum_over_workers(values)
+        return dataclasses.replace(
+            validation,
+            bleu=float(values[0]),
+            chrf=float(values[1]),
+            bleu_signature=signatures[0],
+            chrf_signature=signatures[1],
         )
 
-    def gradients(self, source: np.ndarray, target: np.ndarray) -> list[np.ndarray]:
-        """Returns the gradients that an update on a global batch would use, summed over replicas.
+    def _write_best(self, *, is_best: bool) -> None:
+        """Writes the weights of one of the best validations; they count from the next save on."""
+        weights = tf.train.Checkpoint(weights=named_weights(self.model))
+        self._checkpoints.write(weights, _best_name(self.state.step))
+        if is_best:
+            self._export(self.model, BEST_MODEL_FOLDER)
 
-        Args:
-          source: int32 [B, S], for all replicas together.
-          target: int32 [B, T].
-        """
-
-        @tf.function
-        def summed(source: tf.Tensor, target: tf.Tensor) -> list[tf.Tensor]:
-            gradients = self.strategy.run(
-                lambda source, target: self._replica_gradients(source, target)[0],
-                args=(source, target),
+    def _show_attention(self, reporter: Reporter) -> None:
+        sources, targets = self._validator.pairs(_SAMPLES)
+        for i, (source, target) in enumerate(zip(sources, targets, strict=True)):
+            images = sample_attention(
+                self.model, self._vocabularies, source_ids=source, target_ids=target
             )
-            return [self.strategy.reduce("SUM", gradient, axis=None) for gradient in gradients]
+            reporter.show(f"attention/sentence_{i}", images, step=self.state.step)
 
-        return [gradient.numpy() for gradient in summed(source, target)]
-
-    def _train_on_batch(self, source: tf.Tensor, target: tf.Tensor) -> TokenSums:
-        def update(source: tf.Tensor, target: tf.Tensor) -> TokenSums:
-            gradients, sums = self._replica_gradients(source, target)
-            # Keras adds the gradients up over the replicas.
-            self.optimizer.apply(gradients, self.model.trainable_variables)
-            return sums
-
-        return self._sum_over_replicas(self.strategy.run(update, args=(source, target)))
-
-    def _replica_gradients(
-        self, source: tf.Tensor, target: tf.Tensor
-    ) -> tuple[list[tf.Tensor], TokenSums]:
-        """Returns this replica's part of the gradient of the global batch's mean loss."""
-        # Every replica gets the whole batch, takes its share of the rows, and divides by the
-        # true number of tokens of all: uneven shares need no correction.
-        replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-        all_tokens = tf.cast(tf.math.count_nonzero(target[:, 1:]), tf.float32)
-        step = tf.cast(self.optimizer.iterations.value, tf.int32)
-        seed = tf.stack([self._dropout_seed, step * self._replicas + replica])
-        variables = [variable.value for variable in self.model.trainable_variables]
-        with tf.GradientTape() as tape:
-            sums = batch_sums(
-                self.model,
-                source[replica :: self._replicas],
-                target[replica :: self._replicas],
-                smoothing=self.training.label_smoothing,
-                dropout=Dropout(seed),
+    def _save(self) -> None:
+        """Saves all that resuming needs."""
+        self._read_results()
+        if not self._is_chief:
+            return
+        state, kept = self.state, self._checkpoints.kept
+        name = f"ckpt-{state.step}"
+        if state.pending_batches:
+            name += f"+{state.pending_batches}"  # in the middle of an update
+        if kept.last[-1:] == [name]:
+            return
+        self._saved_state.assign(state.to_json())
+        self._checkpoints.write(self._checkpoint, name)
+        self._checkpoints.keep(
+            Kept(
+                last=[*kept.last, name][-self.training.keep_checkpoints :],
+                best=[_best_name(step) for _, step in state.best],
             )
-            mean_loss = sums.loss / all_tokens
-        gradients = tape.gradient(mean_loss, variables)
-        return [tf.convert_to_tensor(gradient) for gradient in gradients], sums
+        )
 
-    def _sums_of_batch(self, source: tf.Tensor, target: tf.Tensor) -> TokenSums:
-        def sums(source: tf.Tensor, target: tf.Tensor) -> TokenSums:
-            replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-            return batch_sums(
-                self.model,
-                source[replica :: self._replicas],
-                target[replica :: self._replicas],
-                smoothing=self.training.label_smoothing,
+    def _restore(self) -> None:
+        name = self._checkpoints.restore_last(self._checkpoint, self.notes.append)
+        if name is None:
+            return
+        self.state = TrainingState.from_json(self._saved_state.numpy().decode())
+        state = self.state
+        if state.replicas != self._replicas:
+            self.notes.append(
+                f"resuming with {self._replicas} replica(s) what {state.replicas} trained: from "
+                "here on the updates are others than those of an undisturbed run, and what is "
+                "left of the last window of pairs (at most 8,192) waits for the next epoch"
             )
+            if state.position.batch:
+                # Batches are cut anew, so none of this window's may be read: some pairs were.
+                state.position = state.position._replace(batch=2**31)
+            state.replicas = self._replicas
+        if self._is_chief:
+            self._checkpoints.delete_others()
 
-        return self._sum_over_replicas(self.strategy.run(sums, args=(source, target)))
+    def _final_model(self) -> Transformer:
+        """Returns the model at the end, or the mean of the checkpoints that were asked for."""
+        if self.training.average == "none":
+            return self.model
+        mean = Transformer(self.model.config)
+        self._checkpoints.load_average(mean, self._checkpoints.names(self.training.average))
+        return mean
 
-    def _sum_over_replicas(self, sums: TokenSums) -> TokenSums:
-        return TokenSums(*[self.strategy.reduce("SUM", value, axis=None) for value in sums])
+    def _export(self, model: Transformer, name: str) -> None:
+        with self.run.errors(), self.run.scratch() as scratch:
+            folder = Path(scratch) / MODEL_FOLDER
+            export_model(
+                model, folder, vocabulary_folder=self.dataset, vocabularies=self._vocabularies
+            )
+            self.run.publish(folder, name)
 
     def _batches(self, split: str) -> TokenBatches:
+        manifest = self.manifest
         return TokenBatches(
-            files=[self.dataset / name for name in self.manifest.splits[split].shards],
+            files=[self.dataset / name for name in manifest.splits[split].shards],
             max_tokens=self.training.batch_tokens,
             seed=self.training.seed,
+            vocabulary_sizes=(manifest.source_vocabulary_size, manifest.target_vocabulary_size),
             replicas=self._replicas,
             shuffle=split == TRAIN,
         )
 
-    def _training_batches(self) -> Iterator[Batch]:
-        """Yields batches from the saved place for as many updates as are left."""
-        left = self.training.steps - self.step
-        if left > 0:
-            batches = self._batches(TRAIN).forever(self.place)
-            for batch, _ in zip(batches, range(left), strict=False):
-                yield batch
+    def _count_batches_an_update(self) -> int:
+        wanted = self.training.effective_batch_size
+        return -(-wanted // (self.training.batch_tokens * self._replicas)) if wanted else 1
 
-    def _progress(self, meter: _Meter) -> Progress:
-        sums, seconds, positions, updates = meter.read()
-        self._check_finite(sums.loss)
-        return Progress(
-            step=self.step,
-            steps=self.training.steps,
-            epoch=self.place.epoch,
-            loss=sums.loss / sums.tokens,
-            perplexity=math.exp(min(sums.cross_entropy / sums.tokens, 100.0)),
-            accuracy=sums.correct / sums.tokens,
-            learning_rate=float(self.optimizer.learning_rate),
-            tokens_per_second=sums.tokens / seconds,
-            padding=1 - sums.tokens / positions,
-            seconds_left=(self.training.steps - self.step) * seconds / updates,
+    def _not_finite(self, unread: _Unread, result: StepResult) -> UserError:
+        """Names the update whose loss or gradient is no number, and the records it read."""
+        state = self.state
+        shown = [other for other in self._unread if other.step == unread.step]
+        records = [record for other in shown for record in other.batch.records]
+        by_shard = ", ".join(f"{Path(shard).name}:{number}" for shard, number in records[:5])
+        start = shown[0].batch.start
+        with self.run.errors():
+            path = self.run.inside("not_finite.json")
+            details = {"step": unread.step, "position": start._asdict(), "records": records}
+            write_text(path, json.dumps(details) + "\n")
+        last = self._checkpoints.kept.last
+        kept = self._checkpoints.path(last[-1]) if last else "none"
+        what = f"loss is {result.sums.loss} and the gradient's norm {result.gradient_norm}"
+        return UserError(
+            f"the {what} at step {unread.step} of {self.training.steps}, so training stopped "
+            f"(last good checkpoint: {kept}). The batch is number {start.batch} of window "
+            f"{start.window} of epoch {state.position.epoch}, records {by_shard} and "
+            f"{max(0, len(records) - 5)} more, all in {path}: look at them, or lower "
+            "--peak-learning-rate, raise --warmup-steps or set --clip-norm, in a new --run"
         )
 
-    def _check_finite(self, loss: float) -> None:
-        if not math.isfinite(loss):
-            kept = self._checkpoints.latest_checkpoint or "none"
-            raise UserError(
-                f"the loss is {loss} at step {self.step}, so training stopped and nothing of it "
-                f"was saved (last good checkpoint: {kept}): lower --peak-learning-rate or raise "
-                "--warmup-steps, in a new --run"
-            )
-
-    def _check_data(self) -> None:
+    def _check_data(self, model_config: TransformerConfig) -> None:
+        manifest, found = self.manifest, self._vocabularies
+        for side in ("source", "target"):
+            size = getattr(found, side).size
+            for name, expected in (
+                ("dataset.json", getattr(manifest, f"{side}_vocabulary_size")),
+                ("the model", getattr(model_config, f"{side}_vocabulary_size")),
+            ):
+                if size != expected:
+                    raise UserError(
+                        f"the {side} vocabulary in {self.dataset} has {size} ids, {name} "
+                        f"{expected}: the folder holds another vocabulary than its records were "
+                        "made with; make the dataset again with `tt preprocess`"
+                    )
         for name in (TRAIN, VALIDATION):
-            split = self.manifest.splits[name]
+            split = manifest.splits[name]
             if split.records == 0:
                 raise UserError(f"{self.dataset} has no {name} records: preprocess more pairs")
             budget = self.training.batch_tokens
@@ -340,85 +470,33 @@ class Trainer:
                 )
 
 
-class _Meter:
-    """Adds up the sums of batches; nothing is read from the device before the report."""
-
-    def __init__(self) -> None:
-        self._sums: list[TokenSums] = []
-        self._positions = 0
-        self._start = time.monotonic()
-        self._paused = 0.0
-
-    def add(self, sums: TokenSums, batch: Batch) -> None:
-        self._sums.append(sums)
-        self._positions += batch.target.shape[0] * (batch.target.shape[1] - 1)
-
-    @contextlib.contextmanager
-    def pause(self) -> Iterator[None]:
-        """Leaves out the time of a checkpoint or a validation."""
-        start = time.monotonic()
-        yield
-        self._paused += time.monotonic() - start
-
-    def read(self) -> tuple[TokenSums, float, int, int]:
-        """Returns the sums, the seconds and padded target positions, and the number of batches."""
-        totals = np.sum([[float(value) for value in sums] for sums in self._sums], axis=0)
-        seconds = time.monotonic() - self._start - self._paused
-        return TokenSums(*totals.tolist()), seconds, self._positions, len(self._sums)
+def _best_name(step: int) -> str:
+    return f"best-{step}"
 
 
-def _write_summary(progress: Progress) -> None:
-    group = "validation" if progress.validation else "train"
-    values = {"loss": progress.loss, "perplexity": progress.perplexity}
-    values["accuracy"] = progress.accuracy
-    if not progress.validation:
-        values |= {
-            "learning_rate": progress.learning_rate,
-            "target_tokens_per_second": progress.tokens_per_second,
-            "padding": progress.padding,
-        }
-    for name, value in values.items():
-        tf.summary.scalar(f"{group}/{name}", value, step=progress.step)
-
-
-def _claim_run_folder(run: Path, config: dict[str, Any]) -> None:
-    """Writes the run's config, or checks that what was trained in the folder was this very run."""
-    path = run / RUN_FILE
-    if run.exists() and not run.is_dir():
-        raise UserError(f"{run} is a file: name a folder for the run with --run")
-    if path.is_file():
-        try:
-            found = json.loads(path.read_text("utf-8"))
-            difference = _difference(_lasting(found), _lasting(config))
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise UserError(f"{path} cannot be read: {error!r}") from error
-        has_trained = tf.train.latest_checkpoint(str(run / CHECKPOINT_FOLDER)) is not None
-        if difference and has_trained:
-            raise UserError(
-                f"{run} holds another run: {difference}. Give the same options to resume it, "
-                "or another --run"
-            )
-    elif run.is_dir() and any(run.iterdir()):
-        raise UserError(f"{run} holds something else than a run: choose another folder with --run")
+@contextlib.contextmanager
+def _dtype_policy(name: str) -> Iterator[None]:
+    """Gives the layers that are made inside a Keras policy, such as "mixed_bfloat16"."""
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(name)
     try:
-        run.mkdir(parents=True, exist_ok=True)
-        write_text_atomically(path, json.dumps(config, indent=2) + "\n")
-    except OSError as error:
-        raise UserError(f"the run folder {run} cannot be written: {error}") from error
+        yield
+    finally:
+        keras.config.set_dtype_policy(before)
 
 
-def _lasting(config: dict[str, Any]) -> dict[str, Any]:
-    """Returns what the weights depend on, flat; the rest may change when a run is resumed."""
-    may_change = ("steps", "validate_every", "save_every", "keep_checkpoints", "log_every")
-    training = {k: v for k, v in config["training"].items() if k not in may_change}
-    other = {k: v for k, v in config.items() if k not in ("model", "training")}
-    return {**other, **config["model"], **training}
+@contextlib.contextmanager
+def _on_sigterm(told: threading.Event) -> Iterator[None]:
+    """Notes a SIGTERM instead of dying of it; only a main thread can."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
 
+    def note(number: int, frame: Any) -> None:
+        told.set()
 
-def _difference(found: dict[str, Any], wanted: dict[str, Any]) -> str:
-    """Names the values that differ, or returns ""."""
-    return ", ".join(
-        f"{key} is {found.get(key)} there and {wanted.get(key)} here"
-        for key in {**found, **wanted}
-        if found.get(key) != wanted.get(key)
-    )
+    before = signal.signal(signal.SIGTERM, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -106,6 +106,7 @@ class Translator:
         self._search = tf.function(
             functools.partial(search_batch, model, decoding=decoding, banned=banned),
             input_signature=[tf.TensorSpec([None, None], tf.int32)],
+            autograph=False,
         )
 
     @classmethod

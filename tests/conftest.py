@@ -58,7 +58,8 @@ def dataset(tmp_path_factory, corpus):
 def trained_toy(tmp_path_factory):
     """A folder with `dataset` and `run`: a model that reverses digit words, trained in seconds."""
     from model.config import TrainingConfig
-    from model.training import Trainer, make_strategy
+    from model.strategies import make_strategy
+    from model.training import Trainer
 
     folder = tmp_path_factory.mktemp("trained")
     toy.write_dataset(folder / "dataset")

@@ -1,27 +1,36 @@
-"""Training: gradients over replicas, learning, resume, and what a run folder refuses."""
+"""Training: updates over replicas and batches, learning, resume, and what is refused."""
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
+import math
+import shutil
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from test_transformer import random_ids
-from toy import toy_config, toy_sentences, write_dataset
+from toy import parse_record, toy_config, toy_sentences, write_dataset
 
 from model.artifacts import MANIFEST_FILE
+from model.averaging import export_average, export_checkpoint
 from model.config import Decoding, TrainingConfig
 from model.dataset import Position
 from model.errors import UserError
-from model.training import Trainer, WarmupSchedule, make_strategy
+from model.optimizer import Adam, Schedule
+from model.reporting import Progress, Validation
+from model.run_folder import RunFolder, RunLog
+from model.step import Numbers
+from model.strategies import make_strategy
+from model.training import Trainer
 from model.translator import Translator
 
 FAST = TrainingConfig(
     steps=12, batch_tokens=256, peak_learning_rate=0.01, warmup_steps=20, save_every=4,
-    validate_every=6, log_every=3, keep_checkpoints=2,
+    validate_every=6, score_every=0, log_every=3, keep_checkpoints=2,
 )  # fmt: skip
 
 
@@ -33,43 +42,99 @@ def toy_dataset(tmp_path_factory):
 
 
 def make_trainer(dataset, run, strategy=None, training=FAST, **fields):
+    # One layer: tracing takes most of the time of these tests.
     return Trainer(
         dataset=dataset,
         run=run,
-        model_config=toy_config(**fields),
+        model_config=toy_config(**{"layers": 1, **fields}),
         training=training,
         strategy=strategy or make_strategy("one-device"),
     )
 
 
 def two_replicas():
-    # The default, collective operations, can wait for ever where two replicas share the few
-    # threads of one CPU; on GPUs it is NCCL.
-    strategy = tf.distribute.MirroredStrategy(
-        ["/cpu:0", "/cpu:1"], cross_device_ops=tf.distribute.ReductionToOneDevice()
-    )
+    strategy = make_strategy("mirrored", devices=["cpu:0", "cpu:1"])
     assert strategy.num_replicas_in_sync == 2
-    assert len(set(strategy.extended.worker_devices)) == 2
     return strategy
+
+
+def changed(**fields):
+    return dataclasses.replace(FAST, **fields)
 
 
 def weights_of(trainer):
     return [variable.numpy() for variable in trainer.model.trainable_variables]
 
 
+def gradients(trainer, source, target):
+    return trainer._step.gradients(source, target)
+
+
+def update(trainer, batch, number):
+    """Makes one update and returns its result."""
+    numbers = Numbers(
+        place=np.int32(number),
+        tokens=np.float32(np.count_nonzero(batch.target[:, 1:])),
+        rate=np.float32(trainer._schedule.rate(number)),
+        update=np.float32(number),
+        stop=np.float32(0),
+    )
+    return trainer._step.read(trainer._step.update(batch.source, batch.target, numbers))
+
+
+def log_of(run):
+    return RunLog(str(run / "train.jsonl")).read()
+
+
+def ignore(report):
+    """Takes a report and does nothing with it."""
+
+
+# The schedule and the optimizer
+
+
 def test_schedule_is_equation_3():
-    schedule = WarmupSchedule(512**-0.5 * 4000**-0.5, 4000)
+    schedule = Schedule(512**-0.5 * 4000**-0.5, 4000)
     for step in (1, 100, 4000, 4001, 50_000):
         expected = 512**-0.5 * min(step**-0.5, step * 4000**-1.5)
-        assert float(schedule(tf.constant(step - 1))) == pytest.approx(expected, rel=1e-5)
+        assert schedule.rate(step) == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_constant_schedule_stays_after_the_warmup():
+    schedule = Schedule(0.5, 10, "constant")
+    assert [schedule.rate(step) for step in (1, 5, 10, 11, 1000)] == [0.05, 0.25, 0.5, 0.5, 0.5]
+
+
+def test_adam_is_that_of_section_5_3():
+    # Algorithm 1 of Kingma and Ba in float64, its epsilon where TensorFlow and Keras put it too.
+    generator = np.random.default_rng(0)
+    start, steps = generator.normal(size=[3, 4]), generator.normal(size=[6, 3, 4])
+    variable = tf.Variable(start, dtype=tf.float32)
+    keras_variable = keras.Variable(start, dtype="float32")
+    adam = Adam([variable])
+    theirs = keras.optimizers.Adam(0.01, beta_1=0.9, beta_2=0.98, epsilon=1e-9)
+    expected, first, second = start.copy(), np.zeros([3, 4]), np.zeros([3, 4])
+    for t, gradient in enumerate(steps, 1):
+        given = [tf.constant(gradient, tf.float32)]
+        adam.apply(given, rate=tf.constant(0.01), update=tf.constant(float(t)))
+        theirs.apply(given, [keras_variable])
+        first = 0.9 * first + 0.1 * gradient
+        second = 0.98 * second + 0.02 * gradient**2
+        rate = 0.01 * math.sqrt(1 - 0.98**t) / (1 - 0.9**t)
+        expected -= rate * first / (np.sqrt(second) + 1e-9)
+    np.testing.assert_allclose(variable.numpy(), expected, atol=1e-5)
+    np.testing.assert_allclose(variable.numpy(), keras_variable.numpy(), atol=1e-5)
+
+
+# Replicas
 
 
 @pytest.mark.parametrize("rows", [6, 1], ids=["uneven lengths", "a replica without rows"])
 def test_two_replicas_have_the_gradients_of_one(toy_dataset, tmp_path, rows):
     lengths = [9, 2, 8, 3, 3, 7][:rows]
     source, target = random_ids(lengths, size=14), random_ids(lengths[::-1], seed=2, size=14)
-    one = make_trainer(toy_dataset, tmp_path / "one").gradients(source, target)
-    two = make_trainer(toy_dataset, tmp_path / "two", two_replicas()).gradients(source, target)
+    one = gradients(make_trainer(toy_dataset, tmp_path / "one"), source, target)
+    two = gradients(make_trainer(toy_dataset, tmp_path / "two", two_replicas()), source, target)
     assert sum(np.abs(g).sum() for g in one) > 0
     for single, double in zip(one, two, strict=True):
         scale = np.abs(single).max()
@@ -81,50 +146,171 @@ def test_gradients_are_divided_by_the_true_number_of_tokens(toy_dataset, tmp_pat
     source = random_ids([4, 4], size=14)
     target = np.array([[2, 5, 3, 0, 0, 0, 0, 0, 0], [2, 5, 6, 7, 8, 9, 10, 11, 3]], np.int32)
     trainer = make_trainer(toy_dataset, tmp_path / "run", two_replicas())
-    both = trainer.gradients(source, target)
-    first, second = (
-        trainer.gradients(source[:1], target[:1]),
-        trainer.gradients(source[1:], target[1:]),
-    )
+    both = gradients(trainer, source, target)
+    first = gradients(trainer, source[:1], target[:1])
+    second = gradients(trainer, source[1:], target[1:])
     for together, a, b in zip(both, first, second, strict=True):
         np.testing.assert_allclose(together, (2 * a + 8 * b) / 10, atol=2e-6)
-
-
-@pytest.mark.parametrize("make", [lambda: make_strategy("mirrored"), two_replicas])
-def test_an_update_is_the_summed_gradient(toy_dataset, tmp_path, make):
-    # Adam hides a wrong scale, so plain descent with rate 1 stands in for it.
-    strategy = make()
-    trainer = make_trainer(toy_dataset, tmp_path / "run", strategy)
-    with strategy.scope():
-        trainer.optimizer = keras.optimizers.SGD(1.0)
-        trainer.optimizer.build(trainer.model.trainable_variables)
-    source, target = random_ids([9, 2, 8], size=14), random_ids([3, 7, 4], seed=2, size=14)
-    before, gradients = weights_of(trainer), trainer.gradients(source, target)
-    trainer._train_step(source, target)
-    for old, new, gradient in zip(before, weights_of(trainer), gradients, strict=True):
-        np.testing.assert_allclose(new, old - gradient, atol=1e-6)
 
 
 def test_two_replicas_train_like_one(toy_dataset, tmp_path):
     # Adam divides by the size of a gradient, so rounding grows with the rate: this one is the
     # usual rate of small models.
-    training = TrainingConfig(**{**vars(FAST), "peak_learning_rate": 0.001})
+    training = changed(peak_learning_rate=0.001)
     one = make_trainer(toy_dataset, tmp_path / "one", training=training)
     two = make_trainer(toy_dataset, tmp_path / "two", two_replicas(), training=training)
-    for batch in itertools.islice(one._batches("train").epoch(Position()), 10):
-        single, double = [t._train_step(batch.source, batch.target) for t in (one, two)]
-        np.testing.assert_allclose(double, single, rtol=1e-5)
+    start = weights_of(one)
+    batches = itertools.islice(one._batches("train").epoch(Position()), 10)
+    for number, batch in enumerate(batches, 1):
+        single, double = update(one, batch, number), update(two, batch, number)
+        np.testing.assert_allclose(double.sums, single.sums, rtol=1e-5)
+        assert double.gradient_norm == pytest.approx(single.gradient_norm, rel=1e-4)
+    assert max(np.abs(a - b).max() for a, b in zip(weights_of(one), start, strict=True)) > 1e-3
     for single, double in zip(weights_of(one), weights_of(two), strict=True):
         np.testing.assert_allclose(double, single, atol=1e-4)
+    for variable in two.model.trainable_variables:
+        first, second = (value.numpy() for value in variable.value.values)
+        np.testing.assert_array_equal(first, second)
+
+
+@pytest.fixture
+def plain_descent(monkeypatch):
+    """Adam hides a wrong scale, so plain descent with rate 1 stands in for it."""
+
+    def descend(self, gradients, *, rate, update):
+        for variable, gradient in zip(self._variables, gradients, strict=True):
+            tf.raw_ops.AssignSubVariableOp(resource=variable.handle, value=gradient)
+
+    monkeypatch.setattr(Adam, "apply", descend)
+
+
+@pytest.mark.usefixtures("plain_descent")
+@pytest.mark.parametrize("clip_norm", [None, 0.125, 1000.0])
+@pytest.mark.parametrize("make", [lambda: make_strategy("mirrored"), two_replicas])
+def test_an_update_uses_the_summed_and_clipped_gradient(toy_dataset, tmp_path, make, clip_norm):
+    training = changed(clip_norm=clip_norm)
+    trainer = make_trainer(toy_dataset, tmp_path / "run", make(), training=training)
+    batch = next(trainer._batches("train").epoch(Position()))
+    before, expected = weights_of(trainer), gradients(trainer, batch.source, batch.target)
+    result = update(trainer, batch, 1)
+    norm = math.sqrt(sum((gradient.astype(float) ** 2).sum() for gradient in expected))
+    assert norm > 0.125
+    assert result.gradient_norm == pytest.approx(norm, rel=1e-4)
+    factor = min(1, (clip_norm or norm) / norm)
+    for old, new, gradient in zip(before, weights_of(trainer), expected, strict=True):
+        np.testing.assert_allclose(new, old - factor * gradient, atol=1e-6)
+
+
+def test_every_record_is_trained_on_once_an_epoch(toy_dataset, tmp_path):
+    trainer = make_trainer(toy_dataset, tmp_path / "run", two_replicas())
+    batches = list(trainer._batches("train").epoch(Position()))
+    records = [record for batch in batches for record in batch.records]
+    assert len(records) == len(set(records)) == 2000
+    ids = tf.data.TFRecordDataset(str(toy_dataset / "train-00000-of-00001.tfrecord"))
+    expected = sum(len(parse_record(r)[1]) - 1 for r in ids.as_numpy_iterator())
+    # What the replicas count, each on its own rows.
+    assert sum(trainer._step.sums(b.source, b.target).tokens for b in batches) == expected
+
+
+# Accumulation
+
+
+def test_accumulated_batches_update_like_one_batch(toy_dataset, tmp_path):
+    both = make_trainer(toy_dataset, tmp_path / "both")
+    parts = make_trainer(
+        toy_dataset, tmp_path / "parts", training=changed(effective_batch_size=512)
+    )
+    first, second = itertools.islice(both._batches("train").epoch(Position()), 2)
+    width = (
+        max(first.source.shape[1], second.source.shape[1]),
+        max(first.target.shape[1], second.target.shape[1]),
+    )
+
+    def joined(side, width):
+        parts = [getattr(batch, side) for batch in (first, second)]
+        return np.concatenate([np.pad(p, [(0, 0), (0, width - p.shape[1])]) for p in parts])
+
+    whole = dataclasses.replace(
+        first, source=joined("source", width[0]), target=joined("target", width[1])
+    )
+    before = weights_of(parts)
+    expected = update(both, whole, 1)
+    assert parts._train_on(first) is False
+    for old, new in zip(before, weights_of(parts), strict=True):
+        np.testing.assert_array_equal(new, old)
+    assert parts._train_on(second) is True
+    results = [parts._step.read(unread.result) for unread in parts._unread]
+    assert results[1].gradient_norm == pytest.approx(expected.gradient_norm, rel=1e-4)
+    np.testing.assert_allclose(np.add(results[0].sums, results[1].sums), expected.sums, rtol=1e-5)
+    for single, double in zip(weights_of(both), weights_of(parts), strict=True):
+        np.testing.assert_allclose(double, single, atol=1e-5)
+    # Nothing is left over for the next update.
+    assert all(not total.numpy().any() for total in parts._step.accumulator.sums)
+    assert parts.state.pending_tokens == 0
+
+
+@pytest.mark.parametrize(
+    ("effective", "replicas", "batches"),
+    [(None, 1, 1), (100, 1, 1), (256, 1, 1), (257, 1, 2), (1000, 1, 4), (1000, 2, 2)],
+)
+def test_batches_an_update(toy_dataset, tmp_path, effective, replicas, batches):
+    strategy = two_replicas() if replicas == 2 else None
+    training = changed(effective_batch_size=effective)
+    trainer = make_trainer(toy_dataset, tmp_path / "run", strategy, training=training)
+    found = next(i for i, b in enumerate(trainer._batches("train").epoch(Position()), 1)
+                 if trainer._train_on(b))  # fmt: skip
+    assert found == batches
+
+
+# bfloat16
+
+
+def test_bfloat16_follows_float32(toy_dataset, tmp_path):
+    training = changed(compute_type="mixed_bfloat16", peak_learning_rate=0.001)
+    low = make_trainer(toy_dataset, tmp_path / "low", training=training)
+    full = make_trainer(toy_dataset, tmp_path / "full", training=changed(peak_learning_rate=0.001))
+    assert {v.dtype for v in low.model.variables} == {"float32"}
+    batch = next(full._batches("train").epoch(Position()))
+    output = low.model(batch.source, target=batch.target)
+    assert output.dtype == tf.bfloat16
+    assert full.model(batch.source, target=batch.target).dtype == tf.float32
+    for number in range(1, 4):
+        a, b = update(full, batch, number), update(low, batch, number)
+        assert b.sums.loss == pytest.approx(a.sums.loss, rel=0.01)
+        assert b.sums.loss != a.sums.loss
+    for single, half in zip(
+        gradients(full, batch.source, batch.target),
+        gradients(low, batch.source, batch.target),
+        strict=True,
+    ):
+        difference = np.linalg.norm(half - single) / np.linalg.norm(single)
+        assert difference < 0.05
+
+
+def test_a_bfloat16_run_learns_and_exports(toy_dataset, tmp_path):
+    training = changed(compute_type="mixed_bfloat16", steps=40, log_every=10, score_every=6)
+    reports = []
+    make_trainer(toy_dataset, tmp_path / "run", training=training).train(reports.append)
+    losses = [r.loss for r in reports if isinstance(r, Progress)]
+    assert losses[-1] < 0.8 * losses[0]
+    assert len(Translator.load(tmp_path / "run").translate(["one two"])) == 1
+
+
+# A run
 
 
 def test_a_model_learns_and_its_export_translates(trained_toy):
-    losses = [p.loss for p in trained_toy.reports if not p.validation]
+    losses = [p.loss for p in trained_toy.reports if isinstance(p, Progress)]
     assert len(losses) == 4
     assert losses[-1] < 0.6 * losses[0]
-    (validation,) = [p for p in trained_toy.reports if p.validation]
+    (validation,) = [p for p in trained_toy.reports if isinstance(p, Validation)]
     assert validation.accuracy > 0.9
-    assert all(0 <= p.padding < 0.5 and p.tokens_per_second > 0 for p in trained_toy.reports)
+    assert validation.bleu > 80
+    assert validation.bleu_signature.startswith("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp")
+    for progress in trained_toy.reports[:4]:
+        assert 0 <= progress.padding < 0.5
+        assert progress.target_tokens_per_second > 0
+        assert progress.gradient_norm > 0
 
     pairs = toy_sentences(100, seed=9)
     translator = Translator.load(trained_toy.run, decoding=Decoding(beam_size=2))
@@ -133,30 +319,192 @@ def test_a_model_learns_and_its_export_translates(trained_toy):
     assert right >= 60, f"{right} of 100 sentences that it has not seen"
 
 
-def test_resuming_continues_as_if_undisturbed(toy_dataset, tmp_path):
-    undisturbed = make_trainer(toy_dataset, tmp_path / "whole", dropout=0.2)
-    undisturbed.train(lambda _: None)
-    # Stopped after a report at step 6; the last checkpoint is that of step 4.
-    stopped = make_trainer(toy_dataset, tmp_path / "run", dropout=0.2)
+def test_the_score_is_that_of_the_exported_model(trained_toy):
+    from sacrebleu.metrics.bleu import BLEU
 
-    def stop(progress):
-        if progress.step == 6:
+    pairs = toy_sentences(50, seed=1)  # the validation split of `write_dataset`
+    translator = Translator.load(trained_toy.run, decoding=Decoding(beam_size=1))
+    found = [t.text for t in translator.translate([source for source, _ in pairs])]
+    expected = BLEU().corpus_score(found, [[target for _, target in pairs]])
+    assert trained_toy.reports[-1].bleu == pytest.approx(expected.score, abs=1e-4)
+
+
+def test_a_report_is_over_the_updates_since_the_last(toy_dataset, tmp_path):
+    reports, single = [], []
+    make_trainer(toy_dataset, tmp_path / "three").train(reports.append)
+    by_one = changed(log_every=1)
+    make_trainer(toy_dataset, tmp_path / "one", training=by_one).train(single.append)
+    threes = [r for r in reports if isinstance(r, Progress)]
+    ones = [r for r in single if isinstance(r, Progress)]
+    assert [r.step for r in threes] == [3, 6, 9, 12]
+    assert [r.step for r in ones] == list(range(1, 13))
+    for i, report in enumerate(threes):
+        part = ones[3 * i : 3 * i + 3]
+        assert report.learning_rate == part[-1].learning_rate
+        assert report.gradient_norm == pytest.approx(np.mean([r.gradient_norm for r in part]))
+        assert min(r.loss for r in part) < report.loss < max(r.loss for r in part)
+
+
+def test_the_log_and_tensorboard_hold_what_is_reported(toy_dataset, tmp_path):
+    reports = []
+    training = changed(score_every=6)
+    make_trainer(toy_dataset, tmp_path / "run", training=training).train(reports.append)
+    lines = log_of(tmp_path / "run")
+    assert [line["kind"] for line in lines] == [
+        "validation" if isinstance(r, Validation) else "train" for r in reports
+    ]
+    for line, report in zip(lines, reports, strict=True):
+        values = dataclasses.asdict(report)
+        assert all(values[key] == value for key, value in line.items() if key != "kind")
+    (events,) = (tmp_path / "run/tensorboard").glob("events.*")
+    found = {
+        (value.tag, event.step)
+        for record in tf.data.TFRecordDataset(str(events)).as_numpy_iterator()
+        for event in [tf.compat.v1.Event.FromString(record)]
+        for value in event.summary.value
+    }
+    train = ("loss", "perplexity", "accuracy", "learning_rate", "gradient_norm", "padding",
+             "source_tokens_per_second", "target_tokens_per_second", "seconds_left")  # fmt: skip
+    assert {(f"train/{name}", step) for name in train for step in (3, 6, 9, 12)} <= found
+    validation = ("loss", "perplexity", "accuracy", "bleu", "chrf")
+    assert {(f"validation/{name}", step) for name in validation for step in (6, 12)} <= found
+    images = {(f"attention/sentence_{i}/layer_{k}", 6) for i in range(3) for k in range(1)}
+    assert images <= found
+
+
+def test_checkpoints_are_kept_to_a_number(toy_dataset, tmp_path):
+    training = changed(keep_best=2, validate_every=3)
+    make_trainer(toy_dataset, tmp_path / "run", training=training).train(ignore)
+    folder = tmp_path / "run/checkpoints"
+    kept = json.loads((folder / "checkpoints.json").read_text())
+    assert kept["last"] == ["ckpt-8", "ckpt-12"]
+    losses = {
+        line["step"]: line["loss"] for line in log_of(tmp_path / "run") if line["kind"] != "train"
+    }
+    best = sorted(losses, key=losses.get)[:2]
+    assert kept["best"] == [f"best-{step}" for step in best]
+    named = {*kept["last"], *kept["best"]}
+    assert {f.name.split(".")[0] for f in folder.iterdir()} == {*named, "checkpoints"}
+    assert (tmp_path / "run/best_model/config.json").is_file()
+
+
+def test_a_run_stops_early_and_keeps_its_best(toy_dataset, tmp_path):
+    # With a rate of nearly nothing, no validation is better than the first by more than chance.
+    training = changed(
+        steps=60, validate_every=2, save_every=20, patience=3, best_metric="bleu", score_every=2,
+        peak_learning_rate=1e-12,
+    )  # fmt: skip
+    trainer = make_trainer(toy_dataset, tmp_path / "run", training=training)
+    reports = []
+    trainer.train(reports.append)
+    assert trainer.state.step == 8
+    assert [r.is_best for r in reports if isinstance(r, Validation)] == [True, False, False, False]
+    assert (tmp_path / "run/model/config.json").is_file()
+    again = make_trainer(toy_dataset, tmp_path / "run", training=training)
+    again.train(ignore)
+    assert again.state.step == 8
+    more = dataclasses.replace(training, patience=4)
+    longer = make_trainer(toy_dataset, tmp_path / "run", training=more)
+    longer.train(ignore)
+    assert longer.state.step == 10
+
+
+def test_training_does_not_trace_again(toy_dataset, tmp_path):
+    trainer = make_trainer(toy_dataset, tmp_path / "run", training=changed(steps=4))
+    trainer.train(ignore)
+    first = trainer.traces
+    assert first == 2  # the update and the validation
+    for batch in itertools.islice(trainer._batches("train").forever(Position(1)), 60):
+        trainer._train_on(batch)
+    assert trainer.traces == first
+
+
+# Averaging and exporting
+
+
+def test_the_exported_model_can_be_the_mean_of_the_last(toy_dataset, tmp_path):
+    training = changed(average="last", keep_checkpoints=3)
+    trainer = make_trainer(toy_dataset, tmp_path / "run", training=training)
+    trainer.train(ignore)
+    singles = []
+    for step in (4, 8, 12):
+        name = export_checkpoint(str(tmp_path / "run"), tmp_path / str(step), name=str(step))
+        assert name == f"ckpt-{step}"
+        singles.append(weights_in(tmp_path / str(step)))
+    for mean, *parts in zip(weights_in(tmp_path / "run"), *singles, strict=True):
+        np.testing.assert_allclose(mean, np.mean(parts, axis=0), atol=1e-7)
+    # The run itself goes on from where it was.
+    for trained, last in zip(weights_of(trainer), singles[-1], strict=True):
+        np.testing.assert_array_equal(trained, last)
+
+
+def test_averages_of_a_run(toy_dataset, tmp_path):
+    training = changed(keep_best=2, validate_every=3)
+    run = tmp_path / "run"
+    make_trainer(toy_dataset, run, training=training).train(ignore)
+    assert export_average(str(run), tmp_path / "two") == ["ckpt-12", "ckpt-8"]
+    best = export_average(str(run), tmp_path / "best", which="best", count=1)
+    assert len(best) == 1
+    assert best[0].startswith("best-")
+    for a, b in zip(weights_in(tmp_path / "best"), weights_in(run / "best_model"), strict=True):
+        np.testing.assert_array_equal(a, b)
+    with pytest.raises(UserError, match=r"has 2 of the last checkpoints. Received: 3"):
+        export_average(str(run), tmp_path / "three", count=3)
+    with pytest.raises(UserError, match="two is there already"):
+        export_average(str(run), tmp_path / "two")
+    with pytest.raises(UserError, match=r"no checkpoint '7': there are ckpt-8, ckpt-12, best-"):
+        export_checkpoint(str(run), tmp_path / "seven", name="7")
+    with pytest.raises(UserError, match="no run at"):
+        export_average(str(tmp_path), tmp_path / "none")
+    (run / "checkpoints/ckpt-8.index").unlink()
+    with pytest.raises(UserError, match=r"ckpt-8 cannot be read"):
+        export_average(str(run), tmp_path / "four")
+    assert not (tmp_path / "four").exists()
+
+
+def weights_in(folder):
+    return [v.numpy() for v in Translator.load(folder)._model.trainable_variables]
+
+
+# Resuming
+
+
+def stop_at(step):
+    def stop(report):
+        if report.step == step:
             raise KeyboardInterrupt
 
+    return stop
+
+
+def timeless(lines):
+    timed = ("source_tokens_per_second", "target_tokens_per_second", "seconds_left")
+    return [{k: v for k, v in line.items() if k not in timed} for line in lines]
+
+
+@pytest.mark.parametrize("effective", [None, 512], ids=["a batch an update", "two batches"])
+def test_resuming_continues_as_if_undisturbed(toy_dataset, tmp_path, effective):
+    # Reports fall between checkpoints, so what a report adds up must be resumed too.
+    training = changed(log_every=3, effective_batch_size=effective, clip_norm=0.5)
+    undisturbed = make_trainer(toy_dataset, tmp_path / "whole", training=training, dropout=0.2)
+    undisturbed.train(ignore)
+    stopped = make_trainer(toy_dataset, tmp_path / "run", training=training, dropout=0.2)
     with pytest.raises(KeyboardInterrupt):
-        stopped.train(stop)
-    resumed = make_trainer(toy_dataset, tmp_path / "run", dropout=0.2)
-    assert resumed.step == 4
-    assert resumed.place.batch > 0
-    resumed.train(lambda _: None)
-    assert resumed.step == 12
-    assert resumed.place == undisturbed.place
+        stopped.train(stop_at(9))
+    resumed = make_trainer(toy_dataset, tmp_path / "run", training=training, dropout=0.2)
+    assert resumed.state.step == 8
+    assert resumed.state.position.batch > 0
+    assert resumed.state.meter.updates == 2
+    resumed.train(ignore)
+    assert resumed.state.step == 12
+    assert resumed.state.position == undisturbed.state.position
     for expected, found in zip(weights_of(undisturbed), weights_of(resumed), strict=True):
         np.testing.assert_array_equal(found, expected)
+    assert timeless(log_of(tmp_path / "run")) == timeless(log_of(tmp_path / "whole"))
 
 
 def test_a_finished_run_only_exports_again(toy_dataset, tmp_path):
-    make_trainer(toy_dataset, tmp_path / "run").train(lambda _: None)
+    make_trainer(toy_dataset, tmp_path / "run").train(ignore)
     again = make_trainer(toy_dataset, tmp_path / "run")
     reports = []
     (tmp_path / "run/model/config.json").unlink()
@@ -165,29 +513,38 @@ def test_a_finished_run_only_exports_again(toy_dataset, tmp_path):
     assert (tmp_path / "run/model/config.json").is_file()
 
 
-def test_checkpoints_are_kept_to_a_number_and_tensorboard_is_written(toy_dataset, tmp_path):
-    make_trainer(toy_dataset, tmp_path / "run").train(lambda _: None)
-    kept = sorted(f.name for f in (tmp_path / "run/checkpoints").glob("*.index"))
-    assert kept == ["ckpt-12.index", "ckpt-8.index"]
-    (events,) = (tmp_path / "run/tensorboard").glob("events.*")
-    tags = {
-        value.tag
-        for record in tf.data.TFRecordDataset(str(events)).as_numpy_iterator()
-        for value in tf.compat.v1.Event.FromString(record).summary.value
-    }
-    assert {"train/loss", "train/target_tokens_per_second", "validation/loss"} <= tags
+def test_a_longer_run_goes_on(toy_dataset, tmp_path):
+    make_trainer(toy_dataset, tmp_path / "run", training=changed(steps=8)).train(ignore)
+    longer = make_trainer(toy_dataset, tmp_path / "run")
+    assert longer.state.step == 8
+    longer.train(ignore)
+    whole = make_trainer(toy_dataset, tmp_path / "whole")
+    whole.train(ignore)
+    for expected, found in zip(weights_of(whole), weights_of(longer), strict=True):
+        np.testing.assert_array_equal(found, expected)
 
 
-def test_training_does_not_trace_again(toy_dataset, tmp_path):
-    trainer = make_trainer(toy_dataset, tmp_path / "run")
-    trainer.train(lambda _: None)
-    assert trainer._train_step.experimental_get_tracing_count() == 1
+def test_another_number_of_replicas_goes_on_with_a_warning(toy_dataset, tmp_path, monkeypatch):
+    monkeypatch.setattr("model.dataset.WINDOW", 512)
+    one = make_trainer(toy_dataset, tmp_path / "run", training=changed(steps=5))
+    one.train(ignore)
+    before = one.state.position
+    assert before.batch > 0
+    two = make_trainer(toy_dataset, tmp_path / "run", two_replicas(), training=changed(steps=6))
+    (note,) = two.notes
+    assert "resuming with 2 replica(s) what 1 trained" in note
+    read = []
+    train_on = two._train_on
+    monkeypatch.setattr(two, "_train_on", lambda batch: read.append(batch) or train_on(batch))
+    two.train(ignore)
+    assert two.state.step == 6
+    assert two.state.replicas == 2
+    # No pair of the window that was begun is read a second time.
+    assert read[0].start.window == before.window + 1
+    assert make_trainer(toy_dataset, tmp_path / "run", two_replicas()).notes == []
 
 
-def test_mirrored_without_a_gpu_is_one_cpu_replica():
-    assert make_strategy("mirrored").num_replicas_in_sync == 1
-    with pytest.raises(UserError, match="one-device, mirrored"):
-        make_strategy("mirorred")
+# What is refused
 
 
 def test_an_unfinished_dataset_is_refused(tmp_path):
@@ -200,13 +557,48 @@ def test_an_unfinished_dataset_is_refused(tmp_path):
         make_trainer(tmp_path / "nowhere", tmp_path / "run")
 
 
+def test_another_vocabulary_is_refused(tmp_path):
+    write_dataset(tmp_path / "dataset", train=20, validation=5)
+    manifest = tmp_path / "dataset" / MANIFEST_FILE
+    manifest.write_text(manifest.read_text().replace('_size": 16', '_size": 24'))
+    with pytest.raises(UserError, match=r"source vocabulary in .* has 16 ids, dataset.json 24"):
+        make_trainer(tmp_path / "dataset", tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_ids_of_another_vocabulary_stop_the_run(tmp_path, toy_dataset):
+    # The records of a larger vocabulary under the manifest of a smaller one.
+    dataset = tmp_path / "dataset"
+    shutil.copytree(toy_dataset, dataset)
+    with tf.io.TFRecordWriter(str(dataset / "train-00000-of-00001.tfrecord")) as writer:
+        feature = {
+            side: tf.train.Feature(int64_list=tf.train.Int64List(value=[2, 99, 3]))
+            for side in ("source", "target")
+        }
+        example = tf.train.Example(features=tf.train.Features(feature=feature))
+        writer.write(example.SerializeToString())
+    trainer = make_trainer(dataset, tmp_path / "run")
+    with pytest.raises(UserError, match=r"record 0 of .*train-00000.* has the source id 99"):
+        trainer.train(ignore)
+
+
 def test_another_run_in_the_folder_is_refused(toy_dataset, tmp_path):
-    make_trainer(toy_dataset, tmp_path / "run").train(lambda _: None)
+    make_trainer(toy_dataset, tmp_path / "run").train(ignore)
     with pytest.raises(UserError, match="heads is 4 there and 2 here"):
         make_trainer(toy_dataset, tmp_path / "run", heads=2)
-    more = TrainingConfig(**{**vars(FAST), "steps": 99, "log_every": 1})
+    with pytest.raises(UserError, match=r"clip_norm is None there and 1\.0 here"):
+        make_trainer(toy_dataset, tmp_path / "run", training=changed(clip_norm=1.0))
+    more = changed(steps=99, log_every=1, patience=3, keep_best=2)
     assert make_trainer(toy_dataset, tmp_path / "run", training=more).training.steps == 99
     assert json.loads((tmp_path / "run/config.json").read_text())["training"]["steps"] == 99
+
+
+def test_a_run_of_another_format_is_refused(toy_dataset, tmp_path):
+    make_trainer(toy_dataset, tmp_path / "run")
+    config = tmp_path / "run/config.json"
+    config.write_text(config.read_text().replace('"format": 2', '"format": 1'))
+    with pytest.raises(UserError, match="has format 1, this tt goes on with 2"):
+        make_trainer(toy_dataset, tmp_path / "run")
 
 
 def test_a_folder_with_something_else_is_refused(toy_dataset, tmp_path):
@@ -220,38 +612,79 @@ def test_a_folder_with_something_else_is_refused(toy_dataset, tmp_path):
 
 def test_a_run_that_saved_nothing_may_change(toy_dataset, tmp_path):
     make_trainer(toy_dataset, tmp_path / "run")
-    make_trainer(toy_dataset, tmp_path / "run", heads=2).train(lambda _: None)
+    make_trainer(toy_dataset, tmp_path / "run", heads=2).train(ignore)
     with pytest.raises(UserError, match="heads is 2 there and 4 here"):
         make_trainer(toy_dataset, tmp_path / "run")
 
 
-def test_another_number_of_replicas_is_refused(toy_dataset, tmp_path):
-    make_trainer(toy_dataset, tmp_path / "run").train(lambda _: None)
-    with pytest.raises(UserError, match="replicas is 1 there and 2 here"):
-        make_trainer(toy_dataset, tmp_path / "run", two_replicas())
+def test_a_loss_that_is_not_finite_names_its_records(toy_dataset, tmp_path, monkeypatch):
+    # From the sixth update on, one row of a batch is poison.
+    trainer = make_trainer(toy_dataset, tmp_path / "run", training=changed(log_every=5))
+    fed = []
+    run_update = trainer._step.update
 
+    def poisoned(source, target, numbers):
+        fed.append(1)
+        if len(fed) == 6:
+            numbers = numbers._replace(tokens=np.float32(0))  # a loss over no tokens
+        return run_update(source, target, numbers)
 
-def test_a_loss_that_is_not_finite_stops_the_run(toy_dataset, tmp_path):
-    wild = TrainingConfig(**{**vars(FAST), "peak_learning_rate": 1e30, "warmup_steps": 1})
-    trainer = make_trainer(toy_dataset, tmp_path / "run", training=wild)
-    with pytest.raises(UserError, match=r"the loss is (nan|inf) at step \d+"):
-        trainer.train(lambda _: None)
+    monkeypatch.setattr(trainer._step, "update", poisoned)
+    expected = next(itertools.islice(trainer._batches("train").epoch(Position()), 5, None))
+    with pytest.raises(UserError) as caught:
+        trainer.train(ignore)
+    message = str(caught.value)
+    assert "at step 6 of 12" in message
+    assert "gradient's norm nan" in message or "gradient's norm inf" in message
+    assert f"last good checkpoint: {tmp_path / 'run/checkpoints/ckpt-4'}" in message
+    shard, record = expected.records[0]
+    assert f"records {shard.rsplit('/', 1)[1]}:{record}" in message
+    details = json.loads((tmp_path / "run/not_finite.json").read_text())
+    assert details["step"] == 6
+    assert [tuple(pair) for pair in details["records"]] == expected.records
     assert not (tmp_path / "run/model").exists()
-    assert not list((tmp_path / "run/checkpoints").glob("*.index"))
+    # The last good checkpoint is what the next start goes on from.
+    assert make_trainer(toy_dataset, tmp_path / "run").state.step == 4
+
+
+def test_a_rate_that_is_too_high_stops_before_anything_is_saved(toy_dataset, tmp_path):
+    wild = changed(peak_learning_rate=1e30, warmup_steps=1)
+    trainer = make_trainer(toy_dataset, tmp_path / "run", training=wild)
+    with pytest.raises(UserError, match=r"at step \d+ of 12, .*last good checkpoint: none"):
+        trainer.train(ignore)
+    assert not list((tmp_path / "run").glob("checkpoints/*.index"))
 
 
 def test_any_seed_of_32_bits_trains(toy_dataset, tmp_path):
-    last = TrainingConfig(**{**vars(FAST), "seed": 2**32 - 1, "steps": 2})
-    make_trainer(toy_dataset, tmp_path / "run", training=last, dropout=0.5).train(lambda _: None)
+    last = changed(seed=2**32 - 1, steps=2)
+    make_trainer(toy_dataset, tmp_path / "run", training=last, dropout=0.5).train(ignore)
 
 
 def test_a_budget_below_the_longest_pair_is_refused(toy_dataset, tmp_path):
-    small = TrainingConfig(**{**vars(FAST), "batch_tokens": 5})
     with pytest.raises(UserError, match=r"the longest pair of .* has 8 tokens, a batch 5"):
-        make_trainer(toy_dataset, tmp_path / "run", training=small)
+        make_trainer(toy_dataset, tmp_path / "run", training=changed(batch_tokens=5))
+    assert not (tmp_path / "run").exists()
 
 
-def test_adam_is_that_of_section_5_3(toy_dataset, tmp_path):
-    optimizer = make_trainer(toy_dataset, tmp_path / "run").optimizer
-    assert isinstance(optimizer, keras.optimizers.Adam)
-    assert (optimizer.beta_1, optimizer.beta_2, optimizer.epsilon) == (0.9, 0.98, 1e-9)
+# Other file systems
+
+
+def test_a_run_folder_on_another_file_system(toy_dataset, tmp_path):
+    # TensorFlow's own file system in memory stands in for gs://.
+    run = "ram://test-training/run"
+    make_trainer(toy_dataset, run, training=changed(steps=8, average="last")).train(ignore)
+    resumed = make_trainer(toy_dataset, run, training=changed(average="last"))
+    assert resumed.state.step == 8
+    resumed.train(ignore)
+    folder = RunFolder(run)
+    kinds = [line["kind"] for line in RunLog(folder.inside("train.jsonl")).read()]
+    assert kinds.count("train") == 4 + 1  # a report at the end of the first run, too
+    local = tmp_path / "model"
+    local.mkdir()
+    for name in tf.io.gfile.listdir(folder.inside("model")):
+        tf.io.gfile.copy(folder.inside("model", name), str(local / name))
+    whole = make_trainer(toy_dataset, tmp_path / "whole", training=changed(average="last"))
+    whole.train(ignore)
+    for expected, found in zip(weights_in(tmp_path / "whole"), weights_in(local), strict=True):
+        np.testing.assert_array_equal(found, expected)
+    assert export_average(run, tmp_path / "mean", count=2) == ["ckpt-12", "ckpt-8"]

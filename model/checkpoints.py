@@ -1,0 +1,186 @@
+"""The checkpoints of a run: the last few, all that resuming needs, and the weights of the best.
+
+`checkpoints.json` names the checkpoints that count. It is written when they are whole, and only
+then are others deleted: whenever a run is killed, those named are there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from model.errors import UserError
+from model.run_folder import CHECKPOINT_FOLDER, RunFolder, read_text, write_text
+from model.transformer import Transformer
+
+INDEX_FILE = "checkpoints.json"
+
+# What reading a damaged or foreign checkpoint raises; an IndexError where its data are cut off.
+_UNREADABLE = (tf.errors.OpError, AssertionError, ValueError, IndexError)
+
+
+@dataclasses.dataclass
+class Kept:
+    """The names of the checkpoints that count.
+
+    Attributes:
+      last: The last ones, the newest at the end.
+      best: Those of the best validations, the best first.
+    """
+
+    last: list[str] = dataclasses.field(default_factory=list)
+    best: list[str] = dataclasses.field(default_factory=list)
+
+
+def named_weights(model: Transformer) -> dict[str, tf.Variable]:
+    """Returns a model's variables by their paths, for a `tf.train.Checkpoint`.
+
+    Given the model itself, that finds none of the variables in Keras's lists of layers.
+    """
+    return {variable.path: variable.value for variable in model.trainable_variables}
+
+
+class Checkpoints:
+    """The folder of checkpoints of a run.
+
+    Args:
+      run: The run folder.
+    """
+
+    def __init__(self, run: RunFolder) -> None:
+        self._run = run
+        self._folder = run.inside(CHECKPOINT_FOLDER)
+        self.kept = self._load_index()
+
+    def path(self, name: str) -> str:
+        """Returns the path of a checkpoint as TensorFlow takes it: files begin with it."""
+        return f"{self._folder}/{name}"
+
+    def write(self, checkpoint: tf.train.Checkpoint, name: str) -> None:
+        """Writes a checkpoint; it counts once `keep` names it.
+
+        Raises:
+          UserError: There is no room, or the folder cannot be written; no part of it stays.
+        """
+        try:
+            with self._run.errors():
+                checkpoint.write(self.path(name))
+        except UserError:
+            self._delete(name)
+            raise
+
+    def keep(self, kept: Kept) -> None:
+        """Makes these the checkpoints that count, and deletes all others."""
+        with self._run.errors():
+            tf.io.gfile.makedirs(self._folder)
+            text = json.dumps(dataclasses.asdict(kept), indent=2) + "\n"
+            write_text(f"{self._folder}/{INDEX_FILE}", text)
+        self.kept = Kept(list(kept.last), list(kept.best))
+        self.delete_others()
+
+    def delete_others(self) -> None:
+        """Deletes what does not count: what a killed run was writing, or had not yet deleted."""
+        wanted = {*self.kept.last, *self.kept.best}
+        if not tf.io.gfile.exists(self._folder):
+            return
+        for file in tf.io.gfile.listdir(self._folder):
+            name = file.removesuffix(".index").split(".data-")[0]
+            if name not in wanted and file != INDEX_FILE:
+                self._remove(file)
+
+    def restore_last(
+        self, checkpoint: tf.train.Checkpoint, note: Callable[[str], None]
+    ) -> str | None:
+        """Restores the newest checkpoint that can be read; those after it no longer count.
+
+        Args:
+          checkpoint: Takes the values.
+          note: Told of each checkpoint that cannot be read.
+
+        Returns:
+          Its name, or None where there is none at all.
+
+        Raises:
+          UserError: There are some, but none can be read.
+        """
+        last = self.kept.last
+        for count in range(len(last), 0, -1):
+            name = last[count - 1]
+            try:
+                checkpoint.read(self.path(name)).assert_existing_objects_matched()
+                self.kept = Kept(last[:count], self.kept.best)
+                return name
+            except _UNREADABLE as error:
+                reason = str(error).splitlines()[0]
+                note(f"checkpoint {self.path(name)} cannot be read, so it is left out: {reason}")
+        if self.kept.last:
+            raise UserError(
+                f"none of the checkpoints in {self._folder} can be read: start again in another "
+                "folder with --run"
+            )
+        return None
+
+    def names(self, which: str, count: int | None = None) -> list[str]:
+        """Returns the last or the best checkpoints.
+
+        Args:
+          which: "last" or "best".
+          count: How many; None takes all.
+
+        Raises:
+          UserError: There are fewer, or none.
+        """
+        found = self.kept.last[::-1] if which == "last" else self.kept.best
+        if not found or (count is not None and count > len(found)):
+            raise UserError(
+                f"{self._folder} has {len(found)} of the {which} checkpoints. "
+                f"Received: {count or 'all'}; keep more with --keep-checkpoints or --keep-best"
+            )
+        return found[:count]
+
+    def load_average(self, model: Transformer, names: Sequence[str]) -> None:
+        """Sets a model's weights to the mean of those of some checkpoints.
+
+        Raises:
+          UserError: One of them is missing or damaged, or of another architecture.
+        """
+        reader = tf.train.Checkpoint(weights=named_weights(model))
+        sums: list[Any] = [np.zeros(v.shape, np.float64) for v in model.trainable_variables]
+        for name in names:
+            try:
+                status = reader.read(self.path(name))
+                status.assert_existing_objects_matched().expect_partial()
+            except _UNREADABLE as error:
+                reason = str(error).splitlines()[0]
+                raise UserError(f"checkpoint {self.path(name)} cannot be read: {reason}") from error
+            for total, variable in zip(sums, model.trainable_variables, strict=True):
+                total += variable.numpy()
+        for total, variable in zip(sums, model.trainable_variables, strict=True):
+            variable.assign((total / len(names)).astype(np.float32))
+
+    def _load_index(self) -> Kept:
+        path = f"{self._folder}/{INDEX_FILE}"
+        if not tf.io.gfile.exists(path):
+            return Kept()
+        try:
+            return Kept(**json.loads(read_text(path)))
+        except (ValueError, TypeError) as error:
+            raise UserError(f"{path} cannot be read: {error!r}") from error
+
+    def _delete(self, name: str) -> None:
+        if tf.io.gfile.exists(self._folder):
+            for file in tf.io.gfile.listdir(self._folder):
+                if file.startswith((f"{name}.", f"{name}_temp")):
+                    self._remove(file)
+
+    def _remove(self, file: str) -> None:
+        path = f"{self._folder}/{file.rstrip('/')}"
+        if tf.io.gfile.isdir(path):
+            tf.io.gfile.rmtree(path)
+        else:
+            tf.io.gfile.remove(path)

@@ -1,0 +1,105 @@
+"""Adam and the learning rate, as functions of the number of the update.
+
+Keras's optimizer keeps that number itself and reduces the gradients over replicas on its own
+terms; here both are the training step's, which clips and accumulates in between.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+BETA_1, BETA_2, EPSILON = 0.9, 0.98, 1e-9  # section 5.3 of the paper
+
+
+@dataclasses.dataclass(frozen=True)
+class Schedule:
+    """The learning rate of each update: up in a line, then down or level.
+
+    Attributes:
+      peak: The rate at the end of the warm-up.
+      warmup_steps: Updates until then.
+      kind: "inverse-sqrt", equation 3 of the paper, or "constant".
+    """
+
+    peak: float
+    warmup_steps: int
+    kind: str = "inverse-sqrt"
+
+    def rate(self, update: int) -> float:
+        """Returns the learning rate of an update; the first is 1."""
+        ratio = update / self.warmup_steps
+        after = ratio**-0.5 if self.kind == "inverse-sqrt" else 1.0
+        return self.peak * min(ratio, after)
+
+
+class Adam(tf.Module):
+    """Adam (Kingma and Ba 2015) with the constants of section 5.3.
+
+    Args:
+      variables: What is trained; made under the same strategy's scope as this.
+    """
+
+    def __init__(self, variables: Sequence[tf.Variable]) -> None:
+        super().__init__()
+        self._variables = list(variables)
+        self.first_moments = [_zeros_like(variable) for variable in variables]
+        self.second_moments = [_zeros_like(variable) for variable in variables]
+
+    def apply(self, gradients: Sequence[tf.Tensor], *, rate: tf.Tensor, update: tf.Tensor) -> None:
+        """Updates the variables, in a replica's context; every replica does the same.
+
+        Args:
+          gradients: Of each variable, summed over the replicas.
+          rate: float32 scalar, the learning rate.
+          update: float32 scalar, the number of this update; the first is 1.
+        """
+        for variable, first, second, gradient in zip(
+            self._variables, self.first_moments, self.second_moments, gradients, strict=True
+        ):
+            tf.raw_ops.ResourceApplyAdam(
+                var=variable.handle,
+                m=first.handle,
+                v=second.handle,
+                beta1_power=BETA_1**update,
+                beta2_power=BETA_2**update,
+                lr=rate,
+                beta1=BETA_1,
+                beta2=BETA_2,
+                epsilon=EPSILON,
+                grad=gradient,
+            )
+
+
+class Accumulator(tf.Module):
+    """Adds up the gradients of several batches.
+
+    Args:
+      variables: Whose gradients they are.
+    """
+
+    def __init__(self, variables: Sequence[tf.Variable]) -> None:
+        super().__init__()
+        self.sums = [_zeros_like(variable) for variable in variables]
+
+    def add(self, gradients: Sequence[tf.Tensor]) -> None:
+        """Adds a batch's gradients, in a replica's context."""
+        for total, gradient in zip(self.sums, gradients, strict=True):
+            tf.raw_ops.AssignAddVariableOp(resource=total.handle, value=gradient)
+
+    def drain(self) -> list[tf.Tensor]:
+        """Returns the sums and sets them to zero, in a replica's context."""
+        drained = []
+        for total in self.sums:
+            value = tf.raw_ops.ReadVariableOp(resource=total.handle, dtype=total.dtype)
+            with tf.control_dependencies([value]):
+                tf.raw_ops.AssignVariableOp(resource=total.handle, value=tf.zeros_like(value))
+            drained.append(value)
+        return drained
+
+
+def _zeros_like(variable: Any) -> tf.Variable:
+    return tf.Variable(tf.zeros(variable.shape, tf.float32), trainable=False)

@@ -1,0 +1,275 @@
+"""A run folder: its configuration, its log, its vocabularies, and the models exported into it.
+
+It lies on this machine or on a file system that TensorFlow knows, such as gs://.
+
+    config.json     what is trained and how; another configuration is refused
+    train.jsonl     a line for each report and each validation
+    checkpoints/    see `model.checkpoints`
+    tensorboard/    the same numbers, and attention images
+    vocabulary/     what turns text to ids and back
+    model/          the exported model at the end
+    best_model/     the exported model of the best validation
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from model.config import TransformerConfig
+from model.errors import DiskFullError, UserError
+from model.vocabulary import VocabularyPair, load_vocabularies
+
+CONFIG_FILE = "config.json"
+LOG_FILE = "train.jsonl"
+CHECKPOINT_FOLDER = "checkpoints"
+TENSORBOARD_FOLDER = "tensorboard"
+VOCABULARY_FOLDER = "vocabulary"
+MODEL_FOLDER = "model"
+BEST_MODEL_FOLDER = "best_model"
+
+_FORMAT = 2  # of the configuration and the checkpoints
+
+# What may change when a run is resumed: the weights up to then do not depend on it.
+_MAY_CHANGE = (
+    "steps", "validate_every", "score_every", "score_sentences", "patience", "keep_best",
+    "save_every", "keep_checkpoints", "average", "log_every", "replicas",
+)  # fmt: skip
+
+
+def is_local(path: str) -> bool:
+    """Says whether a path is on this machine."""
+    return "://" not in path
+
+
+class RunFolder:
+    """A run folder by its path.
+
+    Attributes:
+      path: Of the folder.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = str(path).rstrip("/")
+
+    def inside(self, *names: str) -> str:
+        """Returns the path of something in the folder."""
+        return "/".join((self.path, *names))
+
+    def claim(self, config: dict[str, Any], *, vocabulary_folder: Path) -> None:
+        """Makes the folder for a run, or checks that what was trained in it was this very run.
+
+        Args:
+          config: "model" and "training" as dictionaries, "dataset" and "replicas".
+          vocabulary_folder: Whose vocabularies are copied.
+
+        Raises:
+          UserError: It holds another run or something else, or it cannot be written.
+        """
+        if tf.io.gfile.exists(self.path) and not tf.io.gfile.isdir(self.path):
+            raise UserError(f"{self.path} is a file: name a folder for the run with --run")
+        config = {"format": _FORMAT, **config}
+        if tf.io.gfile.exists(self.inside(CONFIG_FILE)):
+            self._check(config)
+        elif tf.io.gfile.exists(self.path) and tf.io.gfile.listdir(self.path):
+            raise UserError(
+                f"{self.path} holds something else than a run: choose another folder with --run"
+            )
+        with self.errors():
+            tf.io.gfile.makedirs(self.inside(VOCABULARY_FOLDER))
+            for name in load_vocabularies(vocabulary_folder).files:
+                copied = self.inside(VOCABULARY_FOLDER, name)
+                tf.io.gfile.copy(str(vocabulary_folder / name), copied, overwrite=True)
+            write_text(self.inside(CONFIG_FILE), json.dumps(config, indent=2) + "\n")
+
+    def load_config(self) -> dict[str, Any]:
+        """Returns what `claim` wrote.
+
+        Raises:
+          UserError: There is no run, or one of another version of tt.
+        """
+        path = self.inside(CONFIG_FILE)
+        try:
+            config: dict[str, Any] = json.loads(read_text(path))
+            found = config.get("format")
+        except tf.errors.NotFoundError:
+            raise UserError(
+                f"no run at {self.path} (it has no {CONFIG_FILE}): name the --run of a `tt train`"
+            ) from None
+        except (ValueError, AttributeError) as error:
+            raise UserError(f"{path} cannot be read: {error!r}") from error
+        if found != _FORMAT:
+            raise UserError(
+                f"{path} has format {found}, this tt goes on with {_FORMAT}: train in another "
+                "folder with --run"
+            )
+        return config
+
+    def model_config(self) -> TransformerConfig:
+        """Returns the architecture that the run trains."""
+        try:
+            return TransformerConfig(**self.load_config()["model"])
+        except (KeyError, TypeError) as error:
+            raise UserError(f"{self.inside(CONFIG_FILE)} cannot be read: {error!r}") from error
+
+    def vocabularies(self, folder: Path) -> VocabularyPair:
+        """Copies the vocabularies into a local folder and loads them from there."""
+        source = self.inside(VOCABULARY_FOLDER)
+        for name in tf.io.gfile.listdir(source):
+            tf.io.gfile.copy(f"{source}/{name}", str(folder / name), overwrite=True)
+        return load_vocabularies(folder)
+
+    def publish(self, folder: Path, name: str) -> None:
+        """Moves a local folder with an exported model into the run folder, by that name."""
+        target = self.inside(name)
+        with self.errors():
+            if is_local(self.path):
+                if Path(target).exists():
+                    shutil.rmtree(target)
+                shutil.move(folder, target)
+                return
+            if tf.io.gfile.exists(target):
+                tf.io.gfile.rmtree(target)
+            tf.io.gfile.makedirs(target)
+            # Without its configuration a model folder is unfinished.
+            files = sorted(folder.iterdir(), key=lambda file: file.name == CONFIG_FILE)
+            for file in files:
+                tf.io.gfile.copy(str(file), f"{target}/{file.name}")
+
+    def scratch(self) -> tempfile.TemporaryDirectory[str]:
+        """Returns a new local folder, on the same disk as a local run."""
+        return tempfile.TemporaryDirectory(
+            prefix=".export-", dir=self.path if is_local(self.path) else None
+        )
+
+    def errors(self) -> _StorageErrors:
+        """Returns a context in which failing to write becomes a UserError."""
+        return _StorageErrors(self.path)
+
+    def _check(self, config: dict[str, Any]) -> None:
+        found = self.load_config()
+        try:
+            difference = _difference(_lasting(found), _lasting(config))
+        except (KeyError, TypeError, AttributeError) as error:
+            raise UserError(f"{self.inside(CONFIG_FILE)} cannot be read: {error!r}") from error
+        has_trained = tf.io.gfile.glob(self.inside(CHECKPOINT_FOLDER, "*.index"))
+        if difference and has_trained:
+            raise UserError(
+                f"{self.path} holds another run: {difference}. Give the same options to resume "
+                "it, or another --run"
+            )
+
+
+class _StorageErrors:
+    """Turns what TensorFlow and Python raise where a file cannot be written into a UserError."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        if isinstance(error, OSError):
+            raise storage_error(self._path, error.strerror or str(error)) from error
+        if isinstance(error, tf.errors.OpError):
+            raise storage_error(self._path, str(error.message)) from error
+
+
+def storage_error(path: str, message: str) -> UserError:
+    """Returns what is said when a file of a run cannot be written."""
+    if any(text in message for text in ("No space left", "File too large", "quota")):
+        return DiskFullError(
+            f"the disk of {path} is full ({message.splitlines()[0]}): make room there; the same "
+            "command goes on from the last checkpoint"
+        )
+    return UserError(f"the run folder {path} cannot be written: {message.splitlines()[0]}")
+
+
+class RunLog:
+    """`train.jsonl`: a JSON object a line, with the keys "step" and "kind" and what was measured.
+
+    Args:
+      path: Of the file.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def keep_until(self, *, step: int, validated: int) -> None:
+        """Drops the lines of later steps and validations, and a last line that was cut off."""
+        if not tf.io.gfile.exists(self._path):
+            return
+        kept = []
+        for line in read_text(self._path).splitlines(keepends=True):
+            if line.endswith("\n"):
+                values = json.loads(line)
+                last = validated if values["kind"] == "validation" else step
+                if values["step"] <= last:
+                    kept.append(line)
+        write_text(self._path, "".join(kept))
+
+    def write(self, **values: Any) -> None:
+        """Appends a line."""
+        with tf.io.gfile.GFile(self._path, "a") as file:
+            file.write(json.dumps(values) + "\n")
+
+    def read(self) -> list[dict[str, Any]]:
+        """Returns all lines."""
+        return [json.loads(line) for line in read_text(self._path).splitlines()]
+
+
+def read_text(path: str) -> str:
+    """Reads a text file of any file system that TensorFlow knows."""
+    with tf.io.gfile.GFile(path, "r") as file:
+        text: str = file.read()
+    return text
+
+
+def write_text(path: str, text: str) -> None:
+    """Writes a text file under a temporary name, then renames it into place."""
+    temporary = f"{path}.tmp"
+    with tf.io.gfile.GFile(temporary, "w") as file:
+        file.write(text)
+    tf.io.gfile.rename(temporary, path, overwrite=True)
+
+
+def _lasting(config: dict[str, Any]) -> dict[str, Any]:
+    """Returns what the weights depend on, flat."""
+    flat = {**config, **config["model"], **config["training"]}
+    left_out = ("model", "training", *_MAY_CHANGE)
+    return {key: value for key, value in flat.items() if key not in left_out}
+
+
+def _difference(found: dict[str, Any], wanted: dict[str, Any]) -> str:
+    """Names the values that differ, or returns ""."""
+    return ", ".join(
+        f"{key} is {found.get(key)} there and {wanted.get(key)} here"
+        for key in {**found, **wanted}
+        if found.get(key) != wanted.get(key)
+    )
+
+
+def run_config(
+    *, model: TransformerConfig, training: Any, dataset: str, replicas: int
+) -> dict[str, Any]:
+    """Returns what `RunFolder.claim` takes.
+
+    Args:
+      model: The architecture.
+      training: A TrainingConfig.
+      dataset: Fingerprint of the dataset.
+      replicas: That train together.
+    """
+    return {
+        "model": dataclasses.asdict(model),
+        "training": dataclasses.asdict(training),
+        "dataset": dataset,
+        "replicas": replicas,
+    }

@@ -1,0 +1,230 @@
+"""The compiled functions of training, under any strategy: a batch to an update of the weights.
+
+Axes: B rows of the global batch, S source, T target.
+
+Every replica gets the whole batch and takes its share of the rows, so a batch is divided by its
+true number of tokens, however uneven the shares are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from model.layers import Dropout
+from model.loss import TokenSums, batch_sums
+from model.optimizer import Accumulator, Adam
+from model.transformer import Transformer
+
+_PAIR = (tf.TensorSpec([None, None], tf.int32),) * 2
+
+
+class Numbers(NamedTuple):
+    """What the step needs to know of an update: scalars of NumPy outside of it, tensors inside.
+
+    Attributes:
+      place: int32, of the batch in the whole run; with the seed it makes the dropout masks.
+      tokens: float32, real target tokens of all batches of the update.
+      rate: float32, the learning rate.
+      update: float32, the number of the update; the first is 1.
+      stop: float32, whether this process was told to stop.
+    """
+
+    place: Any
+    tokens: Any
+    rate: Any
+    update: Any
+    stop: Any
+
+
+_NUMBERS = Numbers(tf.TensorSpec([], tf.int32), *[tf.TensorSpec([], tf.float32)] * 4)
+
+
+class StepResult(NamedTuple):
+    """What is known after a batch, of all replicas.
+
+    Attributes:
+      sums: Over the real target tokens.
+      gradient_norm: Global norm before clipping; 0 where the batch was only accumulated.
+      stops: How many replicas' processes were told to stop.
+    """
+
+    sums: TokenSums
+    gradient_norm: float
+    stops: float
+
+
+class TrainingStep:
+    """A model with its optimizer, and what is done to them batch by batch.
+
+    Args:
+      model: Made in the scope of the strategy.
+      strategy: Where it is trained.
+      seed: Of dropout, below 2^30.
+      label_smoothing: See `TrainingConfig`.
+      clip_norm: See `TrainingConfig`.
+      accumulates: Whether an update may take several batches.
+    """
+
+    def __init__(
+        self,
+        model: Transformer,
+        *,
+        strategy: tf.distribute.Strategy,
+        seed: int,
+        label_smoothing: float,
+        clip_norm: float | None,
+        accumulates: bool,
+    ) -> None:
+        self._model = model
+        self._strategy = strategy
+        self._replicas: int = strategy.num_replicas_in_sync
+        self._seed = seed
+        self._label_smoothing = label_smoothing
+        self._clip_norm = clip_norm
+        self._variables = [variable.value for variable in model.trainable_variables]
+        with strategy.scope():
+            self.adam = Adam(self._variables)
+            self.accumulator = Accumulator(self._variables) if accumulates else None
+        numbered = [*_PAIR, _NUMBERS]
+        self._update = _compiled(self._update_on_batch, numbered)
+        self._accumulate = _compiled(self._accumulate_batch, numbered)
+        self._sums = _compiled(self._sums_of_batch, _PAIR)
+        self._gradients = _compiled(self._gradients_of_batch, _PAIR)
+
+    def update(self, source: np.ndarray, target: np.ndarray, numbers: Numbers) -> tf.Tensor:
+        """Updates the weights by a batch and what was accumulated; see `read`."""
+        return self._update(source, target, numbers)
+
+    def accumulate(self, source: np.ndarray, target: np.ndarray, numbers: Numbers) -> tf.Tensor:
+        """Adds a batch's gradients to those of the update that is to come; see `read`."""
+        return self._accumulate(source, target, numbers)
+
+    @staticmethod
+    def read(result: tf.Tensor) -> StepResult:
+        """Waits for a step's result and returns it."""
+        *sums, norm, stops = result.numpy().tolist()
+        return StepResult(TokenSums(*sums), norm, stops)
+
+    def sums(self, source: np.ndarray, target: np.ndarray) -> TokenSums:
+        """Returns the sums of a validation batch: no dropout, no update."""
+        return TokenSums(*self._sums(source, target).numpy().tolist())
+
+    def gradients(self, source: np.ndarray, target: np.ndarray) -> list[np.ndarray]:
+        """Returns the gradients of the mean loss of a global batch, without dropout.
+
+        Args:
+          source: int32 [B, S], for all replicas together.
+          target: int32 [B, T].
+        """
+        return [gradient.numpy() for gradient in self._gradients(source, target)]
+
+    def sum_over_workers(self, values: np.ndarray) -> np.ndarray:
+        """Returns the sum of what all worker processes give, float32."""
+        # Every replica of a process gives its share of the process's values.
+        local = len(self._strategy.extended.worker_devices)
+        total = self._strategy.run(lambda: tf.constant(values / local))
+        return np.asarray(self._strategy.reduce("SUM", total, axis=None))
+
+    @property
+    def traces(self) -> int:
+        """How often any of the functions was traced."""
+        functions = (self._update, self._accumulate, self._sums)
+        return sum(function.experimental_get_tracing_count() for function in functions)
+
+    def _update_on_batch(self, source: tf.Tensor, target: tf.Tensor, numbers: Numbers) -> tf.Tensor:
+        def update(source: tf.Tensor, target: tf.Tensor, numbers: Numbers) -> tf.Tensor:
+            gradients, sums = self._summed_gradients(
+                source, target, tokens=numbers.tokens, dropout=self._dropout(numbers.place)
+            )
+            if self.accumulator:
+                before = self.accumulator.drain()
+                gradients = [
+                    gradient + pending / numbers.tokens
+                    for gradient, pending in zip(gradients, before, strict=True)
+                ]
+            norm = tf.linalg.global_norm(gradients)
+            if self._clip_norm is not None:
+                factor = self._clip_norm / tf.maximum(norm, self._clip_norm)
+                gradients = [gradient * factor for gradient in gradients]
+            self.adam.apply(gradients, rate=numbers.rate, update=numbers.update)
+            # The norm is the same on all replicas, whose results are added up.
+            return tf.stack([*sums, norm / self._replicas, numbers.stop])
+
+        return self._run(update, source, target, numbers)
+
+    def _accumulate_batch(
+        self, source: tf.Tensor, target: tf.Tensor, numbers: Numbers
+    ) -> tf.Tensor:
+        def accumulate(source: tf.Tensor, target: tf.Tensor, numbers: Numbers) -> tf.Tensor:
+            assert self.accumulator
+            gradients, sums = self._summed_gradients(
+                source, target, tokens=1.0, dropout=self._dropout(numbers.place)
+            )
+            self.accumulator.add(gradients)
+            return tf.stack([*sums, 0.0, numbers.stop])
+
+        return self._run(accumulate, source, target, numbers)
+
+    def _sums_of_batch(self, source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
+        def sums(source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
+            return tf.stack(self._replica_sums(source, target, dropout=None))
+
+        return self._run(sums, source, target)
+
+    def _gradients_of_batch(self, source: tf.Tensor, target: tf.Tensor) -> list[tf.Tensor]:
+        def gradients(source: tf.Tensor, target: tf.Tensor) -> list[tf.Tensor]:
+            tokens = tf.cast(tf.math.count_nonzero(target[:, 1:]), tf.float32)
+            return self._summed_gradients(source, target, tokens=tokens, dropout=None)[0]
+
+        plain = tf.autograph.experimental.do_not_convert(gradients)
+        per_replica = self._strategy.run(plain, args=(source, target))
+        return [self._strategy.experimental_local_results(value)[0] for value in per_replica]
+
+    def _run(self, function: Callable[..., tf.Tensor], *args: Any) -> tf.Tensor:
+        """Runs a function on every replica and adds up what they return."""
+        # As `autograph=False`: nothing here needs to be rewritten, which takes seconds.
+        plain = tf.autograph.experimental.do_not_convert(function)
+        return self._strategy.reduce("SUM", self._strategy.run(plain, args=args), axis=None)
+
+    def _summed_gradients(
+        self,
+        source: tf.Tensor,
+        target: tf.Tensor,
+        *,
+        tokens: tf.Tensor | float,
+        dropout: Dropout | None,
+    ) -> tuple[list[tf.Tensor], TokenSums]:
+        """Returns the gradients of all replicas' loss over `tokens`, and this replica's sums."""
+        with tf.GradientTape() as tape:
+            sums = self._replica_sums(source, target, dropout=dropout)
+            loss = sums.loss / tokens
+        gradients = tape.gradient(loss, self._variables)
+        dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        context = tf.distribute.get_replica_context()
+        return context.all_reduce(tf.distribute.ReduceOp.SUM, dense), sums
+
+    def _replica_sums(
+        self, source: tf.Tensor, target: tf.Tensor, *, dropout: Dropout | None
+    ) -> TokenSums:
+        """Runs the model on this replica's rows of a batch."""
+        replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+        return batch_sums(
+            self._model,
+            source[replica :: self._replicas],
+            target[replica :: self._replicas],
+            smoothing=self._label_smoothing,
+            dropout=dropout,
+        )
+
+    def _dropout(self, place: tf.Tensor) -> Dropout:
+        replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+        return Dropout(tf.stack([self._seed, place * self._replicas + replica]))
+
+
+def _compiled(function: Callable[..., Any], signature: Sequence[Any]) -> Any:
+    # One signature with free lengths: no batch traces a function again.
+    return tf.function(function, input_signature=signature, autograph=False)

@@ -1,0 +1,110 @@
+"""The validation split under the weights of the moment: loss, and real translations scored."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from model import scores
+from model.config import Decoding
+from model.dataset import Batch, Position, TokenBatches
+from model.loss import TokenSums
+from model.reporting import Validation, perplexity
+from model.step import TrainingStep
+from model.transformer import Transformer
+from model.translator import Translator
+from model.vocabulary import PAD_ID, VocabularyPair
+
+_SENTENCES_AT_ONCE = 256  # between two looks at whether the run is to stop
+
+
+class Validator:
+    """Validates a model.
+
+    Args:
+      model: What translates.
+      step: What computes the loss.
+      batches: Of the validation split.
+      vocabularies: Of its ids.
+      language: Of the target; chooses BLEU's tokenizer.
+      max_sentences: That are translated.
+      check_stop: Called now and then; what it raises ends the validation.
+    """
+
+    def __init__(
+        self,
+        model: Transformer,
+        *,
+        step: TrainingStep,
+        batches: TokenBatches,
+        vocabularies: VocabularyPair,
+        language: str,
+        max_sentences: int,
+        check_stop: Callable[[], None],
+    ) -> None:
+        self._step = step
+        self._batches = batches
+        self._vocabularies = vocabularies
+        self._language = language
+        self._max_sentences = max_sentences
+        self._check_stop = check_stop
+        self._translator = Translator(model, vocabularies, Decoding(beam_size=1))
+
+    def validate(self, step: int) -> Validation:
+        """Returns loss, perplexity and accuracy on the whole split."""
+        totals = np.zeros(len(TokenSums._fields))
+        for batch in self._batches.epoch(Position()):
+            self._check_stop()
+            totals += self._step.sums(batch.source, batch.target)
+        sums = TokenSums(*totals.tolist())
+        return Validation(
+            step=step,
+            loss=sums.loss / sums.tokens,
+            perplexity=perplexity(sums.cross_entropy / sums.tokens),
+            accuracy=sums.correct / sums.tokens,
+        )
+
+    def score(self) -> tuple[scores.Score, scores.Score]:
+        """Translates greedily; returns BLEU and chrF against the split's targets.
+
+        Both are taken on normalised texts, as the ids decode to.
+        """
+        sources, targets = self.pairs(self._max_sentences)
+        references = self._vocabularies.target.decode(targets)
+        # Like lengths together: a batch goes on until its longest translation has ended.
+        order = sorted(range(len(sources)), key=lambda i: len(sources[i]))
+        hypotheses = [""] * len(sources)
+        for first in range(0, len(order), _SENTENCES_AT_ONCE):
+            self._check_stop()
+            rows = order[first : first + _SENTENCES_AT_ONCE]
+            found = self._translator.translate_ids([sources[i] for i in rows])
+            for i, translation in zip(rows, found, strict=True):
+                hypotheses[i] = translation.text
+        return (
+            scores.bleu(hypotheses, references, language=self._language),
+            scores.chrf(hypotheses, references),
+        )
+
+    def pairs(self, count: int) -> tuple[list[list[int]], list[list[int]]]:
+        """Returns the ids of the first pairs of the split, in the order of its records."""
+        found: list[tuple[tuple[str, int], list[int], list[int]]] = []
+        for batch in self._batches.epoch(Position()):
+            found.extend(_rows(batch))
+        found.sort(key=lambda pair: pair[0])
+        first = list(itertools.islice(found, count))
+        return [source for _, source, _ in first], [target for _, _, target in first]
+
+
+def _rows(batch: Batch) -> list[tuple[tuple[str, int], list[int], list[int]]]:
+    return [
+        (record, _real(source), _real(target))
+        for record, source, target in zip(
+            batch.records, batch.source, batch.target, strict=False
+        )  # the last rows may be padding alone
+    ]
+
+
+def _real(ids: Sequence[int] | np.ndarray) -> list[int]:
+    return [int(i) for i in ids if i != PAD_ID]
