@@ -166,11 +166,36 @@ class LayerNorm(keras.layers.Layer):
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
         """[..., D] -> [..., D]."""
-        centred = tf.cast(x, tf.float32)
-        centred -= tf.reduce_mean(centred, -1, keepdims=True)
-        variance = tf.reduce_mean(tf.square(centred), -1, keepdims=True)
-        normal = centred * tf.math.rsqrt(variance + self.EPSILON)
+        normal = normalize(tf.cast(x, tf.float32), self.EPSILON)
         return tf.cast(normal * self.scale + self.shift, x.dtype)
+
+
+def normalize(x: tf.Tensor, epsilon: float) -> tf.Tensor:
+    """Brings the last axis to mean 0 and variance 1.
+
+    Its gradient is written by hand: that of automatic differentiation makes twice as many passes.
+
+    Args:
+      x: float32 [..., D].
+      epsilon: Added to the variance.
+    """
+
+    @tf.custom_gradient
+    def normal_of(x: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
+        centred = x - tf.reduce_mean(x, -1, keepdims=True)
+        variance = tf.reduce_mean(tf.square(centred), -1, keepdims=True)
+        inverse = tf.math.rsqrt(variance + epsilon)
+        normal = centred * inverse
+
+        def gradient(upstream: tf.Tensor) -> tf.Tensor:
+            mean = tf.reduce_mean(upstream, -1, keepdims=True)
+            along = tf.reduce_mean(upstream * normal, -1, keepdims=True)
+            return inverse * (upstream - mean - normal * along)
+
+        return normal, gradient
+
+    normal: tf.Tensor = normal_of(x)
+    return normal
 
 
 class SelfAttention(keras.layers.Layer):

@@ -95,27 +95,32 @@ def smoothed_cross_entropy(
         output32, rows_of_table = tf.cast(output, tf.float32), tf.cast(table, output.dtype)
         logits = tf.matmul(output, rows_of_table, transpose_b=True)  # [P, V]
         logits = tf.cast(logits, tf.float32)
-        cross_entropy, logits_gradient = tf.raw_ops.SparseSoftmaxCrossEntropyWithLogits(
-            features=logits, labels=labels
-        )
+        # Plain operations: TensorFlow's fused cross-entropy takes 1.8 times as long on a CPU.
+        greatest = tf.reduce_max(logits, -1)  # [P]
+        exponentials = tf.exp(logits - greatest[:, None])  # [P, V]
+        totals = tf.reduce_sum(exponentials, -1)  # [P]
+        at_labels = tf.gather(logits, labels, batch_dims=1)  # [P]
+        cross_entropy = tf.math.log(totals) + greatest - at_labels
         label_rows = tf.gather(table, labels)  # [P, D]
         mean_row = tf.reduce_mean(table, 0)  # [D]
         label_logits = tf.reduce_sum(output32 * label_rows, -1)  # [P]
         mean_logits = tf.linalg.matvec(output32, mean_row)  # [P]
-        at_labels = tf.gather(logits, labels, batch_dims=1)
-        correct = tf.cast(at_labels >= tf.reduce_max(logits, -1), tf.float32)
+        correct = tf.cast(at_labels >= greatest, tf.float32)
 
         def gradient(upstream: tf.Tensor, *_: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            # d loss / d z = softmax - onehot + e (onehot - 1 / V); the first two are
-            # `logits_gradient`, the rest is added behind the products, where it is cheap.
+            # d loss / d z = softmax - (1 - e) onehot - e / V: only the first is dense; the rest
+            # is added behind the products, where it is cheap.
             rows = upstream[:, None]  # [P, 1]
-            scaled = tf.cast(logits_gradient * rows, output.dtype)  # [P, V]
-            to_output = tf.cast(tf.matmul(scaled, rows_of_table), tf.float32)
-            to_output += smoothing * rows * (label_rows - mean_row)
-            to_table = tf.cast(tf.matmul(scaled, output, transpose_a=True), tf.float32)
-            weighted = smoothing * rows * output32
-            to_table = tf.tensor_scatter_nd_add(to_table, labels[:, None], weighted)
-            to_table -= tf.reduce_sum(weighted, 0) / tf.cast(tf.shape(table)[0], tf.float32)
+            softmax = tf.cast(exponentials * (upstream / totals)[:, None], output.dtype)  # [P, V]
+            to_output = tf.cast(tf.matmul(softmax, rows_of_table), tf.float32)
+            to_output -= rows * ((1 - smoothing) * label_rows + smoothing * mean_row)
+            to_table = tf.cast(tf.matmul(softmax, output, transpose_a=True), tf.float32)
+            weighted = rows * output32
+            to_table = tf.tensor_scatter_nd_sub(
+                to_table, labels[:, None], (1 - smoothing) * weighted
+            )
+            size = tf.cast(tf.shape(table)[0], tf.float32)
+            to_table -= smoothing * tf.reduce_sum(weighted, 0) / size
             return tf.cast(to_output, output.dtype), to_table
 
         losses = cross_entropy + smoothing * (label_logits - mean_logits)

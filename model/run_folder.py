@@ -35,6 +35,9 @@ MODEL_FOLDER = "model"
 BEST_MODEL_FOLDER = "best_model"
 
 _FORMAT = 2  # of the configuration and the checkpoints
+_SCRATCH = ".export-"  # what the names of folders for exports begin with
+# What there is where making the folder was cut short.
+_UNFINISHED = {VOCABULARY_FOLDER, f"{CONFIG_FILE}.tmp"}
 
 # What may change when a run is resumed: the weights up to then do not depend on it.
 _MAY_CHANGE = (
@@ -75,17 +78,22 @@ class RunFolder:
         if tf.io.gfile.exists(self.path) and not tf.io.gfile.isdir(self.path):
             raise UserError(f"{self.path} is a file: name a folder for the run with --run")
         config = {"format": _FORMAT, **config}
+        has_trained = bool(tf.io.gfile.glob(self.inside(CHECKPOINT_FOLDER, "*.index")))
         if tf.io.gfile.exists(self.inside(CONFIG_FILE)):
-            self._check(config)
-        elif tf.io.gfile.exists(self.path) and tf.io.gfile.listdir(self.path):
+            self._check(config, has_trained=has_trained)
+        elif self._names() - _UNFINISHED:
             raise UserError(
                 f"{self.path} holds something else than a run: choose another folder with --run"
             )
         with self.errors():
+            for name in self._names():
+                if name.startswith(_SCRATCH):  # of an export that was killed
+                    tf.io.gfile.rmtree(self.inside(name))
             tf.io.gfile.makedirs(self.inside(VOCABULARY_FOLDER))
             for name in load_vocabularies(vocabulary_folder).files:
                 copied = self.inside(VOCABULARY_FOLDER, name)
-                tf.io.gfile.copy(str(vocabulary_folder / name), copied, overwrite=True)
+                if not tf.io.gfile.exists(copied) or not has_trained:
+                    _copy(str(vocabulary_folder / name), copied)
             write_text(self.inside(CONFIG_FILE), json.dumps(config, indent=2) + "\n")
 
     def load_config(self) -> dict[str, Any]:
@@ -145,20 +153,25 @@ class RunFolder:
     def scratch(self) -> tempfile.TemporaryDirectory[str]:
         """Returns a new local folder, on the same disk as a local run."""
         return tempfile.TemporaryDirectory(
-            prefix=".export-", dir=self.path if is_local(self.path) else None
+            prefix=_SCRATCH, dir=self.path if is_local(self.path) else None
         )
 
     def errors(self) -> _StorageErrors:
         """Returns a context in which failing to write becomes a UserError."""
         return _StorageErrors(self.path)
 
-    def _check(self, config: dict[str, Any]) -> None:
+    def _names(self) -> set[str]:
+        """Returns what is in the folder; nothing where there is none."""
+        if not tf.io.gfile.exists(self.path):
+            return set()
+        return {name.rstrip("/") for name in tf.io.gfile.listdir(self.path)}
+
+    def _check(self, config: dict[str, Any], *, has_trained: bool) -> None:
         found = self.load_config()
         try:
             difference = _difference(_lasting(found), _lasting(config))
         except (KeyError, TypeError, AttributeError) as error:
             raise UserError(f"{self.inside(CONFIG_FILE)} cannot be read: {error!r}") from error
-        has_trained = tf.io.gfile.glob(self.inside(CHECKPOINT_FOLDER, "*.index"))
         if difference and has_trained:
             raise UserError(
                 f"{self.path} holds another run: {difference}. Give the same options to resume "
@@ -238,6 +251,13 @@ def write_text(path: str, text: str) -> None:
     with tf.io.gfile.GFile(temporary, "w") as file:
         file.write(text)
     tf.io.gfile.rename(temporary, path, overwrite=True)
+
+
+def _copy(source: str, target: str) -> None:
+    """Copies a file over another; not every file system cuts off what was there before."""
+    if tf.io.gfile.exists(target):
+        tf.io.gfile.remove(target)
+    tf.io.gfile.copy(source, target)
 
 
 def _lasting(config: dict[str, Any]) -> dict[str, Any]:
