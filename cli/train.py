@@ -207,15 +207,18 @@ def train_command(
             f"Embedded corpus: preset {preset or EMBEDDED_PRESET} and {training.steps} steps, with "
             "settings for it where no option says otherwise."
         )
-    from model.strategies import make_strategy
+    from model.strategies import lost_worker_errors, make_strategy
     from model.training import Trainer
 
-    where = make_strategy(strategy, devices=[d for d in (devices or "").split(",") if d])
-    trainer = Trainer(
-        dataset=folder, run=run, model_config=model_config, training=training, strategy=where
+    where = make_strategy(
+        strategy, devices=[d for d in (devices or "").split(",") if d], report=say
     )
-    say(_describe_strategy(strategy, where))
-    _train(trainer, run)
+    with lost_worker_errors(where):
+        trainer = Trainer(
+            dataset=folder, run=run, model_config=model_config, training=training, strategy=where
+        )
+        say(_describe_strategy(strategy, where))
+        _train(trainer, run)
 
 
 def _check_run(run: str) -> None:
@@ -285,7 +288,8 @@ def _train(trainer: Trainer, run: str) -> None:
             f"Stopped early at step {trainer.state.step:,}: {training.best_metric} has not got "
             f"better in {trainer.state.since_best} validations"
         )
-    say(f"Model: {model} (TensorBoard: tensorboard --logdir {shlex.quote(run)})")
+    if trainer.is_chief:
+        say(f"Model: {model} (TensorBoard: tensorboard --logdir {shlex.quote(run)})")
 
 
 def _describe_strategy(name: str, strategy: Any) -> str:

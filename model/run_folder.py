@@ -112,6 +112,11 @@ class RunFolder:
             ) from None
         except (ValueError, AttributeError) as error:
             raise UserError(f"{path} cannot be read: {error!r}") from error
+        if "training" not in config:
+            raise UserError(
+                f"{self.path} is no run folder ({CONFIG_FILE} there is something else's): name the "
+                "--run of a `tt train`"
+            )
         if found != _FORMAT:
             raise UserError(
                 f"{path} has format {found}, this tt goes on with {_FORMAT}: train in another "

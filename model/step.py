@@ -94,6 +94,8 @@ class TrainingStep:
         self._accumulate = _compiled(self._accumulate_batch, numbered)
         self._sums = _compiled(self._sums_of_batch, _PAIR)
         self._gradients = _compiled(self._gradients_of_batch, _PAIR)
+        numbers = [tf.TensorSpec([None], tf.float32)]
+        self._sum_over_workers = _compiled(self._sum_of_workers, numbers)
 
     def update(self, source: np.ndarray, target: np.ndarray, numbers: Numbers) -> tf.Tensor:
         """Updates the weights by a batch and what was accumulated; see `read`."""
@@ -123,11 +125,9 @@ class TrainingStep:
         return [gradient.numpy() for gradient in self._gradients(source, target)]
 
     def sum_over_workers(self, values: np.ndarray) -> np.ndarray:
-        """Returns the sum of what all worker processes give, float32."""
-        # Every replica of a process gives its share of the process's values.
-        local = len(self._strategy.extended.worker_devices)
-        total = self._strategy.run(lambda: tf.constant(values / local))
-        return np.asarray(self._strategy.reduce("SUM", total, axis=None))
+        """Returns the sum of what all worker processes give, float32 [N]."""
+        total: np.ndarray = self._sum_over_workers(values.astype(np.float32)).numpy()
+        return total
 
     @property
     def traces(self) -> int:
@@ -183,6 +183,11 @@ class TrainingStep:
         plain = tf.autograph.experimental.do_not_convert(gradients)
         per_replica = self._strategy.run(plain, args=(source, target))
         return [self._strategy.experimental_local_results(value)[0] for value in per_replica]
+
+    def _sum_of_workers(self, values: tf.Tensor) -> tf.Tensor:
+        # Every replica of a process gives its share of the process's values.
+        local = len(self._strategy.extended.worker_devices)
+        return self._run(lambda values: values / local, values)
 
     def _run(self, function: Callable[..., tf.Tensor], *args: Any) -> tf.Tensor:
         """Runs a function on every replica and adds up what they return."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import tensorflow as tf
 
@@ -15,7 +16,9 @@ CLUSTER = "TF_CONFIG"  # https://www.tensorflow.org/guide/distributed_training#T
 _WORKER_JOBS = ("chief", "worker")  # of a cluster, those that train
 
 
-def make_strategy(name: str, *, devices: Sequence[str] = ()) -> tf.distribute.Strategy:
+def make_strategy(
+    name: str, *, devices: Sequence[str] = (), report: Callable[[str], None] | None = None
+) -> tf.distribute.Strategy:
     """Returns a strategy by its name.
 
     "auto" is multi-worker where TF_CONFIG names several workers, mirrored where there are several
@@ -25,6 +28,7 @@ def make_strategy(name: str, *, devices: Sequence[str] = ()) -> tf.distribute.St
     Args:
       name: One of `STRATEGIES`.
       devices: Names such as "GPU:1" or "CPU:0", or the bare number of a GPU; none takes all.
+      report: Takes a line where this waits for other workers.
 
     Raises:
       UserError: There is no such strategy or device, or TF_CONFIG does not describe a cluster.
@@ -44,6 +48,8 @@ def make_strategy(name: str, *, devices: Sequence[str] = ()) -> tf.distribute.St
                 "worker: leave it out, or set CUDA_VISIBLE_DEVICES. Received: "
                 f"{', '.join(devices)}"
             )
+        if report:
+            report(f"Waiting for all {workers} workers of {CLUSTER}")
         # Before any device is looked at: TensorFlow starts its cluster with its first operation.
         return tf.distribute.MultiWorkerMirroredStrategy()
     found = _find_devices(devices) or tf.config.list_logical_devices("GPU")
@@ -76,6 +82,20 @@ def is_chief(strategy: tf.distribute.Strategy) -> bool:
 def is_multi_worker(strategy: tf.distribute.Strategy) -> bool:
     """Says whether several processes train together."""
     return isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
+
+
+@contextlib.contextmanager
+def lost_worker_errors(strategy: tf.distribute.Strategy) -> Iterator[None]:
+    """Turns what TensorFlow raises where another worker has ended into a UserError."""
+    try:
+        yield
+    except (tf.errors.UnavailableError, tf.errors.AbortedError) as error:
+        if not is_multi_worker(strategy):
+            raise
+        raise UserError(
+            f"a worker is lost ({str(error.message).splitlines()[0]}): look at what the others "
+            "say, and start all workers again; training goes on from the last checkpoint"
+        ) from error
 
 
 def _cluster_workers() -> int:

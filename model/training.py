@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
 import json
 import math
 import signal
@@ -81,6 +82,7 @@ class Trainer:
 
     Attributes:
       model: What is trained.
+      is_chief: Whether this process writes the run folder.
       notes: What a user should know of how the run was resumed, a line each.
       state: Where the run stands.
 
@@ -104,19 +106,19 @@ class Trainer:
         self.strategy = strategy
         self.notes: list[str] = []
         self._replicas: int = strategy.num_replicas_in_sync
-        self._is_chief = is_chief(strategy)
+        self.is_chief = is_chief(strategy)
         self._is_multi_worker = is_multi_worker(strategy)
         self._vocabularies = load_vocabularies(dataset)
         self._check_data(model_config)
         self._batches_an_update = self._count_batches_an_update()
         self.run = RunFolder(run)
-        if self._is_chief:
-            config = run_config(
-                model=model_config,
-                training=training,
-                dataset=self.manifest.fingerprint,
-                replicas=self._replicas,
-            )
+        config = run_config(
+            model=model_config,
+            training=training,
+            dataset=self.manifest.fingerprint,
+            replicas=self._replicas,
+        )
+        if self.is_chief:
             self.run.claim(config, vocabulary_folder=dataset)
         self._schedule = Schedule(
             peak=training.peak_learning_rate
@@ -159,6 +161,8 @@ class Trainer:
         self._checkpoint = tf.train.Checkpoint(**parts)
         self._checkpoints = Checkpoints(self.run)
         self._restore()
+        if self._is_multi_worker:
+            self._check_workers(json.dumps(config) + self.state.to_json())
 
     @property
     def traces(self) -> int:
@@ -180,13 +184,13 @@ class Trainer:
           Terminated: SIGTERM came, and the run is saved.
         """
         with contextlib.ExitStack() as stack:
-            if self._is_chief:
+            if self.is_chief:
                 step, validated = self.state.step, self.state.validated
                 self._reporter = Reporter(self.run, step=step, validated=validated, report=report)
                 stack.callback(self._reporter.close)
             stack.enter_context(_on_sigterm(self._told_to_stop))
             self._loop()
-        if self._is_chief:
+        if self.is_chief:
             self._export(self._final_model(), MODEL_FOLDER)
         return self.run.inside(MODEL_FOLDER)
 
@@ -310,7 +314,7 @@ class Trainer:
             best = sorted([*state.best, entry], key=lambda e: (sign * e[0], e[1]))
             best = best[: training.keep_best]
             is_best = best[0] == entry
-            if self._is_chief and entry in best:
+            if self.is_chief and entry in best:
                 self._write_best(is_best=is_best)
             state.best = best
             state.since_best = 0 if is_best else state.since_best + 1
@@ -323,7 +327,7 @@ class Trainer:
         """Adds BLEU and chrF; of several workers, the chief translates."""
         values = np.zeros(2, np.float32)
         signatures = ("", "")
-        if self._is_chief:
+        if self.is_chief:
             scores = self._validator.score()
             values[:] = [score.value for score in scores]
             signatures = (scores[0].signature, scores[1].signature)
@@ -355,7 +359,7 @@ class Trainer:
     def _save(self) -> None:
         """Saves all that resuming needs."""
         self._read_results()
-        if not self._is_chief:
+        if not self.is_chief:
             return
         state, kept = self.state, self._checkpoints.kept
         name = f"ckpt-{state.step}"
@@ -388,8 +392,20 @@ class Trainer:
                 # Batches are cut anew, so none of this window's may be read: some pairs were.
                 state.position = state.position._replace(batch=2**31)
             state.replicas = self._replicas
-        if self._is_chief:
+        if self.is_chief:
             self._checkpoints.delete_others()
+
+    def _check_workers(self, described: str) -> None:
+        """Refuses workers that would not train the same run from the same place."""
+        digest = hashlib.blake2b(described.encode(), digest_size=16).digest()
+        own = np.frombuffer(digest, np.uint16).astype(np.float32)  # sums of them are exact
+        workers = self._step.sum_over_workers(np.ones(1))[0]
+        if not np.array_equal(self._step.sum_over_workers(own), workers * own):
+            raise UserError(
+                f"the {workers:.0f} workers do not train the same run from the same checkpoint: "
+                "give all of them the same command, and a --run and a --dataset that all of them "
+                "see"
+            )
 
     def _final_model(self) -> Transformer:
         """Returns the model at the end, or the mean of the checkpoints that were asked for."""

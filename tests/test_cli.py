@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 import typer
 from memory_filesystem import MemoryFileSystem
-from toy import toy_sentences, write_dataset
+from toy import toy_sentences
 
 from cli.evaluate import read_lines
 from cli.main import app, main
@@ -27,6 +27,9 @@ from model.vocabulary import TextNormalization
 from pipelines.cleaning import Filters
 from pipelines.preprocess import PreprocessOptions
 from pipelines.runner import with_local_defaults
+
+COMMANDS = ("preprocess", "train", "average", "export", "translate-batch", "translate",
+            "evaluate", "demo")  # fmt: skip
 
 
 def run(*arguments):
@@ -62,14 +65,12 @@ def test_help_needs_neither_tensorflow_nor_beam():
     start = time.monotonic()
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    for name in ("preprocess", "train", "translate-batch", "translate", "evaluate", "demo"):
+    for name in COMMANDS:
         assert name in done.stdout
     assert time.monotonic() - start < 30
 
 
-@pytest.mark.parametrize(
-    "command", ["preprocess", "train", "translate-batch", "translate", "evaluate", "demo"]
-)
+@pytest.mark.parametrize("command", COMMANDS)
 def test_each_command_has_help(command, capsys):
     assert run(command, "--help") == 0
     assert "Usage" in capsys.readouterr().out
@@ -316,42 +317,6 @@ def test_errors_of_preprocess(folder, capsys, arguments, message):
     assert re.search(message, error), error
     assert not (folder / "dataset/dataset.json").exists()
     assert [f.name for f in (folder / "thesis").iterdir()] == ["thesis.tex"]
-
-
-# train
-
-
-def test_errors_of_train(folder, capsys):
-    assert run("train") == 2
-    assert "no dataset folder at dataset: make one with `tt preprocess`" in last_error(capsys)
-    write_dataset(folder / "dataset", train=20, validation=5)
-    assert run("train", "--preset", "huge") == 2
-    assert "choose one of tiny, small, base, big" in last_error(capsys)
-    assert run("train", "--strategy", "tpu") == 2
-    assert "choose one of one-device, mirrored" in last_error(capsys)
-    assert run("train", "--preset", "tiny", "--heads", "7") == 2
-    assert "Received: d_model=128, heads=7" in last_error(capsys)
-    assert not (folder / "run").exists()
-    (folder / "dataset/dataset.json").unlink()
-    assert run("train") == 2
-    assert "not a finished dataset folder" in last_error(capsys)
-
-
-def test_train_says_what_it_does_and_resumes(folder, capsys):
-    write_dataset(folder / "dataset", train=50, validation=5)
-    small = ["train", "--strategy", "mirrored", "--preset", "tiny", "--layers", "1", "--d-model",
-             "16", "--heads", "2", "--d-ff", "16", "--batch-tokens", "100", "--warmup-steps", "5",
-             "--save-every", "2", "--log-every", "2", "--dropout", "0"]  # fmt: skip
-    assert run(*small, "--steps", "4") == 0
-    printed = capsys.readouterr().err
-    assert "no GPU is visible, so `mirrored` runs one CPU replica" in printed
-    for word in ("step      2/4", "loss", "target tokens/s", "left 0:00:", "validation: loss"):
-        assert word in printed
-    assert (folder / "run/model/config.json").is_file()
-    assert run(*small, "--steps", "6") == 0
-    assert "Resuming at step 4" in capsys.readouterr().err
-    assert run(*small, "--steps", "6", "--seed", "2") == 2
-    assert "seed is 1 there and 2 here" in last_error(capsys)
 
 
 # translate-batch

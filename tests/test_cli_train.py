@@ -1,0 +1,207 @@
+"""`tt train`, `tt average` and `tt export`: what they print, and what they refuse."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import shutil
+
+import pytest
+import typer
+from test_cli import DEFAULT, last_error, run
+from toy import write_dataset
+
+from cli.main import app
+from cli.train import describe_report, parameters_by_part
+from model.config import PRESETS, TrainingConfig, TransformerConfig
+from model.reporting import Progress, Validation
+from model.transformer import Transformer
+
+SMALL = ("train", "--preset", "tiny", "--layers", "1", "--d-model", "16", "--heads", "2", "--d-ff",
+         "16", "--batch-tokens", "100", "--warmup-steps", "5", "--save-every", "2", "--log-every",
+         "2", "--dropout", "0", "--score-every", "0")  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def small_dataset(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("small") / "dataset"
+    write_dataset(folder, train=50, validation=5)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def small_run(tmp_path_factory, small_dataset):
+    """A run of four updates with two checkpoints, to be read only."""
+    folder = tmp_path_factory.mktemp("small") / "run"
+    assert run(*SMALL, "--dataset", small_dataset, "--run", folder, "--steps", "4") == 0
+    return folder
+
+
+def test_train_says_what_it_does_and_resumes(folder, small_dataset, capsys):
+    small = [*SMALL, "--dataset", str(small_dataset)]
+    assert run(*small, "--strategy", "mirrored", "--steps", "4") == 0
+    printed = capsys.readouterr().err
+    assert "no GPU is visible, so `mirrored` runs one CPU replica" in printed
+    for word in ("step      2/4", "loss", "source + target tokens/s", "gradient norm", "padding",
+                 "left 0:00:", "validation: loss"):  # fmt: skip
+        assert word in printed
+    assert (folder / "run/model/config.json").is_file()
+    assert run(*small, "--steps", "6") == 0
+    assert "Resuming at step 4" in capsys.readouterr().err
+    assert run(*small, "--steps", "6", "--seed", "2") == 2
+    assert "seed is 1 there and 2 here" in last_error(capsys)
+
+
+def test_errors_of_train(folder, small_dataset, capsys):
+    assert run("train") == 2
+    assert "no dataset folder at dataset: make one with `tt preprocess`" in last_error(capsys)
+    (folder / "dataset").symlink_to(small_dataset)
+    for flags, message in {
+        ("--preset", "huge"): "choose one of tiny, small, base, big",
+        ("--strategy", "tpu"): "choose one of auto, one-device, mirrored, multi-worker",
+        ("--strategy", "multi-worker"): "needs TF_CONFIG",
+        ("--devices", "gpu:7"): "no device 'gpu:7' on this machine: there are CPU:0",
+        ("--preset", "tiny", "--heads", "7"): "Received: d_model=128, heads=7",
+        ("--norm", "sandwich"): "norm must be one of post, pre. Received: sandwich",
+        ("--best-metric", "ter"): "best_metric must be one of loss, perplexity, bleu, chrf",
+        ("--run", "s3://bucket/run"): "name a local folder or one on gs://",
+        ("--preset", "tiny", "--batch-tokens", "5"): "has 8 tokens, a batch 5",
+    }.items():
+        assert run("train", *flags) == 2, flags
+        assert message in last_error(capsys)
+    assert not (folder / "run").exists()
+
+
+def test_an_unfinished_dataset_is_refused(folder, small_dataset, capsys):
+    shutil.copytree(small_dataset, folder / "dataset")
+    (folder / "dataset/dataset.json").unlink()
+    assert run("train") == 2
+    assert "not a finished dataset folder" in last_error(capsys)
+
+
+def test_a_yaml_file_gives_the_options_and_flags_win(folder, small_dataset, capsys):
+    (folder / "recipe.yaml").write_text(
+        "preset: tiny\nlayers: 1\nd_model: 16\nheads: 2\nd_ff: 16\nnorm: pre\n"
+        "tie_embeddings: false\nbatch_tokens: 100\npeak_learning_rate: 1e-3\nsteps: 2\n"
+        "score_every: 0\nclip_norm: 1\n"
+    )
+    arguments = ["train", "--config", "recipe.yaml", "--dataset", str(small_dataset)]
+    assert run(*arguments, "--steps", "3") == 0
+    config = json.loads((folder / "run/config.json").read_text())
+    assert config["model"]["norm"] == "pre"
+    assert config["model"]["tie_embeddings"] is False
+    assert config["training"]["steps"] == 3
+    assert config["training"]["peak_learning_rate"] == 0.001
+    assert config["training"]["clip_norm"] == 1.0
+    (folder / "recipe.yaml").write_text("droput: 0.1\n")
+    capsys.readouterr()
+    assert run(*arguments) == 2
+    assert "there is no option droput; did you mean dropout?" in last_error(capsys)
+
+
+def test_describe_prints_the_parameters_by_part_and_trains_nothing(folder, small_dataset, capsys):
+    assert run(*SMALL, "--dataset", small_dataset, "--describe", "--norm", "pre") == 0
+    rows = {
+        name: int(count.replace(",", ""))
+        for name, count in (line.split() for line in capsys.readouterr().out.splitlines())
+    }
+    assert not (folder / "run").exists()
+    # Width 16, inner width 16, 16 ids: an attention has 4 matrices, a norm 2 vectors.
+    assert rows.pop("all") == sum(rows.values())
+    assert rows == {
+        "embedding": 16 * 16,
+        "encoder_0/attention": 4 * 16 * 16,
+        "encoder_0/attention_norm": 2 * 16,
+        "encoder_0/feed_forward": 2 * 16 * 16 + 2 * 16,
+        "encoder_0/feed_forward_norm": 2 * 16,
+        "decoder_0/attention": 4 * 16 * 16,
+        "decoder_0/attention_norm": 2 * 16,
+        "decoder_0/cross_attention": 4 * 16 * 16,
+        "decoder_0/cross_attention_norm": 2 * 16,
+        "decoder_0/feed_forward": 2 * 16 * 16 + 2 * 16,
+        "decoder_0/feed_forward_norm": 2 * 16,
+        "encoder_norm": 2 * 16,
+        "decoder_norm": 2 * 16,
+    }
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_parts_add_up_to_the_model(preset):
+    config = TransformerConfig.from_preset(
+        preset, source_vocabulary_size=16, target_vocabulary_size=24, shared_vocabulary=False
+    )
+    if preset == "big":
+        config = dataclasses.replace(config, layers=1)  # 200 million are not needed for this
+    model = Transformer(config)
+    assert sum(count for _, count in parameters_by_part(model)) == model.count_params()
+
+
+@pytest.mark.parametrize("kind", [TransformerConfig, TrainingConfig])
+def test_all_that_the_library_takes_is_a_flag_with_its_default_in_the_help(kind):
+    from_the_dataset = {"source_vocabulary_size", "target_vocabulary_size", "shared_vocabulary"}
+    of_a_preset = {"layers", "d_model", "heads", "d_ff", "dropout"}
+    described = {"peak_learning_rate", "effective_batch_size", "clip_norm", "patience",
+                 "score_every"}  # fmt: skip
+    command = typer.main.get_command(app).commands["train"]
+    parameters = {parameter.name: parameter for parameter in command.params}
+    for field in dataclasses.fields(kind):
+        if field.name in from_the_dataset:
+            continue
+        flag = parameters[field.name]
+        assert flag.default is None, field.name
+        said = DEFAULT.search(flag.help)
+        if field.name in of_a_preset:
+            assert said is None
+        elif field.name in described:
+            assert said
+            assert field.default is None
+        elif isinstance(field.default, bool):
+            assert said[1] == flag.opts[0]
+        else:
+            assert said[1] == f"{field.default}".removesuffix(".0"), field.name
+
+
+def test_lines_of_reports():
+    progress = Progress(
+        step=1200, steps=8000, epoch=3, loss=3.14159, perplexity=9.5, accuracy=0.5,
+        gradient_norm=0.4, learning_rate=0.00123, source_tokens_per_second=5012.3, target_tokens_per_second=4800.0,
+        padding=0.0871, seconds_left=3725.2,
+    )  # fmt: skip
+    assert describe_report(progress) == (
+        "step  1,200/8,000  loss 3.142  accuracy 50.0%  rate 1.23e-03  gradient norm 0.40  "
+        "5,012 + 4,800 source + target tokens/s  padding 9%  left 1:02:05"
+    )
+    validation = Validation(step=1200, loss=3.0, perplexity=8.5, accuracy=0.6)
+    assert describe_report(validation) == (
+        "step  1,200  validation: loss 3.000  perplexity 8.50  accuracy 60.0%"
+    )
+    scored = dataclasses.replace(validation, bleu=32.4711, chrf=56.7, is_best=True)
+    assert describe_report(scored).endswith("60.0%  BLEU 32.47  chrF 56.70  (best)")
+
+
+def test_average_and_export(folder, small_run, capsys):
+    assert run("average", "--run", small_run, "--output", "mean") == 0
+    assert "mean, the mean of ckpt-4, ckpt-2" in capsys.readouterr().err
+    assert run("average", "--run", small_run, "--output", "mean") == 2
+    assert "mean is there already" in last_error(capsys)
+    assert run("average", "--run", small_run, "--count", "3", "--output", "three") == 2
+    assert "has 2 of the last checkpoints. Received: 3" in last_error(capsys)
+    assert run("average", "--run", "nowhere") == 2
+    assert "no run at nowhere" in last_error(capsys)
+    assert run("export", small_run, "--output", "two", "--checkpoint", "2") == 0
+    assert run("export", small_run, "--output", "best", "--checkpoint", "best") == 0
+    assert run("export", small_run, "--output", "last") == 0
+    weights = {name: (folder / name / "model.weights.h5").read_bytes() for name in
+               ("mean", "two", "last")}  # fmt: skip
+    assert len(set(weights.values())) == 3
+    assert run("export", small_run, "--output", "three", "--checkpoint", "3") == 2
+    assert "no checkpoint '3': there are ckpt-2, ckpt-4, best-4" in last_error(capsys)
+    assert run("export", "mean", "--output", "four", "--checkpoint", "4") == 2
+    assert re.search("mean .*is no run", last_error(capsys))
