@@ -171,7 +171,8 @@ def test_all_that_the_library_takes_is_a_flag_with_its_default_in_the_help(kind)
 def test_lines_of_reports():
     progress = Progress(
         step=1200, steps=8000, epoch=3, loss=3.14159, perplexity=9.5, accuracy=0.5,
-        gradient_norm=0.4, learning_rate=0.00123, source_tokens_per_second=5012.3, target_tokens_per_second=4800.0,
+        gradient_norm=0.4, learning_rate=0.00123,
+        source_tokens_per_second=5012.3, target_tokens_per_second=4800.0,
         padding=0.0871, seconds_left=3725.2,
     )  # fmt: skip
     assert describe_report(progress) == (
