@@ -1,0 +1,316 @@
+"""An exported model folder to what other programs load: a TensorFlow SavedModel, or CTranslate2.
+
+Both translate ids, or pieces, that the vocabularies beside them make of normalised text:
+`load_vocabularies` reads them out of the folder, or any SentencePiece after the normalisation
+that `vocabulary.json` names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import sentencepiece
+import tensorflow as tf
+
+from model.config import Decoding, TransformerConfig
+from model.errors import UserError
+from model.layers import (
+    CrossAttention,
+    Embedding,
+    FeedForward,
+    LayerNorm,
+    Linear,
+    SelfAttention,
+    sinusoidal_positions,
+)
+from model.search import ban
+from model.transformer import Transformer
+from model.translator import (
+    CONFIG_FILE,
+    WEIGHTS_FILE,
+    Translator,
+    find_model_folder,
+    search_batch,
+)
+from model.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID, VocabularyPair, load_vocabularies
+
+SIGNATURE = "serving_default"
+VOCABULARY_FOLDER = "assets.extra"  # TensorFlow's name for files that the graph does not read
+
+# CTranslate2 has a table, we compute: its own default cuts sources at 1024.
+POSITIONS = 2048
+
+# Far below any logit, and within float16, which CTranslate2 may compute in.
+_BANNED_BIAS = -1e4
+
+_EXPORT_FILES = (WEIGHTS_FILE, "saved_model.pb", "model.bin")
+
+
+def copy_model(model_folder: Path, output: Path, *, overwrite: bool = False) -> None:
+    """Copies all that translation needs, and nothing else, of a model folder or run folder.
+
+    Args:
+      model_folder: A model folder, or the run folder that it lies in.
+      output: The folder to write.
+      overwrite: Replace an earlier export there.
+
+    Raises:
+      UserError: There is no finished model, or the output cannot be written.
+    """
+    path = find_model_folder(model_folder)
+    with _whole_folder(output, model=path, overwrite=overwrite) as folder:
+        for name in (CONFIG_FILE, WEIGHTS_FILE):
+            shutil.copyfile(path / name, folder / name)
+        _copy_vocabularies(path, folder)
+
+
+def export_saved_model(
+    model_folder: Path, output: Path, *, decoding: Decoding, overwrite: bool = False
+) -> None:
+    """Writes a SavedModel that searches as `Translator` does and needs TensorFlow alone.
+
+    Its signature `serving_default` takes `ids`, int32 [B, S], BOS and EOS included and PAD at
+    the end, and gives `ids`, int32 [B, N, L], EOS included and PAD behind it, and `scores`,
+    float32 [B, N], log-probabilities, best first (see `model.search.SearchResult`). The
+    vocabularies lie in `assets.extra/`.
+
+    >>> search = tf.saved_model.load("saved").signatures["serving_default"]  # doctest: +SKIP
+    >>> search(ids=tf.constant([[2, 57, 310, 3]]))["ids"].shape  # doctest: +SKIP
+    TensorShape([1, 4, 5])
+
+    Args:
+      model_folder: A model folder, or the run folder that it lies in.
+      output: The folder to write.
+      decoding: How to search: it is a part of the graph. Batches are the caller's.
+      overwrite: Replace an earlier export there.
+
+    Raises:
+      UserError: There is no finished model, or the output cannot be written.
+    """
+    path = find_model_folder(model_folder)
+    with _whole_folder(output, model=path, overwrite=overwrite) as folder:
+        translator = Translator.load(path)
+        model = translator._model
+        banned = ban(
+            model.config.target_vocabulary_size,
+            _banned_ids(model.config, translator.vocabularies),
+        )
+
+        @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32, name="ids")])
+        def search(ids: tf.Tensor) -> dict[str, tf.Tensor]:
+            found = search_batch(model, ids, decoding=decoding, banned=banned)
+            beams = decoding.beam_size
+            return {
+                "ids": tf.ensure_shape(found.ids, [None, beams, None]),
+                "scores": tf.ensure_shape(found.scores, [None, beams]),
+            }
+
+        # A plain module with plain variables: a saved Keras model would want Keras to load.
+        module = tf.Module()
+        module.weights = [variable.value for variable in model.variables]
+        tf.saved_model.save(module, str(folder), signatures={SIGNATURE: search})
+        vocabulary_folder = folder / VOCABULARY_FOLDER
+        vocabulary_folder.mkdir()
+        _copy_vocabularies(path, vocabulary_folder)
+
+
+def export_ctranslate2(model_folder: Path, output: Path, *, overwrite: bool = False) -> None:
+    """Writes a CTranslate2 model that translates SentencePiece pieces as `Translator` does.
+
+    BOS and EOS are added to the source by CTranslate2, as its config says, and the weights are
+    float32: `compute_type` of `ctranslate2.Translator` quantises them when they are loaded.
+
+    >>> import ctranslate2, sentencepiece  # doctest: +SKIP
+    >>> pieces = sentencepiece.SentencePieceProcessor(model_file="ct2/vocabulary.spm")
+    ... # doctest: +SKIP
+    >>> found = ctranslate2.Translator("ct2").translate_batch(
+    ...     pieces.encode(["A dog runs."], out_type=str), beam_size=1)  # doctest: +SKIP
+    >>> pieces.decode(found[0].hypotheses[0])  # doctest: +SKIP
+    'Ein Hund läuft.'
+
+    With `beam_size=1` the translations are those of `Translator`, but for what CTranslate2 keeps
+    to its calls: `max_decoding_length` is 256 pieces, here it is the source's ids + 49; and
+    `min_decoding_length=1` forbids the empty translation. With beams, CTranslate2 ranks by
+    log p / length^alpha (its `length_penalty`, 1 by default), here it is
+    log p / ((5 + length) / 6)^alpha; with alpha 0 the two agree but for when they stop.
+
+    PAD, UNK, BOS and ids without a piece are never chosen: the output projection has a bias
+    against them. So their share of the probability is spread over the others, as CTranslate2's
+    own `suppress_sequences` would do it, and scores are a little higher than `Translator`'s.
+    Sources and translations have `POSITIONS` ids at the most; beyond, CTranslate2 raises.
+
+    Args:
+      model_folder: A model folder, or the run folder that it lies in.
+      output: The folder to write.
+      overwrite: Replace an earlier export there.
+
+    Raises:
+      UserError: CTranslate2 is not installed, there is no finished model, or the output cannot
+        be written.
+    """
+    try:
+        from ctranslate2 import specs
+    except ImportError as error:
+        raise UserError(
+            f"the format needs the package ctranslate2 ({error}): "
+            "pip install 'tt-translate[ctranslate2]'"
+        ) from error
+    path = find_model_folder(model_folder)
+    with _whole_folder(output, model=path, overwrite=overwrite) as folder:
+        translator = Translator.load(path)
+        model, vocabularies = translator._model, translator.vocabularies
+        config = model.config
+        spec = specs.TransformerSpec.from_config(
+            config.layers,
+            config.heads,
+            pre_norm=config.norm == "pre",
+            activation=specs.Activation.RELU,
+        )
+        _fill_encoder(spec.encoder, model)
+        _fill_decoder(spec.decoder, model, banned_ids=_banned_ids(config, vocabularies))
+        source_file, target_file = (vocabularies.files[i] for i in (1, -1))
+        source = _tokens(path / source_file, size=config.source_vocabulary_size)
+        target = _tokens(path / target_file, size=config.target_vocabulary_size)
+        # CTranslate2 has one name for both sides; in pieces, none of these occurs.
+        for i in (PAD_ID, UNK_ID, BOS_ID, EOS_ID):
+            target[i] = source[i]
+        spec.register_source_vocabulary(source)
+        spec.register_target_vocabulary(target)
+        spec.config.unk_token = source[UNK_ID]
+        spec.config.bos_token = spec.config.decoder_start_token = source[BOS_ID]
+        spec.config.eos_token = source[EOS_ID]
+        spec.config.add_source_bos = spec.config.add_source_eos = True
+        spec.config.layer_norm_epsilon = LayerNorm.EPSILON
+        spec.validate()
+        spec.optimize()  # writes a matrix that stands in several places once
+        spec.save(str(folder))
+        _copy_vocabularies(path, folder)
+
+
+@contextlib.contextmanager
+def _whole_folder(output: Path, *, model: Path, overwrite: bool) -> Iterator[Path]:
+    """Gives a folder to write into; without an error in between it becomes the output."""
+    output = output.resolve()
+    if output.exists():
+        if not overwrite:
+            raise UserError(f"{output} exists already: name another folder, or give --overwrite")
+        _check_is_export(output, model=model.resolve())
+    temporary = output.with_name(f".{output.name}.tmp")
+    replaced = output.with_name(f".{output.name}.old")
+    try:
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir(parents=True)
+    except OSError as error:
+        raise UserError(f"{output} cannot be written: {error}") from error
+    try:
+        yield temporary
+        shutil.rmtree(replaced, ignore_errors=True)
+        if output.exists():
+            output.replace(replaced)
+        temporary.replace(output)
+        shutil.rmtree(replaced, ignore_errors=True)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _check_is_export(output: Path, *, model: Path) -> None:
+    """Makes sure that replacing the output takes nothing away but an earlier export."""
+    if not any((output / name).is_file() for name in _EXPORT_FILES):
+        raise UserError(f"{output} is not an exported model: it is not overwritten; name another")
+    if output.resolve() in (model, *model.parents):
+        raise UserError(f"{output} holds the model that is exported: name another folder")
+
+
+def _copy_vocabularies(model_folder: Path, folder: Path) -> None:
+    for name in load_vocabularies(model_folder).files:
+        shutil.copyfile(model_folder / name, folder / name)
+
+
+def _banned_ids(config: TransformerConfig, vocabularies: VocabularyPair) -> list[int]:
+    """Returns the ids that `Translator` never chooses."""
+    unused = range(vocabularies.target.piece_count, config.target_vocabulary_size)
+    return [PAD_ID, UNK_ID, BOS_ID, *unused]
+
+
+def _tokens(path: Path, *, size: int) -> list[str]:
+    """Returns the pieces of a SentencePiece model by id, and behind them names without use."""
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(path))
+    pieces = [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
+    # No piece has a space: SentencePiece writes it as U+2581.
+    return pieces + [f"<no piece {i}>" for i in range(len(pieces), size)]
+
+
+# What follows fills CTranslate2's specs. Its matrices are [outputs, inputs], ours the transpose;
+# like ours, its projections of queries, keys and values stand in one matrix, in this order.
+
+
+def _fill_encoder(spec: Any, model: Transformer) -> None:
+    _fill_embedding(spec.embeddings[0], model.source_embedding)
+    spec.position_encodings.encodings = _positions(model.config)
+    if isinstance(model.encoder_norm, LayerNorm):  # of pre-norm alone
+        _fill_norm(spec.layer_norm, model.encoder_norm)
+    for layer_spec, layer in zip(spec.layer, model.encoder_layers, strict=True):
+        _fill_self_attention(layer_spec.self_attention, layer.attention, layer.attention_norm)
+        _fill_feed_forward(layer_spec.ffn, layer.feed_forward, layer.feed_forward_norm)
+
+
+def _fill_decoder(spec: Any, model: Transformer, *, banned_ids: list[int]) -> None:
+    _fill_embedding(spec.embeddings, model.target_embedding)
+    spec.position_encodings.encodings = _positions(model.config)
+    spec.start_from_zero_embedding = False
+    if isinstance(model.decoder_norm, LayerNorm):  # of pre-norm alone
+        _fill_norm(spec.layer_norm, model.decoder_norm)
+    for layer_spec, layer in zip(spec.layer, model.decoder_layers, strict=True):
+        _fill_self_attention(layer_spec.self_attention, layer.attention, layer.attention_norm)
+        _fill_cross_attention(
+            layer_spec.attention, layer.cross_attention, layer.cross_attention_norm
+        )
+        _fill_feed_forward(layer_spec.ffn, layer.feed_forward, layer.feed_forward_norm)
+    spec.projection.weight = model.output_embedding.table.numpy()
+    spec.projection.bias = np.zeros([model.config.target_vocabulary_size], np.float32)
+    spec.projection.bias[banned_ids] = _BANNED_BIAS
+
+
+def _fill_embedding(spec: Any, embedding: Embedding) -> None:
+    spec.weight = embedding.table.numpy()
+    spec.multiply_by_sqrt_depth = True
+
+
+def _fill_self_attention(spec: Any, attention: SelfAttention, norm: LayerNorm) -> None:
+    _fill_linear(spec.linear[0], attention.query_key_value)
+    _fill_linear(spec.linear[1], attention.output_projection)
+    _fill_norm(spec.layer_norm, norm)
+
+
+def _fill_cross_attention(spec: Any, attention: CrossAttention, norm: LayerNorm) -> None:
+    _fill_linear(spec.linear[0], attention.query)
+    _fill_linear(spec.linear[1], attention.key_value)
+    _fill_linear(spec.linear[2], attention.output_projection)
+    _fill_norm(spec.layer_norm, norm)
+
+
+def _fill_feed_forward(spec: Any, feed_forward: FeedForward, norm: LayerNorm) -> None:
+    _fill_linear(spec.linear_0, feed_forward.inner)
+    _fill_linear(spec.linear_1, feed_forward.outer)
+    _fill_norm(spec.layer_norm, norm)
+
+
+def _fill_linear(spec: Any, linear: Linear) -> None:
+    spec.weight = linear.kernel.numpy().T
+    if linear.bias is not None:
+        spec.bias = linear.bias.numpy()
+
+
+def _fill_norm(spec: Any, norm: LayerNorm) -> None:
+    spec.gamma = norm.scale.numpy()
+    spec.beta = norm.shift.numpy()
+
+
+def _positions(config: TransformerConfig) -> np.ndarray:
+    positions = sinusoidal_positions(tf.constant(POSITIONS), config.d_model, config.position_base)
+    return np.asarray(positions)

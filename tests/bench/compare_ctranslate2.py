@@ -1,0 +1,157 @@
+"""Exports a model to CTranslate2 and counts the greedy translations that are the same in both.
+
+    .venv/bin/python tests/bench/compare_ctranslate2.py MODEL TEXT
+
+MODEL is a run folder or an exported model folder, TEXT has a sentence a line. Both compute in
+float32 on the CPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import itertools
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+import ctranslate2
+
+# The project stands two folders up where this file is run and not imported.
+if not __package__:
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from model.config import Decoding
+from model.export import export_ctranslate2
+from model.translator import Translator
+from model.vocabulary import is_empty
+
+_SHOWN = 5
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference:
+    """A sentence that the two translate differently."""
+
+    source: str
+    ours: str
+    ctranslate2: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """What was compared: empty sentences are not.
+
+    Attributes:
+      sentences: How many.
+      distinct: Different translations among ours: a model that says the same of all sources
+        proves nothing.
+      differences: Those that the two translate differently.
+    """
+
+    sentences: int
+    distinct: int
+    differences: list[Difference]
+
+    @property
+    def identical(self) -> int:
+        """Sentences with the same translation."""
+        return self.sentences - len(self.differences)
+
+
+def compare(model: Path, exported: Path, texts: list[str]) -> Comparison:
+    """Translates texts greedily with both.
+
+    Args:
+      model: A run folder or model folder.
+      exported: What `export_ctranslate2` made of it.
+      texts: Sentences of the source language.
+    """
+    decoding = Decoding(beam_size=1)
+    translator = Translator.load(model, decoding=decoding)
+    rows = translator.encode(texts)
+    kept = [i for i, row in enumerate(rows) if not is_empty(row)]
+    ids = [rows[i] for i in kept]
+    ours = translator.translate_ids(ids)
+    theirs = translator.vocabularies.target.decode(
+        translate_ids(exported, ids, extra_tokens=decoding.max_extra_tokens)
+    )
+    return Comparison(
+        len(kept),
+        len({translation.text for translation in ours}),
+        [
+            Difference(texts[i], mine.text, other)
+            for i, mine, other in zip(kept, ours, theirs, strict=True)
+            if mine.text != other
+        ],
+    )
+
+
+def translate_ids(
+    exported: Path, rows: list[list[int]], *, extra_tokens: int, **options: object
+) -> list[list[int]]:
+    """Translates ids with CTranslate2 under the length limits of `Translator`.
+
+    Args:
+      exported: What `export_ctranslate2` made.
+      rows: Ids of each source, BOS and EOS included.
+      extra_tokens: `Decoding.max_extra_tokens`.
+      options: Of `ctranslate2.Translator.translate_batch`; greedy search by default.
+
+    Returns:
+      Ids of each translation, EOS not included.
+    """
+    source, target = (load_tokens(exported, side) for side in ("source", "target"))
+    target_ids = {token: i for i, token in enumerate(target)}
+    translator = ctranslate2.Translator(str(exported), compute_type="float32", intra_threads=1)
+    translations: list[list[int]] = [[] for _ in rows]
+    order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
+    # CTranslate2 has one limit a call, we have one a sentence.
+    for length, group in itertools.groupby(order, key=lambda i: len(rows[i])):
+        members = list(group)
+        found = translator.translate_batch(
+            [[source[j] for j in rows[i][1:-1]] for i in members],  # it adds BOS and EOS
+            max_batch_size=64,
+            min_decoding_length=0,
+            # The last id of ours is the EOS that it is made to end with.
+            max_decoding_length=length + extra_tokens - 1,
+            **{"beam_size": 1, "length_penalty": 0, **options},
+        )
+        for i, result in zip(members, found, strict=True):
+            translations[i] = [target_ids[token] for token in result.hypotheses[0]]
+    return translations
+
+
+def load_tokens(exported: Path, side: str) -> list[str]:
+    """Returns the tokens by id of "source" or "target"."""
+    shared = exported / "shared_vocabulary.json"
+    path = shared if shared.is_file() else exported / f"{side}_vocabulary.json"
+    tokens: list[str] = json.loads(path.read_text("utf-8"))
+    return tokens
+
+
+def main() -> None:
+    """Prints how many translations are identical, and some that are not."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model", type=Path)
+    parser.add_argument("text", type=Path)
+    options = parser.parse_args()
+    texts = options.text.read_text("utf-8").splitlines()
+    with tempfile.TemporaryDirectory() as folder:
+        exported = Path(folder) / "ctranslate2"
+        export_ctranslate2(options.model, exported)
+        found = compare(options.model, exported, texts)
+    for difference in found.differences[:_SHOWN]:
+        print(f"source       {difference.source}")
+        print(f"tt           {difference.ours}")
+        print(f"CTranslate2  {difference.ctranslate2}")
+    share = found.identical / max(1, found.sentences)
+    print(
+        f"{found.identical:,} of {found.sentences:,} identical ({share:.2%}), "
+        f"{found.distinct:,} distinct translations"
+    )
+
+
+if __name__ == "__main__":
+    main()
