@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from model.errors import UserError
-from model.vocabulary import Reader, read_local
+from model.vocabulary import Reader, VocabularyPair, read_local
 
 MANIFEST_FILE = "dataset.json"
 MANIFEST_FORMAT = 1
@@ -99,6 +99,49 @@ class DatasetManifest:
     def to_json(self) -> str:
         """Returns the text of `dataset.json`."""
         return json.dumps(dataclasses.asdict(self), indent=2, ensure_ascii=False) + "\n"
+
+    def check(
+        self,
+        folder: str | Path,
+        *,
+        vocabularies: VocabularyPair,
+        model_sizes: tuple[int, int],
+        batch_tokens: int,
+    ) -> None:
+        """Checks that a model can be trained on the dataset.
+
+        Args:
+          folder: Where it lies, for messages.
+          vocabularies: That lie in the folder.
+          model_sizes: Ids that the model has on each side.
+          batch_tokens: What the longest pair must fit into.
+
+        Raises:
+          UserError: A vocabulary has another size than the records or the model, a split has no
+            records, or a pair is too long.
+        """
+        ours = (self.source_vocabulary_size, self.target_vocabulary_size)
+        found = (vocabularies.source.size, vocabularies.target.size)
+        for side, size, own, of_model in zip(
+            ("source", "target"), found, ours, model_sizes, strict=True
+        ):
+            for name, expected in ((MANIFEST_FILE, own), ("the model", of_model)):
+                if size != expected:
+                    raise UserError(
+                        f"the {side} vocabulary in {folder} has {size} ids, {name} {expected}: "
+                        "the folder holds another vocabulary than its records were made with; "
+                        "make the dataset again with `tt preprocess`"
+                    )
+        for name in (TRAIN, VALIDATION):
+            split = self.splits[name]
+            if split.records == 0:
+                raise UserError(f"{folder} has no {name} records: preprocess more pairs")
+            if split.longest > batch_tokens:
+                raise UserError(
+                    f"the longest pair of {folder} has {split.longest} tokens, a batch "
+                    f"{batch_tokens}: raise --batch-tokens, or preprocess with a lower "
+                    "--max-tokens"
+                )
 
     @classmethod
     def load(cls, folder: str | Path, *, read: Reader = read_local) -> DatasetManifest:

@@ -8,6 +8,7 @@ true number of tokens, however uneven the shares are.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -128,6 +129,13 @@ class TrainingStep:
         """Returns the sum of what all worker processes give, float32 [N]."""
         total: np.ndarray = self._sum_over_workers(values.astype(np.float32)).numpy()
         return total
+
+    def is_equal_on_all_workers(self, text: str) -> bool:
+        """Says whether all worker processes give the same text; all must call this."""
+        digest = hashlib.blake2b(text.encode(), digest_size=16).digest()
+        own = np.frombuffer(digest, np.uint16).astype(np.float32)  # sums of them are exact
+        workers = self.sum_over_workers(np.ones(1))[0]
+        return np.array_equal(self.sum_over_workers(own), workers * own)
 
     @property
     def traces(self) -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
 import json
 import math
 import signal
@@ -109,7 +108,15 @@ class Trainer:
         self.is_chief = is_chief(strategy)
         self._is_multi_worker = is_multi_worker(strategy)
         self._vocabularies = load_vocabularies(dataset)
-        self._check_data(model_config)
+        self.manifest.check(
+            dataset,
+            vocabularies=self._vocabularies,
+            model_sizes=(
+                model_config.source_vocabulary_size,
+                model_config.target_vocabulary_size,
+            ),
+            batch_tokens=training.batch_tokens,
+        )
         self._batches_an_update = self._count_batches_an_update()
         self.run = RunFolder(run)
         config = run_config(
@@ -161,8 +168,12 @@ class Trainer:
         self._checkpoint = tf.train.Checkpoint(**parts)
         self._checkpoints = Checkpoints(self.run)
         self._restore()
-        if self._is_multi_worker:
-            self._check_workers(json.dumps(config) + self.state.to_json())
+        described = json.dumps(config) + self.state.to_json()
+        if self._is_multi_worker and not self._step.is_equal_on_all_workers(described):
+            raise UserError(
+                "the workers do not train the same run from the same checkpoint: give all of them "
+                "the same command, and a --run and a --dataset that all of them see"
+            )
 
     @property
     def traces(self) -> int:
@@ -304,6 +315,13 @@ class Trainer:
     def _validate(self) -> None:
         state, training = self.state, self.training
         validation = self._validator.validate(state.step)
+        if not math.isfinite(validation.loss):
+            raise UserError(
+                f"the validation's loss is {validation.loss} at step {state.step} of "
+                f"{training.steps}, so training stopped (last good checkpoint: "
+                f"{self._last_good()}): lower --peak-learning-rate, raise --warmup-steps or set "
+                "--clip-norm, in a new --run"
+            )
         if training.scores_at(state.step):
             validation = self._with_scores(validation)
         value = getattr(validation, training.best_metric)
@@ -395,18 +413,6 @@ class Trainer:
         if self.is_chief:
             self._checkpoints.delete_others()
 
-    def _check_workers(self, described: str) -> None:
-        """Refuses workers that would not train the same run from the same place."""
-        digest = hashlib.blake2b(described.encode(), digest_size=16).digest()
-        own = np.frombuffer(digest, np.uint16).astype(np.float32)  # sums of them are exact
-        workers = self._step.sum_over_workers(np.ones(1))[0]
-        if not np.array_equal(self._step.sum_over_workers(own), workers * own):
-            raise UserError(
-                f"the {workers:.0f} workers do not train the same run from the same checkpoint: "
-                "give all of them the same command, and a --run and a --dataset that all of them "
-                "see"
-            )
-
     def _final_model(self) -> Transformer:
         """Returns the model at the end, or the mean of the checkpoints that were asked for."""
         if self.training.average == "none":
@@ -438,9 +444,12 @@ class Trainer:
         wanted = self.training.effective_batch_size
         return -(-wanted // (self.training.batch_tokens * self._replicas)) if wanted else 1
 
+    def _last_good(self) -> str:
+        last = self._checkpoints.kept.last
+        return self._checkpoints.path(last[-1]) if last else "none"
+
     def _not_finite(self, unread: _Unread, result: StepResult) -> UserError:
         """Names the update whose loss or gradient is no number, and the records it read."""
-        state = self.state
         shown = [other for other in self._unread if other.step == unread.step]
         records = [record for other in shown for record in other.batch.records]
         by_shard = ", ".join(f"{Path(shard).name}:{number}" for shard, number in records[:5])
@@ -449,41 +458,14 @@ class Trainer:
             path = self.run.inside("not_finite.json")
             details = {"step": unread.step, "position": start._asdict(), "records": records}
             write_text(path, json.dumps(details) + "\n")
-        last = self._checkpoints.kept.last
-        kept = self._checkpoints.path(last[-1]) if last else "none"
         what = f"loss is {result.sums.loss} and the gradient's norm {result.gradient_norm}"
         return UserError(
             f"the {what} at step {unread.step} of {self.training.steps}, so training stopped "
-            f"(last good checkpoint: {kept}). The batch is number {start.batch} of window "
-            f"{start.window} of epoch {state.position.epoch}, records {by_shard} and "
+            f"(last good checkpoint: {self._last_good()}). The batch is number {start.batch} of "
+            f"window {start.window} of epoch {start.epoch}, records {by_shard} and "
             f"{max(0, len(records) - 5)} more, all in {path}: look at them, or lower "
             "--peak-learning-rate, raise --warmup-steps or set --clip-norm, in a new --run"
         )
-
-    def _check_data(self, model_config: TransformerConfig) -> None:
-        manifest, found = self.manifest, self._vocabularies
-        for side in ("source", "target"):
-            size = getattr(found, side).size
-            for name, expected in (
-                ("dataset.json", getattr(manifest, f"{side}_vocabulary_size")),
-                ("the model", getattr(model_config, f"{side}_vocabulary_size")),
-            ):
-                if size != expected:
-                    raise UserError(
-                        f"the {side} vocabulary in {self.dataset} has {size} ids, {name} "
-                        f"{expected}: the folder holds another vocabulary than its records were "
-                        "made with; make the dataset again with `tt preprocess`"
-                    )
-        for name in (TRAIN, VALIDATION):
-            split = manifest.splits[name]
-            if split.records == 0:
-                raise UserError(f"{self.dataset} has no {name} records: preprocess more pairs")
-            budget = self.training.batch_tokens
-            if split.longest > budget:
-                raise UserError(
-                    f"the longest pair of {self.dataset} has {split.longest} tokens, a batch "
-                    f"{budget}: raise --batch-tokens, or preprocess with a lower --max-tokens"
-                )
 
 
 def _best_name(step: int) -> str:
