@@ -6,8 +6,9 @@ BIN := $(VENV)/bin
 RUNTIME := $(VENV)/.runtime
 DEVELOPMENT := $(VENV)/.development
 BENCH := $(VENV)/.bench
+TORCH := $(VENV)/torch
 
-.PHONY: demo test bench lint types lock clean
+.PHONY: demo test bench bench-train lint types lock clean
 
 demo: $(RUNTIME)
 	$(BIN)/tt demo --folder demo
@@ -15,10 +16,18 @@ demo: $(RUNTIME)
 test: lint types
 	$(BIN)/python -m pytest
 
-# Ratios to bare SentencePiece and to Hugging Face's datasets and tokenizers; about an hour.
+# Ratios to bare SentencePiece and to Hugging Face's datasets and tokenizers, about an hour;
+# then those of training.
 bench: $(BENCH)
 	$(BIN)/python tests/bench/preprocess.py --peer
 	$(BIN)/python tests/bench/preprocess.py --memory
+	$(MAKE) bench-train
+
+# Ratios to a plain TensorFlow step and to PyTorch, and the input of training; a quarter of an hour.
+bench-train: $(RUNTIME) $(TORCH)/.installed
+	$(BIN)/python tests/bench/records_to_batches.py
+	$(BIN)/python tests/bench/records_to_batches.py --memory
+	$(BIN)/python tests/bench/train.py
 
 lint: $(DEVELOPMENT)
 	$(BIN)/ruff check .
@@ -44,6 +53,12 @@ $(DEVELOPMENT): requirements-dev.lock $(RUNTIME)
 
 $(BENCH): requirements-bench.lock $(RUNTIME)
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements-bench.lock
+	touch $@
+
+# PyTorch is only compared with, and its versions of shared packages are its own.
+$(TORCH)/.installed: | $(VENV)/bin/python
+	$(BIN)/python -m venv $(TORCH)
+	$(TORCH)/bin/python -m pip install --quiet torch==2.13.0 numpy
 	touch $@
 
 # Needs `uv` on the PATH. Without --upgrade, versions that still fit are kept.

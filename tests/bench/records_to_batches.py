@@ -1,0 +1,299 @@
+"""Measures the input of training, and that a training neither grows nor traces anew.
+
+    python tests/bench/records_to_batches.py
+    python tests/bench/records_to_batches.py --memory
+
+The first reads all epochs of a generated dataset of about 5 million ids through `TokenBatches`,
+on one core. The second trains a small model through `Trainer.train`, with checkpoints and
+validations on the way. Both exit with code 1 if a limit is missed, unless --no-limits is given.
+`train.py` takes its datasets from here, too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import sentencepiece
+import tensorflow as tf
+from processes import available_cores
+
+from model.artifacts import (
+    MANIFEST_FILE,
+    TRAIN,
+    VALIDATION,
+    DatasetManifest,
+    SplitInfo,
+    length_histogram,
+    shard_name,
+)
+from model.config import TrainingConfig, TransformerConfig
+from model.dataset import Position, TokenBatches
+from model.strategies import make_strategy
+from model.training import Trainer
+from model.vocabulary import (
+    BOS_ID,
+    EOS_ID,
+    PAD_ID,
+    SHARED_MODEL,
+    UNK_ID,
+    VOCABULARY_FILE,
+    FlatIds,
+    TextNormalization,
+    vocabulary_json,
+)
+from pipelines.records import ExampleWriter, framed_runs
+
+_FIRST_WORD = 4  # the ids below are special
+_ZIPF_EXPONENT = 1.05
+_SHORTEST, _LONGEST = 5, 40  # ids of a side, BOS and EOS counted
+_MEDIAN_LENGTH = 20
+_LENGTH_DEVIATION = 0.5  # of the logarithm of the length
+_RATIO_DEVIATION = 0.12  # of target ids to source ids
+_VALIDATION_PAIRS = 32
+
+_PAIRS = 120_000  # about 5 million ids
+_VOCABULARY_SIZE = 32_000
+_BATCH_TOKENS = 4096
+_LEAST_TOKENS_A_SECOND = 2_000_000
+
+_STEPS = 2000
+_EARLY_STEP = 200
+_SAVE_EVERY = 100  # so that the early measurement has seen checkpoints and validations, too
+_MOST_GROWTH = 1.05
+
+
+def write_dataset(
+    folder: Path, *, pairs: int, vocabulary_size: int, seed: int = 1
+) -> DatasetManifest:
+    """Writes a finished dataset of random ids: Zipf's law over the ids, lengths like sentences'.
+
+    Args:
+      folder: Where to; made if missing.
+      pairs: Training records; a few validation records come on top.
+      vocabulary_size: Pieces of the shared vocabulary, a multiple of 8.
+      seed: The same gives the same records.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    _write_vocabulary(folder, size=vocabulary_size)
+    generator = np.random.default_rng(seed)
+    splits = {
+        name: _write_split(
+            folder, name, pairs=count, vocabulary_size=vocabulary_size, generator=generator
+        )
+        for name, count in ((TRAIN, pairs), (VALIDATION, _VALIDATION_PAIRS))
+    }
+    manifest = DatasetManifest(
+        fingerprint=f"bench-{pairs}-{vocabulary_size}-{seed}",
+        version="0",
+        corpus="bench",
+        source_language="",
+        target_language="",
+        source_vocabulary_size=vocabulary_size,
+        target_vocabulary_size=vocabulary_size,
+        shared_vocabulary=True,
+        lines_read=pairs + _VALIDATION_PAIRS,
+        pairs_kept=pairs + _VALIDATION_PAIRS,
+        rejected={},
+        sources=[],
+        splits=splits,
+        options={},
+    )
+    (folder / MANIFEST_FILE).write_text(manifest.to_json())
+    return manifest
+
+
+def _write_vocabulary(folder: Path, *, size: int) -> None:
+    """Writes a vocabulary of whole words that are numbers."""
+    prefix = folder / "words"
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=(f"{i}" for i in range(size)),
+        model_prefix=str(prefix),
+        model_type="word",
+        vocab_size=size,
+        pad_id=PAD_ID,
+        unk_id=UNK_ID,
+        bos_id=BOS_ID,
+        eos_id=EOS_ID,
+        minloglevel=2,
+    )
+    prefix.with_suffix(".model").rename(folder / SHARED_MODEL)
+    prefix.with_suffix(".vocab").unlink()
+    (folder / VOCABULARY_FILE).write_text(
+        vocabulary_json(shared=True, normalization=TextNormalization())
+    )
+
+
+def _write_split(
+    folder: Path, name: str, *, pairs: int, vocabulary_size: int, generator: np.random.Generator
+) -> SplitInfo:
+    source_lengths = generator.lognormal(np.log(_MEDIAN_LENGTH), _LENGTH_DEVIATION, pairs)
+    target_lengths = source_lengths * generator.normal(1, _RATIO_DEVIATION, pairs)
+    sides = [
+        _random_texts(
+            np.clip(lengths, _SHORTEST, _LONGEST).astype(np.int64),
+            vocabulary_size=vocabulary_size,
+            generator=generator,
+        )
+        for lengths in (source_lengths, target_lengths)
+    ]
+    shard = shard_name(name, 0, 1)
+    with (folder / shard).open("wb") as file:
+        file.writelines(framed_runs(ExampleWriter(vocabulary_size).serialize(*sides)))
+    source, target = sides
+    return SplitInfo(
+        shards=[shard],
+        records=pairs,
+        source_tokens=len(source.ids),
+        target_tokens=len(target.ids),
+        longest=int(max(source.lengths.max(), target.lengths.max())),
+        source_lengths=length_histogram(source.lengths.tolist()),
+        target_lengths=length_histogram(target.lengths.tolist()),
+    )
+
+
+def _random_texts(
+    lengths: npt.NDArray[np.int64], *, vocabulary_size: int, generator: np.random.Generator
+) -> FlatIds:
+    """Draws a text of each length, BOS and EOS included."""
+    ends = np.cumsum(lengths)
+    words = vocabulary_size - _FIRST_WORD
+    # The bounded Pareto distribution, rounded down, is Zipf's law over the ranks 1 to `words`.
+    power = 1 - _ZIPF_EXPONENT
+    uniform = generator.random(ends[-1])
+    ranks = (1 - uniform * (1 - (words + 1.0) ** power)) ** (1 / power)
+    ids = _FIRST_WORD - 1 + np.minimum(ranks, words).astype(np.int32)
+    ids[ends - lengths] = BOS_ID
+    ids[ends - 1] = EOS_ID
+    return FlatIds(ids, ends)
+
+
+# The speed of the input.
+
+
+def measure_speed(folder: Path, *, pairs: int, epochs: int) -> float:
+    """Prints the speed of each epoch, and returns the median in ids a second, of both sides."""
+    # One core for the threads of TensorFlow, too: they start later.
+    os.sched_setaffinity(0, available_cores()[:1])
+    split = write_dataset(folder, pairs=pairs, vocabulary_size=_VOCABULARY_SIZE).splits[TRAIN]
+    print(f"{split.records:,} pairs, {split.source_tokens + split.target_tokens:,} ids")
+    batches = TokenBatches(
+        files=[folder / name for name in split.shards], max_tokens=_BATCH_TOKENS, seed=1
+    ).forever(Position())
+    rates = []
+    for epoch in range(epochs + 1):
+        seconds = _seconds_of_rows(batches, rows=split.records)
+        source, target = split.source_tokens / seconds, split.target_tokens / seconds
+        note = "  (warm-up, not counted)" if epoch == 0 else ""
+        print(
+            f"epoch {epoch}: {source:,.0f} source + {target:,.0f} target "
+            f"= {source + target:,.0f} ids/s{note}",
+            flush=True,
+        )
+        rates.append(source + target)
+    return statistics.median(rates[1:])
+
+
+def _seconds_of_rows(batches: Any, *, rows: int) -> float:
+    """Takes batches until they have had so many rows, which is an epoch."""
+    start = time.perf_counter()
+    while rows > 0:
+        rows -= np.count_nonzero(next(batches).source[:, 0])  # rows of padding are no pairs
+    return time.perf_counter() - start
+
+
+# The memory of a training.
+
+
+def measure_memory(folder: Path, *, steps: int) -> tuple[float, int]:
+    """Trains, and returns how memory grew (as a factor) and how many traces were added.
+
+    Both are counted from the early step to the last.
+    """
+    write_dataset(folder / "dataset", pairs=20_000, vocabulary_size=1000)
+    early = min(_EARLY_STEP, steps // 2)
+    trainer = Trainer(
+        dataset=folder / "dataset",
+        run=folder / "run",
+        model_config=TransformerConfig(
+            source_vocabulary_size=1000,
+            target_vocabulary_size=1000,
+            shared_vocabulary=True,
+            layers=1,
+            d_model=32,
+            heads=2,
+            d_ff=64,
+        ),
+        training=TrainingConfig(
+            steps=steps,
+            batch_tokens=512,
+            validate_every=min(_SAVE_EVERY, early),
+            score_every=0,
+            save_every=min(_SAVE_EVERY, early),
+            log_every=min(50, early),
+        ),
+        strategy=make_strategy("one-device"),
+    )
+    memory, traces = {}, {}
+
+    def report(progress: Any) -> None:
+        if progress.step in (early, steps):
+            memory[progress.step] = _resident_bytes()
+            traces[progress.step] = _traces(trainer)
+
+    trainer.train(report)
+    for step in (early, steps):
+        print(f"step {step:,}: {memory[step] / 1e6:,.1f} MB resident, {traces[step]} traces")
+    return memory[steps] / memory[early], traces[steps] - traces[early]
+
+
+def _traces(trainer: Trainer) -> int:
+    """Returns how often TensorFlow has traced the functions of the training step."""
+    return trainer.traces
+
+
+def _resident_bytes() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--memory", action="store_true", help="measure a training's memory instead")
+    parser.add_argument("--pairs", type=int, default=_PAIRS, help="records that are read")
+    parser.add_argument("--epochs", type=int, default=3, help="over them, after a first one")
+    parser.add_argument("--steps", type=int, default=_STEPS, help="of the training of --memory")
+    parser.add_argument("--no-limits", action="store_true", help="never exit with code 1")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Measures one or the other, and says whether the limits are met."""
+    options = _parse()
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    with tempfile.TemporaryDirectory(prefix="tt-bench-") as folder:
+        if options.memory:
+            growth, traces = measure_memory(Path(folder), steps=options.steps)
+            is_met = growth < _MOST_GROWTH and traces == 0
+            print(f"memory x{growth:.3f} (limit x{_MOST_GROWTH}), {traces} new traces (limit 0)")
+        else:
+            rate = measure_speed(Path(folder), pairs=options.pairs, epochs=options.epochs)
+            is_met = rate >= _LEAST_TOKENS_A_SECOND
+            print(f"median {rate:,.0f} ids/s (limit {_LEAST_TOKENS_A_SECOND:,})")
+    print("limits met" if is_met else "limits NOT met")
+    if not is_met and not options.no_limits:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,434 @@
+"""Measures `tt`'s training against a plain TensorFlow step and against PyTorch.
+
+    make bench-train
+    python tests/bench/train.py --only tiny-float32 --rounds 3 --no-peer
+    python tests/bench/train.py --threads 2 --no-limits
+
+Three processes train the same model on the same batches: `tt` by `Trainer.train`, with its own
+input pipeline, metrics and reports; `train_reference.py` and `train_peer.py` on batches that are
+in memory. They are pinned to the same cores and take turns, in another order each round; ratios
+are taken within a round, so that other work on the machine weighs less. A round is an epoch of a
+small dataset, so all rounds have the same pairs, in batches of few shapes, and one has all of
+them: the first rounds warm up (traces, the caches of oneDNN) and are not counted.
+
+Exits with code 1 if a limit is missed, unless --no-limits is given.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import itertools
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import tensorflow as tf
+from preprocess import Target
+from processes import CommandError, available_cores
+from records_to_batches import write_dataset
+
+from model.artifacts import TRAIN, DatasetManifest
+from model.config import TrainingConfig, TransformerConfig
+from model.dataset import Position, TokenBatches
+from model.strategies import make_strategy
+from model.training import Trainer
+
+_HERE = Path(__file__).resolve().parent
+_TORCH_PYTHON = Path(sys.prefix, "torch", "bin", "python")
+
+_TT, _REFERENCE, _PEER = "tt", "reference", "PyTorch"
+_LIMITS = {_REFERENCE: 0.90, _PEER: 1.15}  # the least of tt's speed to theirs
+
+_VOCABULARY_SIZES = {"tiny": 8192, "base": 32_000}
+_SECONDS = re.compile(r"([\d.e-]+) seconds")
+_NEVER = 10**9  # updates
+_SHOWN_CHARACTERS = 2000  # of what a failed process said
+
+_NATIVE_BFLOAT16 = {"avx512_bf16", "amx_bf16", "avx_ne_convert", "bf16"}  # flags of x86 and Arm
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Case:
+    """What is trained.
+
+    Attributes:
+      preset: The model's size.
+      compute_type: As in `TrainingConfig`.
+      pairs: Of the dataset, which is what a round trains on.
+      batch_tokens: As in `TrainingConfig`.
+      warm_ups: Rounds that are not counted.
+      rounds: That are.
+    """
+
+    preset: str
+    compute_type: str
+    pairs: int
+    batch_tokens: int
+    warm_ups: int
+    rounds: int
+
+    @property
+    def name(self) -> str:
+        """For --only and in the results."""
+        return f"{self.preset}-{self.compute_type.removeprefix('mixed_')}"
+
+    @property
+    def is_bfloat16(self) -> bool:
+        """Whether products are in bfloat16."""
+        return self.compute_type == "mixed_bfloat16"
+
+    def model_config(self) -> TransformerConfig:
+        """Returns the architecture."""
+        size = _VOCABULARY_SIZES[self.preset]
+        return TransformerConfig.from_preset(
+            self.preset,
+            source_vocabulary_size=size,
+            target_vocabulary_size=size,
+            shared_vocabulary=True,
+        )
+
+    def training_config(self, *, log_every: int = 1) -> TrainingConfig:
+        """Returns how `tt` trains: without an end, validations or checkpoints."""
+        return TrainingConfig(
+            steps=_NEVER,
+            batch_tokens=self.batch_tokens,
+            compute_type=self.compute_type,
+            validate_every=_NEVER,
+            score_every=0,
+            save_every=_NEVER,
+            log_every=log_every,
+        )
+
+
+# Where a CPU has no bfloat16, PyTorch is ten times slower with it: those rounds are short.
+_CASES = [
+    Case(preset="tiny", compute_type="float32", pairs=700, batch_tokens=4096, warm_ups=2, rounds=5),
+    Case(
+        preset="tiny",
+        compute_type="mixed_bfloat16",
+        pairs=170,
+        batch_tokens=2048,
+        warm_ups=2,
+        rounds=3,
+    ),
+    Case(preset="base", compute_type="float32", pairs=150, batch_tokens=1024, warm_ups=1, rounds=4),
+    Case(
+        preset="base",
+        compute_type="mixed_bfloat16",
+        pairs=40,
+        batch_tokens=512,
+        warm_ups=1,
+        rounds=3,
+    ),
+]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Job:
+    """A case made ready in a folder.
+
+    Attributes:
+      case: What it is of.
+      dataset: What `tt` trains on.
+      batches: The file that the others read; see `train_reference.py`.
+      steps: Batches a round.
+      target_tokens: Real ones that each round predicts, warm-ups included.
+    """
+
+    case: Case
+    dataset: Path
+    batches: Path
+    steps: int
+    target_tokens: list[int]
+
+
+def prepare(case: Case, *, folder: Path) -> Job:
+    """Writes the dataset of a case, and the batches that `Trainer` will make of it."""
+    config = case.model_config()
+    dataset = folder / f"{case.name}-dataset"
+    manifest = write_dataset(
+        dataset, pairs=case.pairs, vocabulary_size=config.target_vocabulary_size
+    )
+    steps = sum(1 for _ in _epoch(_batches(case, dataset, manifest), pairs=case.pairs))
+    batches = list(
+        itertools.islice(_batches(case, dataset, manifest), steps * (case.warm_ups + case.rounds))
+    )
+    arrays = {}
+    for i, batch in enumerate(batches):
+        arrays |= {f"source_{i}": batch.source, f"target_{i}": batch.target}
+    values = {
+        **dataclasses.asdict(config),
+        "vocabulary_size": config.target_vocabulary_size,
+        "label_smoothing": case.training_config().label_smoothing,
+        "longest": max(array.shape[1] for array in arrays.values()),
+    }
+    path = folder / f"{case.name}.npz"
+    np.savez(path, config=json.dumps(values), **arrays)
+    real = [int(np.count_nonzero(batch.target[:, 1:])) for batch in batches]
+    return Job(
+        case=case,
+        dataset=dataset,
+        batches=path,
+        steps=steps,
+        target_tokens=[sum(real[i : i + steps]) for i in range(0, len(real), steps)],
+    )
+
+
+def _batches(case: Case, dataset: Path, manifest: DatasetManifest) -> Iterator[Any]:
+    return TokenBatches(
+        files=[dataset / name for name in manifest.splits[TRAIN].shards],
+        max_tokens=case.batch_tokens,
+        seed=case.training_config().seed,
+    ).forever(Position())
+
+
+def _epoch(batches: Iterator[Any], *, pairs: int) -> Iterator[Any]:
+    """Yields batches until they have had so many pairs."""
+    while pairs > 0:
+        batch = next(batches)
+        pairs -= np.count_nonzero(batch.source[:, 0])  # rows of padding are no pairs
+        yield batch
+
+
+class Competitor:
+    """A process that trains on some batches whenever it is told to.
+
+    Args:
+      name: In the results.
+      command: Reads lines "FIRST END" and answers with a line that begins "... seconds".
+      folder: For what it says on stderr.
+    """
+
+    def __init__(self, name: str, command: Sequence[str | Path], *, folder: Path) -> None:
+        self.name = name
+        self._errors = folder / f"{name}.stderr"
+        with self._errors.open("wb") as errors:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+            )
+
+    def seconds(self, first: int, end: int) -> float:
+        """Lets it train on the batches from `first` to before `end`.
+
+        Raises:
+          CommandError: It has died.
+        """
+        with contextlib.suppress(BrokenPipeError):
+            self._input.write(f"{first} {end}\n")
+            self._input.flush()
+        assert self._process.stdout
+        for line in self._process.stdout:
+            if match := _SECONDS.match(line):
+                return float(match[1])
+        code = self._process.wait()
+        said = self._errors.read_text(errors="replace")[-_SHOWN_CHARACTERS:]
+        raise CommandError(f"{self.name} ended with exit code {code}:\n{said}")
+
+    def stop(self) -> None:
+        """Ends it."""
+        self._process.kill()
+        self._process.wait()
+
+    @property
+    def _input(self) -> IO[str]:
+        assert self._process.stdin
+        return self._process.stdin
+
+
+def measure(job: Job, *, folder: Path, threads: int, torch: Path | None) -> dict[str, list[float]]:
+    """Returns the target tokens a second of each competitor, round by round."""
+    case = job.case
+    options = [f"--threads={threads}"]
+    bfloat16 = ["--bfloat16"] if case.is_bfloat16 else []
+    this_python = Path(sys.executable)
+    loop = ["--loop", case.name, job.dataset, folder / f"{case.name}-run", str(job.steps)]
+    commands = {
+        _TT: [this_python, __file__, *loop, *options, "--no-peer"],
+        _REFERENCE: [this_python, _HERE / "train_reference.py", job.batches, *options, *bfloat16],
+    }
+    if torch:
+        commands[_PEER] = [torch, _HERE / "train_peer.py", job.batches, *options, *bfloat16]
+    rates: dict[str, list[float]] = {name: [] for name in commands}
+    with contextlib.ExitStack() as stack:
+        competitors = []
+        for name, command in commands.items():
+            competitors.append(Competitor(name, command, folder=folder))
+            stack.callback(competitors[-1].stop)
+        for number, tokens in enumerate(job.target_tokens):
+            first = number * job.steps
+            turn = number % len(competitors)
+            seconds = {}
+            for competitor in competitors[turn:] + competitors[:turn]:
+                seconds[competitor.name] = competitor.seconds(first, first + job.steps)
+            is_counted = number >= case.warm_ups
+            if is_counted:
+                for name in commands:
+                    rates[name].append(tokens / seconds[name])
+            label = f"round {number - case.warm_ups + 1}/{case.rounds}" if is_counted else "warm-up"
+            said = ", ".join(f"{name} {seconds[name]:.1f} s" for name in commands)
+            print(f"{case.name}  {label}: {tokens:,} tokens, {said}", file=sys.stderr, flush=True)
+    return rates
+
+
+def train_on_signal(case: Case, *, dataset: Path, run: Path, steps: int) -> None:
+    """Is the competitor `tt`: `Trainer.train` as it is, which waits in its report callback.
+
+    Args:
+      case: What is trained.
+      dataset: On what.
+      run: A fresh folder.
+      steps: Batches a round; it takes them in order, whatever it is told.
+    """
+    start = 0.0
+
+    def wait() -> None:
+        nonlocal start
+        if not sys.stdin.readline():
+            sys.exit()
+        start = time.perf_counter()
+
+    def report(progress: Any) -> None:
+        seconds = time.perf_counter() - start
+        print(f"{seconds} seconds, loss {progress.loss:.4f}", flush=True)
+        wait()
+
+    trainer = Trainer(
+        dataset=dataset,
+        run=run,
+        model_config=case.model_config(),
+        training=case.training_config(log_every=steps),
+        strategy=make_strategy("one-device"),
+    )
+    wait()
+    trainer.train(report)
+
+
+# What is printed.
+
+
+def paired_ratios(rates: dict[str, list[float]], to: str) -> list[float]:
+    """Returns the ratio of `tt`'s speed to another's, round by round."""
+    return [ours / theirs for ours, theirs in zip(rates[_TT], rates[to], strict=True)]
+
+
+def print_table(results: dict[str, dict[str, list[float]]]) -> None:
+    """Prints a line a competitor and case, medians over the rounds."""
+    print(f"{'case':15s} {'':10s} {'target tokens/s':>16s} {'tt / it':>8s} {'(range)':>12s}")
+    for case, rates in results.items():
+        for name, measured in rates.items():
+            line = f"{case:15s} {name:10s} {statistics.median(measured):16,.0f}"
+            if name != _TT:
+                ratios = paired_ratios(rates, name)
+                line += f" {statistics.median(ratios):8.2f}"
+                line += f" {f'{min(ratios):.2f}-{max(ratios):.2f}':>12s}"
+            print(line)
+
+
+def targets(results: dict[str, dict[str, list[float]]]) -> list[Target]:
+    """Returns the limits of what was measured."""
+    return [
+        Target(
+            rule=f"{case}, tt's speed to that of {name}",
+            value=statistics.median(paired_ratios(rates, name)),
+            bound=_LIMITS[name],
+        )
+        for case, rates in results.items()
+        for name in rates
+        if name != _TT
+    ]
+
+
+def _has_native_bfloat16() -> bool:
+    with contextlib.suppress(OSError):
+        return not _NATIVE_BFLOAT16.isdisjoint(Path("/proc/cpuinfo").read_text().split())
+    return False
+
+
+def _parse() -> argparse.Namespace:
+    names = [case.name for case in _CASES]
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", help=", ".join(names))
+    parser.add_argument("--rounds", type=int, help="counted ones, in all cases")
+    parser.add_argument("--threads", type=int, default=1, help="and cores, of each competitor")
+    parser.add_argument(
+        "--torch", type=Path, default=_TORCH_PYTHON, metavar="PYTHON", help="one that has PyTorch"
+    )
+    parser.add_argument("--no-peer", action="store_true", help="without PyTorch")
+    parser.add_argument("--no-limits", action="store_true", help="never exit with code 1")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep datasets and batches")
+    # This program calls itself with case, dataset, run and steps, for the competitor `tt`.
+    parser.add_argument("--loop", nargs=4, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if not 1 <= options.threads <= len(available_cores()):
+        parser.error(
+            f"--threads must be 1 to {len(available_cores())}, the cores of this process. "
+            f"Received: {options.threads}"
+        )
+    if options.rounds is not None and options.rounds < 1:
+        parser.error(f"--rounds must be 1 or more. Received: {options.rounds}")
+    if not options.no_peer and not options.torch.exists():
+        parser.error(
+            f"there is no {options.torch}: run `make bench-train`, name a Python that has PyTorch "
+            "with --torch, or leave it out with --no-peer"
+        )
+    return options
+
+
+def main() -> None:
+    """Measures all cases, and says whether the limits are met."""
+    options = _parse()
+    os.sched_setaffinity(0, available_cores()[: options.threads])  # and all processes it starts
+    tf.config.threading.set_intra_op_parallelism_threads(options.threads)
+    tf.config.threading.set_inter_op_parallelism_threads(options.threads)
+    if options.loop:
+        name, dataset, run, steps = options.loop
+        (case,) = (case for case in _CASES if case.name == name)
+        train_on_signal(case, dataset=Path(dataset), run=Path(run), steps=int(steps))
+        return
+    results = {}
+    with tempfile.TemporaryDirectory(prefix="tt-bench-") as scratch:
+        folder = options.keep or Path(scratch)
+        folder.mkdir(parents=True, exist_ok=True)
+        for case in _CASES:
+            if options.only and case.name not in options.only:
+                continue
+            if options.rounds:
+                case = dataclasses.replace(case, rounds=options.rounds)
+            results[case.name] = measure(
+                prepare(case, folder=folder),
+                folder=Path(scratch),
+                threads=options.threads,
+                torch=None if options.no_peer else options.torch,
+            )
+    print_table(results)
+    if not _has_native_bfloat16():
+        print("This CPU has no bfloat16 of its own: it is emulated.")
+    judged = targets(results)
+    print(*(target.line() for target in judged), sep="\n")
+    if not options.no_limits and not all(target.is_met for target in judged):
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except CommandError as error:
+        sys.exit(f"bench: error: {error}")
