@@ -18,6 +18,7 @@ from cli.options import (
     EMBEDDED,
     command,
     import_tensorflow,
+    local_path,
     say,
 )
 from model.config import (
@@ -30,7 +31,6 @@ from model.config import (
     TrainingConfig,
     TransformerConfig,
 )
-from model.errors import UserError
 
 if TYPE_CHECKING:
     from model.artifacts import DatasetManifest
@@ -193,7 +193,6 @@ def train_command(
     """Train a Transformer on a dataset folder, and export it."""
     from model.artifacts import DatasetManifest
 
-    _check_run(run)
     folder = _local_dataset(dataset, cache)
     manifest = DatasetManifest.load(folder)
     given = {name: value for name, value in context.params.items() if value is not None}
@@ -211,7 +210,7 @@ def train_command(
     from model.training import Trainer
 
     where = make_strategy(
-        strategy, devices=[d for d in (devices or "").split(",") if d], report=say
+        strategy, devices=[d.strip() for d in devices.split(",")] if devices else [], report=say
     )
     with lost_worker_errors(where):
         trainer = Trainer(
@@ -219,14 +218,6 @@ def train_command(
         )
         say(_describe_strategy(strategy, where))
         _train(trainer, run)
-
-
-def _check_run(run: str) -> None:
-    if "://" in run and not run.startswith("gs://"):
-        raise UserError(
-            f"the run folder {run} is on a file system that training cannot write checkpoints to: "
-            "name a local folder or one on gs:// with --run"
-        )
 
 
 def _local_dataset(dataset: str, cache: str | None) -> Path:
@@ -237,7 +228,7 @@ def _local_dataset(dataset: str, cache: str | None) -> Path:
     from pipelines.staging import default_cache, stage_dataset
 
     set_file_system_options([])
-    return stage_dataset(dataset, cache=Path(cache) if cache else default_cache(), report=say)
+    return stage_dataset(dataset, cache=local_path(cache) if cache else default_cache(), report=say)
 
 
 def configure(

@@ -35,9 +35,9 @@ def export_average(
         output exists.
     """
     if which not in ("last", "best"):
-        raise UserError(f"either the last or the best checkpoints. Received: {which}")
+        raise UserError(f"--of must be last or best. Received: {which}")
     if count is not None and count < 1:
-        raise UserError(f"at least one checkpoint must be averaged. Received: {count}")
+        raise UserError(f"--count must be at least 1. Received: {count}")
     folder = RunFolder(run)
     config = folder.model_config()
     checkpoints = Checkpoints(folder)

@@ -21,7 +21,16 @@ from model.transformer import Transformer
 INDEX_FILE = "checkpoints.json"
 
 # What reading a damaged or foreign checkpoint raises; an IndexError where its data are cut off.
-_UNREADABLE = (tf.errors.OpError, AssertionError, ValueError, IndexError)
+_DAMAGED = (
+    tf.errors.DataLossError,
+    tf.errors.NotFoundError,
+    tf.errors.OutOfRangeError,
+    tf.errors.InvalidArgumentError,
+    AssertionError,
+    ValueError,
+    IndexError,
+)
+_PREFIXES = ("ckpt-", "best-", "stop-")
 
 
 @dataclasses.dataclass
@@ -31,10 +40,16 @@ class Kept:
     Attributes:
       last: The last ones, the newest at the end.
       best: Those of the best validations, the best first.
+      stop: One that was made between them, only to go on from; newer than all others.
     """
 
     last: list[str] = dataclasses.field(default_factory=list)
     best: list[str] = dataclasses.field(default_factory=list)
+    stop: str | None = None
+
+    def to_go_on_from(self) -> list[str]:
+        """Returns those that a run can go on from, the newest first."""
+        return [*([self.stop] if self.stop else []), *self.last[::-1]]
 
 
 def named_weights(model: Transformer) -> dict[str, tf.Variable]:
@@ -50,12 +65,23 @@ class Checkpoints:
 
     Args:
       run: The run folder.
+
+    Attributes:
+      kept: Those that count.
+      has_left_out: Whether one of them could not be read. It stays until the next is written.
     """
 
     def __init__(self, run: RunFolder) -> None:
         self._run = run
         self._folder = run.inside(CHECKPOINT_FOLDER)
         self.kept = self._load_index()
+        self._found = bool(self.kept.to_go_on_from())
+        self.has_left_out = False
+
+    def has(self, name: str) -> bool:
+        """Says whether there is such a checkpoint."""
+        found: bool = tf.io.gfile.exists(f"{self.path(name)}.index")
+        return found
 
     def path(self, name: str) -> str:
         """Returns the path of a checkpoint as TensorFlow takes it: files begin with it."""
@@ -80,17 +106,17 @@ class Checkpoints:
             tf.io.gfile.makedirs(self._folder)
             text = json.dumps(dataclasses.asdict(kept), indent=2) + "\n"
             write_text(f"{self._folder}/{INDEX_FILE}", text)
-        self.kept = Kept(list(kept.last), list(kept.best))
+        self.kept = kept
         self.delete_others()
 
     def delete_others(self) -> None:
         """Deletes what does not count: what a killed run was writing, or had not yet deleted."""
-        wanted = {*self.kept.last, *self.kept.best}
+        wanted = {*self.kept.last, *self.kept.best, self.kept.stop}
         if not tf.io.gfile.exists(self._folder):
             return
         for file in tf.io.gfile.listdir(self._folder):
             name = file.removesuffix(".index").split(".data-")[0]
-            if name not in wanted and file != INDEX_FILE:
+            if name not in wanted and file.startswith(_PREFIXES):
                 self._remove(file)
 
     def restore_last(
@@ -108,17 +134,20 @@ class Checkpoints:
         Raises:
           UserError: There are some, but none can be read.
         """
-        last = self.kept.last
-        for count in range(len(last), 0, -1):
-            name = last[count - 1]
+        for name in self.kept.to_go_on_from():
             try:
                 checkpoint.read(self.path(name)).assert_existing_objects_matched()
-                self.kept = Kept(last[:count], self.kept.best)
-                return name
-            except _UNREADABLE as error:
+            except _DAMAGED as error:
                 reason = str(error).splitlines()[0]
                 note(f"checkpoint {self.path(name)} cannot be read, so it is left out: {reason}")
-        if self.kept.last:
+            except tf.errors.OpError as error:
+                raise self._cannot_be_read(name, error) from error
+            else:
+                return name
+            self.has_left_out = True
+            last = [other for other in self.kept.last if other != name]
+            self.kept = Kept(last, self.kept.best)
+        if self._found:
             raise UserError(
                 f"none of the checkpoints in {self._folder} can be read: start again in another "
                 "folder with --run"
@@ -155,22 +184,35 @@ class Checkpoints:
             try:
                 status = reader.read(self.path(name))
                 status.assert_existing_objects_matched().expect_partial()
-            except _UNREADABLE as error:
-                reason = str(error).splitlines()[0]
-                raise UserError(f"checkpoint {self.path(name)} cannot be read: {reason}") from error
+            except (tf.errors.OpError, *_DAMAGED) as error:
+                raise self._cannot_be_read(name, error) from error
             for total, variable in zip(sums, model.trainable_variables, strict=True):
                 total += variable.numpy()
         for total, variable in zip(sums, model.trainable_variables, strict=True):
             variable.assign((total / len(names)).astype(np.float32))
 
+    def _cannot_be_read(self, name: str, error: Exception) -> UserError:
+        reason = str(error).splitlines()[0]
+        return UserError(f"checkpoint {self.path(name)} cannot be read: {reason}")
+
     def _load_index(self) -> Kept:
         path = f"{self._folder}/{INDEX_FILE}"
         if not tf.io.gfile.exists(path):
-            return Kept()
+            # Killed before the first was named, or the file is lost: all that is there counts.
+            files = tf.io.gfile.glob(f"{self._folder}/ckpt-*.index")
+            steps = sorted(int(file.rsplit("-", 1)[1].removesuffix(".index")) for file in files)
+            return Kept(last=[f"ckpt-{step}" for step in steps])
         try:
-            return Kept(**json.loads(read_text(path)))
-        except (ValueError, TypeError) as error:
-            raise UserError(f"{path} cannot be read: {error!r}") from error
+            values = json.loads(read_text(path))
+            kept = Kept(**values)
+            names = [*kept.last, *kept.best, kept.stop or "stop-"]
+            if not all(name.startswith(_PREFIXES) for name in names):
+                raise ValueError(values)
+        except (ValueError, TypeError, AttributeError) as error:
+            raise UserError(
+                f"{path} cannot be read ({error!r}): delete it, and all ckpt- files beside it count"
+            ) from error
+        return kept
 
     def _delete(self, name: str) -> None:
         if tf.io.gfile.exists(self._folder):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 from model.errors import UserError
@@ -80,7 +81,7 @@ class TransformerConfig:
             _require(0 <= value <= 0.9, f"{name} must be 0 to 0.9. Received: {value}")
         _require_one_of("norm", self.norm, NORMS)
         _require(
-            self.position_base > 1,
+            1 < self.position_base < math.inf,
             f"position_base must be greater than 1. Received: {self.position_base}",
         )
         _require(
@@ -162,13 +163,17 @@ class TrainingConfig:
             _require(value >= 1, f"{name} must be at least 1. Received: {value}")
         for name in ("peak_learning_rate", "clip_norm", "effective_batch_size", "patience"):
             value = getattr(self, name)
-            _require(value is None or value > 0, f"{name} must be positive. Received: {value}")
+            _require(
+                value is None or 0 < value < math.inf,
+                f"{name} must be positive. Received: {value}",
+            )
         _require_one_of("schedule", self.schedule, SCHEDULES)
         _require_one_of("compute_type", self.compute_type, COMPUTE_TYPES)
         _require_one_of("average", self.average, AVERAGES)
         _require_one_of("best_metric", self.best_metric, METRICS)
         _require(
-            not self.score_every or self.score_every % self.validate_every == 0,
+            not self.score_every
+            or (self.score_every > 0 and self.score_every % self.validate_every == 0),
             "score_every must be a multiple of validate_every. "
             f"Received: {self.score_every} and {self.validate_every}",
         )

@@ -12,6 +12,7 @@ window that is not full: the same few shapes come again and again.
 from __future__ import annotations
 
 import dataclasses
+import os
 import struct
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +23,7 @@ import google_crc32c
 import numpy as np
 import tensorflow as tf
 
-from model.artifacts import SOURCE_FEATURE, TARGET_FEATURE
+from model.artifacts import MANIFEST_FILE, SOURCE_FEATURE, TARGET_FEATURE
 from model.errors import UserError
 from model.vocabulary import PAD_ID
 
@@ -95,6 +96,7 @@ class TokenBatches:
       vocabulary_sizes: Of the source and the target: all ids are below.
       replicas: Replicas that share a batch, each an equal part of its rows.
       shuffle: Whether the order is random; without it an epoch goes from long to short.
+      records: That an epoch has; None does not check.
     """
 
     files: list[Path]
@@ -103,6 +105,7 @@ class TokenBatches:
     vocabulary_sizes: tuple[int, int] = (2**31 - 1, 2**31 - 1)
     replicas: int = 1
     shuffle: bool = True
+    records: int | None = None
 
     def epoch(self, start: Position) -> Iterator[Batch]:
         """Yields the batches of the epoch of `start`, from there to its end.
@@ -151,9 +154,18 @@ class TokenBatches:
                 following = Position(start.epoch, start.window + 1, 0, shard, record + 1, offset)
                 yield self._checked(_parse(examples, records, start, following))
                 examples, records, start = [], [], following
-        if examples:
-            end = Position(start.epoch, start.window + 1, 0, len(files))
-            yield self._checked(_parse(examples, records, start, end))
+        found = start.window * WINDOW + len(examples)
+        end = Position(start.epoch, start.window + 1, 0, len(files))
+        rest = self._checked(_parse(examples, records, start, end)) if examples else None
+        if self.records not in (None, found):
+            shards = f"{files[0].parent}/{files[0].name.split('-')[0]}-*"
+            raise UserError(
+                f"the {len(files)} shard(s) {shards} hold {found} records, {MANIFEST_FILE} says "
+                f"{self.records}: one of them was cut off between two records; copy them again, "
+                "or make the dataset again with `tt preprocess`"
+            )
+        if rest:
+            yield rest
 
     def _checked(self, window: _Window) -> _Window:
         """Returns a window whose pairs have ids on both sides, all of them of the vocabularies."""
@@ -275,6 +287,8 @@ def _read_records(files: list[Path], start: Position) -> Iterator[tuple[bytes, i
         record, offset = (start.record, start.offset) if is_first else (0, 0)
         try:
             with files[shard].open("rb") as file:
+                if file.seek(0, os.SEEK_END) < offset:
+                    raise _DamagedRecordError("is cut off")
                 file.seek(offset)
                 while header := file.read(_HEADER.size):
                     yield _read_record(file, header), shard, record, file.tell()

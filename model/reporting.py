@@ -60,7 +60,7 @@ class Validation:
       chrf: The same.
       bleu_signature: sacreBLEU's, or "".
       chrf_signature: The same.
-      is_best: Whether no validation before was better by the run's metric.
+      is_best: Whether it is better than every one before, by the run's metric.
     """
 
     step: int
@@ -192,6 +192,8 @@ def drop_later_events(folder: str, *, step: int, validated: int) -> None:
         return
     for name in tf.io.gfile.listdir(folder):
         path = f"{folder}/{name}"
+        if not name.startswith("events.out.tfevents"):
+            continue  # a profile, for example
         if name.endswith(".tmp"):
             tf.io.gfile.remove(path)
             continue

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -46,6 +45,9 @@ _MAY_CHANGE = (
 )  # fmt: skip
 
 
+_REMOTE = ("gs://", "ram://")  # the second is TensorFlow's memory, for tests
+
+
 def is_local(path: str) -> bool:
     """Says whether a path is on this machine."""
     return "://" not in path
@@ -60,6 +62,13 @@ class RunFolder:
 
     def __init__(self, path: str | Path) -> None:
         self.path = str(path).rstrip("/")
+        if not self.path:
+            raise UserError(f"{str(path)!r} is no folder for a run: name one with --run")
+        if not is_local(self.path) and not self.path.startswith(_REMOTE):
+            raise UserError(
+                f"the run folder {self.path} is on a file system that training cannot write "
+                "checkpoints to: name a local folder or one on gs:// with --run"
+            )
 
     def inside(self, *names: str) -> str:
         """Returns the path of something in the folder."""
@@ -110,6 +119,8 @@ class RunFolder:
             raise UserError(
                 f"no run at {self.path} (it has no {CONFIG_FILE}): name the --run of a `tt train`"
             ) from None
+        except tf.errors.OpError as error:
+            raise UserError(f"{path} cannot be read: {error.message}") from error
         except (ValueError, AttributeError) as error:
             raise UserError(f"{path} cannot be read: {error!r}") from error
         if "training" not in config:
@@ -132,10 +143,17 @@ class RunFolder:
             raise UserError(f"{self.inside(CONFIG_FILE)} cannot be read: {error!r}") from error
 
     def vocabularies(self, folder: Path) -> VocabularyPair:
-        """Copies the vocabularies into a local folder and loads them from there."""
+        """Copies the vocabularies into a local folder and loads them from there.
+
+        Raises:
+          UserError: They are not there.
+        """
         source = self.inside(VOCABULARY_FOLDER)
-        for name in tf.io.gfile.listdir(source):
-            tf.io.gfile.copy(f"{source}/{name}", str(folder / name), overwrite=True)
+        try:
+            for name in tf.io.gfile.listdir(source):
+                tf.io.gfile.copy(f"{source}/{name}", str(folder / name), overwrite=True)
+        except tf.errors.OpError as error:
+            raise UserError(f"{source} cannot be read: {error.message}") from error
         return load_vocabularies(folder)
 
     def publish(self, folder: Path, name: str) -> None:
@@ -143,9 +161,9 @@ class RunFolder:
         target = self.inside(name)
         with self.errors():
             if is_local(self.path):
-                if Path(target).exists():
-                    shutil.rmtree(target)
-                shutil.move(folder, target)
+                if Path(target).exists():  # out of the way; it goes with the scratch folder
+                    Path(target).rename(folder.with_name("replaced"))
+                folder.rename(target)
                 return
             if tf.io.gfile.exists(target):
                 tf.io.gfile.rmtree(target)
@@ -225,12 +243,20 @@ class RunLog:
         if not tf.io.gfile.exists(self._path):
             return
         kept = []
-        for line in read_text(self._path).splitlines(keepends=True):
-            if line.endswith("\n"):
+        for number, line in enumerate(read_text(self._path).splitlines(keepends=True), 1):
+            if not line.endswith("\n"):
+                continue  # it was being written
+            try:
                 values = json.loads(line)
                 last = validated if values["kind"] == "validation" else step
-                if values["step"] <= last:
-                    kept.append(line)
+                is_kept = values["step"] <= last
+            except (ValueError, KeyError, TypeError) as error:
+                raise UserError(
+                    f"line {number} of {self._path} is damaged ({error!r}): delete that line, or "
+                    "the file"
+                ) from error
+            if is_kept:
+                kept.append(line)
         write_text(self._path, "".join(kept))
 
     def write(self, **values: Any) -> None:

@@ -193,9 +193,14 @@ class TrainingStep:
         return [self._strategy.experimental_local_results(value)[0] for value in per_replica]
 
     def _sum_of_workers(self, values: tf.Tensor) -> tf.Tensor:
-        # Every replica of a process gives its share of the process's values.
         local = len(self._strategy.extended.worker_devices)
-        return self._run(lambda values: values / local, values)
+
+        def share(values: tf.Tensor) -> tf.Tensor:
+            # The first replica of a process gives all of it: shares would not add up exactly.
+            replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+            return tf.where(replica % local == 0, values, tf.zeros_like(values))
+
+        return self._run(share, values)
 
     def _run(self, function: Callable[..., tf.Tensor], *args: Any) -> tf.Tensor:
         """Runs a function on every replica and adds up what they return."""

@@ -161,6 +161,7 @@ class Trainer:
         self._clock = Clock()
         self.state = TrainingState(replicas=self._replicas)
         self._saved_state = tf.Variable("", dtype=tf.string)
+        self._written = ""
         weights = named_weights(self.model)
         parts = {"weights": weights, "adam": self._step.adam, "state": self._saved_state}
         if self._step.accumulator:
@@ -290,7 +291,7 @@ class Trainer:
             try:
                 self._validate()
             except Terminated:
-                self._save()  # as it was before: the validation is made when the run goes on
+                self._save_stop()  # as it was before: the validation is made when the run goes on
                 raise
             self._clock.lap()
         if state.step % training.save_every == 0 or self._is_done():
@@ -304,7 +305,7 @@ class Trainer:
 
     def _stop_if_told(self) -> None:
         if self._is_stopping:
-            self._save()
+            self._save_stop()
             raise Terminated
 
     def _check_stop(self) -> None:
@@ -375,31 +376,45 @@ class Trainer:
             reporter.show(f"attention/sentence_{i}", images, step=self.state.step)
 
     def _save(self) -> None:
-        """Saves all that resuming needs."""
+        """Saves all that resuming needs, and what the last and the best are."""
         self._read_results()
-        if not self.is_chief:
+        kept, name = self._checkpoints.kept, f"ckpt-{self.state.step}"
+        if name in kept.last:  # what is in it is older: nothing that counts is written over
+            self._save_stop()
             return
-        state, kept = self.state, self._checkpoints.kept
-        name = f"ckpt-{state.step}"
-        if state.pending_batches:
-            name += f"+{state.pending_batches}"  # in the middle of an update
-        if kept.last[-1:] == [name]:
-            return
-        self._saved_state.assign(state.to_json())
-        self._checkpoints.write(self._checkpoint, name)
-        self._checkpoints.keep(
-            Kept(
-                last=[*kept.last, name][-self.training.keep_checkpoints :],
-                best=[_best_name(step) for _, step in state.best],
-            )
-        )
+        last = [*kept.last, name][-self.training.keep_checkpoints :]
+        self._write(name, last=last, stop=None)
+
+    def _save_stop(self) -> None:
+        """Saves all that resuming needs, between the checkpoints that were asked for."""
+        self._read_results()
+        name = f"stop-{self.state.batches}-{self.state.validated}"
+        if self.state.to_json() != self._written:
+            self._write(name, last=self._checkpoints.kept.last, stop=name)
+
+    def _write(self, name: str, *, last: list[str], stop: str | None) -> None:
+        self._written = self.state.to_json()
+        if self.is_chief:
+            self._saved_state.assign(self._written)
+            self._checkpoints.write(self._checkpoint, name)
+            best = [_best_name(step) for _, step in self.state.best]
+            self._checkpoints.keep(Kept(last=last, best=best, stop=stop))
 
     def _restore(self) -> None:
-        name = self._checkpoints.restore_last(self._checkpoint, self.notes.append)
+        checkpoints = self._checkpoints
+        name = checkpoints.restore_last(self._checkpoint, self.notes.append)
         if name is None:
             return
         self.state = TrainingState.from_json(self._saved_state.numpy().decode())
         state = self.state
+        if self.training.steps < state.step:
+            raise UserError(
+                f"{self.run.path} has done {state.step} steps already. Received: --steps "
+                f"{self.training.steps}; `tt export --checkpoint` exports an earlier one"
+            )
+        # After an older checkpoint than the newest, some of its best may be gone.
+        state.best = [each for each in state.best if checkpoints.has(_best_name(each[1]))]
+        self._written = state.to_json()
         if state.replicas != self._replicas:
             self.notes.append(
                 f"resuming with {self._replicas} replica(s) what {state.replicas} trained: from "
@@ -410,8 +425,8 @@ class Trainer:
                 # Batches are cut anew, so none of this window's may be read: some pairs were.
                 state.position = state.position._replace(batch=2**31)
             state.replicas = self._replicas
-        if self.is_chief:
-            self._checkpoints.delete_others()
+        if self.is_chief and not checkpoints.has_left_out:
+            checkpoints.delete_others()
 
     def _final_model(self) -> Transformer:
         """Returns the model at the end, or the mean of the checkpoints that were asked for."""
@@ -438,6 +453,7 @@ class Trainer:
             vocabulary_sizes=(manifest.source_vocabulary_size, manifest.target_vocabulary_size),
             replicas=self._replicas,
             shuffle=split == TRAIN,
+            records=manifest.splits[split].records,
         )
 
     def _count_batches_an_update(self) -> int:
@@ -454,10 +470,14 @@ class Trainer:
         records = [record for other in shown for record in other.batch.records]
         by_shard = ", ".join(f"{Path(shard).name}:{number}" for shard, number in records[:5])
         start = shown[0].batch.start
-        with self.run.errors():
-            path = self.run.inside("not_finite.json")
-            details = {"step": unread.step, "position": start._asdict(), "records": records}
-            write_text(path, json.dumps(details) + "\n")
+        path = self.run.inside("not_finite.json")
+        details = {"step": unread.step, "position": start._asdict(), "records": records}
+        if self.is_chief:
+            try:
+                with self.run.errors():
+                    write_text(path, json.dumps(details) + "\n")
+            except UserError as error:
+                path = f"a list that could not be written ({error})"
         what = f"loss is {result.sums.loss} and the gradient's norm {result.gradient_norm}"
         return UserError(
             f"the {what} at step {unread.step} of {self.training.steps}, so training stopped "

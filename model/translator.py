@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,12 +51,20 @@ def export_model(
     temporary.mkdir(parents=True)
     for name in vocabularies.files:
         shutil.copyfile(vocabulary_folder / name, temporary / name)
+    _reserve(temporary / WEIGHTS_FILE, 4 * model.count_params() + 2048 * len(model.variables))
     model.save_weights(temporary / WEIGHTS_FILE)
     text = json.dumps(dataclasses.asdict(model.config), indent=2) + "\n"
     (temporary / CONFIG_FILE).write_text(text, "utf-8")
     if folder.exists():
         shutil.rmtree(folder)
     temporary.replace(folder)
+
+
+def _reserve(path: Path, size: int) -> None:
+    """Raises an OSError where there is no room for a file; HDF5 ends the process instead."""
+    if hasattr(os, "posix_fallocate"):
+        with path.open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, size)
 
 
 def find_model_folder(folder: str | Path) -> Path:

@@ -64,8 +64,8 @@ def trained_toy(tmp_path_factory):
     folder = tmp_path_factory.mktemp("trained")
     toy.write_dataset(folder / "dataset")
     training = TrainingConfig(
-        steps=400, batch_tokens=1024, peak_learning_rate=0.01, warmup_steps=60, save_every=400,
-        validate_every=400, log_every=100,
+        steps=500, batch_tokens=1024, peak_learning_rate=0.005, warmup_steps=60, save_every=500,
+        validate_every=500, log_every=125,
     )  # fmt: skip
     trainer = Trainer(
         dataset=folder / "dataset", run=folder / "run", model_config=toy.toy_config(),

@@ -223,6 +223,35 @@ def test_a_damaged_shard_is_named_with_its_record(tmp_path, pairs, damage, messa
         list(batches.epoch(Position()))
 
 
+def test_a_shard_cut_between_two_records_is_noticed(tmp_path, pairs, monkeypatch):
+    monkeypatch.setattr(dataset, "WINDOW", 64)
+    files = write_shards(tmp_path, pairs, 3)
+    batches = TokenBatches(files=files, max_tokens=200, seed=1, records=300)
+    whole = list(batches.epoch(Position()))
+    assert sum(len(batch.records) for batch in whole) == 300
+    size = sum(
+        16 + len(r) for r in tf.data.TFRecordDataset(str(files[1])).take(20).as_numpy_iterator()
+    )
+    data = files[1].read_bytes()
+    for cut, count in ((size, 220), (0, 200)):
+        files[1].write_bytes(data[:cut])
+        for start in (Position(), whole[len(whole) // 4].following):
+            with pytest.raises(
+                UserError, match=rf"3 shard\(s\) .*train-\* hold {count} .* says 300"
+            ):
+                list(batches.epoch(start))
+
+
+def test_a_shard_shorter_than_where_it_was_left_is_cut_off(tmp_path, pairs, monkeypatch):
+    monkeypatch.setattr(dataset, "WINDOW", 64)
+    files = write_shards(tmp_path, pairs, 1)
+    batches = TokenBatches(files=files, max_tokens=200, seed=1)
+    later = next(batch.start for batch in batches.epoch(Position()) if batch.start.window == 2)
+    files[0].write_bytes(files[0].read_bytes()[: later.offset - 1])
+    with pytest.raises(UserError, match="record 128 is cut off"):
+        list(batches.epoch(later))
+
+
 def test_a_missing_shard_is_named(tmp_path, pairs):
     files = write_shards(tmp_path, pairs, 3)
     files[2].unlink()

@@ -524,6 +524,67 @@ def test_a_longer_run_goes_on(toy_dataset, tmp_path):
         np.testing.assert_array_equal(found, expected)
 
 
+def test_a_validation_that_comes_due_on_resuming_is_kept(toy_dataset, tmp_path):
+    # No validation was due at step 8, where the run was saved; now one is.
+    first = changed(steps=10, save_every=8, validate_every=5)
+    trainer = make_trainer(toy_dataset, tmp_path / "run", training=first)
+    with pytest.raises(KeyboardInterrupt):
+        trainer.train(stop_at(9))
+    second = changed(steps=8, save_every=8, validate_every=4, keep_best=3)
+    resumed = make_trainer(toy_dataset, tmp_path / "run", training=second)
+    resumed.train(ignore)
+    kept = json.loads((tmp_path / "run/checkpoints/checkpoints.json").read_text())
+    assert kept["last"] == ["ckpt-8"]
+    assert sorted(kept["best"]) == ["best-5", "best-8"]
+    again = make_trainer(toy_dataset, tmp_path / "run", training=second)
+    assert again.state.validated == 8
+    reports = []
+    again.train(reports.append)
+    assert reports == []
+
+
+def test_an_error_of_the_moment_deletes_no_checkpoint(toy_dataset, tmp_path, monkeypatch):
+    make_trainer(toy_dataset, tmp_path / "run").train(ignore)
+    before = sorted(file.name for file in (tmp_path / "run/checkpoints").iterdir())
+
+    def fail(self, path):
+        raise tf.errors.UnavailableError(None, None, "503")
+
+    monkeypatch.setattr(tf.train.Checkpoint, "read", fail)
+    with pytest.raises(UserError, match=r"checkpoint .*ckpt-12 cannot be read: 503"):
+        make_trainer(toy_dataset, tmp_path / "run")
+    assert sorted(file.name for file in (tmp_path / "run/checkpoints").iterdir()) == before
+
+
+def test_a_lost_index_of_checkpoints_is_made_again(toy_dataset, tmp_path):
+    make_trainer(toy_dataset, tmp_path / "run").train(ignore)
+    folder = tmp_path / "run/checkpoints"
+    (folder / "checkpoints.json").unlink()
+    (folder / "notes.txt").write_text("mine")
+    again = make_trainer(toy_dataset, tmp_path / "run")
+    assert again.state.step == 12
+    assert again._checkpoints.kept.last == ["ckpt-8", "ckpt-12"]
+    assert (folder / "notes.txt").read_text() == "mine"
+    (folder / "checkpoints.json").write_text('{"last": 3}')
+    with pytest.raises(UserError, match=r"checkpoints.json cannot be read .* delete it, and all"):
+        make_trainer(toy_dataset, tmp_path / "run")
+
+
+def test_fewer_steps_than_are_done_are_refused(toy_dataset, tmp_path):
+    make_trainer(toy_dataset, tmp_path / "run").train(ignore)
+    with pytest.raises(UserError, match=r"has done 12 steps already. Received: --steps 11"):
+        make_trainer(toy_dataset, tmp_path / "run", training=changed(steps=11))
+
+
+def test_a_damaged_log_is_named_by_its_line(toy_dataset, tmp_path):
+    make_trainer(toy_dataset, tmp_path / "run", training=changed(steps=8)).train(ignore)
+    log = tmp_path / "run/train.jsonl"
+    lines = log.read_text().splitlines(keepends=True)
+    log.write_text("".join([lines[0], "{\n", *lines[1:]]))
+    with pytest.raises(UserError, match=r"line 2 of .*train.jsonl is damaged"):
+        make_trainer(toy_dataset, tmp_path / "run").train(ignore)
+
+
 def test_another_number_of_replicas_goes_on_with_a_warning(toy_dataset, tmp_path, monkeypatch):
     monkeypatch.setattr("model.dataset.WINDOW", 512)
     one = make_trainer(toy_dataset, tmp_path / "run", training=changed(steps=5))
@@ -576,7 +637,8 @@ def test_ids_of_another_vocabulary_stop_the_run(tmp_path, toy_dataset):
             for side in ("source", "target")
         }
         example = tf.train.Example(features=tf.train.Features(feature=feature))
-        writer.write(example.SerializeToString())
+        for _ in range(2000):
+            writer.write(example.SerializeToString())
     trainer = make_trainer(dataset, tmp_path / "run")
     with pytest.raises(UserError, match=r"record 0 of .*train-00000.* has the source id 99"):
         trainer.train(ignore)
