@@ -242,6 +242,15 @@ def test_a_shard_cut_between_two_records_is_noticed(tmp_path, pairs, monkeypatch
                 list(batches.epoch(start))
 
 
+def test_an_epoch_read_to_its_end_has_no_more(tmp_path, pairs, monkeypatch):
+    monkeypatch.setattr(dataset, "WINDOW", 64)
+    files = write_shards(tmp_path, pairs, 3)
+    batches = TokenBatches(files=files, max_tokens=200, seed=1, records=300)
+    *_, last = batches.epoch(Position())
+    assert list(batches.epoch(last.following)) == []
+    assert next(batches.forever(last.following)).start == Position(1)
+
+
 def test_a_shard_shorter_than_where_it_was_left_is_cut_off(tmp_path, pairs, monkeypatch):
     monkeypatch.setattr(dataset, "WINDOW", 64)
     files = write_shards(tmp_path, pairs, 1)
