@@ -250,6 +250,8 @@ class Trainer:
 
     def _read_results(self) -> None:
         """Waits for the device, and adds up what its results say."""
+        if not self._unread:
+            return
         meter = self.state.meter
         for unread in self._unread:
             result, batch = self._step.read(unread.result), unread.batch

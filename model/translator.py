@@ -51,7 +51,7 @@ def export_model(
     temporary.mkdir(parents=True)
     for name in vocabularies.files:
         shutil.copyfile(vocabulary_folder / name, temporary / name)
-    _reserve(temporary / WEIGHTS_FILE, 4 * model.count_params() + 2048 * len(model.variables))
+    _reserve(temporary / WEIGHTS_FILE, 4 * model.count_params() + 4096 * len(model.variables))
     model.save_weights(temporary / WEIGHTS_FILE)
     text = json.dumps(dataclasses.asdict(model.config), indent=2) + "\n"
     (temporary / CONFIG_FILE).write_text(text, "utf-8")
