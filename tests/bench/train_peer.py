@@ -5,8 +5,8 @@ attention, no dropout of attention weights. Attention is `scaled_dot_product_att
 the fused one, padding is dropped before the product with the vocabulary, and bfloat16 is by
 autocast. PyTorch is no dependency of `tt`: `make bench-train` installs it into .venv/torch.
 
-    python tests/bench/train.py --only tiny-float32 --rounds 1 --keep /tmp/bench
-    echo 0 8 | .venv/torch/bin/python tests/bench/train_peer.py /tmp/bench/tiny-float32.npz
+    python tests/bench/train.py --only tiny-float32 --rounds 1 --keep kept
+    echo 0 8 | .venv/torch/bin/python tests/bench/train_peer.py kept/tiny-float32.npz
 
 The file, and what is read from stdin, are described in `train_reference.py`.
 

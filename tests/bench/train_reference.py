@@ -7,8 +7,8 @@ fast: queries are scaled before their product, padding is dropped before the pro
 vocabulary, the loss has a gradient written by hand, and a dropout mask takes one random byte an
 element.
 
-    python tests/bench/train.py --only tiny-float32 --rounds 1 --keep /tmp/bench
-    echo 0 8 | python tests/bench/train_reference.py /tmp/bench/tiny-float32.npz --threads 1
+    python tests/bench/train.py --only tiny-float32 --rounds 1 --keep kept
+    echo 0 8 | python tests/bench/train_reference.py kept/tiny-float32.npz --threads 1
 
 The file holds `config`, JSON, and int32 arrays `source_0`, `target_0`, `source_1`... For each line
 "FIRST END" on stdin it trains on those batches and prints the seconds.
