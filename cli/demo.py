@@ -9,9 +9,10 @@ from pathlib import Path
 
 import typer
 
-from cli.evaluate import bleu_with_signature, read_hypotheses
+from cli.evaluate import read_hypotheses
 from cli.options import DEFAULT_INPUT, DEFAULT_TRANSLATED, say
 from model.errors import UserError
+from model.scores import bleu
 
 STEPS = (
     ["preprocess"],
@@ -58,8 +59,8 @@ def run_demo(folder: Path, *, run_command: Callable[[Sequence[str]], None]) -> N
         if mark == "~":
             typer.echo(f"    reference: {references[i]}")
     word_for_word = [translate_word_for_word(pair.source) for pair in pairs]
-    model_score, signature = bleu_with_signature(translations, references)
-    baseline_score, _ = bleu_with_signature(word_for_word, references)
+    model_score, signature = bleu(translations, references)
+    baseline_score, _ = bleu(word_for_word, references)
     equal = sum(a == b for a, b in zip(translations, references, strict=True))
     typer.echo(
         f"\nBLEU of {len(pairs)} held-out sentences: {model_score:.1f} "

@@ -138,12 +138,3 @@ def score_lines(
         score = metric.corpus_score(hypotheses, references)
         lines.append(f"{score.format(signature=str(metric.get_signature()))}")
     return lines
-
-
-def bleu_with_signature(hypotheses: list[str], references: list[str]) -> tuple[float, str]:
-    """Returns sacreBLEU's default corpus BLEU, from 0 to 100, and its signature."""
-    from sacrebleu.metrics.bleu import BLEU
-
-    metric = BLEU()
-    score = metric.corpus_score(hypotheses, [references])
-    return float(score.score), str(metric.get_signature())

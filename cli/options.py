@@ -24,6 +24,11 @@ DEFAULT_INPUT = Path("input.parquet")
 DEFAULT_TRANSLATED = Path("translated")
 EMBEDDED = "embedded"  # the corpus that comes with tt, by its name in the manifest
 
+# Options that need not be given: None is the library's default.
+Text = str | None
+Count = int | None
+Number = float | None
+Switch = bool | None
 Texts = list[str] | None
 
 DatasetFolder = Annotated[

@@ -16,6 +16,10 @@ from cli.options import (
     DEFAULT_DATASET,
     DEFAULT_INPUT,
     EMBEDDED,
+    Count,
+    Number,
+    Switch,
+    Text,
     Texts,
     command,
     import_tensorflow,
@@ -28,11 +32,6 @@ if TYPE_CHECKING:
     from pipelines.sources import Source
 
 EMBEDDED_VOCABULARY_SIZE = 1000
-
-Text = str | None
-Count = int | None
-Number = float | None
-Switch = bool | None  # None: the default
 
 _corpus = functools.partial(typer.Option, rich_help_panel="Corpora")
 _held_out = functools.partial(typer.Option, rich_help_panel="Held-out texts")

@@ -16,6 +16,10 @@ from cli.options import (
     DEFAULT_DATASET,
     DEFAULT_RUN,
     EMBEDDED,
+    Count,
+    Number,
+    Switch,
+    Text,
     command,
     import_tensorflow,
     local_path,
@@ -47,11 +51,6 @@ EMBEDDED_TRAINING = TrainingConfig(
 )  # fmt: skip
 
 TERMINATED = 143  # what a shell gives for a process that SIGTERM ended
-
-Text = str | None
-Count = int | None
-Number = float | None
-Switch = bool | None  # None: the default
 
 _where = functools.partial(typer.Option, rich_help_panel="Where it is trained")
 _model = functools.partial(typer.Option, rich_help_panel="Model")
