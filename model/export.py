@@ -34,10 +34,11 @@ from model.translator import (
     CONFIG_FILE,
     WEIGHTS_FILE,
     Translator,
+    banned_ids,
     find_model_folder,
     search_batch,
 )
-from model.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID, VocabularyPair, load_vocabularies
+from model.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID, load_vocabularies
 
 SIGNATURE = "serving_default"
 VOCABULARY_FOLDER = "assets.extra"  # TensorFlow's name for files that the graph does not read
@@ -95,10 +96,10 @@ def export_saved_model(
     path = find_model_folder(model_folder)
     with _whole_folder(output, model=path, overwrite=overwrite) as folder:
         translator = Translator.load(path)
-        model = translator._model
+        model = translator.model
         banned = ban(
             model.config.target_vocabulary_size,
-            _banned_ids(model.config, translator.vocabularies),
+            banned_ids(model.config, translator.vocabularies),
         )
 
         @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32, name="ids")])
@@ -163,7 +164,7 @@ def export_ctranslate2(model_folder: Path, output: Path, *, overwrite: bool = Fa
     path = find_model_folder(model_folder)
     with _whole_folder(output, model=path, overwrite=overwrite) as folder:
         translator = Translator.load(path)
-        model, vocabularies = translator._model, translator.vocabularies
+        model, vocabularies = translator.model, translator.vocabularies
         config = model.config
         spec = specs.TransformerSpec.from_config(
             config.layers,
@@ -172,7 +173,7 @@ def export_ctranslate2(model_folder: Path, output: Path, *, overwrite: bool = Fa
             activation=specs.Activation.RELU,
         )
         _fill_encoder(spec.encoder, model)
-        _fill_decoder(spec.decoder, model, banned_ids=_banned_ids(config, vocabularies))
+        _fill_decoder(spec.decoder, model, banned_ids=banned_ids(config, vocabularies))
         source_file, target_file = (vocabularies.files[i] for i in (1, -1))
         source = _tokens(path / source_file, size=config.source_vocabulary_size)
         target = _tokens(path / target_file, size=config.target_vocabulary_size)
@@ -229,12 +230,6 @@ def _check_is_export(output: Path, *, model: Path) -> None:
 def _copy_vocabularies(model_folder: Path, folder: Path) -> None:
     for name in load_vocabularies(model_folder).files:
         shutil.copyfile(model_folder / name, folder / name)
-
-
-def _banned_ids(config: TransformerConfig, vocabularies: VocabularyPair) -> list[int]:
-    """Returns the ids that `Translator` never chooses."""
-    unused = range(vocabularies.target.piece_count, config.target_vocabulary_size)
-    return [PAD_ID, UNK_ID, BOS_ID, *unused]
 
 
 def _tokens(path: Path, *, size: int) -> list[str]:

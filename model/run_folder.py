@@ -21,7 +21,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from model.config import TransformerConfig
+from model.config import TrainingConfig, TransformerConfig
 from model.errors import DiskFullError, UserError
 from model.vocabulary import VocabularyPair, load_vocabularies
 
@@ -308,13 +308,13 @@ def _difference(found: dict[str, Any], wanted: dict[str, Any]) -> str:
 
 
 def run_config(
-    *, model: TransformerConfig, training: Any, dataset: str, replicas: int
+    *, model: TransformerConfig, training: TrainingConfig, dataset: str, replicas: int
 ) -> dict[str, Any]:
     """Returns what `RunFolder.claim` takes.
 
     Args:
       model: The architecture.
-      training: A TrainingConfig.
+      training: How it is trained.
       dataset: Fingerprint of the dataset.
       replicas: That train together.
     """

@@ -41,10 +41,9 @@ from model.step import Numbers, StepResult, TrainingStep
 from model.strategies import is_chief, is_multi_worker
 from model.transformer import Transformer
 from model.translator import export_model
-from model.validation import Validator
+from model.validation import SAMPLES, Validator
 from model.vocabulary import load_vocabularies
 
-_SAMPLES = 3  # sentences whose attention is shown
 _MOST_UNREAD = 256  # batches
 
 
@@ -370,7 +369,7 @@ class Trainer:
             self._export(self.model, BEST_MODEL_FOLDER)
 
     def _show_attention(self, reporter: Reporter) -> None:
-        sources, targets = self._validator.pairs(_SAMPLES)
+        sources, targets = self._validator.pairs(SAMPLES)
         for i, (source, target) in enumerate(zip(sources, targets, strict=True)):
             images = sample_attention(
                 self.model, self._vocabularies, source_ids=source, target_ids=target

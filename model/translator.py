@@ -108,9 +108,8 @@ class Translator:
     ) -> None:
         self.vocabularies = vocabularies
         self.decoding = decoding
-        self._model = model
-        unused = range(vocabularies.target.piece_count, model.config.target_vocabulary_size)
-        banned = ban(model.config.target_vocabulary_size, [PAD_ID, UNK_ID, BOS_ID, *unused])
+        self.model = model
+        banned = ban(model.config.target_vocabulary_size, banned_ids(model.config, vocabularies))
         # One signature with free lengths: no batch traces the function again.
         self._search = tf.function(
             functools.partial(search_batch, model, decoding=decoding, banned=banned),
@@ -181,6 +180,12 @@ class Translator:
                 ids[i], scores[i] = row, score
         texts = self.vocabularies.target.decode(ids)
         return [Translation(*pair) for pair in zip(texts, scores, strict=True)]
+
+
+def banned_ids(config: TransformerConfig, vocabularies: VocabularyPair) -> list[int]:
+    """Returns the ids that are never chosen: PAD, UNK, BOS, and those without a piece."""
+    unused = range(vocabularies.target.piece_count, config.target_vocabulary_size)
+    return [PAD_ID, UNK_ID, BOS_ID, *unused]
 
 
 def search_batch(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+import functools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -17,6 +17,7 @@ from model.transformer import Transformer
 from model.translator import Translator
 from model.vocabulary import PAD_ID, VocabularyPair
 
+SAMPLES = 3  # sentences whose attention is shown
 _SENTENCES_AT_ONCE = 256  # between two looks at whether the run is to stop
 
 
@@ -89,12 +90,15 @@ class Validator:
 
     def pairs(self, count: int) -> tuple[list[list[int]], list[list[int]]]:
         """Returns the ids of the first pairs of the split, in the order of its records."""
-        found: list[tuple[tuple[str, int], list[int], list[int]]] = []
-        for batch in self._batches.epoch(Position()):
-            found.extend(_rows(batch))
-        found.sort(key=lambda pair: pair[0])
-        first = list(itertools.islice(found, count))
+        first = self._pairs[:count]
         return [source for _, source, _ in first], [target for _, _, target in first]
+
+    @functools.cached_property
+    def _pairs(self) -> list[tuple[tuple[str, int], list[int], list[int]]]:
+        """All that `pairs` is asked for, read once."""
+        found = [row for batch in self._batches.epoch(Position()) for row in _rows(batch)]
+        found.sort(key=lambda pair: pair[0])
+        return found[: max(self._max_sentences, SAMPLES)]
 
 
 def _rows(batch: Batch) -> list[tuple[tuple[str, int], list[int], list[int]]]:

@@ -250,7 +250,7 @@ def test_beams_of_ctranslate2_are_those_among_the_ids_that_may_be_chosen(random_
     translator = Translator.load(random_model, decoding=decoding)
     rows = random_rows(translator)
     limits = [len(row) + decoding.max_extra_tokens for row in rows]
-    model = without_banned_ids(translator._model, translator.vocabularies.target.piece_count)
+    model = without_banned_ids(translator.model, translator.vocabularies.target.piece_count)
     found = search_batch(model, tf.constant(pad(rows)), decoding=decoding, banned=tf.constant(0.0))
     ours = [[i for i in row if i != PAD_ID] for row in found.ids[:, 0].numpy().tolist()]
     theirs = translate_ids(
@@ -270,7 +270,7 @@ def test_beams_of_ctranslate2_are_those_among_the_ids_that_may_be_chosen(random_
 def test_scores_of_ctranslate2_are_shares_of_what_may_be_chosen(random_model, tmp_path):
     export_ctranslate2(random_model, tmp_path / "exported")
     translator = Translator.load(random_model)
-    model, vocabularies = translator._model, translator.vocabularies
+    model, vocabularies = translator.model, translator.vocabularies
     source = ctranslate2.Translator(str(tmp_path / "exported"))
     generator = np.random.default_rng(3)
     allowed = [EOS_ID, *range(4, vocabularies.target.piece_count)]

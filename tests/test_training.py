@@ -463,7 +463,7 @@ def test_averages_of_a_run(toy_dataset, tmp_path):
 
 
 def weights_in(folder):
-    return [v.numpy() for v in Translator.load(folder)._model.trainable_variables]
+    return [v.numpy() for v in Translator.load(folder).model.trainable_variables]
 
 
 # Resuming

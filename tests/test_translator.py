@@ -59,7 +59,7 @@ def test_batch_mates_order_and_batch_size_change_nothing(model_folder, beam_size
 
 def test_scores_are_those_of_the_whole_forward_pass(model_folder):
     translator = Translator.load(model_folder, decoding=Decoding(beam_size=3))
-    model = translator._model
+    model = translator.model
     for ids in translator.encode(SENTENCES):
         result = translator._search(tf.constant([ids]))
         best = [i for i in result.ids[0, 0].numpy().tolist() if i != PAD_ID]
@@ -73,7 +73,7 @@ def test_scores_are_those_of_the_whole_forward_pass(model_folder):
 
 def test_greedy_search_is_the_whole_prefix_decoded_again_each_time(model_folder):
     translator = Translator.load(model_folder, decoding=Decoding(beam_size=1, max_extra_tokens=6))
-    model = translator._model
+    model = translator.model
     for ids in translator.encode(SENTENCES):
         prefix = [BOS_ID]
         while prefix[-1] != EOS_ID:
