@@ -152,8 +152,9 @@ def translate_lines(
                 too_long.append(first + i)
             elif not is_empty(row):
                 rows.append(i)
-        for i, found in zip(rows, translator.translate_ids([ids[i] for i in rows]), strict=True):
-            translated[i] = found.text
+        found, _ = translator.translate_ids([ids[i] for i in rows])
+        for i, translation in zip(rows, found, strict=True):
+            translated[i] = translation.text
         output.write("".join(f"{text}\n" for text in translated).encode())
         output.flush()
         first += len(lines)

@@ -13,6 +13,7 @@ SCHEDULES = ("inverse-sqrt", "constant")
 COMPUTE_TYPES = ("float32", "mixed_bfloat16")
 METRICS = ("loss", "perplexity", "bleu", "chrf")  # of a validation
 AVERAGES = ("none", "last", "best")
+ENGINES = {"tensorflow": ("float32", "bfloat16"), "ctranslate2": ("float32", "int8")}
 
 # Layers a side, width, heads, width of the feed-forward layer, dropout. `base` and `big` are
 # those of the paper's table 3 (`big` with its dropout for English to German).
@@ -203,26 +204,71 @@ MAX_SOURCE_TOKENS = 258
 class Decoding:
     """How translations are searched for.
 
+    A translation has at most min(max_decoding_length, ceil(max_length_ratio * source) +
+    max_extra_tokens) ids, EOS counted, where the source counts with BOS and EOS; there it is
+    made to end. By default that is the paper's source + 50 (section 6.1).
+
     Attributes:
       beam_size: 1 is greedy search.
       length_penalty: alpha of Wu et al. 2016 (GNMT), equation 14: hypotheses are ranked by
         log p / ((5 + length) / 6)^alpha, where EOS counts as a token; 0 ranks by log p.
-      max_extra_tokens: A translation has at most this many tokens more than its source (the
-        paper's section 6.1 has 50); there it is made to end.
+      n_best: Hypotheses returned of each source, at most `beam_size`.
+      max_length_ratio: Ids for each id of the source.
+      max_extra_tokens: Ids beside those.
+      max_decoding_length: Ids at the most, whatever the source.
+      no_repeat_ngram_size: No n-gram of ids of this size occurs twice in a hypothesis; 0 lets
+        them.
       batch_tokens: Padded source positions a batch times the beam size at the most.
     """
 
     beam_size: int = 4
     length_penalty: float = 0.6
+    n_best: int = 1
+    max_length_ratio: float = 1.0
     max_extra_tokens: int = 50
+    max_decoding_length: int = 512
+    no_repeat_ngram_size: int = 0
     batch_tokens: int = 8192
 
     def __post_init__(self) -> None:
-        _require(self.beam_size >= 1, f"beam_size must be at least 1. Received: {self.beam_size}")
-        _require(
-            self.length_penalty >= 0,
-            f"length_penalty must not be negative. Received: {self.length_penalty}",
-        )
-        for name in ("max_extra_tokens", "batch_tokens"):
+        for name in ("beam_size", "n_best", "max_decoding_length", "batch_tokens"):
             value = getattr(self, name)
             _require(value >= 1, f"{name} must be at least 1. Received: {value}")
+        for name in ("length_penalty", "max_length_ratio", "max_extra_tokens"):
+            value = getattr(self, name)
+            _require(
+                math.isfinite(value) and value >= 0,
+                f"{name} must be finite and not negative. Received: {value}",
+            )
+        _require(
+            self.max_length_ratio > 0 or self.max_extra_tokens > 0,
+            "max_length_ratio and max_extra_tokens must not both be 0: no translation fits",
+        )
+        _require(
+            self.n_best <= self.beam_size,
+            f"n_best must be at most beam_size, {self.beam_size}. Received: {self.n_best}",
+        )
+        _require(
+            self.no_repeat_ngram_size >= 0,
+            "no_repeat_ngram_size must be 0 (off) or the size of an n-gram. "
+            f"Received: {self.no_repeat_ngram_size}",
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Engine:
+    """What computes translations.
+
+    Attributes:
+      name: `tensorflow`, or `ctranslate2` (the extra of that name).
+      compute_type: Of the matrix products: one of ENGINES[name].
+    """
+
+    name: str = "tensorflow"
+    compute_type: str = "float32"
+
+    def __post_init__(self) -> None:
+        _require_one_of("engine", self.name, tuple(ENGINES))
+        _require_one_of(
+            f"compute_type of the engine {self.name}", self.compute_type, ENGINES[self.name]
+        )

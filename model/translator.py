@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+import math
 import os
 import shutil
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from model.config import Decoding, TransformerConfig
 from model.errors import UserError
 from model.search import SearchResult, ban, beam_search, greedy_search
 from model.transformer import Transformer
+from model.translation import NOTHING, Hypothesis, Translation, Work
 from model.vocabulary import (
     BOS_ID,
     PAD_ID,
@@ -29,14 +31,6 @@ from model.vocabulary import (
 
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.weights.h5"
-
-
-@dataclasses.dataclass(frozen=True)
-class Translation:
-    """A translation and the log-probability of its ids, EOS included, under the model."""
-
-    text: str
-    score: float
 
 
 def export_model(
@@ -156,8 +150,8 @@ class Translator:
         """
         ids = self.encode(texts)
         worded = [i for i, row in enumerate(ids) if not is_empty(row)]
-        translations = [Translation("", 0.0)] * len(texts)
-        found = self.translate_ids([ids[i] for i in worded])
+        translations = [NOTHING] * len(texts)
+        found, _ = self.translate_ids([ids[i] for i in worded])
         for i, translation in zip(worded, found, strict=True):
             translations[i] = translation
         return translations
@@ -166,20 +160,40 @@ class Translator:
         """Normalises texts and encodes them as the training data was, BOS and EOS added."""
         return self.vocabularies.source.encode(texts)
 
-    def translate_ids(self, source_ids: list[list[int]]) -> list[Translation]:
+    def translate_ids(self, source_ids: list[list[int]]) -> tuple[list[Translation], Work]:
         """Translates encoded texts: batches of like length, scattered back into order."""
-        ids: list[list[int]] = [[]] * len(source_ids)
-        scores = [0.0] * len(source_ids)
+        n_best = self.decoding.n_best
+        ids: list[list[int]] = [[]] * (n_best * len(source_ids))
+        scores = [0.0] * len(ids)
+        work = Work()
         for rows in token_batches(
             [len(row) for row in source_ids],
             max_tokens=max(1, self.decoding.batch_tokens // self.decoding.beam_size),
         ):
-            result = self._search(tf.constant(pad([source_ids[i] for i in rows])))
-            best_ids, best_scores = result.ids[:, 0].numpy().tolist(), result.scores[:, 0].numpy()
-            for i, row, score in zip(rows, best_ids, best_scores.tolist(), strict=True):
-                ids[i], scores[i] = row, score
+            sources = pad([source_ids[i] for i in rows])
+            result = self._search(tf.constant(sources))
+            best_ids, best_scores = result.ids.numpy(), result.scores.numpy()
+            for i, row_ids, row_scores in zip(rows, best_ids, best_scores, strict=True):
+                place = slice(n_best * i, n_best * (i + 1))
+                ids[place] = row_ids[:n_best].tolist()
+                scores[place] = row_scores[:n_best].tolist()
+            work += Work(
+                sources=len(rows),
+                source_tokens=int(np.count_nonzero(sources != PAD_ID)),
+                padded_tokens=sources.size,
+                target_tokens=int(np.count_nonzero(best_ids[:, 0] != PAD_ID)),
+            )
         texts = self.vocabularies.target.decode(ids)
-        return [Translation(*pair) for pair in zip(texts, scores, strict=True)]
+        hypotheses = [Hypothesis(*pair) for pair in zip(texts, scores, strict=True)]
+        translations = [
+            Translation(tuple(h for h in hypotheses[first : first + n_best] if h.score > -math.inf))
+            for first in range(0, len(hypotheses), n_best)
+        ]
+        return translations, work
+
+    def is_input_error(self, error: Exception) -> bool:
+        """Tells whether what was raised can be the fault of a source, not of the machine."""
+        return isinstance(error, (ValueError, TypeError, tf.errors.InvalidArgumentError))
 
 
 def banned_ids(config: TransformerConfig, vocabularies: VocabularyPair) -> list[int]:
@@ -194,7 +208,7 @@ def search_batch(
     """Encodes int32 [B, S] ids and searches their translations; see `model.search`."""
     beams = decoding.beam_size
     source_lengths = tf.math.count_nonzero(source != PAD_ID, 1, dtype=tf.int32)
-    limits = source_lengths + decoding.max_extra_tokens
+    limits = length_limits(source_lengths, decoding)
     encoded = model.encode(source, target_length=tf.reduce_max(limits))
     caches = model.empty_caches(tf.shape(source)[0] * beams)
 
@@ -213,6 +227,13 @@ def search_batch(
         beam_size=beams,
         length_penalty=decoding.length_penalty,
     )
+
+
+def length_limits(source_lengths: tf.Tensor, decoding: Decoding) -> tf.Tensor:
+    """Returns the most ids that the translations may have, as `Decoding` says: int32 [B]."""
+    scaled = tf.math.ceil(tf.cast(source_lengths, tf.float32) * decoding.max_length_ratio)
+    limits = tf.cast(scaled, tf.int32) + decoding.max_extra_tokens
+    return tf.minimum(limits, decoding.max_decoding_length)
 
 
 def token_batches(lengths: list[int], *, max_tokens: int) -> Iterator[list[int]]:

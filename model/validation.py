@@ -80,7 +80,7 @@ class Validator:
         for first in range(0, len(order), _SENTENCES_AT_ONCE):
             self._check_stop()
             rows = order[first : first + _SENTENCES_AT_ONCE]
-            found = self._translator.translate_ids([sources[i] for i in rows])
+            found, _ = self._translator.translate_ids([sources[i] for i in rows])
             for i, translation in zip(rows, found, strict=True):
                 hypotheses[i] = translation.text
         return (

@@ -14,7 +14,7 @@ import collections
 import dataclasses
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
@@ -25,24 +25,19 @@ from apache_beam.utils.shared import Shared
 
 from model.config import Decoding
 from model.errors import UserError
-from model.vocabulary import is_empty
+from model.translation import TranslatorLike
 from pipelines import parquet
+from pipelines.cells import STATUSES, CellOptions, translate_cells
 from pipelines.files import delete, list_folder, make_folder, open_binary, write_whole
 from pipelines.runner import make_pipeline, run_pipeline
 from pipelines.translation_plan import (
     COMPRESSIONS,
-    EMPTY,
-    FAILED,
     JOB_FOLDER,
     MANIFEST_FILE,
-    NULL,
-    OK,
     PLAN_FILE,
     SCORE,
     STATUS,
-    STATUSES,
     TEMPORARY_SUFFIX,
-    TOO_LONG,
     TRANSLATION,
     InputFile,
     TranslateOptions,
@@ -66,28 +61,6 @@ __all__ = [
     "TranslateUnits",
     "translate_parquet",
 ]
-
-
-class TranslationLike(Protocol):
-    """What the job reads of a translation."""
-
-    @property
-    def text(self) -> str:
-        """The translation."""
-
-    @property
-    def score(self) -> float:
-        """The log-probability of the text."""
-
-
-class TranslatorLike(Protocol):
-    """What the job needs of a model; the object must be weak-referenceable."""
-
-    def encode(self, texts: list[str]) -> list[list[int]]:
-        """Turns texts into ids, BOS and EOS included."""
-
-    def translate_ids(self, source_ids: list[list[int]]) -> Sequence[TranslationLike]:
-        """Translates ids, in order."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,64 +100,19 @@ class TranslateSummary:
     reused_units: int
 
 
-@dataclasses.dataclass(kw_only=True)
-class TranslatedTexts:
-    """The three columns that are added, a list for each."""
-
-    translations: list[str | None]
-    scores: list[float | None]
-    statuses: list[str]
-
-
-def translate_texts(
-    cells: Sequence[bytes | None], *, translator: TranslatorLike, max_source_tokens: int
-) -> TranslatedTexts:
-    """Translates each distinct text once and gives every row its translation, score and status.
-
-    Args:
-      cells: The bytes of a text, or None, for each row.
-      translator: The model.
-      max_source_tokens: The most ids, BOS and EOS counted.
-
-    Returns:
-      Lists as long as `cells`, in its order.
-    """
-    results: dict[bytes | None, tuple[str | None, float | None, str]] = {None: (None, None, NULL)}
-    texts: dict[bytes, str] = {}
-    for cell in dict.fromkeys(cell for cell in cells if cell is not None):
-        try:
-            texts[cell] = cell.decode()
-        except UnicodeDecodeError:
-            results[cell] = (None, None, FAILED)
-    to_translate: list[tuple[bytes, list[int]]] = []
-    for cell, ids in zip(texts, translator.encode(list(texts.values())), strict=True):
-        if is_empty(ids):
-            results[cell] = ("", None, EMPTY)
-        elif len(ids) > max_source_tokens:
-            results[cell] = (None, None, TOO_LONG)
-        else:
-            to_translate.append((cell, ids))
-    translations = translator.translate_ids([ids for _, ids in to_translate])
-    for (cell, _), translation in zip(to_translate, translations, strict=True):
-        results[cell] = (translation.text, translation.score, OK)
-    rows = [results[cell] for cell in cells]
-    return TranslatedTexts(
-        translations=[row[0] for row in rows],
-        scores=[row[1] for row in rows],
-        statuses=[row[2] for row in rows],
-    )
-
-
 def translate_table(
     table: pa.Table, *, text_column: str, translator: TranslatorLike, max_source_tokens: int
 ) -> pa.Table:
     """Returns the table with `translation`, `translation_score` and `translation_status` added."""
     cells = parquet.cell_bytes(table.column(text_column))
-    added = translate_texts(cells, translator=translator, max_source_tokens=max_source_tokens)
+    found = translate_cells(
+        cells, translator=translator, options=CellOptions(max_source_tokens=max_source_tokens)
+    )
+    added = found.cells
     return (
-        table.append_column(TRANSLATION, pa.array(added.translations, pa.string()))
-        .append_column(SCORE, pa.array(added.scores, pa.float32()))
-        .append_column(STATUS, pa.array(added.statuses, pa.string()))
+        table.append_column(TRANSLATION, pa.array([c.translation for c in added], pa.string()))
+        .append_column(SCORE, pa.array([c.score for c in added], pa.float32()))
+        .append_column(STATUS, pa.array([c.status for c in added], pa.string()))
     )
 
 

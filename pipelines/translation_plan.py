@@ -18,18 +18,12 @@ from apache_beam.io.filesystems import FileSystems
 from model.config import MAX_SOURCE_TOKENS
 from model.errors import UserError
 from pipelines import parquet
+from pipelines.cells import STATUSES
 from pipelines.files import open_binary, write_text
 
 TRANSLATION = "translation"
 SCORE = "translation_score"
 STATUS = "translation_status"
-
-OK = "ok"
-NULL = "null"  # a null cell: no translation
-EMPTY = "empty"  # nothing to translate in it: the translation is ""
-TOO_LONG = "too_long"  # more tokens than max_source_tokens: no translation
-FAILED = "failed"  # not UTF-8: no translation
-STATUSES = (OK, NULL, EMPTY, TOO_LONG, FAILED)
 
 COMPRESSIONS = ("zstd", "snappy", "gzip", "brotli", "lz4", "none")
 

@@ -22,7 +22,7 @@ from cli.evaluate import read_lines
 from cli.main import app, main
 from cli.translate import translate_lines
 from model.artifacts import DatasetManifest
-from model.translator import Translation
+from model.translation import Hypothesis, Translation, Work
 from model.vocabulary import TextNormalization
 from pipelines.cleaning import Filters
 from pipelines.preprocess import PreprocessOptions
@@ -385,7 +385,8 @@ class Reversing:
         return [[2, *map(ord, text), 3] for text in texts]
 
     def translate_ids(self, ids):
-        return [Translation("".join(map(chr, row[-2:0:-1])), -1.0) for row in ids]
+        texts = ["".join(map(chr, row[-2:0:-1])) for row in ids]
+        return [Translation((Hypothesis(text, -1.0),)) for text in texts], Work()
 
 
 def translated(data, **options):

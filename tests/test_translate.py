@@ -18,6 +18,8 @@ from hypothesis import strategies as st
 
 from model.config import Decoding
 from model.errors import UserError
+from model.translation import Hypothesis, Translation, Work
+from pipelines.cells import CellOptions, translate_cells
 from pipelines.parquet import cell_bytes, overlapping_row_groups, read_rows
 from pipelines.runner import find_user_error, make_pipeline
 from pipelines.translate import (
@@ -28,7 +30,6 @@ from pipelines.translate import (
     TranslateUnits,
     translate_parquet,
     translate_table,
-    translate_texts,
 )
 from pipelines.translation_plan import (
     InputFile,
@@ -47,12 +48,6 @@ loads: list[int] = []  # thread of each load
 crash_at: set[str] = set()  # a text that kills the job, put in and taken out by a test
 
 
-@dataclasses.dataclass(frozen=True)
-class _Translation:
-    text: str
-    score: float
-
-
 class _Reverser:
     """Ids are ordinals between BOS and EOS; the score is minus the number of them."""
 
@@ -66,7 +61,8 @@ class _Reverser:
         texts = ["".join(map(chr, ids[1:-1])) for ids in source_ids]
         assert crash_at.isdisjoint(texts), "the worker dies here"
         self.translated += texts
-        return [_Translation(text[::-1], -float(len(text))) for text in texts]
+        found = [Translation((Hypothesis(text[::-1], -float(len(text))),)) for text in texts]
+        return found, Work(sources=len(texts))
 
 
 def load_reverser() -> _Reverser:
@@ -126,17 +122,40 @@ def turned(count: int) -> list[str]:
 # --- parts without Beam ---------------------------------------------------------------------
 
 
-def test_translate_texts_gives_each_row_its_status_and_each_distinct_text_one_translation():
+def test_each_row_has_a_status_and_each_distinct_text_is_translated_once():
     translator = _Reverser()
     texts = ["abc", None, "", " \t", "\u200b", "12345", "123456", "abc", "ä"]
     cells = [*(text if text is None else text.encode() for text in texts), b"\xe4"]
-    result = translate_texts(cells, translator=translator, max_source_tokens=7)
-    assert result.translations == ["cba", None, "", "", "", "54321", None, "cba", "ä", None]
-    assert result.scores == [-3.0, None, None, None, None, -5.0, None, -3.0, -1.0, None]
-    assert result.statuses == [
+    result = translate_cells(cells, translator=translator, options=CellOptions(max_source_tokens=7))
+    assert [c.translation for c in result.cells] == [
+        "cba",
+        None,
+        "",
+        "",
+        "",
+        "54321",
+        None,
+        "cba",
+        "ä",
+        None,
+    ]
+    assert [c.score for c in result.cells] == [
+        -3.0,
+        None,
+        None,
+        None,
+        None,
+        -5.0,
+        None,
+        -3.0,
+        -1.0,
+        None,
+    ]
+    assert [c.status for c in result.cells] == [
         *("ok", "null", "empty", "empty", "empty", "ok", "too_long", "ok", "ok", "failed")
     ]
     assert translator.translated == ["abc", "12345", "ä"]
+    assert (result.texts, result.distinct_texts) == (4, 3)
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.dictionary("int8", "string")])
@@ -152,18 +171,18 @@ def test_a_cell_that_is_not_utf8_fails_alone(tmp_path, kind):
     assert cell_bytes(found["text"]) == [b"abc", b"caf\xe9", None]
 
 
-def test_translate_texts_of_no_rows():
-    result = translate_texts([], translator=_Reverser(), max_source_tokens=7)
-    assert (result.translations, result.scores, result.statuses) == ([], [], [])
+def test_no_cells():
+    assert translate_cells([], translator=_Reverser(), options=CellOptions()).cells == []
 
 
-def test_translate_texts_raises_when_the_model_loses_a_sentence():
+def test_translate_cells_raises_when_the_model_loses_a_sentence():
     class Loser(_Reverser):
         def translate_ids(self, source_ids):
-            return super().translate_ids(source_ids)[1:]
+            found, work = super().translate_ids(source_ids)
+            return found[1:], work
 
     with pytest.raises(ValueError, match="shorter"):
-        translate_texts([b"a", b"b"], translator=Loser(), max_source_tokens=7)
+        translate_cells([b"a", b"b"], translator=Loser(), options=CellOptions())
 
 
 @pytest.mark.parametrize(

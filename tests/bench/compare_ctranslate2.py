@@ -73,7 +73,7 @@ def compare(model: Path, exported: Path, texts: list[str]) -> Comparison:
     rows = translator.encode(texts)
     kept = [i for i, row in enumerate(rows) if not is_empty(row)]
     ids = [rows[i] for i in kept]
-    ours = translator.translate_ids(ids)
+    ours, _ = translator.translate_ids(ids)
     theirs = translator.vocabularies.target.decode(
         translate_ids(exported, ids, extra_tokens=decoding.max_extra_tokens)
     )

@@ -1,0 +1,79 @@
+"""What any translating engine takes and gives; nothing here needs TensorFlow."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Protocol
+
+
+@dataclasses.dataclass(frozen=True)
+class Hypothesis:
+    """A text and the log-probability of its ids, EOS included, under the model."""
+
+    text: str
+    score: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Translation:
+    """The hypotheses of a source, best first: at least one, at most `Decoding.n_best`."""
+
+    hypotheses: tuple[Hypothesis, ...]
+
+    @property
+    def text(self) -> str:
+        """The best text."""
+        return self.hypotheses[0].text
+
+    @property
+    def score(self) -> float:
+        """The log-probability of the best text."""
+        return self.hypotheses[0].score
+
+
+NOTHING = Translation((Hypothesis("", 0.0),))  # the translation of an empty text
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Work:
+    """What translating some sources took; two add up with `+`.
+
+    Attributes:
+      sources: Sources translated.
+      source_tokens: Their ids, BOS and EOS counted.
+      padded_tokens: Source positions computed, padding included.
+      target_tokens: Ids of the best translations, EOS counted.
+      memory_backoffs: Times that a batch was cut because memory ran out.
+    """
+
+    sources: int = 0
+    source_tokens: int = 0
+    padded_tokens: int = 0
+    target_tokens: int = 0
+    memory_backoffs: int = 0
+
+    @property
+    def padding(self) -> float:
+        """The share of source positions that were padding; 0 of no work."""
+        return 1 - self.source_tokens / self.padded_tokens if self.padded_tokens else 0.0
+
+    def __add__(self, other: Work) -> Work:
+        return Work(
+            **{
+                field.name: getattr(self, field.name) + getattr(other, field.name)
+                for field in dataclasses.fields(Work)
+            }
+        )
+
+
+class TranslatorLike(Protocol):
+    """A loaded model. Threads may share one; it must be weak-referenceable."""
+
+    def encode(self, texts: list[str]) -> list[list[int]]:
+        """Normalises texts and turns them into ids, BOS and EOS included."""
+
+    def translate_ids(self, source_ids: list[list[int]]) -> tuple[list[Translation], Work]:
+        """Translates ids; the translations are in their order."""
+
+    def is_input_error(self, error: Exception) -> bool:
+        """Tells whether what was raised can be the fault of a source, not of the machine."""
