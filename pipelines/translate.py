@@ -23,12 +23,12 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.metrics import Metrics
 from apache_beam.utils.shared import Shared
 
-from model.config import Decoding
 from model.errors import UserError
 from model.translation import TranslatorLike
 from pipelines import parquet
 from pipelines.cells import STATUSES, CellOptions, translate_cells
 from pipelines.files import delete, list_folder, make_folder, open_binary, write_whole
+from pipelines.model_loading import ModelLoader
 from pipelines.runner import make_pipeline, run_pipeline
 from pipelines.translation_plan import (
     COMPRESSIONS,
@@ -61,20 +61,6 @@ __all__ = [
     "TranslateUnits",
     "translate_parquet",
 ]
-
-
-@dataclasses.dataclass(frozen=True)
-class ModelLoader:
-    """Loads an exported model in the worker; TensorFlow is imported only there."""
-
-    folder: str
-    decoding: Decoding
-
-    def __call__(self) -> TranslatorLike:
-        """Loads the model."""
-        from model.translator import Translator
-
-        return Translator.load(self.folder, decoding=self.decoding)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
