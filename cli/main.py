@@ -16,7 +16,8 @@ from cli.export import export_command
 from cli.options import GroupedCommand, command, say
 from cli.preprocess import preprocess_command
 from cli.train import train_command
-from cli.translate import translate_batch_command, translate_command
+from cli.translate import translate_batch_command
+from cli.translate_lines import translate_command
 
 _INTERRUPTED = 130
 _UsageError: Any = typer.BadParameter.__base__  # of all that Typer says of wrong flags

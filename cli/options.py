@@ -41,8 +41,45 @@ BeamSize = Annotated[int, typer.Option(help="Hypotheses kept a sentence; 1 is gr
 LengthPenalty = Annotated[
     float, typer.Option(help="alpha: hypotheses rank by log p / ((5 + length) / 6)^alpha.")
 ]
+NBest = Annotated[
+    int, typer.Option(help="Hypotheses returned of each source, best first; at most --beam-size.")
+]
+WithScores = Annotated[
+    bool, typer.Option("--with-scores", help="Print `score ||| text`, as --n-best does.")
+]
+MaxLengthRatio = Annotated[
+    float,
+    typer.Option(help="Ids of a translation at most, for each of the source; 50 more are free."),
+]
+MaxDecodingLength = Annotated[
+    int, typer.Option(help="Ids of a translation at most, whatever the source.")
+]
+NoRepeatNgramSize = Annotated[
+    int, typer.Option(help="No n-gram of ids of this size occurs twice in a translation; 0: any.")
+]
+EngineName = Annotated[
+    str,
+    typer.Option(
+        "--engine",
+        help="What computes: tensorflow, or ctranslate2 where that extra is installed.",
+    ),
+]
+ComputeType = Annotated[
+    str,
+    typer.Option(
+        help="Of the matrix products: float32 or bfloat16 (tensorflow), float32 or int8 "
+        "(ctranslate2)."
+    ),
+]
 MaxSourceTokens = Annotated[
-    int, typer.Option(help="Longer texts (BOS and EOS counted) are reported, not translated.")
+    int, typer.Option(help="Ids that the model is given at once, BOS and EOS counted.")
+]
+OnTooLong = Annotated[
+    str,
+    typer.Option(
+        help="Texts of more ids: split translates them in pieces, truncate their beginning, "
+        "skip nothing of them."
+    ),
 ]
 
 

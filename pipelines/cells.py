@@ -16,8 +16,9 @@ OK = "ok"
 NULL = "null"  # a null cell: no translation
 EMPTY = "empty"  # nothing to translate in it: the translation is ""
 TOO_LONG = "too_long"  # more tokens than max_source_tokens: no translation
+SPLIT = "split"  # too long as well: translated in pieces
 FAILED = "failed"  # not UTF-8: no translation
-STATUSES = (OK, NULL, EMPTY, TOO_LONG, FAILED)
+STATUSES = (OK, NULL, EMPTY, TOO_LONG, SPLIT, FAILED)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,7 @@ from toy import toy_sentences
 
 from cli.evaluate import read_lines
 from cli.main import app, main
-from cli.translate import translate_lines
+from cli.translate_lines import translate_lines
 from model.artifacts import DatasetManifest
 from model.translation import Hypothesis, Translation, Work
 from model.vocabulary import TextNormalization

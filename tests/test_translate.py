@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from model.config import Decoding
 from model.errors import UserError
 from model.translation import Hypothesis, Translation, Work
-from pipelines.cells import CellOptions, translate_cells
 from pipelines.parquet import cell_bytes, overlapping_row_groups, read_rows
 from pipelines.runner import find_user_error, make_pipeline
 from pipelines.translate import (
@@ -40,7 +39,7 @@ from pipelines.translation_plan import (
 )
 
 BOS, EOS = 2, 3
-NO_ROWS = {"ok": 0, "null": 0, "empty": 0, "too_long": 0, "failed": 0}
+NO_ROWS = {"ok": 0, "null": 0, "empty": 0, "too_long": 0, "split": 0, "failed": 0}
 TWO_WORKERS = ("--direct_num_workers=2", "--direct_running_mode=multi_threading")
 ADDED = ["translation", "translation_score", "translation_status"]
 
@@ -122,42 +121,6 @@ def turned(count: int) -> list[str]:
 # --- parts without Beam ---------------------------------------------------------------------
 
 
-def test_each_row_has_a_status_and_each_distinct_text_is_translated_once():
-    translator = _Reverser()
-    texts = ["abc", None, "", " \t", "\u200b", "12345", "123456", "abc", "ä"]
-    cells = [*(text if text is None else text.encode() for text in texts), b"\xe4"]
-    result = translate_cells(cells, translator=translator, options=CellOptions(max_source_tokens=7))
-    assert [c.translation for c in result.cells] == [
-        "cba",
-        None,
-        "",
-        "",
-        "",
-        "54321",
-        None,
-        "cba",
-        "ä",
-        None,
-    ]
-    assert [c.score for c in result.cells] == [
-        -3.0,
-        None,
-        None,
-        None,
-        None,
-        -5.0,
-        None,
-        -3.0,
-        -1.0,
-        None,
-    ]
-    assert [c.status for c in result.cells] == [
-        *("ok", "null", "empty", "empty", "empty", "ok", "too_long", "ok", "ok", "failed")
-    ]
-    assert translator.translated == ["abc", "12345", "ä"]
-    assert (result.texts, result.distinct_texts) == (4, 3)
-
-
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.dictionary("int8", "string")])
 def test_a_cell_that_is_not_utf8_fails_alone(tmp_path, kind):
     latin = pa.array([b"abc", b"caf\xe9", None], pa.binary())
@@ -169,20 +132,6 @@ def test_a_cell_that_is_not_utf8_fails_alone(tmp_path, kind):
     found = pq.read_table(tmp_path / "out")
     assert found["translation"].to_pylist() == ["cba", None, None]
     assert cell_bytes(found["text"]) == [b"abc", b"caf\xe9", None]
-
-
-def test_no_cells():
-    assert translate_cells([], translator=_Reverser(), options=CellOptions()).cells == []
-
-
-def test_translate_cells_raises_when_the_model_loses_a_sentence():
-    class Loser(_Reverser):
-        def translate_ids(self, source_ids):
-            found, work = super().translate_ids(source_ids)
-            return found[1:], work
-
-    with pytest.raises(ValueError, match="shorter"):
-        translate_cells([b"a", b"b"], translator=Loser(), options=CellOptions())
 
 
 @pytest.mark.parametrize(
@@ -367,7 +316,7 @@ def test_statuses_are_counted_by_file_and_in_all(tmp_path):
     write(folder / "b.parquet", {"text": pa.array([], pa.string())})
     write(folder / "c.parquet", {"text": pa.array([None, None], pa.string())})
     summary = translate(folder, tmp_path / "out", max_source_tokens=8)
-    counts = {"ok": 1, "null": 3, "empty": 2, "too_long": 1, "failed": 0}
+    counts = {**NO_ROWS, "ok": 1, "null": 3, "empty": 2, "too_long": 1}
     assert (summary.files, summary.rows, summary.units) == (3, 7, 3)
     assert summary.rows_by_status == counts
     written = manifest(tmp_path / "out")
@@ -378,7 +327,7 @@ def test_statuses_are_counted_by_file_and_in_all(tmp_path):
             "a.parquet": {
                 "rows": 5,
                 "units": 1,
-                "rows_by_status": {"ok": 1, "null": 1, "empty": 2, "too_long": 1, "failed": 0},
+                "rows_by_status": {**NO_ROWS, "ok": 1, "null": 1, "empty": 2, "too_long": 1},
             },
             "b.parquet": {"rows": 0, "units": 1, "rows_by_status": NO_ROWS},
             "c.parquet": {"rows": 2, "units": 1, "rows_by_status": {**NO_ROWS, "null": 2}},
