@@ -41,6 +41,29 @@ class TrainingState:
         """Returns all of it; numbers come back bit by bit."""
         return json.dumps(dataclasses.asdict(self))
 
+    def add_validation(
+        self, value: float | None, *, greater_is_better: bool, keep: int
+    ) -> int | None:
+        """Notes a validation at this step.
+
+        Args:
+          value: By the run's metric; None where that was not measured.
+          greater_is_better: Of two values.
+          keep: How many of the best validations count.
+
+        Returns:
+          Its place among the best ones, 0 being the best; None if it is none of them.
+        """
+        self.validated = self.step
+        if value is None:
+            return None
+        entry, sign = (value, self.step), -1 if greater_is_better else 1
+        ranked = sorted([*self.best, entry], key=lambda each: (sign * each[0], each[1]))
+        place = ranked.index(entry)
+        self.best = ranked[:keep]
+        self.since_best = 0 if place == 0 else self.since_best + 1
+        return place if place < keep else None
+
     @classmethod
     def from_json(cls, text: str) -> TrainingState:
         """Reads what `to_json` wrote."""

@@ -326,21 +326,15 @@ class Trainer:
             )
         if training.scores_at(state.step):
             validation = self._with_scores(validation)
-        value = getattr(validation, training.best_metric)
-        is_best = False
-        if value is not None:
-            sign = -1 if training.best_metric in ("bleu", "chrf") else 1
-            entry = (value, state.step)
-            best = sorted([*state.best, entry], key=lambda e: (sign * e[0], e[1]))
-            best = best[: training.keep_best]
-            is_best = best[0] == entry
-            if self.is_chief and entry in best:
-                self._write_best(is_best=is_best)
-            state.best = best
-            state.since_best = 0 if is_best else state.since_best + 1
-        state.validated = state.step
+        place = state.add_validation(
+            getattr(validation, training.best_metric),
+            greater_is_better=training.best_metric in ("bleu", "chrf"),
+            keep=training.keep_best,
+        )
+        if self.is_chief and place is not None:
+            self._write_best(is_best=place == 0)
         if self._reporter:
-            self._reporter.tell(dataclasses.replace(validation, is_best=is_best))
+            self._reporter.tell(dataclasses.replace(validation, is_best=place == 0))
             self._show_attention(self._reporter)
 
     def _with_scores(self, validation: Validation) -> Validation:
