@@ -247,7 +247,7 @@ def _tokens(path: Path, *, size: int) -> list[str]:
 def _fill_encoder(spec: Any, model: Transformer) -> None:
     _fill_embedding(spec.embeddings[0], model.source_embedding)
     spec.position_encodings.encodings = _positions(model.config)
-    if isinstance(model.encoder_norm, LayerNorm):  # of pre-norm alone
+    if model.encoder_norm is not None:  # of pre-norm alone
         _fill_norm(spec.layer_norm, model.encoder_norm)
     for layer_spec, layer in zip(spec.layer, model.encoder_layers, strict=True):
         _fill_self_attention(layer_spec.self_attention, layer.attention, layer.attention_norm)
@@ -258,7 +258,7 @@ def _fill_decoder(spec: Any, model: Transformer, *, banned_ids: list[int]) -> No
     _fill_embedding(spec.embeddings, model.target_embedding)
     spec.position_encodings.encodings = _positions(model.config)
     spec.start_from_zero_embedding = False
-    if isinstance(model.decoder_norm, LayerNorm):  # of pre-norm alone
+    if model.decoder_norm is not None:  # of pre-norm alone
         _fill_norm(spec.layer_norm, model.decoder_norm)
     for layer_spec, layer in zip(spec.layer, model.decoder_layers, strict=True):
         _fill_self_attention(layer_spec.self_attention, layer.attention, layer.attention_norm)

@@ -204,10 +204,9 @@ class Transformer(keras.Model):
         self.encoder_layers = [EncoderLayer(config, f"encoder_{i}") for i in layers]
         self.decoder_layers = [DecoderLayer(config, f"decoder_{i}") for i in layers]
         # What pre-norm layers add up is normalised once, at the end of each side.
-        self.encoder_norm = self.decoder_norm = no_noise
-        if config.norm == "pre":
-            self.encoder_norm = LayerNorm(width, "encoder_norm")
-            self.decoder_norm = LayerNorm(width, "decoder_norm")
+        is_pre_norm = config.norm == "pre"
+        self.encoder_norm = LayerNorm(width, "encoder_norm") if is_pre_norm else None
+        self.decoder_norm = LayerNorm(width, "decoder_norm") if is_pre_norm else None
         self.built = True
 
     def call(
@@ -249,7 +248,7 @@ class Transformer(keras.Model):
             )
             attention.decoder.append(self_weights)
             attention.cross.append(cross_weights)
-        return self.decoder_norm(x), attention
+        return _normalized(self.decoder_norm, x), attention
 
     def logits(self, output: tf.Tensor) -> tf.Tensor:
         """[..., D] -> [..., V], by the (tied) output embedding."""
@@ -308,7 +307,7 @@ class Transformer(keras.Model):
                 x, cache=cache, keys=keys, values=values, source_bias=encoded.bias
             )
             new_caches.append(cache)
-        return tf.cast(self.logits(self.decoder_norm(x)), tf.float32), new_caches
+        return tf.cast(self.logits(_normalized(self.decoder_norm, x)), tf.float32), new_caches
 
     def _encode(
         self,
@@ -322,7 +321,7 @@ class Transformer(keras.Model):
         for layer in self.encoder_layers:
             x, weights = layer(x, bias=bias, noise=noise, attention_noise=attention_noise)
             attention.append(weights)
-        return self.encoder_norm(x)
+        return _normalized(self.encoder_norm, x)
 
     def _embed(self, embedding: Embedding, ids: tf.Tensor) -> tf.Tensor:
         return embedding(ids) + self._positions(tf.shape(ids)[1])
@@ -331,3 +330,8 @@ class Transformer(keras.Model):
         config = self.config
         rows = sinusoidal_positions(length, config.d_model, config.position_base)
         return tf.cast(rows, self.compute_dtype)  # [length, D]
+
+
+def _normalized(norm: LayerNorm | None, x: tf.Tensor) -> tf.Tensor:
+    """Normalises the sum of a side's layers, [..., D]; post-norm layers leave nothing to do."""
+    return x if norm is None else norm(x)

@@ -207,8 +207,9 @@ def test_dropout_changes_training_only():
 
 
 def test_pre_norm_has_a_norm_more_at_the_end_of_each_side():
-    before, after = make_model(norm="post").count_params(), make_model(norm="pre").count_params()
-    assert after == before + 2 * 2 * 32
+    before, after = make_model(norm="post"), make_model(norm="pre")
+    assert after.count_params() == before.count_params() + 2 * 2 * 32
+    assert (before.encoder_norm, before.decoder_norm) == (None, None)
 
 
 def test_number_of_parameters():
