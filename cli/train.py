@@ -102,7 +102,10 @@ def train_command(
     d_model: Annotated[Count, _model(help="Width of the model.")] = None,
     heads: Annotated[Count, _model(help="Attention heads.")] = None,
     d_ff: Annotated[Count, _model(help="Inner width of the feed-forward layers.")] = None,
-    dropout: Annotated[Number, _model(help="After sub-layers and embeddings.")] = None,
+    dropout: Annotated[
+        Number,
+        _model(help="After sub-layers and embeddings; rates are rounded to 1/256, at least one."),
+    ] = None,
     attention_dropout: Annotated[Number, _model(help="Of attention weights. [default: 0]")] = None,
     norm: Annotated[
         Text, _model(help=f"{' or '.join(NORMS)}: where layers are normalised. [default: post]")

@@ -46,7 +46,8 @@ class TransformerConfig:
       d_model: Width of the model.
       heads: Attention heads; they divide `d_model`.
       d_ff: Inner width of the feed-forward layers.
-      dropout: Rate after each sub-layer and after the embeddings (section 5.4).
+      dropout: Rate after each sub-layer and after the embeddings (section 5.4); rates are rounded
+        to multiples of 1/256, and none but 0 to 0.
       attention_dropout: Rate on the attention weights; 0 in the paper.
       norm: Where layers are normalised: "post", after each residual sum as in the paper, or
         "pre", before each sub-layer and once at the end of each side (Xiong et al. 2020).

@@ -31,7 +31,7 @@ class Dropout:
 
     Nothing random is kept between steps, so a resumed run repeats the undisturbed one. A mask
     takes one random byte an element (a fourth of the generator's work): the rate is rounded to
-    1/256, and the scale belongs to the rounded rate.
+    a multiple of 1/256, at least one, and the scale belongs to the rounded rate.
 
     Args:
       seed: int32 [2], new in each step and on each replica.
@@ -43,9 +43,9 @@ class Dropout:
 
     def at(self, rate: float) -> Noise:
         """Returns dropout at a rate; each call of it takes the next place."""
-        threshold = round(rate * 256)
-        if threshold == 0:
+        if rate == 0:
             return no_noise
+        threshold = max(1, round(rate * 256))
 
         def drop(x: tf.Tensor) -> tf.Tensor:
             self._places += 1

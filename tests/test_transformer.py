@@ -197,6 +197,21 @@ def test_dropout_is_a_function_of_its_seed():
     assert abs((first > 0).mean() - 0.75) < 0.0216
 
 
+@pytest.mark.parametrize(
+    ("rate", "dropped"), [(1e-9, 1), (0.001, 1), (0.0058, 1), (0.006, 2), (0.9, 230)]
+)
+def test_a_rate_of_dropout_is_rounded_but_never_to_nothing(rate, dropped):
+    kept = Dropout(tf.constant([1, 2])).at(rate)(tf.ones([256, 256])).numpy()
+    assert set(np.unique(kept)) == {0.0, np.float32(256 / (256 - dropped))}
+    expected, deviation = dropped / 256, (dropped / 256 * (1 - dropped / 256)) ** 0.5 / 256
+    assert abs((kept == 0).mean() - expected) < 5 * deviation
+
+
+def test_no_dropout_is_none():
+    x = tf.ones([3])
+    assert Dropout(tf.constant([1, 2])).at(0.0)(x) is x
+
+
 def test_dropout_changes_training_only():
     model = make_model()
     source, target = tf.constant(random_ids([6])), tf.constant(random_ids([5], seed=3))
