@@ -264,10 +264,6 @@ class RunLog:
         with tf.io.gfile.GFile(self._path, "a") as file:
             file.write(json.dumps(values) + "\n")
 
-    def read(self) -> list[dict[str, Any]]:
-        """Returns all lines."""
-        return [json.loads(line) for line in read_text(self._path).splitlines()]
-
 
 def read_text(path: str) -> str:
     """Reads a text file of any file system that TensorFlow knows."""

@@ -94,7 +94,6 @@ class TrainingStep:
         self._update = _compiled(self._update_on_batch, numbered)
         self._accumulate = _compiled(self._accumulate_batch, numbered)
         self._sums = _compiled(self._sums_of_batch, _PAIR)
-        self._gradients = _compiled(self._gradients_of_batch, _PAIR)
         numbers = [tf.TensorSpec([None], tf.float32)]
         self._sum_over_workers = _compiled(self._sum_of_workers, numbers)
 
@@ -115,15 +114,6 @@ class TrainingStep:
     def sums(self, source: np.ndarray, target: np.ndarray) -> TokenSums:
         """Returns the sums of a validation batch: no dropout, no update."""
         return TokenSums(*self._sums(source, target).numpy().tolist())
-
-    def gradients(self, source: np.ndarray, target: np.ndarray) -> list[np.ndarray]:
-        """Returns the gradients of the mean loss of a global batch, without dropout.
-
-        Args:
-          source: int32 [B, S], for all replicas together.
-          target: int32 [B, T].
-        """
-        return [gradient.numpy() for gradient in self._gradients(source, target)]
 
     def sum_over_workers(self, values: np.ndarray) -> np.ndarray:
         """Returns the sum of what all worker processes give, float32 [N]."""
@@ -182,15 +172,6 @@ class TrainingStep:
             return tf.stack(self._replica_sums(source, target, dropout=None))
 
         return self._run(sums, source, target)
-
-    def _gradients_of_batch(self, source: tf.Tensor, target: tf.Tensor) -> list[tf.Tensor]:
-        def gradients(source: tf.Tensor, target: tf.Tensor) -> list[tf.Tensor]:
-            tokens = tf.cast(tf.math.count_nonzero(target[:, 1:]), tf.float32)
-            return self._summed_gradients(source, target, tokens=tokens, dropout=None)[0]
-
-        plain = tf.autograph.experimental.do_not_convert(gradients)
-        per_replica = self._strategy.run(plain, args=(source, target))
-        return [self._strategy.experimental_local_results(value)[0] for value in per_replica]
 
     def _sum_of_workers(self, values: tf.Tensor) -> tf.Tensor:
         local = len(self._strategy.extended.worker_devices)

@@ -65,11 +65,14 @@ def probe(trainer):
       process trained on, [rows, 3 + columns] with the replica's number, the lengths of source
       and target, and the ids of both.
     """
+    from toy import gradients_of
+
     from model.dataset import Position
 
     found = {}
+    gradients = gradients_of(trainer)
     for i, (source, target) in enumerate(probe_pairs()):
-        for j, gradient in enumerate(trainer._step.gradients(source, target)):
+        for j, gradient in enumerate(gradients(source, target)):
             found[f"gradient-{i}-{j}"] = gradient
     losses = []
     batches = dataclasses.replace(trainer._batches("train"), replicas=REPLICAS)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from test_transformer import random_ids
-from toy import parse_record, toy_config, toy_sentences, write_dataset
+from toy import gradients_of, parse_record, toy_config, toy_sentences, write_dataset
 
 from model.artifacts import MANIFEST_FILE
 from model.averaging import export_average, export_checkpoint
@@ -22,7 +22,7 @@ from model.dataset import Position
 from model.errors import UserError
 from model.optimizer import Adam, Schedule
 from model.reporting import Progress, Validation
-from model.run_folder import RunFolder, RunLog
+from model.run_folder import RunFolder, read_text
 from model.step import Numbers
 from model.strategies import make_strategy
 from model.training import Trainer
@@ -66,10 +66,6 @@ def weights_of(trainer):
     return [variable.numpy() for variable in trainer.model.trainable_variables]
 
 
-def gradients(trainer, source, target):
-    return trainer._step.gradients(source, target)
-
-
 def update(trainer, batch, number):
     """Makes one update and returns its result."""
     numbers = Numbers(
@@ -83,7 +79,7 @@ def update(trainer, batch, number):
 
 
 def log_of(run):
-    return RunLog(str(run / "train.jsonl")).read()
+    return [json.loads(line) for line in read_text(f"{run}/train.jsonl").splitlines()]
 
 
 def ignore(report):
@@ -133,8 +129,8 @@ def test_adam_is_that_of_section_5_3():
 def test_two_replicas_have_the_gradients_of_one(toy_dataset, tmp_path, rows):
     lengths = [9, 2, 8, 3, 3, 7][:rows]
     source, target = random_ids(lengths, size=14), random_ids(lengths[::-1], seed=2, size=14)
-    one = gradients(make_trainer(toy_dataset, tmp_path / "one"), source, target)
-    two = gradients(make_trainer(toy_dataset, tmp_path / "two", two_replicas()), source, target)
+    one = gradients_of(make_trainer(toy_dataset, tmp_path / "one"))(source, target)
+    two = gradients_of(make_trainer(toy_dataset, tmp_path / "two", two_replicas()))(source, target)
     assert sum(np.abs(g).sum() for g in one) > 0
     for single, double in zip(one, two, strict=True):
         scale = np.abs(single).max()
@@ -146,9 +142,9 @@ def test_gradients_are_divided_by_the_true_number_of_tokens(toy_dataset, tmp_pat
     source = random_ids([4, 4], size=14)
     target = np.array([[2, 5, 3, 0, 0, 0, 0, 0, 0], [2, 5, 6, 7, 8, 9, 10, 11, 3]], np.int32)
     trainer = make_trainer(toy_dataset, tmp_path / "run", two_replicas())
-    both = gradients(trainer, source, target)
-    first = gradients(trainer, source[:1], target[:1])
-    second = gradients(trainer, source[1:], target[1:])
+    gradients = gradients_of(trainer)
+    both = gradients(source, target)
+    first, second = gradients(source[:1], target[:1]), gradients(source[1:], target[1:])
     for together, a, b in zip(both, first, second, strict=True):
         np.testing.assert_allclose(together, (2 * a + 8 * b) / 10, atol=2e-6)
 
@@ -191,7 +187,7 @@ def test_an_update_uses_the_summed_and_clipped_gradient(toy_dataset, tmp_path, m
     training = changed(clip_norm=clip_norm)
     trainer = make_trainer(toy_dataset, tmp_path / "run", make(), training=training)
     batch = next(trainer._batches("train").epoch(Position()))
-    before, expected = weights_of(trainer), gradients(trainer, batch.source, batch.target)
+    before, expected = weights_of(trainer), gradients_of(trainer)(batch.source, batch.target)
     result = update(trainer, batch, 1)
     norm = math.sqrt(sum((gradient.astype(float) ** 2).sum() for gradient in expected))
     assert norm > 0.125
@@ -279,8 +275,8 @@ def test_bfloat16_follows_float32(toy_dataset, tmp_path):
         assert b.sums.loss == pytest.approx(a.sums.loss, rel=0.01)
         assert b.sums.loss != a.sums.loss
     for single, half in zip(
-        gradients(full, batch.source, batch.target),
-        gradients(low, batch.source, batch.target),
+        gradients_of(full)(batch.source, batch.target),
+        gradients_of(low)(batch.source, batch.target),
         strict=True,
     ):
         difference = np.linalg.norm(half - single) / np.linalg.norm(single)
@@ -739,7 +735,7 @@ def test_a_run_folder_on_another_file_system(toy_dataset, tmp_path):
     assert resumed.state.step == 8
     resumed.train(ignore)
     folder = RunFolder(run)
-    kinds = [line["kind"] for line in RunLog(folder.inside("train.jsonl")).read()]
+    kinds = [line["kind"] for line in log_of(run)]
     assert kinds.count("train") == 4 + 1  # a report at the end of the first run, too
     local = tmp_path / "model"
     local.mkdir()

@@ -97,6 +97,27 @@ def parse_record(record):
     return tuple(list(feature[side].int64_list.value) for side in ("source", "target"))
 
 
+def gradients_of(trainer):
+    """Returns a function that computes the gradients of a global batch, without dropout.
+
+    It takes source and target ids, int32 [B, S] and [B, T], for all replicas together, and gives
+    the gradients of the mean loss of a token, which are the same on all replicas.
+    """
+    strategy = trainer.strategy
+
+    def on_replica(source, target):
+        tokens = tf.cast(tf.math.count_nonzero(target[:, 1:]), tf.float32)
+        return trainer._step._summed_gradients(source, target, tokens=tokens, dropout=None)[0]
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)] * 2, autograph=False)
+    def on_batch(source, target):
+        plain = tf.autograph.experimental.do_not_convert(on_replica)
+        per_replica = strategy.run(plain, args=(source, target))
+        return [strategy.experimental_local_results(value)[0] for value in per_replica]
+
+    return lambda *batch: [gradient.numpy() for gradient in on_batch(*batch)]
+
+
 def toy_config(**fields):
     """Returns the config of a model for the toy vocabulary, 16 ids."""
     config = TransformerConfig(
