@@ -9,12 +9,12 @@ import json
 import math
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 
+from model.batching import TokenBudget, count_work, pad, translate_in_batches
 from model.config import Decoding, TransformerConfig
 from model.errors import UserError
 from model.search import SearchResult, ban, beam_search, greedy_search
@@ -103,6 +103,7 @@ class Translator:
         self.vocabularies = vocabularies
         self.decoding = decoding
         self.model = model
+        self._budget = TokenBudget(decoding.batch_tokens // decoding.beam_size)
         banned = ban(model.config.target_vocabulary_size, banned_ids(model.config, vocabularies))
         # One signature with free lengths: no batch traces the function again.
         self._search = tf.function(
@@ -161,35 +162,27 @@ class Translator:
         return self.vocabularies.source.encode(texts)
 
     def translate_ids(self, source_ids: list[list[int]]) -> tuple[list[Translation], Work]:
-        """Translates encoded texts: batches of like length, scattered back into order."""
+        """Translates encoded texts: batches of like length, put back into order."""
+        return translate_in_batches(
+            source_ids,
+            budget=self._budget,
+            translate_batch=self._translate_batch,
+            is_memory_error=lambda error: isinstance(error, tf.errors.ResourceExhaustedError),
+        )
+
+    def _translate_batch(self, rows: list[list[int]]) -> tuple[list[Translation], Work]:
         n_best = self.decoding.n_best
-        ids: list[list[int]] = [[]] * (n_best * len(source_ids))
-        scores = [0.0] * len(ids)
-        work = Work()
-        for rows in token_batches(
-            [len(row) for row in source_ids],
-            max_tokens=max(1, self.decoding.batch_tokens // self.decoding.beam_size),
-        ):
-            sources = pad([source_ids[i] for i in rows])
-            result = self._search(tf.constant(sources))
-            best_ids, best_scores = result.ids.numpy(), result.scores.numpy()
-            for i, row_ids, row_scores in zip(rows, best_ids, best_scores, strict=True):
-                place = slice(n_best * i, n_best * (i + 1))
-                ids[place] = row_ids[:n_best].tolist()
-                scores[place] = row_scores[:n_best].tolist()
-            work += Work(
-                sources=len(rows),
-                source_tokens=int(np.count_nonzero(sources != PAD_ID)),
-                padded_tokens=sources.size,
-                target_tokens=int(np.count_nonzero(best_ids[:, 0] != PAD_ID)),
-            )
-        texts = self.vocabularies.target.decode(ids)
-        hypotheses = [Hypothesis(*pair) for pair in zip(texts, scores, strict=True)]
+        result = self._search(tf.constant(pad(rows)))
+        ids, scores = result.ids.numpy()[:, :n_best], result.scores.numpy()[:, :n_best]
+        texts = self.vocabularies.target.decode([row for found in ids.tolist() for row in found])
+        pairs = zip(texts, scores.ravel().tolist(), strict=True)
+        hypotheses = [Hypothesis(text, score) for text, score in pairs]
         translations = [
             Translation(tuple(h for h in hypotheses[first : first + n_best] if h.score > -math.inf))
             for first in range(0, len(hypotheses), n_best)
         ]
-        return translations, work
+        target_tokens = int(np.count_nonzero(ids[:, 0] != PAD_ID))
+        return translations, count_work(rows, target_tokens=target_tokens)
 
     def is_input_error(self, error: Exception) -> bool:
         """Tells whether what was raised can be the fault of a source, not of the machine."""
@@ -234,34 +227,3 @@ def length_limits(source_lengths: tf.Tensor, decoding: Decoding) -> tf.Tensor:
     scaled = tf.math.ceil(tf.cast(source_lengths, tf.float32) * decoding.max_length_ratio)
     limits = tf.cast(scaled, tf.int32) + decoding.max_extra_tokens
     return tf.minimum(limits, decoding.max_decoding_length)
-
-
-def token_batches(lengths: list[int], *, max_tokens: int) -> Iterator[list[int]]:
-    """Groups row numbers into batches of like length, the longest first.
-
-    Args:
-      lengths: Ids of each row.
-      max_tokens: Rows times the longest length of a batch at the most; one row always fits.
-
-    >>> list(token_batches([1, 9, 2, 8], max_tokens=18))
-    [[1, 3], [2, 0]]
-    """
-    order = sorted(range(len(lengths)), key=lambda i: (-lengths[i], i))
-    start = 0
-    while start < len(order):
-        rows = max(1, max_tokens // max(1, lengths[order[start]]))
-        yield order[start : start + rows]
-        start += rows
-
-
-def pad(rows: list[list[int]]) -> np.ndarray:
-    """Returns the rows as int32 [B, S], PAD at the end.
-
-    >>> pad([[2, 3], [2, 7, 3]])
-    array([[2, 3, 0],
-           [2, 7, 3]], dtype=int32)
-    """
-    padded = np.full([len(rows), max(map(len, rows))], PAD_ID, np.int32)
-    for i, row in enumerate(rows):
-        padded[i, : len(row)] = row
-    return padded

@@ -25,6 +25,7 @@ from toy import toy_sentences
 from typer.testing import CliRunner
 
 from cli.export import export_command
+from model.batching import pad
 from model.config import Decoding
 from model.errors import UserError
 from model.export import (
@@ -41,7 +42,6 @@ from model.translator import (
     WEIGHTS_FILE,
     Translator,
     export_model,
-    pad,
     search_batch,
 )
 from model.vocabulary import (

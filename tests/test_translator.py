@@ -8,8 +8,6 @@ import shutil
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import given
-from hypothesis import strategies as st
 from test_transformer import make_model
 
 from model.config import Decoding
@@ -21,8 +19,6 @@ from model.translator import (
     export_model,
     find_model_folder,
     model_fingerprint,
-    pad,
-    token_batches,
 )
 from model.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
@@ -110,22 +106,6 @@ def test_no_shape_is_traced_twice(model_folder):
         translator.translate([sentence])
     translator.translate(SENTENCES)
     assert translator._search.experimental_get_tracing_count() == 1
-
-
-@given(lengths=st.lists(st.integers(1, 50), max_size=60), max_tokens=st.integers(1, 200))
-def test_token_batches_have_every_row_once_within_the_budget(lengths, max_tokens):
-    batches = list(token_batches(lengths, max_tokens=max_tokens))
-    assert sorted(i for rows in batches for i in rows) == list(range(len(lengths)))
-    for rows in batches:
-        longest = max(lengths[i] for i in rows)
-        assert len(rows) == 1 or len(rows) * longest <= max_tokens
-
-
-@given(st.lists(st.lists(st.integers(1, 99), min_size=1, max_size=9), min_size=1, max_size=9))
-def test_pad_keeps_the_rows(rows):
-    padded = pad(rows)
-    assert padded.dtype == np.int32
-    assert [[i for i in row if i != PAD_ID] for row in padded.tolist()] == rows
 
 
 def test_what_is_no_model_folder_is_refused(model_folder, tmp_path):
