@@ -28,16 +28,10 @@ from model.layers import (
     SelfAttention,
     sinusoidal_positions,
 )
+from model.model_folder import CONFIG_FILE, CTRANSLATE2_FILE, WEIGHTS_FILE, find_model_folder
 from model.search import ban
 from model.transformer import Transformer
-from model.translator import (
-    CONFIG_FILE,
-    WEIGHTS_FILE,
-    Translator,
-    banned_ids,
-    find_model_folder,
-    search_batch,
-)
+from model.translator import Translator, banned_ids, search_batch
 from model.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID, load_vocabularies
 
 SIGNATURE = "serving_default"
@@ -49,7 +43,7 @@ POSITIONS = 2048
 # Far below any logit, and within float16, which CTranslate2 may compute in.
 _BANNED_BIAS = -1e4
 
-_EXPORT_FILES = (WEIGHTS_FILE, "saved_model.pb", "model.bin")
+_EXPORT_FILES = (WEIGHTS_FILE, "saved_model.pb", CTRANSLATE2_FILE)
 
 
 def copy_model(model_folder: Path, output: Path, *, overwrite: bool = False) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import hashlib
 import json
 import math
 import os
@@ -17,6 +16,7 @@ import tensorflow as tf
 from model.batching import TokenBudget, count_work, pad, translate_in_batches
 from model.config import Decoding, TransformerConfig
 from model.errors import UserError
+from model.model_folder import CONFIG_FILE, WEIGHTS_FILE, find_model_folder, model_fingerprint
 from model.search import SearchResult, ban, beam_search, greedy_search
 from model.transformer import Transformer
 from model.translation import NOTHING, Hypothesis, Translation, Work
@@ -29,8 +29,17 @@ from model.vocabulary import (
     load_vocabularies,
 )
 
-CONFIG_FILE = "config.json"
-WEIGHTS_FILE = "model.weights.h5"
+__all__ = [
+    "CONFIG_FILE",
+    "WEIGHTS_FILE",
+    "Translator",
+    "banned_ids",
+    "export_model",
+    "find_model_folder",
+    "length_limits",
+    "model_fingerprint",
+    "search_batch",
+]
 
 
 def export_model(
@@ -59,33 +68,6 @@ def _reserve(path: Path, size: int) -> None:
     if hasattr(os, "posix_fallocate"):
         with path.open("wb") as file:
             os.posix_fallocate(file.fileno(), 0, size)
-
-
-def find_model_folder(folder: str | Path) -> Path:
-    """Returns the exported model folder that a model folder or a run folder names.
-
-    Raises:
-      UserError: Neither the folder nor its `model/` holds an exported model.
-    """
-    given = Path(folder)
-    for candidate in (given, given / "model"):
-        if (candidate / CONFIG_FILE).is_file() and (candidate / WEIGHTS_FILE).is_file():
-            return candidate
-    if not given.is_dir():
-        raise UserError(f"no model folder at {folder}: train one with `tt train`")
-    raise UserError(
-        f"{folder} holds no exported model ({CONFIG_FILE} and {WEIGHTS_FILE}, there or in "
-        "model/): let its `tt train` finish, or name another folder"
-    )
-
-
-def model_fingerprint(folder: str | Path) -> str:
-    """Returns a digest of all files that a model folder's translations depend on."""
-    path = find_model_folder(folder)
-    digest = hashlib.blake2b(digest_size=16)
-    for name in (CONFIG_FILE, WEIGHTS_FILE, *load_vocabularies(path).files):
-        digest.update((path / name).read_bytes())
-    return digest.hexdigest()
 
 
 class Translator:
