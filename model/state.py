@@ -19,6 +19,7 @@ class TrainingState:
       pending_batches: Of them, those that are accumulated for the next update.
       pending_tokens: Real target tokens of the pending batches.
       position: Of the next batch.
+      update_start: Of the first batch of the last update, or of the one that is accumulated.
       replicas: That the last batches were cut for.
       validated: Step of the last validation.
       best: (value, step) of the best validations by the run's metric, the best first.
@@ -31,6 +32,7 @@ class TrainingState:
     pending_batches: int = 0
     pending_tokens: float = 0.0
     position: Position = dataclasses.field(default_factory=Position)
+    update_start: Position = dataclasses.field(default_factory=Position)
     replicas: int = 1
     validated: int = 0
     best: list[tuple[float, int]] = dataclasses.field(default_factory=list)
@@ -68,7 +70,9 @@ class TrainingState:
     def from_json(cls, text: str) -> TrainingState:
         """Reads what `to_json` wrote."""
         values = json.loads(text)
-        values["position"] = Position(*values["position"])
+        values.setdefault("update_start", values["position"])  # not in the first checkpoints
+        for name in ("position", "update_start"):
+            values[name] = Position(*values[name])
         values["best"] = [(value, step) for value, step in values["best"]]
         values["meter"] = Meter(**values["meter"])
         return cls(**values)

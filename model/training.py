@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import json
 import math
 import signal
@@ -25,8 +26,9 @@ from model.artifacts import TRAIN, VALIDATION, DatasetManifest
 from model.attention_images import sample_attention
 from model.checkpoints import Checkpoints, Kept, named_weights
 from model.config import TrainingConfig, TransformerConfig
-from model.dataset import Batch, TokenBatches
+from model.dataset import Batch, Position, TokenBatches
 from model.errors import UserError
+from model.failures import describe_records, not_finite
 from model.optimizer import Schedule
 from model.reporting import Clock, Meter, Report, Reporter, Validation
 from model.run_folder import (
@@ -34,7 +36,6 @@ from model.run_folder import (
     MODEL_FOLDER,
     RunFolder,
     run_config,
-    write_text,
 )
 from model.state import TrainingState
 from model.step import Numbers, StepResult, TrainingStep
@@ -59,12 +60,14 @@ class _Unread:
       batch: What was trained on.
       result: See `TrainingStep.read`.
       step: Number of the update that it belongs to.
+      update_start: Where the first batch of that update stands.
       is_update: Whether it was the last batch of it.
     """
 
     batch: Batch
     result: tf.Tensor
     step: int
+    update_start: Position
     is_update: bool
 
 
@@ -232,7 +235,9 @@ class Trainer:
         )
         run = self._step.update if is_update else self._step.accumulate
         result = run(batch.source, batch.target, numbers)
-        self._unread.append(_Unread(batch, result, update, is_update))
+        if state.pending_batches == 0:
+            state.update_start = batch.start
+        self._unread.append(_Unread(batch, result, update, state.update_start, is_update))
         self._is_stopping = (
             self._step.read(result).stops > 0  # so all workers stop after the same batch
             if self._is_multi_worker
@@ -318,11 +323,11 @@ class Trainer:
         state, training = self.state, self.training
         validation = self._validator.validate(state.step)
         if not math.isfinite(validation.loss):
-            raise UserError(
-                f"the validation's loss is {validation.loss} at step {state.step} of "
-                f"{training.steps}, so training stopped (last good checkpoint: "
-                f"{self._last_good()}): lower --peak-learning-rate, raise --warmup-steps or set "
-                "--clip-norm, in a new --run"
+            raise not_finite(
+                f"validation's loss is {validation.loss}",
+                step=state.step,
+                steps=training.steps,
+                last_good=self._last_good(),
             )
         if training.scores_at(state.step):
             validation = self._with_scores(validation)
@@ -419,6 +424,7 @@ class Trainer:
             if state.position.batch:
                 # Batches are cut anew, so none of this window's may be read: some pairs were.
                 state.position = state.position._replace(batch=2**31)
+            state.update_start = state.position
             state.replicas = self._replicas
         if self.is_chief and not checkpoints.has_left_out:
             checkpoints.delete_others()
@@ -461,25 +467,19 @@ class Trainer:
 
     def _not_finite(self, unread: _Unread, result: StepResult) -> UserError:
         """Names the update whose loss or gradient is no number, and the records it read."""
-        shown = [other for other in self._unread if other.step == unread.step]
-        records = [record for other in shown for record in other.batch.records]
-        by_shard = ", ".join(f"{Path(shard).name}:{number}" for shard, number in records[:5])
-        start = shown[0].batch.start
-        path = self.run.inside("not_finite.json")
-        details = {"step": unread.step, "position": start._asdict(), "records": records}
-        if self.is_chief:
-            try:
-                with self.run.errors():
-                    write_text(path, json.dumps(details) + "\n")
-            except UserError as error:
-                path = f"a list that could not be written ({error})"
-        what = f"loss is {result.sums.loss} and the gradient's norm {result.gradient_norm}"
-        return UserError(
-            f"the {what} at step {unread.step} of {self.training.steps}, so training stopped "
-            f"(last good checkpoint: {self._last_good()}). The batch is number {start.batch} of "
-            f"window {start.window} of epoch {start.epoch}, records {by_shard} and "
-            f"{max(0, len(records) - 5)} more, all in {path}: look at them, or lower "
-            "--peak-learning-rate, raise --warmup-steps or set --clip-norm, in a new --run"
+        # They are read again: most of its batches may be forgotten, or from before a stop.
+        before = itertools.takewhile(
+            lambda batch: batch.start != unread.batch.start,
+            self._batches(TRAIN).forever(unread.update_start),
+        )
+        return not_finite(
+            f"loss is {result.sums.loss} and the gradient's norm {result.gradient_norm}",
+            step=unread.step,
+            steps=self.training.steps,
+            last_good=self._last_good(),
+            read=describe_records(
+                [*before, unread.batch], step=unread.step, run=self.run, writes=self.is_chief
+            ),
         )
 
 

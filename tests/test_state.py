@@ -49,5 +49,6 @@ def test_a_validation_without_the_metric_is_neither_better_nor_worse():
 
 def test_a_state_comes_back_as_it_was():
     state, _ = validate([0.1, 1 / 3])
-    state.position, state.meter = Position(1, 2, 3, 4, 5, 6), Meter(loss=0.1 + 0.2, updates=3)
+    state.position, state.update_start = Position(1, 2, 3, 4, 5, 6), Position(1, 2, 1, 4, 5, 6)
+    state.meter = Meter(loss=0.1 + 0.2, updates=3)
     assert TrainingState.from_json(state.to_json()) == state

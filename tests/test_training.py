@@ -25,7 +25,7 @@ from model.reporting import Progress, Validation
 from model.run_folder import RunFolder, read_text
 from model.step import Numbers
 from model.strategies import make_strategy
-from model.training import Trainer
+from model.training import Terminated, Trainer
 from model.translator import Translator
 
 FAST = TrainingConfig(
@@ -703,6 +703,48 @@ def test_a_loss_that_is_not_finite_names_its_records(toy_dataset, tmp_path, monk
     assert not (tmp_path / "run/model").exists()
     # The last good checkpoint is what the next start goes on from.
     assert make_trainer(toy_dataset, tmp_path / "run").state.step == 4
+
+
+def test_all_records_of_an_accumulated_update_are_named(toy_dataset, tmp_path, monkeypatch):
+    # Six batches an update, whose results are read two at a time; stopped after the second one.
+    monkeypatch.setattr("model.training._MOST_UNREAD", 2)
+    training = changed(effective_batch_size=6 * 256)
+    stopped = make_trainer(toy_dataset, tmp_path / "run", training=training)
+    update_weights = stopped._step.update
+
+    def update_and_stop(*given):
+        stopped._told_to_stop.set()
+        return update_weights(*given)
+
+    monkeypatch.setattr(stopped._step, "update", update_and_stop)
+    with pytest.raises(Terminated):
+        stopped.train(ignore)
+    trainer = make_trainer(toy_dataset, tmp_path / "run", training=training)
+    accumulate, calls = trainer._step.accumulate, itertools.count(1)
+
+    def accumulate_and_stop(*given):
+        if next(calls) == 2:
+            trainer._told_to_stop.set()
+        return accumulate(*given)
+
+    monkeypatch.setattr(trainer._step, "accumulate", accumulate_and_stop)
+    with pytest.raises(Terminated):
+        trainer.train(ignore)
+    assert (trainer.state.step, trainer.state.pending_batches) == (1, 2)
+
+    resumed = make_trainer(toy_dataset, tmp_path / "run", training=training)
+    update_weights = resumed._step.update
+
+    def poisoned(source, target, numbers):
+        return update_weights(source, target, numbers._replace(tokens=np.float32(0)))
+
+    monkeypatch.setattr(resumed._step, "update", poisoned)
+    batches = itertools.islice(resumed._batches("train").epoch(Position()), 6, 12)
+    expected = [record for batch in batches for record in batch.records]
+    with pytest.raises(UserError, match=r"at step 2 of .* read 6 batch\(es\), from number 6 of"):
+        resumed.train(ignore)
+    details = json.loads((tmp_path / "run/not_finite.json").read_text())
+    assert [tuple(pair) for pair in details["records"]] == expected
 
 
 def test_a_rate_that_is_too_high_stops_before_anything_is_saved(toy_dataset, tmp_path):

@@ -1,0 +1,58 @@
+"""What a training that cannot go on tells its user."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from model.dataset import Batch
+from model.errors import UserError
+from model.run_folder import RunFolder, write_text
+
+_SHOWN = 5  # records of many
+
+
+def not_finite(what: str, *, step: int, steps: int, last_good: str, read: str = "") -> UserError:
+    """Returns what is said where a loss or a gradient is no number.
+
+    Args:
+      what: Which number, and what it is.
+      step: Updates done, this one included.
+      steps: Updates in all.
+      last_good: The last checkpoint.
+      read: See `describe_records`.
+    """
+    remedy = f". {read}: look at them, or lower" if read else ": lower"
+    return UserError(
+        f"the {what} at step {step} of {steps}, so training stopped (last good checkpoint: "
+        f"{last_good}){remedy} --peak-learning-rate, raise --warmup-steps or set --clip-norm, in a "
+        "new --run"
+    )
+
+
+def describe_records(batches: Sequence[Batch], *, step: int, run: RunFolder, writes: bool) -> str:
+    """Says which records an update read.
+
+    Args:
+      batches: Of the update.
+      step: Its number.
+      run: Where all of them are listed, in `not_finite.json`.
+      writes: Whether this process writes there.
+    """
+    start = batches[0].start
+    records = [record for batch in batches for record in batch.records]
+    path = run.inside("not_finite.json")
+    if writes:
+        details = {"step": step, "position": start._asdict(), "records": records}
+        try:
+            with run.errors():
+                write_text(path, json.dumps(details) + "\n")
+        except UserError as error:
+            path = f"a list that could not be written ({error})"
+    shown = ", ".join(f"{Path(shard).name}:{number}" for shard, number in records[:_SHOWN])
+    return (
+        f"The update read {len(batches)} batch(es), from number {start.batch} of window "
+        f"{start.window} of epoch {start.epoch} on: records {shown} and "
+        f"{max(0, len(records) - _SHOWN)} more, all in {path}"
+    )
