@@ -462,8 +462,8 @@ class Trainer:
         return -(-wanted // (self.training.batch_tokens * self._replicas)) if wanted else 1
 
     def _last_good(self) -> str:
-        last = self._checkpoints.kept.last
-        return self._checkpoints.path(last[-1]) if last else "none"
+        found = self._checkpoints.kept.to_go_on_from()
+        return self._checkpoints.path(found[0]) if found else "none"
 
     def _not_finite(self, unread: _Unread, result: StepResult) -> UserError:
         """Names the update whose loss or gradient is no number, and the records it read."""

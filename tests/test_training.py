@@ -741,8 +741,10 @@ def test_all_records_of_an_accumulated_update_are_named(toy_dataset, tmp_path, m
     monkeypatch.setattr(resumed._step, "update", poisoned)
     batches = itertools.islice(resumed._batches("train").epoch(Position()), 6, 12)
     expected = [record for batch in batches for record in batch.records]
-    with pytest.raises(UserError, match=r"at step 2 of .* read 6 batch\(es\), from number 6 of"):
+    with pytest.raises(UserError, match=r"read 6 batch\(es\), from number 6 of") as caught:
         resumed.train(ignore)
+    assert "at step 2 of 12" in str(caught.value)
+    assert f"last good checkpoint: {tmp_path / 'run/checkpoints/stop-8-0'})" in str(caught.value)
     details = json.loads((tmp_path / "run/not_finite.json").read_text())
     assert [tuple(pair) for pair in details["records"]] == expected
 
