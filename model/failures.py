@@ -6,6 +6,8 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+import tensorflow as tf
+
 from model.dataset import Batch
 from model.errors import UserError
 from model.run_folder import RunFolder, write_text
@@ -55,4 +57,23 @@ def describe_records(batches: Sequence[Batch], *, step: int, run: RunFolder, wri
         f"The update read {len(batches)} batch(es), from number {start.batch} of window "
         f"{start.window} of epoch {start.epoch} on: records {shown} and "
         f"{max(0, len(records) - _SHOWN)} more, all in {path}"
+    )
+
+
+def out_of_memory(
+    error: tf.errors.ResourceExhaustedError, *, where: str, last_good: str, remedy: str
+) -> UserError:
+    """Returns what is said where a device has no memory for a tensor.
+
+    Args:
+      error: TensorFlow's.
+      where: What was being done.
+      last_good: The last checkpoint.
+      remedy: What to do.
+    """
+    lines = str(error.message).splitlines()
+    # What comes before is the place in our code.
+    reason = next((line for line in lines if line.startswith("OOM")), lines[0])
+    return UserError(
+        f"out of memory {where} ({reason}; last good checkpoint: {last_good}): {remedy}"
     )

@@ -28,7 +28,7 @@ from model.checkpoints import Checkpoints, Kept, named_weights
 from model.config import TrainingConfig, TransformerConfig
 from model.dataset import Batch, Position, TokenBatches
 from model.errors import UserError
-from model.failures import describe_records, not_finite
+from model.failures import describe_records, not_finite, out_of_memory
 from model.optimizer import Schedule
 from model.reporting import Clock, Meter, Report, Reporter, Validation
 from model.run_folder import (
@@ -193,8 +193,8 @@ class Trainer:
           The exported model's folder.
 
         Raises:
-          UserError: The loss is not finite, a shard is damaged, or the run folder is full; the
-            last checkpoint stays.
+          UserError: The loss is not finite, a shard is damaged, the run folder is full, or a
+            device has no memory for a batch; the last checkpoint stays.
           Terminated: SIGTERM came, and the run is saved.
         """
         with contextlib.ExitStack() as stack:
@@ -234,7 +234,10 @@ class Trainer:
             stop=np.float32(self._told_to_stop.is_set()),
         )
         run = self._step.update if is_update else self._step.accumulate
-        result = run(batch.source, batch.target, numbers)
+        try:
+            result = run(batch.source, batch.target, numbers)
+        except tf.errors.ResourceExhaustedError as error:
+            raise self._out_of_memory(batch, error) from error
         if state.pending_batches == 0:
             state.update_start = batch.start
         self._unread.append(_Unread(batch, result, update, state.update_start, is_update))
@@ -299,6 +302,14 @@ class Trainer:
             except Terminated:
                 self._save_stop()  # as it was before: the validation is made when the run goes on
                 raise
+            except tf.errors.ResourceExhaustedError as error:
+                raise out_of_memory(
+                    error,
+                    where=f"in the validation at step {state.step}",
+                    last_good=self._last_good(),
+                    remedy="leave its translations out with --score-every 0; if that is not "
+                    "enough, lower --batch-tokens in a new --run",
+                ) from error
             self._clock.lap()
         if state.step % training.save_every == 0 or self._is_done():
             self._save()
@@ -480,6 +491,20 @@ class Trainer:
             read=describe_records(
                 [*before, unread.batch], step=unread.step, run=self.run, writes=self.is_chief
             ),
+        )
+
+    def _out_of_memory(self, batch: Batch, error: tf.errors.ResourceExhaustedError) -> UserError:
+        training = self.training
+        rows, source = batch.source.shape
+        tokens = training.effective_batch_size or training.batch_tokens * self._replicas
+        return out_of_memory(
+            error,
+            where=f"at step {self.state.step + 1} of {training.steps}, in a batch of {rows} rows "
+            f"of {source} source and {batch.target.shape[1]} target ids, for {self._replicas} "
+            "replica(s)",
+            last_good=self._last_good(),
+            remedy=f"lower --batch-tokens (received: {training.batch_tokens}) in a new --run, with "
+            f"--effective-batch-size {tokens} if updates are to stay as large",
         )
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import json
 import math
+import re
+import resource
 import shutil
+import sys
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -755,6 +760,59 @@ def test_a_rate_that_is_too_high_stops_before_anything_is_saved(toy_dataset, tmp
     with pytest.raises(UserError, match=r"at step \d+ of 12, .*last good checkpoint: none"):
         trainer.train(ignore)
     assert not list((tmp_path / "run").glob("checkpoints/*.index"))
+
+
+@contextlib.contextmanager
+def little_memory(size):
+    """Lets this process have so many bytes more than it has."""
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits a process's memory so")
+def test_a_batch_without_memory_is_one_clear_error(toy_dataset, tmp_path, monkeypatch):
+    trainer = make_trainer(toy_dataset, tmp_path / "run")
+    update_weights, shapes = trainer._step.update, []
+
+    def huge(source, target, numbers):
+        shapes.append((*source.shape, target.shape[1]))
+        if len(shapes) < 6:
+            return update_weights(source, target, numbers)
+        ids = np.full([64, 4096], 5, np.int32)  # their attention takes 17 GB
+        with little_memory(2**30):
+            return update_weights(ids, ids, numbers)
+
+    monkeypatch.setattr(trainer._step, "update", huge)
+    with pytest.raises(UserError) as caught:
+        trainer.train(ignore)
+    rows, source, target = shapes[-1]
+    assert re.fullmatch(
+        rf"out of memory at step 6 of 12, in a batch of {rows} rows of {source} source and "
+        rf"{target} target ids, for 1 replica\(s\) \(OOM when allocating tensor with shape.*; last "
+        rf"good checkpoint: {tmp_path}/run/checkpoints/ckpt-4\): lower --batch-tokens \(received: "
+        r"256\) in a new --run, with --effective-batch-size 256 if updates are to stay as large",
+        str(caught.value),
+    )
+    assert make_trainer(toy_dataset, tmp_path / "run").state.step == 4
+
+
+def test_a_validation_without_memory_is_one_clear_error(toy_dataset, tmp_path, monkeypatch):
+    trainer = make_trainer(toy_dataset, tmp_path / "run", training=changed(score_every=6))
+
+    def fail():
+        message = "Graph execution error:\n\nDetected at node x\nOOM when allocating y\nHint: z"
+        raise tf.errors.ResourceExhaustedError(None, None, message)
+
+    monkeypatch.setattr(trainer._validator, "score", fail)
+    expected = r"memory in the validation at step 6 \(OOM when allocating y; last .*--score-every 0"
+    with pytest.raises(UserError, match=expected) as caught:
+        trainer.train(ignore)
+    assert "\n" not in str(caught.value)
 
 
 def test_any_seed_of_32_bits_trains(toy_dataset, tmp_path):
