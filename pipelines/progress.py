@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import shutil
-import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import TextIO
 
 from apache_beam.io.filesystems import FileSystems
@@ -26,11 +23,11 @@ from pipelines.cleaning import Filters
 from pipelines.preprocess_plan import PreprocessOptions, PreprocessPlan
 from pipelines.runner import LOCAL_RUNNER, make_pipeline, with_local_defaults
 from pipelines.spills import read_spill_footer
+from pipelines.status_line import StatusLine, format_seconds
 from pipelines.units import megabytes
 
 _LOCAL_INTERVAL = 1.0  # seconds
 _REMOTE_INTERVAL = 15.0  # a listing there takes a second itself, and costs
-_STOP_SECONDS = 10.0  # that the end waits for a listing under way
 
 
 # The line.
@@ -112,17 +109,6 @@ shards_done=2))
     return ", ".join(parts)
 
 
-def format_seconds(seconds: float) -> str:
-    """Writes a time as minutes and seconds, and hours where there are some.
-
-    >>> format_seconds(192.4), format_seconds(3_661)
-    ('3:12', '1:01:01')
-    """
-    minutes, seconds = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
-
-
 class ProgressWatch:
     """Finds out how far the run of a plan is; reads each small file once, and no large one."""
 
@@ -200,63 +186,17 @@ def _is_whole(name: str) -> bool:
     return not name.endswith(".tmp")
 
 
-class ProgressLine:
-    """Shows on a terminal, in one line, how far the run inside its `with` block is.
-
-    A thread looks now and then; where `stream` is no terminal there is none, and nothing is shown.
-    """
+class ProgressLine(StatusLine):
+    """Shows on a terminal, in one line, how far the run inside its `with` block is."""
 
     def __init__(self, plan: PreprocessPlan, *, stream: TextIO) -> None:
+        watch = ProgressWatch(plan)
         is_local = files.is_local(plan.work_folder)
-        self._watch = ProgressWatch(plan)
-        self._stream = stream
-        self._interval = _LOCAL_INTERVAL if is_local else _REMOTE_INTERVAL
-        self._ended = threading.Event()
-        self._lock = threading.Lock()  # of the stream, so that nothing comes after the end
-        self._shown = 0  # characters
-        self._thread: threading.Thread | None = None
-
-    def __enter__(self) -> ProgressLine:
-        if self._stream.isatty():
-            self._thread = threading.Thread(target=self._run, name="progress", daemon=True)
-            self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._thread is None:
-            return
-        with self._lock:
-            self._ended.set()
-            self._write("")
-        self._thread.join(_STOP_SECONDS)
-
-    def _run(self) -> None:
-        while True:
-            try:
-                line = format_progress(self._watch.look(time.monotonic()))
-            except (OSError, ValueError):
-                line = None  # a file that was just renamed or deleted: the next look is better
-            with self._lock:
-                if self._ended.is_set():
-                    return
-                if line is not None:
-                    self._write(line)
-            if self._ended.wait(self._interval):
-                return
-
-    def _write(self, line: str) -> None:
-        """Puts a line in the place of the one that is shown; "" clears it."""
-        line = line[: shutil.get_terminal_size().columns - 1]
-        blank = " " * (self._shown - len(line))
-        back = "\r" if not line else ""
-        self._stream.write(f"\r{line}{blank}{back}")
-        self._stream.flush()
-        self._shown = len(line)
+        super().__init__(
+            lambda: format_progress(watch.look(time.monotonic())),
+            interval=_LOCAL_INTERVAL if is_local else _REMOTE_INTERVAL,
+            stream=stream,
+        )
 
 
 # The plan.
