@@ -9,15 +9,20 @@ It lies on this machine or on a file system that TensorFlow knows, such as gs://
     vocabulary/     what turns text to ids and back
     model/          the exported model at the end
     best_model/     the exported model of the best validation
+    train.lock      locked by the process that trains here
 """
 
 from __future__ import annotations
 
 import dataclasses
+import errno
+import fcntl
 import json
+import os
+import socket
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import tensorflow as tf
 
@@ -32,11 +37,12 @@ TENSORBOARD_FOLDER = "tensorboard"
 VOCABULARY_FOLDER = "vocabulary"
 MODEL_FOLDER = "model"
 BEST_MODEL_FOLDER = "best_model"
+LOCK_FILE = "train.lock"
 
 _FORMAT = 2  # of the configuration and the checkpoints
 _SCRATCH = ".export-"  # what the names of folders for exports begin with
 # What there is where making the folder was cut short.
-_UNFINISHED = {VOCABULARY_FOLDER, f"{CONFIG_FILE}.tmp"}
+_UNFINISHED = {VOCABULARY_FOLDER, LOCK_FILE, f"{CONFIG_FILE}.tmp"}
 
 # What may change when a run is resumed: the weights up to then do not depend on it.
 _MAY_CHANGE = (
@@ -45,6 +51,7 @@ _MAY_CHANGE = (
 )  # fmt: skip
 
 
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP)  # of a file system without locks
 _REMOTE = ("gs://", "ram://")  # the second is TensorFlow's memory, for tests
 
 
@@ -69,31 +76,43 @@ class RunFolder:
                 f"the run folder {self.path} is on a file system that training cannot write "
                 "checkpoints to: name a local folder or one on gs:// with --run"
             )
+        self._lock: IO[str] | None = None
 
     def inside(self, *names: str) -> str:
         """Returns the path of something in the folder."""
         return "/".join((self.path, *names))
 
-    def claim(self, config: dict[str, Any], *, vocabulary_folder: Path) -> None:
+    def claim(self, config: dict[str, Any], *, vocabulary_folder: Path) -> list[str]:
         """Makes the folder for a run, or checks that what was trained in it was this very run.
+
+        Until `release`, or the end of this process, no other one can claim a local folder.
 
         Args:
           config: "model" and "training" as dictionaries, "dataset" and "replicas".
           vocabulary_folder: Whose vocabularies are copied.
 
+        Returns:
+          What a user should know, a line each.
+
         Raises:
-          UserError: It holds another run or something else, or it cannot be written.
+          UserError: It holds another run or something else, another process trains there, or it
+            cannot be written.
         """
         if tf.io.gfile.exists(self.path) and not tf.io.gfile.isdir(self.path):
             raise UserError(f"{self.path} is a file: name a folder for the run with --run")
         config = {"format": _FORMAT, **config}
-        has_trained = bool(tf.io.gfile.glob(self.inside(CHECKPOINT_FOLDER, "*.index")))
-        if tf.io.gfile.exists(self.inside(CONFIG_FILE)):
-            self._check(config, has_trained=has_trained)
-        elif self._names() - _UNFINISHED:
+        if not tf.io.gfile.exists(self.inside(CONFIG_FILE)) and self._names() - _UNFINISHED:
             raise UserError(
                 f"{self.path} holds something else than a run: choose another folder with --run"
             )
+        notes = []
+        if is_local(self.path) and not self._take_lock():
+            notes.append(
+                f"{self.path} is on a file system without locks: let no other process train there"
+            )
+        has_trained = bool(tf.io.gfile.glob(self.inside(CHECKPOINT_FOLDER, "*.index")))
+        if tf.io.gfile.exists(self.inside(CONFIG_FILE)):
+            self._check(config, has_trained=has_trained)
         with self.errors():
             for name in self._names():
                 if name.startswith(_SCRATCH):  # of an export that was killed
@@ -104,6 +123,13 @@ class RunFolder:
                 if not tf.io.gfile.exists(copied) or not has_trained:
                     _copy(str(vocabulary_folder / name), copied)
             write_text(self.inside(CONFIG_FILE), json.dumps(config, indent=2) + "\n")
+        return notes
+
+    def release(self) -> None:
+        """Lets other processes claim the folder."""
+        if self._lock:
+            self._lock.close()
+            self._lock = None
 
     def load_config(self) -> dict[str, Any]:
         """Returns what `claim` wrote.
@@ -182,6 +208,32 @@ class RunFolder:
     def errors(self) -> _StorageErrors:
         """Returns a context in which failing to write becomes a UserError."""
         return _StorageErrors(self.path)
+
+    def _take_lock(self) -> bool:
+        """Locks the folder; returns whether its file system can."""
+        with self.errors():
+            tf.io.gfile.makedirs(self.path)
+            file = Path(self.inside(LOCK_FILE)).open("a+")  # noqa: SIM115 (open until `release`)
+            try:
+                # The kernel gives it back when this process ends, however that happens.
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                file.truncate(0)
+                file.write(f"process {os.getpid()} of {socket.gethostname()}")
+                file.flush()
+            except OSError as error:
+                file.seek(0)
+                holder = file.read()
+                file.close()
+                if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+                    raise UserError(
+                        f"another process trains in {self.path} ({holder}): wait until it has "
+                        "ended, or train in another folder with --run"
+                    ) from error
+                if error.errno not in _NO_LOCKS:
+                    raise
+                return False
+            self._lock = file
+            return True
 
     def _names(self) -> set[str]:
         """Returns what is in the folder; nothing where there is none."""

@@ -89,7 +89,8 @@ class Trainer:
 
     Raises:
       UserError: The dataset is unfinished, has no records or another vocabulary, a pair is longer
-        than the token budget, or the run folder holds another run or something else.
+        than the token budget, the run folder holds another run or something else, or another
+        process trains there.
     """
 
     def __init__(
@@ -127,8 +128,6 @@ class Trainer:
             dataset=self.manifest.fingerprint,
             replicas=self._replicas,
         )
-        if self.is_chief:
-            self.run.claim(config, vocabulary_folder=dataset)
         self._schedule = Schedule(
             peak=training.peak_learning_rate
             or model_config.d_model**-0.5 * training.warmup_steps**-0.5,
@@ -169,14 +168,15 @@ class Trainer:
         if self._step.accumulator:
             parts["accumulator"] = self._step.accumulator
         self._checkpoint = tf.train.Checkpoint(**parts)
-        self._checkpoints = Checkpoints(self.run)
-        self._restore()
-        described = json.dumps(config) + self.state.to_json()
-        if self._is_multi_worker and not self._step.is_equal_on_all_workers(described):
-            raise UserError(
-                "the workers do not train the same run from the same checkpoint: give all of them "
-                "the same command, and a --run and a --dataset that all of them see"
-            )
+        try:
+            if self.is_chief:
+                self.notes += self.run.claim(config, vocabulary_folder=dataset)
+            self._checkpoints = Checkpoints(self.run)
+            self._restore()
+            self._check_workers(config)
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def traces(self) -> int:
@@ -197,16 +197,25 @@ class Trainer:
             device has no memory for a batch; the last checkpoint stays.
           Terminated: SIGTERM came, and the run is saved.
         """
-        with contextlib.ExitStack() as stack:
+        with contextlib.closing(self):
+            with contextlib.ExitStack() as stack:
+                if self.is_chief:
+                    self._reporter = Reporter(
+                        self.run,
+                        step=self.state.step,
+                        validated=self.state.validated,
+                        report=report,
+                    )
+                    stack.callback(self._reporter.close)
+                stack.enter_context(_on_sigterm(self._told_to_stop))
+                self._loop()
             if self.is_chief:
-                step, validated = self.state.step, self.state.validated
-                self._reporter = Reporter(self.run, step=step, validated=validated, report=report)
-                stack.callback(self._reporter.close)
-            stack.enter_context(_on_sigterm(self._told_to_stop))
-            self._loop()
-        if self.is_chief:
-            self._export(self._final_model(), MODEL_FOLDER)
+                self._export(self._final_model(), MODEL_FOLDER)
         return self.run.inside(MODEL_FOLDER)
+
+    def close(self) -> None:
+        """Lets other processes train in the run folder; the end of `train` does it, too."""
+        self.run.release()
 
     def _loop(self) -> None:
         batches = self._batches(TRAIN).forever(self.state.position)
@@ -439,6 +448,14 @@ class Trainer:
             state.replicas = self._replicas
         if self.is_chief and not checkpoints.has_left_out:
             checkpoints.delete_others()
+
+    def _check_workers(self, config: dict[str, Any]) -> None:
+        described = json.dumps(config) + self.state.to_json()
+        if self._is_multi_worker and not self._step.is_equal_on_all_workers(described):
+            raise UserError(
+                "the workers do not train the same run from the same checkpoint: give all of them "
+                "the same command, and a --run and a --dataset that all of them see"
+            )
 
     def _final_model(self) -> Transformer:
         """Returns the model at the end, or the mean of the checkpoints that were asked for."""

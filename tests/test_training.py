@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
+import fcntl
 import itertools
 import json
 import math
+import os
 import re
 import resource
 import shutil
@@ -566,6 +569,7 @@ def test_a_lost_index_of_checkpoints_is_made_again(toy_dataset, tmp_path):
     assert again.state.step == 12
     assert again._checkpoints.kept.last == ["ckpt-8", "ckpt-12"]
     assert (folder / "notes.txt").read_text() == "mine"
+    again.close()
     (folder / "checkpoints.json").write_text('{"last": 3}')
     with pytest.raises(UserError, match=r"checkpoints.json cannot be read .* delete it, and all"):
         make_trainer(toy_dataset, tmp_path / "run")
@@ -657,7 +661,7 @@ def test_another_run_in_the_folder_is_refused(toy_dataset, tmp_path):
 
 
 def test_a_run_of_another_format_is_refused(toy_dataset, tmp_path):
-    make_trainer(toy_dataset, tmp_path / "run")
+    make_trainer(toy_dataset, tmp_path / "run").close()
     config = tmp_path / "run/config.json"
     config.write_text(config.read_text().replace('"format": 2', '"format": 1'))
     with pytest.raises(UserError, match="has format 1, this tt goes on with 2"):
@@ -673,8 +677,32 @@ def test_a_folder_with_something_else_is_refused(toy_dataset, tmp_path):
         make_trainer(toy_dataset, tmp_path / "run/thesis.tex")
 
 
+def test_a_run_is_trained_by_one_at_a_time(toy_dataset, tmp_path):
+    first = make_trainer(toy_dataset, tmp_path / "run", training=changed(steps=2))
+    held = f"another process trains in {tmp_path}/run \\(process {os.getpid()} of .*\\): wait until"
+    for _ in range(2):  # being refused changes nothing
+        with pytest.raises(UserError, match=held):
+            make_trainer(toy_dataset, tmp_path / "run")
+    first.train(ignore)
+    with pytest.raises(UserError, match="heads is 4 there and 2 here"):
+        make_trainer(toy_dataset, tmp_path / "run", heads=2)
+    # Neither the one that has ended nor the one that was refused holds it any more.
+    make_trainer(toy_dataset, tmp_path / "run").train(ignore)
+
+
+def test_a_file_system_without_locks_is_warned_of(toy_dataset, tmp_path, monkeypatch):
+    def fail(*given):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", fail)
+    trainer = make_trainer(toy_dataset, tmp_path / "run")
+    assert trainer.notes == [
+        f"{tmp_path}/run is on a file system without locks: let no other process train there"
+    ]
+
+
 def test_a_run_that_saved_nothing_may_change(toy_dataset, tmp_path):
-    make_trainer(toy_dataset, tmp_path / "run")
+    make_trainer(toy_dataset, tmp_path / "run").close()
     make_trainer(toy_dataset, tmp_path / "run", heads=2).train(ignore)
     with pytest.raises(UserError, match="heads is 2 there and 4 here"):
         make_trainer(toy_dataset, tmp_path / "run")

@@ -12,6 +12,7 @@ import queue
 import random
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -371,6 +372,25 @@ def test_killed_runs_go_on_as_if_undisturbed(servers, undisturbed, tmp_path):
         assert_same(tmp_path / name, undisturbed)
     # A busy machine may look too late at a moment that is short; then the kill met the next one.
     assert sum(sum(found) for found in hits.values()) >= 8, hits
+
+
+def test_a_second_process_is_refused_and_disturbs_nothing(servers, undisturbed, tmp_path):
+    run = tmp_path / "run"
+    with servers.one() as first, servers.one() as second:
+        child = first.start(run)
+        deadline = time.monotonic() + PATIENCE
+        while not is_reporting(run, 2) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        os.kill(child, signal.SIGSTOP)  # so it has not ended when the second one comes
+        line = second.run(run).error()
+        assert line == (
+            f"tt: error: another process trains in {run} (process {child} of "
+            f"{socket.gethostname()}): wait until it has ended, or train in another folder with "
+            "--run"
+        )
+        os.kill(child, signal.SIGCONT)
+        assert first.wait().code == 0
+    assert_same(run, undisturbed)
 
 
 # SIGTERM before a call of a function, and the checkpoint that it leads to: after how many batches,
