@@ -35,7 +35,7 @@ app.command("preprocess", cls=GroupedCommand)(preprocess_command)
 app.command("train", cls=GroupedCommand)(train_command)
 app.command("average")(average_command)
 app.command("export")(export_command)
-app.command("translate-batch")(translate_batch_command)
+app.command("translate-batch", cls=GroupedCommand)(translate_batch_command)
 app.command("translate")(translate_command)
 app.command("evaluate")(evaluate_command)
 

@@ -35,50 +35,82 @@ DatasetFolder = Annotated[
     str, typer.Option("--dataset", help="Dataset folder, from `tt preprocess`.")
 ]
 ModelFolder = Annotated[
-    str, typer.Option("--model", help="Exported model folder, or the run folder it lies in.")
+    str,
+    typer.Option(
+        "--model",
+        help="Exported model folder, or the run folder it lies in.",
+        rich_help_panel="Model",
+    ),
 ]
-BeamSize = Annotated[int, typer.Option(help="Hypotheses kept a sentence; 1 is greedy search.")]
+BeamSize = Annotated[
+    int,
+    typer.Option(help="Hypotheses kept a sentence; 1 is greedy search.", rich_help_panel="Search"),
+]
 LengthPenalty = Annotated[
-    float, typer.Option(help="alpha: hypotheses rank by log p / ((5 + length) / 6)^alpha.")
+    float,
+    typer.Option(
+        help="alpha: hypotheses rank by log p / ((5 + length) / 6)^alpha.",
+        rich_help_panel="Search",
+    ),
 ]
 NBest = Annotated[
-    int, typer.Option(help="Hypotheses returned of each source, best first; at most --beam-size.")
+    int,
+    typer.Option(
+        help="Hypotheses returned of each source, best first; at most --beam-size.",
+        rich_help_panel="Search",
+    ),
 ]
 WithScores = Annotated[
     bool, typer.Option("--with-scores", help="Print `score ||| text`, as --n-best does.")
 ]
 MaxLengthRatio = Annotated[
     float,
-    typer.Option(help="Ids of a translation at most, for each of the source; 50 more are free."),
+    typer.Option(
+        help="Ids of a translation at most, for each of the source; 50 more are free.",
+        rich_help_panel="Search",
+    ),
 ]
 MaxDecodingLength = Annotated[
-    int, typer.Option(help="Ids of a translation at most, whatever the source.")
+    int,
+    typer.Option(
+        help="Ids of a translation at most, whatever the source.", rich_help_panel="Search"
+    ),
 ]
 NoRepeatNgramSize = Annotated[
-    int, typer.Option(help="No n-gram of ids of this size occurs twice in a translation; 0: any.")
+    int,
+    typer.Option(
+        help="No n-gram of ids of this size occurs twice in a translation; 0: any.",
+        rich_help_panel="Search",
+    ),
 ]
 EngineName = Annotated[
     str,
     typer.Option(
         "--engine",
         help="What computes: tensorflow, or ctranslate2 where that extra is installed.",
+        rich_help_panel="Model",
     ),
 ]
 ComputeType = Annotated[
     str,
     typer.Option(
         help="Of the matrix products: float32 or bfloat16 (tensorflow), float32 or int8 "
-        "(ctranslate2)."
+        "(ctranslate2).",
+        rich_help_panel="Model",
     ),
 ]
 MaxSourceTokens = Annotated[
-    int, typer.Option(help="Ids that the model is given at once, BOS and EOS counted.")
+    int,
+    typer.Option(
+        help="Ids that the model is given at once, BOS and EOS counted.", rich_help_panel="Texts"
+    ),
 ]
 OnTooLong = Annotated[
     str,
     typer.Option(
         help="Texts of more ids: split translates them in pieces, truncate their beginning, "
-        "skip nothing of them."
+        "skip nothing of them.",
+        rich_help_panel="Texts",
     ),
 ]
 

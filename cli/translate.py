@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
+import functools
+import sys
 from typing import Annotated
 
 import typer
@@ -11,74 +12,165 @@ from cli.options import (
     DEFAULT_RUN,
     DEFAULT_TRANSLATED,
     BeamSize,
+    Count,
     LengthPenalty,
+    MaxDecodingLength,
+    MaxLengthRatio,
     MaxSourceTokens,
     ModelFolder,
+    NBest,
+    NoRepeatNgramSize,
+    Number,
+    OnTooLong,
+    Texts,
     command,
     import_tensorflow,
     local_path,
     say,
 )
 from model.config import MAX_SOURCE_TOKENS, Decoding
+from model.errors import UserError
 
 _DECODING = Decoding()
+
+_rows = functools.partial(typer.Option, rich_help_panel="Rows")
+_failures = functools.partial(typer.Option, rich_help_panel="What fails")
+_output = functools.partial(typer.Option, rich_help_panel="Output")
 
 
 @command
 def translate_batch_command(
     context: typer.Context,
     input: Annotated[  # noqa: A002 -- the name that the usage line shows
-        list[str], typer.Argument(help="Parquet files, globs, or folders of them.")
+        list[str],
+        typer.Argument(help="Parquet files, globs, or folders of them, on any file system."),
     ],
     output: Annotated[
-        str, typer.Option(help="Folder to write; the same command again resumes it.")
+        str, _output(help="Folder to write; the same command again resumes it.")
     ] = str(DEFAULT_TRANSLATED),
-    model: ModelFolder = str(DEFAULT_RUN),
+    overwrite: Annotated[
+        bool,
+        _output("--overwrite", help="Delete what an earlier job left in --output; start again."),
+    ] = False,
+    compression: Annotated[
+        str, _output(help="Of its files: zstd, snappy, gzip, brotli, lz4 or none.")
+    ] = "zstd",
+    price_per_hour: Annotated[
+        Number,
+        OnTooLong,
+        _output(
+            help="Of the machines: the end says what a million rows and a million source "
+            "characters cost by this run's time.",
+            show_default=False,
+        ),
+    ] = None,
     text_column: Annotated[
-        str | None, typer.Option(help="Column to translate; a single string column is found.")
+        Texts,
+        _rows(
+            help="Column to translate; repeatable. A single column of strings is found.",
+            show_default=False,
+        ),
+    ] = None,
+    limit: Annotated[
+        Count, _rows(help="Only so many rows, the first of all: to try.", show_default=False)
     ] = None,
     unit_rows: Annotated[
-        int, typer.Option(help="Most consecutive rows of one file that are one unit of work.")
+        int, _rows(help="Most consecutive rows of one file that are one unit of work.")
     ] = 8192,
-    compression: Annotated[str, typer.Option(help="Of the Parquet output.")] = "zstd",
+    max_failed: Annotated[
+        float,
+        _failures(help="Share of rows that may fail; with more the exit code is 1 at the end."),
+    ] = 0.001,
+    retry_failed: Annotated[
+        bool,
+        _failures("--retry-failed", help="Translate the failed rows of a finished --output again."),
+    ] = False,
+    on_bad_file: Annotated[
+        str,
+        _failures(
+            help="Of a file that is damaged, no Parquet or without the column: fail, or skip it."
+        ),
+    ] = "fail",
+    model: ModelFolder = str(DEFAULT_RUN),
     max_source_tokens: MaxSourceTokens = MAX_SOURCE_TOKENS,
+    on_too_long: OnTooLong = "split",
+    source_language: Annotated[
+        str,
+        typer.Option(
+            help="Code of the texts' language: its rules cut too long ones into sentences.",
+            show_default=False,
+            rich_help_panel="Texts",
+        ),
+    ] = "",
     beam_size: BeamSize = _DECODING.beam_size,
     length_penalty: LengthPenalty = _DECODING.length_penalty,
+    n_best: NBest = _DECODING.n_best,
+    max_length_ratio: MaxLengthRatio = _DECODING.max_length_ratio,
+    max_decoding_length: MaxDecodingLength = _DECODING.max_decoding_length,
+    no_repeat_ngram_size: NoRepeatNgramSize = _DECODING.no_repeat_ngram_size,
 ) -> None:
-    """Translate a text column of Parquet files in bulk; all rows and columns are kept.
+    """Translate text columns of Parquet files in bulk; all rows and columns are kept.
 
-    Adds the columns translation, translation_score and translation_status.
+    Adds the columns translation, translation_score, translation_status and translation_error, and
+    with --n-best translation_n_best; of several text columns with <column>_ before the name.
     Beam's own options go after `--`: tt translate-batch in.parquet -- --direct_num_workers=2
     """
-    from pipelines.translate import ModelLoader, TranslateOptions, translate_parquet
+    from pipelines.cells import CellOptions
+    from pipelines.model_loading import ModelLoader
+    from pipelines.translate import TranslateOptions, plan_translation, run_translation
+    from pipelines.translation_manifest import describe_failure, describe_summary
+    from pipelines.translation_progress import ProgressLine
 
-    decoding = Decoding(beam_size=beam_size, length_penalty=length_penalty)
+    if price_per_hour is not None and not price_per_hour >= 0:
+        raise UserError(f"--price-per-hour must not be negative. Received: {price_per_hour}")
+    decoding = Decoding(
+        beam_size=beam_size,
+        length_penalty=length_penalty,
+        n_best=n_best,
+        max_length_ratio=max_length_ratio,
+        max_decoding_length=max_decoding_length,
+        no_repeat_ngram_size=no_repeat_ngram_size,
+    )
     options = TranslateOptions(
         input=tuple(input),
         output=output,
-        text_column=text_column,
+        text_columns=tuple(text_column or ()),
         unit_rows=unit_rows,
-        max_source_tokens=max_source_tokens,
+        limit=limit,
         compression=compression,
+        cells=CellOptions(
+            max_source_tokens=max_source_tokens,
+            on_too_long=on_too_long,
+            source_language=source_language,
+        ),
+        on_bad_file=on_bad_file,
+        max_failed=max_failed,
+        overwrite=overwrite,
+        retry_failed=retry_failed,
     )
     import_tensorflow()
     from model.translator import find_model_folder, model_fingerprint
 
     folder = find_model_folder(local_path(model))
-    summary = translate_parquet(
+    job = plan_translation(
         options=options,
-        load_translator=ModelLoader(str(folder), decoding),
         model_fingerprint=model_fingerprint(folder),
-        decoding=dataclasses.asdict(decoding),
+        decoding=decoding,
         beam_arguments=context.obj or (),
     )
-    if summary.already_finished:
-        say("Finished already; nothing to do.")
-    elif summary.reused_units:
-        say(f"{summary.reused_units:,} of {summary.units:,} units were there from an earlier run.")
-    statuses = ", ".join(f"{n:,} {status}" for status, n in summary.rows_by_status.items() if n)
-    say(
-        f"{summary.rows:,} rows of {summary.files:,} file(s) in {summary.units:,} unit(s)"
-        + (f": {statuses}" if statuses else "")
-    )
+    for notice in job.notices:
+        say(f"tt: warning: {notice}")
+    with ProgressLine(
+        output=job.output,
+        rows=job.rows,
+        run_id=job.run_id,
+        is_retry=retry_failed,
+        stream=sys.stderr,
+    ):
+        summary = run_translation(job, load_translator=ModelLoader(str(folder), decoding))
+    for line in describe_summary(summary, price_per_hour=price_per_hour):
+        say(line)
     say(f"Translated: {output}")
+    if summary.has_failed:
+        say(f"tt: error: {describe_failure(summary)}")
+        raise typer.Exit(1)

@@ -5,12 +5,14 @@ No transforms here, and nothing of translation: `translate` builds on it.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import IO
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,6 +21,7 @@ from apache_beam.io.filesystems import FileSystems
 
 from model.errors import UserError
 from pipelines.files import list_folder, open_binary
+from pipelines.text_sources import is_damage
 
 SUFFIX = ".parquet"
 
@@ -27,6 +30,11 @@ _FOOTER_THREADS = 16  # footers are latency on an object store
 _BATCH_ROWS = 8192
 # Column chunks are streamed through a buffer, never loaded whole: a row group may be the file.
 _BUFFER_BYTES = 1 << 20
+_ROW_GROUP_ROWS = 1 << 20
+
+
+class BadFileError(UserError):
+    """What a file holds cannot be read, or is not what is asked for; that it is there is sure."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -127,40 +135,65 @@ def _is_hidden(relative_path: str) -> bool:
     return any(part.startswith((".", "_")) for part in relative_path.split("/"))
 
 
-def read_footers(paths: Sequence[str]) -> list[Footer]:
-    """Reads the footers of many files, in order, several at a time."""
+def read_footers(paths: Sequence[str]) -> list[Footer | BadFileError]:
+    """Reads the footers of many files, in order, several at a time.
+
+    Raises:
+      UserError: A file cannot be opened; of one that is not good Parquet the error is returned.
+    """
     with ThreadPoolExecutor(_FOOTER_THREADS) as pool:
-        return list(pool.map(read_footer, paths))
+        return list(pool.map(_try_read_footer, paths))
+
+
+def _try_read_footer(path: str) -> Footer | BadFileError:
+    try:
+        return read_footer(path)
+    except BadFileError as error:
+        return error
 
 
 def read_footer(path: str) -> Footer:
     """Reads the footer of a file.
 
     Raises:
-      UserError: The file cannot be opened or is not Parquet.
+      BadFileError: The file is not good Parquet.
+      UserError: The file cannot be opened.
     """
     try:
         handle = open_binary(path)
     except OSError as error:
         raise UserError(f"{path} cannot be opened: {error}") from error
     with handle:
-        size = handle.seek(0, os.SEEK_END)
-        handle.seek(max(0, size - 8))
-        tail = handle.read(8)
-        if size < 12 or tail[4:] != _MAGIC:
-            raise UserError(f"{path} is not a Parquet file (it does not end in PAR1)")
-        length = int.from_bytes(tail[:4], "little")
-        handle.seek(max(0, size - 8 - length))
-        checksum = hashlib.blake2b(handle.read(length), digest_size=16).hexdigest()
-        handle.seek(0)
-        try:
-            file = pq.ParquetFile(handle)
-            return Footer(
-                size=size, rows=file.metadata.num_rows, checksum=checksum, schema=file.schema_arrow
-            )
-        except (pa.ArrowException, OSError) as error:
-            reason = " ".join(str(error).split())  # pyarrow's has lines
-            raise UserError(f"{path} is not a readable Parquet file: {reason}") from error
+        size, checksum, file = _open_footer(handle, path=path)
+    return Footer(
+        size=size, rows=file.metadata.num_rows, checksum=checksum, schema=file.schema_arrow
+    )
+
+
+def _open_footer(handle: IO[bytes], *, path: str) -> tuple[int, str, pq.ParquetFile]:
+    """Reads the footer once: the size of the file, the checksum, and Parquet that is only that."""
+    size = handle.seek(0, os.SEEK_END)
+    handle.seek(max(0, size - 8))
+    tail = handle.read(8)
+    if size < 12 or tail[4:] != _MAGIC:
+        raise BadFileError(f"{path} is not a Parquet file (it does not end in PAR1)")
+    handle.seek(max(0, size - 8 - int.from_bytes(tail[:4], "little")))
+    footer = handle.read(int.from_bytes(tail[:4], "little"))
+    checksum = hashlib.blake2b(footer, digest_size=16).hexdigest()
+    with _bad_content(f"{path} is not a readable Parquet file"):
+        return size, checksum, pq.ParquetFile(pa.BufferReader(_MAGIC + footer + tail))
+
+
+@contextlib.contextmanager
+def _bad_content(problem: str) -> Iterator[None]:
+    """Makes a BadFileError of what Arrow says of bytes; a file system's own errors pass."""
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        if not is_damage(error):
+            raise
+        reason = " ".join(str(error).split())  # Arrow's has lines
+        raise BadFileError(f"{problem}: {reason}") from error
 
 
 def overlapping_row_groups(
@@ -209,7 +242,7 @@ def iter_rows(
       columns: Those to read; None reads all.
 
     Raises:
-      RuntimeError: The file has fewer rows now.
+      ArrowInvalid: The pages hold fewer rows than the footer says.
     """
     metadata = file.metadata
     groups, skipped = overlapping_row_groups(
@@ -226,16 +259,61 @@ def iter_rows(
         if piece.num_rows:
             yield piece
     if missing:
-        raise RuntimeError(f"{path} lacks {missing} of {rows} rows from row {first_row} on")
+        raise pa.ArrowInvalid(f"{path} lacks {missing} of {rows} rows from row {first_row} on")
 
 
-def read_rows(*, path: str, first_row: int, rows: int) -> pa.Table:
-    """Reads consecutive rows of a file as one table; see `iter_rows`."""
+def read_rows(*, path: str, first_row: int, rows: int, footer_checksum: str) -> pa.Table:
+    """Reads consecutive rows of a file as one table; see `iter_rows`.
+
+    Args:
+      path: The file.
+      first_row: From 0.
+      rows: How many.
+      footer_checksum: That of the footer when the rows were planned.
+
+    Raises:
+      BadFileError: Bytes on the way to the rows are damaged.
+      UserError: The file is another one now.
+    """
     with open_binary(path) as handle:
-        file = pq.ParquetFile(handle, buffer_size=_BUFFER_BYTES, pre_buffer=False)
-        batch_rows = max(1, min(rows, _BATCH_ROWS))
-        pieces = iter_rows(file, path=path, first_row=first_row, rows=rows, batch_rows=batch_rows)
-        return pa.Table.from_batches(list(pieces), schema=file.schema_arrow)
+        _, checksum, footer = _open_footer(handle, path=path)
+        if checksum != footer_checksum:
+            raise UserError(
+                f"{path} has changed since the run was planned: put the file back that it was, or "
+                "translate the new one into another folder"
+            )
+        last_row = first_row + rows - 1
+        with _bad_content(f"{path} cannot be read (rows {first_row:,} to {last_row:,}, from 0)"):
+            handle.seek(0)
+            file = pq.ParquetFile(
+                handle,
+                metadata=footer.metadata,
+                buffer_size=_BUFFER_BYTES,
+                pre_buffer=False,
+                page_checksum_verification=True,
+            )
+            batch_rows = max(1, min(rows, _BATCH_ROWS))
+            pieces = iter_rows(
+                file, path=path, first_row=first_row, rows=rows, batch_rows=batch_rows
+            )
+            return pa.Table.from_batches(list(pieces), schema=file.schema_arrow)
+
+
+def write_table(table: pa.Table, handle: IO[bytes], *, compression: str) -> None:
+    """Writes a table as Parquet, with checksums of pages; what decides the bytes is pinned."""
+    pq.write_table(
+        table,
+        handle,
+        compression=compression,
+        version="2.6",
+        data_page_version="1.0",
+        data_page_size=1 << 20,
+        row_group_size=_ROW_GROUP_ROWS,
+        use_dictionary=True,
+        write_statistics=True,
+        write_page_checksum=True,
+        store_schema=True,
+    )
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -259,40 +337,44 @@ def cell_bytes(column: pa.Array | pa.ChunkedArray) -> list[bytes | None]:
     return cells
 
 
-def find_text_column(*, schema: pa.Schema, text_column: str | None, path: str) -> str:
-    """Finds the column to translate.
+def find_text_columns(
+    *, schema: pa.Schema, text_columns: Sequence[str], path: str
+) -> tuple[str, ...]:
+    """Finds the columns to translate.
 
     Args:
       schema: Of the file.
-      text_column: The column that the user named, or None for the only one that holds text.
+      text_columns: Those that the user named; none for the only one that holds text.
       path: Of the file, for the message.
 
     Raises:
-      UserError: There is no such column, it holds no text, or the choice is not clear.
+      BadFileError: There is no such column, or it holds no text.
+      UserError: No column is named, and several hold text.
     """
-    if text_column is None:
-        names = [field.name for field in schema if is_text(field.type)]
+    if not text_columns:
+        names = [str(field.name) for field in schema if is_text(field.type)]
         if not names:
-            raise UserError(
+            raise BadFileError(
                 f"{path} has no column of strings to translate. Its columns: {_columns(schema)}"
             )
         if len(names) > 1:
             raise UserError(
                 f"{path} has {len(names)} columns of strings: {', '.join(names)}. "
-                "Choose one with --text-column"
+                "Choose with --text-column"
             )
-        return str(names[0])
-    count = schema.names.count(text_column)
-    if count != 1:
-        problem = f"{count} columns" if count else "no column"
-        raise UserError(f"{path} has {problem} {text_column!r}. Its columns: {_columns(schema)}")
-    kind = schema.field(text_column).type
-    if not is_text(kind):
-        raise UserError(
-            f"the text column must hold strings; {text_column!r} of {path} is {kind}. "
-            f"Its columns: {_columns(schema)}"
-        )
-    return text_column
+        return (names[0],)
+    for name in text_columns:
+        count = schema.names.count(name)
+        if count != 1:
+            problem = f"{count} columns" if count else "no column"
+            raise BadFileError(f"{path} has {problem} {name!r}. Its columns: {_columns(schema)}")
+        kind = schema.field(name).type
+        if not is_text(kind):
+            raise BadFileError(
+                f"the text column must hold strings; {name!r} of {path} is {kind}. "
+                f"Its columns: {_columns(schema)}"
+            )
+    return tuple(text_columns)
 
 
 def _columns(schema: pa.Schema) -> str:

@@ -10,113 +10,66 @@ written after the last.
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
-import pyarrow as pa
-import pyarrow.parquet as pq
-from apache_beam.io.filesystems import FileSystems
 from apache_beam.metrics import Metrics
 from apache_beam.utils.shared import Shared
 
+from model.config import Decoding
 from model.errors import UserError
 from model.translation import TranslatorLike
 from pipelines import parquet
-from pipelines.cells import STATUSES, CellOptions, translate_cells
-from pipelines.files import delete, list_folder, make_folder, open_binary, write_whole
-from pipelines.model_loading import ModelLoader
-from pipelines.runner import make_pipeline, run_pipeline
+from pipelines.cells import STATUSES
+from pipelines.files import delete, list_folder
+from pipelines.runner import (
+    make_pipeline,
+    run_pipeline,
+    set_file_system_options,
+    with_local_defaults,
+)
+from pipelines.translation_input import FoundInput, check_place, inspect_input
+from pipelines.translation_manifest import TranslateSummary, make_manifest
 from pipelines.translation_plan import (
     COMPRESSIONS,
     JOB_FOLDER,
     MANIFEST_FILE,
+    ON_BAD_FILE,
     PLAN_FILE,
-    SCORE,
-    STATUS,
     TEMPORARY_SUFFIX,
-    TRANSLATION,
     InputFile,
     TranslateOptions,
     Unit,
-    UnitStatistics,
-    check_place,
     check_plan,
-    inspect_input,
-    make_manifest,
+    find_overwritten,
+    installed_versions,
     make_plan,
     plan_units,
+    planned_outputs,
     read_json,
+    statistics_path,
     write_json,
 )
+from pipelines.translation_table import TableOptions
+from pipelines.translation_units import UnitOptions, UnitStatistics, finish_unit
 
 __all__ = [
-    "ModelLoader",
     "PlanUnits",
+    "TranslateJob",
     "TranslateOptions",
     "TranslateSummary",
     "TranslateUnits",
+    "plan_translation",
+    "run_translation",
     "translate_parquet",
 ]
 
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TranslateSummary:
-    """What a finished job did.
-
-    Attributes:
-      files: Input files.
-      rows: Rows in, which are also the rows out.
-      units: Output files.
-      rows_by_status: Rows of each of the STATUSES.
-      output: The folder, as given.
-      already_finished: Whether an earlier run had done everything.
-      reused_units: Output files that were there before this run.
-    """
-
-    files: int
-    rows: int
-    units: int
-    rows_by_status: dict[str, int]
-    output: str
-    already_finished: bool
-    reused_units: int
-
-
-def translate_table(
-    table: pa.Table, *, text_column: str, translator: TranslatorLike, max_source_tokens: int
-) -> pa.Table:
-    """Returns the table with `translation`, `translation_score` and `translation_status` added."""
-    cells = parquet.cell_bytes(table.column(text_column))
-    found = translate_cells(
-        cells, translator=translator, options=CellOptions(max_source_tokens=max_source_tokens)
-    )
-    added = found.cells
-    return (
-        table.append_column(TRANSLATION, pa.array([c.translation for c in added], pa.string()))
-        .append_column(SCORE, pa.array([c.score for c in added], pa.float32()))
-        .append_column(STATUS, pa.array([c.status for c in added], pa.string()))
-    )
-
-
-def count_statuses(statuses: pa.ChunkedArray) -> dict[str, int]:
-    """Counts the rows of each status, those with none included."""
-    counts = collections.Counter(statuses.to_pylist())
-    return {status: counts[status] for status in STATUSES}
-
-
-def finished_statuses(*, path: str, rows: int) -> dict[str, int] | None:
-    """Counts the statuses of a finished output; None if it is not whole, so that it is redone."""
-    try:
-        with open_binary(path) as handle:
-            statuses = pq.ParquetFile(handle).read(columns=[STATUS]).column(STATUS)
-    except (OSError, KeyError, pa.ArrowException):
-        return None
-    counts = count_statuses(statuses)
-    return counts if sum(counts.values()) == len(statuses) == rows else None
+_PLAN = f"{JOB_FOLDER}/{PLAN_FILE}"
+_MANIFEST = f"{JOB_FOLDER}/{MANIFEST_FILE}"
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)  # not frozen: Beam sets attributes of transforms
@@ -125,7 +78,7 @@ class PlanUnits(beam.PTransform):
 
     Attributes:
       unit_rows: The most rows of a unit.
-      finished_outputs: The output paths that were there when the run began.
+      finished_outputs: The output paths of units that were finished when the run began.
     """
 
     unit_rows: int
@@ -161,21 +114,18 @@ class TranslateUnits(beam.PTransform):
 
     Attributes:
       load_translator: Called once in each worker process; must pickle.
-      output: The output folder.
-      text_column: The column to translate.
-      max_source_tokens: The most ids of a text, BOS and EOS counted.
-      compression: Of the output files.
+      options: How units are done.
     """
 
     load_translator: Callable[[], TranslatorLike]
-    output: str
-    text_column: str
-    max_source_tokens: int
-    compression: str
+    options: UnitOptions
 
     def __post_init__(self) -> None:
-        if self.compression not in COMPRESSIONS:
-            raise ValueError(f"compression must be of {COMPRESSIONS}. Received: {self.compression}")
+        compression, on_bad_file = self.options.compression, self.options.on_bad_file
+        if compression not in COMPRESSIONS:
+            raise ValueError(f"compression must be of {COMPRESSIONS}. Received: {compression}")
+        if on_bad_file not in ON_BAD_FILE:
+            raise ValueError(f"on_bad_file must be of {ON_BAD_FILE}. Received: {on_bad_file}")
 
     def expand(self, units: beam.PCollection[Unit]) -> beam.PCollection[UnitStatistics]:
         """Wires the transform."""
@@ -185,58 +135,41 @@ class TranslateUnits(beam.PTransform):
 class _TranslateUnit(beam.DoFn):
     def __init__(self, *, config: TranslateUnits, model: Shared) -> None:
         self._load_translator = config.load_translator
-        self._output = config.output
-        self._text_column = config.text_column
-        self._max_source_tokens = config.max_source_tokens
-        self._compression = config.compression
+        self._options = config.options
         self._model = model
-        self._rows = {status: Metrics.counter("tt", f"rows_{status}") for status in STATUSES}
-        self._translate_msec = Metrics.distribution("tt", "translate_msec")
+        # To be looked at while a job runs; the manifest's numbers are the statistics'.
+        self._cells = {status: Metrics.counter("tt", f"cells_{status}") for status in STATUSES}
+        self._rows_skipped = Metrics.counter("tt", "rows_skipped")
+        self._unit_msec = Metrics.distribution("tt", "unit_msec")
 
     def setup(self) -> None:
         self._translator: TranslatorLike = self._model.acquire(self._load_translator)
 
     def process(self, unit: Unit) -> Iterator[UnitStatistics]:
-        path = f"{self._output}/{unit.output_path}"
-        counts = finished_statuses(path=path, rows=unit.rows) if FileSystems.exists(path) else None
-        was_reused = unit.was_finished and counts is not None
-        if counts is None:
-            counts = self._write_unit(unit, path=path)
-            for status, rows in counts.items():
-                self._rows[status].inc(rows)
-        yield UnitStatistics(
-            relative_path=unit.relative_path, rows_by_status=counts, was_reused=was_reused
-        )
-
-    def _write_unit(self, unit: Unit, *, path: str) -> dict[str, int]:
-        table = parquet.read_rows(path=unit.path, first_row=unit.first_row, rows=unit.rows)
         start = time.monotonic()
-        table = translate_table(
-            table,
-            text_column=self._text_column,
-            translator=self._translator,
-            max_source_tokens=self._max_source_tokens,
-        )
-        self._translate_msec.update(round(1000 * (time.monotonic() - start)))
-        counts = count_statuses(table.column(STATUS))
-        if not unit.rows == table.num_rows == sum(counts.values()):
-            raise RuntimeError(f"{path} would have {counts} rows of the unit's {unit.rows}")
-        make_folder(path.rpartition("/")[0])
-        with write_whole(path, temporary_folder=f"{self._output}/{JOB_FOLDER}") as handle:
-            pq.write_table(table, handle, compression=self._compression)
-        return counts
+        statistics = finish_unit(unit, options=self._options, translator=self._translator)
+        if not statistics.was_reused:
+            self._unit_msec.update(round(1000 * (time.monotonic() - start)))
+            self._rows_skipped.inc(statistics.rows - statistics.rows_out)
+            for counts in statistics.rows_by_status.values():
+                for status, rows in counts.items():
+                    self._cells[status].inc(rows)
+        yield statistics
 
 
 class _WriteManifest(beam.DoFn):
     """The job's last step; running it twice writes the same."""
 
-    def __init__(self, *, plan: dict[str, Any], output: str) -> None:
+    def __init__(self, *, plan: dict[str, Any], output: str, max_failed: float) -> None:
         self._plan = plan
         self._output = output
+        self._max_failed = max_failed
 
     def process(self, statistics: list[UnitStatistics]) -> None:
-        manifest = make_manifest(plan=self._plan, statistics=statistics)
-        write_json(manifest, output=self._output, name=MANIFEST_FILE)
+        manifest = make_manifest(
+            plan=self._plan, statistics=statistics, max_failed=self._max_failed
+        )
+        write_json(manifest, output=self._output, path=_MANIFEST)
         # What a killed run left; nothing that is still wanted, since all units are finished.
         leftovers = [
             path
@@ -247,89 +180,244 @@ class _WriteManifest(beam.DoFn):
             delete(leftovers)
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TranslateJob:
+    """What a run is to do; nothing has been written yet.
+
+    Attributes:
+      options: What to translate, and where to.
+      output: The output folder, absolute or with its scheme.
+      found: The input.
+      plan: The content of `plan.json`.
+      has_plan: Whether that stands in the folder already.
+      existing: What lies in the folder and is to stay, relative to it.
+      deleted: What lies there and is to be deleted first, in this order.
+      manifest: That of a finished folder, else None.
+      decoding: How translations are searched for.
+      beam_arguments: Beam's own flags.
+      notices: Lines that the user should read.
+      run_id: Names this run.
+    """
+
+    options: TranslateOptions
+    output: str
+    found: FoundInput
+    plan: dict[str, Any]
+    has_plan: bool
+    existing: frozenset[str]
+    deleted: tuple[str, ...]
+    manifest: dict[str, Any] | None
+    decoding: Decoding
+    beam_arguments: tuple[str, ...]
+    notices: tuple[str, ...]
+    run_id: str
+
+    @property
+    def rows(self) -> int:
+        """Rows of all units."""
+        return sum(file.rows for file in self.found.files)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether there is nothing to do."""
+        if self.manifest is None:
+            return False
+        has_bad_units = bool(self.manifest["failed_rows"] or self.manifest["skipped_units"])
+        return not (self.options.retry_failed and has_bad_units)
+
+
+def plan_translation(
+    *,
+    options: TranslateOptions,
+    model_fingerprint: str,
+    decoding: Decoding,
+    engine: Mapping[str, Any] | None = None,
+    beam_arguments: Sequence[str] = (),
+) -> TranslateJob:
+    """Looks at the input and at the output folder; writes nothing.
+
+    Args:
+      options: What to translate, and where to.
+      model_fingerprint: Of the exported model; outputs of another one are not continued.
+      decoding: How translations are searched for.
+      engine: What computes, and how: part of the plan.
+      beam_arguments: Beam's own flags.
+
+    Raises:
+      UserError: The input or the output folder does not fit.
+    """
+    set_file_system_options(beam_arguments)
+    output = parquet.normalize_path(options.output)
+    check_place(options, output=output)
+    found = inspect_input(options, has_n_best=decoding.n_best > 1)
+    plan = make_plan(
+        files=found.files,
+        bad_files=found.bad_files,
+        options=options,
+        text_columns=found.text_columns,
+        model_fingerprint=model_fingerprint,
+        decoding=decoding,
+        engine=engine or {},
+    )
+    existing = {path.removeprefix(f"{output}/") for path in list_folder(output)}
+    deleted: list[str] = []
+    if options.overwrite:
+        deleted = find_overwritten(output=output, existing=existing)
+        existing = set()
+    standing = check_plan(plan, output=output, existing=existing)
+    manifest = _find_manifest(plan, output=output, existing=existing)
+    if options.retry_failed and manifest is None:
+        raise UserError(
+            f"{options.output} is not finished, so that there is nothing to retry yet: run the "
+            "same command without --retry-failed first"
+        )
+    notices = [f"skipped: {reason}" for reason in found.bad_files.values()]
+    if standing and (manifest is None or options.retry_failed):
+        notices += _compare_versions(standing)
+    return TranslateJob(
+        options=options,
+        output=output,
+        found=found,
+        plan=standing or plan,
+        has_plan=bool(standing),
+        existing=frozenset(existing),
+        deleted=tuple(deleted),
+        manifest=manifest,
+        decoding=decoding,
+        beam_arguments=tuple(beam_arguments),
+        notices=tuple(notices),
+        run_id=uuid.uuid4().hex,
+    )
+
+
+def _find_manifest(
+    plan: dict[str, Any], *, output: str, existing: set[str]
+) -> dict[str, Any] | None:
+    """Returns the manifest if it is still true: nothing that it speaks of is missing."""
+    if _MANIFEST not in existing:
+        return None
+    manifest: dict[str, Any] = read_json(f"{output}/{_MANIFEST}")
+    skipped = {unit["output"] for unit in manifest["skipped_units"]}
+    return manifest if existing.issuperset(set(planned_outputs(plan)) - skipped) else None
+
+
+def _compare_versions(standing: dict[str, Any]) -> list[str]:
+    ours, theirs = installed_versions(), standing["versions"]
+    changed = [
+        f"{name} was {theirs.get(name, 'not there')} and is {version}"
+        for name, version in ours.items()
+        if theirs.get(name) != version
+    ]
+    if not changed:
+        return []
+    return [
+        f"this run goes on under other versions than the one that began it: {'; '.join(changed)}. "
+        "What is finished stays as it is, and the manifest says which units are whose"
+    ]
+
+
+def run_translation(
+    job: TranslateJob, *, load_translator: Callable[[], TranslatorLike], workers: int = 1
+) -> TranslateSummary:
+    """Does what is missing of a job.
+
+    Args:
+      job: What to do.
+      load_translator: Makes the model in a worker, such as a `ModelLoader`.
+      workers: Threads that work on units, unless Beam's flags say where or how it is to run.
+
+    Raises:
+      UserError: What can only be seen while it runs: a damaged file, no room on the disk.
+    """
+    start = time.monotonic()
+    if job.is_finished:
+        return _summarize(job, manifest=job.manifest, already_finished=True, start=start)
+    pipeline = make_pipeline(_with_workers(job.beam_arguments, workers=workers))
+    try:
+        if job.deleted:
+            delete([f"{job.output}/{path}" for path in job.deleted])
+        if not job.has_plan:
+            write_json(job.plan, output=job.output, path=_PLAN)
+    except OSError as error:
+        raise UserError(f"cannot write into {job.options.output}: {error}") from error
+    if _MANIFEST in job.existing:
+        delete([f"{job.output}/{_MANIFEST}"])  # what is done now makes it untrue
+    finished = frozenset(
+        path for path in planned_outputs(job.plan) if statistics_path(path) in job.existing
+    )
+    options = job.options
+    translate_units = TranslateUnits(
+        load_translator=load_translator,
+        options=UnitOptions(
+            output=job.output,
+            table=TableOptions(
+                text_columns=job.found.text_columns,
+                has_n_best=job.decoding.n_best > 1,
+                cells=options.cells,
+            ),
+            compression=options.compression,
+            on_bad_file=options.on_bad_file,
+            run_id=job.run_id,
+            retry_failed=options.retry_failed,
+        ),
+    )
+    # The reasons of this run's bad files, which the plan of an earlier run may word otherwise.
+    plan = {**job.plan, "bad_files": job.found.bad_files}
+    write_manifest = _WriteManifest(plan=plan, output=job.output, max_failed=options.max_failed)
+    _ = (
+        pipeline
+        | "Input files" >> beam.Create(job.found.files)
+        | "Plan units" >> PlanUnits(unit_rows=options.unit_rows, finished_outputs=finished)
+        | "Spread units" >> beam.Reshuffle()
+        | "Translate units" >> translate_units
+        | "Gather statistics" >> beam.combiners.ToList()
+        | "Write manifest" >> beam.ParDo(write_manifest)
+    )
+    run_pipeline(pipeline)
+    manifest = read_json(f"{job.output}/{_MANIFEST}")
+    return _summarize(job, manifest=manifest, already_finished=False, start=start)
+
+
+def _with_workers(arguments: Sequence[str], *, workers: int) -> list[str]:
+    """Gives a job that runs here so many threads, if no argument says how many."""
+    names = {argument.partition("=")[0] for argument in arguments}
+    if not names & {"--runner", "--direct_running_mode", "--direct_num_workers"}:
+        arguments = [*arguments, f"--direct_num_workers={workers}"]
+    return with_local_defaults(arguments)
+
+
+def _summarize(
+    job: TranslateJob, *, manifest: Any, already_finished: bool, start: float
+) -> TranslateSummary:
+    return TranslateSummary(
+        manifest=manifest,
+        output=job.options.output,
+        already_finished=already_finished,
+        seconds=time.monotonic() - start,
+        max_failed=job.options.max_failed,
+    )
+
+
 def translate_parquet(
     *,
     options: TranslateOptions,
     load_translator: Callable[[], TranslatorLike],
     model_fingerprint: str,
-    decoding: Mapping[str, Any],
+    decoding: Decoding,
+    engine: Mapping[str, Any] | None = None,
     beam_arguments: Sequence[str] = (),
 ) -> TranslateSummary:
     """Translates Parquet files; called again after a crash, it does what is missing.
 
     Every input file becomes files of the same relative path, `x/part.parquet` for example
-    `x/part-00007-of-00120.parquet`, with all its rows, columns and types in order and three
-    columns added: `translation`, `translation_score` (the log-probability) and
-    `translation_status` (one of STATUSES).
-
-    Args:
-      options: What to translate, and where to.
-      load_translator: Makes the model in a worker, such as a `ModelLoader`.
-      model_fingerprint: Of the exported model; outputs of another one are not continued.
-      decoding: The decoding options, which are part of the plan.
-      beam_arguments: Beam's own flags.
-
-    Raises:
-      UserError: The input or the output folder does not fit. Nothing has been written then.
+    `x/part-00007-of-00120.parquet`, with all its rows, columns and types in order and columns
+    added; see `plan_translation` and `run_translation`.
     """
-    pipeline = make_pipeline(beam_arguments)  # first: it gives the file systems their options
-    output = parquet.normalize_path(options.output)
-    check_place(options, output=output)
-    files, text_column = inspect_input(options)
-    plan = make_plan(
-        files=files,
+    job = plan_translation(
         options=options,
-        text_column=text_column,
         model_fingerprint=model_fingerprint,
         decoding=decoding,
+        engine=engine,
+        beam_arguments=beam_arguments,
     )
-    existing = [path.removeprefix(f"{output}/") for path in list_folder(output)]
-    if not check_plan(plan, output=output, existing=existing):
-        try:
-            write_json(plan, output=output, name=PLAN_FILE)
-        except OSError as error:
-            raise UserError(f"cannot write into {options.output}: {error}") from error
-    planned = {
-        unit.output_path for file in files for unit in plan_units(file, unit_rows=options.unit_rows)
-    }
-    finished = planned.intersection(existing)
-    manifest_path = f"{output}/{JOB_FOLDER}/{MANIFEST_FILE}"
-    if f"{JOB_FOLDER}/{MANIFEST_FILE}" in existing:
-        if finished == planned:
-            manifest = read_json(manifest_path)
-            return _summary(manifest, options=options, already_finished=True)
-        delete([manifest_path])  # outputs are missing: it is no longer true
-
-    translate_units = TranslateUnits(
-        load_translator=load_translator,
-        output=output,
-        text_column=text_column,
-        max_source_tokens=options.max_source_tokens,
-        compression=options.compression,
-    )
-    plan_transform = PlanUnits(unit_rows=options.unit_rows, finished_outputs=frozenset(finished))
-    _ = (
-        pipeline
-        | "Input files" >> beam.Create(files)
-        | "Plan units" >> plan_transform
-        | "Spread units" >> beam.Reshuffle()
-        | "Translate units" >> translate_units
-        | "Gather statistics" >> beam.combiners.ToList()
-        | "Write manifest" >> beam.ParDo(_WriteManifest(plan=plan, output=output))
-    )
-    run_pipeline(pipeline)
-    return _summary(read_json(manifest_path), options=options, already_finished=False)
-
-
-def _summary(
-    manifest: dict[str, Any], *, options: TranslateOptions, already_finished: bool
-) -> TranslateSummary:
-    return TranslateSummary(
-        files=len(manifest["files"]),
-        rows=manifest["rows"],
-        units=manifest["units"],
-        rows_by_status=manifest["rows_by_status"],
-        output=options.output,
-        already_finished=already_finished,
-        reused_units=manifest["units"] if already_finished else manifest["reused_units"],
-    )
+    return run_translation(job, load_translator=load_translator)

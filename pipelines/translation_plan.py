@@ -1,37 +1,37 @@
-"""What a Parquet job is to do and what it did: input files, units, plan and manifest.
+"""What a Parquet job is to do: its options, its units of work, and the plan that says so.
 
-`_tt/plan.json` holds all that decides what the output holds and is written first;
-`_tt/manifest.json` holds what came out and is written last. No transforms here: `translate` has
-them.
+`_tt/plan.json` holds all that decides what the output holds and is written first. No transforms
+here: `translate` has them.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib.metadata
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from apache_beam.io.filesystems import FileSystems
-
-from model.config import MAX_SOURCE_TOKENS
+from model.config import Decoding
 from model.errors import UserError
 from pipelines import parquet
-from pipelines.cells import STATUSES
+from pipelines.cells import CellOptions
 from pipelines.files import open_binary, write_text
 
-TRANSLATION = "translation"
-SCORE = "translation_score"
-STATUS = "translation_status"
-
 COMPRESSIONS = ("zstd", "snappy", "gzip", "brotli", "lz4", "none")
+FAIL, SKIP = "fail", "skip"
+ON_BAD_FILE = (FAIL, SKIP)
 
 JOB_FOLDER = "_tt"
+UNITS_FOLDER = f"{JOB_FOLDER}/units"
 TEMPORARY_SUFFIX = ".tmp"  # not .parquet: others glob for that
 PLAN_FILE = "plan.json"
 MANIFEST_FILE = "manifest.json"
 FORMAT = 1
+
+_PROGRAMS = ("tt-translate", "apache-beam", "pyarrow", "sentencepiece", "tensorflow", "ctranslate2")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -41,37 +41,51 @@ class TranslateOptions:
     Attributes:
       input: Files, globs, and folders, of which every `*.parquet` at any depth counts.
       output: A folder.
-      text_column: The column to translate; None for the only one that holds strings.
+      text_columns: The columns to translate; none for the only one that holds strings.
       unit_rows: The most rows of a unit of work, which is an output file.
-      max_source_tokens: The most ids of a text, BOS and EOS counted; a longer one is not
-        translated, and its status says so.
+      limit: Only so many rows, the first of all; None for all.
       compression: Of the output files.
+      cells: How cells are treated.
+      on_bad_file: Of a file that is no good Parquet or lacks a text column: `fail`, or `skip` it.
+      max_failed: The share of rows that may fail without failing the run.
+      overwrite: Delete what a job left in the output folder, and start again.
+      retry_failed: Translate the failed rows of a finished output folder again, and no others.
     """
 
     input: tuple[str, ...]
     output: str
-    text_column: str | None = None
+    text_columns: tuple[str, ...] = ()
     unit_rows: int = 8192
-    max_source_tokens: int = MAX_SOURCE_TOKENS
+    limit: int | None = None
     compression: str = "zstd"
+    cells: CellOptions = dataclasses.field(default_factory=CellOptions)
+    on_bad_file: str = FAIL
+    max_failed: float = 0.001
+    overwrite: bool = False
+    retry_failed: bool = False
 
     def __post_init__(self) -> None:
         if not self.input:
             raise UserError("no input: name Parquet files, folders or globs")
         if not self.output:
             raise UserError("no output: name a folder")
-        if self.unit_rows < 1:
-            raise UserError(f"unit rows must be at least 1. Received: {self.unit_rows}")
-        if self.max_source_tokens < 3:
+        for name, count in (("unit rows", self.unit_rows), ("limit", self.limit)):
+            if count is not None and count < 1:
+                raise UserError(f"{name} must be at least 1. Received: {count}")
+        for name, value, choices in (
+            ("compression", self.compression, COMPRESSIONS),
+            ("on bad file", self.on_bad_file, ON_BAD_FILE),
+        ):
+            if value not in choices:
+                raise UserError(f"{name} must be one of {', '.join(choices)}. Received: {value!r}")
+        if not 0 <= self.max_failed <= 1:  # of NaN, too
             raise UserError(
-                "max source tokens must be at least 3 (BOS, a piece and EOS). "
-                f"Received: {self.max_source_tokens}"
+                f"max failed must be a share of the rows, 0 to 1. Received: {self.max_failed}"
             )
-        if self.compression not in COMPRESSIONS:
-            raise UserError(
-                f"compression must be one of {', '.join(COMPRESSIONS)}. "
-                f"Received: {self.compression!r}"
-            )
+        if twice := {name for name in self.text_columns if self.text_columns.count(name) > 1}:
+            raise UserError(f"text columns must differ. Received twice: {', '.join(sorted(twice))}")
+        if self.overwrite and self.retry_failed:
+            raise UserError("overwrite starts again and retry failed keeps what is there: choose")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -82,7 +96,7 @@ class InputFile:
       path: Where it is now.
       relative_path: What its outputs are named after.
       size: Bytes.
-      rows: Rows.
+      rows: Rows to translate: all of them, but for a limit.
       footer_checksum: Tells a rewritten file from the one that was planned.
     """
 
@@ -100,27 +114,20 @@ class Unit:
     Attributes:
       path: The input file.
       relative_path: The input file's, which stands for the file in the manifest.
+      footer_checksum: The input file's.
       first_row: Index in the file.
       rows: Rows of the unit; 0 only for the one unit of a file without rows.
       output_path: Relative to the output folder.
-      was_finished: Whether its output was there when this run began.
+      was_finished: Whether its statistics were there when this run began.
     """
 
     path: str
     relative_path: str
+    footer_checksum: str
     first_row: int
     rows: int
     output_path: str
     was_finished: bool = False
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class UnitStatistics:
-    """What the manifest needs of a unit."""
-
-    relative_path: str
-    rows_by_status: dict[str, int]
-    was_reused: bool
 
 
 def output_stem(relative_path: str) -> str:
@@ -132,100 +139,63 @@ def output_stem(relative_path: str) -> str:
     return relative_path.removesuffix(parquet.SUFFIX)
 
 
+def plan_output_paths(*, relative_path: str, rows: int, unit_rows: int) -> list[str]:
+    """Names the output files of an input file; one without rows has one output file.
+
+    >>> plan_output_paths(relative_path="x/part.parquet", rows=3, unit_rows=2)
+    ['x/part-00000-of-00002.parquet', 'x/part-00001-of-00002.parquet']
+    """
+    count = max(1, math.ceil(rows / unit_rows))
+    stem = output_stem(relative_path)
+    return [f"{stem}-{index:05d}-of-{count:05d}{parquet.SUFFIX}" for index in range(count)]
+
+
 def plan_units(file: InputFile, *, unit_rows: int) -> list[Unit]:
     """Cuts a file into runs of at most `unit_rows` rows; one without rows gives one empty unit."""
-    count = max(1, -(-file.rows // unit_rows))
+    paths = plan_output_paths(relative_path=file.relative_path, rows=file.rows, unit_rows=unit_rows)
     return [
         Unit(
             path=file.path,
             relative_path=file.relative_path,
+            footer_checksum=file.footer_checksum,
             first_row=index * unit_rows,
             rows=min(unit_rows, file.rows - index * unit_rows),
-            output_path=(
-                f"{output_stem(file.relative_path)}-{index:05d}-of-{count:05d}{parquet.SUFFIX}"
-            ),
+            output_path=path,
         )
-        for index in range(count)
+        for index, path in enumerate(paths)
     ]
 
 
-def inspect_input(options: TranslateOptions) -> tuple[list[InputFile], str]:
-    """Reads every footer.
+def statistics_path(output_path: str) -> str:
+    """Returns where a unit's statistics lie, relative to the output folder.
 
-    Returns:
-      The input files, and the column to translate.
-
-    Raises:
-      UserError: A file is missing or no Parquet, names collide, or there is no one text column.
+    >>> statistics_path("x/part-00000-of-00002.parquet")
+    '_tt/units/x/part-00000-of-00002.json'
     """
-    found = parquet.find_files(options.input)
-    paths_by_stem: dict[str, str] = {}
-    for file in found:
-        other = paths_by_stem.setdefault(output_stem(file.relative_path), file.path)
-        if other is not file.path:
-            raise UserError(
-                f"{other} and {file.path} would have the same output files, "
-                f"{output_stem(file.relative_path)}-*{parquet.SUFFIX}: name the folder that holds "
-                "both, or translate them into two folders"
-            )
-    footers = parquet.read_footers([file.path for file in found])
-    text_column = options.text_column
-    for file, footer in zip(found, footers, strict=True):
-        for name in (TRANSLATION, SCORE, STATUS):
-            if name in footer.schema.names:
-                raise UserError(
-                    f"{file.path} has a column {name!r} already, which is the name of a column "
-                    "that is added: rename or drop it"
-                )
-        column = parquet.find_text_column(
-            schema=footer.schema, text_column=options.text_column, path=file.path
-        )
-        if text_column not in (None, column):
-            raise UserError(
-                f"the files must agree on the column to translate; it is {text_column!r} in "
-                f"{found[0].path} and {column!r} in {file.path}. Translate them into two folders"
-            )
-        text_column = column
-    assert text_column is not None  # there is at least one file
-    files = [
-        InputFile(
-            path=file.path,
-            relative_path=file.relative_path,
-            size=footer.size,
-            rows=footer.rows,
-            footer_checksum=footer.checksum,
-        )
-        for file, footer in zip(found, footers, strict=True)
-    ]
-    return files, text_column
-
-
-def check_place(options: TranslateOptions, *, output: str) -> None:
-    """Checks that the output can be a folder there, and that no rerun would read its own output.
-
-    Raises:
-      UserError: It is a file, or lies in an input folder.
-    """
-    if FileSystems.exists(output) and not parquet.is_folder(output):
-        raise UserError(f"the output must be a folder; {options.output} is a file")
-    for argument in options.input:
-        path = parquet.normalize_path(argument)
-        if parquet.is_folder(path) and f"{output}/".startswith(f"{path}/"):
-            raise UserError(
-                f"the output folder {options.output} lies in the input folder {argument}: "
-                "choose one outside"
-            )
+    return f"{UNITS_FOLDER}/{output_path.removesuffix(parquet.SUFFIX)}.json"
 
 
 def make_plan(
     *,
     files: Sequence[InputFile],
+    bad_files: Mapping[str, str],
     options: TranslateOptions,
-    text_column: str,
+    text_columns: Sequence[str],
     model_fingerprint: str,
-    decoding: Mapping[str, Any],
+    decoding: Decoding,
+    engine: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Returns the content of `plan.json`: all that decides what the output holds."""
+    """Returns the content of `plan.json`: all that decides what the output holds, and versions.
+
+    Args:
+      files: The input files.
+      bad_files: Those that are skipped, by relative path, and why.
+      options: What to translate.
+      text_columns: The columns to translate.
+      model_fingerprint: Of the model.
+      decoding: How translations are searched for.
+      engine: What computes, and how.
+    """
     plan = {
         "format": FORMAT,
         "input": {
@@ -236,16 +206,31 @@ def make_plan(
             }
             for file in files
         },
+        "bad_files": dict(bad_files),
         "options": {
-            "text_column": text_column,
+            "text_columns": list(text_columns),
             "unit_rows": options.unit_rows,
-            "max_source_tokens": options.max_source_tokens,
+            "limit": options.limit,
             "compression": options.compression,
+            **dataclasses.asdict(options.cells),
         },
         "model_fingerprint": model_fingerprint,
-        "decoding": dict(decoding),
+        "decoding": dataclasses.asdict(decoding),
+        "engine": dict(engine),
+        "versions": installed_versions(),
     }
     return dict(json.loads(json.dumps(plan)))  # as it reads back: a tuple is a list there
+
+
+def planned_outputs(plan: Mapping[str, Any]) -> list[str]:
+    """Names the output files of a plan, relative to the output folder."""
+    return [
+        path
+        for name, file in plan["input"].items()
+        for path in plan_output_paths(
+            relative_path=name, rows=file["rows"], unit_rows=plan["options"]["unit_rows"]
+        )
+    ]
 
 
 def find_difference(theirs: Any, ours: Any, *, key: str = "") -> tuple[str, Any, Any] | None:
@@ -265,69 +250,70 @@ def find_difference(theirs: Any, ours: Any, *, key: str = "") -> tuple[str, Any,
     return key, theirs, ours
 
 
-def check_plan(plan: dict[str, Any], *, output: str, existing: Sequence[str]) -> bool:
-    """Tells whether this plan stands in the folder already; False for an empty folder.
+def check_plan(plan: Mapping[str, Any], *, output: str, existing: Iterable[str]) -> dict[str, Any]:
+    """Returns the plan that stands in the folder; {} of a folder that holds nothing.
+
+    Args:
+      plan: That of this run.
+      output: The folder.
+      existing: What it holds, relative to it.
 
     Raises:
       UserError: The folder holds another plan, or something else.
     """
+    existing = list(existing)
     if f"{JOB_FOLDER}/{PLAN_FILE}" not in existing:
         # A run that was killed before its plan stood leaves a temporary file.
-        foreign = [path for path in existing if not path.startswith(f"{JOB_FOLDER}/")]
-        if foreign:
-            raise UserError(
-                f"the output folder {output} holds something else ({foreign[0]}): "
-                "choose an empty or a new one"
-            )
-        return False
-    difference = find_difference(read_json(f"{output}/{JOB_FOLDER}/{PLAN_FILE}"), plan)
+        _check_is_ours(existing, outputs=(), output=output)
+        return {}
+    standing: dict[str, Any] = read_json(f"{output}/{JOB_FOLDER}/{PLAN_FILE}")
+    difference = find_difference(_decisive(standing), _decisive(plan))
     if difference:
         key, theirs, ours = difference
         raise UserError(
             f"the output folder {output} belongs to another run: {key} was {theirs!r} there and "
-            f"is {ours!r} now. Choose another folder, or the same files and options"
+            f"is {ours!r} now. Choose another folder, the same files and options, or --overwrite"
         )
-    return True
+    return standing
 
 
-def make_manifest(*, plan: dict[str, Any], statistics: Sequence[UnitStatistics]) -> dict[str, Any]:
-    """Returns the content of `manifest.json`.
+def _decisive(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the part of a plan that another run must share to go on from it."""
+    part = {key: value for key, value in plan.items() if key != "versions"}
+    part["bad_files"] = dict.fromkeys(plan.get("bad_files", {}), "skipped")  # whatever the reason
+    return part
+
+
+def find_overwritten(*, output: str, existing: Iterable[str]) -> list[str]:
+    """Lists the files that overwriting deletes, relative to the folder: the plan is the last.
 
     Raises:
-      RuntimeError: A file has other rows out than in.
+      UserError: The folder holds files that no job of ours made.
     """
-    files = {
-        name: {"rows": 0, "units": 0, "rows_by_status": dict.fromkeys(STATUSES, 0)}
-        for name in plan["input"]
-    }
-    for unit in statistics:
-        file: dict[str, Any] = files[unit.relative_path]
-        file["units"] += 1
-        file["rows"] += sum(unit.rows_by_status.values())
-        for status, rows in unit.rows_by_status.items():
-            file["rows_by_status"][status] += rows
-    for name, planned in plan["input"].items():
-        if files[name]["rows"] != planned["rows"]:
-            raise RuntimeError(f"{name}: {planned['rows']} rows in, {files[name]['rows']} out")
-    return {
-        "format": FORMAT,
-        "files": files,
-        "rows": sum(planned["rows"] for planned in plan["input"].values()),
-        "rows_by_status": {
-            status: sum(unit.rows_by_status[status] for unit in statistics) for status in STATUSES
-        },
-        "units": len(statistics),
-        "reused_units": sum(unit.was_reused for unit in statistics),
-        "model_fingerprint": plan["model_fingerprint"],
-        "decoding": plan["decoding"],
-        "options": plan["options"],
-        "versions": _versions(),
-    }
+    existing = list(existing)
+    plan_path = f"{JOB_FOLDER}/{PLAN_FILE}"
+    outputs: set[str] = set()
+    if plan_path in existing:
+        outputs.update(planned_outputs(read_json(f"{output}/{plan_path}")))
+    _check_is_ours(existing, outputs=outputs, output=output)
+    return sorted(existing, key=lambda path: (path == plan_path, path))
 
 
-def _versions() -> dict[str, str]:
+def _check_is_ours(existing: Iterable[str], *, outputs: Iterable[str], output: str) -> None:
+    planned = set(outputs)
+    for path in existing:
+        if path not in planned and not path.startswith(f"{JOB_FOLDER}/"):
+            raise UserError(
+                f"the output folder {output} holds something else ({path}): "
+                "choose an empty or a new one"
+            )
+
+
+@functools.cache
+def installed_versions() -> dict[str, str]:
+    """Returns the versions of what decides the bytes of an output file."""
     versions = {}
-    for name in ("tt-translate", "apache-beam", "pyarrow", "tensorflow"):
+    for name in _PROGRAMS:
         try:
             versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
@@ -335,11 +321,10 @@ def _versions() -> dict[str, str]:
     return versions
 
 
-def write_json(content: dict[str, Any], *, output: str, name: str) -> None:
-    """Writes the plan or the manifest of an output folder, whole or not at all."""
-    folder = f"{output}/{JOB_FOLDER}"
+def write_json(content: Mapping[str, Any], *, output: str, path: str) -> None:
+    """Writes JSON below an output folder, whole or not at all."""
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
-    write_text(f"{folder}/{name}", text, temporary_folder=folder)
+    write_text(f"{output}/{path}", text, temporary_folder=f"{output}/{JOB_FOLDER}")
 
 
 def read_json(path: str) -> Any:

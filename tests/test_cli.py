@@ -332,10 +332,12 @@ def test_translate_batch_keeps_rows_and_columns(with_model, capsys):
     sources = ["one two three", None, "", "four five", "  ", " ".join(["six"] * 300)]
     table = pa.table({"id": [5, 4, 3, 2, 1, 0], "text": sources})
     pq.write_table(table, "input.parquet")
-    assert run("translate-batch", "input.parquet", "--beam-size", "2") == 0
+    assert run("translate-batch", "input.parquet", "--beam-size", "2", "--on-too-long", "skip") == 0
     found = pq.read_table("translated/input-00000-of-00001.parquet")
     assert found.select(["id", "text"]).equals(table)
-    assert found.column_names[2:] == ["translation", "translation_score", "translation_status"]
+    assert found.column_names[2:] == [
+        "translation", "translation_score", "translation_status", "translation_error",
+    ]  # fmt: skip
     assert found["translation_status"].to_pylist() == [
         "ok", "null", "empty", "ok", "empty", "too_long",
     ]  # fmt: skip
@@ -343,12 +345,12 @@ def test_translate_batch_keeps_rows_and_columns(with_model, capsys):
     assert translations[1:3] == [None, ""]
     assert translations[4:] == ["", None]
     assert set(translations[0].split()) == {"one", "two", "three"}
-    assert "6 rows of 1 file(s) in 1 unit(s): 2 ok, 1 null, 2 empty, 1 too_long" in (
+    assert "6 rows of 1 file(s) in 1 unit(s) text: 2 ok, 1 null, 2 empty, 1 too_long" in (
         capsys.readouterr().err.replace("\n", " ")
     )
-    assert run("translate-batch", "input.parquet", "--beam-size", "2") == 0
+    assert run("translate-batch", "input.parquet", "--beam-size", "2", "--on-too-long", "skip") == 0
     assert "Finished already" in capsys.readouterr().err
-    assert run("translate-batch", "input.parquet", "--beam-size", "3") == 2
+    assert run("translate-batch", "input.parquet", "--beam-size", "3", "--on-too-long", "skip") == 2
     assert "beam_size" in last_error(capsys)
 
 

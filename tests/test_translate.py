@@ -6,116 +6,60 @@ import dataclasses
 import datetime
 import decimal
 import json
-import pickle
-import threading
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from translation_jobs import (
+    ADDED,
+    NO_ROWS,
+    TWO_WORKERS,
+    Reverser,
+    crash_at,
+    files_below,
+    load_reverser,
+    loads,
+    manifest,
+    numbered,
+    outputs,
+    read,
+    read_all,
+    translate,
+    turned,
+    without_run,
+    write,
+)
 
 from model.config import Decoding
 from model.errors import UserError
-from model.translation import Hypothesis, Translation, Work
-from pipelines.parquet import cell_bytes, overlapping_row_groups, read_rows
+from pipelines.parquet import (
+    BadFileError,
+    cell_bytes,
+    overlapping_row_groups,
+    read_footer,
+    read_rows,
+)
 from pipelines.runner import find_user_error, make_pipeline
 from pipelines.translate import (
-    ModelLoader,
     PlanUnits,
     TranslateOptions,
-    TranslateSummary,
     TranslateUnits,
-    translate_parquet,
-    translate_table,
 )
+from pipelines.translation_manifest import make_manifest
 from pipelines.translation_plan import (
     InputFile,
-    UnitStatistics,
     find_difference,
-    make_manifest,
+    installed_versions,
     plan_units,
 )
-
-BOS, EOS = 2, 3
-NO_ROWS = {"ok": 0, "null": 0, "empty": 0, "too_long": 0, "split": 0, "failed": 0}
-TWO_WORKERS = ("--direct_num_workers=2", "--direct_running_mode=multi_threading")
-ADDED = ["translation", "translation_score", "translation_status"]
-
-loads: list[int] = []  # thread of each load
-crash_at: set[str] = set()  # a text that kills the job, put in and taken out by a test
+from pipelines.translation_table import TableOptions, translate_table
+from pipelines.translation_units import UnitOptions, UnitStatistics
 
 
-class _Reverser:
-    """Ids are ordinals between BOS and EOS; the score is minus the number of them."""
-
-    def __init__(self) -> None:
-        self.translated: list[str] = []
-
-    def encode(self, texts):
-        return [[BOS, *map(ord, text.replace("\u200b", "").strip()), EOS] for text in texts]
-
-    def translate_ids(self, source_ids):
-        texts = ["".join(map(chr, ids[1:-1])) for ids in source_ids]
-        assert crash_at.isdisjoint(texts), "the worker dies here"
-        self.translated += texts
-        found = [Translation((Hypothesis(text[::-1], -float(len(text))),)) for text in texts]
-        return found, Work(sources=len(texts))
-
-
-def load_reverser() -> _Reverser:
-    loads.append(threading.get_ident())
-    return _Reverser()
-
-
-def load_nothing() -> _Reverser:
+def load_nothing() -> Reverser:
     raise UserError("no model folder at nowhere: train one with `tt train`")
-
-
-def translate(source, output, *, arguments=(), fingerprint="f0", load=load_reverser, **options):
-    names = (source,) if isinstance(source, str | Path) else source
-    return translate_parquet(
-        options=TranslateOptions(input=tuple(map(str, names)), output=str(output), **options),
-        load_translator=load,
-        model_fingerprint=fingerprint,
-        decoding={"beam_size": 4, "length_penalty": 0.6},
-        beam_arguments=arguments,
-    )
-
-
-def write(path: Path, table, **options) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(table if isinstance(table, pa.Table) else pa.table(table), path, **options)
-    return path
-
-
-def files_below(folder: Path) -> list[str]:
-    return sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
-
-
-def outputs(folder: Path) -> list[str]:
-    return [name for name in files_below(folder) if name.endswith(".parquet")]
-
-
-def read(path: Path) -> pa.Table:
-    return pq.ParquetFile(path).read()
-
-
-def read_all(folder: Path) -> pa.Table:
-    return pa.concat_tables([read(folder / name) for name in outputs(folder)])
-
-
-def manifest(folder: Path) -> dict:
-    return json.loads((folder / "_tt/manifest.json").read_text())
-
-
-def numbered(count: int) -> pa.Table:
-    return pa.table({"id": range(count), "text": [f"row {i}" for i in range(count)]})
-
-
-def turned(count: int) -> list[str]:
-    return [f"row {i}"[::-1] for i in range(count)]
 
 
 # --- parts without Beam ---------------------------------------------------------------------
@@ -128,9 +72,14 @@ def test_a_cell_that_is_not_utf8_fails_alone(tmp_path, kind):
     column = column.dictionary_encode() if pa.types.is_dictionary(kind) else column.cast(kind)
     pq.write_table(pa.table({"text": column}), tmp_path / "in.parquet")
     summary = translate(tmp_path / "in.parquet", tmp_path / "out")
-    assert summary.rows_by_status == {**NO_ROWS, "ok": 1, "null": 1, "failed": 1}
+    assert summary.rows_by_status == {"text": {**NO_ROWS, "ok": 1, "null": 1, "failed": 1}}
     found = pq.read_table(tmp_path / "out")
     assert found["translation"].to_pylist() == ["cba", None, None]
+    assert found["translation_error"].to_pylist() == [
+        None,
+        "not UTF-8: unexpected end of data",
+        None,
+    ]
     assert cell_bytes(found["text"]) == [b"abc", b"caf\xe9", None]
 
 
@@ -145,16 +94,22 @@ def test_a_cell_that_is_not_utf8_fails_alone(tmp_path, kind):
     ids=lambda column: str(column.type),
 )
 def test_translate_table_takes_every_kind_of_string(column):
-    table = translate_table(
-        pa.table({"x": column}), text_column="x", translator=_Reverser(), max_source_tokens=9
+    table, work = translate_table(
+        pa.table({"x": column}),
+        options=TableOptions(text_columns=("x",)),
+        translator=Reverser(),
     )
     assert table.column("x").chunk(0).equals(column)
     assert table.drop(["x"]).to_pydict() == {
         "translation": ["ba", None, "ba"],
         "translation_score": [-2.0, None, -2.0],
         "translation_status": ["ok", "null", "ok"],
+        "translation_error": [None, None, None],
     }
-    assert [field.type for field in table.schema][1:] == [pa.string(), pa.float32(), pa.string()]
+    assert [field.type for field in table.schema][1:] == [
+        *(pa.string(), pa.float32(), pa.string(), pa.string())
+    ]
+    assert (work.texts, work.distinct_texts, work.source_characters) == (2, 1, 4)
 
 
 def input_file(*, rows: int, name: str = "x/part.parquet") -> InputFile:
@@ -204,17 +159,21 @@ def test_any_cut_of_any_table_gives_back_all_rows_in_order(
     )
     path = write(tmp_path_factory.mktemp("cut") / "t.parquet", table, row_group_size=row_group_size)
     units = plan_units(input_file(rows=len(texts)), unit_rows=unit_rows)
-    pieces = [read_rows(path=str(path), first_row=u.first_row, rows=u.rows) for u in units]
+    checksum = read_footer(str(path)).checksum
+    pieces = [
+        read_rows(path=str(path), first_row=u.first_row, rows=u.rows, footer_checksum=checksum)
+        for u in units
+    ]
     assert [piece.num_rows for piece in pieces] == [unit.rows for unit in units]
     together = pa.concat_tables(pieces)
     assert together.schema.equals(table.schema)
     assert together.to_pydict() == table.to_pydict()
 
 
-def test_read_rows_of_a_file_that_shrank(tmp_path):
-    path = write(tmp_path / "t.parquet", numbered(5))
-    with pytest.raises(RuntimeError, match="lacks 3 of 4 rows from row 4 on"):
-        read_rows(path=str(path), first_row=4, rows=4)
+def test_read_rows_of_a_file_that_has_fewer(tmp_path):
+    path = str(write(tmp_path / "t.parquet", numbered(5)))
+    with pytest.raises(BadFileError, match="lacks 3 of 4 rows from row 4 on"):
+        read_rows(path=path, first_row=4, rows=4, footer_checksum=read_footer(path).checksum)
 
 
 def test_find_difference_names_the_key_and_both_values():
@@ -226,30 +185,28 @@ def test_find_difference_names_the_key_and_both_values():
 
 
 def test_the_manifest_refuses_lost_rows():
-    plan = {"input": {"a.parquet": {"rows": 3}}}
+    plan = {"input": {"a.parquet": {"rows": 3}}, "options": {"text_columns": ["text"]}}
     unit = UnitStatistics(
-        relative_path="a.parquet", rows_by_status={**NO_ROWS, "ok": 2}, was_reused=False
+        output_path="a-00000-of-00001.parquet",
+        relative_path="a.parquet",
+        first_row=0,
+        rows=2,
+        rows_by_status={"text": {**NO_ROWS, "ok": 2}},
     )
-    with pytest.raises(RuntimeError, match=r"a\.parquet: 3 rows in, 2 out"):
-        make_manifest(plan=plan, statistics=[unit])
-
-
-def test_the_model_loader_pickles():
-    loader = ModelLoader(folder="run/model", decoding=Decoding(beam_size=2))
-    assert pickle.loads(pickle.dumps(loader)) == loader
+    with pytest.raises(RuntimeError, match=r"a\.parquet: 3 rows in, 2 out and 0 skipped"):
+        make_manifest(plan=plan, statistics=[unit], max_failed=0)
 
 
 def test_the_transforms_refuse_a_bad_configuration():
     with pytest.raises(ValueError, match=r"unit_rows must be at least 1\. Received: 0"):
         PlanUnits(unit_rows=0)
-    with pytest.raises(ValueError, match="Received: rar"):
-        TranslateUnits(
-            load_translator=load_reverser,
-            output="o",
-            text_column="t",
-            max_source_tokens=9,
-            compression="rar",
+    good = {"compression": "zstd", "on_bad_file": "skip"}
+    for bad in ({"compression": "rar"}, {"on_bad_file": "eat"}):
+        options = UnitOptions(
+            output="o", table=TableOptions(text_columns=("t",)), run_id="1", **{**good, **bad}
         )
+        with pytest.raises(ValueError, match=r"Received: (rar|eat)"):
+            TranslateUnits(load_translator=load_reverser, options=options)
 
 
 def test_pipelines_run_on_this_machine_unless_told_otherwise():
@@ -275,18 +232,15 @@ def test_user_errors_are_found_in_what_wraps_them():
 def test_a_large_row_group_is_cut_and_the_columns_stand_in_order(tmp_path):
     source = write(tmp_path / "input.parquet", numbered(25), row_group_size=25)
     summary = translate(source, tmp_path / "out", unit_rows=10)
-    assert summary == TranslateSummary(
-        files=1,
-        rows=25,
-        units=3,
-        rows_by_status={**NO_ROWS, "ok": 25},
-        output=str(tmp_path / "out"),
-        already_finished=False,
-        reused_units=0,
-    )
+    assert (summary.rows, summary.units, summary.reused_units) == (25, 3, 0)
+    assert summary.rows_by_status == {"text": {**NO_ROWS, "ok": 25}}
+    assert not summary.already_finished
     assert files_below(tmp_path / "out") == [
         "_tt/manifest.json",
         "_tt/plan.json",
+        "_tt/units/input-00000-of-00003.json",
+        "_tt/units/input-00001-of-00003.json",
+        "_tt/units/input-00002-of-00003.json",
         "input-00000-of-00003.parquet",
         "input-00001-of-00003.parquet",
         "input-00002-of-00003.parquet",
@@ -298,6 +252,7 @@ def test_a_large_row_group_is_cut_and_the_columns_stand_in_order(tmp_path):
         "translation": turned(25),
         "translation_score": [-float(len(text)) for text in turned(25)],
         "translation_status": ["ok"] * 25,
+        "translation_error": [None] * 25,
     }
 
 
@@ -317,33 +272,59 @@ def test_statuses_are_counted_by_file_and_in_all(tmp_path):
     write(folder / "c.parquet", {"text": pa.array([None, None], pa.string())})
     summary = translate(folder, tmp_path / "out", max_source_tokens=8)
     counts = {**NO_ROWS, "ok": 1, "null": 3, "empty": 2, "too_long": 1}
-    assert (summary.files, summary.rows, summary.units) == (3, 7, 3)
-    assert summary.rows_by_status == counts
+    assert (summary.rows, summary.units) == (7, 3)
+    assert summary.rows_by_status == {"text": counts}
     written = manifest(tmp_path / "out")
-    assert set(written.pop("versions")) == {"tt-translate", "apache-beam", "pyarrow", "tensorflow"}
+    assert written.pop("unit_seconds") > 0
+    outputs_of = [f"{name}-00000-of-00001.parquet" for name in "abc"]
+    kept = {"skipped_rows": 0, "failed_rows": 0}
+
+    def of_file(rows, **by_status):
+        rows_by_status = {"text": {**NO_ROWS, **by_status}}
+        return {
+            "units": 1, "rows": rows, "rows_out": rows, "rows_by_status": rows_by_status, **kept
+        }  # fmt: skip
+
     assert written == {
         "format": 1,
         "files": {
-            "a.parquet": {
-                "rows": 5,
-                "units": 1,
-                "rows_by_status": {**NO_ROWS, "ok": 1, "null": 1, "empty": 2, "too_long": 1},
-            },
-            "b.parquet": {"rows": 0, "units": 1, "rows_by_status": NO_ROWS},
-            "c.parquet": {"rows": 2, "units": 1, "rows_by_status": {**NO_ROWS, "null": 2}},
+            "a.parquet": of_file(5, ok=1, null=1, empty=2, too_long=1),
+            "b.parquet": of_file(0),
+            "c.parquet": of_file(2, null=2),
         },
         "rows": 7,
-        "rows_by_status": counts,
+        "rows_out": 7,
+        "rows_by_status": {"text": counts},
+        **kept,
+        "max_failed": 1.0,
         "units": 3,
-        "reused_units": 0,
-        "model_fingerprint": "f0",
-        "decoding": {"beam_size": 4, "length_penalty": 0.6},
-        "options": {
-            "text_column": "text",
-            "unit_rows": 8192,
-            "max_source_tokens": 8,
-            "compression": "zstd",
+        "skipped_files": [],
+        "skipped_units": [],
+        "texts": 1,
+        "distinct_texts": 1,
+        "source_characters": 10,  # "x", "  ", "toolong"
+        "work": {
+            "sources": 1,
+            "source_tokens": 3,
+            "padded_tokens": 3,
+            "target_tokens": 3,
+            "memory_backoffs": 0,
+            "padding": 0.0,
         },
+        "model_fingerprint": "f0",
+        "decoding": dataclasses.asdict(Decoding()),
+        "engine": {"name": "reverser"},
+        "options": {
+            "text_columns": ["text"],
+            "unit_rows": 8192,
+            "limit": None,
+            "compression": "zstd",
+            "max_source_tokens": 8,
+            "on_too_long": "skip",
+            "source_language": "",
+        },
+        "versions": [{"programs": installed_versions(), "outputs": outputs_of}],
+        "last_run": {"units": 3, "rows": 7, "source_characters": 10},
     }
     empty = read(tmp_path / "out/b-00000-of-00001.parquet")
     assert empty.num_rows == 0
@@ -353,6 +334,7 @@ def test_statuses_are_counted_by_file_and_in_all(tmp_path):
             ("translation", pa.string()),
             ("translation_score", pa.float32()),
             ("translation_status", pa.string()),
+            ("translation_error", pa.string()),
         ]
     )
 
@@ -398,7 +380,7 @@ def every_type() -> pa.Table:
 
 def test_every_type_null_and_metadata_is_kept(tmp_path):
     source = write(tmp_path / "t.parquet", every_type(), row_group_size=3)
-    translate(source, tmp_path / "out", text_column="text", unit_rows=2)
+    translate(source, tmp_path / "out", text_columns=("text",), unit_rows=2)
     expected = read(source)
     assert expected.schema.field("zoned").type == pa.timestamp("us", "Asia/Tokyo")
     assert expected.schema.field("ordered").type == pa.dictionary(pa.int8(), pa.string(), True)
@@ -433,7 +415,7 @@ def test_outputs_mirror_folders_and_leave_hidden_ones_out(tmp_path):
         "lang=en/part-00001-of-00002.parquet",
         "top-00000-of-00001.parquet",
     ]
-    assert (summary.files, summary.rows) == (3, 6)
+    assert (len(summary.manifest["files"]), summary.rows) == (3, 6)
 
 
 def test_a_glob_mirrors_what_lies_below_its_fixed_part(tmp_path):
@@ -492,7 +474,8 @@ def test_missing_and_damaged_outputs_are_made_again_and_the_others_kept(tmp_path
     (out / "_tt/manifest.json").unlink()
     time = (out / names[2]).stat().st_mtime_ns
     second = translate(source, out, unit_rows=2, max_source_tokens=8)
-    assert second == dataclasses.replace(first, reused_units=1)
+    assert without_run(second.manifest) == without_run(first.manifest)
+    assert second.manifest["last_run"] == {"units": 2, "rows": 4, "source_characters": 2}
     assert [(out / name).read_bytes() for name in names] == before
     assert (out / names[2]).stat().st_mtime_ns == time
 
@@ -501,7 +484,8 @@ def test_a_finished_job_says_so_and_loads_no_model(tmp_path):
     source = write(tmp_path / "input.parquet", numbered(3))
     first = translate(source, tmp_path / "out", unit_rows=2)
     second = translate(source, tmp_path / "out", unit_rows=2, load=load_nothing)
-    assert second == dataclasses.replace(first, already_finished=True, reused_units=2)
+    assert (second.already_finished, second.reused_units) == (True, 2)
+    assert second.manifest == first.manifest
 
 
 def test_a_finished_job_that_lost_an_output_is_not_finished(tmp_path):
@@ -519,9 +503,10 @@ def test_bundles_that_run_twice_change_nothing(tmp_path):
     twice = translate(
         source, tmp_path / "twice", unit_rows=4, arguments=["--direct_runner_bundle_repeat=1"]
     )
-    assert twice == dataclasses.replace(once, output=str(tmp_path / "twice"))
+    assert twice.manifest["last_run"] == once.manifest["last_run"]
+    assert without_run(twice.manifest) == without_run(once.manifest)
     assert files_below(tmp_path / "twice") == files_below(tmp_path / "once")
-    for name in files_below(tmp_path / "once"):
+    for name in outputs(tmp_path / "once"):
         content = (tmp_path / "twice" / name).read_bytes()
         assert content == (tmp_path / "once" / name).read_bytes()
 
@@ -553,7 +538,7 @@ def test_another_plan_into_the_same_folder_is_refused(tmp_path):
     translate(source, out)
     before = files_below(out)
     start = f"the output folder {out} belongs to another run: "
-    end = " now. Choose another folder, or the same files and options"
+    end = " now. Choose another folder, the same files and options, or --overwrite"
     assert refused(source, out, unit_rows=2) == (
         f"{start}options.unit_rows was 8192 there and is 2{end}"
     )
@@ -586,6 +571,9 @@ def test_an_output_that_is_a_file_or_lies_in_the_input_is_refused(tmp_path):
     inside = tmp_path / "in/out"
     assert refused(tmp_path / "in", inside) == (
         f"the output folder {inside} lies in the input folder {tmp_path / 'in'}: choose one outside"
+    )
+    assert refused(f"{tmp_path}/in/*.parquet", tmp_path) == (
+        f"the input file {source} lies in the output folder: choose another folder"
     )
     below_file = source / "out"
     assert refused(source, below_file).startswith(f"cannot write into {below_file}: ")
@@ -643,7 +631,7 @@ def test_inputs_of_one_name_are_refused(tmp_path):
 @pytest.mark.parametrize("name", ADDED)
 def test_a_column_of_an_added_name_is_refused(tmp_path, name):
     source = write(tmp_path / "input.parquet", {"text": ["a"], name: [1]})
-    assert refused(source, tmp_path / "out", text_column="text") == (
+    assert refused(source, tmp_path / "out", text_columns=("text",)) == (
         f"{source} has a column '{name}' already, which is the name of a column that is added: "
         "rename or drop it"
     )
@@ -653,23 +641,23 @@ def test_the_text_column_must_be_there_and_hold_strings(tmp_path):
     source = write(tmp_path / "input.parquet", {"id": [1], "text": ["a"], "note": ["b"]})
     out = tmp_path / "out"
     columns = "Its columns: id: int64, text: string, note: string"
-    assert refused(source, out, text_column="txt") == f"{source} has no column 'txt'. {columns}"
-    assert refused(source, out, text_column="id") == (
+    assert refused(source, out, text_columns=("txt",)) == f"{source} has no column 'txt'. {columns}"
+    assert refused(source, out, text_columns=("id",)) == (
         f"the text column must hold strings; 'id' of {source} is int64. {columns}"
     )
     assert refused(source, out) == (
-        f"{source} has 2 columns of strings: text, note. Choose one with --text-column"
+        f"{source} has 2 columns of strings: text, note. Choose with --text-column"
     )
     numbers = write(tmp_path / "numbers.parquet", {"id": [1]})
     assert refused(numbers, out) == (
         f"{numbers} has no column of strings to translate. Its columns: id: int64"
     )
     twice = write(tmp_path / "twice.parquet", pa.table([["a"], ["b"]], names=["text", "text"]))
-    assert refused(twice, out, text_column="text") == (
+    assert refused(twice, out, text_columns=("text",)) == (
         f"{twice} has 2 columns 'text'. Its columns: text: string, text: string"
     )
     assert not out.exists()
-    translate(source, out, text_column="note")
+    translate(source, out, text_columns=("note",))
     assert read_all(out).column("translation").to_pylist() == ["b"]
 
 
@@ -680,7 +668,7 @@ def test_the_files_must_agree_on_the_text_column(tmp_path):
         "the files must agree on the column to translate; "
         f"it is 'text' in {a} and 'body' in {b}. Translate them into two folders"
     )
-    assert refused(tmp_path / "in", tmp_path / "out", text_column="text") == (
+    assert refused(tmp_path / "in", tmp_path / "out", text_columns=("text",)) == (
         f"{b} has no column 'text'. Its columns: body: string"
     )
 
@@ -690,15 +678,22 @@ def test_the_files_must_agree_on_the_text_column(tmp_path):
     [
         ({"unit_rows": 0}, "unit rows must be at least 1. Received: 0"),
         (
-            {"max_source_tokens": 2},
-            "max source tokens must be at least 3 (BOS, a piece and EOS). Received: 2",
-        ),
-        (
             {"compression": "rar"},
             "compression must be one of zstd, snappy, gzip, brotli, lz4, none. Received: 'rar'",
         ),
         ({"input": ()}, "no input: name Parquet files, folders or globs"),
         ({"output": ""}, "no output: name a folder"),
+        ({"limit": 0}, "limit must be at least 1. Received: 0"),
+        ({"on_bad_file": "eat"}, "on bad file must be one of fail, skip. Received: 'eat'"),
+        (
+            {"max_failed": float("nan")},
+            "max failed must be a share of the rows, 0 to 1. Received: nan",
+        ),
+        ({"text_columns": ("a", "b", "a")}, "text columns must differ. Received twice: a"),
+        (
+            {"overwrite": True, "retry_failed": True},
+            "overwrite starts again and retry failed keeps what is there: choose",
+        ),
     ],
 )
 def test_options_out_of_range_are_refused(options, message):

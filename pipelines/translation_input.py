@@ -1,0 +1,133 @@
+"""The files of a Parquet job, looked at before anything is written."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from apache_beam.io.filesystems import FileSystems
+
+from model.errors import UserError
+from pipelines import parquet
+from pipelines.translation_plan import SKIP, InputFile, TranslateOptions, output_stem
+from pipelines.translation_table import added_names
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FoundInput:
+    """What there is to translate.
+
+    Attributes:
+      files: The input files, with no more rows in all than the limit.
+      bad_files: Files that are skipped, by relative path, and why.
+      text_columns: The columns to translate.
+    """
+
+    files: list[InputFile]
+    bad_files: dict[str, str]
+    text_columns: tuple[str, ...]
+
+
+def inspect_input(options: TranslateOptions, *, has_n_best: bool = False) -> FoundInput:
+    """Reads every footer.
+
+    Args:
+      options: What to translate.
+      has_n_best: Whether there will be a column of n best translations.
+
+    Raises:
+      UserError: A file is missing, is no good Parquet or has no such column, names collide, or it
+        is not clear what the text columns are.
+    """
+    found = parquet.find_files(options.input)
+    _check_names(found, output=parquet.normalize_path(options.output))
+    footers = parquet.read_footers([file.path for file in found])
+    files: list[InputFile] = []
+    bad_files: dict[str, str] = {}
+    text_columns = options.text_columns
+    for file, footer in zip(found, footers, strict=True):
+        try:
+            if isinstance(footer, parquet.BadFileError):
+                raise footer
+            columns = parquet.find_text_columns(
+                schema=footer.schema, text_columns=options.text_columns, path=file.path
+            )
+        except parquet.BadFileError as error:
+            if options.on_bad_file != SKIP:
+                raise
+            bad_files[file.relative_path] = str(error)
+            continue
+        if text_columns not in ((), columns):
+            raise UserError(
+                f"the files must agree on the column to translate; it is {text_columns[0]!r} in "
+                f"{files[0].path} and {columns[0]!r} in {file.path}. Translate them into two "
+                "folders"
+            )
+        text_columns = columns
+        for name in added_names(text_columns, has_n_best=has_n_best):
+            if name in footer.schema.names:
+                raise UserError(
+                    f"{file.path} has a column {name!r} already, which is the name of a column "
+                    "that is added: rename or drop it"
+                )
+        files.append(
+            InputFile(
+                path=file.path,
+                relative_path=file.relative_path,
+                size=footer.size,
+                rows=footer.rows,
+                footer_checksum=footer.checksum,
+            )
+        )
+    if not files:
+        reason = next(iter(bad_files.values()))
+        raise UserError(f"none of the {len(bad_files)} input file(s) can be translated: {reason}")
+    return FoundInput(
+        files=_limit(files, rows=options.limit), bad_files=bad_files, text_columns=text_columns
+    )
+
+
+def _check_names(found: Sequence[parquet.FoundFile], *, output: str) -> None:
+    paths_by_stem: dict[str, str] = {}
+    for file in found:
+        if file.path.startswith(f"{output}/"):
+            raise UserError(
+                f"the input file {file.path} lies in the output folder: choose another folder"
+            )
+        other = paths_by_stem.setdefault(output_stem(file.relative_path), file.path)
+        if other is not file.path:
+            raise UserError(
+                f"{other} and {file.path} would have the same output files, "
+                f"{output_stem(file.relative_path)}-*{parquet.SUFFIX}: name the folder that holds "
+                "both, or translate them into two folders"
+            )
+
+
+def _limit(files: Sequence[InputFile], *, rows: int | None) -> list[InputFile]:
+    """Keeps the first rows of all; files after the last of them are left out."""
+    if rows is None:
+        return list(files)
+    kept: list[InputFile] = []
+    for file in files:
+        if rows == 0:
+            break
+        kept.append(dataclasses.replace(file, rows=min(rows, file.rows)))
+        rows -= kept[-1].rows
+    return kept
+
+
+def check_place(options: TranslateOptions, *, output: str) -> None:
+    """Checks that the output can be a folder there, and that no rerun would read its own output.
+
+    Raises:
+      UserError: It is a file, or lies in an input folder.
+    """
+    if FileSystems.exists(output) and not parquet.is_folder(output):
+        raise UserError(f"the output must be a folder; {options.output} is a file")
+    for argument in options.input:
+        path = parquet.normalize_path(argument)
+        if parquet.is_folder(path) and f"{output}/".startswith(f"{path}/"):
+            raise UserError(
+                f"the output folder {options.output} lies in the input folder {argument}: "
+                "choose one outside"
+            )

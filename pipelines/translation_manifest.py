@@ -1,0 +1,234 @@
+"""What a Parquet job did: `_tt/manifest.json`, which is written last, and what the user reads."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from model.translation import Work
+from pipelines.cells import FAILED, STATUSES
+from pipelines.status_line import format_seconds
+from pipelines.translation_plan import FORMAT
+from pipelines.translation_table import STATUS
+from pipelines.translation_units import UnitStatistics
+
+
+def make_manifest(
+    *,
+    plan: Mapping[str, Any],
+    statistics: Sequence[UnitStatistics],
+    max_failed: float,
+) -> dict[str, Any]:
+    """Returns the content of `manifest.json`.
+
+    Args:
+      plan: The content of `plan.json`.
+      statistics: Of each unit.
+      max_failed: The share of rows that may fail.
+
+    Raises:
+      RuntimeError: A file has other rows out than in, those that were skipped counted.
+    """
+    statistics = sorted(statistics, key=lambda unit: unit.output_path)
+    columns = plan["options"]["text_columns"]
+    units_by_file: dict[str, list[UnitStatistics]] = {name: [] for name in plan["input"]}
+    for unit in statistics:
+        units_by_file[unit.relative_path].append(unit)
+    files = {
+        name: {"units": len(units), **_count_rows(units, columns=columns)}
+        for name, units in units_by_file.items()
+    }
+    for name, planned in plan["input"].items():
+        rows_out, skipped_rows = files[name]["rows_out"], files[name]["skipped_rows"]
+        if rows_out + skipped_rows != planned["rows"]:
+            raise RuntimeError(
+                f"{name}: {planned['rows']} rows in, {rows_out} out and {skipped_rows} skipped"
+            )
+    counts = _count_rows(statistics, columns=columns)
+    work = sum((unit.work for unit in statistics), Work())
+    return {
+        "format": FORMAT,
+        "files": files,
+        **counts,
+        "max_failed": max_failed,
+        "units": len(statistics),
+        "skipped_files": [
+            {"file": name, "reason": reason} for name, reason in plan["bad_files"].items()
+        ],
+        "skipped_units": [
+            {
+                "file": unit.relative_path,
+                "first_row": unit.first_row,
+                "rows": unit.rows,
+                "output": unit.output_path,
+                "reason": unit.skipped,
+            }
+            for unit in statistics
+            if unit.skipped
+        ],
+        "texts": sum(unit.texts for unit in statistics),
+        "distinct_texts": sum(unit.distinct_texts for unit in statistics),
+        "source_characters": sum(unit.source_characters for unit in statistics),
+        "work": {**dataclasses.asdict(work), "padding": round(work.padding, 6)},
+        "model_fingerprint": plan["model_fingerprint"],
+        "decoding": plan["decoding"],
+        "engine": plan["engine"],
+        "options": plan["options"],
+        "versions": _units_by_versions(statistics),
+        "unit_seconds": round(sum(unit.seconds for unit in statistics), 3),
+        "last_run": {
+            "units": sum(not unit.was_reused for unit in statistics),
+            "rows": sum(unit.run_rows for unit in statistics),
+            "source_characters": sum(unit.run_characters for unit in statistics),
+        },
+    }
+
+
+def _count_rows(units: Iterable[UnitStatistics], *, columns: Sequence[str]) -> dict[str, Any]:
+    rows_by_status = {column: dict.fromkeys(STATUSES, 0) for column in columns}
+    rows: collections.Counter[str] = collections.Counter()
+    for unit in units:
+        rows["in"] += unit.rows
+        rows["out"] += unit.rows_out
+        rows["failed"] += unit.failed_rows
+        for column, counts in unit.rows_by_status.items():
+            for status, count in counts.items():
+                rows_by_status[column][status] += count
+    return {
+        "rows": rows["in"],
+        "rows_out": rows["out"],
+        "skipped_rows": rows["in"] - rows["out"],
+        "failed_rows": rows["failed"],
+        "rows_by_status": rows_by_status,
+    }
+
+
+def _units_by_versions(units: Iterable[UnitStatistics]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for unit in units:
+        same = [each for each in found if each["programs"] == unit.versions]
+        if not same:
+            same = [{"programs": unit.versions, "outputs": []}]
+            found += same
+        same[0]["outputs"].append(unit.output_path)
+    return found
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TranslateSummary:
+    """What a finished job did.
+
+    Attributes:
+      manifest: The content of `manifest.json`.
+      output: The folder, as given.
+      already_finished: Whether an earlier run had done everything.
+      seconds: Of this run, by the clock.
+      max_failed: The share of rows that may fail.
+    """
+
+    manifest: dict[str, Any]
+    output: str
+    already_finished: bool
+    seconds: float
+    max_failed: float
+
+    @property
+    def rows(self) -> int:
+        """Rows in: those out, and those skipped."""
+        return int(self.manifest["rows"])
+
+    @property
+    def units(self) -> int:
+        """Units, which are output files but for those skipped."""
+        return int(self.manifest["units"])
+
+    @property
+    def reused_units(self) -> int:
+        """Units that were finished before this run."""
+        return self.units - (0 if self.already_finished else self.manifest["last_run"]["units"])
+
+    @property
+    def rows_by_status(self) -> dict[str, dict[str, int]]:
+        """Rows of each of the STATUSES, by text column."""
+        return dict(self.manifest["rows_by_status"])
+
+    @property
+    def failed_rows(self) -> int:
+        """Rows of which a cell failed."""
+        return int(self.manifest["failed_rows"])
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether more rows failed than may."""
+        return self.failed_rows > self.max_failed * int(self.manifest["rows_out"])
+
+
+def describe_summary(
+    summary: TranslateSummary, *, price_per_hour: float | None = None
+) -> list[str]:
+    """Returns the lines that say what a job did.
+
+    Args:
+      summary: Of the job.
+      price_per_hour: Of the machines, in any currency; None says nothing of prices.
+    """
+    manifest = summary.manifest
+    lines = []
+    if summary.already_finished:
+        lines.append("Finished already; nothing to do.")
+    elif summary.reused_units:
+        lines.append(
+            f"{summary.reused_units:,} of {summary.units:,} units were there from an earlier run."
+        )
+    lines.append(
+        f"{summary.rows:,} rows of {len(manifest['files']):,} file(s) in {summary.units:,} unit(s)"
+        + (f"; {manifest['skipped_rows']:,} rows skipped" if manifest["skipped_rows"] else "")
+    )
+    for column, counts in summary.rows_by_status.items():
+        statuses = ", ".join(f"{n:,} {status}" for status, n in counts.items() if n)
+        lines.append(f"{column}: {statuses or 'no rows'}")
+    if manifest["texts"]:
+        texts, distinct = manifest["texts"], manifest["distinct_texts"]
+        work = Work(**{key: n for key, n in manifest["work"].items() if key != "padding"})
+        lines.append(
+            f"{texts:,} texts, {distinct:,} translated: {1 - distinct / texts:.1%} saved, since "
+            "equal texts of a unit are translated once"
+        )
+        lines.append(
+            f"{work.source_tokens:,} source tokens with {work.padding:.1%} padding, "
+            f"{work.target_tokens:,} target tokens"
+            + (f", {work.memory_backoffs:,} batches cut for memory" if work.memory_backoffs else "")
+        )
+    if not summary.already_finished:
+        lines.append(f"Took {format_seconds(summary.seconds)}")
+        lines += _describe_price(summary, price_per_hour=price_per_hour)
+    for file in manifest["skipped_files"]:
+        lines.append(f"Skipped: {file['reason']}")
+    for unit in manifest["skipped_units"]:
+        lines.append(f"Skipped {unit['rows']:,} rows: {unit['reason']}")
+    return lines
+
+
+def _describe_price(summary: TranslateSummary, *, price_per_hour: float | None) -> list[str]:
+    run = summary.manifest["last_run"]
+    if price_per_hour is None or not (run["rows"] and run["source_characters"]):
+        return []
+    price = price_per_hour * summary.seconds / 3600
+    return [
+        f"Price of this run: {price:.4g}, {price * 1e6 / run['rows']:.4g} per million rows, "
+        f"{price * 1e6 / run['source_characters']:.4g} per million source characters"
+    ]
+
+
+def describe_failure(summary: TranslateSummary) -> str:
+    """Says in a line that too many rows failed, where they are and what to do."""
+    columns = list(summary.rows_by_status)
+    names = [STATUS if len(columns) == 1 else f"{column}_{STATUS}" for column in columns]
+    where = " or ".join(f"{name} == {FAILED!r}" for name in names)
+    return (
+        f"{summary.failed_rows:,} of {summary.rows:,} rows failed, more than --max-failed "
+        f"{summary.max_failed:g}; all is written. They are those with {where}, and why is in "
+        f"{names[0].removesuffix('status')}error. To try them again: --retry-failed"
+    )
