@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,11 +11,13 @@ from typing import Annotated
 
 import typer
 
-from cli.options import command
+from cli.options import command, say
 from model.errors import UserError
 
 # Those of sacreBLEU's that need neither another package nor a download.
 TOKENIZERS = ("13a", "intl", "zh", "char", "none")
+
+_UNIT = re.compile(r"(.*)-(\d{5,})-of-\d{5,}\.parquet")  # an output file of `tt translate-batch`
 
 
 @command
@@ -33,8 +36,11 @@ def evaluate_command(
     lowercase: Annotated[bool, typer.Option("--lowercase", help="Ignore case.")] = False,
 ) -> None:
     """Score translations against references: BLEU and chrF with their signatures."""
-    lines = read_hypotheses(hypotheses, column=column)
+    translations = read_translations(hypotheses, column=column)
+    lines = [text or "" for text in translations]
     references = read_references(reference, count=len(lines), hypotheses=hypotheses)
+    if nulls := translations.count(None):
+        say(f"tt: {nulls:,} of {len(lines):,} translations are null and count as empty")
     for line in score_lines(lines, references, tokenize=tokenize, lowercase=lowercase):
         typer.echo(line)
 
@@ -55,9 +61,14 @@ def read_lines(path: Path) -> list[str]:
 
 
 def read_hypotheses(path: Path, *, column: str) -> list[str]:
-    """Reads translations from a text, a Parquet file, or a folder of Parquet files in order.
+    """Reads translations as `read_translations` does; a null one counts as empty."""
+    return [text or "" for text in read_translations(path, column=column)]
 
-    A null translation counts as an empty one.
+
+def read_translations(path: Path, *, column: str) -> list[str | None]:
+    """Reads translations from a text, a Parquet file, or a folder of Parquet files.
+
+    Those of a folder of `tt translate-batch` are in the order of its input's rows.
 
     Raises:
       UserError: There is nothing, or not the column.
@@ -67,12 +78,12 @@ def read_hypotheses(path: Path, *, column: str) -> list[str]:
 
     files = [path] if path.suffix == ".parquet" else []
     if path.is_dir():
-        files = sorted(f for f in path.rglob("*.parquet") if not f.name.startswith((".", "_")))
+        files = list_parquet(path)
         if not files:
             raise UserError(f"{path} holds no *.parquet: name the output of `tt translate-batch`")
     if not files:
-        return read_lines(path)
-    lines: list[str] = []
+        return [*read_lines(path)]
+    lines: list[str | None] = []
     for file in files:
         try:
             schema = pq.read_schema(file)
@@ -84,12 +95,26 @@ def read_hypotheses(path: Path, *, column: str) -> list[str]:
             kind = schema.field(column).type
             if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
                 raise UserError(f"column {column!r} of {file} must hold strings. Received: {kind}")
-            lines += [
-                text or "" for text in pq.read_table(file, columns=[column])[column].to_pylist()
-            ]
+            lines += pq.ParquetFile(file).read(columns=[column])[column].to_pylist()
         except (OSError, pa.ArrowInvalid) as error:
             raise UserError(f"{file} cannot be read as Parquet: {error}") from error
     return lines
+
+
+def list_parquet(folder: Path) -> list[Path]:
+    """Lists the Parquet files of a folder but for hidden ones, and those in hidden folders.
+
+    They are sorted by the input file that they were made of and their number, as the job takes
+    its input.
+    """
+    found = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*.parquet")}
+    shown = [name for name in found if not any(part[0] in "._" for part in name.split("/"))]
+    return [found[name] for name in sorted(shown, key=_input_order)]
+
+
+def _input_order(name: str) -> tuple[str, int]:
+    numbered = _UNIT.fullmatch(name)
+    return (f"{numbered[1]}.parquet", int(numbered[2])) if numbered else (name, 0)
 
 
 def read_references(paths: Sequence[Path], *, count: int, hypotheses: Path) -> list[list[str]]:

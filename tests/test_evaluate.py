@@ -1,0 +1,130 @@
+"""`tt evaluate`: scores with signatures, and which texts they are of."""
+
+from __future__ import annotations
+
+import gzip
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from test_cli import last_error, run
+
+from cli.evaluate import list_parquet, read_hypotheses, read_lines
+from model.scores import bleu
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_evaluate_prints_scores_and_signatures(folder, capsys):
+    reference = "The quick brown fox jumps over the lazy dog .\nA second line of the text .\n"
+    (folder / "a.txt").write_text(reference)
+    (folder / "r.txt.gz").write_bytes(gzip.compress(reference.encode()))
+    assert run("evaluate", "a.txt", "--reference", "r.txt.gz", "--reference", "a.txt") == 0
+    bleu, chrf = capsys.readouterr().out.splitlines()
+    assert bleu.startswith("BLEU|nrefs:2|case:mixed|")
+    assert "tok:13a" in bleu
+    assert " = 100.0" in bleu
+    assert chrf.startswith("chrF2|nrefs:2|")
+    lines = reference.splitlines()
+    table = pa.table({"translation": [lines[0], None], "mine": lines})
+    (folder / "out").mkdir()
+    pq.write_table(table, folder / "out/part-0.parquet")
+    assert run("evaluate", "out", "--reference", "a.txt", "--column", "mine") == 0
+    assert " = 100.0" in capsys.readouterr().out
+    assert run("evaluate", "out", "--reference", "a.txt", "--lowercase", "--tokenize", "char") == 0
+    bleu = capsys.readouterr().out.splitlines()[0]
+    assert "case:lc" in bleu
+    assert "tok:char" in bleu
+    assert " = 100.0" not in bleu
+
+
+def test_errors_of_evaluate(folder, capsys):
+    (folder / "two.txt").write_text("a\nb\n")
+    (folder / "three.txt").write_text("a\nb\nc\n")
+    assert run("evaluate", "two.txt", "--reference", "three.txt") == 2
+    assert "two.txt has 2 translations and three.txt has 3 lines" in last_error(capsys)
+    assert run("evaluate", "two.txt", "--reference", "no.txt") == 2
+    assert "no file no.txt" in last_error(capsys)
+    assert run("evaluate", "two.txt", "--reference", "two.txt", "--tokenize", "x") == 2
+    assert "choose one of" in last_error(capsys)
+    (folder / "cut.gz").write_bytes(gzip.compress(b"a\nb\n" * 999)[:-20])
+    assert run("evaluate", "two.txt", "--reference", "cut.gz") == 2
+    assert "cut.gz is not a UTF-8 text" in last_error(capsys)
+    pq.write_table(pa.table({"a": [1]}), folder / "p.parquet")
+    assert run("evaluate", "p.parquet", "--reference", "two.txt", "--column", "a") == 2
+    assert "must hold strings. Received: int64" in last_error(capsys)
+    assert run("evaluate", "p.parquet", "--reference", "two.txt") == 2
+    assert "has no column 'translation': choose one of a" in last_error(capsys)
+    (folder / "empty.txt").write_text("")
+    assert run("evaluate", "empty.txt", "--reference", "empty.txt") == 2
+    assert "is empty" in last_error(capsys)
+
+
+def test_lines_end_at_line_feeds_alone(folder):
+    (folder / "a.txt").write_bytes("a\u2028b\r\nc\x0bd".encode())
+    assert read_lines(folder / "a.txt") == ["a\u2028b", "c\x0bd"]
+
+
+def test_a_sentence_may_match_any_of_several_references(folder, capsys):
+    first = ["The cat sat on the mat today .", "It is raining a lot in here ."]
+    second = ["A cat was sitting on a mat .", "It pours down in this place now ."]
+    (folder / "1.txt").write_text("\n".join(first) + "\n")
+    (folder / "2.txt").write_text("\n".join(second) + "\n")
+    (folder / "mixed.txt").write_text(f"{first[0]}\n{second[1]}\n")
+    scores = {}
+    for references in (["1.txt"], ["2.txt"], ["1.txt", "2.txt"]):
+        flags = [flag for name in references for flag in ("--reference", name)]
+        assert run("evaluate", "mixed.txt", *flags) == 0
+        line = capsys.readouterr().out.splitlines()[0]
+        assert f"nrefs:{len(references)}|" in line
+        scores[tuple(references)] = float(line.split(" = ")[1].split()[0])
+    assert scores["1.txt", "2.txt"] == 100
+    assert max(scores["1.txt",], scores["2.txt",]) < 100
+    one = bleu([first[0], second[1]], first).value
+    assert scores["1.txt",] == pytest.approx(one, abs=0.06), "printed with one digit"
+    (folder / "short.txt").write_text("one\n")
+    flags = ("--reference", "1.txt", "--reference", "short.txt")
+    assert run("evaluate", "mixed.txt", *flags) == 2
+    assert "mixed.txt has 2 translations and short.txt has 1 lines" in last_error(capsys)
+
+
+def test_null_translations_are_counted(folder, capsys):
+    (folder / "r.txt").write_text("a b c d e\nf g h i j\n\n")
+    pq.write_table(pa.table({"translation": ["a b c d e", None, ""]}), folder / "t.parquet")
+    assert run("evaluate", "t.parquet", "--reference", "r.txt") == 0
+    printed = capsys.readouterr()
+    assert printed.err == "tt: 1 of 3 translations are null and count as empty\n"
+    (folder / "t.txt").write_text("a b c d e\n\n\n")
+    assert run("evaluate", "t.txt", "--reference", "r.txt") == 0
+    assert capsys.readouterr() == (printed.out, ""), "the scores are those of empty lines"
+
+
+def test_a_folder_is_read_in_the_order_of_the_input(folder):
+    # Inputs sort as a-b.parquet, a.parquet, a/c.parquet; their outputs by name do not.
+    names = [
+        "a-b-00000-of-00001", "a-00000-of-100001", "a-00001-of-100001", "a-100000-of-100001",
+        "a/c-00000-of-00001", "mine",
+    ]  # fmt: skip
+    hidden = ["_tt/x", ".ipynb_checkpoints/x", "a/_tmp/x", "_x", "a/.x"]
+    for name in names + hidden:
+        path = folder / "out" / f"{name}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table({"translation": [name]}), path)
+    (folder / "out/_tt/plan.json").write_text("{}")
+    assert read_hypotheses(folder / "out", column="translation") == names
+    assert [path.name for path in list_parquet(folder / "out/a")] == ["c-00000-of-00001.parquet"]
+
+
+def test_a_folder_without_parquet_is_refused(folder, capsys):
+    (folder / "out/_tt").mkdir(parents=True)
+    pq.write_table(pa.table({"translation": ["x"]}), folder / "out/_tt/x.parquet")
+    (folder / "r.txt").write_text("x\n")
+    assert run("evaluate", "out", "--reference", "r.txt") == 2
+    assert "out holds no *.parquet: name the output of" in last_error(capsys)
+    (folder / "broken.parquet").write_bytes(b"PAR1 no")
+    assert run("evaluate", "broken.parquet", "--reference", "r.txt") == 2
+    assert "broken.parquet cannot be read as Parquet" in last_error(capsys)
