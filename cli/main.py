@@ -36,7 +36,7 @@ app.command("train", cls=GroupedCommand)(train_command)
 app.command("average")(average_command)
 app.command("export")(export_command)
 app.command("translate-batch", cls=GroupedCommand)(translate_batch_command)
-app.command("translate")(translate_command)
+app.command("translate", cls=GroupedCommand)(translate_command)
 app.command("evaluate")(evaluate_command)
 
 

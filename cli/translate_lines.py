@@ -2,96 +2,192 @@
 
 from __future__ import annotations
 
+import collections
+import dataclasses
 import itertools
+import math
+import os
 import sys
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Annotated
+
+import typer
 
 from cli.options import (
     DEFAULT_RUN,
     BeamSize,
     LengthPenalty,
+    MaxDecodingLength,
+    MaxLengthRatio,
     MaxSourceTokens,
     ModelFolder,
+    NBest,
+    NoRepeatNgramSize,
+    OnTooLong,
+    WithScores,
     command,
     import_tensorflow,
     local_path,
     say,
 )
 from model.config import MAX_SOURCE_TOKENS, Decoding
+from model.translation import Hypothesis, TranslatorLike
 
 if TYPE_CHECKING:
-    from model.translator import Translator
+    from pipelines.cells import CellOptions, TranslatedCell
 
 _DECODING = Decoding()
 CHUNK = 1024  # lines that are sorted by length and batched together
+SHOWN = 10  # places of a kind that a report names
+BROKEN_PIPE = 128 + 13  # what shells say of a program that SIGPIPE ended
 
 
 @command
 def translate_command(
     model: ModelFolder = str(DEFAULT_RUN),
+    max_source_tokens: MaxSourceTokens = MAX_SOURCE_TOKENS,
+    on_too_long: OnTooLong = "split",
+    source_language: Annotated[
+        str,
+        typer.Option(
+            help="Code, such as de: its rules cut long texts into sentences.",
+            rich_help_panel="Texts",
+        ),
+    ] = "",
     beam_size: BeamSize = _DECODING.beam_size,
     length_penalty: LengthPenalty = _DECODING.length_penalty,
-    max_source_tokens: MaxSourceTokens = MAX_SOURCE_TOKENS,
+    n_best: NBest = _DECODING.n_best,
+    with_scores: WithScores = False,
+    max_length_ratio: MaxLengthRatio = _DECODING.max_length_ratio,
+    max_decoding_length: MaxDecodingLength = _DECODING.max_decoding_length,
+    no_repeat_ngram_size: NoRepeatNgramSize = _DECODING.no_repeat_ngram_size,
 ) -> None:
-    """Translate stdin to stdout, a line for a line."""
+    """Translate stdin to stdout, a line for a line; with --n-best N, N lines for a line."""
+    from pipelines.cells import CellOptions
+
+    decoding = Decoding(
+        beam_size=beam_size,
+        length_penalty=length_penalty,
+        n_best=n_best,
+        max_length_ratio=max_length_ratio,
+        max_decoding_length=max_decoding_length,
+        no_repeat_ngram_size=no_repeat_ngram_size,
+    )
+    options = CellOptions(
+        max_source_tokens=max_source_tokens,
+        on_too_long=on_too_long,
+        source_language=source_language,
+    )
     import_tensorflow()
     from model.translator import Translator
 
-    decoding = Decoding(beam_size=beam_size, length_penalty=length_penalty)
-    translator = Translator.load(local_path(model), decoding=decoding)
-    too_long = translate_lines(
-        translator, sys.stdin.buffer, sys.stdout.buffer, max_source_tokens=max_source_tokens
-    )
-    if too_long:
-        places = ", ".join(map(str, too_long[:10])) + (", ..." if len(too_long) > 10 else "")
-        say(
-            f"tt: {len(too_long)} line(s) have more than {max_source_tokens} tokens and are left "
-            f"empty (line {places}): split them, or raise --max-source-tokens"
+    try:
+        report = translate_lines(
+            sys.stdin.buffer,
+            sys.stdout.buffer,
+            translator=Translator.load(local_path(model), decoding=decoding),
+            options=options,
+            scored=n_best if n_best > 1 or with_scores else 0,
         )
+    except BrokenPipeError:  # who reads has read enough: `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(BROKEN_PIPE) from None
+    for line in report.lines():
+        say(f"tt: {line}")
+
+
+@dataclasses.dataclass
+class Report:
+    """The lines that were not translated as they are.
+
+    Attributes:
+      max_source_tokens: Which ones are too long.
+      counts: Of lines, by what became of them.
+      places: By the same, the first line numbers, from 1, with the error of those that failed.
+    """
+
+    max_source_tokens: int
+    counts: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    places: dict[str, list[str]] = dataclasses.field(default_factory=dict)
+
+    def add(self, cell: TranslatedCell, *, number: int) -> None:
+        """Takes note of a line."""
+        from pipelines import cells
+
+        long = f"have more than {self.max_source_tokens} tokens and are"
+        became = {
+            cells.SPLIT: f"{long} translated in pieces",
+            cells.TOO_LONG: f"{long} cut off there"
+            if cell.translation is not None
+            else f"{long} left empty",
+            cells.FAILED: "failed and are left empty",
+        }.get(cell.status)
+        if became is None:
+            return
+        self.counts[became] += 1
+        places = self.places.setdefault(became, [])
+        if len(places) < SHOWN:
+            places.append(f"{number}: {cell.error}" if cell.error else f"{number}")
+
+    def lines(self) -> list[str]:
+        """Says what became of how many lines, and of which."""
+        return [
+            f"{self.counts[became]:,} line(s) {became} (line {', '.join(places)}"
+            + (", ...)" if self.counts[became] > len(places) else ")")
+            for became, places in self.places.items()
+        ]
 
 
 def translate_lines(
-    translator: Translator,
     source: IO[bytes],
     output: IO[bytes],
     *,
-    max_source_tokens: int,
+    translator: TranslatorLike,
+    options: CellOptions,
+    scored: int = 0,
     chunk: int = CHUNK,
-) -> list[int]:
-    r"""Writes a translation for each line; an empty or too long one gives an empty line.
+) -> Report:
+    r"""Writes a translation for each line, as the Parquet job translates cells.
 
     A line ends at \n alone, so separators inside a text do not break the count. On a terminal
     each line is answered at once.
 
     Args:
-      translator: The model.
-      source: UTF-8; what is not becomes U+FFFD.
+      source: UTF-8; a line that is not fails.
       output: Gets UTF-8.
-      max_source_tokens: Ids with BOS and EOS that a line may have.
+      translator: The model.
+      options: How lines are treated.
+      scored: Lines `score ||| text` for each line; 0 writes the best text alone.
       chunk: Lines read before they are translated.
-
-    Returns:
-      The numbers, from 1, of the lines that were too long.
     """
-    from model.vocabulary import is_empty
+    from pipelines.cells import translate_cells
 
-    too_long: list[int] = []
-    first = 1
+    report = Report(max_source_tokens=options.max_source_tokens)
+    numbers = itertools.count(1)
     size = 1 if source.isatty() else chunk
     while lines := list(itertools.islice(source, size)):
-        texts = [line.decode("utf-8", "replace").rstrip("\r\n") for line in lines]
-        ids = translator.encode(texts)
-        translated = [""] * len(texts)
-        rows = []
-        for i, row in enumerate(ids):
-            if len(row) > max_source_tokens:
-                too_long.append(first + i)
-            elif not is_empty(row):
-                rows.append(i)
-        found, _ = translator.translate_ids([ids[i] for i in rows])
-        for i, translation in zip(rows, found, strict=True):
-            translated[i] = translation.text
-        output.write("".join(f"{text}\n" for text in translated).encode())
+        texts = [line.rstrip(b"\r\n") for line in lines]
+        found = translate_cells(texts, translator=translator, options=options)
+        for cell, number in zip(found.cells, numbers):  # noqa: B905 -- numbers do not end
+            report.add(cell, number=number)
+            output.write("".join(f"{line}\n" for line in format_cell(cell, scored)).encode())
         output.flush()
-        first += len(lines)
-    return too_long
+    return report
+
+
+def format_cell(cell: TranslatedCell, scored: int) -> list[str]:
+    """Returns the lines of a source: its best text, or `scored` lines `score ||| text`.
+
+    What is missing of those is `-inf ||| ` with no text: a text that was found less often, or in
+    pieces, or not at all. Nothing to translate has the score 0.
+    """
+    if not scored:
+        return [_on_one_line(cell.translation or "")]
+    hypotheses = cell.n_best
+    if not hypotheses and cell.translation == "":
+        hypotheses = (Hypothesis("", 0.0),)
+    missing = (Hypothesis("", -math.inf),) * (scored - len(hypotheses))
+    return [f"{h.score:.6f} ||| {_on_one_line(h.text)}" for h in hypotheses + missing]
+
+
+def _on_one_line(text: str) -> str:
+    return text.replace("\n", " ")

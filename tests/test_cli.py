@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import gzip
-import io
 import json
 import re
 import subprocess
@@ -18,11 +16,8 @@ import typer
 from memory_filesystem import MemoryFileSystem
 from toy import toy_sentences
 
-from cli.evaluate import read_lines
 from cli.main import app, main
-from cli.translate_lines import translate_lines
 from model.artifacts import DatasetManifest
-from model.translation import Hypothesis, Translation, Work
 from model.vocabulary import TextNormalization
 from pipelines.cleaning import Filters
 from pipelines.preprocess import PreprocessOptions
@@ -375,99 +370,3 @@ def test_errors_of_translate_batch(with_model, capsys):
     assert run("translate-batch", "text.parquet") == 2
     assert "text.parquet" in last_error(capsys)
     assert not (with_model / "translated").exists()
-
-
-# translate and evaluate
-
-
-class Reversing:
-    """A translator of letters; a text has two ids more than letters."""
-
-    def encode(self, texts):
-        return [[2, *map(ord, text), 3] for text in texts]
-
-    def translate_ids(self, ids):
-        texts = ["".join(map(chr, row[-2:0:-1])) for row in ids]
-        return [Translation((Hypothesis(text, -1.0),)) for text in texts], Work()
-
-
-def translated(data, **options):
-    output = io.BytesIO()
-    too_long = translate_lines(Reversing(), io.BytesIO(data), output, max_source_tokens=8,
-                               **options)  # fmt: skip
-    return output.getvalue(), too_long
-
-
-@pytest.mark.parametrize("chunk", [1, 2, 1000])
-def test_translate_gives_a_line_for_a_line(chunk):
-    data = "ab\n\ncd\u2028e\r\n\nmuch too long\nlast".encode()
-    found, too_long = translated(data, chunk=chunk)
-    assert found.decode() == "ba\n\ne\u2028dc\n\n\ntsal\n"
-    assert too_long == [5]
-
-
-def test_translate_of_nothing_is_nothing():
-    assert translated(b"") == (b"", [])
-    assert translated(b"\xff\n")[0].decode() == "\ufffd\n"
-
-
-def test_translate_uses_the_model(with_model):
-    done = subprocess.run(
-        [sys.executable, "-m", "cli.main", "translate", "--beam-size", "1"],
-        input="three two one\n\nfive\n", capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    lines = done.stdout.split("\n")
-    assert len(lines) == 4
-    assert lines[1:] == ["", "five", ""]
-    assert done.stderr == "", "no notices of libraries"
-
-
-def test_evaluate_prints_scores_and_signatures(folder, capsys):
-    reference = "The quick brown fox jumps over the lazy dog .\nA second line of the text .\n"
-    (folder / "a.txt").write_text(reference)
-    (folder / "r.txt.gz").write_bytes(gzip.compress(reference.encode()))
-    assert run("evaluate", "a.txt", "--reference", "r.txt.gz", "--reference", "a.txt") == 0
-    bleu, chrf = capsys.readouterr().out.splitlines()
-    assert bleu.startswith("BLEU|nrefs:2|case:mixed|")
-    assert "tok:13a" in bleu
-    assert " = 100.0" in bleu
-    assert chrf.startswith("chrF2|nrefs:2|")
-    lines = reference.splitlines()
-    table = pa.table({"translation": [lines[0], None], "mine": lines})
-    (folder / "out").mkdir()
-    pq.write_table(table, folder / "out/part-0.parquet")
-    assert run("evaluate", "out", "--reference", "a.txt", "--column", "mine") == 0
-    assert " = 100.0" in capsys.readouterr().out
-    assert run("evaluate", "out", "--reference", "a.txt", "--lowercase", "--tokenize", "char") == 0
-    bleu = capsys.readouterr().out.splitlines()[0]
-    assert "case:lc" in bleu
-    assert "tok:char" in bleu
-    assert " = 100.0" not in bleu
-
-
-def test_errors_of_evaluate(folder, capsys):
-    (folder / "two.txt").write_text("a\nb\n")
-    (folder / "three.txt").write_text("a\nb\nc\n")
-    assert run("evaluate", "two.txt", "--reference", "three.txt") == 2
-    assert "two.txt has 2 translations and three.txt has 3 lines" in last_error(capsys)
-    assert run("evaluate", "two.txt", "--reference", "no.txt") == 2
-    assert "no file no.txt" in last_error(capsys)
-    assert run("evaluate", "two.txt", "--reference", "two.txt", "--tokenize", "x") == 2
-    assert "choose one of" in last_error(capsys)
-    (folder / "cut.gz").write_bytes(gzip.compress(b"a\nb\n" * 999)[:-20])
-    assert run("evaluate", "two.txt", "--reference", "cut.gz") == 2
-    assert "cut.gz is not a UTF-8 text" in last_error(capsys)
-    pq.write_table(pa.table({"a": [1]}), folder / "p.parquet")
-    assert run("evaluate", "p.parquet", "--reference", "two.txt", "--column", "a") == 2
-    assert "must hold strings. Received: int64" in last_error(capsys)
-    assert run("evaluate", "p.parquet", "--reference", "two.txt") == 2
-    assert "has no column 'translation': choose one of a" in last_error(capsys)
-    (folder / "empty.txt").write_text("")
-    assert run("evaluate", "empty.txt", "--reference", "empty.txt") == 2
-    assert "is empty" in last_error(capsys)
-
-
-def test_lines_end_at_line_feeds_alone(folder):
-    (folder / "a.txt").write_bytes("a\u2028b\r\nc\x0bd".encode())
-    assert read_lines(folder / "a.txt") == ["a\u2028b", "c\x0bd"]

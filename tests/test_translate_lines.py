@@ -1,0 +1,156 @@
+"""`tt translate`: a line for a line, whatever is in it."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+
+import pytest
+from test_cells import Reverser
+from test_cli import last_error, run
+
+from cli.translate_lines import BROKEN_PIPE, Report, format_cell, translate_lines
+from model.translation import Hypothesis
+from pipelines.cells import CellOptions, TranslatedCell
+
+
+def translated(data, *, translator=None, scored=0, chunk=1000, **options):
+    """Returns what is written, and what is said of it."""
+    output = io.BytesIO()
+    report = translate_lines(
+        io.BytesIO(data), output, translator=translator or Reverser(),
+        options=CellOptions(**{"max_source_tokens": 8, **options}), scored=scored, chunk=chunk,
+    )  # fmt: skip
+    return output.getvalue().decode(), report.lines()
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 1000])
+def test_a_line_for_a_line(chunk):
+    data = "ab\n\ncd\u2028e\r\n\nFar. Too long.\nlast".encode()
+    found, said = translated(data, chunk=chunk)
+    assert found == "ba\n\ne\u2028dc\n\n.raF ooT .gnol\ntsal\n"
+    assert said == ["1 line(s) have more than 8 tokens and are translated in pieces (line 5)"]
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 1000])
+def test_what_becomes_of_lines_is_said_with_their_numbers(chunk):
+    lines = [b"x", b"\xff", b"much too long", b"!", b"and much too long", b""]
+    found, said = translated(
+        b"\n".join(lines), translator=Reverser(poison="!"), on_too_long="skip", chunk=chunk
+    )
+    assert found == "x\n\n\n\n\n"
+    assert said == [
+        "2 line(s) failed and are left empty "
+        "(line 2: not UTF-8: invalid start byte, 4: ValueError: bad)",
+        "2 line(s) have more than 8 tokens and are left empty (line 3, 5)",
+    ]
+    found, said = translated(lines[2], on_too_long="truncate")
+    assert found == "t hcum\n"
+    assert said == ["1 line(s) have more than 8 tokens and are cut off there (line 1)"]
+
+
+def test_a_report_names_the_first_ten():
+    report = Report(max_source_tokens=8)
+    for number in range(1, 1200):
+        report.add(TranslatedCell(translation=None, score=None, status="too_long"), number=number)
+    [line] = report.lines()
+    assert line.startswith("1,199 line(s) have more than 8 tokens and are left empty (line 1, 2, ")
+    assert line.endswith("9, 10, ...)")
+
+
+def test_of_nothing_it_is_nothing():
+    assert translated(b"") == ("", [])
+    assert translated(b"\n") == ("\n", [])
+
+
+def test_hypotheses_are_lines_of_score_and_text():
+    data = b"ab\n\nmuch too long\n\xff\nc"
+    found, _ = translated(data, translator=Reverser(n_best=2), scored=3)
+    assert found.splitlines() == [
+        "-2.000000 ||| ba",
+        "-3.000000 ||| ba'",
+        "-inf ||| ",
+        "0.000000 ||| ",  # an empty line
+        "-inf ||| ",
+        "-inf ||| ",
+        "-11.000000 ||| hcum oot gnol",
+        "-inf ||| ",
+        "-inf ||| ",
+        *["-inf ||| "] * 3,  # a line that failed
+        "-1.000000 ||| c",
+        "-2.000000 ||| c'",
+        "-inf ||| ",
+    ]
+    for line in found.splitlines():
+        float(line.split(" ||| ")[0])
+    assert translated(data, scored=1)[0].splitlines()[::4] == [
+        "-2.000000 ||| ba",
+        "-1.000000 ||| c",
+    ]
+
+
+def test_a_translation_is_one_line_whatever_the_model_says():
+    cell = TranslatedCell(
+        translation="a\nb", score=-1.0, status="ok", n_best=(Hypothesis("a\nb", -1.0),)
+    )
+    assert format_cell(cell, 0) == ["a b"]
+    assert format_cell(cell, 1) == ["-1.000000 ||| a b"]
+
+
+def test_who_stops_reading_is_not_waited_for():
+    class Closed(io.BytesIO):
+        def write(self, data):
+            raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError):
+        translate_lines(io.BytesIO(b"a\nb"), Closed(), translator=Reverser(),
+                        options=CellOptions())  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--n-best", "5"], "n_best must be at most beam_size, 4. Received: 5"),
+        (["--on-too-long", "cut"], "on too long must be one of split, truncate, skip"),
+        (["--max-source-tokens", "2"], "max source tokens must be at least 3"),
+        (["--max-length-ratio", "-1"], "max_length_ratio must be finite and not negative"),
+        (["--model", "nowhere"], "no model folder at nowhere"),
+    ],
+)
+def test_errors_of_translate(tmp_path, monkeypatch, capsys, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    assert run("translate", *arguments) == 2
+    assert message in last_error(capsys)
+
+
+def test_the_model_translates(trained_toy, tmp_path):
+    def tt(data, *arguments):
+        return subprocess.run(
+            [sys.executable, "-m", "cli.main", "translate", "--model", str(trained_toy.run),
+             *arguments],
+            input=data, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+
+    long = "one two. " * 200
+    done = tt(f"three two one\n\nfive\n{long}\n", "--beam-size", "2", "--with-scores")
+    assert done.returncode == 0, done.stderr
+    lines = [line.split(" ||| ") for line in done.stdout.split("\n")]
+    assert [len(line) for line in lines] == [2, 2, 2, 2, 1]
+    assert lines[1:3] == [["0.000000", ""], [lines[2][0], "five"]]
+    assert float(lines[2][0]) < 0
+    assert done.stderr == (
+        "tt: 1 line(s) have more than 258 tokens and are translated in pieces (line 4)\n"
+    ), "and no notices of libraries"
+
+
+def test_head_ends_it_quietly(trained_toy):
+    program = subprocess.Popen(
+        [sys.executable, "-m", "cli.main", "translate", "--model", str(trained_toy.run),
+         "--beam-size", "1"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    program.stdout.close()  # nobody reads
+    _, said = program.communicate(b"one\n" * 5000)
+    assert said == b""
+    assert program.returncode == BROKEN_PIPE
