@@ -113,6 +113,15 @@ OnTooLong = Annotated[
         rich_help_panel="Texts",
     ),
 ]
+TextLanguage = Annotated[
+    str,
+    typer.Option(
+        "--source-language",
+        help="Code of the texts' language: its rules cut too long ones into sentences.",
+        show_default=False,
+        rich_help_panel="Texts",
+    ),
+]
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:

@@ -8,7 +8,7 @@ import itertools
 import math
 import os
 import sys
-from typing import IO, TYPE_CHECKING, Annotated
+from typing import IO, TYPE_CHECKING
 
 import typer
 
@@ -23,6 +23,7 @@ from cli.options import (
     NBest,
     NoRepeatNgramSize,
     OnTooLong,
+    TextLanguage,
     WithScores,
     command,
     import_tensorflow,
@@ -46,13 +47,7 @@ def translate_command(
     model: ModelFolder = str(DEFAULT_RUN),
     max_source_tokens: MaxSourceTokens = MAX_SOURCE_TOKENS,
     on_too_long: OnTooLong = "split",
-    source_language: Annotated[
-        str,
-        typer.Option(
-            help="Code, such as de: its rules cut long texts into sentences.",
-            rich_help_panel="Texts",
-        ),
-    ] = "",
+    source_language: TextLanguage = "",
     beam_size: BeamSize = _DECODING.beam_size,
     length_penalty: LengthPenalty = _DECODING.length_penalty,
     n_best: NBest = _DECODING.n_best,
