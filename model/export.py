@@ -29,6 +29,7 @@ from model.layers import (
     sinusoidal_positions,
 )
 from model.model_folder import CONFIG_FILE, CTRANSLATE2_FILE, WEIGHTS_FILE, find_model_folder
+from model.run_folder import storage_errors
 from model.search import ban
 from model.transformer import Transformer
 from model.translator import Translator, banned_ids, search_batch
@@ -198,17 +199,15 @@ def _whole_folder(output: Path, *, model: Path, overwrite: bool) -> Iterator[Pat
     temporary = output.with_name(f".{output.name}.tmp")
     replaced = output.with_name(f".{output.name}.old")
     try:
-        shutil.rmtree(temporary, ignore_errors=True)
-        temporary.mkdir(parents=True)
-    except OSError as error:
-        raise UserError(f"{output} cannot be written: {error}") from error
-    try:
-        yield temporary
-        shutil.rmtree(replaced, ignore_errors=True)
-        if output.exists():
-            output.replace(replaced)
-        temporary.replace(output)
-        shutil.rmtree(replaced, ignore_errors=True)
+        with storage_errors(str(output)):
+            shutil.rmtree(temporary, ignore_errors=True)
+            temporary.mkdir(parents=True)
+            yield temporary
+            shutil.rmtree(replaced, ignore_errors=True)
+            if output.exists():
+                output.replace(replaced)
+            temporary.replace(output)
+            shutil.rmtree(replaced, ignore_errors=True)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 

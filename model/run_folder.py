@@ -14,6 +14,7 @@ It lies on this machine or on a file system that TensorFlow knows, such as gs://
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import errno
 import fcntl
@@ -21,6 +22,7 @@ import json
 import os
 import socket
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -205,9 +207,13 @@ class RunFolder:
             prefix=_SCRATCH, dir=self.path if is_local(self.path) else None
         )
 
-    def errors(self) -> _StorageErrors:
+    def errors(self) -> contextlib.AbstractContextManager[None]:
         """Returns a context in which failing to write becomes a UserError."""
-        return _StorageErrors(self.path)
+        return storage_errors(
+            self.path,
+            what="run folder",
+            remedy="; the same command goes on from the last checkpoint",
+        )
 
     def _take_lock(self) -> bool:
         """Locks the folder; returns whether its file system can."""
@@ -254,30 +260,31 @@ class RunFolder:
             )
 
 
-class _StorageErrors:
-    """Turns what TensorFlow and Python raise where a file cannot be written into a UserError."""
+@contextlib.contextmanager
+def storage_errors(
+    path: str,
+    *,
+    what: str = "folder",
+    remedy: str = ", or name another folder with --output",
+) -> Iterator[None]:
+    """Turns what TensorFlow and Python raise where a file cannot be written into a UserError.
 
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
-        if isinstance(error, OSError):
-            raise storage_error(self._path, error.strerror or str(error)) from error
-        if isinstance(error, tf.errors.OpError):
-            raise storage_error(self._path, str(error.message)) from error
-
-
-def storage_error(path: str, message: str) -> UserError:
-    """Returns what is said when a file of a run cannot be written."""
-    if any(text in message for text in ("No space left", "File too large", "quota")):
-        return DiskFullError(
-            f"the disk of {path} is full ({message.splitlines()[0]}): make room there; the same "
-            "command goes on from the last checkpoint"
-        )
-    return UserError(f"the run folder {path} cannot be written: {message.splitlines()[0]}")
+    Args:
+      path: What is written.
+      what: What that is.
+      remedy: What to do where the disk is full, beside making room.
+    """
+    try:
+        yield
+    except (OSError, tf.errors.OpError) as error:
+        message = str(error.message) if isinstance(error, tf.errors.OpError) else error.strerror
+        reason = (message or str(error)).splitlines()[0]
+        # TensorFlow has these texts alone.
+        if any(text in reason for text in ("No space left", "File too large", "quota")):
+            raise DiskFullError(
+                f"the disk of {path} is full ({reason}): make room there{remedy}"
+            ) from error
+        raise UserError(f"the {what} {path} cannot be written: {reason}") from error
 
 
 class RunLog:

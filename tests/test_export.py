@@ -7,8 +7,12 @@ models, whose logits are no better than noise, a sentence in two hundred is allo
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
+import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -27,7 +31,7 @@ from typer.testing import CliRunner
 from cli.export import export_command
 from model.batching import pad
 from model.config import Decoding
-from model.errors import UserError
+from model.errors import DiskFullError, UserError
 from model.export import (
     POSITIONS,
     SIGNATURE,
@@ -36,6 +40,7 @@ from model.export import (
     export_ctranslate2,
     export_saved_model,
 )
+from model.run_folder import storage_errors
 from model.search import ban
 from model.translator import (
     CONFIG_FILE,
@@ -392,6 +397,45 @@ def test_an_export_that_fails_leaves_nothing(one_model, tmp_path, monkeypatch, e
     with pytest.raises(RuntimeError, match="out of luck"):
         export(one_model, tmp_path / "output")
     assert list(tmp_path.iterdir()) == []
+
+
+@contextlib.contextmanager
+def no_file_beyond(size):
+    """Lets no file grow beyond so many bytes, which fails as a full disk does."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("overwrite", [False, True], ids=["new", "overwrite"])
+@pytest.mark.parametrize("export", [
+    copy_model,
+    lambda *given, **options: export_saved_model(*given, decoding=Decoding(), **options),
+    export_ctranslate2,
+], ids=["model", "saved-model", "ctranslate2"])  # fmt: skip
+def test_an_export_without_room_is_one_clear_error(one_model, tmp_path, export, overwrite):
+    output = tmp_path / "output"
+    if overwrite:
+        copy_model(one_model, output)
+    with pytest.raises(DiskFullError) as raised, no_file_beyond(20_000):
+        export(one_model, output, overwrite=overwrite)
+    assert re.fullmatch(
+        rf"the disk of {output} is full \(.*File too large.*\): make room there, or name another "
+        "folder with --output",
+        str(raised.value),
+    )
+    assert list(tmp_path.iterdir()) == ([output] if overwrite else [])
+    if overwrite:  # the earlier export is whole
+        assert Translator.load(output).translate(["vocabulary1"])
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
+def test_all_that_says_there_is_no_room_is_known(code):
+    with pytest.raises(DiskFullError, match="disk of there is full"), storage_errors("there"):
+        raise OSError(code, os.strerror(code))
 
 
 # ------------------------------------------------------------------------------ the command
