@@ -11,7 +11,7 @@ from pathlib import Path
 
 from model.checkpoints import Checkpoints
 from model.errors import UserError
-from model.run_folder import RunFolder
+from model.run_folder import RunFolder, storage_errors
 from model.transformer import Transformer
 from model.translator import export_model
 
@@ -83,7 +83,11 @@ def _export(
     checkpoints.load_average(model, names)
     with tempfile.TemporaryDirectory() as scratch:
         vocabularies = run.vocabularies(Path(scratch))
-        try:
-            export_model(model, output, vocabulary_folder=Path(scratch), vocabularies=vocabularies)
-        except OSError as error:
-            raise UserError(f"{output} cannot be written: {error}") from error
+        with storage_errors(str(output)):
+            output.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as whole:
+                made = Path(whole) / output.name
+                export_model(
+                    model, made, vocabulary_folder=Path(scratch), vocabularies=vocabularies
+                )
+                made.rename(output)

@@ -27,7 +27,7 @@ from model.artifacts import MANIFEST_FILE
 from model.averaging import export_average, export_checkpoint
 from model.config import Decoding, TrainingConfig
 from model.dataset import Position
-from model.errors import UserError
+from model.errors import DiskFullError, UserError
 from model.optimizer import Adam, Schedule
 from model.reporting import Progress, Validation
 from model.run_folder import RunFolder, read_text
@@ -442,7 +442,7 @@ def test_the_exported_model_can_be_the_mean_of_the_last(toy_dataset, tmp_path):
         np.testing.assert_array_equal(trained, last)
 
 
-def test_averages_of_a_run(toy_dataset, tmp_path):
+def test_averages_of_a_run(toy_dataset, tmp_path, monkeypatch):
     training = changed(keep_best=2, validate_every=3)
     run = tmp_path / "run"
     make_trainer(toy_dataset, run, training=training).train(ignore)
@@ -464,6 +464,17 @@ def test_averages_of_a_run(toy_dataset, tmp_path):
     with pytest.raises(UserError, match=r"ckpt-8 cannot be read"):
         export_average(str(run), tmp_path / "four")
     assert not (tmp_path / "four").exists()
+    before = sorted(tmp_path.iterdir())
+    monkeypatch.setattr("model.averaging.export_model", fill_the_disk)
+    with pytest.raises(DiskFullError, match=r"disk of .*/five is full \(No space left on device\)"):
+        export_average(str(run), tmp_path / "five", count=1)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def fill_the_disk(model, folder, **options):
+    """Stands in for exporting a model, and fails when a part of it is written."""
+    folder.with_name(f".{folder.name}.tmp").mkdir()
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def weights_in(folder):
