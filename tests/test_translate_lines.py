@@ -11,7 +11,9 @@ from test_cells import Reverser
 from test_cli import last_error, run
 
 from cli.translate_lines import BROKEN_PIPE, Report, format_cell, translate_lines
+from model.config import Decoding
 from model.translation import Hypothesis
+from model.translator import Translator
 from pipelines.cells import CellOptions, TranslatedCell
 
 
@@ -122,6 +124,36 @@ def test_errors_of_translate(tmp_path, monkeypatch, capsys, arguments, message):
     monkeypatch.chdir(tmp_path)
     assert run("translate", *arguments) == 2
     assert message in last_error(capsys)
+
+
+def test_each_flag_arrives(monkeypatch, capfdbinary):
+    loaded = {}
+
+    def load(folder, *, decoding):
+        loaded[str(folder)] = decoding
+        return Reverser(n_best=2)
+
+    monkeypatch.setattr(Translator, "load", load)
+    long = "Am 3. Oktober kam er. Sie ging.\n"  # 3. ends a sentence, but in German
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(f"x\n{long}".encode())))
+    assert run(
+        "translate", "--model", "m", "--beam-size", "5", "--length-penalty", "0.2", "--n-best", "2",
+        "--max-length-ratio", "1.5", "--max-decoding-length", "99", "--no-repeat-ngram-size", "3",
+        "--max-source-tokens", "25", "--on-too-long", "split", "--source-language", "de",
+    ) == 0  # fmt: skip
+    assert loaded == {
+        "m": Decoding(beam_size=5, length_penalty=0.2, n_best=2, max_length_ratio=1.5,
+                      max_decoding_length=99, no_repeat_ngram_size=3)
+    }  # fmt: skip
+    printed = capfdbinary.readouterr()
+    assert printed.out.decode().splitlines() == [
+        "-1.000000 ||| x",
+        "-2.000000 ||| x'",
+        "-30.000000 ||| .re mak rebotkO .3 mA .gnig eiS",
+        "-inf ||| ",
+    ]
+    said = b"tt: 1 line(s) have more than 25 tokens and are translated in pieces (line 2)"
+    assert said in printed.err
 
 
 def test_the_model_translates(trained_toy, tmp_path):
