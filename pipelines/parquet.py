@@ -369,7 +369,7 @@ def find_text_columns(
             problem = f"{count} columns" if count else "no column"
             raise BadFileError(f"{path} has {problem} {name!r}. Its columns: {_columns(schema)}")
         kind = schema.field(name).type
-        if not is_text(kind):
+        if not (is_text(kind) or pa.types.is_null(kind)):  # of a file in which all are null
             raise BadFileError(
                 f"the text column must hold strings; {name!r} of {path} is {kind}. "
                 f"Its columns: {_columns(schema)}"

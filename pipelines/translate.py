@@ -51,7 +51,6 @@ from pipelines.translation_plan import (
     plan_units,
     planned_outputs,
     read_json,
-    statistics_path,
     write_json,
 )
 from pipelines.translation_table import TableOptions
@@ -78,11 +77,9 @@ class PlanUnits(beam.PTransform):
 
     Attributes:
       unit_rows: The most rows of a unit.
-      finished_outputs: The output paths of units that were finished when the run began.
     """
 
     unit_rows: int
-    finished_outputs: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         if self.unit_rows < 1:
@@ -90,19 +87,7 @@ class PlanUnits(beam.PTransform):
 
     def expand(self, files: beam.PCollection[InputFile]) -> beam.PCollection[Unit]:
         """Wires the transform."""
-        plan = _PlanUnits(unit_rows=self.unit_rows, finished_outputs=self.finished_outputs)
-        return files | "Cut into units" >> beam.ParDo(plan)
-
-
-class _PlanUnits(beam.DoFn):
-    def __init__(self, *, unit_rows: int, finished_outputs: frozenset[str]) -> None:
-        self._unit_rows = unit_rows
-        self._finished_outputs = finished_outputs
-
-    def process(self, file: InputFile) -> Iterator[Unit]:
-        for unit in plan_units(file, unit_rows=self._unit_rows):
-            was_finished = unit.output_path in self._finished_outputs
-            yield dataclasses.replace(unit, was_finished=was_finished)
+        return files | "Cut into units" >> beam.FlatMap(plan_units, unit_rows=self.unit_rows)
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)
@@ -342,9 +327,6 @@ def run_translation(
         raise UserError(f"cannot write into {job.options.output}: {error}") from error
     if _MANIFEST in job.existing:
         delete([f"{job.output}/{_MANIFEST}"])  # what is done now makes it untrue
-    finished = frozenset(
-        path for path in planned_outputs(job.plan) if statistics_path(path) in job.existing
-    )
     options = job.options
     translate_units = TranslateUnits(
         load_translator=load_translator,
@@ -367,7 +349,7 @@ def run_translation(
     _ = (
         pipeline
         | "Input files" >> beam.Create(job.found.files)
-        | "Plan units" >> PlanUnits(unit_rows=options.unit_rows, finished_outputs=finished)
+        | "Plan units" >> PlanUnits(unit_rows=options.unit_rows)
         | "Spread units" >> beam.Reshuffle()
         | "Translate units" >> translate_units
         | "Gather statistics" >> beam.combiners.ToList()

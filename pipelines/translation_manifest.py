@@ -53,6 +53,7 @@ def make_manifest(
         "files": files,
         **counts,
         "max_failed": max_failed,
+        "has_failed": _has_failed(counts, max_failed=max_failed),
         "units": len(statistics),
         "skipped_files": [
             {"file": name, "reason": reason} for name, reason in plan["bad_files"].items()
@@ -103,6 +104,10 @@ def _count_rows(units: Iterable[UnitStatistics], *, columns: Sequence[str]) -> d
         "failed_rows": rows["failed"],
         "rows_by_status": rows_by_status,
     }
+
+
+def _has_failed(counts: Mapping[str, Any], *, max_failed: float) -> bool:
+    return bool(counts["failed_rows"] > max_failed * counts["rows_out"])
 
 
 def _units_by_versions(units: Iterable[UnitStatistics]) -> list[dict[str, Any]]:
@@ -162,7 +167,7 @@ class TranslateSummary:
     @property
     def has_failed(self) -> bool:
         """Whether more rows failed than may."""
-        return self.failed_rows > self.max_failed * int(self.manifest["rows_out"])
+        return _has_failed(self.manifest, max_failed=self.max_failed)
 
 
 def describe_summary(

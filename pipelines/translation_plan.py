@@ -118,7 +118,6 @@ class Unit:
       first_row: Index in the file.
       rows: Rows of the unit; 0 only for the one unit of a file without rows.
       output_path: Relative to the output folder.
-      was_finished: Whether its statistics were there when this run began.
     """
 
     path: str
@@ -127,7 +126,6 @@ class Unit:
     first_row: int
     rows: int
     output_path: str
-    was_finished: bool = False
 
 
 def output_stem(relative_path: str) -> str:

@@ -170,14 +170,13 @@ def finish_unit(unit: Unit, *, options: UnitOptions, translator: TranslatorLike)
     found = find_finished(unit, options=options)
     if found is None:
         return _write_unit(unit, options=options, translator=translator)
-    if options.retry_failed and found.run_id != options.run_id:
-        if found.skipped:
-            return _write_unit(unit, options=options, translator=translator)
-        if found.failed_rows:
-            return _retry_unit(unit, found, options=options, translator=translator)
-    if unit.was_finished:
-        return dataclasses.replace(found, was_reused=True, run_rows=0, run_characters=0)
-    return found
+    if found.run_id == options.run_id:  # another copy of this unit, or this again
+        return found
+    if options.retry_failed and found.skipped:
+        return _write_unit(unit, options=options, translator=translator)
+    if options.retry_failed and found.failed_rows:
+        return _retry_unit(unit, found, options=options, translator=translator)
+    return dataclasses.replace(found, was_reused=True, run_rows=0, run_characters=0)
 
 
 def find_finished(unit: Unit, *, options: UnitOptions) -> UnitStatistics | None:

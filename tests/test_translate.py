@@ -26,6 +26,7 @@ from translation_jobs import (
     outputs,
     read,
     read_all,
+    refused,
     translate,
     turned,
     without_run,
@@ -297,6 +298,7 @@ def test_statuses_are_counted_by_file_and_in_all(tmp_path):
         "rows_by_status": {"text": counts},
         **kept,
         "max_failed": 1.0,
+        "has_failed": False,
         "units": 3,
         "skipped_files": [],
         "skipped_units": [],
@@ -523,13 +525,6 @@ def test_two_workers_share_one_model_and_give_the_same_files(tmp_path):
 
 
 # --- what the user can mend -----------------------------------------------------------------
-
-
-def refused(source, output, **arguments) -> str:
-    with pytest.raises(UserError) as caught:
-        translate(source, output, **arguments)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 def test_another_plan_into_the_same_folder_is_refused(tmp_path):

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from model.config import Decoding
+from model.errors import UserError
 from model.translation import Hypothesis, Translation, Work
 from pipelines.cells import STATUSES, CellOptions
 from pipelines.translate import TranslateOptions, translate_parquet
@@ -123,3 +125,10 @@ def numbered(count: int) -> pa.Table:
 
 def turned(count: int) -> list[str]:
     return [f"row {i}"[::-1] for i in range(count)]
+
+
+def refused(source, output, **arguments) -> str:
+    with pytest.raises(UserError) as caught:
+        translate(source, output, **arguments)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
