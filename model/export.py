@@ -18,6 +18,7 @@ import sentencepiece
 import tensorflow as tf
 
 from model.config import Decoding, TransformerConfig
+from model.ctranslate2_engine import POSITIONS
 from model.errors import UserError
 from model.layers import (
     CrossAttention,
@@ -30,19 +31,15 @@ from model.layers import (
 )
 from model.model_folder import CONFIG_FILE, CTRANSLATE2_FILE, WEIGHTS_FILE, find_model_folder
 from model.run_folder import storage_errors
-from model.search import ban
 from model.transformer import Transformer
-from model.translator import Translator, banned_ids, search_batch
+from model.translator import Translator, hidden_ids, search_batch
 from model.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID, load_vocabularies
 
 SIGNATURE = "serving_default"
 VOCABULARY_FOLDER = "assets.extra"  # TensorFlow's name for files that the graph does not read
 
-# CTranslate2 has a table, we compute: its own default cuts sources at 1024.
-POSITIONS = 2048
-
 # Far below any logit, and within float16, which CTranslate2 may compute in.
-_BANNED_BIAS = -1e4
+_HIDDEN_BIAS = -1e4
 
 _EXPORT_FILES = (WEIGHTS_FILE, "saved_model.pb", CTRANSLATE2_FILE)
 
@@ -92,14 +89,11 @@ def export_saved_model(
     with _whole_folder(output, model=path, overwrite=overwrite) as folder:
         translator = Translator.load(path)
         model = translator.model
-        banned = ban(
-            model.config.target_vocabulary_size,
-            banned_ids(model.config, translator.vocabularies),
-        )
+        hidden = hidden_ids(model.config, translator.vocabularies)
 
         @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32, name="ids")])
         def search(ids: tf.Tensor) -> dict[str, tf.Tensor]:
-            found = search_batch(model, ids, decoding=decoding, banned=banned)
+            found = search_batch(model, ids, decoding=decoding, hidden_ids=hidden)
             beams = decoding.beam_size
             return {
                 "ids": tf.ensure_shape(found.ids, [None, beams, None]),
@@ -168,7 +162,7 @@ def export_ctranslate2(model_folder: Path, output: Path, *, overwrite: bool = Fa
             activation=specs.Activation.RELU,
         )
         _fill_encoder(spec.encoder, model)
-        _fill_decoder(spec.decoder, model, banned_ids=banned_ids(config, vocabularies))
+        _fill_decoder(spec.decoder, model, hidden_ids=hidden_ids(config, vocabularies))
         source_file, target_file = (vocabularies.files[i] for i in (1, -1))
         source = _tokens(path / source_file, size=config.source_vocabulary_size)
         target = _tokens(path / target_file, size=config.target_vocabulary_size)
@@ -247,7 +241,7 @@ def _fill_encoder(spec: Any, model: Transformer) -> None:
         _fill_feed_forward(layer_spec.ffn, layer.feed_forward, layer.feed_forward_norm)
 
 
-def _fill_decoder(spec: Any, model: Transformer, *, banned_ids: list[int]) -> None:
+def _fill_decoder(spec: Any, model: Transformer, *, hidden_ids: list[int]) -> None:
     _fill_embedding(spec.embeddings, model.target_embedding)
     spec.position_encodings.encodings = _positions(model.config)
     spec.start_from_zero_embedding = False
@@ -261,7 +255,7 @@ def _fill_decoder(spec: Any, model: Transformer, *, banned_ids: list[int]) -> No
         _fill_feed_forward(layer_spec.ffn, layer.feed_forward, layer.feed_forward_norm)
     spec.projection.weight = model.output_embedding.table.numpy()
     spec.projection.bias = np.zeros([model.config.target_vocabulary_size], np.float32)
-    spec.projection.bias[banned_ids] = _BANNED_BIAS
+    spec.projection.bias[hidden_ids] = _HIDDEN_BIAS
 
 
 def _fill_embedding(spec: Any, embedding: Embedding) -> None:

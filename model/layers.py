@@ -157,10 +157,10 @@ class LayerNorm(keras.layers.Layer):
     def __init__(self, width: int, name: str) -> None:
         super().__init__(name=name)
         self.scale = self.add_weight(
-            name="scale", shape=(width,), initializer="ones", autocast=False
+            name="scale", shape=(width,), initializer="ones", dtype="float32", autocast=False
         )
         self.shift = self.add_weight(
-            name="shift", shape=(width,), initializer="zeros", autocast=False
+            name="shift", shape=(width,), initializer="zeros", dtype="float32", autocast=False
         )
         self.built = True
 

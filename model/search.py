@@ -1,16 +1,19 @@
 """Greedy and beam search over any step function; nothing here knows of the Transformer.
 
 Axes: B sentences, N beams, V vocabulary, L steps. A step function predicts the next id of each
-beam; what it remembers (caches) has a leading axis of B * N rows, sentence by sentence.
+beam. What it remembers of hypotheses (caches) has a leading axis of B * N rows, sentence by
+sentence; what it knows of sources has one of B rows. Sentences that are done are taken out of
+all of them on the way, so that B falls and they cost nothing more.
 
-Scores are log-probabilities, the sum of log p of each id, EOS included. Ids that `banned` hides
-are never chosen; they keep their share of the probability.
+Scores are log-probabilities, the sum of log p of each id, EOS included. Ids that are hidden from
+the search are never chosen; they keep their share of the probability.
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, Protocol
+from collections.abc import Callable
+from typing import NamedTuple, Protocol, TypeVar
 
 import tensorflow as tf
 
@@ -18,17 +21,41 @@ from model.vocabulary import BOS_ID, EOS_ID, PAD_ID
 
 _IMPOSSIBLE = -math.inf
 
+# The batch is made smaller when less than this share of its sentences goes on: to copy the rest
+# costs about a step.
+_KEPT_SHARE = 0.8
+
+
+HIDDEN = -1e9  # the logit of an id that is never chosen, and what is added to one to hide it
+
+
+class Prediction(NamedTuple):
+    """What may come after the last id of each beam.
+
+    Attributes:
+      logits: float32 [B, N, V] with static N and V; about HIDDEN for ids that are never chosen.
+      hidden: float32 [B, N, H], what the logits of those ids are: their share of the probability.
+    """
+
+    logits: tf.Tensor
+    hidden: tf.Tensor
+
 
 class StepFunction(Protocol):
     """Predicts what comes after the last id of each beam."""
 
     def __call__(
-        self, ids: tf.Tensor, *, position: tf.Tensor, state: list[tf.Tensor]
-    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        """Takes int32 ids [B, N], their position and the state; gives logits and the new state.
+        self,
+        ids: tf.Tensor,
+        *,
+        position: tf.Tensor,
+        caches: list[tf.Tensor],
+        sources: list[tf.Tensor],
+    ) -> tuple[Prediction, list[tf.Tensor]]:
+        """Takes int32 ids [B, N], their position, caches and sources.
 
         Returns:
-          float32 logits [B, N, V] with a static V, and the state, row for row of the ids.
+          What comes next, and the caches, row for row of the ids.
         """
 
 
@@ -45,224 +72,379 @@ class SearchResult(NamedTuple):
 
 
 def greedy_search(
-    step: StepFunction, state: list[tf.Tensor], *, limits: tf.Tensor, banned: tf.Tensor
+    step: StepFunction,
+    *,
+    caches: list[tf.Tensor],
+    sources: list[tf.Tensor],
+    limits: tf.Tensor,
+    no_repeat_ngram_size: int = 0,
 ) -> SearchResult:
     """Takes the most probable id at each step, until every sentence has ended.
 
     Args:
       step: Called with N = 1.
-      state: What `step` remembers before the first id, B rows.
+      caches: What `step` remembers before the first id, B rows.
+      sources: What it knows of the sources, B rows.
       limits: int32 [B], ids a sentence may have, EOS included; there it is made to end.
-      banned: float32 [V], 0 or a very negative number.
+      no_repeat_ngram_size: No n-gram of this size comes twice in a hypothesis; 0 lets them.
 
     Returns:
       The result with N = 1.
     """
-    batch, longest = tf.shape(limits)[0], tf.reduce_max(limits)
+    batch = tf.shape(limits)[0]
 
-    def advance(carried: _Greedy, state: list[tf.Tensor]) -> tuple[_Greedy, list[tf.Tensor]]:
-        position, ended = carried.position, carried.ended
-        logits, state = step(carried.last_ids[:, None], position=position, state=state)
-        logits = logits[:, 0]  # [B, V]
-        ids = tf.argmax(logits + banned, -1, output_type=tf.int32)
-        ids = tf.where(position + 1 >= limits, EOS_ID, ids)
-        log_probability = tf.gather(logits, ids, batch_dims=1) - tf.reduce_logsumexp(logits, -1)
-        ids = tf.where(ended, PAD_ID, ids)
-        carried = _Greedy(
-            position=position + 1,
-            last_ids=ids,
-            ended=ended | (ids == EOS_ID),
-            scores=tf.where(ended, carried.scores, carried.scores + log_probability),
-            ids=tf.tensor_scatter_nd_update(carried.ids, [[position]], ids[None]),
+    def advance(
+        position: tf.Tensor, beams: _Greedy, caches: list[tf.Tensor], sources: list[tf.Tensor]
+    ) -> tuple[_Greedy, list[tf.Tensor]]:
+        last_ids = _last_ids(beams.ids[:, None], beam_size=1)
+        prediction, caches = step(last_ids, position=position, caches=caches, sources=sources)
+        logits, hidden = (x[:, 0] for x in prediction)  # [B, V], [B, H]
+        allowed = logits
+        if no_repeat_ngram_size:
+            allowed = _without_repeats(logits, beams.ids, size=no_repeat_ngram_size)
+        ids = top_k(allowed, 1)[1][:, 0]
+        log_totals = _log_totals(logits, hidden, ids)
+        ids = tf.where(position + 1 >= beams.limits, EOS_ID, ids)
+        log_probability = tf.gather(logits, ids, batch_dims=1) - log_totals
+        ids = tf.where(beams.done, PAD_ID, ids)
+        beams = _Greedy(
+            sentences=beams.sentences,
+            limits=beams.limits,
+            done=beams.done | (ids == EOS_ID),
+            scores=tf.where(beams.done, beams.scores, beams.scores + log_probability),
+            ids=tf.concat([beams.ids, ids[:, None]], 1),
         )
-        return carried, state
+        return beams, caches
 
     start = _Greedy(
-        position=tf.constant(0),
-        last_ids=tf.fill([batch], BOS_ID),
-        ended=tf.zeros([batch], tf.bool),
+        sentences=tf.range(batch),
+        limits=limits,
+        done=tf.zeros([batch], tf.bool),
         scores=tf.zeros([batch]),
-        ids=tf.fill([longest, batch], PAD_ID),
+        ids=tf.zeros([batch, 0], tf.int32),
     )
-    carried, _ = tf.while_loop(
-        lambda carried, _: ~tf.reduce_all(carried.ended),
+    return _search_all(
         advance,
-        (start, state),
-        shape_invariants=(_Greedy(*[x.shape for x in start]), _any_shapes(state)),
-        parallel_iterations=1,
+        start,
+        hypotheses=lambda beams: SearchResult(beams.ids[:, None], beams.scores[:, None]),
+        caches=caches,
+        sources=sources,
+        beam_size=1,
     )
-    ids = tf.transpose(carried.ids[: carried.position])
-    return SearchResult(ids[:, None], carried.scores[:, None])
 
 
 class _Greedy(NamedTuple):
-    """What greedy search carries from step to step."""
+    """What greedy search carries from step to step, for the sentences that are still searched."""
 
-    position: tf.Tensor  # int32, steps done
-    last_ids: tf.Tensor  # int32 [B]
-    ended: tf.Tensor  # bool [B]
+    sentences: tf.Tensor  # int32 [B], their numbers in the result
+    limits: tf.Tensor  # int32 [B]
+    done: tf.Tensor  # bool [B]
     scores: tf.Tensor  # float32 [B], log-probabilities
-    ids: tf.Tensor  # int32 [L, B]
+    ids: tf.Tensor  # int32 [B, L]
 
 
 class _Beams(NamedTuple):
-    """What beam search carries from step to step."""
+    """What beam search carries from step to step, for the sentences that are still searched."""
 
-    position: tf.Tensor  # int32, steps done
+    sentences: tf.Tensor  # int32 [B], their numbers in the result
+    limits: tf.Tensor  # int32 [B]
+    done: tf.Tensor  # bool [B]
     alive_ids: tf.Tensor  # int32 [B, N, L], hypotheses that go on
     alive_scores: tf.Tensor  # float32 [B, N], best first
     ended_ids: tf.Tensor  # int32 [B, N, L], hypotheses with EOS, best first
     ended_scores: tf.Tensor  # float32 [B, N], log-probabilities
     ended_ranks: tf.Tensor  # float32 [B, N], the scores over the length penalty
     ended_count: tf.Tensor  # int32 [B], hypotheses that have ended, those dropped too
-    done: tf.Tensor  # bool [B]
 
 
 def beam_search(
     step: StepFunction,
-    state: list[tf.Tensor],
     *,
+    caches: list[tf.Tensor],
+    sources: list[tf.Tensor],
     limits: tf.Tensor,
-    banned: tf.Tensor,
     beam_size: int,
     length_penalty: float,
+    n_best: int = 1,
+    no_repeat_ngram_size: int = 0,
 ) -> SearchResult:
     """Keeps the `beam_size` most probable unfinished hypotheses at each step.
 
     Of all extensions of a sentence's beams the best 2N are looked at: those of the best N that
     end compete by rank, log p / ((5 + length) / 6)^alpha, for the N places of the result; the
     best N of the 2N that do not end go on. A sentence is done when N hypotheses have ended, or
-    when nothing that goes on can still outrank the best of them.
+    when nothing that goes on can still be among the `n_best` of them.
 
     Args:
       step: Called with N = `beam_size`.
-      state: What `step` remembers before the first id, B * N rows.
+      caches: What `step` remembers before the first id, B * N rows.
+      sources: What it knows of the sources, B rows.
       limits: int32 [B], ids a sentence may have, EOS included; there every beam is made to end.
-      banned: float32 [V], 0 or a very negative number.
       beam_size: N.
       length_penalty: alpha of Wu et al. 2016, equation 14; 0 ranks by log p.
+      n_best: How many of the N of the result are wanted.
+      no_repeat_ngram_size: No n-gram of this size comes twice in a hypothesis; 0 lets them.
     """
-    batch, longest, beams = tf.shape(limits)[0], tf.reduce_max(limits), beam_size
+    batch, size = tf.shape(limits)[0], beam_size
 
     def rank(scores: tf.Tensor, length: tf.Tensor) -> tf.Tensor:
         return scores / ((5.0 + tf.cast(length, tf.float32)) / 6.0) ** length_penalty
 
-    def advance(carried: _Beams, state: list[tf.Tensor]) -> tuple[_Beams, list[tf.Tensor]]:
-        position, length = carried.position, carried.position + 1
-        last_ids = tf.where(
-            position == 0,
-            BOS_ID,
-            tf.gather(carried.alive_ids, tf.maximum(position - 1, 0), axis=2),
-        )
-        logits, state = step(last_ids, position=position, state=state)  # [B, N, V]
-        scores, parents, ids = _best_extensions(logits, carried.alive_scores, banned)  # [B, 2N]
-        at_limit = (length >= limits)[:, None]
-        ends, end_parents = _forced_ends(logits, carried.alive_scores, count=scores.shape[1])
+    def advance(
+        position: tf.Tensor, beams: _Beams, caches: list[tf.Tensor], sources: list[tf.Tensor]
+    ) -> tuple[_Beams, list[tf.Tensor]]:
+        length = position + 1
+        last_ids = _last_ids(beams.alive_ids, beam_size=size)
+        prediction, caches = step(last_ids, position=position, caches=caches, sources=sources)
+        logits, hidden = (tf.reshape(x, [-1, x.shape[2]]) for x in prediction)  # [B * N, V or H]
+        allowed = logits
+        if no_repeat_ngram_size:
+            rows = tf.reshape(beams.alive_ids, [-1, position])
+            allowed = _without_repeats(logits, rows, size=no_repeat_ngram_size)
+        values, ids = top_k(allowed, min(2 * size, logits.shape[1]))  # [B * N, kept]
+        log_totals = _log_totals(logits, hidden, ids[:, 0])[:, None]
+        # Hidden ids are only among the best where the vocabulary has fewer others.
+        values = tf.where(values > 0.5 * HIDDEN, values - log_totals, _IMPOSSIBLE)
+        scores, parents, ids = _best_extensions(values, ids, beams.alive_scores, size)
+        at_limit = (length >= beams.limits)[:, None]
+        end_scores = tf.reshape(logits[:, EOS_ID, None] - log_totals, [-1, size])
+        ends, end_parents = _pad_places(beams.alive_scores + end_scores, size)
         scores = tf.where(at_limit, ends, scores)
         parents = tf.where(at_limit, end_parents, parents)
         ids = tf.where(at_limit, EOS_ID, ids)
-        extended = tf.gather(carried.alive_ids, parents, batch_dims=1)  # [B, 2N, L]
-        here = tf.range(longest) == position
-        extended = tf.where(here, ids[:, :, None], extended)
+        extended = tf.gather(beams.alive_ids, parents, batch_dims=1)  # [B, 2N, position]
+        extended = tf.concat([extended, ids[:, :, None]], 2)
 
         # Ends count among the best N only: otherwise one beam would end before greedy does.
-        has_ended = (ids == EOS_ID) & (scores > _IMPOSSIBLE) & ~carried.done[:, None]
-        has_ended &= tf.range(2 * beams) < beams
+        has_ended = (ids == EOS_ID) & (scores > _IMPOSSIBLE) & ~beams.done[:, None]
+        has_ended &= tf.range(2 * size) < size
         new_ranks = tf.where(has_ended, rank(scores, length), _IMPOSSIBLE)
-        ended_ranks, best = tf.math.top_k(tf.concat([carried.ended_ranks, new_ranks], 1), beams)
-        ended_ids = tf.concat([carried.ended_ids, extended], 1)
-        ended_scores = tf.concat([carried.ended_scores, scores], 1)
+        ended_ranks, best = tf.math.top_k(tf.concat([beams.ended_ranks, new_ranks], 1), size)
+        padded = tf.pad(beams.ended_ids, [[0, 0], [0, 0], [0, 1]], constant_values=PAD_ID)
+        ended_ids = tf.concat([padded, extended], 1)
+        ended_scores = tf.concat([beams.ended_scores, scores], 1)
         ended_scores = tf.gather(ended_scores, best, batch_dims=1)
-        ended_count = carried.ended_count + tf.math.count_nonzero(has_ended, 1, dtype=tf.int32)
+        ended_count = beams.ended_count + tf.math.count_nonzero(has_ended, 1, dtype=tf.int32)
 
-        alive_scores, best_alive = tf.math.top_k(
-            tf.where(ids == EOS_ID, _IMPOSSIBLE, scores), beams
-        )
+        alive_scores, best_alive = tf.math.top_k(tf.where(ids == EOS_ID, _IMPOSSIBLE, scores), size)
         parents = tf.gather(parents, best_alive, batch_dims=1)  # [B, N]
         # The rank of a hypothesis that goes on is at most that of its score now at full length.
-        hopeless = rank(alive_scores[:, 0], limits) <= ended_ranks[:, 0]
-        done = carried.done | at_limit[:, 0] | hopeless | (ended_count >= beams)
-        carried = _Beams(
-            position=length,
+        hopeless = rank(alive_scores[:, 0], beams.limits) <= ended_ranks[:, n_best - 1]
+        done = beams.done | at_limit[:, 0] | hopeless | (ended_count >= size)
+        rows = tf.reshape(tf.range(tf.shape(ids)[0])[:, None] * size + parents, [-1])
+        beams = _Beams(
+            sentences=beams.sentences,
+            limits=beams.limits,
+            done=done,
             alive_ids=tf.gather(extended, best_alive, batch_dims=1),
             alive_scores=tf.where(done[:, None], _IMPOSSIBLE, alive_scores),
             ended_ids=tf.gather(ended_ids, best, batch_dims=1),
             ended_scores=tf.where(ended_ranks > _IMPOSSIBLE, ended_scores, _IMPOSSIBLE),
             ended_ranks=ended_ranks,
             ended_count=ended_count,
-            done=done,
         )
-        rows = tf.reshape(tf.range(batch)[:, None] * beams + parents, [-1])
-        return carried, [tf.gather(x, rows) for x in state]
+        return beams, [tf.gather(x, rows) for x in caches]
 
-    no_ids = tf.fill([batch, beams, longest], PAD_ID)
-    no_scores = tf.fill([batch, beams], _IMPOSSIBLE)
+    no_ids = tf.zeros([batch, size, 0], tf.int32)
+    no_scores = tf.fill([batch, size], _IMPOSSIBLE)
     start = _Beams(
-        position=tf.constant(0),
+        sentences=tf.range(batch),
+        limits=limits,
+        done=tf.zeros([batch], tf.bool),
         alive_ids=no_ids,
         alive_scores=tf.concat([tf.zeros([batch, 1]), no_scores[:, 1:]], 1),  # one BOS, not N
         ended_ids=no_ids,
         ended_scores=no_scores,
         ended_ranks=no_scores,
         ended_count=tf.zeros([batch], tf.int32),
-        done=tf.zeros([batch], tf.bool),
     )
-    carried, _ = tf.while_loop(
-        lambda carried, _: ~tf.reduce_all(carried.done),
+    return _search_all(
         advance,
-        (start, state),
-        shape_invariants=(_Beams(*[x.shape for x in start]), _any_shapes(state)),
+        start,
+        hypotheses=lambda beams: SearchResult(beams.ended_ids, beams.ended_scores),
+        caches=caches,
+        sources=sources,
+        beam_size=size,
+    )
+
+
+_Carried = TypeVar("_Carried", _Greedy, _Beams)
+
+
+def _search_all(
+    advance: Callable[
+        [tf.Tensor, _Carried, list[tf.Tensor], list[tf.Tensor]], tuple[_Carried, list[tf.Tensor]]
+    ],
+    start: _Carried,
+    *,
+    hypotheses: Callable[[_Carried], SearchResult],
+    caches: list[tf.Tensor],
+    sources: list[tf.Tensor],
+    beam_size: int,
+) -> SearchResult:
+    """Advances until all sentences are done, in a batch that gets smaller on the way.
+
+    Args:
+      advance: Takes the position, what is carried, caches and sources, one step on.
+      start: What is carried to the first step.
+      hypotheses: Takes the result out of what is carried.
+      caches: B * N rows.
+      sources: B rows.
+      beam_size: N.
+    """
+    batch, longest = tf.shape(start.limits)[0], tf.reduce_max(start.limits)
+    found = SearchResult(
+        ids=tf.fill([batch, beam_size, longest], PAD_ID),
+        scores=tf.fill([batch, beam_size], _IMPOSSIBLE),
+    )
+
+    def search_while_most_go_on(
+        position: tf.Tensor,
+        carried: _Carried,
+        caches: list[tf.Tensor],
+        sources: list[tf.Tensor],
+        found: SearchResult,
+    ) -> tuple[tf.Tensor, _Carried, list[tf.Tensor], list[tf.Tensor], SearchResult]:
+        least = tf.cast(tf.shape(carried.done)[0], tf.float32) * _KEPT_SHARE
+
+        def most_go_on(_: tf.Tensor, carried: _Carried, __: list[tf.Tensor]) -> tf.Tensor:
+            return tf.math.count_nonzero(~carried.done, dtype=tf.float32) > least
+
+        def go_on(
+            position: tf.Tensor, carried: _Carried, caches: list[tf.Tensor]
+        ) -> tuple[tf.Tensor, _Carried, list[tf.Tensor]]:
+            carried, caches = advance(position, carried, caches, sources)
+            return position + 1, carried, caches
+
+        position, carried, caches = tf.while_loop(
+            most_go_on,
+            go_on,
+            (position, carried, caches),
+            shape_invariants=(position.shape, _any_length(carried), _any_length(caches)),
+            parallel_iterations=1,
+        )
+        done = tf.where(carried.done)  # [finished, 1]
+        numbers = tf.gather_nd(carried.sentences, done)[:, None]
+        ids, scores = hypotheses(carried)
+        ids, scores = tf.gather_nd(ids, done), tf.gather_nd(scores, done)
+        ids = tf.pad(ids, [[0, 0], [0, 0], [0, longest - position]], constant_values=PAD_ID)
+        found = SearchResult(
+            ids=tf.tensor_scatter_nd_update(found.ids, numbers, ids),
+            scores=tf.tensor_scatter_nd_update(found.scores, numbers, scores),
+        )
+        left = tf.where(~carried.done)[:, 0]
+        rows = tf.reshape(left[:, None] * beam_size + tf.range(beam_size, dtype=tf.int64), [-1])
+        return (
+            position,
+            type(carried)(*[tf.gather(x, left) for x in carried]),
+            [tf.gather(x, rows) for x in caches],
+            [tf.gather(x, left) for x in sources],
+            found,
+        )
+
+    start_position = tf.constant(0)
+    position, _, _, _, found_all = tf.while_loop(
+        lambda position, carried, *_: tf.size(carried.done) > 0,
+        search_while_most_go_on,
+        (start_position, start, caches, sources, found),
+        shape_invariants=(
+            start_position.shape,
+            _any_length(start),
+            _any_length(caches),
+            _any_rows(sources),
+            SearchResult(found.ids.shape, found.scores.shape),
+        ),
         parallel_iterations=1,
     )
-    return SearchResult(carried.ended_ids[:, :, : carried.position], carried.ended_scores)
+    return SearchResult(found_all.ids[:, :, :position], found_all.scores)
 
 
-def _any_shapes(state: list[tf.Tensor]) -> list[tf.TensorShape]:
-    """Lets every axis of the state grow: caches are one position longer after each step."""
-    return [tf.TensorShape([None] * x.shape.rank) for x in state]
+def _any_length(carried: _Carried | list[tf.Tensor]) -> _Carried | list[tf.TensorShape]:
+    """Lets every axis grow and shrink: each step adds a position, and sentences are taken out."""
+    shapes = [tf.TensorShape([None] * x.shape.rank) for x in carried]
+    return shapes if isinstance(carried, list) else type(carried)(*shapes)
+
+
+def _any_rows(sources: list[tf.Tensor]) -> list[tf.TensorShape]:
+    """Lets the first axis shrink: sentences are taken out."""
+    return [tf.TensorShape([None, *x.shape[1:]]) for x in sources]
+
+
+def _last_ids(ids: tf.Tensor, *, beam_size: int) -> tf.Tensor:
+    """Takes the last of the int32 ids [B, N, L], or BOS before the first: [B, N]."""
+    last = tf.pad(ids, [[0, 0], [0, 0], [1, 0]], constant_values=BOS_ID)[:, :, -1]
+    return tf.ensure_shape(last, [None, beam_size])
+
+
+def _without_repeats(logits: tf.Tensor, ids: tf.Tensor, *, size: int) -> tf.Tensor:
+    """Hides what would make an n-gram of `size` ids come twice.
+
+    Args:
+      logits: float32 [R, V].
+      ids: int32 [R, L], the hypotheses so far.
+      size: Of the n-grams.
+
+    Returns:
+      The logits, lowered by far at the ids that stand behind an earlier occurrence of the last
+      `size - 1` ids.
+    """
+    rows, length = tf.shape(ids)[0], tf.shape(ids)[1]
+    count = tf.maximum(length - size + 1, 0)  # of the n-grams so far
+    last = tf.pad(ids, [[0, 0], [size, 0]])[:, length + 1 :]  # [R, size - 1]
+    repeats = tf.ones([rows, count], tf.bool)
+    for i in range(size - 1):
+        repeats &= ids[:, i : i + count] == last[:, i : i + 1]
+    followers = ids[:, size - 1 :]  # [R, count]
+    places = tf.stack([tf.repeat(tf.range(rows), count), tf.reshape(followers, [-1])], 1)
+    return tf.tensor_scatter_nd_add(
+        logits, places, tf.where(tf.reshape(repeats, [-1]), HIDDEN, 0.0)
+    )
+
+
+def _log_totals(logits: tf.Tensor, hidden: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
+    """Returns the logarithms of what the exponentials of all logits sum up to, float32 [R].
+
+    `tf.reduce_logsumexp` goes over the vocabulary seven times, `tf.nn.log_softmax` twice.
+
+    Args:
+      logits: float32 [R, V].
+      hidden: float32 [R, H], those that `logits` does not have.
+      ids: int32 [R], any of large probability.
+    """
+    probable = tf.gather(logits, ids, batch_dims=1)
+    log_probabilities = tf.gather(tf.nn.log_softmax(logits), ids, batch_dims=1)
+    total = (probable - log_probabilities)[:, None]
+    return tf.reduce_logsumexp(tf.concat([total, hidden], 1), 1)
 
 
 def _best_extensions(
-    logits: tf.Tensor, alive_scores: tf.Tensor, banned: tf.Tensor
+    values: tf.Tensor, ids: tf.Tensor, alive_scores: tf.Tensor, beams: int
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Finds the best 2N extensions of each sentence's N beams.
+
+    Args:
+      values: float32 [B * N, K], log-probabilities of the best K next ids of each beam.
+      ids: int32 [B * N, K].
+      alive_scores: float32 [B, N].
+      beams: N.
 
     Returns:
       Their scores, parents (beam numbers) and ids, [B, 2N] each, best first.
     """
-    batch, beams, size = tf.shape(logits)[0], logits.shape[1], logits.shape[2]
-    kept = min(2 * beams, size)
-    log_total = tf.reduce_logsumexp(logits, -1, keepdims=True)  # [B, N, 1]
-    values, ids = top_k(tf.reshape(logits + banned, [-1, size]), kept)  # [B * N, kept]
-    values = tf.reshape(values, [batch, beams, kept])
-    # Banned ids are only among the best where the vocabulary has fewer others.
-    values = tf.where(values > 0.5 * _BAN, values - log_total, _IMPOSSIBLE)
-    scores = tf.reshape(alive_scores[:, :, None] + values, [batch, beams * kept])
+    kept = ids.shape[1]
+    scores = tf.reshape(tf.reshape(alive_scores, [-1, 1]) + values, [-1, beams * kept])
     missing = max(2 * beams - beams * kept, 0)
     scores = tf.pad(scores, [[0, 0], [0, missing]], constant_values=_IMPOSSIBLE)
-    ids = tf.pad(tf.reshape(ids, [batch, beams * kept]), [[0, 0], [0, missing]])
+    ids = tf.pad(tf.reshape(ids, [-1, beams * kept]), [[0, 0], [0, missing]])
     scores, best = tf.math.top_k(scores, 2 * beams)
     return scores, tf.minimum(best // kept, beams - 1), tf.gather(ids, best, batch_dims=1)
 
 
-def _forced_ends(
-    logits: tf.Tensor, alive_scores: tf.Tensor, *, count: int
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """Ends every beam: scores and parents [B, count], the places behind the N beams empty."""
-    ends = alive_scores + logits[:, :, EOS_ID] - tf.reduce_logsumexp(logits, -1)  # [B, N]
-    padding = [[0, 0], [0, count - logits.shape[1]]]
-    parents = tf.tile(tf.range(logits.shape[1])[None], [tf.shape(logits)[0], 1])
-    return tf.pad(ends, padding, constant_values=_IMPOSSIBLE), tf.pad(parents, padding)
-
-
-_BAN = -1e9
-
-
-def ban(size: int, ids: list[int]) -> tf.Tensor:
-    """Returns the float32 [size] vector that hides ids from the search."""
-    return tf.tensor_scatter_nd_update(
-        tf.zeros([size]), [[i] for i in ids], tf.fill([len(ids)], _BAN)
-    )
+def _pad_places(scores: tf.Tensor, beams: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """Gives each of the scores [B, N] its own beam as parent, and adds N places without any."""
+    padding = [[0, 0], [0, beams]]
+    parents = tf.tile(tf.range(beams)[None], [tf.shape(scores)[0], 1])
+    return tf.pad(scores, padding, constant_values=_IMPOSSIBLE), tf.pad(parents, padding)
 
 
 def top_k(x: tf.Tensor, k: int) -> tuple[tf.Tensor, tf.Tensor]:
@@ -279,8 +461,8 @@ def top_k(x: tf.Tensor, k: int) -> tuple[tf.Tensor, tf.Tensor]:
       Values and int32 indices, [R, k] each, best first.
     """
     size = x.shape[1]
-    width = math.gcd(size, 128)
-    if width < 16 or size // width <= k:
+    width = _chunk_width(size)
+    if size // width <= k:
         values, indices = tf.math.top_k(x, k)
         return values, indices
     chunks = tf.reshape(x, [-1, size // width, width])
@@ -289,3 +471,8 @@ def top_k(x: tf.Tensor, k: int) -> tuple[tf.Tensor, tf.Tensor]:
     values, indices = tf.math.top_k(tf.reshape(kept, [-1, k * width]), k)
     starts = tf.gather(best_chunks, indices // width, batch_dims=1) * width
     return values, starts + indices % width
+
+
+def _chunk_width(size: int) -> int:
+    """Returns the divisor of a row's length that is nearest to 128; near its root it is fast."""
+    return min((i for i in range(1, size + 1) if size % i == 0), key=lambda i: abs(i - 128))

@@ -40,7 +40,7 @@ from model.run_folder import (
 from model.state import TrainingState
 from model.step import Numbers, StepResult, TrainingStep
 from model.strategies import is_chief, is_multi_worker
-from model.transformer import Transformer
+from model.transformer import Transformer, dtype_policy
 from model.translator import export_model
 from model.validation import SAMPLES, Validator
 from model.vocabulary import load_vocabularies
@@ -135,7 +135,7 @@ class Trainer:
             kind=training.schedule,
         )
         keras.utils.set_random_seed(training.seed)
-        with strategy.scope(), _dtype_policy(training.compute_type):
+        with strategy.scope(), dtype_policy(training.compute_type):
             self.model = Transformer(model_config)
         self._step = TrainingStep(
             self.model,
@@ -527,17 +527,6 @@ class Trainer:
 
 def _best_name(step: int) -> str:
     return f"best-{step}"
-
-
-@contextlib.contextmanager
-def _dtype_policy(name: str) -> Iterator[None]:
-    """Gives the layers that are made inside a Keras policy, such as "mixed_bfloat16"."""
-    before = keras.config.dtype_policy()
-    keras.config.set_dtype_policy(name)
-    try:
-        yield
-    finally:
-        keras.config.set_dtype_policy(before)
 
 
 @contextlib.contextmanager

@@ -7,9 +7,12 @@ vocabulary; N beams of a sentence. Each residual sub-layer is LayerNorm(x + Drop
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+from collections.abc import Iterator, Sequence
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from model.config import TransformerConfig
@@ -26,6 +29,18 @@ from model.layers import (
     padding_bias,
     sinusoidal_positions,
 )
+from model.search import HIDDEN, Prediction
+
+
+@contextlib.contextmanager
+def dtype_policy(name: str) -> Iterator[None]:
+    """Gives the layers that are made inside a Keras policy, such as "mixed_bfloat16"."""
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(name)
+    try:
+        yield
+    finally:
+        keras.config.set_dtype_policy(before)
 
 
 class _ResidualLayer(keras.layers.Layer):
@@ -157,6 +172,37 @@ class AttentionWeights:
 
 
 @dataclasses.dataclass(frozen=True)
+class OutputProjection:
+    """The output embedding as decoding wants it.
+
+    Attributes:
+      kernel: [D, V], transposed: with few rows, the product with the table as it stands takes two
+        to five times as long on a CPU.
+      bias: [V], 0, or very negative for hidden ids. Added with the product, it costs nothing.
+      hidden: [D, H], the columns of the hidden ids.
+    """
+
+    kernel: tf.Tensor
+    bias: tf.Tensor
+    hidden: tf.Tensor
+
+    def __call__(self, x: tf.Tensor) -> Prediction:
+        """[B, N, D] to the logits."""
+        shape = tf.shape(x)
+        rows = tf.reshape(x, [-1, x.shape[-1]])
+        logits = tf.nn.bias_add(tf.matmul(rows, self.kernel), self.bias)
+        hidden = tf.matmul(rows, self.hidden)
+        return Prediction(
+            logits=tf.reshape(
+                tf.cast(logits, tf.float32), [shape[0], x.shape[1], self.kernel.shape[1]]
+            ),
+            hidden=tf.reshape(
+                tf.cast(hidden, tf.float32), [shape[0], x.shape[1], self.hidden.shape[1]]
+            ),
+        )
+
+
+@dataclasses.dataclass(frozen=True)
 class EncodedSource:
     """What decoding needs of the source, computed once a sentence.
 
@@ -165,12 +211,14 @@ class EncodedSource:
       values: [B, H, S, K] for each decoder layer.
       bias: float32 [B, 1, 1, S], hides padding.
       positions: [T, D], encodings of the target positions that will be decoded.
+      projection: Of the decoder's output to logits.
     """
 
     keys: list[tf.Tensor]
     values: list[tf.Tensor]
     bias: tf.Tensor
     positions: tf.Tensor
+    projection: OutputProjection
 
 
 class Transformer(keras.Model):
@@ -256,12 +304,15 @@ class Transformer(keras.Model):
         rows = tf.matmul(tf.reshape(output, [-1, self.config.d_model]), table, transpose_b=True)
         return tf.reshape(rows, tf.concat([tf.shape(output)[:-1], [table.shape[0]]], 0))
 
-    def encode(self, source: tf.Tensor, *, target_length: tf.Tensor) -> EncodedSource:
+    def encode(
+        self, source: tf.Tensor, *, target_length: tf.Tensor, hidden_ids: Sequence[int] = ()
+    ) -> EncodedSource:
         """Encodes the source and projects the cross-attention's keys and values.
 
         Args:
           source: int32 [B, S], BOS and EOS included, PAD at the end.
           target_length: int32 scalar, how many steps will be decoded at the most.
+          hidden_ids: Those that must not be decoded.
         """
         bias = padding_bias(source)
         memory = self._encode(source, bias, no_noise, no_noise, [])
@@ -271,6 +322,7 @@ class Transformer(keras.Model):
             values=[values for _, values in projected],
             bias=bias,
             positions=self._positions(target_length),
+            projection=self._output_projection(hidden_ids),
         )
 
     def empty_caches(self, rows: tf.Tensor) -> list[tf.Tensor]:
@@ -286,7 +338,7 @@ class Transformer(keras.Model):
         position: tf.Tensor,
         caches: list[tf.Tensor],
         encoded: EncodedSource,
-    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
+    ) -> tuple[Prediction, list[tf.Tensor]]:
         """Predicts the next id of each beam.
 
         Args:
@@ -296,7 +348,7 @@ class Transformer(keras.Model):
           encoded: The sources of the B sentences.
 
         Returns:
-          float32 logits [B, N, V], and the caches, one position longer.
+          What comes next, and the caches, one position longer.
         """
         x = self.target_embedding(ids) + encoded.positions[position]  # [B, N, D]
         new_caches = []
@@ -307,7 +359,18 @@ class Transformer(keras.Model):
                 x, cache=cache, keys=keys, values=values, source_bias=encoded.bias
             )
             new_caches.append(cache)
-        return tf.cast(self.logits(_normalized(self.decoder_norm, x)), tf.float32), new_caches
+        return encoded.projection(_normalized(self.decoder_norm, x)), new_caches
+
+    def _output_projection(self, hidden_ids: Sequence[int]) -> OutputProjection:
+        table = tf.cast(self.output_embedding.table, self.compute_dtype)
+        bias = np.zeros([table.shape[0]], np.float32)
+        bias[list(hidden_ids)] = HIDDEN
+        hidden = tf.gather(table, tf.constant(hidden_ids, tf.int32, [len(hidden_ids)]))
+        return OutputProjection(
+            kernel=tf.transpose(table),
+            bias=tf.cast(bias, table.dtype),
+            hidden=tf.ensure_shape(tf.transpose(hidden), [table.shape[1], len(hidden_ids)]),
+        )
 
     def _encode(
         self,

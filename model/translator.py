@@ -8,7 +8,9 @@ import json
 import math
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -17,8 +19,8 @@ from model.batching import TokenBudget, count_work, pad, translate_in_batches
 from model.config import Decoding, TransformerConfig
 from model.errors import UserError
 from model.model_folder import CONFIG_FILE, WEIGHTS_FILE, find_model_folder, model_fingerprint
-from model.search import SearchResult, ban, beam_search, greedy_search
-from model.transformer import Transformer
+from model.search import Prediction, SearchResult, beam_search, greedy_search
+from model.transformer import EncodedSource, Transformer, dtype_policy
 from model.translation import NOTHING, Hypothesis, Translation, Work
 from model.vocabulary import (
     BOS_ID,
@@ -33,9 +35,9 @@ __all__ = [
     "CONFIG_FILE",
     "WEIGHTS_FILE",
     "Translator",
-    "banned_ids",
     "export_model",
     "find_model_folder",
+    "hidden_ids",
     "length_limits",
     "model_fingerprint",
     "search_batch",
@@ -86,21 +88,32 @@ class Translator:
         self.decoding = decoding
         self.model = model
         self._budget = TokenBudget(decoding.batch_tokens // decoding.beam_size)
-        banned = ban(model.config.target_vocabulary_size, banned_ids(model.config, vocabularies))
         # One signature with free lengths: no batch traces the function again.
         self._search = tf.function(
-            functools.partial(search_batch, model, decoding=decoding, banned=banned),
+            functools.partial(
+                search_batch,
+                model,
+                decoding=decoding,
+                hidden_ids=hidden_ids(model.config, vocabularies),
+            ),
             input_signature=[tf.TensorSpec([None, None], tf.int32)],
             autograph=False,
         )
 
     @classmethod
-    def load(cls, folder: str | Path, *, decoding: Decoding | None = None) -> Translator:
+    def load(
+        cls,
+        folder: str | Path,
+        *,
+        decoding: Decoding | None = None,
+        compute_type: str = "float32",
+    ) -> Translator:
         """Loads an exported model.
 
         Args:
           folder: A model folder, or the run folder that it lies in.
           decoding: How to search; by default beam search as `Decoding` has it.
+          compute_type: Of the products and of their weights, "float32" or "bfloat16".
 
         Raises:
           UserError: There is no finished model, or a file of it cannot be read.
@@ -112,7 +125,8 @@ class Translator:
             config = TransformerConfig(**fields)
         except (ValueError, TypeError) as error:
             raise UserError(f"{path / CONFIG_FILE} cannot be read: {error}") from error
-        model = Transformer(config)
+        with dtype_policy(compute_type):
+            model = Transformer(config)
         try:
             model.load_weights(path / WEIGHTS_FILE)
         except (ValueError, OSError) as error:
@@ -171,36 +185,47 @@ class Translator:
         return isinstance(error, (ValueError, TypeError, tf.errors.InvalidArgumentError))
 
 
-def banned_ids(config: TransformerConfig, vocabularies: VocabularyPair) -> list[int]:
+def hidden_ids(config: TransformerConfig, vocabularies: VocabularyPair) -> list[int]:
     """Returns the ids that are never chosen: PAD, UNK, BOS, and those without a piece."""
     unused = range(vocabularies.target.piece_count, config.target_vocabulary_size)
     return [PAD_ID, UNK_ID, BOS_ID, *unused]
 
 
 def search_batch(
-    model: Transformer, source: tf.Tensor, *, decoding: Decoding, banned: tf.Tensor
+    model: Transformer, source: tf.Tensor, *, decoding: Decoding, hidden_ids: Sequence[int]
 ) -> SearchResult:
     """Encodes int32 [B, S] ids and searches their translations; see `model.search`."""
-    beams = decoding.beam_size
+    beams, layers = decoding.beam_size, model.config.layers
     source_lengths = tf.math.count_nonzero(source != PAD_ID, 1, dtype=tf.int32)
     limits = length_limits(source_lengths, decoding)
-    encoded = model.encode(source, target_length=tf.reduce_max(limits))
-    caches = model.empty_caches(tf.shape(source)[0] * beams)
+    encoded = model.encode(source, target_length=tf.reduce_max(limits), hidden_ids=hidden_ids)
 
     def step(
-        ids: tf.Tensor, *, position: tf.Tensor, state: list[tf.Tensor]
-    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        return model.decode_step(ids, position=position, caches=state, encoded=encoded)
+        ids: tf.Tensor, *, position: tf.Tensor, caches: list[tf.Tensor], sources: list[tf.Tensor]
+    ) -> tuple[Prediction, list[tf.Tensor]]:
+        left = EncodedSource(
+            keys=sources[:layers],
+            values=sources[layers : 2 * layers],
+            bias=sources[2 * layers],
+            positions=encoded.positions,
+            projection=encoded.projection,
+        )
+        return model.decode_step(ids, position=position, caches=caches, encoded=left)
 
+    start: dict[str, Any] = {
+        "caches": model.empty_caches(tf.shape(source)[0] * beams),
+        "sources": [*encoded.keys, *encoded.values, encoded.bias],
+        "limits": limits,
+        "no_repeat_ngram_size": decoding.no_repeat_ngram_size,
+    }
     if beams == 1:
-        return greedy_search(step, caches, limits=limits, banned=banned)
+        return greedy_search(step, **start)
     return beam_search(
         step,
-        caches,
-        limits=limits,
-        banned=banned,
         beam_size=beams,
         length_penalty=decoding.length_penalty,
+        n_best=decoding.n_best,
+        **start,
     )
 
 

@@ -41,12 +41,12 @@ from model.export import (
     export_saved_model,
 )
 from model.run_folder import storage_errors
-from model.search import ban
 from model.translator import (
     CONFIG_FILE,
     WEIGHTS_FILE,
     Translator,
     export_model,
+    hidden_ids,
     search_batch,
 )
 from model.vocabulary import (
@@ -137,15 +137,13 @@ def translator_ids(translator, rows):
     return [[i for i in row if i not in (PAD_ID, EOS_ID)] for row in best]
 
 
-def without_banned_ids(model, piece_count):
-    """Makes a model give PAD, UNK, BOS and ids without a piece no share of the probability."""
-    ids = [PAD_ID, UNK_ID, BOS_ID, *range(piece_count, model.config.target_vocabulary_size)]
-    banned = ban(model.config.target_vocabulary_size, ids)
+def without_shares(model):
+    """Makes a model give the ids that are never chosen no share of the probability."""
     decode_step = model.decode_step
 
     def decode_allowed(*arguments, **keywords):
-        logits, caches = decode_step(*arguments, **keywords)
-        return logits + banned, caches
+        prediction, caches = decode_step(*arguments, **keywords)
+        return prediction._replace(hidden=prediction.hidden[..., :0]), caches
 
     model.decode_step = decode_allowed
     return model
@@ -255,8 +253,9 @@ def test_beams_of_ctranslate2_are_those_among_the_ids_that_may_be_chosen(random_
     translator = Translator.load(random_model, decoding=decoding)
     rows = random_rows(translator)
     limits = [len(row) + decoding.max_extra_tokens for row in rows]
-    model = without_banned_ids(translator.model, translator.vocabularies.target.piece_count)
-    found = search_batch(model, tf.constant(pad(rows)), decoding=decoding, banned=tf.constant(0.0))
+    hidden = hidden_ids(translator.model.config, translator.vocabularies)
+    model = without_shares(translator.model)
+    found = search_batch(model, tf.constant(pad(rows)), decoding=decoding, hidden_ids=hidden)
     ours = [[i for i in row if i != PAD_ID] for row in found.ids[:, 0].numpy().tolist()]
     theirs = translate_ids(
         tmp_path / "exported", rows, extra_tokens=decoding.max_extra_tokens, beam_size=4,
@@ -290,7 +289,7 @@ def test_scores_of_ctranslate2_are_shares_of_what_may_be_chosen(random_model, tm
             [[pieces[1].id_to_piece(i) for i in target]],
         )
         output = model(tf.constant([row]), target=tf.constant([[BOS_ID, *target]]))
-        logits = model.logits(output)[0].numpy()[:, allowed]  # banned ids have no share
+        logits = model.logits(output)[0].numpy()[:, allowed]  # hidden ids have no share
         expected = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
         chosen = [allowed.index(i) for i in [*target, EOS_ID]]
         np.testing.assert_allclose(found.log_probs, expected[range(len(chosen)), chosen], atol=1e-4)
@@ -320,14 +319,14 @@ def test_a_trained_model_translates_pieces_identically(trained_toy, tmp_path):
 
 
 @pytest.mark.parametrize("compute_type", ["int8", "bfloat16", "float16"])
-def test_ids_stay_banned_in_other_types(one_model, tmp_path, compute_type):
+def test_ids_stay_hidden_in_other_types(one_model, tmp_path, compute_type):
     if compute_type not in ctranslate2.get_supported_compute_types("cpu"):
         pytest.skip(f"this processor does not compute in {compute_type}")
     export_ctranslate2(one_model, tmp_path / "exported")
     translator = ctranslate2.Translator(str(tmp_path / "exported"), compute_type=compute_type)
     tokens = json.loads((tmp_path / "exported/shared_vocabulary.json").read_text())
-    banned = {*tokens[:3], *tokens[41:]}
-    assert len(banned) == 3 + 7
+    hidden = {*tokens[:3], *tokens[41:]}
+    assert len(hidden) == 3 + 7
     rows = random_rows(Translator.load(one_model), count=50)
     results = translator.translate_batch(
         [[tokens[i] for i in row[1:-1]] for row in rows],
@@ -335,7 +334,7 @@ def test_ids_stay_banned_in_other_types(one_model, tmp_path, compute_type):
     )  # fmt: skip
     hypotheses = [hypothesis for result in results for hypothesis in result.hypotheses]
     assert len(hypotheses) == 200
-    assert not banned & {token for hypothesis in hypotheses for token in hypothesis}
+    assert not hidden & {token for hypothesis in hypotheses for token in hypothesis}
 
 
 def test_long_sources_have_positions(one_model, tmp_path):

@@ -11,12 +11,12 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model.search import ban, beam_search, greedy_search, top_k
+from model.search import HIDDEN, Prediction, beam_search, greedy_search, top_k
 from model.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 A, B = 4, 5
 SIZE = 6  # PAD, UNK, BOS, EOS, A, B
-BANNED = ban(SIZE, [PAD_ID, UNK_ID, BOS_ID])
+CHOSEN = [EOS_ID, A, B]
 
 
 class MarkovStep:
@@ -25,10 +25,14 @@ class MarkovStep:
     def __init__(self, table):
         self.table = tf.constant(table, tf.float32)  # [before last, last, next]
 
-    def __call__(self, ids, *, position, state):
-        before = tf.reshape(state[0], tf.shape(ids))
+    def __call__(self, ids, *, position, caches, sources):
+        before = tf.reshape(caches[0], tf.shape(ids))
         logits = tf.gather_nd(self.table, tf.stack([before, ids], -1))
-        return tf.ensure_shape(logits, [None, ids.shape[1], SIZE]), [tf.reshape(ids, [-1])]
+        logits = tf.ensure_shape(logits, [None, ids.shape[1], SIZE])
+        hides = np.full([SIZE], HIDDEN, np.float32)
+        hides[CHOSEN] = 0
+        prediction = Prediction(logits=logits + hides, hidden=logits[..., :EOS_ID])
+        return prediction, [tf.reshape(ids, [-1])]
 
     def start(self, rows):
         return [tf.fill([rows], BOS_ID)]
@@ -61,13 +65,22 @@ def strip(row):
     return [i for i in row.tolist() if i != PAD_ID]
 
 
-def search(table, *, limits, beam_size, alpha):
+def search(table, *, limits, beam_size, alpha, **options):
     step = MarkovStep(table)
-    result = tf.function(beam_search)(
-        step, step.start(len(limits) * beam_size), limits=tf.constant(limits), banned=BANNED,
-        beam_size=beam_size, length_penalty=alpha,
+    result = beam_search(  # eager: tracing takes longer than these few steps
+        step, caches=step.start(len(limits) * beam_size), sources=[], limits=tf.constant(limits),
+        beam_size=beam_size, length_penalty=alpha, **options,
     )  # fmt: skip
     return result.ids.numpy(), result.scores.numpy()
+
+
+def greedy(table, *, limits, **options):
+    step = MarkovStep(table)
+    result = greedy_search(
+        step, caches=step.start(len(limits)), sources=[], limits=tf.constant(limits),
+        **options,
+    )  # fmt: skip
+    return result.ids.numpy()[:, 0], result.scores.numpy()[:, 0]
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.5])
@@ -107,11 +120,10 @@ def test_one_beam_is_greedy(seed):
     table = random_table(seed)
     limits = [7, 2, 5]
     ids, scores = search(table, limits=limits, beam_size=1, alpha=0.6)
-    step = MarkovStep(table)
-    greedy = greedy_search(step, step.start(3), limits=tf.constant(limits), banned=BANNED)
-    assert [strip(r[0]) for r in greedy.ids.numpy()] == [strip(r[0]) for r in ids]
-    np.testing.assert_allclose(greedy.scores.numpy(), scores, atol=1e-5)
-    for row, limit in zip(greedy.ids.numpy()[:, 0], limits, strict=True):
+    greedy_ids, greedy_scores = greedy(table, limits=limits)
+    assert [strip(row) for row in greedy_ids] == [strip(r[0]) for r in ids]
+    np.testing.assert_allclose(greedy_scores, scores[:, 0], atol=1e-5)
+    for row, limit in zip(greedy_ids, limits, strict=True):
         expected, before, last = [], BOS_ID, BOS_ID
         while not expected or expected[-1] != EOS_ID:
             choice = max([EOS_ID, A, B], key=lambda i: table[before, last, i])
@@ -141,10 +153,9 @@ def test_a_trellis_drawn_by_hand():
     p[A, B, [A, B, EOS_ID]] = [0.25, 0.25, 0.50]
     p[B, A] = p[B, B] = p[A, A]
     table = np.log(p)
-    step = MarkovStep(table)
-    greedy = greedy_search(step, step.start(1), limits=tf.constant([8]), banned=BANNED)
-    assert strip(greedy.ids.numpy()[0, 0]) == [A, A, EOS_ID]
-    assert math.exp(greedy.scores.numpy()[0, 0]) == pytest.approx(0.198, abs=1e-4)
+    greedy_ids, greedy_scores = greedy(table, limits=[8])
+    assert strip(greedy_ids[0]) == [A, A, EOS_ID]
+    assert math.exp(greedy_scores[0]) == pytest.approx(0.198, abs=1e-4)
     ids, scores = search(table, limits=[8], beam_size=2, alpha=0.0)
     assert strip(ids[0, 0]) == [B, EOS_ID]
     assert math.exp(scores[0, 0]) == pytest.approx(0.3325, abs=1e-4)
@@ -169,24 +180,92 @@ def test_the_loop_stops_when_all_sentences_have_ended():
     calls = []
 
     class Counting(MarkovStep):
-        def __call__(self, ids, *, position, state):
+        def __call__(self, ids, *, position, **memory):
             calls.append(int(position))
-            return super().__call__(ids, position=position, state=state)
+            return super().__call__(ids, position=position, **memory)
 
     step = Counting(table)  # eager: the step is called in Python each time
-    greedy_search(step, step.start(2), limits=tf.constant([50, 60]), banned=BANNED)
+    greedy_search(step, caches=step.start(2), sources=[], limits=tf.constant([50, 60]))
     assert calls == [0]
     calls.clear()
     beam_search(
-        step, step.start(6), limits=tf.constant([50, 60]), banned=BANNED, beam_size=3,
-        length_penalty=0.6,
+        step, caches=step.start(6), sources=[], limits=tf.constant([50, 60]),
+        beam_size=3, length_penalty=0.6,
     )  # fmt: skip
     # The best of what goes on has log p of about -20; at 60 ids it would rank at -20 / 4.2,
     # far below the end found at the first step.
     assert calls == [0]
 
 
-def test_banned_ids_are_never_chosen():
+def test_what_is_done_costs_nothing_more():
+    # Each sentence goes through A until its own limit; the batch falls as they end.
+    table = np.zeros([SIZE, SIZE, SIZE])
+    table[..., A], table[..., B] = 20.0, 10.0
+    rows = []
+
+    class Counting(MarkovStep):
+        def __call__(self, ids, *, position, caches, sources):
+            rows.append(len(ids))
+            assert sources[0].shape[0] == len(ids), "sources go with their sentences"
+            assert set(sources[0].numpy().tolist()) <= set(limits)
+            return super().__call__(ids, position=position, caches=caches, sources=sources)
+
+    limits = [3, 9, 1, 9, 2, 5, 1, 1]
+    step = Counting(table)
+    found = greedy_search(
+        step, caches=step.start(8), sources=[tf.constant(limits)], limits=tf.constant(limits),
+    )  # fmt: skip
+    assert [len(strip(row[0])) for row in found.ids.numpy()] == limits
+    assert rows == [8, 5, 4, 3, 3, 2, 2, 2, 2]
+    rows.clear()
+    found = beam_search(
+        step, caches=step.start(16), sources=[tf.constant(limits)], limits=tf.constant(limits),
+        beam_size=2, length_penalty=0.0,
+    )  # fmt: skip
+    assert rows == [8, 5, 4, 3, 3, 2, 2, 2, 2]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_n_best_of_a_wide_beam_are_those_of_enumeration(seed):
+    table = random_table(seed, scale=0.7)
+    ids, scores = search(table, limits=[4, 3], beam_size=16, alpha=0.6, n_best=6)
+    for sentence, limit in enumerate([4, 3]):
+        best = sorted(all_hypotheses(limit), key=lambda h: rank(table, h, 0.6), reverse=True)[:6]
+        assert [strip(row) for row in ids[sentence, :6]] == best
+        expected = [log_probability(table, h) for h in best]
+        np.testing.assert_allclose(scores[sentence, :6], expected, atol=1e-4)
+
+
+def has_repeats(ids, size):
+    grams = [tuple(ids[i : i + size]) for i in range(len(ids) - size + 1)]
+    return len(set(grams)) < len(grams)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("seed", range(3))
+def test_no_ngram_comes_twice(seed, size):
+    table = random_table(seed)
+    table[..., EOS_ID] -= 3.0  # long hypotheses
+    limit = 5
+    ids, scores = search(
+        table, limits=[limit, 2], beam_size=32, alpha=0.6, no_repeat_ngram_size=size
+    )
+    allowed = [h for h in all_hypotheses(limit) if not has_repeats(h, size)]
+    assert len(allowed) < len(list(all_hypotheses(limit)))
+    best = max(allowed, key=lambda h: rank(table, h, 0.6))
+    assert strip(ids[0, 0]) == best
+    assert scores[0, 0] == pytest.approx(log_probability(table, best), abs=1e-4)
+    (row, _), _ = greedy(table, limits=[12, 2], no_repeat_ngram_size=size)
+    expected, before, last = [], BOS_ID, BOS_ID
+    while not expected or expected[-1] != EOS_ID:
+        choices = [i for i in (EOS_ID, A, B) if not has_repeats([*expected, i], size)]
+        choice = max(choices, key=lambda i: table[before, last, i])
+        expected.append(choice if len(expected) + 1 < 12 else EOS_ID)
+        before, last = last, expected[-1]
+    assert strip(row) == expected
+
+
+def test_hidden_ids_are_never_chosen():
     table = random_table(1)
     table[..., [PAD_ID, UNK_ID, BOS_ID]] += 5.0
     ids, _ = search(table, limits=[6], beam_size=4, alpha=0.6)

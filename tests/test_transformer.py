@@ -151,14 +151,14 @@ def test_cached_steps_equal_the_whole_pass(norm):
     encoded = model.encode(source, target_length=tf.constant(7))
     caches = model.empty_caches(tf.constant(2))
     for position in range(7):
-        logits, caches = model.decode_step(
+        prediction, caches = model.decode_step(
             target[:, position, None],
             position=tf.constant(position),
             caches=caches,
             encoded=encoded,
         )
         assert caches[0].shape == (2, 8, position + 1, 8)  # [B * N, 2H, T, K]
-        np.testing.assert_allclose(logits[:, 0].numpy(), whole[:, position], atol=1e-5)
+        np.testing.assert_allclose(prediction.logits[:, 0].numpy(), whole[:, position], atol=1e-5)
 
 
 def test_beams_of_a_sentence_are_independent_rows():
@@ -176,7 +176,7 @@ def test_beams_of_a_sentence_are_independent_rows():
             caches=model.empty_caches(tf.constant(2)),
             encoded=encoded,
         )
-        np.testing.assert_allclose(together[:, beam].numpy(), alone[:, 0].numpy(), atol=1e-5)
+        np.testing.assert_allclose(together.logits[:, beam], alone.logits[:, 0], atol=1e-5)
 
 
 def test_dropout_is_a_function_of_its_seed():
