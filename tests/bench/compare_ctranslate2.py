@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import itertools
-import json
 import sys
 import tempfile
 from pathlib import Path
@@ -23,6 +22,7 @@ if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from model.config import Decoding
+from model.ctranslate2_engine import load_tokens
 from model.export import export_ctranslate2
 from model.translator import Translator
 from model.vocabulary import is_empty
@@ -121,14 +121,6 @@ def translate_ids(
         for i, result in zip(members, found, strict=True):
             translations[i] = [target_ids[token] for token in result.hypotheses[0]]
     return translations
-
-
-def load_tokens(exported: Path, side: str) -> list[str]:
-    """Returns the tokens by id of "source" or "target"."""
-    shared = exported / "shared_vocabulary.json"
-    path = shared if shared.is_file() else exported / f"{side}_vocabulary.json"
-    tokens: list[str] = json.loads(path.read_text("utf-8"))
-    return tokens
 
 
 def main() -> None:

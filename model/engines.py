@@ -1,0 +1,70 @@
+"""A model folder to a translator of any engine; each is imported only where it is asked for."""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import Any
+
+from model.config import Decoding, Engine
+from model.translation import TranslatorLike
+
+_LOGGER = logging.getLogger(__name__)
+
+
+def load_translator(
+    folder: str, *, decoding: Decoding, engine: Engine, threads: int = 0
+) -> TranslatorLike:
+    """Loads a model into an engine.
+
+    Args:
+      folder: A model folder or the run folder that it lies in; for `ctranslate2` also what
+        `tt export --format ctranslate2` wrote.
+      decoding: How to search.
+      engine: What computes.
+      threads: Of a translation; as many translations run at once as the cores allow. 0 leaves
+        TensorFlow's settings as they are, and gives CTranslate2 all cores for one translation.
+
+    Raises:
+      UserError: There is no finished model, or the engine is not installed or cannot load it.
+    """
+    if engine.name == "ctranslate2":
+        from model.ctranslate2_engine import CTranslate2Translator
+
+        return CTranslate2Translator.load(
+            folder, decoding=decoding, compute_type=engine.compute_type, threads=threads or cores()
+        )
+    if threads:
+        set_threads(threads)
+    from model.translator import Translator
+
+    options: dict[str, Any] = {}
+    if engine.compute_type != "float32":
+        options["compute_type"] = engine.compute_type
+    return Translator.load(folder, decoding=decoding, **options)
+
+
+def set_threads(threads: int) -> None:
+    """Sets TensorFlow's threads of an operation, and as many operations at once as cores allow.
+
+    A process in which TensorFlow has begun to compute keeps its threads; that is logged.
+    """
+    import tensorflow as tf
+
+    try:
+        tf.config.threading.set_intra_op_parallelism_threads(threads)
+        tf.config.threading.set_inter_op_parallelism_threads(calls_at_once(threads))
+    except RuntimeError as error:
+        _LOGGER.warning("TensorFlow keeps the threads that it has: %s", error)
+
+
+def cores() -> int:
+    """Returns the number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def calls_at_once(threads: int) -> int:
+    """Returns how many calls of so many threads keep the cores busy."""
+    return max(1, cores() // threads)
