@@ -15,6 +15,8 @@ import typer
 from cli.options import (
     DEFAULT_RUN,
     BeamSize,
+    ComputeType,
+    EngineName,
     LengthPenalty,
     MaxDecodingLength,
     MaxLengthRatio,
@@ -30,13 +32,14 @@ from cli.options import (
     local_path,
     say,
 )
-from model.config import MAX_SOURCE_TOKENS, Decoding
+from model.config import MAX_SOURCE_TOKENS, Decoding, Engine
 from model.translation import Hypothesis, TranslatorLike
 
 if TYPE_CHECKING:
     from pipelines.cells import CellOptions, TranslatedCell
 
 _DECODING = Decoding()
+_ENGINE = Engine()
 CHUNK = 1024  # lines that are sorted by length and batched together
 SHOWN = 10  # places of a kind that a report names
 BROKEN_PIPE = 128 + 13  # what shells say of a program that SIGPIPE ended
@@ -45,6 +48,8 @@ BROKEN_PIPE = 128 + 13  # what shells say of a program that SIGPIPE ended
 @command
 def translate_command(
     model: ModelFolder = str(DEFAULT_RUN),
+    engine_name: EngineName = _ENGINE.name,
+    compute_type: ComputeType = _ENGINE.compute_type,
     max_source_tokens: MaxSourceTokens = MAX_SOURCE_TOKENS,
     on_too_long: OnTooLong = "split",
     source_language: TextLanguage = "",
@@ -72,14 +77,17 @@ def translate_command(
         on_too_long=on_too_long,
         source_language=source_language,
     )
-    import_tensorflow()
-    from model.translator import Translator
+    engine = Engine(name=engine_name, compute_type=compute_type)
+    if engine.name == "tensorflow":
+        import_tensorflow()
+    from model.engines import load_translator
 
+    translator = load_translator(str(local_path(model)), decoding=decoding, engine=engine)
     try:
         report = translate_lines(
             sys.stdin.buffer,
             sys.stdout.buffer,
-            translator=Translator.load(local_path(model), decoding=decoding),
+            translator=translator,
             options=options,
             scored=n_best if n_best > 1 or with_scores else 0,
         )

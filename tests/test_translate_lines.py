@@ -11,9 +11,9 @@ from test_cells import Reverser
 from test_cli import last_error, run
 
 from cli.translate_lines import BROKEN_PIPE, Report, format_cell, translate_lines
-from model.config import Decoding
+from model import engines
+from model.config import Decoding, Engine
 from model.translation import Hypothesis
-from model.translator import Translator
 from pipelines.cells import CellOptions, TranslatedCell
 
 
@@ -117,6 +117,11 @@ def test_who_stops_reading_is_not_waited_for():
         (["--on-too-long", "cut"], "on too long must be one of split, truncate, skip"),
         (["--max-source-tokens", "2"], "max source tokens must be at least 3"),
         (["--max-length-ratio", "-1"], "max_length_ratio must be finite and not negative"),
+        (["--engine", "gpt"], "engine must be one of tensorflow, ctranslate2. Received: gpt"),
+        (
+            ["--compute-type", "int8"],
+            "engine tensorflow must be one of float32, bfloat16. Received",
+        ),
         (["--model", "nowhere"], "no model folder at nowhere"),
     ],
 )
@@ -129,21 +134,25 @@ def test_errors_of_translate(tmp_path, monkeypatch, capsys, arguments, message):
 def test_each_flag_arrives(monkeypatch, capfdbinary):
     loaded = {}
 
-    def load(folder, *, decoding):
-        loaded[str(folder)] = decoding
+    def load(folder, *, decoding, engine):
+        loaded[folder] = decoding, engine
         return Reverser(n_best=2)
 
-    monkeypatch.setattr(Translator, "load", load)
+    monkeypatch.setattr(engines, "load_translator", load)
     long = "Am 3. Oktober kam er. Sie ging.\n"  # 3. ends a sentence, but in German
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(f"x\n{long}".encode())))
     assert run(
         "translate", "--model", "m", "--beam-size", "5", "--length-penalty", "0.2", "--n-best", "2",
         "--max-length-ratio", "1.5", "--max-decoding-length", "99", "--no-repeat-ngram-size", "3",
         "--max-source-tokens", "25", "--on-too-long", "split", "--source-language", "de",
+        "--engine", "ctranslate2", "--compute-type", "int8",
     ) == 0  # fmt: skip
     assert loaded == {
-        "m": Decoding(beam_size=5, length_penalty=0.2, n_best=2, max_length_ratio=1.5,
-                      max_decoding_length=99, no_repeat_ngram_size=3)
+        "m": (
+            Decoding(beam_size=5, length_penalty=0.2, n_best=2, max_length_ratio=1.5,
+                     max_decoding_length=99, no_repeat_ngram_size=3),
+            Engine(name="ctranslate2", compute_type="int8"),
+        )
     }  # fmt: skip
     printed = capfdbinary.readouterr()
     assert printed.out.decode().splitlines() == [
