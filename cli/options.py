@@ -99,6 +99,16 @@ ComputeType = Annotated[
         rich_help_panel="Model",
     ),
 ]
+ModelCopies = Annotated[
+    Count,
+    typer.Option(
+        "--model-copies",
+        help="Translations that this machine computes at once; they share its cores. "
+        "[default: one a core]",
+        show_default=False,
+        rich_help_panel="Model",
+    ),
+]
 MaxSourceTokens = Annotated[
     int,
     typer.Option(
