@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-from typing import Any
 
 from model.config import Decoding, Engine
 from model.translation import TranslatorLike
@@ -38,10 +37,7 @@ def load_translator(
         set_threads(threads)
     from model.translator import Translator
 
-    options: dict[str, Any] = {}
-    if engine.compute_type != "float32":
-        options["compute_type"] = engine.compute_type
-    return Translator.load(folder, decoding=decoding, **options)
+    return Translator.load(folder, decoding=decoding, compute_type=engine.compute_type)
 
 
 def set_threads(threads: int) -> None:
