@@ -260,7 +260,7 @@ def _fields_of(kind: Any, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _train(trainer: Trainer, run: str) -> None:
-    from model.training import Terminated
+    from model.stopping import Terminated
 
     for note in trainer.notes:
         say(f"tt: warning: {note}")

@@ -12,9 +12,7 @@ import dataclasses
 import itertools
 import json
 import math
-import signal
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +37,7 @@ from model.run_folder import (
 )
 from model.state import TrainingState
 from model.step import Numbers, StepResult, TrainingStep
+from model.stopping import Terminated, on_sigterm
 from model.strategies import is_chief, is_multi_worker
 from model.transformer import Transformer, dtype_policy
 from model.translator import export_model
@@ -46,10 +45,6 @@ from model.validation import SAMPLES, Validator
 from model.vocabulary import load_vocabularies
 
 _MOST_UNREAD = 256  # batches
-
-
-class Terminated(Exception):  # noqa: N818 (it is no error)
-    """SIGTERM came; the run is saved."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -207,7 +202,7 @@ class Trainer:
                         report=report,
                     )
                     stack.callback(self._reporter.close)
-                stack.enter_context(_on_sigterm(self._told_to_stop))
+                stack.enter_context(on_sigterm(self._told_to_stop))
                 self._loop()
             if self.is_chief:
                 self._export(self._final_model(), MODEL_FOLDER)
@@ -335,8 +330,10 @@ class Trainer:
             raise Terminated
 
     def _check_stop(self) -> None:
-        # Several workers validate in step: there, the next batch will tell all of them.
-        if self._told_to_stop.is_set() and not self._is_multi_worker:
+        told: float = self._told_to_stop.is_set()
+        if self._is_multi_worker:  # so all of them stop at the same place
+            told = self._step.sum_over_workers(np.array([told]))[0]
+        if told:
             raise Terminated
 
     def _validate(self) -> None:
@@ -370,6 +367,8 @@ class Trainer:
             scores = self._validator.score()
             values[:] = [score.value for score in scores]
             signatures = (scores[0].signature, scores[1].signature)
+        else:
+            self._validator.keep_step_with_score()
         if self._is_multi_worker:
             values = self._step.sum_over_workers(values)
         return dataclasses.replace(
@@ -527,20 +526,3 @@ class Trainer:
 
 def _best_name(step: int) -> str:
     return f"best-{step}"
-
-
-@contextlib.contextmanager
-def _on_sigterm(told: threading.Event) -> Iterator[None]:
-    """Notes a SIGTERM instead of dying of it; only a main thread can."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def note(number: int, frame: Any) -> None:
-        told.set()
-
-    before = signal.signal(signal.SIGTERM, note)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -31,7 +31,8 @@ class Validator:
       vocabularies: Of its ids.
       language: Of the target; chooses BLEU's tokenizer.
       max_sentences: That are translated.
-      check_stop: Called now and then; what it raises ends the validation.
+      check_stop: Called now and then, by all workers equally often; what it raises ends the
+        validation.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class Validator:
         # Like lengths together: a batch goes on until its longest translation has ended.
         order = sorted(range(len(sources)), key=lambda i: len(sources[i]))
         hypotheses = [""] * len(sources)
-        for first in range(0, len(order), _SENTENCES_AT_ONCE):
+        for first in self._starts():
             self._check_stop()
             rows = order[first : first + _SENTENCES_AT_ONCE]
             found, _ = self._translator.translate_ids([sources[i] for i in rows])
@@ -87,6 +88,15 @@ class Validator:
             scores.bleu(hypotheses, references, language=self._language),
             scores.chrf(hypotheses, references),
         )
+
+    def keep_step_with_score(self) -> None:
+        """Does what `score` does for the other workers, in one that does not translate."""
+        for _ in self._starts():
+            self._check_stop()
+
+    def _starts(self) -> range:
+        """Returns where the parts of the sentences begin that `score` translates at once."""
+        return range(0, len(self._pairs[: self._max_sentences]), _SENTENCES_AT_ONCE)
 
     def pairs(self, count: int) -> tuple[list[list[int]], list[list[int]]]:
         """Returns the ids of the first pairs of the split, in the order of its records."""

@@ -1,10 +1,11 @@
 """One worker of several, a process of its own: test_multi_worker.py starts them.
 
     python tests/multi_worker.py probe DATASET RUN RESULTS
-    python tests/multi_worker.py [--signal SIGTERM --at-update 5] train ...
+    python tests/multi_worker.py [--signal SIGTERM --before model.step:TrainingStep.update --call 5]
+        train ...
 
-The first measures what `probe` returns. The second is `tt train`, which gets a signal in the
-middle of an update if it is told so.
+The first measures what `probe` returns. The second is `tt train`, which gets a signal before a call
+of a function, the first being 1, if it is told so.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import argparse
 import collections
 import contextlib
 import dataclasses
+import importlib
+import itertools
 import os
 import signal
 import sys
@@ -148,20 +151,19 @@ def read_rows(lines):
     ]
 
 
-def _signal_at(number, update):
-    """Sends this process a signal while it computes an update, the first being 1."""
-    from model.step import TrainingStep
+def _signal_before(where, call, number):
+    """Sends this process a signal before a call of a method."""
+    module, _, names = where.partition(":")
+    kind, name = names.split(".")
+    owner = getattr(importlib.import_module(module), kind)
+    method, calls = getattr(owner, name), itertools.count(1)
 
-    compute = TrainingStep.update
-    calls = []
-
-    def signalled(self, *args):
-        calls.append(args)
-        if len(calls) == update:
+    def signalled(*args, **options):
+        if next(calls) == call:
             os.kill(os.getpid(), number)
-        return compute(self, *args)
+        return method(*args, **options)
 
-    TrainingStep.update = signalled
+    setattr(owner, name, signalled)
 
 
 def main(arguments):
@@ -175,13 +177,16 @@ def main(arguments):
         return
     parser = argparse.ArgumentParser()
     parser.add_argument("--signal")
-    parser.add_argument("--at-update", type=int)
+    parser.add_argument("--before")
+    parser.add_argument("--call", type=int)
     options, command = parser.parse_known_args(arguments)
     if options.signal:
-        _signal_at(signal.Signals[options.signal], options.at_update)
+        _signal_before(options.before, options.call, signal.Signals[options.signal])
     from cli.main import main as tt
+    from model import validation
 
-    tt(command)
+    with mock.patch.object(validation, "_SENTENCES_AT_ONCE", 8):  # so a few are several times
+        tt(command)
 
 
 if __name__ == "__main__":

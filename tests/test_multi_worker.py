@@ -198,21 +198,33 @@ def test_a_run_is_logged_once_and_its_model_translates(undisturbed):
     assert set(translation.text.split()) <= set(DIGITS)
 
 
+# SIGTERM to a worker before a call of a method, counted from where the stop before was, and the
+# step at which both then stop.
+STOPS = [
+    (1, "model.step:TrainingStep.sums", 1, 6),
+    (0, "model.translator:Translator.translate_ids", 2, 6),
+    # The update that the signal comes in tells only of what was before.
+    (1, "model.step:TrainingStep.update", 1, 8),
+]
+
+
 def test_sigterm_to_one_worker_stops_both_and_they_resume(
     undisturbed, toy_dataset, run_workers, tmp_path
 ):
     run = tmp_path / "run"
-    told = ["--signal", "SIGTERM", "--at-update", "6"]
-    stopped = run_workers(train(toy_dataset, run), train(toy_dataset, run, *told))
-    assert [worker.code for worker in stopped] == [TERMINATED] * WORKERS, stopped
-    for worker in stopped:  # the update that the signal comes in tells only of what was before
-        assert "tt: terminated, and saved at step 7:" in worker.printed
-    assert not (run / "model").exists()
-    assert log_of(run)[-1]["step"] == 6
+    for told, method, call, step in STOPS:
+        commands = [train(toy_dataset, run) for _ in range(WORKERS)]
+        commands[told][:0] = ["--signal", "SIGTERM", "--before", method, "--call", call]
+        stopped = run_workers(*commands)
+        assert [worker.code for worker in stopped] == [TERMINATED] * WORKERS, stopped
+        for worker in stopped:
+            assert f"tt: terminated, and saved at step {step}:" in worker.printed, method
+        assert not (run / "model").exists()
+        assert (log_of(run)[-1]["step"], log_of(run)[-1]["kind"]) == (step, "train")
 
     resumed = run_workers(*[train(toy_dataset, run)] * WORKERS)
     assert [worker.code for worker in resumed] == [0, 0], resumed
-    assert all("Resuming at step 7" in worker.printed for worker in resumed)
+    assert all("Resuming at step 8" in worker.printed for worker in resumed)
     assert without_times(log_of(run)) == without_times(log_of(undisturbed))
     found, expected = (
         tf.train.load_checkpoint(str(folder / "checkpoints" / LAST))
@@ -232,7 +244,9 @@ def test_sigterm_to_one_worker_stops_both_and_they_resume(
 def test_a_lost_worker_ends_the_others(victim, toy_dataset, run_workers, tmp_path):
     # Folders of their own show too that only the chief writes.
     commands = [train(toy_dataset, tmp_path / f"{index}/run") for index in range(WORKERS)]
-    commands[victim] = ["--signal", "SIGKILL", "--at-update", "6", *commands[victim]]
+    commands[victim][:0] = [
+        "--signal", "SIGKILL", "--before", "model.step:TrainingStep.update", "--call", "6",
+    ]  # fmt: skip
     ended = run_workers(*commands)
     assert ended[victim].code == -signal.SIGKILL
     survivor = ended[1 - victim]

@@ -32,8 +32,9 @@ from model.optimizer import Adam, Schedule
 from model.reporting import Progress, Validation
 from model.run_folder import RunFolder, read_text
 from model.step import Numbers
+from model.stopping import Terminated
 from model.strategies import make_strategy
-from model.training import Terminated, Trainer
+from model.training import Trainer
 from model.translator import Translator
 
 FAST = TrainingConfig(
