@@ -1,5 +1,7 @@
 """What a Parquet job makes of bad files, of failed rows, and of folders that it finds."""
 
+import errno
+import io
 import json
 
 import pyarrow as pa
@@ -26,8 +28,8 @@ from translation_jobs import (
 )
 
 from model.config import Decoding
+from pipelines import parquet, translation_plan
 from pipelines import translate as job
-from pipelines import translation_plan
 from pipelines.translation_manifest import describe_failure, describe_summary
 
 SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
@@ -131,6 +133,27 @@ def test_damaged_pages_fail_the_run_in_one_line_or_skip_their_units(damaged, tmp
     assert (summary.rows, summary.reused_units) == (80, 7)
     assert read_all(out).num_rows == 80
     assert manifest(out)["skipped_units"] == []
+
+
+def test_an_error_of_the_file_system_is_no_bad_file(tmp_path, monkeypatch):
+    source = write(tmp_path / "in.parquet", numbered(3))
+    checksum = parquet.read_footer(str(source)).checksum
+    open_binary = parquet.open_binary
+
+    class Broken(io.BytesIO):
+        def read(self, size=-1):
+            if self.tell() < 100:  # not in the footer
+                raise OSError(errno.EIO, "the cable is out")
+            return super().read(size)
+
+    def open_broken(path):
+        with open_binary(path) as file:
+            return Broken(file.read())
+
+    monkeypatch.setattr(parquet, "open_binary", open_broken)
+    with pytest.raises(OSError, match="the cable is out") as caught:
+        parquet.read_rows(path=str(source), first_row=0, rows=3, footer_checksum=checksum)
+    assert caught.value.errno == errno.EIO
 
 
 def test_a_file_that_changes_during_a_run_is_refused(tmp_path):
