@@ -1,9 +1,10 @@
-"""A dataset of another file system is copied to the cache: whole, once, and by many at once."""
+"""Datasets and models of other file systems come to the cache: whole, once, by many at once."""
 
 import dataclasses
 import errno
 import io
 import os
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -13,13 +14,14 @@ import pytest
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.io.localfilesystem import LocalFileSystem
 from memory_filesystem import MemoryFileSystem
-from toy import write_dataset
+from toy import write_dataset, write_vocabulary
 
 from model.artifacts import MANIFEST_FILE, DatasetManifest
 from model.errors import DiskFullError, UserError
+from model.model_folder import CONFIG_FILE, WEIGHTS_FILE, model_fingerprint
 from model.vocabulary import SHARED_MODEL, VOCABULARY_FILE, load_vocabularies
 from pipelines import staging
-from pipelines.staging import default_cache, stage_dataset
+from pipelines.staging import default_cache, stage_dataset, stage_model
 
 REMOTE = "mem://bucket/dataset"
 SHARDS = [f"train-0000{i}-of-00004.tfrecord" for i in range(4)]
@@ -358,3 +360,156 @@ def test_the_default_cache(monkeypatch, given, expected):
     if given is not None:
         monkeypatch.setenv("XDG_CACHE_HOME", given)
     assert default_cache() == Path(expected)
+
+
+# -------------------------------------------------------------------------------------- models
+
+REMOTE_MODEL = "mem://bucket/run/model"
+
+
+@pytest.fixture
+def remote_model(tmp_path):
+    """A model on `mem://`, as the bytes of each file that is to be staged."""
+    write_vocabulary(tmp_path / "vocabulary")
+    content = {
+        CONFIG_FILE: b"{}",
+        WEIGHTS_FILE: os.urandom(5000),
+        **{p.name: p.read_bytes() for p in (tmp_path / "vocabulary").iterdir()},
+    }
+    MemoryFileSystem.clear()
+    for name, data in content.items():
+        MemoryFileSystem.put(f"{REMOTE_MODEL}/{name}", data)
+    MemoryFileSystem.put("mem://bucket/run/config.json", b"of the run")
+    MemoryFileSystem.put(f"{REMOTE_MODEL}/notes.txt", b"not needed")
+    yield content
+    MemoryFileSystem.clear()
+
+
+def stage_remote(cache, model=REMOTE_MODEL):
+    """Stages a model; returns the folder and the reports."""
+    reports = []
+    return stage_model(model, cache=cache, report=reports.append), reports
+
+
+def test_a_staged_model_is_the_model(tmp_path, remote_model):
+    cache = tmp_path / "cache"
+    folder, reports = stage_remote(cache)
+    assert contents(folder) == remote_model
+    assert folder == cache / model_fingerprint(folder)
+    assert reports == [f"Staging {REMOTE_MODEL} (4 files, 0.2 MB) to {cache}"]
+    assert len(list(cache.iterdir())) == 2  # the folder, and what names it
+
+
+@pytest.mark.parametrize("given", ["mem://bucket/run", "mem://bucket/run/", f"{REMOTE_MODEL}/"])
+def test_a_run_folder_names_its_model(tmp_path, remote_model, opened, given):
+    folder, _ = stage_remote(tmp_path)
+    read = len(opened)
+    assert stage_remote(tmp_path, given) == (folder, [])
+    assert len(opened) == read == 4, "each file is downloaded once"
+
+
+def test_a_changed_model_is_staged_anew_beside_the_old(tmp_path, remote_model):
+    old, _ = stage_remote(tmp_path / "cache")
+    MemoryFileSystem.put(f"{REMOTE_MODEL}/{WEIGHTS_FILE}", os.urandom(5000))  # of the same size
+    new, reports = stage_remote(tmp_path / "cache")
+    assert new != old
+    assert len(reports) == 1
+    assert contents(old) == remote_model
+    assert contents(new)[WEIGHTS_FILE] != remote_model[WEIGHTS_FILE]
+    MemoryFileSystem.put("mem://elsewhere/config.json", b"{}")
+    for name, data in remote_model.items():
+        MemoryFileSystem.put(f"mem://elsewhere/{name}", data)
+    assert stage_remote(tmp_path / "cache", "mem://elsewhere")[0] == old, "by content"
+
+
+@pytest.mark.parametrize("name", [CONFIG_FILE, WEIGHTS_FILE, SHARED_MODEL])
+def test_model_files_that_the_cache_lost_come_back(tmp_path, remote_model, name):
+    folder, _ = stage_remote(tmp_path)
+    (folder / name).unlink()
+    again, reports = stage_remote(tmp_path)
+    assert (again, len(reports)) == (folder, 1)
+    assert contents(folder) == remote_model
+
+
+def test_many_may_stage_a_model_at_once(tmp_path, remote_model, monkeypatch):
+    all_read = threading.Barrier(4)
+    on_open(monkeypatch, lambda name: name == WEIGHTS_FILE and all_read.wait(timeout=60))
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: stage_remote(tmp_path / "cache")[0], range(4)))
+    assert len(set(found)) == 1
+    assert contents(found[0]) == remote_model
+    assert len(list((tmp_path / "cache").iterdir())) == 2
+
+
+def test_a_model_that_changes_while_it_is_copied_is_not_kept(tmp_path, remote_model, monkeypatch):
+    def export_again(name):
+        if name == WEIGHTS_FILE:
+            MemoryFileSystem.put(f"{REMOTE_MODEL}/{CONFIG_FILE}", b"[]")
+
+    on_open(monkeypatch, export_again)
+    with pytest.raises(UserError, match=rf"^{REMOTE_MODEL} was changed while it was copied: run "):
+        stage_remote(tmp_path / "cache")
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_a_killed_staging_of_a_model_leaves_nothing_that_counts(
+    tmp_path, remote_model, monkeypatch
+):
+    with monkeypatch.context() as patch:
+        on_open(patch, lambda name: sys.exit("killed") if name == WEIGHTS_FILE else None)
+        with pytest.raises(SystemExit):
+            stage_remote(tmp_path / "cache")
+    assert list((tmp_path / "cache").iterdir()) == []
+    assert contents(stage_remote(tmp_path / "cache")[0]) == remote_model
+
+
+def test_an_export_for_ctranslate2_is_staged_with_its_tokens(tmp_path, remote_model):
+    names = {"model.bin": b"weights", "shared_vocabulary.json": b"[]", CONFIG_FILE: b"{}"}
+    exported = {n: d for n, d in remote_model.items() if n != WEIGHTS_FILE} | names
+    for name, data in exported.items():
+        MemoryFileSystem.put(f"mem://bucket/exported/{name}", data)
+    folder, _ = stage_remote(tmp_path, "mem://bucket/exported")
+    assert contents(folder) == exported
+    assert folder.name == model_fingerprint(folder)
+    assert stage_model(str(folder), cache=tmp_path / "no", report=pytest.fail) == folder
+
+
+def test_a_local_model_is_not_copied(tmp_path, trained_toy):
+    for given in (trained_toy.run, trained_toy.run / "model"):
+        staged = stage_model(str(given), cache=tmp_path / "cache", report=pytest.fail)
+        assert staged == trained_toy.run / "model"
+    with pytest.raises(UserError, match="no model folder at"):
+        stage_model(str(tmp_path / "nowhere"), cache=tmp_path / "cache", report=pytest.fail)
+    assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize(
+    ("deleted", "message"),
+    [
+        ([CONFIG_FILE], "^mem://bucket/run holds no exported model "),
+        ([WEIGHTS_FILE], "^mem://bucket/run holds no exported model "),
+        ([VOCABULARY_FILE], f"^{REMOTE_MODEL} has no {VOCABULARY_FILE} with .* copy the whole "),
+        ([SHARED_MODEL], f"^{REMOTE_MODEL} has no {VOCABULARY_FILE} with .* copy the whole "),
+    ],
+)
+def test_a_model_that_is_not_whole_is_one_line(tmp_path, remote_model, deleted, message):
+    FileSystems.delete([f"{REMOTE_MODEL}/{name}" for name in deleted])
+    with pytest.raises(UserError, match=message) as caught:
+        stage_remote(tmp_path / "cache", "mem://bucket/run")
+    assert "\n" not in str(caught.value)
+    assert not [path for path in (tmp_path / "cache").glob("*") if path.is_dir()]
+
+
+def test_models_that_cannot_be_read_or_written_are_one_line(tmp_path, remote_model, monkeypatch):
+    with pytest.raises(UserError, match=r"^nosuch://b cannot be read: "):
+        stage_remote(tmp_path, "nosuch://b")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r" cannot be written: .*\. Set XDG_CACHE_HOME to another "):
+        stage_remote(tmp_path / "file")
+
+    def forbid(name):
+        raise RuntimeError("403\nno access")
+
+    on_open(monkeypatch, forbid)
+    with pytest.raises(UserError, match=r" cannot be read: 403 no access\. See that the model f"):
+        stage_remote(tmp_path / "cache")
