@@ -1,22 +1,105 @@
-"""How a worker gets its model."""
+"""How a worker gets its model, and how many work at once on a machine."""
 
 from __future__ import annotations
 
 import dataclasses
+import logging
+from collections.abc import Sequence
 
-from model.config import Decoding
+from model.cache import default_cache
+from model.config import Decoding, Engine
+from model.engines import calls_at_once, cores, load_translator
+from model.errors import UserError
 from model.translation import TranslatorLike
+from pipelines.runner import local_workers
+from pipelines.staging import stage_model
+
+_LOGGER = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
 class ModelLoader:
-    """Loads an exported model in the worker; TensorFlow is imported only there."""
+    """Loads a model in the worker, into which it is copied first; engines are imported there.
+
+    Attributes:
+      folder: A model folder, run folder or export for CTranslate2, of any file system that Beam
+        knows.
+      decoding: How to search.
+      engine: What computes.
+      threads: Of a translation; see `load_translator`.
+    """
 
     folder: str
     decoding: Decoding
+    engine: Engine = dataclasses.field(default_factory=Engine)
+    threads: int = 0
 
     def __call__(self) -> TranslatorLike:
-        """Loads the model."""
-        from model.translator import Translator
+        """Loads the model.
 
-        return Translator.load(self.folder, decoding=self.decoding)
+        Raises:
+          UserError: It is missing, cannot be read, or is not for the engine.
+        """
+        folder = stage_model(self.folder, cache=default_cache(), report=_LOGGER.info)
+        return load_translator(
+            str(folder), decoding=self.decoding, engine=self.engine, threads=self.threads
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelCopies:
+    """How a job shares the cores of a machine.
+
+    Attributes:
+      copies: Translations at once; None where another runner decides it.
+      threads: Of each of them.
+    """
+
+    copies: int | None
+    threads: int
+
+    def describe(self) -> str:
+        """Says it in a line.
+
+        >>> ModelCopies(2, 1).describe()
+        '2 model copies of 1 thread each'
+        """
+        threads = f"{self.threads} thread{'' if self.threads == 1 else 's'}"
+        if self.copies is None:
+            return f"Model copies of {threads} each, as many as the runner starts workers"
+        if self.copies == 1:
+            return f"1 model copy of {threads}"
+        return f"{self.copies} model copies of {threads} each"
+
+
+def plan_copies(copies: int | None, *, beam_arguments: Sequence[str]) -> ModelCopies:
+    """Decides how many translations run at once on this machine, and by how many threads each.
+
+    By default each core has one, of one thread: two threads of a product of so few rows gain
+    less than two translations. Another runner starts the workers itself (Dataflow a process a
+    core), so that one thread each is right there.
+
+    Args:
+      copies: What the user asked for, if anything.
+      beam_arguments: Beam's own flags; a number of workers among them is the number of copies.
+
+    Raises:
+      UserError: The two contradict each other.
+    """
+    if copies is not None and copies < 1:
+        raise UserError(f"--model-copies must be at least 1. Received: {copies}")
+    if any(argument.partition("=")[0] == "--runner" for argument in beam_arguments):
+        if copies is not None:
+            raise UserError(
+                "--model-copies is for jobs that this machine runs; of another --runner, its own "
+                f"options say how many workers a machine has. Received: {copies}"
+            )
+        return ModelCopies(None, 1)
+    workers = local_workers(beam_arguments)
+    if copies is not None and workers is not None and copies != workers:
+        raise UserError(
+            f"--model-copies is {copies} and Beam's flags ask for {workers} workers: they are the "
+            "same, give one of them"
+        )
+    found = workers or copies or cores()
+    return ModelCopies(found, calls_at_once(found))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
-import os
 import re
 import sys
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
 from apache_beam.runners.runner import PipelineResult, PipelineState
 
+from model.engines import cores
 from model.errors import DiskFullError, UserError
 
 # Beam's plain DirectRunner tries to download another runner first, so machines would differ.
@@ -92,8 +92,20 @@ def with_local_defaults(arguments: Sequence[str]) -> list[str]:
     if "--direct_num_workers" in names:
         workers = _parse(arguments).view_as(DirectOptions).direct_num_workers
         return list(arguments) if workers == 1 else [*arguments, threads]
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return [*arguments, f"--direct_num_workers={cores}", threads]
+    return [*arguments, f"--direct_num_workers={cores()}", threads]
+
+
+def local_workers(arguments: Sequence[str]) -> int | None:
+    """Returns how many workers the arguments ask for on this machine, if they say it.
+
+    Raises:
+      UserError: Beam cannot read a flag.
+    """
+    names = {argument.partition("=")[0] for argument in arguments}
+    if not names & {"--direct_num_workers", "--direct_running_mode"}:
+        return None
+    workers: int = _parse(arguments).view_as(DirectOptions).direct_num_workers
+    return workers or cores()  # Beam takes 0 for all cores
 
 
 def set_file_system_options(beam_arguments: Sequence[str]) -> None:
