@@ -1,9 +1,10 @@
 """TFRecords to batches of like length under a token budget, in an order that can be resumed.
 
 The order is a function of (seed, epoch): the shards of an epoch are read in a shuffled order, in
-windows of 8192 records (the shards themselves are in random order already); a window is sorted
-by length, equal lengths shuffled, cut into batches, and the batches are shuffled. A position
-says where its window begins, so resuming there reads that one window again and no more.
+windows of 8192 records, or more where batches are large (the shards themselves are in random order
+already); a window is sorted by length, equal lengths shuffled, cut into batches, and the batches
+are shuffled. A position says where its window begins, so resuming there reads that one window
+again and no more.
 
 Lengths are rounded up to a few, about eight an octave, and so are the rows of the one batch of a
 window that is not full: the same few shapes come again and again.
@@ -27,7 +28,8 @@ from model.artifacts import MANIFEST_FILE, SOURCE_FEATURE, TARGET_FEATURE
 from model.errors import UserError
 from model.vocabulary import PAD_ID
 
-WINDOW = 8192  # records
+WINDOW = 8192  # records, at the least
+RECORDS_A_TOKEN = 2  # of a window, for each token of a batch: that is tens of batches
 
 _Item = TypeVar("_Item")
 
@@ -42,6 +44,7 @@ class Position(NamedTuple):
       shard: Place, in the epoch's order of shards, of the one that its window begins in.
       record: Records of that shard before its window.
       offset: Bytes of that shard before its window.
+      before: Records of the epoch before its window.
     """
 
     epoch: int = 0
@@ -50,6 +53,7 @@ class Position(NamedTuple):
     shard: int = 0
     record: int = 0
     offset: int = 0
+    before: int = 0
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -114,12 +118,8 @@ class TokenBatches:
           UserError: A shard is missing, cut off or damaged, a record is no pair of ids of the
             vocabularies, or a pair is longer than the budget.
         """
-        files = self.files
-        if self.shuffle:
-            order = np.random.default_rng([self.seed, start.epoch]).permutation(len(files))
-            files = [files[i] for i in order]
         first = start.batch
-        for window in _one_ahead(self._windows(files, start._replace(batch=0))):
+        for window in _one_ahead(self._windows(start._replace(batch=0))):
             cuts = self._cut(window)
             for i, rows in enumerate(cuts[first:], first):
                 is_last = i + 1 == len(cuts)
@@ -144,18 +144,34 @@ class TokenBatches:
                 raise UserError(f"no records in {[str(file) for file in self.files]}")
             start = Position(start.epoch + 1)
 
-    def _windows(self, files: list[Path], start: Position) -> Iterator[_Window]:
+    def next_window(self, position: Position) -> Position:
+        """Returns where the window after that of a position begins.
+
+        Raises:
+          UserError: A shard is missing, cut off or damaged, or a record is no pair.
+        """
+        window = next(self._windows(position._replace(batch=0)), None)
+        return window.following if window else position
+
+    def _windows(self, start: Position) -> Iterator[_Window]:
+        files = self.files
+        if self.shuffle:
+            order = np.random.default_rng([self.seed, start.epoch]).permutation(len(files))
+            files = [files[i] for i in order]
+        size = max(WINDOW, RECORDS_A_TOKEN * self.max_tokens * self.replicas)
         examples: list[bytes] = []
         records: list[tuple[str, int]] = []
         for example, shard, record, offset in _read_records(files, start):
             examples.append(example)
             records.append((str(files[shard]), record))
-            if len(examples) == WINDOW:
-                following = Position(start.epoch, start.window + 1, 0, shard, record + 1, offset)
+            if len(examples) == size:
+                following = Position(
+                    start.epoch, start.window + 1, 0, shard, record + 1, offset, start.before + size
+                )
                 yield self._checked(_parse(examples, records, start, following))
                 examples, records, start = [], [], following
-        found = start.window * WINDOW + len(examples)
-        end = Position(start.epoch, start.window + 1, 0, len(files))
+        found = start.before + len(examples)
+        end = Position(start.epoch, start.window + 1, 0, len(files), before=found)
         rest = self._checked(_parse(examples, records, start, end)) if examples else None
         is_behind_the_last = start.shard == len(files)  # where the epoch was read to its end
         if self.records not in (None, found) and not is_behind_the_last:
@@ -232,8 +248,7 @@ class TokenBatches:
         lengths = [side[rows + 1] - side[rows] for side in starts]
         # The last rows of a window make one batch that is not full.
         full = self._full_rows(max(side.max() for side in lengths))
-        eighth = -(-full // 8)
-        count = min(full, -(-len(rows) // eighth) * eighth)
+        count = min(full, rounded_length(len(rows)))
         source, target = (
             _padded(ids, side[rows], own, shape=(count, self._rounded(own.max())))
             for ids, side, own in zip(

@@ -438,11 +438,12 @@ class Trainer:
             self.notes.append(
                 f"resuming with {self._replicas} replica(s) what {state.replicas} trained: from "
                 "here on the updates are others than those of an undisturbed run, and what is "
-                "left of the last window of pairs (at most 8,192) waits for the next epoch"
+                "left of the last window of pairs waits for the next epoch"
             )
             if state.position.batch:
                 # Batches are cut anew, so none of this window's may be read: some pairs were.
-                state.position = state.position._replace(batch=2**31)
+                before = dataclasses.replace(self._batches(TRAIN), replicas=state.replicas)
+                state.position = before.next_window(state.position)
             state.update_start = state.position
             state.replicas = self._replicas
         if self.is_chief and not checkpoints.has_left_out:

@@ -40,13 +40,19 @@ def make_pairs(count, seed=0):
 
 
 @pytest.fixture
+def small_windows(monkeypatch):
+    """Windows of 64 records, however large batches are."""
+    monkeypatch.setattr(dataset, "WINDOW", 64)
+    monkeypatch.setattr(dataset, "RECORDS_A_TOKEN", 0)
+
+
+@pytest.fixture
 def pairs():
     return make_pairs(300)
 
 
 @pytest.fixture
-def batches(tmp_path, pairs, monkeypatch):
-    monkeypatch.setattr(dataset, "WINDOW", 64)
+def batches(tmp_path, pairs, small_windows):
     return TokenBatches(files=write_shards(tmp_path, pairs, 3), max_tokens=200, seed=5)
 
 
@@ -104,9 +110,9 @@ def test_shapes_come_again_and_again(batches):
     for source, target in [shape for epoch in range(3) for shape in shapes(epoch)]:
         assert source[0] == target[0]
         longest = max(source[1], target[1])
-        # A full batch, or the rest of a window in steps of an eighth of one.
+        # A full batch, or the rest of a window, rounded as lengths are.
         rows = 200 // longest
-        assert source[0] == rows or source[0] % -(-rows // 8) == 0
+        assert source[0] == rows or source[0] == rounded_length(source[0])
         assert full.get(longest, rows) == rows
 
 
@@ -182,12 +188,42 @@ def test_resuming_reads_no_window_but_its_own(batches, monkeypatch):
         assert len(read) <= 2 * 64, "its window, and the next one that is read ahead"
 
 
-def test_a_batch_beyond_the_window_goes_on_with_the_next(batches):
-    whole = list(batches.epoch(Position()))
-    cut = next(b for b in whole if b.start.window == 1).start._replace(batch=2**31)
-    rest = list(batches.epoch(cut))
-    assert rest[0].start == next(b for b in whole if b.start.window == 2).start
-    assert len(rest) == sum(b.start.window >= 2 for b in whole)
+def test_the_next_window_begins_where_one_ends(batches):
+    firsts = [b.start for b in batches.epoch(Position()) if b.start.batch == 0]
+    for window, following in itertools.pairwise(firsts):
+        assert batches.next_window(window._replace(batch=3)) == following
+    end = batches.next_window(firsts[-1])
+    assert list(batches.epoch(end)) == []
+    assert batches.next_window(end) == end
+
+
+def padding(batches):
+    """Returns the share of all positions of both sides that are padding."""
+    ids = np.concatenate([side.ravel() for b in batches for side in (b.source, b.target)])
+    return (ids == PAD_ID).mean()
+
+
+@pytest.mark.parametrize(
+    ("max_tokens", "replicas"), [(6000, 1), (750, 8)], ids=["large batches", "many replicas"]
+)
+def test_large_batches_have_large_windows(tmp_path, monkeypatch, max_tokens, replicas):
+    # A batch of pairs of any length has 187 rows or more; a window of 64 would be a part of one.
+    monkeypatch.setattr(dataset, "WINDOW", 64)
+    lengths = np.random.default_rng(1).integers(1, 30, 9000)
+    alike = [([BOS_ID, *[5] * length, EOS_ID],) * 2 for length in lengths]
+    batches = TokenBatches(
+        files=write_shards(tmp_path, alike, 2), max_tokens=max_tokens, replicas=replicas, seed=1
+    )
+    found = list(batches.epoch(Position()))
+    assert sum(len(batch.records) for batch in found) == 9000
+    assert padding(found) < 0.1
+
+
+def test_a_few_pairs_in_a_large_budget_are_not_padded_with_rows(tmp_path):
+    few = make_pairs(50)
+    batches = TokenBatches(files=write_shards(tmp_path, few, 1), max_tokens=100_000, seed=1)
+    [batch] = batches.epoch(Position())
+    assert len(batch.source) == rounded_length(50) == 52
 
 
 def test_a_pair_longer_than_the_budget(tmp_path, pairs):
@@ -223,8 +259,8 @@ def test_a_damaged_shard_is_named_with_its_record(tmp_path, pairs, damage, messa
         list(batches.epoch(Position()))
 
 
-def test_a_shard_cut_between_two_records_is_noticed(tmp_path, pairs, monkeypatch):
-    monkeypatch.setattr(dataset, "WINDOW", 64)
+@pytest.mark.usefixtures("small_windows")
+def test_a_shard_cut_between_two_records_is_noticed(tmp_path, pairs):
     files = write_shards(tmp_path, pairs, 3)
     batches = TokenBatches(files=files, max_tokens=200, seed=1, records=300)
     whole = list(batches.epoch(Position()))
@@ -242,8 +278,8 @@ def test_a_shard_cut_between_two_records_is_noticed(tmp_path, pairs, monkeypatch
                 list(batches.epoch(start))
 
 
-def test_an_epoch_read_to_its_end_has_no_more(tmp_path, pairs, monkeypatch):
-    monkeypatch.setattr(dataset, "WINDOW", 64)
+@pytest.mark.usefixtures("small_windows")
+def test_an_epoch_read_to_its_end_has_no_more(tmp_path, pairs):
     files = write_shards(tmp_path, pairs, 3)
     batches = TokenBatches(files=files, max_tokens=200, seed=1, records=300)
     *_, last = batches.epoch(Position())
@@ -251,8 +287,8 @@ def test_an_epoch_read_to_its_end_has_no_more(tmp_path, pairs, monkeypatch):
     assert next(batches.forever(last.following)).start == Position(1)
 
 
-def test_a_shard_shorter_than_where_it_was_left_is_cut_off(tmp_path, pairs, monkeypatch):
-    monkeypatch.setattr(dataset, "WINDOW", 64)
+@pytest.mark.usefixtures("small_windows")
+def test_a_shard_shorter_than_where_it_was_left_is_cut_off(tmp_path, pairs):
     files = write_shards(tmp_path, pairs, 1)
     batches = TokenBatches(files=files, max_tokens=200, seed=1)
     later = next(batch.start for batch in batches.epoch(Position()) if batch.start.window == 2)

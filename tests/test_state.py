@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from model.dataset import Position
@@ -49,6 +51,16 @@ def test_a_validation_without_the_metric_is_neither_better_nor_worse():
 
 def test_a_state_comes_back_as_it_was():
     state, _ = validate([0.1, 1 / 3])
-    state.position, state.update_start = Position(1, 2, 3, 4, 5, 6), Position(1, 2, 1, 4, 5, 6)
+    state.position = Position(1, 2, 3, 4, 5, 6, 7)
+    state.update_start = state.position._replace(batch=1)
     state.meter = Meter(loss=0.1 + 0.2, updates=3)
     assert TrainingState.from_json(state.to_json()) == state
+
+
+def test_the_state_of_an_older_checkpoint_is_read():
+    state = TrainingState(step=7, position=Position(1, 2, 3, 4, 5, 6))
+    values = json.loads(state.to_json())
+    del values["update_start"], values["position"][6]
+    found = TrainingState.from_json(json.dumps(values))
+    # Windows had 8192 records.
+    assert found.position == found.update_start == Position(1, 2, 3, 4, 5, 6, before=2 * 8192)

@@ -261,6 +261,7 @@ def toy_dataset(tmp_path_factory):
 
 def test_every_pair_of_an_epoch_is_read_by_one_replica_once(toy_dataset, tmp_path, monkeypatch):
     monkeypatch.setattr("model.dataset.WINDOW", 128)  # so the epoch has a few
+    monkeypatch.setattr("model.dataset.RECORDS_A_TOKEN", 0)
     trainer = make_trainer(
         toy_dataset, tmp_path / "run", make_strategy("auto", devices=["CPU:0", "CPU:1"])
     )

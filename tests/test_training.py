@@ -617,8 +617,11 @@ def test_another_number_of_replicas_goes_on_with_a_warning(toy_dataset, tmp_path
     two.train(ignore)
     assert two.state.step == 6
     assert two.state.replicas == 2
-    # No pair of the window that was begun is read a second time.
-    assert read[0].start.window == before.window + 1
+    # No pair of the window that was begun is read a second time; the next one is twice as large.
+    [first] = read
+    assert (first.start.window, first.start.record) == (before.window + 1, 512)
+    assert first.following.before == first.start.before == 512
+    assert two._batches("train").next_window(first.start).before == 512 + 2 * 512
     assert make_trainer(toy_dataset, tmp_path / "run", two_replicas()).notes == []
 
 
