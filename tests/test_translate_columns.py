@@ -3,7 +3,9 @@
 import dataclasses
 import io
 import itertools
+import os
 import threading
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,6 +19,7 @@ from translation_jobs import (
     fail_at,
     manifest,
     numbered,
+    output_bytes,
     outputs,
     read,
     read_all,
@@ -24,6 +27,7 @@ from translation_jobs import (
     translate,
     turned,
     unit_statistics,
+    without_run,
     write,
 )
 
@@ -165,6 +169,19 @@ def test_one_row_group_keeps_two_workers_busy(tmp_path):
     assert "100,000 texts, 61,696 translated: 38.3% saved, since equal texts" in " ".join(
         describe_summary(summary)
     )
+
+
+def test_two_processes_give_the_same_files(tmp_path, monkeypatch):
+    root = Path(__file__).parents[1]
+    monkeypatch.setenv("PYTHONPATH", f"{root}{os.pathsep}{root / 'tests'}")
+    source = write(tmp_path / "in.parquet", numbered(200), row_group_size=200)
+    processes = ["--direct_num_workers=2", "--direct_running_mode=multi_processing"]
+    translate(source, tmp_path / "two", unit_rows=20, arguments=processes)
+    assert len({unit["worker"]["process"] for unit in unit_statistics(tmp_path / "two")}) == 2
+    translate(source, tmp_path / "one", unit_rows=20)
+    assert output_bytes(tmp_path / "two") == output_bytes(tmp_path / "one")
+    manifests = [without_run(manifest(tmp_path / name)) for name in ("one", "two")]
+    assert manifests[0] == manifests[1]
 
 
 # Other file systems.
