@@ -52,6 +52,11 @@ class Kept:
         return [*([self.stop] if self.stop else []), *self.last[::-1]]
 
 
+def best_name(step: int) -> str:
+    """Returns the name of the weights of a validation."""
+    return f"best-{step}"
+
+
 def named_weights(model: Transformer) -> dict[str, tf.Variable]:
     """Returns a model's variables by their paths, for a `tf.train.Checkpoint`.
 

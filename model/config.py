@@ -189,6 +189,11 @@ class TrainingConfig:
         )
         _require(0 <= self.seed < 2**32, f"seed must be 0 to 4,294,967,295. Received: {self.seed}")
 
+    def batches_an_update(self, replicas: int) -> int:
+        """Returns how many batches are accumulated, each one for all replicas."""
+        wanted = self.effective_batch_size
+        return -(-wanted // (self.batch_tokens * replicas)) if wanted else 1
+
     def scores_at(self, step: int) -> bool:
         """Says whether the validation after `step` updates translates too; the last one does."""
         if self.score_every == 0:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import tensorflow as tf
 
+from model.config import TrainingConfig
 from model.dataset import Batch
 from model.errors import UserError
 from model.run_folder import RunFolder, write_text
@@ -60,17 +61,53 @@ def describe_records(batches: Sequence[Batch], *, step: int, run: RunFolder, wri
     )
 
 
-def out_of_memory(
-    error: tf.errors.ResourceExhaustedError, *, where: str, last_good: str, remedy: str
+def out_of_memory_in_step(
+    error: tf.errors.ResourceExhaustedError,
+    *,
+    batch: Batch,
+    step: int,
+    training: TrainingConfig,
+    replicas: int,
+    last_good: str,
 ) -> UserError:
-    """Returns what is said where a device has no memory for a tensor.
+    """Returns what is said where a device has no memory to train on a batch.
 
     Args:
       error: TensorFlow's.
-      where: What was being done.
+      batch: For all replicas together.
+      step: Number of the update.
+      training: How it is trained.
+      replicas: That share the batch.
       last_good: The last checkpoint.
-      remedy: What to do.
     """
+    rows, source = batch.source.shape
+    tokens = training.effective_batch_size or training.batch_tokens * replicas
+    return _out_of_memory(
+        error,
+        where=f"at step {step} of {training.steps}, in a batch of {rows} rows of {source} source "
+        f"and {batch.target.shape[1]} target ids, for {replicas} replica(s)",
+        last_good=last_good,
+        remedy=f"lower --batch-tokens (received: {training.batch_tokens}) in a new --run, with "
+        f"--effective-batch-size {tokens} if updates are to stay as large",
+    )
+
+
+def out_of_memory_in_validation(
+    error: tf.errors.ResourceExhaustedError, *, step: int, last_good: str
+) -> UserError:
+    """Returns what is said where a device has no memory to validate after a step."""
+    return _out_of_memory(
+        error,
+        where=f"in the validation at step {step}",
+        last_good=last_good,
+        remedy="leave its translations out with --score-every 0; if that is not enough, lower "
+        "--batch-tokens in a new --run",
+    )
+
+
+def _out_of_memory(
+    error: tf.errors.ResourceExhaustedError, *, where: str, last_good: str, remedy: str
+) -> UserError:
     lines = str(error.message).splitlines()
     # What comes before is the place in our code.
     reason = next((line for line in lines if line.startswith("OOM")), lines[0])

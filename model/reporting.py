@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from model.loss import TokenSums
 from model.run_folder import LOG_FILE, TENSORBOARD_FOLDER, RunFolder, RunLog
 
 
@@ -102,6 +103,15 @@ class Meter:
     gradient_norm: float = 0.0
     updates: int = 0
     seconds: float = 0.0
+
+    def add(self, sums: TokenSums, *, source: np.ndarray, target: np.ndarray) -> None:
+        """Adds a batch: what the model made of it, and its ids [B, S] and [B, T]."""
+        self.loss += sums.loss
+        self.cross_entropy += sums.cross_entropy
+        self.correct += sums.correct
+        self.target_tokens += sums.tokens
+        self.source_tokens += int(np.count_nonzero(source))
+        self.positions += source.size + target[:, 1:].size
 
     def progress(self, *, step: int, steps: int, epoch: int, learning_rate: float) -> Progress:
         """Returns the report on what was added up."""

@@ -21,27 +21,26 @@ import numpy as np
 import tensorflow as tf
 
 from model.artifacts import TRAIN, VALIDATION, DatasetManifest
-from model.attention_images import sample_attention
-from model.checkpoints import Checkpoints, Kept, named_weights
+from model.checkpoints import Checkpoints, Kept, best_name, named_weights
 from model.config import TrainingConfig, TransformerConfig
 from model.dataset import Batch, Position, TokenBatches
 from model.errors import UserError
-from model.failures import describe_records, not_finite, out_of_memory
+from model.failures import (
+    describe_records,
+    not_finite,
+    out_of_memory_in_step,
+    out_of_memory_in_validation,
+)
 from model.optimizer import Schedule
 from model.reporting import Clock, Meter, Report, Reporter, Validation
-from model.run_folder import (
-    BEST_MODEL_FOLDER,
-    MODEL_FOLDER,
-    RunFolder,
-    run_config,
-)
+from model.run_folder import BEST_MODEL_FOLDER, MODEL_FOLDER, RunFolder, run_config
 from model.state import TrainingState
 from model.step import Numbers, StepResult, TrainingStep
 from model.stopping import Terminated, on_sigterm
 from model.strategies import is_chief, is_multi_worker
 from model.transformer import Transformer, dtype_policy
 from model.translator import export_model
-from model.validation import SAMPLES, Validator
+from model.validation import Validator
 from model.vocabulary import load_vocabularies
 
 _MOST_UNREAD = 256  # batches
@@ -115,7 +114,7 @@ class Trainer:
             ),
             batch_tokens=training.batch_tokens,
         )
-        self._batches_an_update = self._count_batches_an_update()
+        self._batches_an_update = training.batches_an_update(self._replicas)
         self.run = RunFolder(run)
         config = run_config(
             model=model_config,
@@ -195,11 +194,9 @@ class Trainer:
         with contextlib.closing(self):
             with contextlib.ExitStack() as stack:
                 if self.is_chief:
+                    step, validated = self.state.step, self.state.validated
                     self._reporter = Reporter(
-                        self.run,
-                        step=self.state.step,
-                        validated=self.state.validated,
-                        report=report,
+                        self.run, step=step, validated=validated, report=report
                     )
                     stack.callback(self._reporter.close)
                 stack.enter_context(on_sigterm(self._told_to_stop))
@@ -241,7 +238,14 @@ class Trainer:
         try:
             result = run(batch.source, batch.target, numbers)
         except tf.errors.ResourceExhaustedError as error:
-            raise self._out_of_memory(batch, error) from error
+            raise out_of_memory_in_step(
+                error,
+                batch=batch,
+                step=update,
+                training=self.training,
+                replicas=self._replicas,
+                last_good=self._last_good(),
+            ) from error
         if state.pending_batches == 0:
             state.update_start = batch.start
         self._unread.append(_Unread(batch, result, update, state.update_start, is_update))
@@ -268,12 +272,7 @@ class Trainer:
             result, batch = self._step.read(unread.result), unread.batch
             if not math.isfinite(result.sums.loss + result.gradient_norm):
                 raise self._not_finite(unread, result)
-            meter.loss += result.sums.loss
-            meter.cross_entropy += result.sums.cross_entropy
-            meter.correct += result.sums.correct
-            meter.target_tokens += result.sums.tokens
-            meter.source_tokens += int(np.count_nonzero(batch.source))
-            meter.positions += batch.source.size + batch.target[:, 1:].size
+            meter.add(result.sums, source=batch.source, target=batch.target)
             meter.gradient_norm += result.gradient_norm
             meter.updates += unread.is_update
         self._unread.clear()
@@ -307,12 +306,8 @@ class Trainer:
                 self._save_stop()  # as it was before: the validation is made when the run goes on
                 raise
             except tf.errors.ResourceExhaustedError as error:
-                raise out_of_memory(
-                    error,
-                    where=f"in the validation at step {state.step}",
-                    last_good=self._last_good(),
-                    remedy="leave its translations out with --score-every 0; if that is not "
-                    "enough, lower --batch-tokens in a new --run",
+                raise out_of_memory_in_validation(
+                    error, step=state.step, last_good=self._last_good()
                 ) from error
             self._clock.lap()
         if state.step % training.save_every == 0 or self._is_done():
@@ -357,7 +352,8 @@ class Trainer:
             self._write_best(is_best=place == 0)
         if self._reporter:
             self._reporter.tell(dataclasses.replace(validation, is_best=place == 0))
-            self._show_attention(self._reporter)
+            for i, images in enumerate(self._validator.attention()):
+                self._reporter.show(f"attention/sentence_{i}", images, step=state.step)
 
     def _with_scores(self, validation: Validation) -> Validation:
         """Adds BLEU and chrF; of several workers, the chief translates."""
@@ -382,17 +378,9 @@ class Trainer:
     def _write_best(self, *, is_best: bool) -> None:
         """Writes the weights of one of the best validations; they count from the next save on."""
         weights = tf.train.Checkpoint(weights=named_weights(self.model))
-        self._checkpoints.write(weights, _best_name(self.state.step))
+        self._checkpoints.write(weights, best_name(self.state.step))
         if is_best:
             self._export(self.model, BEST_MODEL_FOLDER)
-
-    def _show_attention(self, reporter: Reporter) -> None:
-        sources, targets = self._validator.pairs(SAMPLES)
-        for i, (source, target) in enumerate(zip(sources, targets, strict=True)):
-            images = sample_attention(
-                self.model, self._vocabularies, source_ids=source, target_ids=target
-            )
-            reporter.show(f"attention/sentence_{i}", images, step=self.state.step)
 
     def _save(self) -> None:
         """Saves all that resuming needs, and what the last and the best are."""
@@ -416,7 +404,7 @@ class Trainer:
         if self.is_chief:
             self._saved_state.assign(self._written)
             self._checkpoints.write(self._checkpoint, name)
-            best = [_best_name(step) for _, step in self.state.best]
+            best = [best_name(step) for _, step in self.state.best]
             self._checkpoints.keep(Kept(last=last, best=best, stop=stop))
 
     def _restore(self) -> None:
@@ -432,7 +420,7 @@ class Trainer:
                 f"{self.training.steps}; `tt export --checkpoint` exports an earlier one"
             )
         # After an older checkpoint than the newest, some of its best may be gone.
-        state.best = [each for each in state.best if checkpoints.has(_best_name(each[1]))]
+        state.best = [each for each in state.best if checkpoints.has(best_name(each[1]))]
         self._written = state.to_json()
         if state.replicas != self._replicas:
             self.notes.append(
@@ -485,10 +473,6 @@ class Trainer:
             records=manifest.splits[split].records,
         )
 
-    def _count_batches_an_update(self) -> int:
-        wanted = self.training.effective_batch_size
-        return -(-wanted // (self.training.batch_tokens * self._replicas)) if wanted else 1
-
     def _last_good(self) -> str:
         found = self._checkpoints.kept.to_go_on_from()
         return self._checkpoints.path(found[0]) if found else "none"
@@ -509,21 +493,3 @@ class Trainer:
                 [*before, unread.batch], step=unread.step, run=self.run, writes=self.is_chief
             ),
         )
-
-    def _out_of_memory(self, batch: Batch, error: tf.errors.ResourceExhaustedError) -> UserError:
-        training = self.training
-        rows, source = batch.source.shape
-        tokens = training.effective_batch_size or training.batch_tokens * self._replicas
-        return out_of_memory(
-            error,
-            where=f"at step {self.state.step + 1} of {training.steps}, in a batch of {rows} rows "
-            f"of {source} source and {batch.target.shape[1]} target ids, for {self._replicas} "
-            "replica(s)",
-            last_good=self._last_good(),
-            remedy=f"lower --batch-tokens (received: {training.batch_tokens}) in a new --run, with "
-            f"--effective-batch-size {tokens} if updates are to stay as large",
-        )
-
-
-def _best_name(step: int) -> str:
-    return f"best-{step}"

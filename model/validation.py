@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
 from model import scores
+from model.attention_images import sample_attention
 from model.config import Decoding
 from model.dataset import Batch, Position, TokenBatches
 from model.loss import TokenSums
@@ -17,7 +18,7 @@ from model.transformer import Transformer
 from model.translator import Translator
 from model.vocabulary import PAD_ID, VocabularyPair
 
-SAMPLES = 3  # sentences whose attention is shown
+_SAMPLES = 3  # sentences whose attention is shown
 _SENTENCES_AT_ONCE = 256  # between two looks at whether the run is to stop
 
 
@@ -73,7 +74,7 @@ class Validator:
 
         Both are taken on normalised texts, as the ids decode to.
         """
-        sources, targets = self.pairs(self._max_sentences)
+        sources, targets = self._first_pairs(self._max_sentences)
         references = self._vocabularies.target.decode(targets)
         # Like lengths together: a batch goes on until its longest translation has ended.
         order = sorted(range(len(sources)), key=lambda i: len(sources[i]))
@@ -98,17 +99,24 @@ class Validator:
         """Returns where the parts of the sentences begin that `score` translates at once."""
         return range(0, len(self._pairs[: self._max_sentences]), _SENTENCES_AT_ONCE)
 
-    def pairs(self, count: int) -> tuple[list[list[int]], list[list[int]]]:
+    def attention(self) -> Iterator[list[np.ndarray]]:
+        """Yields what the decoder looks at in each of a few pairs; see `sample_attention`."""
+        for source, target in zip(*self._first_pairs(_SAMPLES), strict=True):
+            yield sample_attention(
+                self._translator.model, self._vocabularies, source_ids=source, target_ids=target
+            )
+
+    def _first_pairs(self, count: int) -> tuple[list[list[int]], list[list[int]]]:
         """Returns the ids of the first pairs of the split, in the order of its records."""
         first = self._pairs[:count]
         return [source for _, source, _ in first], [target for _, _, target in first]
 
     @functools.cached_property
     def _pairs(self) -> list[tuple[tuple[str, int], list[int], list[int]]]:
-        """All that `pairs` is asked for, read once."""
+        """All that `_first_pairs` is asked for, read once."""
         found = [row for batch in self._batches.epoch(Position()) for row in _rows(batch)]
         found.sort(key=lambda pair: pair[0])
-        return found[: max(self._max_sentences, SAMPLES)]
+        return found[: max(self._max_sentences, _SAMPLES)]
 
 
 def _rows(batch: Batch) -> list[tuple[tuple[str, int], list[int], list[int]]]:
