@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import sys
 from typing import Annotated
@@ -12,26 +13,30 @@ from cli.options import (
     DEFAULT_RUN,
     DEFAULT_TRANSLATED,
     BeamSize,
+    ComputeType,
     Count,
+    EngineName,
     LengthPenalty,
     MaxDecodingLength,
     MaxLengthRatio,
     MaxSourceTokens,
+    ModelCopies,
     ModelFolder,
     NBest,
     NoRepeatNgramSize,
     Number,
     OnTooLong,
+    TextLanguage,
     Texts,
     command,
     import_tensorflow,
-    local_path,
     say,
 )
-from model.config import MAX_SOURCE_TOKENS, Decoding
+from model.config import MAX_SOURCE_TOKENS, Decoding, Engine
 from model.errors import UserError
 
 _DECODING = Decoding()
+_ENGINE = Engine()
 
 _rows = functools.partial(typer.Option, rich_help_panel="Rows")
 _failures = functools.partial(typer.Option, rich_help_panel="What fails")
@@ -92,16 +97,12 @@ def translate_batch_command(
         ),
     ] = "fail",
     model: ModelFolder = str(DEFAULT_RUN),
+    engine_name: EngineName = _ENGINE.name,
+    compute_type: ComputeType = _ENGINE.compute_type,
+    model_copies: ModelCopies = None,
     max_source_tokens: MaxSourceTokens = MAX_SOURCE_TOKENS,
     on_too_long: OnTooLong = "split",
-    source_language: Annotated[
-        str,
-        typer.Option(
-            help="Code of the texts' language: its rules cut too long ones into sentences.",
-            show_default=False,
-            rich_help_panel="Texts",
-        ),
-    ] = "",
+    source_language: TextLanguage = "",
     beam_size: BeamSize = _DECODING.beam_size,
     length_penalty: LengthPenalty = _DECODING.length_penalty,
     n_best: NBest = _DECODING.n_best,
@@ -115,8 +116,11 @@ def translate_batch_command(
     with --n-best translation_n_best; of several text columns with <column>_ before the name.
     Beam's own options go after `--`: tt translate-batch in.parquet -- --direct_num_workers=2
     """
+    from model.model_folder import model_fingerprint
     from pipelines.cells import CellOptions
-    from pipelines.model_loading import ModelLoader
+    from pipelines.model_loading import ModelLoader, plan_copies
+    from pipelines.runner import set_file_system_options
+    from pipelines.staging import default_cache, stage_model
     from pipelines.translate import TranslateOptions, plan_translation, run_translation
     from pipelines.translation_manifest import describe_failure, describe_summary
     from pipelines.translation_progress import ProgressLine
@@ -148,18 +152,30 @@ def translate_batch_command(
         overwrite=overwrite,
         retry_failed=retry_failed,
     )
-    import_tensorflow()
-    from model.translator import find_model_folder, model_fingerprint
-
-    folder = find_model_folder(local_path(model))
+    engine = Engine(name=engine_name, compute_type=compute_type)
+    beam_arguments = context.obj or ()
+    copies = plan_copies(model_copies, beam_arguments=beam_arguments)
+    set_file_system_options(beam_arguments)
+    folder = stage_model(model, cache=default_cache(), report=say)
     job = plan_translation(
         options=options,
         model_fingerprint=model_fingerprint(folder),
         decoding=decoding,
-        beam_arguments=context.obj or (),
+        engine=dataclasses.asdict(engine),
+        beam_arguments=beam_arguments,
     )
     for notice in job.notices:
         say(f"tt: warning: {notice}")
+    if not job.is_finished:
+        say(copies.describe())
+        if engine.name == "tensorflow":
+            import_tensorflow()
+    load_translator = ModelLoader(
+        folder=model if "://" in model else str(folder),  # workers make copies of their own
+        decoding=decoding,
+        engine=engine,
+        threads=copies.threads,
+    )
     with ProgressLine(
         output=job.output,
         rows=job.rows,
@@ -167,7 +183,7 @@ def translate_batch_command(
         is_retry=retry_failed,
         stream=sys.stderr,
     ):
-        summary = run_translation(job, load_translator=ModelLoader(str(folder), decoding))
+        summary = run_translation(job, load_translator=load_translator, workers=copies.copies or 1)
     for line in describe_summary(summary, price_per_hour=price_per_hour):
         say(line)
     say(f"Translated: {output}")
