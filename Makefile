@@ -16,11 +16,12 @@ demo: $(RUNTIME)
 test: lint types
 	$(BIN)/python -m pytest
 
-# Ratios to bare SentencePiece and to Hugging Face's datasets and tokenizers, about an hour;
-# then those of training.
+# Ratios to bare SentencePiece and to Hugging Face's datasets and tokenizers, about an hour; how the
+# memory of translating grows; then those of training.
 bench: $(BENCH)
 	$(BIN)/python tests/bench/preprocess.py --peer
 	$(BIN)/python tests/bench/preprocess.py --memory
+	$(BIN)/python tests/bench/translate_memory.py
 	$(MAKE) bench-train
 
 # Ratios to a plain TensorFlow step and to PyTorch, and the input of training; a quarter of an hour.
