@@ -349,6 +349,52 @@ def test_translate_batch_keeps_rows_and_columns(with_model, capsys):
     assert "beam_size" in last_error(capsys)
 
 
+def test_too_many_failed_rows_are_exit_code_1(with_model, capsys):
+    latin = pa.array([b"one two", b"caf\xe9", b"three"], pa.binary())
+    column = pa.Array.from_buffers(pa.string(), 3, latin.buffers())
+    pq.write_table(pa.table({"text": column, "note": ["six", "two", None]}), "input.parquet")
+    command = ("translate-batch", "input.parquet", "--beam-size", "2", "--n-best", "2")
+    both = (*command, "--text-column", "text", "--text-column", "note", "--limit", "2")
+    assert run(*both, "--price-per-hour", "36") == 1
+    shown = capsys.readouterr().err
+    assert shown.splitlines()[-1].startswith("tt: error: 1 of 2 rows failed, more than")
+    assert "text: 1 ok, 1 failed\nnote: 2 ok\n" in shown
+    assert "Price of this run: " in shown
+    found = pq.read_table("translated")
+    assert found["text_translation_error"].to_pylist() == [
+        None, "not UTF-8: unexpected end of data",
+    ]  # fmt: skip
+    assert [len(best or []) for best in found["text_translation_n_best"].to_pylist()] == [2, 0]
+    assert run(*both) == 1
+    assert run(*both, "--retry-failed", "--max-failed", "0.5") == 0
+    assert run(*both, "--overwrite", "--max-failed", "1", "--compression", "gzip") == 0
+    assert run(*command, "--text-column", "note", "--limit", "2") == 2
+    assert "options.text_columns" in last_error(capsys)
+    assert run(*both, "--compression", "gzip", "--compute-type", "bfloat16") == 2
+    assert "engine.compute_type was 'float32' there and is 'bfloat16'" in last_error(capsys)
+    assert run(*both, "--engine", "pencil") == 2
+    assert "engine must be one of" in last_error(capsys)
+
+
+def test_bad_files_are_skipped_when_asked(with_model, capsys):
+    (with_model / "in").mkdir()
+    pq.write_table(pa.table({"text": ["one"]}), "in/a.parquet")
+    (with_model / "in/b.parquet").write_text("not Parquet")
+    assert run("translate-batch", "in", "--on-bad-file", "eat") == 2
+    assert last_error(capsys) == "tt: error: on bad file must be one of fail, skip. Received: 'eat'"
+    assert run("translate-batch", "in", "--price-per-hour", "-1") == 2
+    assert "--price-per-hour must not be negative. Received: -1.0" in last_error(capsys)
+    assert run("translate-batch", "in") == 2
+    assert "b.parquet is not a Parquet file" in last_error(capsys)
+    assert run("translate-batch", "in", "--model-copies", "0") == 2
+    assert "--model-copies must be at least 1. Received: 0" in last_error(capsys)
+    skip = ("translate-batch", "in", "--on-bad-file", "skip", "--beam-size", "1")
+    assert run(*skip, "--model-copies", "1") == 0
+    shown = capsys.readouterr().err
+    assert "1 model copy of" in shown
+    assert "Skipped: " in shown
+
+
 def test_errors_of_translate_batch(with_model, capsys):
     assert run("translate-batch", "nowhere.parquet") == 2
     assert "nowhere.parquet" in last_error(capsys)
