@@ -91,7 +91,9 @@ def export_saved_model(
         model = translator.model
         hidden = hidden_ids(model.config, translator.vocabularies)
 
-        @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32, name="ids")])
+        @tf.function(
+            input_signature=[tf.TensorSpec([None, None], tf.int32, name="ids")], autograph=False
+        )
         def search(ids: tf.Tensor) -> dict[str, tf.Tensor]:
             found = search_batch(model, ids, decoding=decoding, hidden_ids=hidden)
             beams = decoding.beam_size

@@ -1,0 +1,77 @@
+"""Counts the sentences whose translation depends on their batch: batch mates, padding and order.
+
+    python tests/bench/invariance.py run test.en.gz --beam-size 4
+
+Every sentence is translated alone, then in batches of three sizes and two orders. Products of
+other shapes add up in another order, so scores differ by rounding; where the best two hypotheses
+are nearer than that, the other may win. Those are listed. Exits with code 1 if a translation
+differs that is no such near-tie, or a score by more than 1e-4.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+from pathlib import Path
+
+import numpy as np
+
+# The project stands two folders up where this file is run and not imported.
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from cli.evaluate import read_lines
+from model.config import Decoding
+from model.translation import Translation
+from model.translator import Translator
+
+_TOLERANCE = 1e-4  # of scores
+_SIZES = (512, 2048, 8192)  # padded positions of a batch
+
+
+def main() -> None:
+    """Prints what differs, and a line of counts."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model")
+    parser.add_argument("text", type=Path)
+    parser.add_argument("--beam-size", type=int, default=4)
+    parser.add_argument("--sentences", type=int, default=300)
+    options = parser.parse_args()
+    texts = [line for line in read_lines(options.text) if line.strip()][: options.sentences]
+    decoding = Decoding(beam_size=options.beam_size, n_best=min(2, options.beam_size))
+    translator = Translator.load(options.model, decoding=decoding)
+    ids = translator.encode(texts)
+    alone = [translator.translate_ids([row])[0][0] for row in ids]
+    near_ties: set[int] = set()
+    wrong: set[int] = set()
+    furthest = 0.0
+    for size in _SIZES:
+        batched = Translator.load(
+            options.model, decoding=dataclasses.replace(decoding, batch_tokens=size)
+        )
+        for order in (np.arange(len(ids)), np.random.default_rng(0).permutation(len(ids))):
+            found, _ = batched.translate_ids([ids[i] for i in order])
+            for i, translation in zip(order.tolist(), found, strict=True):
+                if translation.text == alone[i].text:
+                    furthest = max(furthest, abs(translation.score - alone[i].score))
+                else:
+                    (near_ties if _is_near_tie(translation, alone[i]) else wrong).add(i)
+    for i in sorted(near_ties | wrong):
+        print(
+            f"{'wrong' if i in wrong else 'near-tie'}: {texts[i]}", *alone[i].hypotheses, sep="\n  "
+        )
+    print(
+        f"{len(texts):,} sentences, beam size {options.beam_size}: {len(wrong)} differ, "
+        f"{len(near_ties)} near-ties, scores within {furthest:.1e}"
+    )
+    if wrong or furthest > _TOLERANCE:
+        sys.exit(1)
+
+
+def _is_near_tie(one: Translation, other: Translation) -> bool:
+    """Tells whether the best of each is, within the tolerance, as good as that of the other."""
+    return abs(one.score - other.score) <= _TOLERANCE
+
+
+if __name__ == "__main__":
+    main()
