@@ -48,6 +48,7 @@ from pipelines.translation_plan import (
     find_overwritten,
     installed_versions,
     make_plan,
+    plan_digest,
     plan_units,
     planned_outputs,
     read_json,
@@ -340,6 +341,7 @@ def run_translation(
             compression=options.compression,
             on_bad_file=options.on_bad_file,
             run_id=job.run_id,
+            plan_digest=plan_digest(job.plan),
             retry_failed=options.retry_failed,
         ),
     )

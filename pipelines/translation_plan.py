@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
 import importlib.metadata
 import json
 import math
@@ -280,6 +281,12 @@ def _decisive(plan: Mapping[str, Any]) -> dict[str, Any]:
     part = {key: value for key, value in plan.items() if key != "versions"}
     part["bad_files"] = dict.fromkeys(plan.get("bad_files", {}), "skipped")  # whatever the reason
     return part
+
+
+def plan_digest(plan: Mapping[str, Any]) -> str:
+    """Returns what tells units of this plan from those of any other: hex blake2b."""
+    content = json.dumps(_decisive(plan), sort_keys=True).encode()
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
 def find_overwritten(*, output: str, existing: Iterable[str]) -> list[str]:

@@ -63,6 +63,7 @@ class UnitStatistics:
       relative_path: The input file's.
       first_row: Index in the input file.
       rows: Rows of the unit.
+      plan_digest: Of the plan under which it was done.
       skipped: Why there is no output file; "" where there is one.
       output_bytes: Size of the output file.
       output_checksum: That of its footer.
@@ -85,6 +86,7 @@ class UnitStatistics:
     relative_path: str
     first_row: int
     rows: int
+    plan_digest: str = ""
     skipped: str = ""
     output_bytes: int = 0
     output_checksum: str = ""
@@ -150,6 +152,7 @@ class UnitOptions:
       compression: Of the output files.
       on_bad_file: `fail`, or `skip` units that cannot be read.
       run_id: Of this run.
+      plan_digest: Of this run's plan; a unit done under another one is done again.
       retry_failed: Whether the failed rows of finished units are translated again.
     """
 
@@ -158,6 +161,7 @@ class UnitOptions:
     compression: str
     on_bad_file: str
     run_id: str
+    plan_digest: str
     retry_failed: bool = False
 
 
@@ -183,6 +187,8 @@ def find_finished(unit: Unit, *, options: UnitOptions) -> UnitStatistics | None:
     """Returns the statistics of a finished unit; None if it is not, so that it is done again."""
     found = read_statistics(output=options.output, path=statistics_path(unit.output_path))
     if found is None or (found.first_row, found.rows) != (unit.first_row, unit.rows):
+        return None
+    if found.plan_digest != options.plan_digest:  # a worker of a job that was overwritten
         return None
     if found.skipped:
         return found if options.on_bad_file == SKIP else None
@@ -216,6 +222,7 @@ def _write_unit(unit: Unit, *, options: UnitOptions, translator: TranslatorLike)
             relative_path=unit.relative_path,
             first_row=unit.first_row,
             rows=unit.rows,
+            plan_digest=options.plan_digest,
             skipped=str(error),
             run_id=options.run_id,
         )
@@ -274,6 +281,7 @@ def _write_output(
         relative_path=unit.relative_path,
         first_row=unit.first_row,
         rows=unit.rows,
+        plan_digest=options.plan_digest,
         output_bytes=footer.size,
         output_checksum=footer.checksum,
         rows_by_status=counts,

@@ -204,7 +204,11 @@ def test_the_transforms_refuse_a_bad_configuration():
     good = {"compression": "zstd", "on_bad_file": "skip"}
     for bad in ({"compression": "rar"}, {"on_bad_file": "eat"}):
         options = UnitOptions(
-            output="o", table=TableOptions(text_columns=("t",)), run_id="1", **{**good, **bad}
+            output="o",
+            table=TableOptions(text_columns=("t",)),
+            run_id="1",
+            plan_digest="d",
+            **{**good, **bad},
         )
         with pytest.raises(ValueError, match=r"Received: (rar|eat)"):
             TranslateUnits(load_translator=load_reverser, options=options)

@@ -296,6 +296,22 @@ def test_overwriting_deletes_what_a_job_made_and_starts_again(tmp_path):
     assert translate(new, tmp_path / "fresh", overwrite=True).rows == 3
 
 
+def test_units_of_another_plan_are_done_again(tmp_path):
+    """As where workers of an overwritten job still write into the folder of the new one."""
+    out = tmp_path / "out"
+    source = write(tmp_path / "in.parquet", numbered(6))
+    for fingerprint in ("old", "new"):
+        translate(source, out, unit_rows=2, fingerprint=fingerprint, overwrite=True)
+        if fingerprint == "old":
+            late = {path: path.read_bytes() for path in out.glob("_tt/units/*-00001-*.json")}
+    (out / "_tt/manifest.json").unlink()
+    for path, content in late.items():
+        path.write_bytes(content)
+    summary = translate(source, out, unit_rows=2, fingerprint="new")
+    assert (summary.units, summary.reused_units) == (3, 2)
+    assert len({unit["plan_digest"] for unit in unit_statistics(out)}) == 1
+
+
 @pytest.mark.parametrize("name", ["notes.txt", "new-00000-of-00002.parquet"])
 def test_a_folder_with_files_of_others_is_not_overwritten(tmp_path, name):
     out = tmp_path / "out"
