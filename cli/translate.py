@@ -116,6 +116,7 @@ def translate_batch_command(
     with --n-best translation_n_best; of several text columns with <column>_ before the name.
     Beam's own options go after `--`: tt translate-batch in.parquet -- --direct_num_workers=2
     """
+    from model.engines import check_engine
     from model.model_folder import model_fingerprint
     from pipelines.cells import CellOptions
     from pipelines.model_loading import ModelLoader, plan_copies
@@ -167,6 +168,7 @@ def translate_batch_command(
     for notice in job.notices:
         say(f"tt: warning: {notice}")
     if not job.is_finished:
+        check_engine(folder, decoding=decoding, engine=engine, max_source_tokens=max_source_tokens)
         say(copies.describe())
         if engine.name == "tensorflow":
             import_tensorflow()

@@ -78,11 +78,13 @@ def translate_command(
         source_language=source_language,
     )
     engine = Engine(name=engine_name, compute_type=compute_type)
+    folder = local_path(model)
+    from model.engines import check_engine, load_translator
+
+    check_engine(folder, decoding=decoding, engine=engine, max_source_tokens=max_source_tokens)
     if engine.name == "tensorflow":
         import_tensorflow()
-    from model.engines import load_translator
-
-    translator = load_translator(str(local_path(model)), decoding=decoding, engine=engine)
+    translator = load_translator(str(folder), decoding=decoding, engine=engine)
     try:
         report = translate_lines(
             sys.stdin.buffer,

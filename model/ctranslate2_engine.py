@@ -68,11 +68,7 @@ class CTranslate2Translator:
     def __init__(
         self, folder: Path, *, decoding: Decoding, compute_type: str, threads: int
     ) -> None:
-        if decoding.max_decoding_length > POSITIONS:
-            raise UserError(
-                f"the engine ctranslate2 has {POSITIONS:,} positions: max_decoding_length must "
-                f"not be greater. Received: {decoding.max_decoding_length:,}"
-            )
+        check_length("max_decoding_length", decoding.max_decoding_length)
         self.decoding = decoding
         self.vocabularies = load_vocabularies(folder)
         self._source_tokens = load_tokens(folder, "source")
@@ -270,6 +266,15 @@ def import_ctranslate2() -> Any:
             "pip install 'tt-translate[ctranslate2]'"
         ) from error
     return ctranslate2
+
+
+def check_length(name: str, length: int) -> None:
+    """Raises a UserError that names an option whose length is beyond the positions."""
+    if length > POSITIONS:
+        raise UserError(
+            f"the engine ctranslate2 has {POSITIONS:,} positions: {name} must not be greater. "
+            f"Received: {length:,}"
+        )
 
 
 def length_limit(source_length: int, decoding: Decoding) -> int:

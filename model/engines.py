@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+from pathlib import Path
 
 from model.config import Decoding, Engine
+from model.model_folder import find_model_folder, is_ctranslate2
 from model.translation import TranslatorLike
 
 _LOGGER = logging.getLogger(__name__)
@@ -38,6 +40,32 @@ def load_translator(
     from model.translator import Translator
 
     return Translator.load(folder, decoding=decoding, compute_type=engine.compute_type)
+
+
+def check_engine(
+    folder: str | Path, *, decoding: Decoding, engine: Engine, max_source_tokens: int
+) -> None:
+    """Checks what can be known of loading a model without reading its weights.
+
+    Args:
+      folder: As `load_translator` takes it.
+      decoding: How to search.
+      engine: What computes.
+      max_source_tokens: The most ids that a source will have.
+
+    Raises:
+      UserError: The engine is not installed, the model is not for it, or a length is beyond it.
+    """
+    if engine.name != "ctranslate2":
+        find_model_folder(folder)
+        return
+    from model.ctranslate2_engine import check_length, import_ctranslate2
+
+    import_ctranslate2()
+    if not is_ctranslate2(folder):
+        find_model_folder(folder)
+    check_length("max_decoding_length", decoding.max_decoding_length)
+    check_length("max_source_tokens", max_source_tokens)
 
 
 def set_threads(threads: int) -> None:

@@ -395,6 +395,15 @@ def test_bad_files_are_skipped_when_asked(with_model, capsys):
     assert "Skipped: " in shown
 
 
+def test_what_the_engine_cannot_do_leaves_no_output_folder(with_model, capsys):
+    pq.write_table(pa.table({"text": ["one"]}), "input.parquet")
+    command = ("translate-batch", "input.parquet", "--engine", "ctranslate2")
+    for flag in ("--max-decoding-length", "--max-source-tokens"):
+        assert run(*command, flag, "4096") == 2
+        assert f"{flag[2:].replace('-', '_')} must not be greater" in last_error(capsys)
+    assert not (with_model / "translated").exists()
+
+
 def test_errors_of_translate_batch(with_model, capsys):
     assert run("translate-batch", "nowhere.parquet") == 2
     assert "nowhere.parquet" in last_error(capsys)

@@ -20,7 +20,7 @@ from model import ctranslate2_engine
 from model.cache import make_whole
 from model.config import Decoding, Engine
 from model.ctranslate2_engine import POSITIONS, CTranslate2Translator, convert, length_limit
-from model.engines import cores, load_translator, set_threads
+from model.engines import check_engine, cores, load_translator, set_threads
 from model.errors import UserError
 from model.export import export_ctranslate2
 from model.model_folder import model_fingerprint
@@ -365,6 +365,34 @@ def test_what_cannot_be_loaded_is_one_line(model_folder, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
     with pytest.raises(UserError, match=r"pip install 'tt-translate\[ctranslate2\]'$"):
         load(model_folder, CTRANSLATE2)
+
+
+def test_what_an_engine_cannot_do_is_known_before_weights_are_read(
+    model_folder, tmp_path, monkeypatch
+):
+    def refused(folder=model_folder, engine=CTRANSLATE2, most=258, **fields):
+        with pytest.raises(UserError) as caught:
+            check_engine(folder, decoding=Decoding(**fields), engine=engine, max_source_tokens=most)
+        return str(caught.value)
+
+    positions = "the engine ctranslate2 has 2,048 positions: "
+    assert refused(max_decoding_length=4096) == (
+        f"{positions}max_decoding_length must not be greater. Received: 4,096"
+    )
+    assert refused(most=2049) == (
+        f"{positions}max_source_tokens must not be greater. Received: 2,049"
+    )
+    for engine in (TENSORFLOW, CTRANSLATE2):
+        assert refused(tmp_path / "nowhere", engine).startswith("no model folder at ")
+    exported = tmp_path / "exported"
+    export_ctranslate2(model_folder, exported)
+    assert "translate with --engine ctranslate2" in refused(exported, TENSORFLOW)
+    long = Decoding(max_decoding_length=4096)
+    check_engine(model_folder, decoding=long, engine=TENSORFLOW, max_source_tokens=4096)
+    for folder in (model_folder, model_folder.parent, exported):
+        check_engine(folder, decoding=GREEDY, engine=CTRANSLATE2, max_source_tokens=2048)
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
+    assert refused().endswith("pip install 'tt-translate[ctranslate2]'")
 
 
 def test_a_cache_that_cannot_be_written_is_one_line(model_folder, tmp_path, monkeypatch):
