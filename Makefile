@@ -8,7 +8,7 @@ DEVELOPMENT := $(VENV)/.development
 BENCH := $(VENV)/.bench
 TORCH := $(VENV)/torch
 
-.PHONY: demo test bench bench-train lint types lock clean
+.PHONY: demo test bench bench-train bench-translate bench-translate-variables lint types lock clean
 
 demo: $(RUNTIME)
 	$(BIN)/tt demo --folder demo
@@ -29,6 +29,18 @@ bench-train: $(RUNTIME) $(TORCH)/.installed
 	$(BIN)/python tests/bench/records_to_batches.py
 	$(BIN)/python tests/bench/records_to_batches.py --memory
 	$(BIN)/python tests/bench/train.py
+
+# The decoder's ratio to CTranslate2, and the ratios of `tt translate-batch` to the decoder alone. Not
+# part of `make bench`: it needs a trained model, and texts of its source language, as in
+#     make bench-translate MODEL=run TEXT="test.en.gz train.en.gz" OPTIONS=--lowercase
+# The decoder translates the first text. OPTIONS are those of tests/bench/translate.py.
+bench-translate: bench-translate-variables $(DEVELOPMENT)
+	$(BIN)/python tests/bench/decode.py $(MODEL) $(firstword $(TEXT))
+	$(BIN)/python tests/bench/translate.py $(MODEL) $(TEXT) $(OPTIONS)
+
+bench-translate-variables:
+	@test -n "$(MODEL)" || { echo "name a run folder or model folder with MODEL=..." >&2; exit 1; }
+	@test -n "$(TEXT)" || { echo "name texts, a sentence a line, with TEXT=\"...\"" >&2; exit 1; }
 
 lint: $(DEVELOPMENT)
 	$(BIN)/ruff check .

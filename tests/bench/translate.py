@@ -1,0 +1,542 @@
+"""Measures `tt translate-batch` against the decoder alone: same model, sentences and cores.
+
+    python tests/bench/translate.py run train.en.gz other.en.gz
+    python tests/bench/translate.py run train.en.gz --rows 20000 --engine ctranslate2 --threads 2
+
+The model is a run folder or an exported model folder. The table has the lines of the texts in
+any order, so of all lengths that are not split, 2 % nulls, 1 % empty texts, and columns of ints,
+nested lists and timestamps. The job reads it, tokenises, translates and writes all columns, with
+its own batches and as many model copies as there are cores.
+
+"Bare" has the ids of the table's distinct sentences in memory, sorted by length over the whole
+table and cut into the batches that were the fastest for it. TensorFlow's has as many Python
+threads as the job has copies, which take the batches in turn (`Translator.translate_ids`);
+CTranslate2's has them in one queue (`translate_batch` with inter_threads), each with the job's own
+limit of length, so that no sentence may run on for longer than it does in the job.
+
+Job and bare run alternately, each as a fresh process pinned to the same cores, in another order
+each round; ratios are taken within a round, so that other work on the machine weighs less. Both
+are without start-up, that is without loading the model and translating one sentence, which
+traces: the job's is the time of the same command with --limit 1, in the same round; bare's clock
+starts after it. Nothing else is left out of the job.
+
+Exits with code 1 if a limit is missed, unless --no-limits is given.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import datetime
+import json
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from preprocess import Target
+from processes import CommandError, Finished, available_cores, run
+
+# The project stands two folders up where this file is run and not imported.
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from model.config import ENGINES, MAX_SOURCE_TOKENS, Decoding
+
+Row = TypeVar("Row", list[int], list[str])
+
+_TT = Path(sys.executable).with_name("tt")
+
+_LIMIT = 0.90  # the least of the job's speed to bare's
+
+_NULL_SHARE, _EMPTY_SHARE = 0.02, 0.01
+_EMPTY_TEXTS = ("", "  ")
+_ROW_GROUP_ROWS = 10_000
+_SEED = 1
+
+# Sizes of bare's batches that are tried: padded source ids over all beams, or sentences.
+_TOKENS = ("1024 tokens", "2048 tokens", "4096 tokens", "8192 tokens")
+_SIZES = {
+    "tensorflow": _TOKENS,
+    "ctranslate2": (*_TOKENS, "32 sentences", "64 sentences", "128 sentences"),
+}
+_SAMPLE = 4096  # sentences that they are tried on
+_TIMED = 2  # times that each is
+
+_UNLIMITED = 10**9
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Round:
+    """A run of each.
+
+    Attributes:
+      command_seconds: Of the whole job.
+      start_up_seconds: Of the same command with one row.
+      bare_seconds: Of the decoder alone.
+      manifest: The job's.
+      bare: What bare says of itself.
+    """
+
+    command_seconds: float
+    start_up_seconds: float
+    bare_seconds: float
+    manifest: dict[str, Any]
+    bare: dict[str, Any]
+
+    @property
+    def job_seconds(self) -> float:
+        """Of the job without start-up."""
+        return self.command_seconds - self.start_up_seconds
+
+    @property
+    def ratio(self) -> float:
+        """Of the job's speed to bare's."""
+        return self.bare_seconds / self.job_seconds
+
+
+# What runs in processes of their own; each prints a line of JSON.
+
+
+def write_table(
+    path: Path, *, model: str, texts: Sequence[str], rows: int, is_lowercase: bool
+) -> dict[str, int]:
+    """Writes the table, and says what is in it.
+
+    Raises:
+      CommandError: The texts have too few lines.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from cli.evaluate import read_lines
+    from model.vocabulary import is_empty, load_vocabularies
+
+    nulls, empties = round(_NULL_SHARE * rows), round(_EMPTY_SHARE * rows)
+    wanted = rows - nulls - empties
+    lines = [line for text in texts for line in read_lines(Path(text))]
+    if is_lowercase:
+        lines = [line.lower() for line in lines]
+    choice = random.Random(_SEED)
+    choice.shuffle(lines)
+    ids = load_vocabularies(_model_folder(model)).source.encode(lines)
+    fitting = [
+        line
+        for line, row in zip(lines, ids, strict=True)
+        if len(row) <= MAX_SOURCE_TOKENS and not is_empty(row)
+    ]
+    if len(fitting) < wanted:
+        raise CommandError(
+            f"the texts have {len(fitting):,} lines of at most {MAX_SOURCE_TOKENS} ids, but "
+            f"{rows:,} rows need {wanted:,}: name more texts, or fewer --rows"
+        )
+    cells: list[str | None] = [
+        *fitting[1:wanted],
+        *[None] * nulls,
+        *(_EMPTY_TEXTS[i % len(_EMPTY_TEXTS)] for i in range(empties)),
+    ]
+    choice.shuffle(cells)
+    cells.insert(0, fitting[0])  # what --limit 1 translates
+    noon = datetime.datetime(2024, 1, 1, 12, tzinfo=datetime.UTC)
+    table = pa.table(
+        {
+            "id": pa.array(range(rows), pa.int64()),
+            "text": pa.array(cells, pa.string()),
+            "spans": [[[i % 7, i % 11], [i % 13]] if i % 5 else None for i in range(rows)],
+            "seen": pa.array(
+                [noon + datetime.timedelta(seconds=i) for i in range(rows)],
+                pa.timestamp("us", "UTC"),
+            ),
+        }
+    )
+    pq.write_table(table, path, row_group_size=_ROW_GROUP_ROWS)
+    lengths = sorted(len(row) for row in read_sources(path, model=model))
+    return {
+        "nulls": nulls,
+        "empties": empties,
+        "distinct": len(lengths),
+        "shortest": lengths[0],
+        "median": lengths[len(lengths) // 2],
+        "longest": lengths[-1],
+    }
+
+
+def read_sources(path: Path, *, model: str) -> list[list[int]]:
+    """Returns the ids of the table's distinct sentences, BOS and EOS included."""
+    import pyarrow.parquet as pq
+
+    from model.vocabulary import is_empty, load_vocabularies
+
+    cells = pq.read_table(path, columns=["text"])["text"].to_pylist()
+    texts = list(dict.fromkeys(cell for cell in cells if cell is not None))
+    ids = load_vocabularies(_model_folder(model)).source.encode(texts)
+    return [list(row) for row in dict.fromkeys(map(tuple, ids)) if not is_empty(row)]
+
+
+def cut(rows: Sequence[Row], size: str, *, beam_size: int) -> Iterator[list[Row]]:
+    """Yields batches of like length, the longest first.
+
+    >>> list(cut([[1], [2, 2], [3]], "2 tokens", beam_size=1))
+    [[[2, 2]], [[1], [3]]]
+    """
+    count, unit = size.split()
+    ordered = sorted(rows, key=len, reverse=True)
+    first = 0
+    while first < len(ordered):
+        longest = beam_size * len(ordered[first])
+        taken = int(count) if unit == "sentences" else max(1, int(count) // longest)
+        yield ordered[first : first + taken]
+        first += taken
+
+
+def bare_tensorflow(
+    model: str, *, decoding: Decoding, copies: int, threads: int
+) -> Callable[[list[list[list[int]]]], int]:
+    """Returns what translates batches of ids, and returns the number of ids that it found."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from model.engines import set_threads
+    from model.translator import Translator
+
+    set_threads(threads)
+    translator = Translator.load(
+        model, decoding=dataclasses.replace(decoding, batch_tokens=_UNLIMITED)
+    )
+    pool = ThreadPoolExecutor(copies)
+
+    def translate(batches: list[list[list[int]]]) -> int:
+        found = list(pool.map(translator.translate_ids, batches))
+        return sum(work.target_tokens for _, work in found)
+
+    return translate
+
+
+def bare_ctranslate2(
+    model: str, *, decoding: Decoding, copies: int, threads: int
+) -> Callable[[list[list[list[str]]]], int]:
+    """Returns what translates batches of pieces, and returns the number of ids that it found."""
+    import ctranslate2
+
+    from model.ctranslate2_engine import convert, length_limit
+
+    translator = ctranslate2.Translator(
+        str(convert(model)),
+        compute_type="float32",
+        inter_threads=copies,
+        intra_threads=threads,
+    )
+
+    def translate(batches: list[list[list[str]]]) -> int:
+        queued = [
+            translator.translate_batch(
+                batch,
+                beam_size=decoding.beam_size,
+                length_penalty=decoding.length_penalty,
+                # That of the longest, with BOS and EOS; the last id is EOS.
+                max_decoding_length=length_limit(len(batch[0]) + 2, decoding) - 1,
+                max_input_length=0,
+                return_scores=True,
+                asynchronous=True,
+            )
+            for batch in batches
+        ]
+        found = [waiting.result() for results in queued for waiting in results]
+        return sum(len(result.hypotheses[0]) + 1 for result in found)
+
+    return translate
+
+
+def run_bare(
+    path: Path, *, model: str, engine: str, decoding: Decoding, size: str
+) -> dict[str, Any]:
+    """Translates the table's distinct sentences; without a size it finds the fastest instead."""
+    from model.ctranslate2_engine import convert, load_tokens
+    from pipelines.model_loading import plan_copies
+
+    plan = plan_copies(None, beam_arguments=())  # the job's own
+    assert plan.copies
+    rows: list[Any] = read_sources(path, model=model)
+    make: Callable[..., Callable[[list[Any]], int]] = bare_tensorflow
+    if engine == "ctranslate2":
+        make = bare_ctranslate2
+        tokens = load_tokens(convert(model), "source")
+        rows = [[tokens[i] for i in row[1:-1]] for row in rows]  # it adds BOS and EOS
+    translate = make(model, decoding=decoding, copies=plan.copies, threads=plan.threads)
+    translate([rows[:1]])  # start-up: traces
+
+    def measure(some: list[Any], size: str) -> tuple[float, int]:
+        batches = list(cut(some, size, beam_size=decoding.beam_size))
+        start = time.perf_counter()
+        target_tokens = translate(batches)
+        return time.perf_counter() - start, target_tokens
+
+    if not size:
+        sample = sorted(rows, key=len)[:: -(-len(rows) // _SAMPLE)]  # all lengths
+        tried = {
+            size: min(measure(sample, size)[0] for _ in range(_TIMED)) for size in _SIZES[engine]
+        }
+        return {"rates": {size: len(sample) / seconds for size, seconds in tried.items()}}
+    seconds, target_tokens = measure(rows, size)
+    return {
+        "seconds": seconds,
+        "sentences": len(rows),
+        "target_tokens": target_tokens,
+        "copies": plan.copies,
+        "threads": plan.threads,
+    }
+
+
+def _model_folder(model: str) -> Path:
+    from model.model_folder import find_model_folder
+
+    return find_model_folder(model)
+
+
+# What measures.
+
+
+class Bench:
+    """Runs the job and bare on one table.
+
+    Args:
+      options: As given.
+      folder: For the table and all outputs.
+
+    Raises:
+      CommandError: The table cannot be made.
+    """
+
+    def __init__(self, options: argparse.Namespace, *, folder: Path) -> None:
+        self._options = options
+        self._folder = folder
+        self._table = folder / "rows.parquet"
+        lowercase = ["--lowercase"] if options.lowercase else []
+        self.content = self._call(
+            "table", *options.texts, "--rows", str(options.rows), *lowercase
+        ).json()
+
+    def fastest_size(self, engine: str) -> str:
+        """Returns the fastest size of bare's batches."""
+        rates: dict[str, float] = self._call("bare", "--engine", engine).json()["rates"]
+        said = ", ".join(f"{size} {rate:.0f}/s" for size, rate in rates.items())
+        print(f"{engine}  bare, batches of: {said}", file=sys.stderr, flush=True)
+        return max(rates, key=rates.__getitem__)
+
+    def measure(self, engine: str, *, size: str, bare_first: bool) -> Round:
+        """Runs each once.
+
+        Raises:
+          CommandError: The job did not do all rows, or its time is lost in that of its start-up.
+        """
+        bare = self._bare(engine, size=size) if bare_first else {}
+        start_up, _ = self._translate(engine, arguments=["--limit", "1"])
+        command, manifest = self._translate(engine)
+        self._check(manifest)
+        if command <= start_up:
+            raise CommandError(
+                f"the job took {command:.1f} s, and with one row {start_up:.1f} s: give it more "
+                "--rows, or wait until the machine has less other work"
+            )
+        bare = bare or self._bare(engine, size=size)
+        return Round(
+            command_seconds=command,
+            start_up_seconds=start_up,
+            bare_seconds=bare["seconds"],
+            manifest=manifest,
+            bare=bare,
+        )
+
+    def _bare(self, engine: str, *, size: str) -> dict[str, Any]:
+        return self._call("bare", "--engine", engine, "--size", size).json()
+
+    def _translate(
+        self, engine: str, arguments: Sequence[str] = ()
+    ) -> tuple[float, dict[str, Any]]:
+        """Runs the job; returns its seconds and its manifest."""
+        with tempfile.TemporaryDirectory(dir=self._folder) as output:
+            unit_rows = self._options.unit_rows
+            finished = self._run(
+                [
+                    *(_TT, "translate-batch", self._table, "--output", output),
+                    *("--text-column", "text", "--model", self._options.model),
+                    *("--engine", engine, "--beam-size", str(self._options.beam_size)),
+                    *(["--unit-rows", str(unit_rows)] if unit_rows else []),
+                    *arguments,
+                ]
+            )
+            return finished.seconds, json.loads(Path(output, "_tt/manifest.json").read_text())
+
+    def _check(self, manifest: dict[str, Any]) -> None:
+        content, rows = self.content, self._options.rows
+        expected = {
+            "ok": rows - content["nulls"] - content["empties"],
+            "null": content["nulls"],
+            "empty": content["empties"],
+        }
+        statuses = {status: n for status, n in manifest["rows_by_status"]["text"].items() if n}
+        if manifest["rows_out"] != rows or statuses != {k: n for k, n in expected.items() if n}:
+            raise CommandError(
+                f"the job wrote {manifest['rows_out']:,} rows, {statuses}; "
+                f"they should be {rows:,}, {expected}"
+            )
+
+    def _call(self, role: str, *arguments: str) -> Finished:
+        """Runs this program in one of its roles."""
+        beams = str(self._options.beam_size)
+        return self._run(
+            [
+                *(sys.executable, Path(__file__).resolve(), self._options.model, *arguments),
+                *("--beam-size", beams, "--role", role, "--table", self._table),
+            ]
+        )
+
+    def _run(self, command: Sequence[str | Path]) -> Finished:
+        return run(
+            command,
+            cores=self._options.threads,
+            folder=self._folder,
+            environment={"TF_CPP_MIN_LOG_LEVEL": "3"},
+        )
+
+
+def print_and_judge(engine: str, rounds: Sequence[Round], *, rows: int, size: str) -> Target:
+    """Prints a line for each, medians over the rounds, and returns the limit."""
+
+    def median(value: Callable[[Round], float]) -> float:
+        return statistics.median(map(value, rounds))
+
+    last = rounds[-1]
+    work, distinct = last.manifest["work"], last.manifest["distinct_texts"]
+    ratios = [each.ratio for each in rounds]
+    print(
+        f"{engine}: {last.bare['copies']} calls at once of {last.bare['threads']} thread(s)\n"
+        f"  job   {median(lambda each: each.job_seconds):8.1f} s without start-up "
+        f"({median(lambda each: each.command_seconds):.1f} s with it, of one row "
+        f"{median(lambda each: each.start_up_seconds):.1f} s): "
+        f"{rows / median(lambda each: each.job_seconds):,.0f} rows/s; {distinct:,} texts "
+        f"distinct in their unit, {work['target_tokens']:,} target tokens, "
+        f"{work['padding']:.1%} padding\n"
+        f"  bare  {median(lambda each: each.bare_seconds):8.1f} s in batches of {size}: "
+        f"{last.bare['sentences'] / median(lambda each: each.bare_seconds):,.0f} sentences/s; "
+        f"{last.bare['sentences']:,} distinct sentences, "
+        f"{last.bare['target_tokens']:,} target tokens\n"
+        f"  job's speed to bare's {median(lambda each: each.ratio):.2f} "
+        f"({min(ratios):.2f}-{max(ratios):.2f} in {len(rounds)} round(s))"
+    )
+    return Target(
+        rule=f"{engine}, the job's speed to that of the decoder alone",
+        value=median(lambda each: each.ratio),
+        bound=_LIMIT,
+    )
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("model", help="run folder or exported model folder")
+    parser.add_argument("texts", nargs="*", metavar="text", help="a sentence a line, plain or .gz")
+    parser.add_argument("--lowercase", action="store_true", help="lower-case the texts")
+    parser.add_argument("--rows", type=int, default=100_000)
+    parser.add_argument("--engine", nargs="+", choices=ENGINES, default=list(ENGINES))
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument(
+        "--threads",
+        type=int,
+        default=len(available_cores()),
+        help="and cores, of each; by default all",
+    )
+    parser.add_argument("--beam-size", type=int, default=1)
+    parser.add_argument(
+        "--unit-rows",
+        type=int,
+        help="of the job, by default its own; few rows need less, or copies have nothing to do",
+    )
+    parser.add_argument("--no-limits", action="store_true", help="never exit with code 1")
+    # This program calls itself to make the table and for bare.
+    parser.add_argument("--role", choices=("table", "bare"), help=argparse.SUPPRESS)
+    parser.add_argument("--table", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--size", default="", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if not options.texts and options.role != "bare":
+        parser.error("name at least one text, a sentence a line")
+    for name, least in (("rows", 100), ("rounds", 1), ("beam_size", 1)):
+        value = getattr(options, name)
+        if value < least:
+            flag = name.replace("_", "-")
+            parser.error(f"--{flag} must be {least} or more. Received: {value}")
+    if not 1 <= options.threads <= len(available_cores()):
+        parser.error(
+            f"--threads must be 1 to {len(available_cores())}, the cores of this process. "
+            f"Received: {options.threads}"
+        )
+    for path in [options.model, *options.texts]:
+        if not Path(path).exists():
+            parser.error(f"there is no {path}")
+    options.model = str(Path(options.model).resolve())
+    options.texts = [str(Path(text).resolve()) for text in options.texts]
+    return options
+
+
+def main() -> None:
+    """Measures the engines, and says whether the limits are met; or is one of the processes."""
+    options = _parse()
+    if options.role == "table":
+        content = write_table(
+            options.table,
+            model=options.model,
+            texts=options.texts,
+            rows=options.rows,
+            is_lowercase=options.lowercase,
+        )
+        print(json.dumps(content))
+        return
+    if options.role == "bare":
+        said = run_bare(
+            options.table,
+            model=options.model,
+            engine=options.engine[0],
+            decoding=Decoding(beam_size=options.beam_size),
+            size=options.size,
+        )
+        print(json.dumps(said))
+        return
+    judged = []
+    with tempfile.TemporaryDirectory(prefix="tt-bench-") as folder:
+        bench = Bench(options, folder=Path(folder))
+        content = bench.content
+        print(
+            f"{options.rows:,} rows: {content['nulls']:,} nulls, {content['empties']:,} empty, "
+            f"{content['distinct']:,} distinct sentences of {content['shortest']} to "
+            f"{content['longest']} ids, median {content['median']}; beam {options.beam_size}, "
+            f"{options.threads} core(s)",
+            flush=True,
+        )
+        for engine in options.engine:
+            size = bench.fastest_size(engine)
+            rounds = []
+            for number in range(options.rounds):
+                found = bench.measure(engine, size=size, bare_first=number % 2 == 1)
+                rounds.append(found)
+                print(
+                    f"{engine}  round {number + 1}/{options.rounds}: "
+                    f"job {found.command_seconds:.1f} s, "
+                    f"of one row {found.start_up_seconds:.1f} s, "
+                    f"bare {found.bare_seconds:.1f} s: {found.ratio:.2f}",
+                    file=sys.stderr,
+                    flush=True,
+                )
+            judged.append(print_and_judge(engine, rounds, rows=options.rows, size=size))
+    print(*(target.line() for target in judged), sep="\n")
+    if not options.no_limits and not all(target.is_met for target in judged):
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except CommandError as error:
+        sys.exit(f"bench: error: {error}")
