@@ -57,14 +57,33 @@ def call_on_parts(
     ]
 
 
-def raise_if_all_fail(results: Sequence[object]) -> None:
-    """Raises the first error where there are several results and all are errors.
+def raise_if_not_at_fault(
+    results: Sequence[object],
+    *,
+    probe: Callable[[], object],
+    is_input_error: Callable[[Exception], bool],
+) -> None:
+    """Raises the first error where all results are errors and a harmless source fails as well.
 
-    Whatever is wrong then, it is not one source: the same job can succeed elsewhere.
+    Whatever is wrong then, it is no source: the same job can succeed elsewhere.
+
+    Args:
+      results: What `call_on_parts` returned.
+      probe: Makes the same call of a source that is known to be harmless.
+      is_input_error: Says whether an error can be the fault of a source.
+
+    Raises:
+      Exception: The first error; or what the probe raised, where that is no fault of a source.
     """
     errors = [result for result in results if isinstance(result, Exception)]
-    if len(errors) == len(results) > 1:
-        raise errors[0]
+    if not errors or len(errors) < len(results):
+        return
+    try:
+        probe()
+    except Exception as error:
+        if not is_input_error(error):
+            raise
+        raise errors[0] from error
 
 
 def one_line(error: Exception) -> str:

@@ -12,7 +12,7 @@ from model.config import MAX_SOURCE_TOKENS
 from model.errors import UserError
 from model.translation import Hypothesis, Translation, TranslatorLike, Work
 from model.vocabulary import EOS_ID, is_empty
-from pipelines.bisection import call_on_parts, one_line, raise_if_all_fail
+from pipelines.bisection import call_on_parts, one_line, raise_if_not_at_fault
 from pipelines.segments import cut_to_fit, join_translations
 
 OK = "ok"
@@ -24,6 +24,8 @@ FAILED = "failed"  # not UTF-8, or the model fails at it: no translation
 STATUSES = (OK, NULL, EMPTY, TOO_LONG, SPLIT, FAILED)
 
 ON_TOO_LONG = ("split", "truncate", "skip")
+
+_PROBE = "a"  # translated where all texts fail: is it the texts, or the machine?
 
 _Source = tuple[int, ...]  # ids: texts that normalisation makes equal are one source
 _Found = Mapping[_Source, Translation | Exception]
@@ -128,7 +130,7 @@ def translate_cells(
 
     Raises:
       Exception: What the translator raised, where that is no fault of a source
-        (`is_input_error`), or where several sources all fail, which cannot be the fault of each.
+        (`is_input_error`), or where all sources fail and a harmless one as well.
     """
     decided: dict[bytes | None, TranslatedCell] = {None: _without_translation(NULL)}
     texts: dict[bytes, str] = {}
@@ -178,7 +180,11 @@ def _plan(
         return [not is_too_long(piece) for piece in pieces]
 
     encode(texts)
-    raise_if_all_fail(list(ids.values()))
+    raise_if_not_at_fault(
+        list(ids.values()),
+        probe=lambda: translator.encode([_PROBE]),
+        is_input_error=translator.is_input_error,
+    )
     pieces: dict[str, list[str]] = {}  # of texts that are too long
     if options.on_too_long == "split":
         long = [text for text in texts if is_too_long(text)]
@@ -236,7 +242,11 @@ def _translate(sources: list[_Source], *, translator: TranslatorLike) -> tuple[_
         return translations
 
     found = call_on_parts(translate, sources, is_input_error=translator.is_input_error)
-    raise_if_all_fail(found)
+    raise_if_not_at_fault(
+        found,
+        probe=lambda: translator.translate_ids(translator.encode([_PROBE])),
+        is_input_error=translator.is_input_error,
+    )
     return dict(zip(sources, found, strict=True)), work
 
 

@@ -253,16 +253,48 @@ def test_what_is_no_fault_of_a_source_is_raised_as_it_is():
         assert len(translator.calls) <= 1, "it is not tried again here"
 
 
-def test_when_every_source_fails_it_is_the_fault_of_none():
-    fault = ValueError("of the machine")
-    for translator in (
-        Reverser(poison="!", fault=fault),
-        Reverser(encode_poison="!", fault=fault),
-    ):
-        with pytest.raises(ValueError, match="of the machine"):
-            translate(["a!", "b!", "c!", None], translator)
-    alone = translate(["a!", None, ""], Reverser(poison="!"))
-    assert statuses_of(alone) == ["failed", "null", "empty"]
+@pytest.mark.parametrize("poison", ["poison", "encode_poison"])
+def test_texts_that_all_fail_are_at_fault_where_a_harmless_one_does_not(poison):
+    for texts in (["a!", "b!", "c!", None, ""], ["a!", None, ""]):
+        result = translate(texts, Reverser(**{poison: "!"}))
+        assert statuses_of(result) == ["failed"] * (len(texts) - 2) + ["null", "empty"]
+        assert {cell.error for cell in result.cells} == {"ValueError: bad", None}
+        assert (result.texts, result.work) == (0, Work()), "the probe does not count"
+
+
+@pytest.mark.parametrize("poison", ["poison", "encode_poison"])
+def test_when_a_harmless_text_fails_too_it_is_the_fault_of_none(poison):
+    class First(Reverser):
+        """Numbers its errors."""
+
+        def encode(self, texts):
+            return self.number(super().encode, texts)
+
+        def translate_ids(self, source_ids):
+            return self.number(super().translate_ids, source_ids)
+
+        def number(self, function, sources):
+            try:
+                return function(sources)
+            except ValueError as error:
+                raise ValueError(f"of the machine, with {sources}") from error
+
+    for texts, first in ((["b!", "c!", None], "b!"), (["b!", None], "b!")):
+        shown = {"poison": [[BOS, *map(ord, first), EOS]], "encode_poison": [first]}[poison]
+        with pytest.raises(ValueError, match="of the machine") as raised:
+            translate(texts, First(**{poison: "!a"}))
+        assert str(raised.value).endswith(f"with {shown}")
+
+
+def test_what_the_probe_meets_that_is_no_fault_of_a_source_is_raised_as_it_is():
+    class Lost(Reverser):
+        def translate_ids(self, source_ids):
+            if source_ids == [[BOS, ord("a"), EOS]]:
+                raise OSError("no route to host")
+            return super().translate_ids(source_ids)
+
+    with pytest.raises(OSError, match="no route"):
+        translate(["b!", "c!"], Lost(poison="!"))
 
 
 def test_an_error_is_one_line():
@@ -305,7 +337,6 @@ CELLS = st.lists(
     poison=st.sampled_from(["", "!", "我"]),
 )
 def test_the_order_of_rows_and_the_rows_beside_change_nothing(cells, data, on_too_long, poison):
-    cells = [b"good", *cells]  # so that not every source fails
     order = data.draw(st.permutations(range(len(cells))))
     options = {"max_source_tokens": 9, "on_too_long": on_too_long}
     together = translate(cells, Reverser(poison=poison), **options)
@@ -317,7 +348,7 @@ def test_the_order_of_rows_and_the_rows_beside_change_nothing(cells, data, on_to
         together.work,
     )
     for i in order[:3]:
-        [_, alone] = translate([b"good", cells[i]], Reverser(poison=poison), **options).cells
+        [alone] = translate([cells[i]], Reverser(poison=poison), **options).cells
         assert alone == together.cells[i]
 
 
