@@ -30,6 +30,7 @@ UNITS_FOLDER = f"{JOB_FOLDER}/units"
 TEMPORARY_SUFFIX = ".tmp"  # not .parquet: others glob for that
 PLAN_FILE = "plan.json"
 MANIFEST_FILE = "manifest.json"
+RETRY_FILE = "retry.json"  # the manifest that a retry under way has made untrue
 FORMAT = 1
 
 _PROGRAMS = ("tt-translate", "apache-beam", "pyarrow", "sentencepiece", "tensorflow", "ctranslate2")
@@ -250,7 +251,9 @@ def find_difference(theirs: Any, ours: Any, *, key: str = "") -> tuple[str, Any,
 
 
 def check_plan(plan: Mapping[str, Any], *, output: str, existing: Iterable[str]) -> dict[str, Any]:
-    """Returns the plan that stands in the folder; {} of a folder that holds nothing.
+    """Returns the plan that stands in the folder; {} of a folder that holds nothing finished.
+
+    A run that failed before its first unit does not keep the folder from another plan.
 
     Args:
       plan: That of this run.
@@ -267,6 +270,9 @@ def check_plan(plan: Mapping[str, Any], *, output: str, existing: Iterable[str])
         return {}
     standing: dict[str, Any] = read_json(f"{output}/{JOB_FOLDER}/{PLAN_FILE}")
     difference = find_difference(_decisive(standing), _decisive(plan))
+    if difference and not _has_work(standing, existing=existing):
+        _check_is_ours(existing, outputs=(), output=output)
+        return {}
     if difference:
         key, theirs, ours = difference
         raise UserError(
@@ -274,6 +280,16 @@ def check_plan(plan: Mapping[str, Any], *, output: str, existing: Iterable[str])
             f"is {ours!r} now. Choose another folder, the same files and options, or --overwrite"
         )
     return standing
+
+
+def _has_work(plan: Mapping[str, Any], *, existing: Sequence[str]) -> bool:
+    """Says whether a folder holds what the units of its plan left, or the manifest."""
+    known = {f"{JOB_FOLDER}/{MANIFEST_FILE}", *planned_outputs(plan)}
+    return any(
+        path in known
+        or (path.startswith(f"{UNITS_FOLDER}/") and not path.endswith(TEMPORARY_SUFFIX))
+        for path in existing
+    )
 
 
 def _decisive(plan: Mapping[str, Any]) -> dict[str, Any]:

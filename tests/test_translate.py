@@ -551,6 +551,26 @@ def test_another_plan_into_the_same_folder_is_refused(tmp_path):
     assert files_below(out) == before
 
 
+def test_a_plan_of_which_nothing_is_finished_gives_way(tmp_path):
+    source = write(tmp_path / "input.parquet", numbered(3))
+    out = tmp_path / "out"
+
+    def load():
+        raise UserError("these weights are damaged")
+
+    assert refused(source, out, load=load) == "these weights are damaged"
+    assert files_below(out) == ["_tt/plan.json"]
+    (out / "notes.txt").write_text("mine")
+    assert "holds something else (notes.txt)" in refused(source, out, unit_rows=2)
+    (out / "notes.txt").unlink()
+    (out / "_tt/units").mkdir()
+    (out / "_tt/units/input-00000-of-00001.json").write_text("{}")
+    assert "belongs to another run" in refused(source, out, unit_rows=2)
+    (out / "_tt/units/input-00000-of-00001.json").unlink()
+    assert translate(source, out, unit_rows=2).rows == 3
+    assert "belongs to another run" in refused(source, out)
+
+
 def test_an_output_that_holds_something_else_is_refused(tmp_path):
     source = write(tmp_path / "input.parquet", numbered(3))
     out = tmp_path / "out"
