@@ -103,7 +103,9 @@ class RunFolder:
         if tf.io.gfile.exists(self.path) and not tf.io.gfile.isdir(self.path):
             raise UserError(f"{self.path} is a file: name a folder for the run with --run")
         config = {"format": _FORMAT, **config}
-        if not tf.io.gfile.exists(self.inside(CONFIG_FILE)) and self._names() - _UNFINISHED:
+        if tf.io.gfile.exists(self.inside(CONFIG_FILE)):
+            self.load_config()  # before anything is written: the folder may be something else's
+        elif self._names() - _UNFINISHED:
             raise UserError(
                 f"{self.path} holds something else than a run: choose another folder with --run"
             )

@@ -688,6 +688,12 @@ def test_a_folder_with_something_else_is_refused(toy_dataset, tmp_path):
     (tmp_path / "run/thesis.tex").write_text("")
     with pytest.raises(UserError, match="holds something else"):
         make_trainer(toy_dataset, tmp_path / "run")
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model/config.json").write_text("{}")
+    with pytest.raises(UserError, match="model is no run folder"):
+        make_trainer(toy_dataset, tmp_path / "model")
+    found = {path.name for name in ("run", "model") for path in (tmp_path / name).iterdir()}
+    assert found == {"thesis.tex", "config.json"}
     with pytest.raises(UserError, match="is a file"):
         make_trainer(toy_dataset, tmp_path / "run/thesis.tex")
 
