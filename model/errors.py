@@ -11,5 +11,9 @@ class UserError(Exception):
     """
 
 
+class BadFileError(UserError):
+    """What a file holds cannot be read, or is not what is asked for; that it is there is sure."""
+
+
 class DiskFullError(UserError):
     """There is no room to write to: the input is good, and what is finished is kept."""

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from apache_beam.io.filesystems import FileSystems
 
+from model.errors import BadFileError as BadFileError
 from model.errors import UserError
 from pipelines.files import list_folder, open_binary
 from pipelines.text_sources import is_damage
@@ -31,10 +32,6 @@ _BATCH_ROWS = 8192
 # Column chunks are streamed through a buffer, never loaded whole: a row group may be the file.
 _BUFFER_BYTES = 1 << 20
 _ROW_GROUP_ROWS = 1 << 20
-
-
-class BadFileError(UserError):
-    """What a file holds cannot be read, or is not what is asked for; that it is there is sure."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -16,16 +16,18 @@ from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
 from apache_beam.runners.runner import PipelineResult, PipelineState
 
 from model.engines import cores
-from model.errors import DiskFullError, UserError
+from model.errors import BadFileError, DiskFullError, UserError
 
 # Beam's plain DirectRunner tries to download another runner first, so machines would differ.
 LOCAL_RUNNER = "FnApiRunner"
 
+_RUNNING = re.compile(r" \[while running '[^\n]*")  # what Beam puts behind a message
+_ERRORS = {error.__name__: error for error in (UserError, BadFileError, DiskFullError)}
+
 # How a worker's traceback, which the runner hands on as text, ends.
 _USER_ERROR = re.compile(
-    r"^(?:\w+\.)*(UserError|DiskFullError): (.*?)(?: \[while running '[^\n]*)?$", re.MULTILINE
+    rf"^(?:\w+\.)*({'|'.join(_ERRORS)}): (.*?)(?:{_RUNNING.pattern})?$", re.MULTILINE
 )
-_ERRORS = {"UserError": UserError, "DiskFullError": DiskFullError}
 
 # Where Beam logs a worker's exception with its traceback before the runner raises it.
 _WORKER_LOGGERS = ("apache_beam.runners.common", "apache_beam.runners.worker.sdk_worker")
@@ -146,8 +148,9 @@ def find_user_error(error: BaseException) -> UserError | None:
     link: BaseException | None = error
     while link is not None and id(link) not in seen:
         seen.add(id(link))
-        text = f"{type(link).__name__}: {link}" if isinstance(link, UserError) else str(link)
-        if found := _USER_ERROR.findall(text):
+        if isinstance(link, UserError):
+            return type(link)(_RUNNING.sub("", str(link)))
+        if found := _USER_ERROR.findall(str(link)):
             name, message = found[-1]
             return _ERRORS[name](message)
         link = link.__cause__ or link.__context__

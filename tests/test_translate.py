@@ -229,6 +229,15 @@ def test_user_errors_are_found_in_what_wraps_them():
     inner.__cause__ = UserError("inside")
     assert str(find_user_error(inner)) == "inside"
     assert find_user_error(RuntimeError("ValueError: something else")) is None
+    bad = find_user_error(RuntimeError("Traceback ...\npipelines.parquet.BadFileError: x is cut"))
+    assert (type(bad), str(bad)) == (BadFileError, "x is cut")
+
+    class OtherError(UserError):
+        pass
+
+    inner.__cause__ = OtherError("of a subclass [while running 'Translate']")
+    found = find_user_error(inner)
+    assert (type(found), str(found)) == (OtherError, "of a subclass")
 
 
 # --- the job --------------------------------------------------------------------------------
