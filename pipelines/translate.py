@@ -40,6 +40,7 @@ from pipelines.translation_plan import (
     MANIFEST_FILE,
     ON_BAD_FILE,
     PLAN_FILE,
+    RETRY_FILE,
     TEMPORARY_SUFFIX,
     InputFile,
     TranslateOptions,
@@ -70,6 +71,7 @@ __all__ = [
 
 _PLAN = f"{JOB_FOLDER}/{PLAN_FILE}"
 _MANIFEST = f"{JOB_FOLDER}/{MANIFEST_FILE}"
+_RETRY = f"{JOB_FOLDER}/{RETRY_FILE}"
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)  # not frozen: Beam sets attributes of transforms
@@ -160,7 +162,7 @@ class _WriteManifest(beam.DoFn):
         leftovers = [
             path
             for path in list_folder(f"{self._output}/{JOB_FOLDER}")
-            if path.endswith(TEMPORARY_SUFFIX)
+            if path.endswith((TEMPORARY_SUFFIX, f"/{_RETRY}"))
         ]
         if leftovers:
             delete(leftovers)
@@ -252,7 +254,7 @@ def plan_translation(
         existing = set()
     standing = check_plan(plan, output=output, existing=existing)
     manifest = _find_manifest(plan, output=output, existing=existing)
-    if options.retry_failed and manifest is None:
+    if options.retry_failed and manifest is None and _RETRY not in existing:
         raise UserError(
             f"{options.output} is not finished, so that there is nothing to retry yet: run the "
             "same command without --retry-failed first"
@@ -326,9 +328,11 @@ def run_translation(
             write_json(job.plan, output=job.output, path=_PLAN)
     except OSError as error:
         raise UserError(f"cannot write into {job.options.output}: {error}") from error
-    if _MANIFEST in job.existing:
-        delete([f"{job.output}/{_MANIFEST}"])  # what is done now makes it untrue
     options = job.options
+    if _MANIFEST in job.existing:  # what is done now makes it untrue
+        if options.retry_failed and job.manifest is not None:
+            write_json(job.manifest, output=job.output, path=_RETRY)
+        delete([f"{job.output}/{_MANIFEST}"])
     translate_units = TranslateUnits(
         load_translator=load_translator,
         options=UnitOptions(

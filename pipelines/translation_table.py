@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from model.translation import TranslatorLike, Work
 from pipelines import parquet
-from pipelines.cells import FAILED, OK, STATUSES, CellOptions, TranslatedCell, translate_cells
+from pipelines.cells import FAILED, STATUSES, CellOptions, TranslatedCell, translate_cells
 
 TRANSLATION = "translation"
 SCORE = "translation_score"
@@ -112,32 +112,19 @@ def translate_table(
 def retry_table(
     table: pa.Table, *, options: TableOptions, translator: TranslatorLike
 ) -> tuple[pa.Table, TableWork]:
-    """Translates the failed cells of a translated table again; all others stay as they are.
-
-    A text that was translated goes with them, since `translate_cells` takes it for the fault of
-    the machine where all texts fail.
-    """
+    """Translates the failed cells of a translated table again; all others stay as they are."""
     texts = {name: parquet.cell_bytes(table.column(name)) for name in options.text_columns}
     places = []  # of failed cells: the column and the row
-    control: list[bytes | None] = []
     for column in options.text_columns:
         statuses = table.column(options.name(column, STATUS)).to_pylist()
         places += [(column, row) for row, status in enumerate(statuses) if status == FAILED]
-        if not control and OK in statuses:
-            control = [texts[column][statuses.index(OK)]]
     failed = [texts[column][row] for column, row in places]
-    found, work = _translate(control + failed, options=options, translator=translator)
-    work = dataclasses.replace(
-        work,
-        texts=work.texts - len(control),
-        distinct_texts=work.distinct_texts - len(control),
-        source_characters=_count_characters(failed),
-    )
+    found, work = _translate(failed, options=options, translator=translator)
     for column in options.text_columns:
         for added, kind, value in options.added():
             name = options.name(column, added)
             values = table.column(name).to_pylist()
-            for (place, row), cell in zip(places, found[len(control) :], strict=True):
+            for (place, row), cell in zip(places, found, strict=True):
                 if place == column:
                     values[row] = value(cell)
             index = table.column_names.index(name)

@@ -30,6 +30,7 @@ from translation_jobs import (
 from model.config import Decoding
 from pipelines import parquet, translation_plan
 from pipelines import translate as job
+from pipelines.cells import CellOptions
 from pipelines.translation_manifest import describe_failure, describe_summary
 
 SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
@@ -224,6 +225,56 @@ def test_retrying_bundles_that_run_twice_changes_nothing(source, tmp_path):
     assert manifests[0]["last_run"] == manifests[1]["last_run"]
     assert manifests[0]["failed_rows"] == 2
     assert output_bytes(tmp_path / "out0") == output_bytes(tmp_path / "out1")
+
+
+def test_rows_of_a_unit_without_an_ok_row_are_retried(tmp_path):
+    """There is a text that was split, and in the second unit none that was translated."""
+    texts = ["bad", "good long", None, "bad", "worse", ""]
+    source = write(tmp_path / "in.parquet", {"text": texts})
+    cells = CellOptions(max_source_tokens=8)
+    options = {"unit_rows": 3, "cells": cells}
+    fail_at.update({"bad", "worse"})
+    out = tmp_path / "out"
+    assert translate(source, out, **options).failed_rows == 3
+    before = read_all(out)
+    again = translate(source, out, **options, retry_failed=True)
+    assert (again.failed_rows, again.manifest["last_run"]["units"]) == (3, 2)
+    assert read_all(out).equals(before)
+    fail_at.remove("worse")
+    third = translate(source, out, **options, retry_failed=True)
+    assert third.failed_rows == 2
+    found = read_all(out)["translation"].to_pylist()
+    assert found == [None, "doog gnol", None, None, "esrow", ""]
+
+
+def test_a_retry_that_was_stopped_goes_on(source, tmp_path):
+    out = tmp_path / "out"
+    translate(source, out, unit_rows=10)
+    crash_at.add("row 25")
+    with pytest.raises(Exception, match="the worker dies here"):
+        translate(source, out, unit_rows=10, retry_failed=True)
+    assert not (out / "_tt/manifest.json").exists(), "outputs may have changed"
+    crash_at.clear()
+    fail_at.clear()
+    summary = translate(source, out, unit_rows=10, retry_failed=True)
+    assert (summary.failed_rows, summary.reused_units) == (0, 1)
+    assert read_all(out)["translation"].to_pylist() == turned(30)
+    assert files_below(out)[:2] == ["_tt/manifest.json", "_tt/plan.json"]
+    assert not (out / "_tt/retry.json").exists()
+    assert translate(source, out, unit_rows=10, retry_failed=True).already_finished
+
+
+def test_a_retry_that_was_stopped_may_be_left_at_that(source, tmp_path):
+    out = tmp_path / "out"
+    first = translate(source, out, unit_rows=10)
+    crash_at.add("row 25")
+    with pytest.raises(Exception, match="the worker dies here"):
+        translate(source, out, unit_rows=10, retry_failed=True)
+    crash_at.clear()
+    summary = translate(source, out, unit_rows=10)
+    assert (summary.failed_rows, summary.reused_units) == (3, 3)
+    assert without_run(summary.manifest)["rows_by_status"] == first.rows_by_status
+    assert not (out / "_tt/retry.json").exists()
 
 
 def test_a_folder_that_is_not_finished_is_not_retried(source, tmp_path):
