@@ -283,7 +283,8 @@ def length_limit(source_length: int, decoding: Decoding) -> int:
     >>> length_limit(10, Decoding(max_length_ratio=1.5, max_extra_tokens=2))
     17
     """
-    scaled = np.ceil(np.float32(source_length) * np.float32(decoding.max_length_ratio))
+    ratio = min(decoding.max_length_ratio, float(decoding.max_decoding_length))
+    scaled = np.ceil(np.float32(source_length) * np.float32(ratio))
     return min(int(scaled) + decoding.max_extra_tokens, decoding.max_decoding_length)
 
 

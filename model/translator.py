@@ -231,6 +231,9 @@ def search_batch(
 
 def length_limits(source_lengths: tf.Tensor, decoding: Decoding) -> tf.Tensor:
     """Returns the most ids that the translations may have, as `Decoding` says: int32 [B]."""
-    scaled = tf.math.ceil(tf.cast(source_lengths, tf.float32) * decoding.max_length_ratio)
-    limits = tf.cast(scaled, tf.int32) + decoding.max_extra_tokens
-    return tf.minimum(limits, decoding.max_decoding_length)
+    longest = min(decoding.max_decoding_length, tf.int32.max)
+    ratio = min(decoding.max_length_ratio, float(longest))  # a greater one changes nothing
+    scaled = tf.math.ceil(tf.cast(source_lengths, tf.float32) * ratio)
+    # The minimum of floats: as int32, the product may be negative.
+    limits = tf.cast(scaled, tf.float64) + decoding.max_extra_tokens
+    return tf.cast(tf.minimum(limits, float(longest)), tf.int32)

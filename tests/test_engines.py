@@ -161,7 +161,8 @@ def test_nothing_to_translate_is_nothing(model_folder):
 
 @pytest.mark.parametrize("fields", [
     {}, {"max_length_ratio": 1.1}, {"max_length_ratio": 0.7, "max_extra_tokens": 3},
-    {"max_decoding_length": 9},
+    {"max_decoding_length": 9}, {"max_length_ratio": 1e9}, {"max_length_ratio": 1e300},
+    {"max_length_ratio": 5e6, "max_decoding_length": 2**31 - 1, "max_extra_tokens": 2**31 - 1},
 ])  # fmt: skip
 def test_limits_are_those_of_tensorflow(fields):
     decoding = Decoding(**fields)
