@@ -12,6 +12,9 @@ from pathlib import Path
 
 from model.errors import UserError
 
+# What to do where the disk is full, beside making room.
+OTHER_CACHE = ", or set XDG_CACHE_HOME to a folder with room"
+
 _STALE_SECONDS = 24 * 3600
 
 

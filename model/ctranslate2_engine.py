@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from model.batching import TokenBudget, count_work, translate_in_batches
-from model.cache import default_cache, make_whole
+from model.cache import OTHER_CACHE, default_cache, make_whole
 from model.config import Decoding
 from model.engines import calls_at_once
 from model.errors import UserError
@@ -247,7 +247,7 @@ def convert(folder: str | Path) -> Path:
     def write(output: Path) -> None:
         from model.export import export_ctranslate2
 
-        export_ctranslate2(Path(folder), output)
+        export_ctranslate2(Path(folder), output, remedy=OTHER_CACHE)
 
     return make_whole(default_cache() / name, write)
 

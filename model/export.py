@@ -30,7 +30,7 @@ from model.layers import (
     sinusoidal_positions,
 )
 from model.model_folder import CONFIG_FILE, CTRANSLATE2_FILE, WEIGHTS_FILE, find_model_folder
-from model.run_folder import storage_errors
+from model.run_folder import OTHER_OUTPUT, storage_errors
 from model.transformer import Transformer
 from model.translator import Translator, hidden_ids, search_batch
 from model.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID, load_vocabularies
@@ -56,7 +56,8 @@ def copy_model(model_folder: Path, output: Path, *, overwrite: bool = False) -> 
       UserError: There is no finished model, or the output cannot be written.
     """
     path = find_model_folder(model_folder)
-    with _whole_folder(output, model=path, overwrite=overwrite) as folder:
+    _check_output(output, model=path, overwrite=overwrite)
+    with _whole_folder(output) as folder:
         for name in (CONFIG_FILE, WEIGHTS_FILE):
             shutil.copyfile(path / name, folder / name)
         _copy_vocabularies(path, folder)
@@ -86,8 +87,9 @@ def export_saved_model(
       UserError: There is no finished model, or the output cannot be written.
     """
     path = find_model_folder(model_folder)
-    with _whole_folder(output, model=path, overwrite=overwrite) as folder:
-        translator = Translator.load(path)
+    _check_output(output, model=path, overwrite=overwrite)
+    translator = Translator.load(path)
+    with _whole_folder(output) as folder:
         model = translator.model
         hidden = hidden_ids(model.config, translator.vocabularies)
 
@@ -111,7 +113,9 @@ def export_saved_model(
         _copy_vocabularies(path, vocabulary_folder)
 
 
-def export_ctranslate2(model_folder: Path, output: Path, *, overwrite: bool = False) -> None:
+def export_ctranslate2(
+    model_folder: Path, output: Path, *, overwrite: bool = False, remedy: str = OTHER_OUTPUT
+) -> None:
     """Writes a CTranslate2 model that translates SentencePiece pieces as `Translator` does.
 
     BOS and EOS are added to the source by CTranslate2, as its config says, and the weights are
@@ -140,6 +144,7 @@ def export_ctranslate2(model_folder: Path, output: Path, *, overwrite: bool = Fa
       model_folder: A model folder, or the run folder that it lies in.
       output: The folder to write.
       overwrite: Replace an earlier export there.
+      remedy: What to do where the disk is full, beside making room.
 
     Raises:
       UserError: CTranslate2 is not installed, there is no finished model, or the output cannot
@@ -153,8 +158,9 @@ def export_ctranslate2(model_folder: Path, output: Path, *, overwrite: bool = Fa
             "pip install 'tt-translate[ctranslate2]'"
         ) from error
     path = find_model_folder(model_folder)
-    with _whole_folder(output, model=path, overwrite=overwrite) as folder:
-        translator = Translator.load(path)
+    _check_output(output, model=path, overwrite=overwrite)
+    translator = Translator.load(path)
+    with _whole_folder(output, remedy=remedy) as folder:
         model, vocabularies = translator.model, translator.vocabularies
         config = model.config
         spec = specs.TransformerSpec.from_config(
@@ -184,18 +190,22 @@ def export_ctranslate2(model_folder: Path, output: Path, *, overwrite: bool = Fa
         _copy_vocabularies(path, folder)
 
 
-@contextlib.contextmanager
-def _whole_folder(output: Path, *, model: Path, overwrite: bool) -> Iterator[Path]:
-    """Gives a folder to write into; without an error in between it becomes the output."""
+def _check_output(output: Path, *, model: Path, overwrite: bool) -> None:
     output = output.resolve()
     if output.exists():
         if not overwrite:
             raise UserError(f"{output} exists already: name another folder, or give --overwrite")
         _check_is_export(output, model=model.resolve())
+
+
+@contextlib.contextmanager
+def _whole_folder(output: Path, *, remedy: str = OTHER_OUTPUT) -> Iterator[Path]:
+    """Gives a folder to write into; without an error in between it becomes the output."""
+    output = output.resolve()
     temporary = output.with_name(f".{output.name}.tmp")
     replaced = output.with_name(f".{output.name}.old")
     try:
-        with storage_errors(str(output)):
+        with storage_errors(str(output), remedy=remedy):
             shutil.rmtree(temporary, ignore_errors=True)
             temporary.mkdir(parents=True)
             yield temporary

@@ -53,6 +53,9 @@ _MAY_CHANGE = (
 )  # fmt: skip
 
 
+# What to do where the disk is full, beside making room.
+OTHER_OUTPUT = ", or name another folder with --output"
+
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP)  # of a file system without locks
 _REMOTE = ("gs://", "ram://")  # the second is TensorFlow's memory, for tests
 
@@ -267,7 +270,7 @@ def storage_errors(
     path: str,
     *,
     what: str = "folder",
-    remedy: str = ", or name another folder with --output",
+    remedy: str = OTHER_OUTPUT,
 ) -> Iterator[None]:
     """Turns what TensorFlow and Python raise where a file cannot be written into a UserError.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import logging
 import os
@@ -13,6 +14,7 @@ import weakref
 
 import pytest
 import tensorflow as tf
+from ctranslate2 import specs
 from test_export import random_rows, write_model
 from toy import toy_sentences
 
@@ -21,7 +23,7 @@ from model.cache import make_whole
 from model.config import Decoding, Engine
 from model.ctranslate2_engine import POSITIONS, CTranslate2Translator, convert, length_limit
 from model.engines import check_engine, cores, load_translator, set_threads
-from model.errors import UserError
+from model.errors import DiskFullError, UserError
 from model.export import export_ctranslate2
 from model.model_folder import model_fingerprint
 from model.translator import Translator, length_limits
@@ -401,6 +403,26 @@ def test_a_cache_that_cannot_be_written_is_one_line(model_folder, tmp_path, monk
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     with pytest.raises(UserError, match=r"cannot be written: .*\. Set XDG_CACHE_HOME to a folder"):
         load(model_folder, CTRANSLATE2)
+
+
+def test_a_full_cache_is_one_line_with_its_own_remedy(model_folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    def fail(code):
+        def failing(*_):
+            raise OSError(code, os.strerror(code))
+
+        return failing
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(specs.TransformerSpec, "save", fail(errno.ENOSPC))
+        with pytest.raises(DiskFullError, match=r"or set XDG_CACHE_HOME to a folder with room$"):
+            load(model_folder, CTRANSLATE2)
+    assert list((tmp_path / "tt").iterdir()) == []
+    # What reading raises is not of the folder that is written.
+    monkeypatch.setattr(Translator, "load", fail(errno.EIO))
+    with pytest.raises(OSError, match="Input/output error"):
+        export_ctranslate2(model_folder, tmp_path / "exported")
 
 
 def test_many_may_make_a_folder_at_once(tmp_path):
