@@ -59,7 +59,7 @@ def exists(path: str) -> bool:
     try:
         return bool(FileSystems.exists(path))
     except (ValueError, BeamIOError) as error:
-        raise UserError(f"{path} cannot be looked up: {error}") from error
+        raise _lookup_error(path, error) from error
 
 
 def read_bytes(path: str) -> bytes:
@@ -69,15 +69,17 @@ def read_bytes(path: str) -> bytes:
 
 
 def list_folder(folder: str) -> list[str]:
-    """Lists all files below a folder, sorted; a folder that does not exist has none."""
+    """Lists all files below a folder, sorted; a folder that does not exist has none.
+
+    Raises:
+      UserError: The file system is not known, not installed, or does not answer.
+    """
     root = folder.rstrip("/") + "/"
     if is_local(folder):  # Beam's globs have no way to say that a bracket is a bracket
         found = [str(path) for path in Path(root).rglob("*") if path.is_file()]
         return sorted(root + os.path.relpath(path, root) for path in found)
     before_glob = re.split(r"[*?[]", root, maxsplit=1)[0]
-    [result] = FileSystems.match([before_glob + "**"])
-    paths = (metadata.path for metadata in result.metadata_list)
-    return sorted(path for path in paths if path.startswith(root))
+    return [path for path in _match(before_glob + "**", shown=folder) if path.startswith(root)]
 
 
 def delete(paths: Sequence[str]) -> None:
@@ -156,11 +158,23 @@ def file_identity(path: str) -> dict[str, Any]:
 
 
 def find_files(pattern: str) -> list[str]:
-    """Returns the files that a path or a glob names, sorted."""
+    """Returns the files that a path or a glob names, sorted.
+
+    Raises:
+      UserError: The file system is not known, not installed, or does not answer.
+    """
     if FileSystems.get_scheme(pattern) is None and os.path.isfile(pattern):  # noqa: PTH113
         return [pattern]  # a name with brackets in it is still a name
+    return _match(pattern, shown=pattern)
+
+
+def _match(pattern: str, *, shown: str) -> list[str]:
     try:
         [result] = FileSystems.match([pattern])
     except (ValueError, BeamIOError) as error:
-        raise UserError(f"{pattern} cannot be looked up: {error}") from error
+        raise _lookup_error(shown, error) from error
     return sorted(metadata.path for metadata in result.metadata_list)
+
+
+def _lookup_error(path: str, error: Exception) -> UserError:
+    return UserError(f"{path} cannot be looked up: {' '.join(str(error).split())}")

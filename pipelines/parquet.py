@@ -21,6 +21,7 @@ from apache_beam.io.filesystems import FileSystems
 
 from model.errors import BadFileError as BadFileError
 from model.errors import UserError
+from pipelines import files
 from pipelines.files import list_folder, open_binary
 from pipelines.text_sources import is_damage
 
@@ -110,22 +111,19 @@ def _find_files(argument: str) -> list[FoundFile]:
         ]
         if not found:
             raise UserError(f"the input folder {argument} holds no *{SUFFIX} file")
-    elif FileSystems.exists(path):
+    elif files.exists(path):
         found = [FoundFile(path=path, relative_path=path.rpartition("/")[2])]
     elif re.search(r"[*?[]", path):
         base = re.split(r"[*?[]", path, maxsplit=1)[0].rpartition("/")[0] + "/"
         found = [
-            FoundFile(path=match, relative_path=match.removeprefix(base)) for match in _match(path)
+            FoundFile(path=match, relative_path=match.removeprefix(base))
+            for match in files.find_files(path)
         ]
         if not found:
             raise UserError(f"no file matches the input {argument}")
     else:
         raise UserError(f"no such input file or folder: {argument}")
     return found
-
-
-def _match(pattern: str) -> list[str]:
-    return sorted(metadata.path for metadata in FileSystems.match([pattern])[0].metadata_list)
 
 
 def _is_hidden(relative_path: str) -> bool:

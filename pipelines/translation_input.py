@@ -5,10 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from apache_beam.io.filesystems import FileSystems
-
 from model.errors import UserError
 from pipelines import parquet
+from pipelines.files import exists
 from pipelines.translation_plan import SKIP, InputFile, TranslateOptions, output_stem
 from pipelines.translation_table import added_names
 
@@ -122,7 +121,7 @@ def check_place(options: TranslateOptions, *, output: str) -> None:
     Raises:
       UserError: It is a file, or lies in an input folder.
     """
-    if FileSystems.exists(output) and not parquet.is_folder(output):
+    if exists(output) and not parquet.is_folder(output):
         raise UserError(f"the output must be a folder; {options.output} is a file")
     for argument in options.input:
         path = parquet.normalize_path(argument)

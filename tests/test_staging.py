@@ -501,7 +501,7 @@ def test_a_model_that_is_not_whole_is_one_line(tmp_path, remote_model, deleted, 
 
 
 def test_models_that_cannot_be_read_or_written_are_one_line(tmp_path, remote_model, monkeypatch):
-    with pytest.raises(UserError, match=r"^nosuch://b cannot be read: "):
+    with pytest.raises(UserError, match=r"^nosuch://b cannot be looked up: "):
         stage_remote(tmp_path, "nosuch://b")
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r" cannot be written: .*\. Set XDG_CACHE_HOME to another "):

@@ -10,8 +10,10 @@ import json
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from apache_beam.io.filesystem import BeamIOError
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from memory_filesystem import MemoryFileSystem
 from translation_jobs import (
     ADDED,
     NO_ROWS,
@@ -578,6 +580,31 @@ def test_a_plan_of_which_nothing_is_finished_gives_way(tmp_path):
     (out / "_tt/units/input-00000-of-00001.json").unlink()
     assert translate(source, out, unit_rows=2).rows == 3
     assert "belongs to another run" in refused(source, out)
+
+
+def test_a_file_system_that_does_not_answer_is_one_line(tmp_path, monkeypatch):
+    local = write(tmp_path / "input.parquet", numbered(3))
+    MemoryFileSystem.clear()
+    MemoryFileSystem.put("mem://bucket/in/a.parquet", local.read_bytes())
+
+    def fail(*_):
+        raise RuntimeError("no\nbucket")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MemoryFileSystem, "_list", fail)
+        for name in ("in", "in/*.parquet"):
+            source = f"mem://bucket/{name}"
+            assert refused(source, tmp_path / "out").startswith(f"{source} cannot be looked up: ")
+        remote = "mem://bucket/out"
+        assert refused(local, remote).startswith(f"{remote} cannot be looked up: ")
+
+    def does_not_answer(*_):
+        raise BeamIOError("no\nanswer")
+
+    monkeypatch.setattr(MemoryFileSystem, "exists", does_not_answer)
+    for source, out in ((local, "mem://bucket/out"), ("mem://bucket/x*", tmp_path / "out")):
+        assert "cannot be looked up: no answer" in refused(source, out)
+    assert not (tmp_path / "out").exists()
 
 
 def test_an_output_that_holds_something_else_is_refused(tmp_path):
