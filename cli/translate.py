@@ -62,7 +62,6 @@ def translate_batch_command(
     ] = "zstd",
     price_per_hour: Annotated[
         Number,
-        OnTooLong,
         _output(
             help="Of the machines: the end says what a million rows and a million source "
             "characters cost by this run's time.",
