@@ -55,7 +55,7 @@ def translate_batch_command(
     ] = str(DEFAULT_TRANSLATED),
     overwrite: Annotated[
         bool,
-        _output("--overwrite", help="Delete what an earlier job left in --output; start again."),
+        _output("--overwrite", help="Delete what another or a finished job left in --output."),
     ] = False,
     compression: Annotated[
         str, _output(help="Of its files: zstd, snappy, gzip, brotli, lz4 or none.")

@@ -250,8 +250,8 @@ def plan_translation(
     existing = {path.removeprefix(f"{output}/") for path in list_folder(output)}
     deleted: list[str] = []
     if options.overwrite:
-        deleted = find_overwritten(output=output, existing=existing)
-        existing = set()
+        deleted = find_overwritten(plan, output=output, existing=existing)
+        existing -= set(deleted)
     standing = check_plan(plan, output=output, existing=existing)
     manifest = _find_manifest(plan, output=output, existing=existing)
     if options.retry_failed and manifest is None and _RETRY not in existing:

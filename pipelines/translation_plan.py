@@ -50,7 +50,8 @@ class TranslateOptions:
       cells: How cells are treated.
       on_bad_file: Of a file that is no good Parquet or lacks a text column: `fail`, or `skip` it.
       max_failed: The share of rows that may fail without failing the run.
-      overwrite: Delete what a job left in the output folder, and start again.
+      overwrite: Delete what another or a finished job left in the output folder, and start again.
+        A job that this very command began goes on.
       retry_failed: Translate the failed rows of a finished output folder again, and no others.
     """
 
@@ -305,8 +306,15 @@ def plan_digest(plan: Mapping[str, Any]) -> str:
     return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
-def find_overwritten(*, output: str, existing: Iterable[str]) -> list[str]:
+def find_overwritten(plan: Mapping[str, Any], *, output: str, existing: Iterable[str]) -> list[str]:
     """Lists the files that overwriting deletes, relative to the folder: the plan is the last.
+
+    Nothing is deleted of an unfinished job of the same plan: it goes on.
+
+    Args:
+      plan: That of this run.
+      output: The folder.
+      existing: What it holds, relative to it.
 
     Raises:
       UserError: The folder holds files that no job of ours made.
@@ -315,7 +323,13 @@ def find_overwritten(*, output: str, existing: Iterable[str]) -> list[str]:
     plan_path = f"{JOB_FOLDER}/{PLAN_FILE}"
     outputs: set[str] = set()
     if plan_path in existing:
-        outputs.update(planned_outputs(read_json(f"{output}/{plan_path}")))
+        standing = read_json(f"{output}/{plan_path}")
+        outputs.update(planned_outputs(standing))
+        has_been_finished = any(
+            f"{JOB_FOLDER}/{name}" in existing for name in (MANIFEST_FILE, RETRY_FILE)
+        )
+        if not has_been_finished and plan_digest(standing) == plan_digest(plan):
+            return []
     _check_is_ours(existing, outputs=outputs, output=output)
     return sorted(existing, key=lambda path: (path == plan_path, path))
 

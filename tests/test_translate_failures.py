@@ -347,6 +347,28 @@ def test_overwriting_deletes_what_a_job_made_and_starts_again(tmp_path):
     assert translate(new, tmp_path / "fresh", overwrite=True).rows == 3
 
 
+def test_overwriting_goes_on_with_what_the_same_command_began(tmp_path):
+    out = tmp_path / "out"
+    translate(write(tmp_path / "old.parquet", numbered(9)), out, unit_rows=2)
+    source = write(tmp_path / "new.parquet", numbered(40))
+    crash_at.add("row 35")
+    with pytest.raises(Exception, match="the worker dies here"):
+        translate(source, out, unit_rows=10, overwrite=True)
+    crash_at.clear()
+    kept = outputs(out)
+    assert kept
+    assert all(name.startswith("new-") for name in kept)
+    times = {name: (out / name).stat().st_mtime_ns for name in kept}
+    summary = translate(source, out, unit_rows=10, overwrite=True)
+    assert (summary.units, summary.reused_units) == (4, len(kept))
+    assert {name: (out / name).stat().st_mtime_ns for name in kept} == times
+    assert read_all(out)["translation"].to_pylist() == turned(40)
+    # Another command does not go on with it, and a finished one starts again.
+    (out / "_tt/manifest.json").unlink()
+    assert translate(source, out, unit_rows=20, overwrite=True).reused_units == 0
+    assert translate(source, out, unit_rows=20, overwrite=True).reused_units == 0
+
+
 def test_units_of_another_plan_are_done_again(tmp_path):
     """As where workers of an overwritten job still write into the folder of the new one."""
     out = tmp_path / "out"
