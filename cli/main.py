@@ -13,7 +13,7 @@ import typer
 from cli.average import average_command
 from cli.evaluate import evaluate_command
 from cli.export import export_command
-from cli.options import GroupedCommand, command, say
+from cli.options import GroupedCommand, resumable_command, say
 from cli.preprocess import preprocess_command
 from cli.train import train_command
 from cli.translate import translate_batch_command
@@ -41,7 +41,7 @@ app.command("evaluate")(evaluate_command)
 
 
 @app.command("demo")
-@command
+@resumable_command
 def demo_command(
     folder: Annotated[Path, typer.Option(help="Where everything is written.")] = Path("demo"),
 ) -> None:

@@ -136,6 +136,17 @@ TextLanguage = Annotated[
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
     """Wraps a command: a `UserError` becomes one line on stderr and exit code 2."""
+    return _wrap(function, interrupted="tt: interrupted")
+
+
+def resumable_command(function: Callable[..., None]) -> Callable[..., None]:
+    """Wraps a command that keeps what it has finished for the next time; see `command`."""
+    return _wrap(
+        function, interrupted="tt: interrupted; the same command goes on from what is finished"
+    )
+
+
+def _wrap(function: Callable[..., None], *, interrupted: str) -> Callable[..., None]:
 
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> None:
@@ -144,7 +155,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             with user_errors():
                 function(*args, **kwargs)
         except KeyboardInterrupt:
-            say("tt: interrupted; the same command goes on from what is finished")
+            say(interrupted)
             raise typer.Exit(130) from None
 
     return wrapped

@@ -21,8 +21,8 @@ from cli.options import (
     Switch,
     Text,
     Texts,
-    command,
     import_tensorflow,
+    resumable_command,
     say,
 )
 from model.errors import UserError
@@ -43,7 +43,7 @@ _vocabulary = functools.partial(typer.Option, rich_help_panel="Vocabulary")
 
 # Where a parameter's default is None, that of the library holds, which has the same name in
 # PreprocessOptions, Filters or TextNormalization; the help repeats it, and a test compares them.
-@command
+@resumable_command
 def preprocess_command(
     context: typer.Context,
     corpora: Annotated[

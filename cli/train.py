@@ -20,9 +20,9 @@ from cli.options import (
     Number,
     Switch,
     Text,
-    command,
     import_tensorflow,
     local_path,
+    resumable_command,
     say,
 )
 from model.config import (
@@ -61,7 +61,7 @@ _kept = functools.partial(typer.Option, rich_help_panel="What is kept and shown"
 
 # Where a parameter's default is None, that of the library holds, which has the same name in
 # TransformerConfig or TrainingConfig; the help repeats it, and a test compares them.
-@command
+@resumable_command
 def train_command(
     context: typer.Context,
     config: Annotated[Text, config_option(takes_beam=False)] = None,

@@ -28,8 +28,8 @@ from cli.options import (
     OnTooLong,
     TextLanguage,
     Texts,
-    command,
     import_tensorflow,
+    resumable_command,
     say,
 )
 from model.config import MAX_SOURCE_TOKENS, Decoding, Engine
@@ -43,7 +43,7 @@ _failures = functools.partial(typer.Option, rich_help_panel="What fails")
 _output = functools.partial(typer.Option, rich_help_panel="Output")
 
 
-@command
+@resumable_command
 def translate_batch_command(
     context: typer.Context,
     input: Annotated[  # noqa: A002 -- the name that the usage line shows

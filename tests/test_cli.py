@@ -44,6 +44,21 @@ def last_error(capsys):
     return line
 
 
+def test_an_interrupt_is_a_line_that_promises_no_more_than_is_so(capsys, monkeypatch):
+    def interrupt(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("cli.evaluate.read_translations", interrupt)
+    monkeypatch.setattr("pipelines.staging.stage_model", interrupt)
+    goes_on = "; the same command goes on from what is finished"
+    for arguments, rest in (
+        (["evaluate", "a.txt", "--reference", "b.txt"], ""),
+        (["translate-batch", "a.parquet"], goes_on),
+    ):
+        assert app(args=arguments, obj=[], standalone_mode=False) == 130
+        assert capsys.readouterr().err == f"tt: interrupted{rest}\n"
+
+
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
