@@ -118,6 +118,7 @@ def translate_batch_command(
     from model.engines import check_engine
     from model.model_folder import model_fingerprint
     from pipelines.cells import CellOptions
+    from pipelines.files import is_local
     from pipelines.model_loading import ModelLoader, plan_copies
     from pipelines.runner import set_file_system_options
     from pipelines.staging import default_cache, stage_model
@@ -157,9 +158,10 @@ def translate_batch_command(
     copies = plan_copies(model_copies, beam_arguments=beam_arguments)
     set_file_system_options(beam_arguments)
     folder = stage_model(model, cache=default_cache(), report=say)
+    fingerprint = model_fingerprint(folder)
     job = plan_translation(
         options=options,
-        model_fingerprint=model_fingerprint(folder),
+        model_fingerprint=fingerprint,
         decoding=decoding,
         engine=dataclasses.asdict(engine),
         beam_arguments=beam_arguments,
@@ -172,10 +174,12 @@ def translate_batch_command(
         if engine.name == "tensorflow":
             import_tensorflow()
     load_translator = ModelLoader(
-        folder=model if "://" in model else str(folder),  # workers make copies of their own
+        # Workers make copies of their own, and may have another working folder.
+        folder=str(folder.absolute()) if is_local(model) else model,
         decoding=decoding,
         engine=engine,
         threads=copies.threads,
+        fingerprint=fingerprint,
     )
     with ProgressLine(
         output=job.output,

@@ -10,6 +10,7 @@ from model.cache import default_cache
 from model.config import Decoding, Engine
 from model.engines import calls_at_once, cores, load_translator
 from model.errors import UserError
+from model.model_folder import model_fingerprint
 from model.translation import TranslatorLike
 from pipelines.runner import local_workers
 from pipelines.staging import stage_model
@@ -27,20 +28,28 @@ class ModelLoader:
       decoding: How to search.
       engine: What computes.
       threads: Of a translation; see `load_translator`.
+      fingerprint: Of the model that was planned; None takes any.
     """
 
     folder: str
     decoding: Decoding
     engine: Engine = dataclasses.field(default_factory=Engine)
     threads: int = 0
+    fingerprint: str | None = None
 
     def __call__(self) -> TranslatorLike:
         """Loads the model.
 
         Raises:
-          UserError: It is missing, cannot be read, or is not for the engine.
+          UserError: It is missing, cannot be read, is not for the engine, or is another one.
         """
         folder = stage_model(self.folder, cache=default_cache(), report=_LOGGER.info)
+        found = None if self.fingerprint is None else model_fingerprint(folder)
+        if found != self.fingerprint:
+            raise UserError(
+                f"the model {self.folder} is another one for a worker ({found}) than when the run "
+                f"was planned ({self.fingerprint}): put that back, or start again in another folder"
+            )
         return load_translator(
             str(folder), decoding=self.decoding, engine=self.engine, threads=self.threads
         )

@@ -18,6 +18,7 @@ from toy import toy_sentences
 
 from cli.main import app, main
 from model.artifacts import DatasetManifest
+from model.model_folder import model_fingerprint
 from model.vocabulary import TextNormalization
 from pipelines.cleaning import Filters
 from pipelines.preprocess import PreprocessOptions
@@ -417,6 +418,22 @@ def test_what_the_engine_cannot_do_leaves_no_output_folder(with_model, capsys):
         assert run(*command, flag, "4096") == 2
         assert f"{flag[2:].replace('-', '_')} must not be greater" in last_error(capsys)
     assert not (with_model / "translated").exists()
+
+
+def test_workers_get_the_planned_model_by_its_whole_path(with_model, monkeypatch):
+    class Given(Exception):  # noqa: N818 -- ends the command
+        pass
+
+    def run_translation(job, *, load_translator, workers):
+        raise Given(load_translator, job.plan["model_fingerprint"])
+
+    monkeypatch.setattr("pipelines.translate.run_translation", run_translation)
+    pq.write_table(pa.table({"text": ["one"]}), "input.parquet")
+    with pytest.raises(Given) as given:
+        run("translate-batch", "input.parquet")
+    loader, planned = given.value.args
+    assert loader.folder == str(with_model / "run/model")
+    assert loader.fingerprint == planned == model_fingerprint("run")
 
 
 def test_errors_of_translate_batch(with_model, capsys):

@@ -11,6 +11,7 @@ from memory_filesystem import MemoryFileSystem
 
 from model.config import Decoding, Engine
 from model.errors import UserError
+from model.model_folder import model_fingerprint
 from pipelines.model_loading import ModelCopies, ModelLoader, plan_copies
 
 TEXTS = ["one two", "three", "four five six seven eight"]
@@ -62,6 +63,19 @@ def test_copies_are_said_in_a_line():
         "2 model copies of 2 threads each",
         "Model copies of 1 thread each, as many as the runner starts workers",
     ]
+
+
+def test_a_worker_refuses_another_model_than_was_planned(trained_toy, tmp_path):
+    folder = tmp_path / "model"
+    shutil.copytree(trained_toy.run / "model", folder)
+    planned = model_fingerprint(folder)
+    loader = ModelLoader(str(folder), Decoding(), fingerprint=planned)
+    assert loader().encode(TEXTS)
+    config = (folder / "config.json").read_bytes()
+    (folder / "config.json").write_bytes(config + b" ")
+    with pytest.raises(UserError, match=rf"^the model {folder} is another one .* \({planned}\): "):
+        loader()
+    assert ModelLoader(str(folder), Decoding())().encode(TEXTS), "no fingerprint, any model"
 
 
 @pytest.mark.parametrize("engine", [Engine(), Engine(name="ctranslate2")], ids=lambda e: e.name)
