@@ -102,14 +102,42 @@ def read_translations(path: Path, *, column: str) -> list[str | None]:
 
 
 def list_parquet(folder: Path) -> list[Path]:
-    """Lists the Parquet files of a folder but for hidden ones, and those in hidden folders.
+    """Lists the Parquet files of a folder in the order of the input that they were made of.
 
-    They are sorted by the input file that they were made of and their number, as the job takes
-    its input.
+    That is the order of the plan of `tt translate-batch`; units that were skipped have no file.
+    In a folder without a plan, the files are sorted by the name of the input file and their
+    number; hidden ones, and those in hidden folders, do not count.
+
+    Raises:
+      UserError: A file of the plan is missing.
     """
+    if (folder / "_tt/plan.json").is_file():
+        return _list_planned(folder)
     found = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*.parquet")}
     shown = [name for name in found if not any(part[0] in "._" for part in name.split("/"))]
     return [found[name] for name in sorted(shown, key=_input_order)]
+
+
+def _list_planned(folder: Path) -> list[Path]:
+    from pipelines.translation_plan import (
+        JOB_FOLDER,
+        MANIFEST_FILE,
+        PLAN_FILE,
+        planned_outputs,
+        read_json,
+    )
+
+    manifest_path = folder / JOB_FOLDER / MANIFEST_FILE
+    manifest = read_json(str(manifest_path)) if manifest_path.is_file() else {}
+    skipped = {unit["output"] for unit in manifest.get("skipped_units", ())}
+    names = planned_outputs(read_json(str(folder / JOB_FOLDER / PLAN_FILE)))
+    files = [folder / name for name in names if name not in skipped]
+    for file in files:
+        if not file.is_file():
+            raise UserError(
+                f"{folder} is not finished ({file} is missing): run its `tt translate-batch` again"
+            )
+    return files
 
 
 def _input_order(name: str) -> tuple[str, int]:

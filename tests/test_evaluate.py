@@ -8,6 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from test_cli import last_error, run
+from test_translate_failures import damage
+from translation_jobs import manifest, translate, write
 
 from cli.evaluate import list_parquet, read_hypotheses, read_lines
 from model.scores import bleu
@@ -103,7 +105,28 @@ def test_null_translations_are_counted(folder, capsys):
     assert capsys.readouterr() == (printed.out, ""), "the scores are those of empty lines"
 
 
-def test_a_folder_is_read_in_the_order_of_the_input(folder):
+def test_a_folder_of_a_job_is_read_in_the_order_of_its_input(folder, capsys):
+    for name, text in {"b": "1", "c": "2", "a": "3"}.items():
+        write(folder / f"{name}.parquet", {"text": [text, f"{text}'"]})
+    table = {"text": [f"row {i:03d}" for i in range(6)]}
+    bad = write(
+        folder / "bad.parquet", table, write_page_checksum=True, use_dictionary=False,
+        compression="none", row_group_size=3,
+    )  # fmt: skip
+    damage(bad, row=4)  # the second of three: others stand in statistics, too
+    inputs = [folder / f"{name}.parquet" for name in ("b", "c", "bad", "a")]
+    translate(inputs, folder / "out", unit_rows=3, on_bad_file="skip")
+    write(folder / "out/mine.parquet", {"translation": ["of no job"]})
+    assert len(manifest(folder / "out")["skipped_units"]) == 1
+    found = read_hypotheses(folder / "out", column="translation")
+    assert found == ["1", "'1", "2", "'2", "000 wor", "100 wor", "200 wor", "3", "'3"]
+    (folder / "out/c-00000-of-00001.parquet").unlink()
+    (folder / "r.txt").write_text("x\n")
+    assert run("evaluate", "out", "--reference", "r.txt") == 2
+    assert "out is not finished (out/c-00000-of-00001.parquet is missing)" in last_error(capsys)
+
+
+def test_a_folder_without_a_plan_is_read_in_the_order_of_the_names(folder):
     # Inputs sort as a-b.parquet, a.parquet, a/c.parquet; their outputs by name do not.
     names = [
         "a-b-00000-of-00001", "a-00000-of-100001", "a-00001-of-100001", "a-100000-of-100001",
@@ -114,7 +137,6 @@ def test_a_folder_is_read_in_the_order_of_the_input(folder):
         path = folder / "out" / f"{name}.parquet"
         path.parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(pa.table({"translation": [name]}), path)
-    (folder / "out/_tt/plan.json").write_text("{}")
     assert read_hypotheses(folder / "out", column="translation") == names
     assert [path.name for path in list_parquet(folder / "out/a")] == ["c-00000-of-00001.parquet"]
 
