@@ -7,10 +7,12 @@ work folder of the job, which is deleted at its end: a killed job leaves none be
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import errno
 import os
 import re
 import shutil
+import stat
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -18,7 +20,7 @@ from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from apache_beam.io.filesystem import BeamIOError, CompressionTypes
+from apache_beam.io.filesystem import BeamIOError, CompressionTypes, FileMetadata
 from apache_beam.io.filesystems import FileSystems
 
 from model.errors import DiskFullError, UserError
@@ -68,18 +70,55 @@ def read_bytes(path: str) -> bytes:
         return file.read()
 
 
-def list_folder(folder: str) -> list[str]:
-    """Lists all files below a folder, sorted; a folder that does not exist has none.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ListedFile:
+    """A file as its folder lists it.
+
+    Attributes:
+      path: Of the file.
+      size: Bytes.
+      changed: When, in seconds since 1970; 0 where the file system does not say.
+    """
+
+    path: str
+    size: int
+    changed: float
+
+
+def list_files(folder: str) -> list[ListedFile]:
+    """Lists all files below a folder, by path; a folder that does not exist has none.
 
     Raises:
       UserError: The file system is not known, not installed, or does not answer.
     """
     root = folder.rstrip("/") + "/"
     if is_local(folder):  # Beam's globs have no way to say that a bracket is a bracket
-        found = [str(path) for path in Path(root).rglob("*") if path.is_file()]
-        return sorted(root + os.path.relpath(path, root) for path in found)
-    before_glob = re.split(r"[*?[]", root, maxsplit=1)[0]
-    return [path for path in _match(before_glob + "**", shown=folder) if path.startswith(root)]
+        found = []
+        for path in Path(root).rglob("*"):
+            with contextlib.suppress(FileNotFoundError):  # renamed or deleted just now
+                status = path.stat()
+                if stat.S_ISREG(status.st_mode):
+                    name = root + os.path.relpath(path, root)
+                    found.append(
+                        ListedFile(path=name, size=status.st_size, changed=status.st_mtime)
+                    )
+    else:
+        before_glob = re.split(r"[*?[]", root, maxsplit=1)[0]
+        found = [
+            ListedFile(
+                path=metadata.path,
+                size=metadata.size_in_bytes,
+                changed=metadata.last_updated_in_seconds or 0,
+            )
+            for metadata in _match(before_glob + "**", shown=folder)
+            if metadata.path.startswith(root)
+        ]
+    return sorted(found, key=lambda file: file.path)
+
+
+def list_folder(folder: str) -> list[str]:
+    """Lists the paths of all files below a folder, sorted; see `list_files`."""
+    return [file.path for file in list_files(folder)]
 
 
 def delete(paths: Sequence[str]) -> None:
@@ -100,13 +139,19 @@ def delete_folder(folder: str) -> None:
 
 
 @contextlib.contextmanager
-def write_whole(path: str, *, temporary_folder: str) -> Iterator[IO[bytes]]:
+def write_whole(path: str, *, temporary_folder: str, run_id: str = "") -> Iterator[IO[bytes]]:
     """Opens a file for writing that gets its name only when the block ends without an error.
 
     Two workers may write the same path at once: each has its own temporary name, and the rename
     of the second replaces a file of equal content.
+
+    Args:
+      path: Of the file.
+      temporary_folder: Where it lies until then.
+      run_id: Put into the temporary name, to tell it from those of other runs.
     """
-    name = f"{FileSystems.split(path)[1]}.{uuid.uuid4().hex}.tmp"
+    unique = f"{run_id}.{uuid.uuid4().hex}" if run_id else uuid.uuid4().hex
+    name = f"{FileSystems.split(path)[1]}.{unique}.tmp"
     temporary = FileSystems.join(temporary_folder, name)
     try:
         with FileSystems.create(temporary, compression_type=CompressionTypes.UNCOMPRESSED) as file:
@@ -123,9 +168,9 @@ def write_whole(path: str, *, temporary_folder: str) -> Iterator[IO[bytes]]:
         raise
 
 
-def write_text(path: str, text: str, *, temporary_folder: str) -> None:
-    """Writes a UTF-8 text file, whole or not at all."""
-    with write_whole(path, temporary_folder=temporary_folder) as file:
+def write_text(path: str, text: str, *, temporary_folder: str, run_id: str = "") -> None:
+    """Writes a UTF-8 text file, whole or not at all; see `write_whole`."""
+    with write_whole(path, temporary_folder=temporary_folder, run_id=run_id) as file:
         file.write(text.encode())
 
 
@@ -165,15 +210,15 @@ def find_files(pattern: str) -> list[str]:
     """
     if FileSystems.get_scheme(pattern) is None and os.path.isfile(pattern):  # noqa: PTH113
         return [pattern]  # a name with brackets in it is still a name
-    return _match(pattern, shown=pattern)
+    return sorted(metadata.path for metadata in _match(pattern, shown=pattern))
 
 
-def _match(pattern: str, *, shown: str) -> list[str]:
+def _match(pattern: str, *, shown: str) -> list[FileMetadata]:
     try:
         [result] = FileSystems.match([pattern])
     except (ValueError, BeamIOError) as error:
         raise _lookup_error(shown, error) from error
-    return sorted(metadata.path for metadata in result.metadata_list)
+    return list(result.metadata_list)
 
 
 def _lookup_error(path: str, error: Exception) -> UserError:

@@ -10,6 +10,7 @@ written after the last.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 import uuid
@@ -25,7 +26,8 @@ from model.errors import UserError
 from model.translation import TranslatorLike
 from pipelines import parquet
 from pipelines.cells import STATUSES
-from pipelines.files import delete, list_folder
+from pipelines.files import delete, list_files, list_folder
+from pipelines.folder_lock import lock_folder
 from pipelines.runner import (
     make_pipeline,
     run_pipeline,
@@ -37,15 +39,16 @@ from pipelines.translation_manifest import TranslateSummary, make_manifest
 from pipelines.translation_plan import (
     COMPRESSIONS,
     JOB_FOLDER,
+    LOCK_FILE,
     MANIFEST_FILE,
     ON_BAD_FILE,
     PLAN_FILE,
     RETRY_FILE,
-    TEMPORARY_SUFFIX,
     InputFile,
     TranslateOptions,
     Unit,
     check_plan,
+    find_leftovers,
     find_overwritten,
     installed_versions,
     make_plan,
@@ -148,22 +151,25 @@ class _TranslateUnit(beam.DoFn):
 class _WriteManifest(beam.DoFn):
     """The job's last step; running it twice writes the same."""
 
-    def __init__(self, *, plan: dict[str, Any], output: str, max_failed: float) -> None:
+    def __init__(
+        self, *, plan: dict[str, Any], output: str, max_failed: float, run_id: str, is_alone: bool
+    ) -> None:
         self._plan = plan
         self._output = output
         self._max_failed = max_failed
+        self._run_id = run_id
+        self._is_alone = is_alone
 
     def process(self, statistics: list[UnitStatistics]) -> None:
         manifest = make_manifest(
             plan=self._plan, statistics=statistics, max_failed=self._max_failed
         )
-        write_json(manifest, output=self._output, path=_MANIFEST)
-        # What a killed run left; nothing that is still wanted, since all units are finished.
-        leftovers = [
-            path
-            for path in list_folder(f"{self._output}/{JOB_FOLDER}")
-            if path.endswith((TEMPORARY_SUFFIX, f"/{_RETRY}"))
-        ]
+        write_json(manifest, output=self._output, path=_MANIFEST, run_id=self._run_id)
+        files = list_files(f"{self._output}/{JOB_FOLDER}")
+        leftovers = find_leftovers(
+            files, run_id=self._run_id, is_alone=self._is_alone, now=time.time()
+        )
+        leftovers += [file.path for file in files if file.path.endswith(f"/{_RETRY}")]
         if leftovers:
             delete(leftovers)
 
@@ -321,18 +327,39 @@ def run_translation(
     if job.is_finished:
         return _summarize(job, manifest=job.manifest, already_finished=True, start=start)
     pipeline = make_pipeline(_with_workers(job.beam_arguments, workers=workers))
-    try:
-        if job.deleted:
-            delete([f"{job.output}/{path}" for path in job.deleted])
-        if not job.has_plan:
-            write_json(job.plan, output=job.output, path=_PLAN)
-    except OSError as error:
-        raise UserError(f"cannot write into {job.options.output}: {error}") from error
-    options = job.options
-    if _MANIFEST in job.existing:  # what is done now makes it untrue
-        if options.retry_failed and job.manifest is not None:
-            write_json(job.manifest, output=job.output, path=_RETRY)
+    with contextlib.ExitStack() as stack:
+        try:
+            lock = lock_folder(f"{job.output}/{JOB_FOLDER}", name=LOCK_FILE)
+            is_alone = stack.enter_context(lock)
+            _prepare_folder(job)
+        except OSError as error:
+            raise UserError(f"cannot write into {job.options.output}: {error}") from error
+        run_pipeline(_build(pipeline, job, load_translator=load_translator, is_alone=is_alone))
+    manifest = read_json(f"{job.output}/{_MANIFEST}")
+    return _summarize(job, manifest=manifest, already_finished=False, start=start)
+
+
+def _prepare_folder(job: TranslateJob) -> None:
+    """Deletes what is overwritten or will be untrue, and writes the plan."""
+    if job.deleted:
+        delete([f"{job.output}/{path}" for path in job.deleted])
+    if not job.has_plan:
+        write_json(job.plan, output=job.output, path=_PLAN, run_id=job.run_id)
+    if _MANIFEST in job.existing:
+        if job.options.retry_failed and job.manifest is not None:
+            write_json(job.manifest, output=job.output, path=_RETRY, run_id=job.run_id)
         delete([f"{job.output}/{_MANIFEST}"])
+
+
+def _build(
+    pipeline: beam.Pipeline,
+    job: TranslateJob,
+    *,
+    load_translator: Callable[[], TranslatorLike],
+    is_alone: bool,
+) -> beam.Pipeline:
+    """Puts the steps of a job into a pipeline."""
+    options = job.options
     translate_units = TranslateUnits(
         load_translator=load_translator,
         options=UnitOptions(
@@ -351,7 +378,13 @@ def run_translation(
     )
     # The reasons of this run's bad files, which the plan of an earlier run may word otherwise.
     plan = {**job.plan, "bad_files": job.found.bad_files}
-    write_manifest = _WriteManifest(plan=plan, output=job.output, max_failed=options.max_failed)
+    write_manifest = _WriteManifest(
+        plan=plan,
+        output=job.output,
+        max_failed=options.max_failed,
+        run_id=job.run_id,
+        is_alone=is_alone,
+    )
     _ = (
         pipeline
         | "Input files" >> beam.Create(job.found.files)
@@ -361,9 +394,7 @@ def run_translation(
         | "Gather statistics" >> beam.combiners.ToList()
         | "Write manifest" >> beam.ParDo(write_manifest)
     )
-    run_pipeline(pipeline)
-    manifest = read_json(f"{job.output}/{_MANIFEST}")
-    return _summarize(job, manifest=manifest, already_finished=False, start=start)
+    return pipeline
 
 
 def _with_workers(arguments: Sequence[str], *, workers: int) -> list[str]:

@@ -19,7 +19,7 @@ from model.config import Decoding
 from model.errors import UserError
 from pipelines import parquet
 from pipelines.cells import CellOptions
-from pipelines.files import open_binary, write_text
+from pipelines.files import ListedFile, open_binary, write_text
 
 COMPRESSIONS = ("zstd", "snappy", "gzip", "brotli", "lz4", "none")
 FAIL, SKIP = "fail", "skip"
@@ -31,7 +31,10 @@ TEMPORARY_SUFFIX = ".tmp"  # not .parquet: others glob for that
 PLAN_FILE = "plan.json"
 MANIFEST_FILE = "manifest.json"
 RETRY_FILE = "retry.json"  # the manifest that a retry under way has made untrue
+LOCK_FILE = "lock"
 FORMAT = 1
+
+_LONGEST_WRITE = 24 * 3600  # seconds that a temporary file of another run may still be written
 
 _PROGRAMS = ("tt-translate", "apache-beam", "pyarrow", "sentencepiece", "tensorflow", "ctranslate2")
 
@@ -331,7 +334,8 @@ def find_overwritten(plan: Mapping[str, Any], *, output: str, existing: Iterable
         if not has_been_finished and plan_digest(standing) == plan_digest(plan):
             return []
     _check_is_ours(existing, outputs=outputs, output=output)
-    return sorted(existing, key=lambda path: (path == plan_path, path))
+    kept = f"{JOB_FOLDER}/{LOCK_FILE}"  # by whoever holds it
+    return sorted(set(existing) - {kept}, key=lambda path: (path == plan_path, path))
 
 
 def _check_is_ours(existing: Iterable[str], *, outputs: Iterable[str], output: str) -> None:
@@ -342,6 +346,25 @@ def _check_is_ours(existing: Iterable[str], *, outputs: Iterable[str], output: s
                 f"the output folder {output} holds something else ({path}): "
                 "choose an empty or a new one"
             )
+
+
+def find_leftovers(
+    files: Iterable[ListedFile], *, run_id: str, is_alone: bool, now: float
+) -> list[str]:
+    """Finds the temporary files that nobody is writing any more.
+
+    Args:
+      files: Of the job's folder.
+      run_id: Of a run of which all units are finished.
+      is_alone: Whether no other run can be at work.
+      now: Seconds since 1970.
+    """
+    return [
+        file.path
+        for file in files
+        if file.path.endswith(TEMPORARY_SUFFIX)
+        and (is_alone or f".{run_id}." in file.path or 0 < file.changed < now - _LONGEST_WRITE)
+    ]
 
 
 @functools.cache
@@ -356,10 +379,11 @@ def installed_versions() -> dict[str, str]:
     return versions
 
 
-def write_json(content: Mapping[str, Any], *, output: str, path: str) -> None:
+def write_json(content: Mapping[str, Any], *, output: str, path: str, run_id: str) -> None:
     """Writes JSON below an output folder, whole or not at all."""
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
-    write_text(f"{output}/{path}", text, temporary_folder=f"{output}/{JOB_FOLDER}")
+    folder = f"{output}/{JOB_FOLDER}"
+    write_text(f"{output}/{path}", text, temporary_folder=folder, run_id=run_id)
 
 
 def read_json(path: str) -> Any:

@@ -269,7 +269,9 @@ def _write_output(
     """Writes the output file, whole or not at all, and reads its footer back."""
     path = f"{options.output}/{unit.output_path}"
     make_folder(path.rpartition("/")[0])
-    with write_whole(path, temporary_folder=f"{options.output}/{JOB_FOLDER}") as handle:
+    with write_whole(
+        path, temporary_folder=f"{options.output}/{JOB_FOLDER}", run_id=options.run_id
+    ) as handle:
         parquet.write_table(table, handle, compression=options.compression)
     footer = parquet.read_footer(path)
     counts = count_statuses(table, options=options.table)
@@ -300,4 +302,4 @@ def _write_output(
 def _write_statistics(statistics: UnitStatistics, *, options: UnitOptions) -> None:
     path = statistics_path(statistics.output_path)
     make_folder(f"{options.output}/{path}".rpartition("/")[0])
-    write_json(statistics.to_json(), output=options.output, path=path)
+    write_json(statistics.to_json(), output=options.output, path=path, run_id=options.run_id)

@@ -31,6 +31,8 @@ from model.config import Decoding
 from pipelines import parquet, translation_plan
 from pipelines import translate as job
 from pipelines.cells import CellOptions
+from pipelines.files import ListedFile
+from pipelines.folder_lock import lock_folder
 from pipelines.translation_manifest import describe_failure, describe_summary
 
 SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
@@ -367,6 +369,53 @@ def test_overwriting_goes_on_with_what_the_same_command_began(tmp_path):
     (out / "_tt/manifest.json").unlink()
     assert translate(source, out, unit_rows=20, overwrite=True).reused_units == 0
     assert translate(source, out, unit_rows=20, overwrite=True).reused_units == 0
+
+
+def test_one_process_at_a_time_works_in_a_folder(tmp_path):
+    out = tmp_path / "out"
+    source = write(tmp_path / "in.parquet", numbered(3))
+    translate(source, out)
+    with lock_folder(f"{out}/_tt", name="lock"):
+        before = files_below(out)
+        message = refused(source, out, overwrite=True)
+        assert message.startswith(f"another process works in {out}/_tt (process ")
+        assert message.endswith("): wait until it has ended, or choose another folder")
+        assert files_below(out) == before
+        assert translate(source, out).already_finished
+    assert "_tt/lock" not in files_below(out)
+    (out / "_tt/lock").touch()  # as a kill leaves it
+    assert translate(source, out, overwrite=True).reused_units == 0
+    assert "_tt/lock" not in files_below(out)
+
+
+def test_temporary_files_of_other_runs_stay_for_a_day(tmp_path):
+    names = {"a.json.r1.0.tmp": 0, "a.json.r2.0.tmp": 1, "a.json.r3.0.tmp": 24 * 3600 + 1}
+    files = [ListedFile(path=f"o/_tt/{name}", size=1, changed=1e9 - age)
+             for name, age in names.items()]  # fmt: skip
+    files += [ListedFile(path="o/_tt/b.r4.0.tmp", size=1, changed=0),  # of unknown age
+              ListedFile(path="o/_tt/plan.json", size=1, changed=1.0)]  # fmt: skip
+
+    def found(**options):
+        paths = translation_plan.find_leftovers(files, run_id="r1", now=1e9, **options)
+        return [path[6] + path.split(".r")[1][0] for path in paths]
+
+    assert found(is_alone=False) == ["a1", "a3"]
+    assert found(is_alone=True) == ["a1", "a2", "a3", "b4"]
+
+
+def test_temporary_files_are_named_after_their_run(tmp_path, monkeypatch):
+    seen = set()
+
+    def write_table(table, handle, **options):
+        seen.update(path.name for path in tmp_path.glob("out/_tt/*.tmp"))
+        written(table, handle, **options)
+
+    written = parquet.write_table
+    monkeypatch.setattr(parquet, "write_table", write_table)
+    translate(write(tmp_path / "in.parquet", numbered(3)), tmp_path / "out")
+    [unit] = unit_statistics(tmp_path / "out")
+    [name] = seen
+    assert name.startswith(f"in-00000-of-00001.parquet.{unit['run_id']}.")
 
 
 def test_units_of_another_plan_are_done_again(tmp_path):

@@ -1,0 +1,72 @@
+"""One process at a time works in a folder of this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+from model.errors import UserError
+from pipelines.files import is_local
+
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP)  # of a file system without locks
+
+
+@contextlib.contextmanager
+def lock_folder(folder: str, *, name: str) -> Iterator[bool]:
+    """Keeps other processes from locking a folder inside the `with` block.
+
+    The kernel gives the lock back when this process ends, however that happens.
+
+    Args:
+      folder: Made if need be; its file system may be any that Beam knows.
+      name: Of the file in it that is locked, there only inside the block.
+
+    Yields:
+      Whether it is locked: other file systems than this machine's cannot be.
+
+    Raises:
+      UserError: Another process has locked it.
+    """
+    if not is_local(folder):
+        yield False
+        return
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    path = Path(folder, name)
+    while True:
+        with path.open("a+") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                if error.errno in _NO_LOCKS:
+                    yield False
+                    return
+                if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+                    raise
+                file.seek(0)
+                raise UserError(
+                    f"another process works in {folder} ({file.read()}): wait until it has ended, "
+                    "or choose another folder"
+                ) from error
+            if not _is_file(file.fileno(), path):
+                continue  # its holder deleted it before it let go
+            file.truncate(0)
+            file.write(f"process {os.getpid()} of {socket.gethostname()}")
+            file.flush()
+            try:
+                yield True
+            finally:
+                path.unlink(missing_ok=True)
+            return
+
+
+def _is_file(descriptor: int, path: Path) -> bool:
+    """Says whether an open file is still the one of that path."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
