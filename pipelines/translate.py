@@ -26,7 +26,7 @@ from model.errors import UserError
 from model.translation import TranslatorLike
 from pipelines import parquet
 from pipelines.cells import STATUSES
-from pipelines.files import delete, list_files, list_folder
+from pipelines.files import delete, list_files
 from pipelines.folder_lock import lock_folder
 from pipelines.runner import (
     make_pipeline,
@@ -54,7 +54,6 @@ from pipelines.translation_plan import (
     make_plan,
     plan_digest,
     plan_units,
-    planned_outputs,
     read_json,
     write_json,
 )
@@ -253,13 +252,15 @@ def plan_translation(
         decoding=decoding,
         engine=engine or {},
     )
-    existing = {path.removeprefix(f"{output}/") for path in list_folder(output)}
+    sizes = {file.path.removeprefix(f"{output}/"): file.size for file in list_files(output)}
+    existing = set(sizes)
     deleted: list[str] = []
     if options.overwrite:
         deleted = find_overwritten(plan, output=output, existing=existing)
         existing -= set(deleted)
     standing = check_plan(plan, output=output, existing=existing)
-    manifest = _find_manifest(plan, output=output, existing=existing)
+    kept = {path: sizes[path] for path in existing}
+    manifest = _find_manifest(output=output, sizes=kept)
     if options.retry_failed and manifest is None and _RETRY not in existing:
         raise UserError(
             f"{options.output} is not finished, so that there is nothing to retry yet: run the "
@@ -284,15 +285,21 @@ def plan_translation(
     )
 
 
-def _find_manifest(
-    plan: dict[str, Any], *, output: str, existing: set[str]
-) -> dict[str, Any] | None:
-    """Returns the manifest if it is still true: nothing that it speaks of is missing."""
-    if _MANIFEST not in existing:
+def _find_manifest(*, output: str, sizes: Mapping[str, int]) -> dict[str, Any] | None:
+    """Returns the manifest if it is still true: each output is there, with the size that it had.
+
+    Args:
+      output: The folder.
+      sizes: Of the files in it, by path relative to it.
+    """
+    if _MANIFEST not in sizes:
         return None
     manifest: dict[str, Any] = read_json(f"{output}/{_MANIFEST}")
-    skipped = {unit["output"] for unit in manifest["skipped_units"]}
-    return manifest if existing.issuperset(set(planned_outputs(plan)) - skipped) else None
+    expected: dict[str, int] | None = manifest.get("output_bytes")
+    if expected is None:  # of an older tt
+        return None
+    is_true = all(sizes.get(path) == size for path, size in expected.items())
+    return manifest if is_true else None
 
 
 def _compare_versions(standing: dict[str, Any]) -> list[str]:

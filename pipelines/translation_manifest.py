@@ -55,6 +55,9 @@ def make_manifest(
         "max_failed": max_failed,
         "has_failed": _has_failed(counts, max_failed=max_failed),
         "units": len(statistics),
+        "output_bytes": {
+            unit.output_path: unit.output_bytes for unit in statistics if not unit.skipped
+        },
         "skipped_files": [
             {"file": name, "reason": reason} for name, reason in plan["bad_files"].items()
         ],

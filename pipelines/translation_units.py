@@ -15,13 +15,12 @@ import time
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from apache_beam.io.filesystems import FileSystems
 
 from model.errors import UserError
 from model.translation import TranslatorLike, Work
 from pipelines import parquet
-from pipelines.files import make_folder, open_binary, read_bytes, write_whole
+from pipelines.files import make_folder, read_bytes, write_whole
 from pipelines.translation_plan import (
     JOB_FOLDER,
     SKIP,
@@ -238,10 +237,20 @@ def _write_unit(unit: Unit, *, options: UnitOptions, translator: TranslatorLike)
 def _retry_unit(
     unit: Unit, found: UnitStatistics, *, options: UnitOptions, translator: TranslatorLike
 ) -> UnitStatistics:
-    """Replaces the output file by one in which the failed rows have been tried again."""
+    """Replaces the output file by one in which the failed rows have been tried again.
+
+    Where the output file is damaged, all of the unit is done again.
+    """
     start = time.monotonic()
-    with open_binary(f"{options.output}/{unit.output_path}") as handle:
-        table = pq.ParquetFile(handle).read()
+    try:
+        table = parquet.read_rows(
+            path=f"{options.output}/{unit.output_path}",
+            first_row=0,
+            rows=unit.rows,
+            footer_checksum=found.output_checksum,
+        )
+    except parquet.BadFileError:
+        return _write_unit(unit, options=options, translator=translator)
     table, work = retry_table(table, options=options.table, translator=translator)
     statistics = _write_output(
         table, unit=unit, options=options, work=work, run_rows=found.failed_rows, start=start

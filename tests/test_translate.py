@@ -315,6 +315,9 @@ def test_statuses_are_counted_by_file_and_in_all(tmp_path):
         "max_failed": 1.0,
         "has_failed": False,
         "units": 3,
+        "output_bytes": {
+            name: (tmp_path / "out" / name).stat().st_size for name in outputs(tmp_path / "out")
+        },
         "skipped_files": [],
         "skipped_units": [],
         "texts": 1,
@@ -505,10 +508,15 @@ def test_a_finished_job_says_so_and_loads_no_model(tmp_path):
     assert second.manifest == first.manifest
 
 
-def test_a_finished_job_that_lost_an_output_is_not_finished(tmp_path):
+@pytest.mark.parametrize("loss", ["all", "a byte"])
+def test_a_finished_job_that_lost_an_output_is_not_finished(tmp_path, loss):
     source = write(tmp_path / "input.parquet", numbered(3))
     translate(source, tmp_path / "out", unit_rows=2)
-    (tmp_path / "out/input-00001-of-00002.parquet").unlink()
+    path = tmp_path / "out/input-00001-of-00002.parquet"
+    if loss == "all":
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[:-1])
     summary = translate(source, tmp_path / "out", unit_rows=2)
     assert (summary.already_finished, summary.reused_units) == (False, 1)
     assert read_all(tmp_path / "out").column("translation").to_pylist() == turned(3)

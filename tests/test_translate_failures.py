@@ -87,8 +87,13 @@ def test_only_bad_files_are_refused(tmp_path):
 
 def damage(path, *, row):
     """Breaks the page that holds the text of a row; the footer stays."""
+    damage_text(path, f"row {row:03d}".encode())
+
+
+def damage_text(path, text):
+    """Breaks the page that holds a text first; the footer stays."""
     content = path.read_bytes()
-    place = content.index(f"row {row:03d}".encode())
+    place = content.index(text)
     path.write_bytes(content[:place] + b"\xff" + content[place + 1 :])
 
 
@@ -212,6 +217,19 @@ def test_failed_rows_are_retried_and_all_others_stay(source, tmp_path):
     )
     last = translate(source, out, unit_rows=10, retry_failed=True)
     assert last.already_finished
+
+
+def test_a_damaged_output_is_not_retried_but_made_again(source, tmp_path):
+    out = tmp_path / "out"
+    translate(source, out, unit_rows=10, compression="none")
+    translate(source, tmp_path / "again", unit_rows=10, compression="none")
+    path = out / "in-00000-of-00003.parquet"
+    damage_text(path, b"7 wor")
+    fail_at.clear()
+    for folder in (out, tmp_path / "again"):
+        translate(source, folder, unit_rows=10, compression="none", retry_failed=True)
+    assert output_bytes(out) == output_bytes(tmp_path / "again")
+    assert read_all(out)["translation"].to_pylist() == turned(30)
 
 
 def test_retrying_bundles_that_run_twice_changes_nothing(source, tmp_path):
