@@ -120,7 +120,7 @@ def translate_batch_command(
     from pipelines.cells import CellOptions
     from pipelines.files import is_local
     from pipelines.model_loading import ModelLoader, plan_copies
-    from pipelines.runner import set_file_system_options
+    from pipelines.runner import check_places, set_file_system_options
     from pipelines.staging import default_cache, stage_model
     from pipelines.translate import TranslateOptions, plan_translation, run_translation
     from pipelines.translation_manifest import describe_failure, describe_summary
@@ -156,6 +156,8 @@ def translate_batch_command(
     engine = Engine(name=engine_name, compute_type=compute_type)
     beam_arguments = context.obj or ()
     copies = plan_copies(model_copies, beam_arguments=beam_arguments)
+    if warning := check_places(beam_arguments, paths=(*input, output, model)):
+        say(f"tt: warning: {warning}")
     set_file_system_options(beam_arguments)
     folder = stage_model(model, cache=default_cache(), report=say)
     fingerprint = model_fingerprint(folder)

@@ -12,7 +12,7 @@ from model.engines import calls_at_once, cores, load_translator
 from model.errors import UserError
 from model.model_folder import model_fingerprint
 from model.translation import TranslatorLike
-from pipelines.runner import local_workers
+from pipelines.runner import has_direct_workers, has_worker_processes, local_workers
 from pipelines.staging import stage_model
 
 _LOGGER = logging.getLogger(__name__)
@@ -62,23 +62,26 @@ class ModelCopies:
     Attributes:
       copies: Translations at once; None where another runner decides it.
       threads: Of each of them.
+      are_processes: Whether each has a process and a model of its own; threads share one.
     """
 
     copies: int | None
     threads: int
+    are_processes: bool = False
 
     def describe(self) -> str:
         """Says it in a line.
 
         >>> ModelCopies(2, 1).describe()
-        '2 model copies of 1 thread each'
+        '2 translations at once, each by 1 thread'
         """
         threads = f"{self.threads} thread{'' if self.threads == 1 else 's'}"
         if self.copies is None:
-            return f"Model copies of {threads} each, as many as the runner starts workers"
+            return f"Translations by {threads} each, as many at once as the runner starts workers"
         if self.copies == 1:
-            return f"1 model copy of {threads}"
-        return f"{self.copies} model copies of {threads} each"
+            return f"1 translation at once, by {threads}"
+        models = ", each with a copy of the model" if self.are_processes else ""
+        return f"{self.copies} translations at once, each by {threads}{models}"
 
 
 def plan_copies(copies: int | None, *, beam_arguments: Sequence[str]) -> ModelCopies:
@@ -97,10 +100,10 @@ def plan_copies(copies: int | None, *, beam_arguments: Sequence[str]) -> ModelCo
     """
     if copies is not None and copies < 1:
         raise UserError(f"--model-copies must be at least 1. Received: {copies}")
-    if any(argument.partition("=")[0] == "--runner" for argument in beam_arguments):
+    if not has_direct_workers(beam_arguments):
         if copies is not None:
             raise UserError(
-                "--model-copies is for jobs that this machine runs; of another --runner, its own "
+                "--model-copies is for jobs of a direct runner; of another --runner, its own "
                 f"options say how many workers a machine has. Received: {copies}"
             )
         return ModelCopies(None, 1)
@@ -111,4 +114,6 @@ def plan_copies(copies: int | None, *, beam_arguments: Sequence[str]) -> ModelCo
             "same, give one of them"
         )
     found = workers or copies or cores()
-    return ModelCopies(found, calls_at_once(found))
+    return ModelCopies(
+        found, calls_at_once(found), are_processes=has_worker_processes(beam_arguments)
+    )

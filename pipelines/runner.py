@@ -12,14 +12,24 @@ from typing import TextIO
 
 import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
-from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
+from apache_beam.options.pipeline_options import (
+    DirectOptions,
+    PipelineOptions,
+    PortableOptions,
+    StandardOptions,
+)
 from apache_beam.runners.runner import PipelineResult, PipelineState
 
 from model.engines import cores
 from model.errors import BadFileError, DiskFullError, UserError
+from pipelines.files import is_local
 
 # Beam's plain DirectRunner tries to download another runner first, so machines would differ.
 LOCAL_RUNNER = "FnApiRunner"
+
+# Runners of this machine by the name that they have or that Beam gives them.
+_DIRECT_RUNNERS = ("fnapirunner", "directrunner", "switchingdirectrunner")
+_LOCAL_RUNNERS = (*_DIRECT_RUNNERS, "bundlebaseddirectrunner", "prismrunner")
 
 _RUNNING = re.compile(r" \[while running '[^\n]*")  # what Beam puts behind a message
 _ERRORS = {error.__name__: error for error in (UserError, BadFileError, DiskFullError)}
@@ -84,10 +94,56 @@ def _check_is_known(arguments: Sequence[str]) -> None:
         )
 
 
+def _runner_name(arguments: Sequence[str]) -> str:
+    """Returns the runner in lower case, without its module, as Beam takes it."""
+    runner = _parse(arguments).view_as(StandardOptions).runner or LOCAL_RUNNER
+    return str(runner).rpartition(".")[2].lower()
+
+
+def has_direct_workers(arguments: Sequence[str]) -> bool:
+    """Says whether the job runs here, with as many workers as the `--direct_` options say.
+
+    Raises:
+      UserError: Beam cannot read a flag.
+    """
+    return _runner_name(arguments) in _DIRECT_RUNNERS
+
+
+def check_places(arguments: Sequence[str], *, paths: Sequence[str]) -> str | None:
+    """Checks that the workers of a job can reach its files.
+
+    Args:
+      arguments: Beam's own flags.
+      paths: What the user named, to read or to write.
+
+    Returns:
+      A warning where another runner may have no such local path, else None.
+
+    Raises:
+      UserError: A path is local and the job runs on Dataflow, or Beam cannot read a flag.
+    """
+    runner = _runner_name(arguments)
+    environment = _parse(arguments).view_as(PortableOptions).environment_type or ""
+    local = next((path for path in paths if is_local(path)), None)
+    if local is None or runner in _LOCAL_RUNNERS:
+        return None
+    if "dataflow" in runner:
+        raise UserError(
+            f"{local} is of this machine, and the workers of Dataflow are others: name a path of "
+            "gs://"
+        )
+    if environment.upper() == "LOOPBACK":  # the workers are this process
+        return None
+    return (
+        f"{local} is of this machine: the workers of this --runner must have the same file under "
+        "the same path, else name one of another file system"
+    )
+
+
 def with_local_defaults(arguments: Sequence[str]) -> list[str]:
-    """Uses all cores, as threads, where no argument says where or how the job is to run."""
+    """Uses all cores, as threads, where no argument says how a job of this machine is to run."""
     names = {argument.partition("=")[0] for argument in arguments}
-    if names & {"--runner", "--direct_running_mode"}:
+    if "--direct_running_mode" in names or not has_direct_workers(arguments):
         return list(arguments)
     # Threads are enough: SentencePiece releases the interpreter's lock.
     threads = "--direct_running_mode=multi_threading"
@@ -108,6 +164,16 @@ def local_workers(arguments: Sequence[str]) -> int | None:
         return None
     workers: int = _parse(arguments).view_as(DirectOptions).direct_num_workers
     return workers or cores()  # Beam takes 0 for all cores
+
+
+def has_worker_processes(arguments: Sequence[str]) -> bool:
+    """Says whether the workers of this machine are asked to be processes, not threads.
+
+    Raises:
+      UserError: Beam cannot read a flag.
+    """
+    mode = _parse(arguments).view_as(DirectOptions).direct_running_mode
+    return bool(mode == "multi_processing")
 
 
 def set_file_system_options(beam_arguments: Sequence[str]) -> None:

@@ -29,6 +29,8 @@ from pipelines.cells import STATUSES
 from pipelines.files import delete, list_files
 from pipelines.folder_lock import lock_folder
 from pipelines.runner import (
+    has_direct_workers,
+    local_workers,
     make_pipeline,
     run_pipeline,
     set_file_system_options,
@@ -406,8 +408,7 @@ def _build(
 
 def _with_workers(arguments: Sequence[str], *, workers: int) -> list[str]:
     """Gives a job that runs here so many threads, if no argument says how many."""
-    names = {argument.partition("=")[0] for argument in arguments}
-    if not names & {"--runner", "--direct_running_mode", "--direct_num_workers"}:
+    if has_direct_workers(arguments) and local_workers(arguments) is None:
         arguments = [*arguments, f"--direct_num_workers={workers}"]
     return with_local_defaults(arguments)
 

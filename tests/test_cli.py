@@ -113,8 +113,10 @@ def test_workers_are_threads_unless_beam_is_told_otherwise():
         ["--direct_num_workers=1"],
         ["--direct_num_workers", "2", "--direct_running_mode=multi_processing"],
         ["--runner=FlinkRunner"],
+        ["--runner=PrismRunner"],
     ):
         assert with_local_defaults(given) == given
+    assert with_local_defaults(["--runner=DirectRunner"])[-1] == threads
 
 
 def test_preprocess_takes_beams_options(folder, capsys):
@@ -407,7 +409,7 @@ def test_bad_files_are_skipped_when_asked(with_model, capsys):
     skip = ("translate-batch", "in", "--on-bad-file", "skip", "--beam-size", "1")
     assert run(*skip, "--model-copies", "1") == 0
     shown = capsys.readouterr().err
-    assert "1 model copy of" in shown
+    assert "1 translation at once, by" in shown
     assert "Skipped: " in shown
 
 
@@ -434,6 +436,16 @@ def test_workers_get_the_planned_model_by_its_whole_path(with_model, monkeypatch
     loader, planned = given.value.args
     assert loader.folder == str(with_model / "run/model")
     assert loader.fingerprint == planned == model_fingerprint("run")
+
+
+def test_dataflow_has_no_local_files(folder, capsys):
+    pq.write_table(pa.table({"text": ["one"]}), "input.parquet")
+    assert run("translate-batch", "input.parquet", "--", "--runner=DataflowRunner") == 2
+    assert last_error(capsys) == (
+        "tt: error: input.parquet is of this machine, and the workers of Dataflow are others: name "
+        "a path of gs://"
+    )
+    assert not (folder / "translated").exists()
 
 
 def test_errors_of_translate_batch(with_model, capsys):

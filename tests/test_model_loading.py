@@ -32,11 +32,13 @@ def four_cores(monkeypatch):
         (9, [], ModelCopies(9, 1)),
         (None, ["--direct_num_workers=2"], ModelCopies(2, 2)),
         (2, ["--direct_num_workers=2", "--direct_running_mode=multi_processing"],
-         ModelCopies(2, 2)),
+         ModelCopies(2, 2, are_processes=True)),
         (None, ["--direct_num_workers=0"], ModelCopies(4, 1)),
         (None, ["--direct_running_mode=in_memory"], ModelCopies(1, 4)),
         (None, ["--runner=DataflowRunner", "--direct_num_workers=2"], ModelCopies(None, 1)),
         (None, ["--runner", "FlinkRunner"], ModelCopies(None, 1)),
+        (2, ["--runner=DirectRunner"], ModelCopies(2, 2)),
+        (None, ["--runner", "fnapirunner", "--direct_num_workers=2"], ModelCopies(2, 2)),
     ],
 )  # fmt: skip
 def test_copies_and_threads_fill_the_cores(four_cores, copies, arguments, expected):
@@ -56,12 +58,14 @@ def test_copies_that_cannot_be_are_refused(four_cores, copies, arguments, messag
         plan_copies(copies, beam_arguments=arguments)
 
 
-def test_copies_are_said_in_a_line():
-    assert [ModelCopies(*fields).describe() for fields in [(1, 2), (1, 1), (2, 2), (None, 1)]] == [
-        "1 model copy of 2 threads",
-        "1 model copy of 1 thread",
-        "2 model copies of 2 threads each",
-        "Model copies of 1 thread each, as many as the runner starts workers",
+def test_translations_at_once_are_said_in_a_line():
+    fields = [(1, 2), (1, 1), (2, 2), (2, 1, True), (None, 1)]
+    assert [ModelCopies(*each).describe() for each in fields] == [
+        "1 translation at once, by 2 threads",
+        "1 translation at once, by 1 thread",
+        "2 translations at once, each by 2 threads",
+        "2 translations at once, each by 1 thread, each with a copy of the model",
+        "Translations by 1 thread each, as many at once as the runner starts workers",
     ]
 
 

@@ -44,11 +44,12 @@ from pipelines.parquet import (
     read_footer,
     read_rows,
 )
-from pipelines.runner import find_user_error, make_pipeline
+from pipelines.runner import check_places, find_user_error, make_pipeline
 from pipelines.translate import (
     PlanUnits,
     TranslateOptions,
     TranslateUnits,
+    _with_workers,
 )
 from pipelines.translation_manifest import make_manifest
 from pipelines.translation_plan import (
@@ -220,6 +221,39 @@ def test_pipelines_run_on_this_machine_unless_told_otherwise():
     assert type(make_pipeline([]).runner).__name__ == "FnApiRunner"
     flink = make_pipeline(["--runner", "FlinkRunner"])
     assert type(flink.runner).__name__ == "FlinkRunner"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        *([f"--runner={name}"] for name in ("FnApiRunner", "DirectRunner", "prismrunner",
+          "BundleBasedDirectRunner", "apache_beam.runners.direct.direct_runner.DirectRunner",
+          "SwitchingDirectRunner")),
+        ("--runner", "PortableRunner", "--environment_type=LOOPBACK"),
+        ("--runner=FlinkRunner", "--environment_type", "LOOPBACK"),
+    ],
+)  # fmt: skip
+def test_local_files_are_for_runners_of_this_machine(arguments):
+    assert check_places(arguments, paths=["gs://b/in", "out"]) is None
+
+
+def test_workers_of_other_machines_have_no_local_files():
+    flink, dataflow = ["--runner=FlinkRunner"], ["--runner", "DataflowRunner"]
+    for arguments in (flink, dataflow):
+        assert check_places(arguments, paths=["gs://b/in", "s3://b/out"]) is None
+    assert check_places(flink, paths=["gs://b/in", "/data/out"]).startswith(
+        "/data/out is of this machine: the workers of this --runner must have "
+    )
+    for loopback in ([], ["--environment_type=LOOPBACK"]):
+        with pytest.raises(UserError, match=r"^run is of this machine, .*: name a path of gs://$"):
+            check_places([*dataflow, *loopback], paths=["gs://b/in", "gs://b/out", "run"])
+
+
+def test_the_direct_runner_has_as_many_workers_as_any_runner_here():
+    for arguments in ((), ("--runner=DirectRunner",)):
+        assert "--direct_num_workers=3" in _with_workers(arguments, workers=3)
+    assert _with_workers(["--runner=FlinkRunner"], workers=3) == ["--runner=FlinkRunner"]
 
 
 def test_user_errors_are_found_in_what_wraps_them():
