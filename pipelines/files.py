@@ -122,12 +122,31 @@ def list_folder(folder: str) -> list[str]:
 
 
 def delete(paths: Sequence[str]) -> None:
-    """Deletes files by their exact names."""
+    """Deletes files by their exact names.
+
+    Raises:
+      UserError: A name that is not local holds what object stores take for a glob.
+    """
+    for path in paths:
+        check_no_glob(path)
     local = [path for path in paths if is_local(path)]
     for path in local:
         Path(path).unlink(missing_ok=True)
     if remote := [path for path in paths if not is_local(path)]:
         FileSystems.delete(remote)
+
+
+def check_no_glob(path: str) -> None:
+    """Checks that an object store takes a name for itself: Beam deletes by globs there.
+
+    Raises:
+      UserError: The path is not local and has a character of globs.
+    """
+    if not is_local(path) and re.search(r"[*?[\]]", path):
+        raise UserError(
+            f"{path} has one of the characters * ? [ ], by which other files of an object store "
+            "might be deleted: choose another name"
+        )
 
 
 def delete_folder(folder: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from model.errors import UserError
 from pipelines import parquet
-from pipelines.files import exists
+from pipelines.files import check_no_glob, exists
 from pipelines.translation_plan import SKIP, InputFile, TranslateOptions, output_stem
 from pipelines.translation_table import added_names
 
@@ -93,6 +93,7 @@ def _check_names(found: Sequence[parquet.FoundFile], *, output: str) -> None:
             raise UserError(
                 f"the input file {file.path} lies in the output folder: choose another folder"
             )
+        check_no_glob(f"{output}/{file.relative_path}")
         other = paths_by_stem.setdefault(output_stem(file.relative_path), file.path)
         if other is not file.path:
             raise UserError(

@@ -37,6 +37,7 @@ from translation_jobs import (
 
 from model.config import Decoding
 from model.errors import UserError
+from pipelines.files import delete
 from pipelines.parquet import (
     BadFileError,
     cell_bytes,
@@ -622,6 +623,20 @@ def test_a_plan_of_which_nothing_is_finished_gives_way(tmp_path):
     (out / "_tt/units/input-00000-of-00001.json").unlink()
     assert translate(source, out, unit_rows=2).rows == 3
     assert "belongs to another run" in refused(source, out)
+
+
+def test_names_that_an_object_store_takes_for_globs_are_refused(tmp_path):
+    MemoryFileSystem.clear()
+    MemoryFileSystem.put("mem://bucket/a1.tmp", b"another's")
+    MemoryFileSystem.put("mem://bucket/out/a1.tmp", b"another's")
+    with pytest.raises(UserError, match=r"^mem://bucket/a\[1\]\.tmp has one of the characters "):
+        delete(["mem://bucket/out/a1.tmp", "mem://bucket/a[1].tmp"])
+    assert len(MemoryFileSystem.paths()) == 2, "nothing is deleted before all names are known"
+    for name, out in (("a[1].parquet", "mem://bucket/new"), ("a.parquet", "mem://bucket/o?")):
+        source = write(tmp_path / name, numbered(3))
+        assert refused(source, out).startswith(f"{out}/{name} has one of the characters * ? [ ], ")
+    assert len(MemoryFileSystem.paths()) == 2
+    assert translate(tmp_path / "a[1].parquet", tmp_path / "o[1]").rows == 3
 
 
 def test_a_file_system_that_does_not_answer_is_one_line(tmp_path, monkeypatch):
