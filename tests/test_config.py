@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 
 import pytest
 
-from model.config import PRESETS, Decoding, TrainingConfig, TransformerConfig
+from model.config import PRESETS, Decoding, Engine, TrainingConfig, TransformerConfig
 from model.errors import UserError
 
 SIZES = {"source_vocabulary_size": 80, "target_vocabulary_size": 80, "shared_vocabulary": True}
@@ -63,7 +64,17 @@ def test_fields_go_on_top_of_a_preset():
         ),
         (lambda: TrainingConfig(label_smoothing=1.0), r"label_smoothing must be in \[0, 1\)"),
         (lambda: Decoding(beam_size=0), "beam_size must be at least 1"),
-        (lambda: Decoding(length_penalty=-1.0), "length_penalty must not be negative"),
+        (lambda: Decoding(length_penalty=-1.0), "length_penalty must be finite and not negative"),
+        (lambda: Decoding(max_length_ratio=math.inf), "max_length_ratio must be finite"),
+        (
+            lambda: Decoding(beam_size=2, n_best=3),
+            "n_best must be at most beam_size, 2",
+        ),
+        (lambda: Decoding(no_repeat_ngram_size=-1), "no_repeat_ngram_size must be 0 .off. or"),
+        (lambda: Decoding(max_length_ratio=0, max_extra_tokens=0), "must not both be 0"),
+        (lambda: Decoding(max_decoding_length=0), "max_decoding_length must be at least 1"),
+        (lambda: Engine(name="fairseq"), "engine must be one of tensorflow, ctranslate2"),
+        (lambda: Engine(compute_type="int8"), "tensorflow must be one of float32, bfloat16"),
     ],
 )
 def test_a_value_out_of_range_is_named(make, message):
