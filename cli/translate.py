@@ -187,6 +187,7 @@ def translate_batch_command(
         output=job.output,
         rows=job.rows,
         run_id=job.run_id,
+        is_done=job.is_done,
         is_retry=retry_failed,
         stream=sys.stderr,
     ):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -212,6 +213,17 @@ class TranslateJob:
         """Rows of all units."""
         return sum(file.rows for file in self.found.files)
 
+    @functools.cached_property
+    def plan_digest(self) -> str:
+        """Tells units of this plan from those of any other."""
+        return plan_digest(self.plan)
+
+    def is_done(self, unit: UnitStatistics) -> bool:
+        """Says whether a unit is finished for this run: not where that is deleted or redone."""
+        if unit.run_id == self.run_id:
+            return True
+        return not self.deleted and unit.plan_digest == self.plan_digest
+
     @property
     def is_finished(self) -> bool:
         """Whether there is nothing to do."""
@@ -381,7 +393,7 @@ def _build(
             compression=options.compression,
             on_bad_file=options.on_bad_file,
             run_id=job.run_id,
-            plan_digest=plan_digest(job.plan),
+            plan_digest=job.plan_digest,
             retry_failed=options.retry_failed,
         ),
     )

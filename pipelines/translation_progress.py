@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Callable
 from typing import TextIO
 
 from model.translation import Work
@@ -64,12 +65,16 @@ class ProgressWatch:
       output: The output folder.
       rows: Of all units.
       run_id: Of the run.
+      is_done: Whether the run takes a unit as finished: not those of a job that it overwrites.
     """
 
-    def __init__(self, *, output: str, rows: int, run_id: str) -> None:
+    def __init__(
+        self, *, output: str, rows: int, run_id: str, is_done: Callable[[UnitStatistics], bool]
+    ) -> None:
         self._output = output
         self._rows = rows
         self._run_id = run_id
+        self._is_done = is_done
         self._found: dict[str, UnitStatistics] = {}
 
     def look(self, *, seconds: float) -> TranslationProgress:
@@ -85,7 +90,7 @@ class ProgressWatch:
             name = path.removeprefix(f"{self._output}/")
             if name not in self._found:
                 statistics = read_statistics(output=self._output, path=name)
-                if statistics is not None:
+                if statistics is not None and self._is_done(statistics):
                     self._found[name] = statistics
         done = list(self._found.values())
         here = [unit for unit in done if unit.run_id == self._run_id]
@@ -106,14 +111,22 @@ class ProgressLine(StatusLine):
       output: The output folder.
       rows: Of all units.
       run_id: Of the run.
+      is_done: Whether the run takes a unit as finished.
       is_retry: Whether only failed rows are done, so that all units are there from the start.
       stream: Where it is shown.
     """
 
     def __init__(
-        self, *, output: str, rows: int, run_id: str, is_retry: bool, stream: TextIO
+        self,
+        *,
+        output: str,
+        rows: int,
+        run_id: str,
+        is_done: Callable[[UnitStatistics], bool],
+        is_retry: bool,
+        stream: TextIO,
     ) -> None:
-        watch = ProgressWatch(output=output, rows=rows, run_id=run_id)
+        watch = ProgressWatch(output=output, rows=rows, run_id=run_id, is_done=is_done)
         start = time.monotonic()
 
         def look() -> str:

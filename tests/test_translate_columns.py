@@ -267,7 +267,8 @@ seen = []
 def test_a_run_is_watched_by_what_its_units_leave(tmp_path):
     source = write(tmp_path / "in.parquet", numbered(40))
     job = plan(source, tmp_path / "out", unit_rows=10)
-    watch = ProgressWatch(output=job.output, rows=job.rows, run_id=job.run_id)
+    options = {"output": job.output, "rows": 40, "is_done": job.is_done}
+    watch = ProgressWatch(**options, run_id=job.run_id)
     assert watch.look(seconds=0) == TranslationProgress(rows=40)
     watches.append(watch)
     run_translation(job, load_translator=Watched)
@@ -275,14 +276,29 @@ def test_a_run_is_watched_by_what_its_units_leave(tmp_path):
     last = watch.look(seconds=2.0)
     assert (last.rows_done, last.rows_done_here, last.work.sources) == (40, 40, 40)
     # Of an earlier run: they are done, but say nothing of the rate.
-    later = ProgressWatch(output=job.output, rows=40, run_id="another").look(seconds=1.0)
+    later = ProgressWatch(**options, run_id="another").look(seconds=1.0)
     assert (later.rows_done, later.rows_done_here, later.work) == (40, 0, Work())
+
+
+def test_what_is_overwritten_is_not_taken_for_done(tmp_path):
+    source = write(tmp_path / "in.parquet", numbered(40))
+    translate(source, tmp_path / "out", unit_rows=10)
+    for options in ({"unit_rows": 10}, {"unit_rows": 20}):
+        job = plan(source, tmp_path / "out", overwrite=True, **options)
+        watch = ProgressWatch(
+            output=job.output, rows=job.rows, run_id=job.run_id, is_done=job.is_done
+        )
+        assert watch.look(seconds=0) == TranslationProgress(rows=40)
+        run_translation(job, load_translator=Reverser)
+        assert watch.look(seconds=1.0).rows_done == watch.look(seconds=1.0).rows_done_here == 40
 
 
 def test_a_terminal_shows_the_run_and_is_cleared(tmp_path, monkeypatch):
     monkeypatch.setattr(translation_progress, "_LOCAL_INTERVAL", 0.01)
     job = plan(write(tmp_path / "in.parquet", numbered(40)), tmp_path / "out", unit_rows=4)
-    options = {"output": job.output, "rows": job.rows, "run_id": job.run_id}
+    options = {
+        "output": job.output, "rows": job.rows, "run_id": job.run_id, "is_done": job.is_done
+    }  # fmt: skip
     terminal, plain = Terminal(), io.StringIO()
     with (
         ProgressLine(**options, is_retry=False, stream=terminal),
