@@ -249,6 +249,7 @@ def plan_preprocess(
             raise UserError(f"no file of texts to exclude at {path}: check the path")
     every_source = [*sources, *validation_sources]
     identities = [source.identity() for source in every_source]
+    files.check_no_glob(options.output)
     _check_is_outside(options.output, identities)
     text_bytes = [source.text_bytes() for source in every_source]
     return PreprocessPlan(

@@ -156,6 +156,11 @@ def test_a_folder_may_have_any_name(tmp_path, corpus, folder):
     assert not (output / "_work").exists()
 
 
+def test_a_folder_of_an_object_store_may_not_be_a_glob(corpus):
+    with pytest.raises(UserError, match=r"^mem://bucket/a\[1\] has one of the characters \* \? "):
+        preprocess(sources=[corpus], options=options("mem://bucket/a[1]"))
+
+
 def test_input_that_changes_while_it_is_read_is_one_clear_error(tmp_path, monkeypatch):
     corpus = write_pairs(tmp_path, PAIRS)
     plan = plan_preprocess(sources=[corpus], options=options(tmp_path / "out"))
