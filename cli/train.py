@@ -199,7 +199,7 @@ def train_command(
     manifest = DatasetManifest.load(folder)
     given = {name: value for name, value in context.params.items() if value is not None}
     model_config, training = configure(given, manifest=manifest)
-    import_tensorflow()
+    import_tensorflow(uses_onednn=True)
     if describe:
         _describe_model(model_config)
         return

@@ -174,7 +174,7 @@ def translate_batch_command(
         check_engine(folder, decoding=decoding, engine=engine, max_source_tokens=max_source_tokens)
         say(copies.describe())
         if engine.name == "tensorflow":
-            import_tensorflow()
+            import_tensorflow(uses_onednn=engine.compute_type != "float32")
     load_translator = ModelLoader(
         # Workers make copies of their own, and may have another working folder.
         folder=str(folder.absolute()) if is_local(model) else model,

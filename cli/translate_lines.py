@@ -83,7 +83,7 @@ def translate_command(
 
     check_engine(folder, decoding=decoding, engine=engine, max_source_tokens=max_source_tokens)
     if engine.name == "tensorflow":
-        import_tensorflow()
+        import_tensorflow(uses_onednn=engine.compute_type != "float32")
     translator = load_translator(str(folder), decoding=decoding, engine=engine)
     try:
         report = translate_lines(

@@ -35,6 +35,8 @@ def load_translator(
         return CTranslate2Translator.load(
             folder, decoding=decoding, compute_type=engine.compute_type, threads=threads or cores()
         )
+    # Each step has a shape of its own, for which oneDNN makes new kernels in float32.
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", str(int(engine.compute_type != "float32")))
     if threads:
         set_threads(threads)
     from model.translator import Translator

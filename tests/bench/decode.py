@@ -244,6 +244,9 @@ def main() -> None:
         if contestant.engine == "tensorflow":
             from model.engines import set_threads
 
+            is_float32 = contestant.compute_type == "float32"
+            os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", str(int(not is_float32)))
+
             set_threads(options.threads)
             serve_tensorflow(
                 options.model, texts, decoding=decoding, compute_type=contestant.compute_type

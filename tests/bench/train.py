@@ -395,6 +395,7 @@ def _parse() -> argparse.Namespace:
 def main() -> None:
     """Measures all cases, and says whether the limits are met."""
     options = _parse()
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # as `tt train` does
     os.sched_setaffinity(0, available_cores()[: options.threads])  # and all processes it starts
     tf.config.threading.set_intra_op_parallelism_threads(options.threads)
     tf.config.threading.set_inter_op_parallelism_threads(options.threads)
