@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import json
 import re
 import subprocess
@@ -49,6 +50,7 @@ def test_an_interrupt_is_a_line_that_promises_no_more_than_is_so(capsys, monkeyp
     def interrupt(*args, **kwargs):
         raise KeyboardInterrupt
 
+    importlib.import_module("pipelines.model_loading")  # or it would keep what is put in below
     monkeypatch.setattr("cli.evaluate.read_translations", interrupt)
     monkeypatch.setattr("pipelines.staging.stage_model", interrupt)
     goes_on = "; the same command goes on from what is finished"
