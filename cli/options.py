@@ -227,7 +227,7 @@ def import_tensorflow(*, uses_onednn: bool | None = None) -> None:
             import tensorflow as tf
 
             tf.config.list_physical_devices()
-        except BaseException:
+        except Exception:  # not an interrupt: there the notices are no help
             notices.seek(0)
             os.write(screen, notices.read())
             raise

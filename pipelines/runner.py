@@ -7,7 +7,7 @@ import io
 import logging
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TextIO
 
 import apache_beam as beam
@@ -186,6 +186,7 @@ def run_pipeline(pipeline: beam.Pipeline) -> PipelineResult:
 
     Raises:
       UserError: A worker raised one; the runner's wrapping is taken off.
+      KeyboardInterrupt: It met a worker of this thread; the same is taken off.
       RuntimeError: The pipeline ended in another state than done.
     """
     for name in _WORKER_LOGGERS:
@@ -195,6 +196,8 @@ def run_pipeline(pipeline: beam.Pipeline) -> PipelineResult:
             result = pipeline.run()
             result.wait_until_finish()
     except Exception as error:
+        if _is_interrupt(error):
+            raise KeyboardInterrupt from None
         found = find_user_error(error)
         if found is None:
             raise
@@ -210,17 +213,28 @@ def find_user_error(error: BaseException) -> UserError | None:
     >>> find_user_error(RuntimeError("Traceback ...\nmodel.errors.UserError: no model"))
     UserError('no model')
     """
-    seen: set[int] = set()
-    link: BaseException | None = error
-    while link is not None and id(link) not in seen:
-        seen.add(id(link))
+    for link in _chain(error):
         if isinstance(link, UserError):
             return type(link)(_RUNNING.sub("", str(link)))
         if found := _USER_ERROR.findall(str(link)):
             name, message = found[-1]
             return _ERRORS[name](message)
-        link = link.__cause__ or link.__context__
     return None
+
+
+def _is_interrupt(error: BaseException) -> bool:
+    """Says whether an exception wraps a KeyboardInterrupt, of which Beam makes a RuntimeError."""
+    return any(isinstance(link, KeyboardInterrupt) for link in _chain(error))
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """Yields an exception and those behind it."""
+    seen: set[int] = set()
+    link: BaseException | None = error
+    while link is not None and id(link) not in seen:
+        seen.add(id(link))
+        yield link
+        link = link.__cause__ or link.__context__
 
 
 class _WithoutUserErrors(io.TextIOBase):
@@ -245,5 +259,5 @@ class _WithoutUserErrors(io.TextIOBase):
 
 
 def _is_no_user_error(record: logging.LogRecord) -> bool:
-    error = record.exc_info[1] if record.exc_info else None
-    return find_user_error(error or Exception(record.getMessage())) is None
+    error = (record.exc_info[1] if record.exc_info else None) or Exception(record.getMessage())
+    return find_user_error(error) is None and not _is_interrupt(error)

@@ -822,3 +822,14 @@ def test_a_user_error_of_a_worker_reaches_the_user_as_one_line(tmp_path, caplog,
     )
     assert message == "no model folder at nowhere: train one with `tt train`"
     assert caplog.text == ""
+
+
+def test_an_interrupt_that_meets_a_worker_of_this_thread_is_one(tmp_path, monkeypatch, caplog):
+    def interrupt(self, source_ids):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Reverser, "translate_ids", interrupt)
+    source = write(tmp_path / "input.parquet", numbered(3))
+    with pytest.raises(KeyboardInterrupt):
+        translate(source, tmp_path / "out")
+    assert caplog.text == ""
