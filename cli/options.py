@@ -103,8 +103,8 @@ ModelCopies = Annotated[
     Count,
     typer.Option(
         "--model-copies",
-        help="Translations that this machine computes at once; they share its cores. "
-        "[default: one a core]",
+        help="Translations that this machine computes at once, at most one a core; they share "
+        "its cores. [default: one a core]",
         show_default=False,
         rich_help_panel="Model",
     ),

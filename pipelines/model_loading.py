@@ -96,7 +96,7 @@ def plan_copies(copies: int | None, *, beam_arguments: Sequence[str]) -> ModelCo
       beam_arguments: Beam's own flags; a number of workers among them is the number of copies.
 
     Raises:
-      UserError: The two contradict each other.
+      UserError: The two contradict each other, or are more than the machine has cores.
     """
     if copies is not None and copies < 1:
         raise UserError(f"--model-copies must be at least 1. Received: {copies}")
@@ -114,6 +114,9 @@ def plan_copies(copies: int | None, *, beam_arguments: Sequence[str]) -> ModelCo
             "same, give one of them"
         )
     found = workers or copies or cores()
+    if found > cores():
+        flag = "--direct_num_workers" if copies is None else "--model-copies"
+        raise UserError(f"{flag} must be at most {cores()}, this machine's cores. Received: {found}")
     return ModelCopies(
         found, calls_at_once(found), are_processes=has_worker_processes(beam_arguments)
     )

@@ -29,7 +29,7 @@ def four_cores(monkeypatch):
         (1, [], ModelCopies(1, 4)),
         (2, [], ModelCopies(2, 2)),
         (3, [], ModelCopies(3, 1)),
-        (9, [], ModelCopies(9, 1)),
+        (4, [], ModelCopies(4, 1)),
         (None, ["--direct_num_workers=2"], ModelCopies(2, 2)),
         (2, ["--direct_num_workers=2", "--direct_running_mode=multi_processing"],
          ModelCopies(2, 2, are_processes=True)),
@@ -49,10 +49,13 @@ def test_copies_and_threads_fill_the_cores(four_cores, copies, arguments, expect
     ("copies", "arguments", "message"),
     [
         (0, [], r"--model-copies must be at least 1\. Received: 0"),
+        (5, [], r"--model-copies must be at most 4, this machine's cores\. Received: 5"),
+        (None, ["--direct_num_workers=1000"],
+         r"--direct_num_workers must be at most 4, this machine's cores\. Received: 1000"),
         (3, ["--direct_num_workers=2"], "--model-copies is 3 and Beam's flags ask for 2 workers"),
         (2, ["--runner=DataflowRunner"], r"--model-copies is for jobs .* machine has\. .*: 2"),
     ],
-)
+)  # fmt: skip
 def test_copies_that_cannot_be_are_refused(four_cores, copies, arguments, message):
     with pytest.raises(UserError, match=message):
         plan_copies(copies, beam_arguments=arguments)
