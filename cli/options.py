@@ -49,7 +49,7 @@ BeamSize = Annotated[
 LengthPenalty = Annotated[
     float,
     typer.Option(
-        help="alpha: hypotheses rank by log p / ((5 + length) / 6)^alpha.",
+        help="alpha, 0 to 10: hypotheses rank by log p / ((5 + length) / 6)^alpha.",
         rich_help_panel="Search",
     ),
 ]

@@ -217,7 +217,8 @@ class Decoding:
     Attributes:
       beam_size: 1 is greedy search.
       length_penalty: alpha of Wu et al. 2016 (GNMT), equation 14: hypotheses are ranked by
-        log p / ((5 + length) / 6)^alpha, where EOS counts as a token; 0 ranks by log p.
+        log p / ((5 + length) / 6)^alpha, where EOS counts as a token; 0 ranks by log p, and
+        10 is the most: 2,048^10 is within float32.
       n_best: Hypotheses returned of each source, at most `beam_size`.
       max_length_ratio: Ids for each id of the source.
       max_extra_tokens: Ids beside those.
@@ -240,7 +241,11 @@ class Decoding:
         for name in ("beam_size", "n_best", "max_decoding_length", "batch_tokens"):
             value = getattr(self, name)
             _require(value >= 1, f"{name} must be at least 1. Received: {value}")
-        for name in ("length_penalty", "max_length_ratio", "max_extra_tokens"):
+        _require(
+            0 <= self.length_penalty <= 10,  # not NaN
+            f"length_penalty must be 0 to 10. Received: {self.length_penalty}",
+        )
+        for name in ("max_length_ratio", "max_extra_tokens"):
             value = getattr(self, name)
             _require(
                 math.isfinite(value) and value >= 0,

@@ -64,7 +64,9 @@ def test_fields_go_on_top_of_a_preset():
         ),
         (lambda: TrainingConfig(label_smoothing=1.0), r"label_smoothing must be in \[0, 1\)"),
         (lambda: Decoding(beam_size=0), "beam_size must be at least 1"),
-        (lambda: Decoding(length_penalty=-1.0), "length_penalty must be finite and not negative"),
+        (lambda: Decoding(length_penalty=-1.0), "length_penalty must be 0 to 10. Received: -1.0"),
+        (lambda: Decoding(length_penalty=10.1), "length_penalty must be 0 to 10. Received: 10.1"),
+        (lambda: Decoding(length_penalty=math.nan), "length_penalty must be 0 to 10"),
         (lambda: Decoding(max_length_ratio=math.inf), "max_length_ratio must be finite"),
         (
             lambda: Decoding(beam_size=2, n_best=3),
