@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import sys
+import time
 from typing import Annotated
 
 import typer
@@ -115,6 +116,7 @@ def translate_batch_command(
     with --n-best translation_n_best; of several text columns with <column>_ before the name.
     Beam's own options go after `--`: tt translate-batch in.parquet -- --direct_num_workers=2
     """
+    start = time.monotonic()  # before imports that take seconds
     from model.engines import check_engine
     from model.model_folder import model_fingerprint
     from pipelines.cells import CellOptions
@@ -191,7 +193,9 @@ def translate_batch_command(
         is_retry=retry_failed,
         stream=sys.stderr,
     ):
-        summary = run_translation(job, load_translator=load_translator, workers=copies.copies or 1)
+        summary = run_translation(
+            job, load_translator=load_translator, workers=copies.copies or 1, start=start
+        )
     for line in describe_summary(summary, price_per_hour=price_per_hour):
         say(line)
     say(f"Translated: {output}")

@@ -332,7 +332,11 @@ def _compare_versions(standing: dict[str, Any]) -> list[str]:
 
 
 def run_translation(
-    job: TranslateJob, *, load_translator: Callable[[], TranslatorLike], workers: int = 1
+    job: TranslateJob,
+    *,
+    load_translator: Callable[[], TranslatorLike],
+    workers: int = 1,
+    start: float | None = None,
 ) -> TranslateSummary:
     """Does what is missing of a job.
 
@@ -340,11 +344,13 @@ def run_translation(
       job: What to do.
       load_translator: Makes the model in a worker, such as a `ModelLoader`.
       workers: Threads that work on units, unless Beam's flags say where or how it is to run.
+      start: The `time.monotonic()` from which the summary counts seconds; None is now.
 
     Raises:
       UserError: What can only be seen while it runs: a damaged file, no room on the disk.
     """
-    start = time.monotonic()
+    if start is None:
+        start = time.monotonic()
     if job.is_finished:
         return _summarize(job, manifest=job.manifest, already_finished=True, start=start)
     pipeline = make_pipeline(_with_workers(job.beam_arguments, workers=workers))

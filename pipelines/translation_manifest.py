@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from model.translation import Work
-from pipelines.cells import FAILED, STATUSES
+from pipelines.cells import FAILED, SPLIT, STATUSES
 from pipelines.status_line import format_seconds
 from pipelines.translation_plan import FORMAT
 from pipelines.translation_table import STATUS
@@ -132,7 +132,7 @@ class TranslateSummary:
       manifest: The content of `manifest.json`.
       output: The folder, as given.
       already_finished: Whether an earlier run had done everything.
-      seconds: Of this run, by the clock.
+      seconds: By the clock, from the start of the command or of `run_translation`.
       max_failed: The share of rows that may fail.
     """
 
@@ -156,6 +156,11 @@ class TranslateSummary:
     def reused_units(self) -> int:
         """Units that were finished before this run."""
         return self.units - (0 if self.already_finished else self.manifest["last_run"]["units"])
+
+    @property
+    def run_rows(self) -> int:
+        """Rows that this run translated."""
+        return 0 if self.already_finished else int(self.manifest["last_run"]["rows"])
 
     @property
     def rows_by_status(self) -> dict[str, dict[str, int]]:
@@ -200,9 +205,11 @@ def describe_summary(
     if manifest["texts"]:
         texts, distinct = manifest["texts"], manifest["distinct_texts"]
         work = Work(**{key: n for key, n in manifest["work"].items() if key != "padding"})
+        has_split = any(counts[SPLIT] for counts in summary.rows_by_status.values())
         lines.append(
-            f"{texts:,} texts, {distinct:,} translated: {1 - distinct / texts:.1%} saved, since "
-            "equal texts of a unit are translated once"
+            f"{texts:,} texts{' and pieces of split ones' if has_split else ''}, {distinct:,} "
+            f"translated: {1 - distinct / texts:.1%} saved, since equal ones of a unit are "
+            "translated once"
         )
         lines.append(
             f"{work.source_tokens:,} source tokens with {work.padding:.1%} padding, "
@@ -210,8 +217,12 @@ def describe_summary(
             + (f", {work.memory_backoffs:,} batches cut for memory" if work.memory_backoffs else "")
         )
     if not summary.already_finished:
-        lines.append(f"Took {format_seconds(summary.seconds)}")
-        lines += _describe_price(summary, price_per_hour=price_per_hour)
+        lines.append(
+            f"Took {format_seconds(summary.seconds)} from the start of the command"
+            + (f", for {summary.run_rows:,} of the rows" if summary.reused_units else "")
+        )
+    if price_per_hour is not None:
+        lines.append(_describe_price(summary, price_per_hour=price_per_hour))
     for file in manifest["skipped_files"]:
         lines.append(f"Skipped: {file['reason']}")
     for unit in manifest["skipped_units"]:
@@ -219,15 +230,14 @@ def describe_summary(
     return lines
 
 
-def _describe_price(summary: TranslateSummary, *, price_per_hour: float | None) -> list[str]:
-    run = summary.manifest["last_run"]
-    if price_per_hour is None or not (run["rows"] and run["source_characters"]):
-        return []
+def _describe_price(summary: TranslateSummary, *, price_per_hour: float) -> str:
+    if not summary.run_rows:
+        return "Price of this run: it translated nothing, so that no row has a price"
     price = price_per_hour * summary.seconds / 3600
-    return [
-        f"Price of this run: {price:.4g}, {price * 1e6 / run['rows']:.4g} per million rows, "
-        f"{price * 1e6 / run['source_characters']:.4g} per million source characters"
-    ]
+    text = f"Price of this run: {price:.4g}, {price * 1e6 / summary.run_rows:.4g} per million rows"
+    if characters := summary.manifest["last_run"]["source_characters"]:
+        text += f", {price * 1e6 / characters:.4g} per million source characters"
+    return text
 
 
 def describe_failure(summary: TranslateSummary) -> str:

@@ -428,14 +428,16 @@ def test_workers_get_the_planned_model_by_its_whole_path(with_model, monkeypatch
     class Given(Exception):  # noqa: N818 -- ends the command
         pass
 
-    def run_translation(job, *, load_translator, workers):
-        raise Given(load_translator, job.plan["model_fingerprint"])
+    def run_translation(job, *, load_translator, start, **_):
+        raise Given(load_translator, job.plan["model_fingerprint"], start)
 
     monkeypatch.setattr("pipelines.translate.run_translation", run_translation)
     pq.write_table(pa.table({"text": ["one"]}), "input.parquet")
+    before = time.monotonic()
     with pytest.raises(Given) as given:
         run("translate-batch", "input.parquet")
-    loader, planned = given.value.args
+    loader, planned, start = given.value.args
+    assert before <= start <= time.monotonic()
     assert loader.folder == str(with_model / "run/model")
     assert loader.fingerprint == planned == model_fingerprint("run")
 

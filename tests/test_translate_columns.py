@@ -166,7 +166,7 @@ def test_one_row_group_keeps_two_workers_busy(tmp_path):
         100_000,
         12 * 5000 + 1696,  # of 12 units of 8,192 rows, and of the rest
     )
-    assert "100,000 texts, 61,696 translated: 38.3% saved, since equal texts" in " ".join(
+    assert "100,000 texts, 61,696 translated: 38.3% saved, since equal ones" in " ".join(
         describe_summary(summary)
     )
 
@@ -319,10 +319,10 @@ def test_the_end_says_what_it_took_and_cost(tmp_path):
     assert describe_summary(summary, price_per_hour=3.0) == [
         "6 rows of 1 file(s) in 2 unit(s)",
         "text: 4 ok, 1 null, 1 empty",
-        "4 texts, 2 translated: 50.0% saved, since equal texts of a unit are translated once",
+        "4 texts, 2 translated: 50.0% saved, since equal ones of a unit are translated once",
         # 6 and 4 ids in a batch of two
         "10 source tokens with 16.7% padding, 10 target tokens",
-        "Took 1:30",
+        "Took 1:30 from the start of the command",
         "Price of this run: 0.075, 1.25e+04 per million rows, 5357 per million source characters",
     ]
     again = translate(source, tmp_path / "out", unit_rows=4)
@@ -330,7 +330,9 @@ def test_the_end_says_what_it_took_and_cost(tmp_path):
         "Finished already; nothing to do.",
         "6 rows of 1 file(s) in 2 unit(s)",
     ]
-    assert not any("Price" in line for line in describe_summary(again, price_per_hour=3.0))
+    nothing = "Price of this run: it translated nothing, so that no row has a price"
+    assert describe_summary(again, price_per_hour=3.0)[-1] == nothing
+    assert not any("Price" in line for line in describe_summary(again))
 
 
 def test_a_resumed_run_pays_for_what_it_did(tmp_path):
@@ -340,7 +342,12 @@ def test_a_resumed_run_pays_for_what_it_did(tmp_path):
     (out / "_tt/manifest.json").unlink()
     (out / outputs(out)[1]).unlink()
     summary = translate(source, out, unit_rows=10)
-    assert describe_summary(summary)[0] == "3 of 4 units were there from an earlier run."
+    lines = describe_summary(dataclasses.replace(summary, seconds=90.0), price_per_hour=4.0)
+    assert lines[0] == "3 of 4 units were there from an earlier run."
+    assert lines[-2:] == [
+        "Took 1:30 from the start of the command, for 10 of the rows",
+        "Price of this run: 0.1, 1e+04 per million rows, 1667 per million source characters",
+    ]
     assert manifest(out)["last_run"] == {"units": 1, "rows": 10, "source_characters": 60}
     assert manifest(out)["work"]["sources"] == 40  # of all runs
 
