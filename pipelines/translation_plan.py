@@ -34,6 +34,9 @@ RETRY_FILE = "retry.json"  # the manifest that a retry under way has made untrue
 LOCK_FILE = "lock"
 FORMAT = 1
 
+_SKIPPED = "skipped"  # in place of a bad file's reason, which may be worded otherwise
+_SHOWN_INPUTS = 3  # of those that differ
+
 _LONGEST_WRITE = 24 * 3600  # seconds that a temporary file of another run may still be written
 
 _PROGRAMS = ("tt-translate", "apache-beam", "pyarrow", "sentencepiece", "tensorflow", "ctranslate2")
@@ -237,21 +240,59 @@ def planned_outputs(plan: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def find_difference(theirs: Any, ours: Any, *, key: str = "") -> tuple[str, Any, Any] | None:
-    """Finds the first difference of two JSON values: its key, and both values.
+def describe_differences(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> list[str]:
+    """Says in the user's words where two plans differ; [] where one goes on from the other.
 
-    >>> find_difference({"a": 1, "b": {"c": 2}}, {"a": 1, "b": {"c": 3}})
-    ('b.c', 2, 3)
+    Args:
+      theirs: The content of `plan.json`.
+      ours: What it would be now.
     """
-    if theirs == ours:
-        return None
-    if isinstance(theirs, dict) and isinstance(ours, dict):
-        for name in [*theirs, *(name for name in ours if name not in theirs)]:
-            path = f"{key}.{name}" if key else name
-            found = find_difference(theirs.get(name, "absent"), ours.get(name, "absent"), key=path)
-            if found:
-                return found
-    return key, theirs, ours
+    theirs, ours = _decisive(theirs), _decisive(ours)
+    found = []
+    if theirs.get("model_fingerprint") != ours["model_fingerprint"]:
+        found.append("--model: another model now")
+    for part in ("engine", "decoding", "options"):
+        then, now = theirs.get(part, {}), ours[part]
+        found += [
+            f"{_flag(name)}: {_show(then.get(name))} then, {_show(now.get(name))} now"
+            for name in {**then, **now}
+            if then.get(name) != now.get(name)
+        ]
+    found += _describe_inputs(theirs, ours)
+    if theirs != ours and not found:
+        found.append("it was begun by another version of tt")
+    return found
+
+
+def _flag(option: str) -> str:
+    flags = {"name": "--engine", "text_columns": "--text-column"}
+    return flags.get(option, f"--{option.replace('_', '-')}")
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return "none" if value in (None, "") else str(value)
+
+
+def _describe_inputs(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> list[str]:
+    then, now = ({**plan["input"], **plan["bad_files"]} for plan in (theirs, ours))
+    has_other_limit = theirs["options"].get("limit") != ours["options"]["limit"]
+    found = []
+    for name in {**then, **now}:
+        before, after = ({**file, "rows": 0} if isinstance(file, dict) else file
+                         for file in (then.get(name), now.get(name)))  # fmt: skip
+        if before == after or (has_other_limit and None in (before, after)):
+            continue  # the limit alone decides how many rows count, and of which files
+        if before is None or after is None:
+            became = "is new" if before is None else "is gone"
+        elif _SKIPPED in (before, after):
+            became = "was skipped then" if before == _SKIPPED else "is skipped now"
+        else:
+            became = "has changed"
+        found.append(f"the input {name} {became}")
+    more = len(found) - _SHOWN_INPUTS
+    return [*found[:_SHOWN_INPUTS], f"{more:,} more inputs"] if more > 1 else found
 
 
 def check_plan(plan: Mapping[str, Any], *, output: str, existing: Iterable[str]) -> dict[str, Any]:
@@ -273,15 +314,14 @@ def check_plan(plan: Mapping[str, Any], *, output: str, existing: Iterable[str])
         _check_is_ours(existing, outputs=(), output=output)
         return {}
     standing: dict[str, Any] = read_json(f"{output}/{JOB_FOLDER}/{PLAN_FILE}")
-    difference = find_difference(_decisive(standing), _decisive(plan))
-    if difference and not _has_work(standing, existing=existing):
+    differences = describe_differences(standing, plan)
+    if differences and not _has_work(standing, existing=existing):
         _check_is_ours(existing, outputs=(), output=output)
         return {}
-    if difference:
-        key, theirs, ours = difference
+    if differences:
         raise UserError(
-            f"the output folder {output} belongs to another run: {key} was {theirs!r} there and "
-            f"is {ours!r} now. Choose another folder, the same files and options, or --overwrite"
+            f"the output folder {output} belongs to another run: {'; '.join(differences)}. Choose "
+            "another folder, the same files and options, or --overwrite"
         )
     return standing
 
@@ -299,7 +339,7 @@ def _has_work(plan: Mapping[str, Any], *, existing: Sequence[str]) -> bool:
 def _decisive(plan: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the part of a plan that another run must share to go on from it."""
     part = {key: value for key, value in plan.items() if key != "versions"}
-    part["bad_files"] = dict.fromkeys(plan.get("bad_files", {}), "skipped")  # whatever the reason
+    part["bad_files"] = dict.fromkeys(plan.get("bad_files", {}), _SKIPPED)  # whatever the reason
     return part
 
 

@@ -55,7 +55,7 @@ from pipelines.translate import (
 from pipelines.translation_manifest import make_manifest
 from pipelines.translation_plan import (
     InputFile,
-    find_difference,
+    describe_differences,
     installed_versions,
     plan_units,
 )
@@ -181,12 +181,51 @@ def test_read_rows_of_a_file_that_has_fewer(tmp_path):
         read_rows(path=path, first_row=4, rows=4, footer_checksum=read_footer(path).checksum)
 
 
-def test_find_difference_names_the_key_and_both_values():
-    theirs = {"input": {"a": {"rows": 1}}, "decoding": {"beam_size": 4}}
-    assert find_difference(theirs, json.loads(json.dumps(theirs))) is None
-    ours = {"input": {"a": {"rows": 1}}, "decoding": {"beam_size": 1}}
-    assert find_difference(theirs, ours) == ("decoding.beam_size", 4, 1)
-    assert find_difference({"input": {}}, {"input": {"b": 1}}) == ("input.b", "absent", 1)
+def test_differences_of_plans_are_named_as_the_user_knows_them():
+    theirs = {
+        "format": 1,
+        "input": {name: {"size": 1, "rows": 1, "footer_checksum": "c"} for name in "abc"},
+        "bad_files": {"bad": "torn", "worse": "eaten"},
+        "options": {"text_columns": ["x", "y"], "limit": None, "unit_rows": 9},
+        "model_fingerprint": "m",
+        "decoding": {"beam_size": 4},
+        "engine": {"name": "tensorflow"},
+        "versions": {"pyarrow": "1"},
+    }
+    ours = json.loads(json.dumps(theirs))
+    ours["versions"]["pyarrow"] = ours["bad_files"]["bad"] = "other words"
+    assert describe_differences(theirs, ours) == []
+    assert describe_differences({**theirs, "format": 0}, ours) == [
+        "it was begun by another version of tt"
+    ]
+    ours["model_fingerprint"] = "n"
+    ours["engine"]["name"] = "ctranslate2"
+    ours["decoding"]["beam_size"] = 5
+    ours["options"].update(text_columns=["y"], unit_rows=8)
+    ours["input"]["a"]["size"] = 2
+    ours["input"]["d"] = ours["input"].pop("b")
+    assert describe_differences(theirs, ours) == [
+        "--model: another model now",
+        "--engine: tensorflow then, ctranslate2 now",
+        "--beam-size: 4 then, 5 now",
+        "--text-column: x, y then, y now",
+        "--unit-rows: 9 then, 8 now",
+        "the input a has changed",
+        "the input b is gone",
+        "the input d is new",
+    ]
+    ours["input"]["bad"] = ours["input"]["d"]
+    ours["bad_files"] = {"c": "lost", "worse": "eaten"}
+    del ours["input"]["c"]
+    assert describe_differences(theirs, ours)[-4:] == [
+        "the input a has changed", "the input b is gone", "the input c is skipped now",
+        "2 more inputs",
+    ]  # fmt: skip
+    ours["options"]["limit"] = 7
+    assert describe_differences(theirs, ours)[-5:] == [
+        "--limit: none then, 7 now", "--unit-rows: 9 then, 8 now", "the input a has changed", "the input c is skipped now",
+        "the input bad was skipped then",
+    ]  # fmt: skip
 
 
 def test_the_manifest_refuses_lost_rows():
@@ -591,17 +630,18 @@ def test_another_plan_into_the_same_folder_is_refused(tmp_path):
     translate(source, out)
     before = files_below(out)
     start = f"the output folder {out} belongs to another run: "
-    end = " now. Choose another folder, the same files and options, or --overwrite"
+    end = ". Choose another folder, the same files and options, or --overwrite"
     assert refused(source, out, unit_rows=2) == (
-        f"{start}options.unit_rows was 8192 there and is 2{end}"
+        f"{start}--unit-rows: 8192 then, 2 now{end}"
     )
     assert refused(source, out, fingerprint="f1") == (
-        f"{start}model_fingerprint was 'f0' there and is 'f1'{end}"
+        f"{start}--model: another model now{end}"
     )
     write(tmp_path / "input.parquet", {"id": [7, 8, 9], "text": ["row 0", "row 1", "row 2"]})
-    assert f"{start}input.input.parquet." in refused(source, out)
+    assert refused(source, out) == f"{start}the input input.parquet has changed{end}"
     other = write(tmp_path / "other.parquet", numbered(3))
-    assert f"{start}input.input.parquet was {{" in refused(other, out)
+    gone = "the input input.parquet is gone; the input other.parquet is new"
+    assert refused(other, out) == f"{start}{gone}{end}"
     assert files_below(out) == before
 
 

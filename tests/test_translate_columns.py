@@ -67,7 +67,7 @@ def test_several_columns_have_their_names_before_what_is_added(tmp_path):
     }
     # "ab" stands in both columns and is translated once.
     assert (summary.manifest["texts"], summary.manifest["distinct_texts"]) == (4, 3)
-    assert "belongs to another run: options.text_columns was ['b', 'a'] there" in refused(
+    assert "belongs to another run: --text-column: b, a then, a now." in refused(
         source, tmp_path / "out", text_columns=("a",)
     )
     write(source, {"a": ["x"], "b": ["y"], "a_translation_error": [1]})
@@ -97,7 +97,7 @@ def test_n_best_are_a_list_of_texts_and_scores(tmp_path):
         [{"text": f"c{marks}", "score": -1.0 - len(marks)} for marks in ("", "'", "''")],
     ]
     assert found["translation"].to_pylist() == ["ba", None, "", None, "c"]
-    assert "decoding.n_best was 3 there and is 1 now" in refused(source, tmp_path / "out")
+    assert "--n-best: 3 then, 1 now" in refused(source, tmp_path / "out")
     fail_at.clear()
     translate(source, tmp_path / "out", decoding=decoding, load=load_three_best, retry_failed=True)
     assert read_all(tmp_path / "out")["translation_n_best"].to_pylist()[3] == [
@@ -357,8 +357,12 @@ def test_a_long_text_is_split_and_counted(tmp_path):
     options = {"cells": CellOptions(max_source_tokens=9)}
     summary = translate(source, tmp_path / "out", **options)
     assert summary.rows_by_status == {"text": {**NO_ROWS, "ok": 1, "split": 1}}
-    assert summary.manifest["texts"] == summary.manifest["distinct_texts"] > 2
-    assert "options.on_too_long was 'split' there and is 'skip' now" in refused(
+    assert summary.manifest["texts"] == summary.manifest["distinct_texts"] == 5
+    assert any(
+        line.startswith("5 texts and pieces of split ones, 5 translated: ")
+        for line in describe_summary(summary)
+    )
+    assert "--on-too-long: split then, skip now" in refused(
         source, tmp_path / "out", cells=CellOptions(max_source_tokens=9, on_too_long="skip")
     )
     assert list(itertools.islice(summary.manifest["options"], 4, None)) == [

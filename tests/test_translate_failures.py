@@ -76,7 +76,7 @@ def test_bad_files_are_skipped_and_named(tmp_path):
     # A file that has been mended is another plan.
     write(folder / "number.parquet", {"text": ["1"]})
     message = refused(folder, out, text_columns=("text",), on_bad_file="skip")
-    assert "input.number.parquet was 'absent'" in message
+    assert "another run: the input number.parquet was skipped then. Choose" in message
 
 
 def test_only_bad_files_are_refused(tmp_path):
@@ -476,12 +476,12 @@ def test_a_limited_job_is_not_taken_for_the_whole(tmp_path):
     summary = translate(tmp_path / "in", out, unit_rows=2, limit=6)
     assert (summary.rows, summary.units) == (6, 2 + 1 + 2)
     assert read_all(out)["id"].to_pylist() == [0, 1, 2, 0, 1, 2]
-    assert "input.c.parquet.rows was 3 there and is 4 now" in refused(
+    assert "another run: --limit: 6 then, none now. Choose" in refused(
         tmp_path / "in", out, unit_rows=2
     )
     assert translate(tmp_path / "in", out, unit_rows=2, limit=6).already_finished
     assert translate(tmp_path / "in/c.parquet", tmp_path / "c", limit=9).rows == 4
-    assert "options.limit was 9 there and is None now" in refused(
+    assert "--limit: 9 then, none now" in refused(
         tmp_path / "in/c.parquet", tmp_path / "c"
     )
 
