@@ -56,6 +56,16 @@ def demo_command(
     run_demo(folder, run_command=run_command)
 
 
+def _describe(error: Any, command: str) -> str:
+    """Returns what Typer says of wrong flags, with the value, which only Pydantic's error names."""
+    parts = [error.format_message()]
+    if hasattr(error.__cause__, "errors"):
+        parts.append(f"Received: {error.__cause__.errors()[0]['input']}")
+    is_known = command in {each.name for each in app.registered_commands}
+    parts.append(f"See `tt {command} --help`" if is_known else "See `tt --help`")
+    return " ".join(part if part[-1] in ".?" else f"{part}." for part in parts).removesuffix(".")
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs `tt`; what comes after `--` is for Beam.
 
@@ -76,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if not given:
             error.show()  # the help
         else:
-            say(f"tt: error: {error.format_message()} See `tt {given[0]} --help`")
+            say(f"tt: error: {_describe(error, given[0])}")
         code = 2
     if code == _INTERRUPTED:
         # Threads of a Beam job may still be in C++ code, which aborts when it is torn down.

@@ -89,6 +89,26 @@ def test_each_command_has_help(command, capsys):
     assert "Usage" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["translate", "--beam-size", "2.5"],
+            "Invalid value for '--beam-size': Input should be a valid integer, unable to parse "
+            "string as an integer. Received: 2.5. See `tt translate --help`",
+        ),
+        (["translate", "--beam-sise", "2"], "No such option: --beam-sise (Possible options: "
+         "--beam-size). See `tt translate --help`"),
+        (["train", "--steps"], "Option '--steps' requires an argument. See `tt train --help`"),
+        (["transalte"], "No such command 'transalte'. Did you mean 'translate', 'translate-batch'? "
+         "See `tt --help`"),
+    ],
+)  # fmt: skip
+def test_wrong_flags_are_named_with_their_values(capsys, arguments, message):
+    assert run(*arguments) == 2
+    assert last_error(capsys).removeprefix("tt: error: ") == message
+
+
 def test_beam_options_are_refused_where_there_is_no_beam(capsys):
     assert run("train", "--", "--runner=FlinkRunner") == 2
     assert "only `tt preprocess` and `tt translate-batch`" in last_error(capsys)
