@@ -49,8 +49,8 @@ def export_command(
     length_penalty: Annotated[
         float | None,
         typer.Option(
-            help="Of saved-model: alpha, 0 to 10: hypotheses rank by log p / ((5 + length) / 6)^alpha. "
-            f"[default: {_DECODING.length_penalty}]",
+            help="Of saved-model: alpha, 0 to 10: hypotheses rank by "
+            f"log p / ((5 + length) / 6)^alpha. [default: {_DECODING.length_penalty}]",
             show_default=False,
         ),
     ] = None,

@@ -30,6 +30,10 @@ def _require(condition: bool, message: str) -> None:
         raise UserError(message)
 
 
+def _flag(field: str) -> str:
+    return f"--{field.replace('_', '-')}"
+
+
 def _require_one_of(name: str, value: str | None, choices: tuple[str, ...]) -> None:
     _require(value in choices, f"{name} must be one of {', '.join(choices)}. Received: {value}")
 
@@ -240,16 +244,16 @@ class Decoding:
     def __post_init__(self) -> None:
         for name in ("beam_size", "n_best", "max_decoding_length", "batch_tokens"):
             value = getattr(self, name)
-            _require(value >= 1, f"{name} must be at least 1. Received: {value}")
+            _require(value >= 1, f"{_flag(name)} must be at least 1. Received: {value}")
         _require(
             0 <= self.length_penalty <= 10,  # not NaN
-            f"length_penalty must be 0 to 10. Received: {self.length_penalty}",
+            f"--length-penalty must be 0 to 10. Received: {self.length_penalty}",
         )
         for name in ("max_length_ratio", "max_extra_tokens"):
             value = getattr(self, name)
             _require(
                 math.isfinite(value) and value >= 0,
-                f"{name} must be finite and not negative. Received: {value}",
+                f"{_flag(name)} must be finite and not negative. Received: {value}",
             )
         _require(
             self.max_length_ratio > 0 or self.max_extra_tokens > 0,
@@ -257,11 +261,11 @@ class Decoding:
         )
         _require(
             self.n_best <= self.beam_size,
-            f"n_best must be at most beam_size, {self.beam_size}. Received: {self.n_best}",
+            f"--n-best must be at most --beam-size, {self.beam_size}. Received: {self.n_best}",
         )
         _require(
             self.no_repeat_ngram_size >= 0,
-            "no_repeat_ngram_size must be 0 (off) or the size of an n-gram. "
+            "--no-repeat-ngram-size must be 0 (off) or the size of an n-gram. "
             f"Received: {self.no_repeat_ngram_size}",
         )
 
@@ -279,7 +283,7 @@ class Engine:
     compute_type: str = "float32"
 
     def __post_init__(self) -> None:
-        _require_one_of("engine", self.name, tuple(ENGINES))
+        _require_one_of("--engine", self.name, tuple(ENGINES))
         _require_one_of(
-            f"compute_type of the engine {self.name}", self.compute_type, ENGINES[self.name]
+            f"--compute-type of the engine {self.name}", self.compute_type, ENGINES[self.name]
         )

@@ -68,7 +68,7 @@ class CTranslate2Translator:
     def __init__(
         self, folder: Path, *, decoding: Decoding, compute_type: str, threads: int
     ) -> None:
-        check_length("max_decoding_length", decoding.max_decoding_length)
+        check_length("--max-decoding-length", decoding.max_decoding_length)
         self.decoding = decoding
         self.vocabularies = load_vocabularies(folder)
         self._source_tokens = load_tokens(folder, "source")
@@ -268,11 +268,11 @@ def import_ctranslate2() -> Any:
     return ctranslate2
 
 
-def check_length(name: str, length: int) -> None:
+def check_length(flag: str, length: int) -> None:
     """Raises a UserError that names an option whose length is beyond the positions."""
     if length > POSITIONS:
         raise UserError(
-            f"the engine ctranslate2 has {POSITIONS:,} positions: {name} must not be greater. "
+            f"the engine ctranslate2 has {POSITIONS:,} positions: {flag} must not be greater. "
             f"Received: {length:,}"
         )
 

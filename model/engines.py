@@ -66,8 +66,8 @@ def check_engine(
     import_ctranslate2()
     if not is_ctranslate2(folder):
         find_model_folder(folder)
-    check_length("max_decoding_length", decoding.max_decoding_length)
-    check_length("max_source_tokens", max_source_tokens)
+    check_length("--max-decoding-length", decoding.max_decoding_length)
+    check_length("--max-source-tokens", max_source_tokens)
 
 
 def set_threads(threads: int) -> None:

@@ -49,12 +49,12 @@ class CellOptions:
     def __post_init__(self) -> None:
         if self.max_source_tokens < 3:
             raise UserError(
-                "max source tokens must be at least 3 (BOS, a piece and EOS). "
+                "--max-source-tokens must be at least 3 (BOS, a piece and EOS). "
                 f"Received: {self.max_source_tokens}"
             )
         if self.on_too_long not in ON_TOO_LONG:
             raise UserError(
-                f"on too long must be one of {', '.join(ON_TOO_LONG)}. "
+                f"--on-too-long must be one of {', '.join(ON_TOO_LONG)}. "
                 f"Received: {self.on_too_long!r}"
             )
 

@@ -116,7 +116,9 @@ def plan_copies(copies: int | None, *, beam_arguments: Sequence[str]) -> ModelCo
     found = workers or copies or cores()
     if found > cores():
         flag = "--direct_num_workers" if copies is None else "--model-copies"
-        raise UserError(f"{flag} must be at most {cores()}, this machine's cores. Received: {found}")
+        raise UserError(
+            f"{flag} must be at most {cores()}, this machine's cores. Received: {found}"
+        )
     return ModelCopies(
         found, calls_at_once(found), are_processes=has_worker_processes(beam_arguments)
     )

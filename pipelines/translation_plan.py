@@ -78,23 +78,32 @@ class TranslateOptions:
             raise UserError("no input: name Parquet files, folders or globs")
         if not self.output:
             raise UserError("no output: name a folder")
-        for name, count in (("unit rows", self.unit_rows), ("limit", self.limit)):
-            if count is not None and count < 1:
-                raise UserError(f"{name} must be at least 1. Received: {count}")
-        for name, value, choices in (
-            ("compression", self.compression, COMPRESSIONS),
-            ("on bad file", self.on_bad_file, ON_BAD_FILE),
+        if self.unit_rows < 1:
+            raise UserError(f"--unit-rows must be at least 1. Received: {self.unit_rows}")
+        if self.limit is not None and self.limit < 1:
+            raise UserError(
+                "--limit must be at least 1; leave it out to translate all rows. "
+                f"Received: {self.limit}"
+            )
+        for flag, value, choices in (
+            ("--compression", self.compression, COMPRESSIONS),
+            ("--on-bad-file", self.on_bad_file, ON_BAD_FILE),
         ):
             if value not in choices:
-                raise UserError(f"{name} must be one of {', '.join(choices)}. Received: {value!r}")
+                raise UserError(f"{flag} must be one of {', '.join(choices)}. Received: {value!r}")
         if not 0 <= self.max_failed <= 1:  # of NaN, too
             raise UserError(
-                f"max failed must be a share of the rows, 0 to 1. Received: {self.max_failed}"
+                f"--max-failed must be a share of the rows, 0 to 1. Received: {self.max_failed}"
             )
         if twice := {name for name in self.text_columns if self.text_columns.count(name) > 1}:
-            raise UserError(f"text columns must differ. Received twice: {', '.join(sorted(twice))}")
+            raise UserError(
+                "each --text-column must be another one. Received twice: "
+                f"{', '.join(sorted(twice))}"
+            )
         if self.overwrite and self.retry_failed:
-            raise UserError("overwrite starts again and retry failed keeps what is there: choose")
+            raise UserError(
+                "--overwrite starts again and --retry-failed keeps what is there: choose one"
+            )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

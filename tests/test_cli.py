@@ -414,7 +414,7 @@ def test_too_many_failed_rows_are_exit_code_1(with_model, capsys):
     assert run(*both, "--compression", "gzip", "--compute-type", "bfloat16") == 2
     assert "--compute-type: float32 then, bfloat16 now" in last_error(capsys)
     assert run(*both, "--engine", "pencil") == 2
-    assert "engine must be one of" in last_error(capsys)
+    assert "--engine must be one of" in last_error(capsys)
 
 
 def test_bad_files_are_skipped_when_asked(with_model, capsys):
@@ -422,7 +422,9 @@ def test_bad_files_are_skipped_when_asked(with_model, capsys):
     pq.write_table(pa.table({"text": ["one"]}), "in/a.parquet")
     (with_model / "in/b.parquet").write_text("not Parquet")
     assert run("translate-batch", "in", "--on-bad-file", "eat") == 2
-    assert last_error(capsys) == "tt: error: on bad file must be one of fail, skip. Received: 'eat'"
+    assert (
+        last_error(capsys) == "tt: error: --on-bad-file must be one of fail, skip. Received: 'eat'"
+    )
     assert run("translate-batch", "in", "--price-per-hour", "-1") == 2
     assert "--price-per-hour must not be negative. Received: -1.0" in last_error(capsys)
     assert run("translate-batch", "in") == 2
@@ -441,7 +443,7 @@ def test_what_the_engine_cannot_do_leaves_no_output_folder(with_model, capsys):
     command = ("translate-batch", "input.parquet", "--engine", "ctranslate2")
     for flag in ("--max-decoding-length", "--max-source-tokens"):
         assert run(*command, flag, "4096") == 2
-        assert f"{flag[2:].replace('-', '_')} must not be greater" in last_error(capsys)
+        assert f"{flag} must not be greater" in last_error(capsys)
     assert not (with_model / "translated").exists()
 
 

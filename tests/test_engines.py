@@ -233,7 +233,7 @@ def test_a_source_beyond_the_positions_is_an_input_error(model_folder):
     assert translator.is_input_error(caught.value)
     assert not translator.is_input_error(MemoryError())
     with pytest.raises(
-        UserError, match=r"max_decoding_length must not be greater\. Received: 3,000"
+        UserError, match=r"--max-decoding-length must not be greater\. Received: 3,000"
     ):
         load(model_folder, CTRANSLATE2, Decoding(max_decoding_length=3000))
 
@@ -380,10 +380,10 @@ def test_what_an_engine_cannot_do_is_known_before_weights_are_read(
 
     positions = "the engine ctranslate2 has 2,048 positions: "
     assert refused(max_decoding_length=4096) == (
-        f"{positions}max_decoding_length must not be greater. Received: 4,096"
+        f"{positions}--max-decoding-length must not be greater. Received: 4,096"
     )
     assert refused(most=2049) == (
-        f"{positions}max_source_tokens must not be greater. Received: 2,049"
+        f"{positions}--max-source-tokens must not be greater. Received: 2,049"
     )
     for engine in (TENSORFLOW, CTRANSLATE2):
         assert refused(tmp_path / "nowhere", engine).startswith("no model folder at ")

@@ -477,7 +477,7 @@ def test_the_command_writes_each_format(one_model, tmp_path, arguments, mark):
             r"--format must be one of model, saved-model, ctranslate2\. Received",
         ),
         (["--beam-size", "2"], "--beam-size and --length-penalty belong to --format saved-model"),
-        (["--format", "saved-model", "--beam-size", "0"], "beam_size must be at least 1"),
+        (["--format", "saved-model", "--beam-size", "0"], "--beam-size must be at least 1"),
     ],
 )
 def test_wrong_options_are_refused_in_one_line(one_model, tmp_path, arguments, message):

@@ -223,8 +223,8 @@ def test_differences_of_plans_are_named_as_the_user_knows_them():
     ]  # fmt: skip
     ours["options"]["limit"] = 7
     assert describe_differences(theirs, ours)[-5:] == [
-        "--limit: none then, 7 now", "--unit-rows: 9 then, 8 now", "the input a has changed", "the input c is skipped now",
-        "the input bad was skipped then",
+        "--limit: none then, 7 now", "--unit-rows: 9 then, 8 now", "the input a has changed",
+        "the input c is skipped now", "the input bad was skipped then",
     ]  # fmt: skip
 
 
@@ -631,12 +631,8 @@ def test_another_plan_into_the_same_folder_is_refused(tmp_path):
     before = files_below(out)
     start = f"the output folder {out} belongs to another run: "
     end = ". Choose another folder, the same files and options, or --overwrite"
-    assert refused(source, out, unit_rows=2) == (
-        f"{start}--unit-rows: 8192 then, 2 now{end}"
-    )
-    assert refused(source, out, fingerprint="f1") == (
-        f"{start}--model: another model now{end}"
-    )
+    assert refused(source, out, unit_rows=2) == (f"{start}--unit-rows: 8192 then, 2 now{end}")
+    assert refused(source, out, fingerprint="f1") == (f"{start}--model: another model now{end}")
     write(tmp_path / "input.parquet", {"id": [7, 8, 9], "text": ["row 0", "row 1", "row 2"]})
     assert refused(source, out) == f"{start}the input input.parquet has changed{end}"
     other = write(tmp_path / "other.parquet", numbered(3))
@@ -828,23 +824,29 @@ def test_the_files_must_agree_on_the_text_column(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"unit_rows": 0}, "unit rows must be at least 1. Received: 0"),
+        ({"unit_rows": 0}, "--unit-rows must be at least 1. Received: 0"),
         (
             {"compression": "rar"},
-            "compression must be one of zstd, snappy, gzip, brotli, lz4, none. Received: 'rar'",
+            "--compression must be one of zstd, snappy, gzip, brotli, lz4, none. Received: 'rar'",
         ),
         ({"input": ()}, "no input: name Parquet files, folders or globs"),
         ({"output": ""}, "no output: name a folder"),
-        ({"limit": 0}, "limit must be at least 1. Received: 0"),
-        ({"on_bad_file": "eat"}, "on bad file must be one of fail, skip. Received: 'eat'"),
+        (
+            {"limit": 0},
+            "--limit must be at least 1; leave it out to translate all rows. Received: 0",
+        ),
+        ({"on_bad_file": "eat"}, "--on-bad-file must be one of fail, skip. Received: 'eat'"),
         (
             {"max_failed": float("nan")},
-            "max failed must be a share of the rows, 0 to 1. Received: nan",
+            "--max-failed must be a share of the rows, 0 to 1. Received: nan",
         ),
-        ({"text_columns": ("a", "b", "a")}, "text columns must differ. Received twice: a"),
+        (
+            {"text_columns": ("a", "b", "a")},
+            "each --text-column must be another one. Received twice: a",
+        ),
         (
             {"overwrite": True, "retry_failed": True},
-            "overwrite starts again and retry failed keeps what is there: choose",
+            "--overwrite starts again and --retry-failed keeps what is there: choose one",
         ),
     ],
 )

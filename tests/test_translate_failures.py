@@ -481,9 +481,7 @@ def test_a_limited_job_is_not_taken_for_the_whole(tmp_path):
     )
     assert translate(tmp_path / "in", out, unit_rows=2, limit=6).already_finished
     assert translate(tmp_path / "in/c.parquet", tmp_path / "c", limit=9).rows == 4
-    assert "--limit: 9 then, none now" in refused(
-        tmp_path / "in/c.parquet", tmp_path / "c"
-    )
+    assert "--limit: 9 then, none now" in refused(tmp_path / "in/c.parquet", tmp_path / "c")
 
 
 def test_other_versions_are_no_other_plan_but_are_told(tmp_path, monkeypatch):

@@ -113,11 +113,11 @@ def test_who_stops_reading_is_not_waited_for():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--n-best", "5"], "n_best must be at most beam_size, 4. Received: 5"),
-        (["--on-too-long", "cut"], "on too long must be one of split, truncate, skip"),
-        (["--max-source-tokens", "2"], "max source tokens must be at least 3"),
-        (["--max-length-ratio", "-1"], "max_length_ratio must be finite and not negative"),
-        (["--engine", "gpt"], "engine must be one of tensorflow, ctranslate2. Received: gpt"),
+        (["--n-best", "5"], "--n-best must be at most --beam-size, 4. Received: 5"),
+        (["--on-too-long", "cut"], "--on-too-long must be one of split, truncate, skip"),
+        (["--max-source-tokens", "2"], "--max-source-tokens must be at least 3"),
+        (["--max-length-ratio", "-1"], "--max-length-ratio must be finite and not negative"),
+        (["--engine", "gpt"], "--engine must be one of tensorflow, ctranslate2. Received: gpt"),
         (
             ["--compute-type", "int8"],
             "engine tensorflow must be one of float32, bfloat16. Received",
