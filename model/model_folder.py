@@ -25,6 +25,11 @@ def find_model_folder(folder: str | Path) -> Path:
     for candidate in (given, given / "model"):
         if (candidate / CONFIG_FILE).is_file() and (candidate / WEIGHTS_FILE).is_file():
             return candidate
+    if given.is_file():
+        raise UserError(
+            f"the model must be a folder; {folder} is a file: name the run folder of a `tt train`, "
+            "or the model/ in it"
+        )
     if not given.is_dir():
         raise UserError(f"no model folder at {folder}: train one with `tt train`")
     if is_ctranslate2(given):

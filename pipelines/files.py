@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import errno
+import importlib.util
 import os
 import re
 import shutil
@@ -24,6 +25,13 @@ from apache_beam.io.filesystem import BeamIOError, CompressionTypes, FileMetadat
 from apache_beam.io.filesystems import FileSystems
 
 from model.errors import DiskFullError, UserError
+
+# What Beam lacks for file systems that it knows, by scheme: the module and the package.
+_PACKAGES = {
+    "s3": ("boto3", "boto3"),
+    "hdfs": ("hdfs", "hdfs"),
+    "azfs": ("azure", "apache-beam[azure]"),
+}
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -61,7 +69,7 @@ def exists(path: str) -> bool:
     try:
         return bool(FileSystems.exists(path))
     except (ValueError, BeamIOError) as error:
-        raise _lookup_error(path, error) from error
+        raise lookup_error(path, error) from error
 
 
 def read_bytes(path: str) -> bytes:
@@ -236,9 +244,15 @@ def _match(pattern: str, *, shown: str) -> list[FileMetadata]:
     try:
         [result] = FileSystems.match([pattern])
     except (ValueError, BeamIOError) as error:
-        raise _lookup_error(shown, error) from error
+        raise lookup_error(shown, error) from error
     return list(result.metadata_list)
 
 
-def _lookup_error(path: str, error: Exception) -> UserError:
-    return UserError(f"{path} cannot be looked up: {' '.join(str(error).split())}")
+def lookup_error(path: str, error: Exception) -> UserError:
+    """Returns what to tell the user of a path that Beam's file systems cannot find."""
+    module, package = _PACKAGES.get(FileSystems.get_scheme(path), ("", ""))
+    if module and importlib.util.find_spec(module) is None:
+        reason = f"it needs a package that is not installed: pip install '{package}'"
+    else:
+        reason = " ".join(str(error).split())
+    return UserError(f"{path} cannot be looked up: {reason}")

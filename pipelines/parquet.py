@@ -17,6 +17,7 @@ from typing import IO
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
 
 from model.errors import BadFileError as BadFileError
@@ -70,14 +71,14 @@ def normalize_path(path: str) -> str:
     """Makes a local path absolute, so that workers with another folder agree on it.
 
     Raises:
-      UserError: The scheme is of no file system that Beam knows here.
+      UserError: The file system is not known, or not installed.
     """
     if FileSystems.get_scheme(path) is None:
         return os.path.abspath(path)  # noqa: PTH100 -- paths stay strings: they may be gs://
     try:
         FileSystems.get_filesystem(path)
-    except ValueError as error:
-        raise UserError(f"{path} is on a file system that is not installed: {error}") from error
+    except (ValueError, BeamIOError) as error:
+        raise files.lookup_error(path, error) from error
     return path.rstrip("/")
 
 
@@ -110,7 +111,10 @@ def _find_files(argument: str) -> list[FoundFile]:
             if match.endswith(SUFFIX) and not _is_hidden(match.removeprefix(base))
         ]
         if not found:
-            raise UserError(f"the input folder {argument} holds no *{SUFFIX} file")
+            raise UserError(
+                f"the input folder {argument} holds no *{SUFFIX} file: name another one, or files "
+                "of other names by a glob"
+            )
     elif files.exists(path):
         found = [FoundFile(path=path, relative_path=path.rpartition("/")[2])]
     elif re.search(r"[*?[]", path):
@@ -120,9 +124,9 @@ def _find_files(argument: str) -> list[FoundFile]:
             for match in files.find_files(path)
         ]
         if not found:
-            raise UserError(f"no file matches the input {argument}")
+            raise UserError(f"no file matches the input {argument}: check the path")
     else:
-        raise UserError(f"no such input file or folder: {argument}")
+        raise UserError(f"no such input file or folder: {argument} (check the path)")
     return found
 
 
@@ -187,7 +191,8 @@ def _bad_content(problem: str) -> Iterator[None]:
     except (pa.ArrowException, OSError) as error:
         if not is_damage(error):
             raise
-        reason = " ".join(str(error).split())  # Arrow's has lines
+        reason = " ".join(str(error).split()).rstrip(".")  # Arrow's has lines, and bytes of files
+        reason = "".join(c if c.isprintable() else "?" for c in reason)
         raise BadFileError(f"{problem}: {reason}") from error
 
 

@@ -53,7 +53,11 @@ def inspect_input(options: TranslateOptions, *, has_n_best: bool = False) -> Fou
             )
         except parquet.BadFileError as error:
             if options.on_bad_file != SKIP:
-                raise
+                is_damaged = isinstance(footer, parquet.BadFileError)
+                remedy = "Check the file" if is_damaged else "Choose columns with --text-column"
+                if len(found) > 1:
+                    remedy += ", or leave such files out with --on-bad-file skip"
+                raise UserError(f"{error}. {remedy}") from error
             bad_files[file.relative_path] = str(error)
             continue
         if text_columns not in ((), columns):
@@ -88,7 +92,11 @@ def inspect_input(options: TranslateOptions, *, has_n_best: bool = False) -> Fou
 
 def _check_names(found: Sequence[parquet.FoundFile], *, output: str) -> None:
     paths_by_stem: dict[str, str] = {}
+    paths: set[str] = set()
     for file in found:
+        if file.path in paths:
+            raise UserError(f"the input names {file.path} twice: name each file once")
+        paths.add(file.path)
         if file.path.startswith(f"{output}/"):
             raise UserError(
                 f"the input file {file.path} lies in the output folder: choose another folder"

@@ -410,7 +410,7 @@ def test_too_many_failed_rows_are_exit_code_1(with_model, capsys):
     assert run(*both, "--overwrite", "--max-failed", "1", "--compression", "gzip") == 0
     assert run(*command, "--text-column", "note", "--limit", "2") == 2
     error = last_error(capsys)
-    assert "another run: --text-column: text, note then, note now. Choose" in error
+    assert "--text-column: text, note then, note now; --compression: gzip then, zstd" in error
     assert run(*both, "--compression", "gzip", "--compute-type", "bfloat16") == 2
     assert "--compute-type: float32 then, bfloat16 now" in last_error(capsys)
     assert run(*both, "--engine", "pencil") == 2
@@ -490,6 +490,8 @@ def test_errors_of_translate_batch(with_model, capsys):
     assert "int64" in last_error(capsys)
     assert run("translate-batch", "two.parquet", "--text-column", "a", "--model", "no") == 2
     assert "no model folder at no" in last_error(capsys)
+    assert run("translate-batch", "two.parquet", "--model", "two.parquet") == 2
+    assert "the model must be a folder; two.parquet is a file: name" in last_error(capsys)
     assert run("translate-batch", "two.parquet", "--text-column", "a", "--output", "run") == 2
     assert "run" in last_error(capsys)
     (with_model / "text.parquet").write_text("not Parquet")

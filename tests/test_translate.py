@@ -700,6 +700,17 @@ def test_a_file_system_that_does_not_answer_is_one_line(tmp_path, monkeypatch):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(
+    ("path", "package"),
+    [("s3://b/x", "boto3"), ("hdfs://b/x", "hdfs"), ("azfs://a/b/x", "apache-beam[azure]")],
+)
+def test_what_a_file_system_lacks_is_named(tmp_path, path, package):
+    source = write(tmp_path / "input.parquet", numbered(3))
+    rest = f"cannot be looked up: it needs a package that is not installed: pip install '{package}'"
+    for where in ((path, tmp_path / "out"), (source, path)):
+        assert refused(*where) == f"{path} {rest}"
+
+
 def test_an_output_that_holds_something_else_is_refused(tmp_path):
     source = write(tmp_path / "input.parquet", numbered(3))
     out = tmp_path / "out"
@@ -737,14 +748,15 @@ def test_a_plan_that_is_damaged_is_refused(tmp_path):
 def test_missing_input_is_refused(tmp_path):
     out = tmp_path / "out"
     missing = tmp_path / "none.parquet"
-    assert refused(missing, out) == f"no such input file or folder: {missing}"
+    assert refused(missing, out) == f"no such input file or folder: {missing} (check the path)"
     glob = tmp_path / "*.parquet"
-    assert refused(glob, out) == f"no file matches the input {glob}"
+    assert refused(glob, out) == f"no file matches the input {glob}: check the path"
     (tmp_path / "empty").mkdir()
     assert refused(tmp_path / "empty", out) == (
-        f"the input folder {tmp_path / 'empty'} holds no *.parquet file"
+        f"the input folder {tmp_path / 'empty'} holds no *.parquet file: name another one, or "
+        "files of other names by a glob"
     )
-    assert "file system that is not installed" in refused("nosuch://bucket/x.parquet", out)
+    assert refused("nosuch://b/x", out).startswith("nosuch://b/x cannot be looked up: Unable to")
     assert not out.exists()
 
 
@@ -761,7 +773,10 @@ def test_a_file_that_is_not_parquet_is_refused(tmp_path, content, message):
     good = write(tmp_path / "good.parquet", numbered(3))
     bad = tmp_path / "bad.parquet"
     bad.write_bytes(content)
-    assert f"{bad} {message}" in refused([good, bad], tmp_path / "out")
+    found = refused([good, bad], tmp_path / "out")
+    assert f"{bad} {message}" in found
+    assert found.endswith(". Check the file, or leave such files out with --on-bad-file skip")
+    assert refused(bad, tmp_path / "out").endswith(". Check the file")
     assert not (tmp_path / "out").exists()
 
 
@@ -773,7 +788,10 @@ def test_inputs_of_one_name_are_refused(tmp_path):
         "or translate them into two folders"
     )
     assert refused([a, b], tmp_path / "out") == f"{a} and {b} {rest}"
-    assert refused([a, a], tmp_path / "out") == f"{a} and {a} {rest}"
+    for inputs in ([a, tmp_path / "a"], [tmp_path / "a", f"{tmp_path}/*/*.parquet"]):
+        assert refused(inputs, tmp_path / "out") == (
+            f"the input names {a} twice: name each file once"
+        )
 
 
 @pytest.mark.parametrize("name", ADDED)
@@ -788,7 +806,8 @@ def test_a_column_of_an_added_name_is_refused(tmp_path, name):
 def test_the_text_column_must_be_there_and_hold_strings(tmp_path):
     source = write(tmp_path / "input.parquet", {"id": [1], "text": ["a"], "note": ["b"]})
     out = tmp_path / "out"
-    columns = "Its columns: id: int64, text: string, note: string"
+    choose = "Choose columns with --text-column"
+    columns = f"Its columns: id: int64, text: string, note: string. {choose}"
     assert refused(source, out, text_columns=("txt",)) == f"{source} has no column 'txt'. {columns}"
     assert refused(source, out, text_columns=("id",)) == (
         f"the text column must hold strings; 'id' of {source} is int64. {columns}"
@@ -798,11 +817,11 @@ def test_the_text_column_must_be_there_and_hold_strings(tmp_path):
     )
     numbers = write(tmp_path / "numbers.parquet", {"id": [1]})
     assert refused(numbers, out) == (
-        f"{numbers} has no column of strings to translate. Its columns: id: int64"
+        f"{numbers} has no column of strings to translate. Its columns: id: int64. {choose}"
     )
     twice = write(tmp_path / "twice.parquet", pa.table([["a"], ["b"]], names=["text", "text"]))
     assert refused(twice, out, text_columns=("text",)) == (
-        f"{twice} has 2 columns 'text'. Its columns: text: string, text: string"
+        f"{twice} has 2 columns 'text'. Its columns: text: string, text: string. {choose}"
     )
     assert not out.exists()
     translate(source, out, text_columns=("note",))
@@ -817,7 +836,8 @@ def test_the_files_must_agree_on_the_text_column(tmp_path):
         f"it is 'text' in {a} and 'body' in {b}. Translate them into two folders"
     )
     assert refused(tmp_path / "in", tmp_path / "out", text_columns=("text",)) == (
-        f"{b} has no column 'text'. Its columns: body: string"
+        f"{b} has no column 'text'. Its columns: body: string. Choose columns with --text-column, "
+        "or leave such files out with --on-bad-file skip"
     )
 
 

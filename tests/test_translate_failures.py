@@ -143,6 +143,16 @@ def test_damaged_pages_fail_the_run_in_one_line_or_skip_their_units(damaged, tmp
     assert manifest(out)["skipped_units"] == []
 
 
+def test_what_arrow_says_of_damage_is_shown_without_its_bytes_and_full_stop(tmp_path):
+    source = write(tmp_path / "in.parquet", numbered(3))
+    content = source.read_bytes()
+    source.write_bytes(content[:6] + b"\xff" + content[7:])  # of a page header
+    message = refused(source, tmp_path / "out")
+    assert message.isprintable()
+    assert ".." not in message
+    assert "don't know what type: ? Deserializing page header failed. Fetch the file" in message
+
+
 def test_an_error_of_the_file_system_is_no_bad_file(tmp_path, monkeypatch):
     source = write(tmp_path / "in.parquet", numbered(3))
     checksum = parquet.read_footer(str(source)).checksum
