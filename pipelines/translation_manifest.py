@@ -248,5 +248,6 @@ def describe_failure(summary: TranslateSummary) -> str:
     return (
         f"{summary.failed_rows:,} of {summary.rows:,} rows failed, more than --max-failed "
         f"{summary.max_failed:g}; all is written. They are those with {where}, and why is in "
-        f"{names[0].removesuffix('status')}error. To try them again: --retry-failed"
+        f"{names[0].removesuffix('status')}error. To try them again: --retry-failed; "
+        "texts that are not UTF-8 fail again, unless they are mended in the input"
     )

@@ -329,7 +329,7 @@ def test_more_failed_rows_than_may_are_said_in_a_line_and_in_the_manifest(source
     assert describe_failure(summary) == (
         "3 of 30 rows failed, more than --max-failed 0.09; all is written. They are those with "
         "translation_status == 'failed', and why is in translation_error. To try them again: "
-        "--retry-failed"
+        "--retry-failed; texts that are not UTF-8 fail again, unless they are mended in the input"
     )
     again = translate(source, out, unit_rows=10, max_failed=0.09)
     assert (again.already_finished, again.has_failed) == (True, True)
