@@ -61,7 +61,10 @@ def translate_command(
     max_decoding_length: MaxDecodingLength = _DECODING.max_decoding_length,
     no_repeat_ngram_size: NoRepeatNgramSize = _DECODING.no_repeat_ngram_size,
 ) -> None:
-    """Translate stdin to stdout, a line for a line; with --n-best N, N lines for a line."""
+    """Translate stdin to stdout, a line for a line; with --n-best N, N lines for a line.
+
+    Where a line fails, its translation is empty and the exit code is 1 at the end.
+    """
     from pipelines.cells import CellOptions
 
     decoding = Decoding(
@@ -98,6 +101,8 @@ def translate_command(
         raise typer.Exit(BROKEN_PIPE) from None
     for line in report.lines():
         say(f"tt: {line}")
+    if report.failed:
+        raise typer.Exit(1)
 
 
 @dataclasses.dataclass
@@ -107,11 +112,13 @@ class Report:
     Attributes:
       max_source_tokens: Which ones are too long.
       counts: Of lines, by what became of them.
+      failed: Lines that failed.
       places: By the same, the first line numbers, from 1, with the error of those that failed.
     """
 
     max_source_tokens: int
     counts: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    failed: int = 0
     places: dict[str, list[str]] = dataclasses.field(default_factory=dict)
 
     def add(self, cell: TranslatedCell, *, number: int) -> None:
@@ -128,6 +135,7 @@ class Report:
         }.get(cell.status)
         if became is None:
             return
+        self.failed += cell.status == cells.FAILED
         self.counts[became] += 1
         places = self.places.setdefault(became, [])
         if len(places) < SHOWN:

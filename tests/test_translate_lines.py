@@ -166,6 +166,18 @@ def test_each_flag_arrives(monkeypatch, capfdbinary):
     assert said in printed.err
 
 
+def test_lines_that_fail_are_exit_code_1_when_all_is_written(monkeypatch, capfdbinary):
+    monkeypatch.setattr(engines, "load_translator", lambda *_, **__: Reverser())
+    monkeypatch.setattr(engines, "check_engine", lambda *_, **__: None)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"ab\n\xff\ncd\n")))
+    assert run("translate", "--model", "m", "--engine", "ctranslate2") == 1
+    printed = capfdbinary.readouterr()
+    assert printed.out == b"ba\n\ndc\n"
+    assert printed.err == (
+        b"tt: 1 line(s) failed and are left empty (line 2: not UTF-8: invalid start byte)\n"
+    )
+
+
 def test_the_model_translates(trained_toy, tmp_path):
     def tt(data, *arguments):
         return subprocess.run(
