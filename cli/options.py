@@ -127,7 +127,8 @@ TextLanguage = Annotated[
     str,
     typer.Option(
         "--source-language",
-        help="Code of the texts' language: its rules cut too long ones into sentences.",
+        help="Code of the texts' language: its rules cut too long ones into sentences, or those of "
+        "English where it has none.",
         show_default=False,
         rich_help_panel="Texts",
     ),
@@ -188,6 +189,17 @@ class GroupedCommand(TyperCommand):
         for heading, records in groups.items():
             with formatter.section(heading):
                 formatter.write_dl(records)
+
+
+def warn_of_language(code: str) -> None:
+    """Warns of a `--source-language` for which the rules may be those of English."""
+    from pipelines.scripts import is_language
+
+    if code and not is_language(code):
+        say(
+            f"tt: warning: no language {code} is known here: where texts are cut into sentences, "
+            "it may be by the rules of English"
+        )
 
 
 def local_path(given: str) -> Path:

@@ -32,6 +32,7 @@ from cli.options import (
     import_tensorflow,
     resumable_command,
     say,
+    warn_of_language,
 )
 from model.config import MAX_SOURCE_TOKENS, Decoding, Engine
 from model.errors import UserError
@@ -156,6 +157,7 @@ def translate_batch_command(
         retry_failed=retry_failed,
     )
     engine = Engine(name=engine_name, compute_type=compute_type)
+    warn_of_language(source_language)
     beam_arguments = context.obj or ()
     copies = plan_copies(model_copies, beam_arguments=beam_arguments)
     if warning := check_places(beam_arguments, paths=(*input, output, model)):

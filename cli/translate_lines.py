@@ -31,6 +31,7 @@ from cli.options import (
     import_tensorflow,
     local_path,
     say,
+    warn_of_language,
 )
 from model.config import MAX_SOURCE_TOKENS, Decoding, Engine
 from model.translation import Hypothesis, TranslatorLike
@@ -81,6 +82,7 @@ def translate_command(
         source_language=source_language,
     )
     engine = Engine(name=engine_name, compute_type=compute_type)
+    warn_of_language(source_language)
     folder = local_path(model)
     from model.engines import check_engine, load_translator
 

@@ -6,6 +6,7 @@ Nothing here knows of files or of Beam: `translate` reads the cells and writes w
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 
 from model.config import MAX_SOURCE_TOKENS
@@ -24,6 +25,8 @@ FAILED = "failed"  # not UTF-8, or the model fails at it: no translation
 STATUSES = (OK, NULL, EMPTY, TOO_LONG, SPLIT, FAILED)
 
 ON_TOO_LONG = ("split", "truncate", "skip")
+
+_LANGUAGE = re.compile("[A-Za-z]{2,3}([-_][A-Za-z0-9]+)*")  # BCP 47, or with _
 
 _PROBE = "a"  # translated where all texts fail: is it the texts, or the machine?
 
@@ -56,6 +59,11 @@ class CellOptions:
             raise UserError(
                 f"--on-too-long must be one of {', '.join(ON_TOO_LONG)}. "
                 f"Received: {self.on_too_long!r}"
+            )
+        if self.source_language and not _LANGUAGE.fullmatch(self.source_language):
+            raise UserError(
+                "--source-language must be the code of a language, such as en, pt-BR or zh_TW. "
+                f"Received: {self.source_language!r}"
             )
 
 

@@ -25,8 +25,10 @@ _COMPOSED = {
     "Korean": ("Hangul", "Han"),
 }
 
-# Primary subtags of BCP 47. Languages whose corpora come in two scripts (sr, uz, ku, ks, crh) are
-# left out on purpose: a wrong guess would reject all of a good corpus.
+# Languages whose corpora come in two scripts: a wrong guess would reject all of a good corpus.
+_OF_TWO_SCRIPTS = ("sr", "uz", "ku", "ks", "crh")
+
+# Primary subtags of BCP 47.
 _LANGUAGES = {
     "Latin": (
         "aa ace af ak an ast ay az bar bcl bi bm br bs ca ceb ch co cs csb cy da de dsb ee "
@@ -94,13 +96,27 @@ def script_of_language(code: str) -> str:
     >>> script_of_language("sr"), script_of_language("tlh")
     ('', '')
     """
-    language, *subtags = re.split("[-_]", code.strip().lower())
+    language, *subtags = _subtags(code)
     for subtag in subtags:
         if len(subtag) == 1:
             break  # an extension or private use begins
         if len(subtag) == 4 and subtag.isalpha():
             return _SUBTAGS.get(subtag, "")
     return _scripts_by_language().get(language, "")
+
+
+def is_language(code: str) -> bool:
+    """Says whether a language is one of those known here, which are most of those with corpora.
+
+    >>> is_language("sr-Latn"), is_language("xx")
+    (True, False)
+    """
+    language = _subtags(code)[0]
+    return language in _OF_TWO_SCRIPTS or language in _scripts_by_language()
+
+
+def _subtags(code: str) -> list[str]:
+    return re.split("[-_]", code.strip().lower())
 
 
 @functools.cache

@@ -115,6 +115,11 @@ def test_who_stops_reading_is_not_waited_for():
     [
         (["--n-best", "5"], "--n-best must be at most --beam-size, 4. Received: 5"),
         (["--on-too-long", "cut"], "--on-too-long must be one of split, truncate, skip"),
+        (
+            ["--source-language", "english"],
+            "--source-language must be the code of a language, such "
+            "as en, pt-BR or zh_TW. Received: 'english'",
+        ),
         (["--max-source-tokens", "2"], "--max-source-tokens must be at least 3"),
         (["--max-length-ratio", "-1"], "--max-length-ratio must be finite and not negative"),
         (["--engine", "gpt"], "--engine must be one of tensorflow, ctranslate2. Received: gpt"),
@@ -166,14 +171,17 @@ def test_each_flag_arrives(monkeypatch, capfdbinary):
     assert said in printed.err
 
 
-def test_lines_that_fail_are_exit_code_1_when_all_is_written(monkeypatch, capfdbinary):
+def test_the_end_names_lines_that_fail_by_exit_code_1_too(monkeypatch, capfdbinary):
     monkeypatch.setattr(engines, "load_translator", lambda *_, **__: Reverser())
     monkeypatch.setattr(engines, "check_engine", lambda *_, **__: None)
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"ab\n\xff\ncd\n")))
-    assert run("translate", "--model", "m", "--engine", "ctranslate2") == 1
+    options = ("--model", "m", "--engine", "ctranslate2", "--source-language", "xx")
+    assert run("translate", *options) == 1
     printed = capfdbinary.readouterr()
     assert printed.out == b"ba\n\ndc\n"
     assert printed.err == (
+        b"tt: warning: no language xx is known here: where texts are cut into sentences, it may be "
+        b"by the rules of English\n"
         b"tt: 1 line(s) failed and are left empty (line 2: not UTF-8: invalid start byte)\n"
     )
 
