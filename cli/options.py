@@ -16,6 +16,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from model.config import Engine
 from model.errors import UserError
 
 DEFAULT_DATASET = Path("dataset")
@@ -246,6 +247,23 @@ def import_tensorflow(*, uses_onednn: bool | None = None) -> None:
         finally:
             os.dup2(screen, 2)
             os.close(screen)
+
+
+def prepare_engine(folder: Path, engine: Engine) -> None:
+    """Imports TensorFlow without its notices, if need be, and converts the model for CTranslate2.
+
+    Here and not where it is loaded: that may be in a worker, whose thread would turn all others'
+    messages away.
+
+    Raises:
+      UserError: The cache for what is converted cannot be written.
+    """
+    if engine.name == "tensorflow":
+        import_tensorflow(uses_onednn=engine.compute_type != "float32")
+    else:
+        from model.ctranslate2_engine import convert
+
+        convert(folder, prepare=import_tensorflow)
 
 
 def quiet_libraries() -> None:

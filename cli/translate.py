@@ -29,7 +29,7 @@ from cli.options import (
     OnTooLong,
     TextLanguage,
     Texts,
-    import_tensorflow,
+    prepare_engine,
     resumable_command,
     say,
     warn_of_language,
@@ -72,6 +72,7 @@ def translate_batch_command(
     ] = None,
     text_column: Annotated[
         Texts,
+        prepare_engine,
         _rows(
             help="Column to translate; repeatable. A single column of strings is found.",
             show_default=False,
@@ -177,8 +178,7 @@ def translate_batch_command(
     if not job.is_finished:
         check_engine(folder, decoding=decoding, engine=engine, max_source_tokens=max_source_tokens)
         say(copies.describe())
-        if engine.name == "tensorflow":
-            import_tensorflow(uses_onednn=engine.compute_type != "float32")
+        prepare_engine(folder, engine)
     load_translator = ModelLoader(
         # Workers make copies of their own, and may have another working folder.
         folder=str(folder.absolute()) if is_local(model) else model,

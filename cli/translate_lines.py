@@ -28,8 +28,8 @@ from cli.options import (
     TextLanguage,
     WithScores,
     command,
-    import_tensorflow,
     local_path,
+    prepare_engine,
     say,
     warn_of_language,
 )
@@ -87,8 +87,7 @@ def translate_command(
     from model.engines import check_engine, load_translator
 
     check_engine(folder, decoding=decoding, engine=engine, max_source_tokens=max_source_tokens)
-    if engine.name == "tensorflow":
-        import_tensorflow(uses_onednn=engine.compute_type != "float32")
+    prepare_engine(folder, engine)
     translator = load_translator(str(folder), decoding=decoding, engine=engine)
     try:
         report = translate_lines(

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -230,12 +231,13 @@ class CTranslate2Translator:
         return ranked[: self.decoding.n_best]
 
 
-def convert(folder: str | Path) -> Path:
+def convert(folder: str | Path, *, prepare: Callable[[], None] | None = None) -> Path:
     """Returns the model for CTranslate2: made once in the cache, which its fingerprint names.
 
     Args:
       folder: A model folder, the run folder that it lies in, or an export for CTranslate2, which
         is returned as it is.
+      prepare: Called before TensorFlow is imported, which only making it needs.
 
     Raises:
       UserError: There is no finished model, or the cache cannot be written.
@@ -245,6 +247,8 @@ def convert(folder: str | Path) -> Path:
     name = f"{model_fingerprint(folder)}-ctranslate2-{_EXPORT_VERSION}"
 
     def write(output: Path) -> None:
+        if prepare is not None:
+            prepare()
         from model.export import export_ctranslate2
 
         export_ctranslate2(Path(folder), output, remedy=OTHER_CACHE)

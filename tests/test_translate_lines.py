@@ -144,6 +144,7 @@ def test_each_flag_arrives(monkeypatch, capfdbinary):
         return Reverser(n_best=2)
 
     monkeypatch.setattr(engines, "load_translator", load)
+    monkeypatch.setattr("cli.translate_lines.prepare_engine", lambda *_: None)
     monkeypatch.setattr(engines, "check_engine", lambda *_, **__: None)  # there is no model
     long = "Am 3. Oktober kam er. Sie ging.\n"  # 3. ends a sentence, but in German
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(f"x\n{long}".encode())))
@@ -173,6 +174,7 @@ def test_each_flag_arrives(monkeypatch, capfdbinary):
 
 def test_the_end_names_lines_that_fail_by_exit_code_1_too(monkeypatch, capfdbinary):
     monkeypatch.setattr(engines, "load_translator", lambda *_, **__: Reverser())
+    monkeypatch.setattr("cli.translate_lines.prepare_engine", lambda *_: None)
     monkeypatch.setattr(engines, "check_engine", lambda *_, **__: None)
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"ab\n\xff\ncd\n")))
     options = ("--model", "m", "--engine", "ctranslate2", "--source-language", "xx")
@@ -184,6 +186,17 @@ def test_the_end_names_lines_that_fail_by_exit_code_1_too(monkeypatch, capfdbina
         b"by the rules of English\n"
         b"tt: 1 line(s) failed and are left empty (line 2: not UTF-8: invalid start byte)\n"
     )
+
+
+def test_a_model_is_converted_without_notices_of_tensorflow(trained_toy, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    done = subprocess.run(
+        [sys.executable, "-m", "cli.main", "translate", "--model", str(trained_toy.run),
+         "--engine", "ctranslate2"],
+        input="five\n", capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (0, "five\n", "")
+    assert len(list(tmp_path.glob("tt/*-ctranslate2-*"))) == 1
 
 
 def test_the_model_translates(trained_toy, tmp_path):
