@@ -164,6 +164,8 @@ def translate_batch_command(
     if warning := check_places(beam_arguments, paths=(*input, output, model)):
         say(f"tt: warning: {warning}")
     set_file_system_options(beam_arguments)
+    if remote := [path for path in (model, *input, output) if not is_local(path)]:
+        say(f"Looking at {', '.join(remote)}")  # minutes where there is no network
     folder = stage_model(model, cache=default_cache(), report=say)
     fingerprint = model_fingerprint(folder)
     job = plan_translation(
