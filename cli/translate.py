@@ -53,11 +53,19 @@ def translate_batch_command(
         typer.Argument(help="Parquet files, globs, or folders of them, on any file system."),
     ],
     output: Annotated[
-        str, _output(help="Folder to write; the same command again resumes it.")
+        str,
+        _output(
+            help="Folder to write; the same command again resumes it. What is finished is known by "
+            "its size and footer."
+        ),
     ] = str(DEFAULT_TRANSLATED),
     overwrite: Annotated[
         bool,
-        _output("--overwrite", help="Delete what another or a finished job left in --output."),
+        _output(
+            "--overwrite",
+            help="Delete what another or a finished job left in --output; with other files in it "
+            "that is refused.",
+        ),
     ] = False,
     compression: Annotated[
         str, _output(help="Of its files: zstd, snappy, gzip, brotli, lz4 or none.")
@@ -114,8 +122,9 @@ def translate_batch_command(
 ) -> None:
     """Translate text columns of Parquet files in bulk; all rows and columns are kept.
 
-    Adds the columns translation, translation_score, translation_status and translation_error, and
-    with --n-best translation_n_best; of several text columns with <column>_ before the name.
+    Adds the columns translation, translation_score, translation_status and translation_error (no
+    --with-scores is needed), and with --n-best translation_n_best; of several text columns with
+    <column>_ before the name.
     Beam's own options go after `--`: tt translate-batch in.parquet -- --direct_num_workers=2
     """
     start = time.monotonic()  # before imports that take seconds
