@@ -146,6 +146,13 @@ def train_command(
         _batches(help=f"After the warm-up: {' or '.join(SCHEDULES)}. [default: inverse-sqrt]"),
     ] = None,
     label_smoothing: Annotated[Number, _batches(help="[default: 0.1]")] = None,
+    subword_dropout: Annotated[
+        Number,
+        _batches(
+            help="Probability that a piece of the training text is split in two, and its parts "
+            "likewise: other segmentations in each epoch, for small corpora. [default: 0]"
+        ),
+    ] = None,
     clip_norm: Annotated[
         Number, _batches(help="Greatest global norm of the gradients. [default: any]")
     ] = None,

@@ -124,6 +124,8 @@ class TrainingConfig:
       schedule: After the warm-up: "inverse-sqrt" falls as the inverse square root of the step
         (section 5.3), "constant" stays.
       label_smoothing: Mass that is spread over the whole vocabulary.
+      subword_dropout: Probability that a piece of the training text is split into the two that
+        it is made of, and its parts likewise; other ones in each epoch.
       clip_norm: Gradients of a greater global norm are scaled down to it; None never.
       compute_type: "float32", or "mixed_bfloat16": products in bfloat16, weights in float32.
       seed: Of the weights, the order of the batches and dropout.
@@ -148,6 +150,7 @@ class TrainingConfig:
     warmup_steps: int = 4000
     schedule: str = "inverse-sqrt"
     label_smoothing: float = 0.1
+    subword_dropout: float = 0.0
     clip_norm: float | None = None
     compute_type: str = "float32"
     seed: int = 1
@@ -190,6 +193,10 @@ class TrainingConfig:
         _require(
             0 <= self.label_smoothing < 1,
             f"label_smoothing must be in [0, 1). Received: {self.label_smoothing}",
+        )
+        _require(
+            0 <= self.subword_dropout < 1,
+            f"subword_dropout must be in [0, 1). Received: {self.subword_dropout}",
         )
         _require(0 <= self.seed < 2**32, f"seed must be 0 to 4,294,967,295. Received: {self.seed}")
 

@@ -26,10 +26,13 @@ import tensorflow as tf
 
 from model.artifacts import MANIFEST_FILE, SOURCE_FEATURE, TARGET_FEATURE
 from model.errors import UserError
+from model.subwords import SubwordDropout
 from model.vocabulary import PAD_ID
 
 WINDOW = 8192  # records, at the least
 RECORDS_A_TOKEN = 2  # of a window, for each token of a batch: that is tens of batches
+
+_SUBWORDS = 1  # of a window, tells its segmentation's random numbers from its order's
 
 _Item = TypeVar("_Item")
 
@@ -101,6 +104,7 @@ class TokenBatches:
       replicas: Replicas that share a batch, each an equal part of its rows.
       shuffle: Whether the order is random; without it an epoch goes from long to short.
       records: That an epoch has; None does not check.
+      subword_dropout: Of the source and the target; another segmentation in each epoch.
     """
 
     files: list[Path]
@@ -110,6 +114,7 @@ class TokenBatches:
     replicas: int = 1
     shuffle: bool = True
     records: int | None = None
+    subword_dropout: tuple[SubwordDropout, SubwordDropout] | None = None
 
     def epoch(self, start: Position) -> Iterator[Batch]:
         """Yields the batches of the epoch of `start`, from there to its end.
@@ -119,7 +124,8 @@ class TokenBatches:
             vocabularies, or a pair is longer than the budget.
         """
         first = start.batch
-        for window in _one_ahead(self._windows(start._replace(batch=0))):
+        windows = map(self._drop_subwords, self._windows(start._replace(batch=0)))
+        for window in _one_ahead(windows):
             cuts = self._cut(window)
             for i, rows in enumerate(cuts[first:], first):
                 is_last = i + 1 == len(cuts)
@@ -208,6 +214,29 @@ class TokenBatches:
                     "vocabulary; make the dataset again with `tt preprocess`"
                 )
         return window
+
+    def _drop_subwords(self, window: _Window) -> _Window:
+        if not self.subword_dropout:
+            return window
+        start = window.start
+        key = [self.seed, start.epoch, start.window, _SUBWORDS]
+        generator = np.random.default_rng(key)
+        source, target = (
+            dropout(ids, starts, generator=generator, longest=self.max_tokens)
+            for dropout, ids, starts in zip(
+                self.subword_dropout,
+                (window.source_ids, window.target_ids),
+                (window.source_starts, window.target_starts),
+                strict=True,
+            )
+        )
+        return dataclasses.replace(
+            window,
+            source_ids=source[0],
+            source_starts=source[1],
+            target_ids=target[0],
+            target_starts=target[1],
+        )
 
     def _cut(self, window: _Window) -> list[np.ndarray]:
         """Cuts a window into batches of row numbers."""

@@ -38,6 +38,7 @@ from model.state import TrainingState
 from model.step import Numbers, StepResult, TrainingStep
 from model.stopping import Terminated, on_sigterm
 from model.strategies import is_chief, is_multi_worker
+from model.subwords import SubwordDropout
 from model.transformer import Transformer, dtype_policy
 from model.translator import export_model
 from model.validation import Validator
@@ -462,7 +463,13 @@ class Trainer:
             self.run.publish(folder, name)
 
     def _batches(self, split: str) -> TokenBatches:
-        manifest = self.manifest
+        manifest, rate = self.manifest, self.training.subword_dropout
+        dropout = None
+        if rate and split == TRAIN:
+            dropout = (
+                SubwordDropout(self._vocabularies.source, rate),
+                SubwordDropout(self._vocabularies.target, rate),
+            )
         return TokenBatches(
             files=[self.dataset / name for name in manifest.splits[split].shards],
             max_tokens=self.training.batch_tokens,
@@ -471,6 +478,7 @@ class Trainer:
             replicas=self._replicas,
             shuffle=split == TRAIN,
             records=manifest.splits[split].records,
+            subword_dropout=dropout,
         )
 
     def _last_good(self) -> str:

@@ -252,6 +252,21 @@ class Vocabulary:
         piece: str = self._processor.id_to_piece(i)
         return piece
 
+    def learnt_pieces(self) -> dict[str, tuple[int, float]]:
+        """Returns the id and the score of each piece that SentencePiece learnt from text.
+
+        Scores are log-probabilities in a unigram model and negated ranks in BPE. Special pieces,
+        bytes and symbols of the user are left out.
+        """
+        processor = self._processor
+        scores = {i: processor.get_score(i) for i in range(self.piece_count)}
+        # Pieces that were not learnt have the score 0; the first merge of BPE has -0.
+        return {
+            self.piece(i): (i, score)
+            for i, score in scores.items()
+            if np.signbit(score) and not processor.is_byte(i)
+        }
+
 
 @dataclasses.dataclass(frozen=True)
 class VocabularyPair:
