@@ -148,8 +148,12 @@ def measure(
                 options.text, "--serve", contestant.name, "--beam-sizes", str(beam_size),
                 "--threads", str(options.threads), "--sentences", str(options.sentences),
             ]  # fmt: skip
+            # As `tt` sets it. TensorFlow reads it while it is imported, which this module does.
+            uses_onednn = contestant.compute_type != "float32"
+            variables = [f"TF_ENABLE_ONEDNN_OPTS={int(uses_onednn)}"]
             if contestant.isa:
-                command = ["env", f"CT2_FORCE_CPU_ISA={contestant.isa}", *command]
+                variables.append(f"CT2_FORCE_CPU_ISA={contestant.isa}")
+            command = ["env", *variables, *command]
             competitors.append(Competitor(contestant.name, command, folder=folder))
             stack.callback(competitors[-1].stop)
         for competitor in competitors:  # the warm-up, one after the other
@@ -243,9 +247,6 @@ def main() -> None:
         decoding = Decoding(beam_size=options.beam_sizes[0], length_penalty=0.0)
         if contestant.engine == "tensorflow":
             from model.engines import set_threads
-
-            is_float32 = contestant.compute_type == "float32"
-            os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", str(int(not is_float32)))
 
             set_threads(options.threads)
             serve_tensorflow(
