@@ -176,8 +176,8 @@ def beam_search(
     when nothing that goes on can still be among the `n_best` of them.
 
     Args:
-      step: Called with N = `beam_size`.
-      caches: What `step` remembers before the first id, B * N rows.
+      step: Called with N = 1 for the first id, then with N = `beam_size`.
+      caches: What `step` remembers before the first id, B rows.
       sources: What it knows of the sources, B rows.
       limits: int32 [B], ids a sentence may have, EOS included; there every beam is made to end.
       beam_size: N.
@@ -191,24 +191,32 @@ def beam_search(
         return scores / ((5.0 + tf.cast(length, tf.float32)) / 6.0) ** length_penalty
 
     def advance(
-        position: tf.Tensor, beams: _Beams, caches: list[tf.Tensor], sources: list[tf.Tensor]
+        position: tf.Tensor,
+        beams: _Beams,
+        caches: list[tf.Tensor],
+        sources: list[tf.Tensor],
+        *,
+        alive: int = size,
     ) -> tuple[_Beams, list[tf.Tensor]]:
         length = position + 1
-        last_ids = _last_ids(beams.alive_ids, beam_size=size)
+        last_ids = _last_ids(beams.alive_ids, beam_size=alive)
         prediction, caches = step(last_ids, position=position, caches=caches, sources=sources)
-        logits, hidden = (tf.reshape(x, [-1, x.shape[2]]) for x in prediction)  # [B * N, V or H]
+        logits, hidden = (
+            tf.reshape(x, [-1, x.shape[2]]) for x in prediction
+        )  # [B * alive, V or H]
         allowed = logits
         if no_repeat_ngram_size:
             rows = tf.reshape(beams.alive_ids, [-1, position])
             allowed = _without_repeats(logits, rows, size=no_repeat_ngram_size)
-        values, ids = top_k(allowed, min(2 * size, logits.shape[1]))  # [B * N, kept]
+        values, ids = top_k(allowed, min(2 * size, logits.shape[1]))  # [B * alive, kept]
         log_totals = _log_totals(logits, hidden, ids[:, 0])[:, None]
         # Hidden ids are only among the best where the vocabulary has fewer others.
         values = tf.where(values > 0.5 * HIDDEN, values - log_totals, _IMPOSSIBLE)
-        scores, parents, ids = _best_extensions(values, ids, beams.alive_scores, size)
+        alive_scores = tf.ensure_shape(beams.alive_scores, [None, alive])
+        scores, parents, ids = _best_extensions(values, ids, alive_scores, places=2 * size)
         at_limit = (length >= beams.limits)[:, None]
-        end_scores = tf.reshape(logits[:, EOS_ID, None] - log_totals, [-1, size])
-        ends, end_parents = _pad_places(beams.alive_scores + end_scores, size)
+        end_scores = tf.reshape(logits[:, EOS_ID, None] - log_totals, [-1, alive])
+        ends, end_parents = _pad_places(alive_scores + end_scores, places=2 * size)
         scores = tf.where(at_limit, ends, scores)
         parents = tf.where(at_limit, end_parents, parents)
         ids = tf.where(at_limit, EOS_ID, ids)
@@ -231,7 +239,7 @@ def beam_search(
         # The rank of a hypothesis that goes on is at most that of its score now at full length.
         hopeless = rank(alive_scores[:, 0], beams.limits) <= ended_ranks[:, n_best - 1]
         done = beams.done | at_limit[:, 0] | hopeless | (ended_count >= size)
-        rows = tf.reshape(tf.range(tf.shape(ids)[0])[:, None] * size + parents, [-1])
+        rows = tf.reshape(tf.range(tf.shape(ids)[0])[:, None] * alive + parents, [-1])
         beams = _Beams(
             sentences=beams.sentences,
             limits=beams.limits,
@@ -245,22 +253,23 @@ def beam_search(
         )
         return beams, [tf.gather(x, rows) for x in caches]
 
-    no_ids = tf.zeros([batch, size, 0], tf.int32)
     no_scores = tf.fill([batch, size], _IMPOSSIBLE)
     start = _Beams(
         sentences=tf.range(batch),
         limits=limits,
         done=tf.zeros([batch], tf.bool),
-        alive_ids=no_ids,
-        alive_scores=tf.concat([tf.zeros([batch, 1]), no_scores[:, 1:]], 1),  # one BOS, not N
-        ended_ids=no_ids,
+        alive_ids=tf.zeros([batch, 1, 0], tf.int32),
+        alive_scores=tf.zeros([batch, 1]),
+        ended_ids=tf.zeros([batch, size, 0], tf.int32),
         ended_scores=no_scores,
         ended_ranks=no_scores,
         ended_count=tf.zeros([batch], tf.int32),
     )
+    beams, caches = advance(tf.constant(0), start, caches, sources, alive=1)  # BOS alone
     return _search_all(
         advance,
-        start,
+        beams,
+        position=1,
         hypotheses=lambda beams: SearchResult(beams.ended_ids, beams.ended_scores),
         caches=caches,
         sources=sources,
@@ -277,6 +286,7 @@ def _search_all(
     ],
     start: _Carried,
     *,
+    position: int = 0,
     hypotheses: Callable[[_Carried], SearchResult],
     caches: list[tf.Tensor],
     sources: list[tf.Tensor],
@@ -287,6 +297,7 @@ def _search_all(
     Args:
       advance: Takes the position, what is carried, caches and sources, one step on.
       start: What is carried to the first step.
+      position: Of that step.
       hypotheses: Takes the result out of what is carried.
       caches: B * N rows.
       sources: B rows.
@@ -342,8 +353,8 @@ def _search_all(
             found,
         )
 
-    start_position = tf.constant(0)
-    position, _, _, _, found_all = tf.while_loop(
+    start_position = tf.constant(position)
+    end, _, _, _, found_all = tf.while_loop(
         lambda position, carried, *_: tf.size(carried.done) > 0,
         search_while_most_go_on,
         (start_position, start, caches, sources, found),
@@ -356,7 +367,7 @@ def _search_all(
         ),
         parallel_iterations=1,
     )
-    return SearchResult(found_all.ids[:, :, :position], found_all.scores)
+    return SearchResult(found_all.ids[:, :, :end], found_all.scores)
 
 
 def _any_length(carried: _Carried | list[tf.Tensor]) -> _Carried | list[tf.TensorShape]:
@@ -418,31 +429,32 @@ def _log_totals(logits: tf.Tensor, hidden: tf.Tensor, ids: tf.Tensor) -> tf.Tens
 
 
 def _best_extensions(
-    values: tf.Tensor, ids: tf.Tensor, alive_scores: tf.Tensor, beams: int
+    values: tf.Tensor, ids: tf.Tensor, alive_scores: tf.Tensor, *, places: int
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Finds the best 2N extensions of each sentence's N beams.
+    """Finds the best extensions of each sentence's beams.
 
     Args:
       values: float32 [B * N, K], log-probabilities of the best K next ids of each beam.
       ids: int32 [B * N, K].
       alive_scores: float32 [B, N].
-      beams: N.
+      places: P, how many are looked for.
 
     Returns:
-      Their scores, parents (beam numbers) and ids, [B, 2N] each, best first.
+      Their scores, parents (beam numbers) and ids, [B, P] each, best first.
     """
-    kept = ids.shape[1]
+    beams, kept = alive_scores.shape[1], ids.shape[1]
     scores = tf.reshape(tf.reshape(alive_scores, [-1, 1]) + values, [-1, beams * kept])
-    missing = max(2 * beams - beams * kept, 0)
-    scores = tf.pad(scores, [[0, 0], [0, missing]], constant_values=_IMPOSSIBLE)
-    ids = tf.pad(tf.reshape(ids, [-1, beams * kept]), [[0, 0], [0, missing]])
-    scores, best = tf.math.top_k(scores, 2 * beams)
+    missing = [[0, 0], [0, max(places - beams * kept, 0)]]
+    scores = tf.pad(scores, missing, constant_values=_IMPOSSIBLE)
+    ids = tf.pad(tf.reshape(ids, [-1, beams * kept]), missing)
+    scores, best = tf.math.top_k(scores, places)
     return scores, tf.minimum(best // kept, beams - 1), tf.gather(ids, best, batch_dims=1)
 
 
-def _pad_places(scores: tf.Tensor, beams: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Gives each of the scores [B, N] its own beam as parent, and adds N places without any."""
-    padding = [[0, 0], [0, beams]]
+def _pad_places(scores: tf.Tensor, *, places: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """Gives each of the scores [B, N] its own beam as parent, and adds places without any."""
+    beams = scores.shape[1]
+    padding = [[0, 0], [0, places - beams]]
     parents = tf.tile(tf.range(beams)[None], [tf.shape(scores)[0], 1])
     return tf.pad(scores, padding, constant_values=_IMPOSSIBLE), tf.pad(parents, padding)
 

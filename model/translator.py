@@ -213,7 +213,7 @@ def search_batch(
         return model.decode_step(ids, position=position, caches=caches, encoded=left)
 
     start: dict[str, Any] = {
-        "caches": model.empty_caches(tf.shape(source)[0] * beams),
+        "caches": model.empty_caches(tf.shape(source)[0]),
         "sources": [*encoded.keys, *encoded.values, encoded.bias],
         "limits": limits,
         "no_repeat_ngram_size": decoding.no_repeat_ngram_size,

@@ -68,7 +68,7 @@ def strip(row):
 def search(table, *, limits, beam_size, alpha, **options):
     step = MarkovStep(table)
     result = beam_search(  # eager: tracing takes longer than these few steps
-        step, caches=step.start(len(limits) * beam_size), sources=[], limits=tf.constant(limits),
+        step, caches=step.start(len(limits)), sources=[], limits=tf.constant(limits),
         beam_size=beam_size, length_penalty=alpha, **options,
     )  # fmt: skip
     return result.ids.numpy(), result.scores.numpy()
@@ -189,7 +189,7 @@ def test_the_loop_stops_when_all_sentences_have_ended():
     assert calls == [0]
     calls.clear()
     beam_search(
-        step, caches=step.start(6), sources=[], limits=tf.constant([50, 60]),
+        step, caches=step.start(2), sources=[], limits=tf.constant([50, 60]),
         beam_size=3, length_penalty=0.6,
     )  # fmt: skip
     # The best of what goes on has log p of about -20; at 60 ids it would rank at -20 / 4.2,
@@ -201,11 +201,12 @@ def test_what_is_done_costs_nothing_more():
     # Each sentence goes through A until its own limit; the batch falls as they end.
     table = np.zeros([SIZE, SIZE, SIZE])
     table[..., A], table[..., B] = 20.0, 10.0
-    rows = []
+    rows, beams = [], []
 
     class Counting(MarkovStep):
         def __call__(self, ids, *, position, caches, sources):
             rows.append(len(ids))
+            beams.append(ids.shape[1])
             assert sources[0].shape[0] == len(ids), "sources go with their sentences"
             assert set(sources[0].numpy().tolist()) <= set(limits)
             return super().__call__(ids, position=position, caches=caches, sources=sources)
@@ -218,11 +219,13 @@ def test_what_is_done_costs_nothing_more():
     assert [len(strip(row[0])) for row in found.ids.numpy()] == limits
     assert rows == [8, 5, 4, 3, 3, 2, 2, 2, 2]
     rows.clear()
+    beams.clear()
     found = beam_search(
-        step, caches=step.start(16), sources=[tf.constant(limits)], limits=tf.constant(limits),
+        step, caches=step.start(8), sources=[tf.constant(limits)], limits=tf.constant(limits),
         beam_size=2, length_penalty=0.0,
     )  # fmt: skip
     assert rows == [8, 5, 4, 3, 3, 2, 2, 2, 2]
+    assert beams == [1, 2, 2, 2, 2, 2, 2, 2, 2], "all beams begin with BOS: one is computed"
 
 
 @pytest.mark.parametrize("seed", range(4))
