@@ -221,24 +221,25 @@ class SelfAttention(keras.layers.Layer):
         attended, weights = scaled_dot_product_attention(queries, keys, values, bias, noise)
         return self.output_projection(combine_heads(attended)), weights
 
-    def step(self, x: tf.Tensor, cache: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def step(
+        self, x: tf.Tensor, *, keys: tf.Tensor, values: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Attends from one new position to all before it and to itself.
 
         Args:
           x: [R, D], a row for each sentence and beam.
-          cache: [R, 2H, T, K], keys then values of the T positions before.
+          keys: [R, H, T, K], of the T positions before.
+          values: [R, H, T, K], the same.
 
         Returns:
-          [R, D], and the cache with the new position, [R, 2H, T + 1, K].
+          [R, D], and keys and values with the new position, [R, H, T + 1, K].
         """
         width = x.shape[-1]
-        heads = self.heads
-        joined = tf.reshape(self.query_key_value(x), [-1, 3 * heads, 1, width // heads])
-        cache = tf.concat([cache, joined[:, heads:]], axis=2)
-        attended, _ = scaled_dot_product_attention(
-            joined[:, :heads], cache[:, :heads], cache[:, heads:], None, no_noise
-        )
-        return self.output_projection(tf.reshape(attended, [-1, width])), cache
+        joined = tf.reshape(self.query_key_value(x), [-1, 3 * self.heads, 1, width // self.heads])
+        queries, new_keys, new_values = tf.split(joined, 3, axis=1)
+        keys, values = tf.concat([keys, new_keys], 2), tf.concat([values, new_values], 2)
+        attended, _ = scaled_dot_product_attention(queries, keys, values, None, no_noise)
+        return self.output_projection(tf.reshape(attended, [-1, width])), keys, values
 
 
 class CrossAttention(keras.layers.Layer):

@@ -127,33 +127,35 @@ class DecoderLayer(_ResidualLayer):
         self,
         x: tf.Tensor,
         *,
-        cache: tf.Tensor,
+        caches: list[tf.Tensor],
         keys: tf.Tensor,
         values: tf.Tensor,
         source_bias: tf.Tensor,
-    ) -> tuple[tf.Tensor, tf.Tensor]:
+    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
         """One new position of each beam.
 
         Args:
           x: [B, N, D].
-          cache: [B * N, 2H, T, K], see `SelfAttention.step`.
+          caches: Keys and values [B * N, H, T, K], see `SelfAttention.step`.
           keys: [B, H, S, K], of the source.
           values: [B, H, S, K], of the source.
           source_bias: [B, 1, 1, S].
 
         Returns:
-          [B, N, D], and the cache with the new position.
+          [B, N, D], and the caches with the new position.
         """
         shape, width = tf.shape(x), x.shape[-1]
         normal = self._before(self.attention_norm, x)
-        attended, cache = self.attention.step(tf.reshape(normal, [-1, width]), cache)
+        attended, *caches = self.attention.step(
+            tf.reshape(normal, [-1, width]), keys=caches[0], values=caches[1]
+        )
         x = self._after(self.attention_norm, x + tf.reshape(attended, shape))
         attended, _ = self.cross_attention(
             self._before(self.cross_attention_norm, x), keys=keys, values=values, bias=source_bias
         )
         x = self._after(self.cross_attention_norm, x + attended)
         transformed = self.feed_forward(self._before(self.feed_forward_norm, x))
-        return self._after(self.feed_forward_norm, x + transformed), cache
+        return self._after(self.feed_forward_norm, x + transformed), caches
 
 
 @dataclasses.dataclass(frozen=True)
@@ -326,10 +328,10 @@ class Transformer(keras.Model):
         )
 
     def empty_caches(self, rows: tf.Tensor) -> list[tf.Tensor]:
-        """Returns a decoder layer's cache before the first step, [rows, 2H, 0, K], for each."""
+        """Returns each decoder layer's keys and values before the first step, [rows, H, 0, K]."""
         config = self.config
-        shape = [rows, 2 * config.heads, 0, config.d_model // config.heads]
-        return [tf.zeros(shape, self.compute_dtype) for _ in self.decoder_layers]
+        shape = [rows, config.heads, 0, config.d_model // config.heads]
+        return [tf.zeros(shape, self.compute_dtype) for _ in range(2 * config.layers)]
 
     def decode_step(
         self,
@@ -344,21 +346,23 @@ class Transformer(keras.Model):
         Args:
           ids: int32 [B, N], the last id of each beam.
           position: int32 scalar, where those ids stand; BOS stands at 0.
-          caches: For each layer [B * N, 2H, position, K].
+          caches: Keys and values [B * N, H, position, K] of one layer after the other.
           encoded: The sources of the B sentences.
 
         Returns:
           What comes next, and the caches, one position longer.
         """
         x = self.target_embedding(ids) + encoded.positions[position]  # [B, N, D]
-        new_caches = []
-        for layer, cache, keys, values in zip(
-            self.decoder_layers, caches, encoded.keys, encoded.values, strict=True
-        ):
-            x, cache = layer.step(
-                x, cache=cache, keys=keys, values=values, source_bias=encoded.bias
+        new_caches: list[tf.Tensor] = []
+        for i, layer in enumerate(self.decoder_layers):
+            x, longer = layer.step(
+                x,
+                caches=caches[2 * i : 2 * i + 2],
+                keys=encoded.keys[i],
+                values=encoded.values[i],
+                source_bias=encoded.bias,
             )
-            new_caches.append(cache)
+            new_caches += longer
         return encoded.projection(_normalized(self.decoder_norm, x)), new_caches
 
     def _output_projection(self, hidden_ids: Sequence[int]) -> OutputProjection:

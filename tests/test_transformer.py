@@ -157,7 +157,7 @@ def test_cached_steps_equal_the_whole_pass(norm):
             caches=caches,
             encoded=encoded,
         )
-        assert caches[0].shape == (2, 8, position + 1, 8)  # [B * N, 2H, T, K]
+        assert caches[0].shape == (2, 4, position + 1, 8)  # [B * N, H, T, K]
         np.testing.assert_allclose(prediction.logits[:, 0].numpy(), whole[:, position], atol=1e-5)
 
 
