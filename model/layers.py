@@ -142,10 +142,13 @@ class Linear(keras.layers.Layer):
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
         """[..., inputs] -> [..., units]."""
+        is_rows = x.shape.rank == 2
         # One matrix product over all rows; a batched one is slower forward and backward.
-        rows = tf.matmul(tf.reshape(x, [-1, x.shape[-1]]), self.kernel)
+        rows = tf.matmul(x if is_rows else tf.reshape(x, [-1, x.shape[-1]]), self.kernel)
         if self.bias is not None:
             rows = tf.nn.bias_add(rows, self.bias)
+        if is_rows:
+            return rows
         return tf.reshape(rows, tf.concat([tf.shape(x)[:-1], [rows.shape[-1]]], 0))
 
 
@@ -268,14 +271,21 @@ class CrossAttention(keras.layers.Layer):
         bias: tf.Tensor,
         noise: Noise = no_noise,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """[B, T, D] -> [B, T, D], and the attention weights [B, H, T, S].
-
-        T is the target's positions in training, and the beams of a sentence when decoding: both
-        look at the same source.
-        """
+        """[B, T, D] -> [B, T, D], and the attention weights [B, H, T, S]."""
         (queries,) = split_heads(self.query(x), self.heads)
         attended, weights = scaled_dot_product_attention(queries, keys, values, bias, noise)
         return self.output_projection(combine_heads(attended)), weights
+
+    def step(
+        self, x: tf.Tensor, *, beams: int, keys: tf.Tensor, values: tf.Tensor, bias: tf.Tensor
+    ) -> tf.Tensor:
+        """Attends from one position of each beam: [B * N, D] -> [B * N, D], N `beams`."""
+        width = x.shape[-1]
+        queries = tf.reshape(self.query(x), [-1, beams, self.heads, width // self.heads])
+        attended, _ = scaled_dot_product_attention(
+            tf.transpose(queries, [0, 2, 1, 3]), keys, values, bias, no_noise
+        )
+        return self.output_projection(tf.reshape(tf.transpose(attended, [0, 2, 1, 3]), [-1, width]))
 
 
 class FeedForward(keras.layers.Layer):

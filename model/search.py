@@ -33,8 +33,8 @@ class Prediction(NamedTuple):
     """What may come after the last id of each beam.
 
     Attributes:
-      logits: float32 [B, N, V] with static N and V; about HIDDEN for ids that are never chosen.
-      hidden: float32 [B, N, H], what the logits of those ids are: their share of the probability.
+      logits: float32 [B * N, V] with static V; about HIDDEN for ids that are never chosen.
+      hidden: float32 [B * N, H], what the logits of those ids are: their share of the probability.
     """
 
     logits: tf.Tensor
@@ -98,7 +98,7 @@ def greedy_search(
     ) -> tuple[_Greedy, list[tf.Tensor]]:
         last_ids = _last_ids(beams.ids[:, None], beam_size=1)
         prediction, caches = step(last_ids, position=position, caches=caches, sources=sources)
-        logits, hidden = (x[:, 0] for x in prediction)  # [B, V], [B, H]
+        logits, hidden = prediction
         allowed = logits
         if no_repeat_ngram_size:
             allowed = _without_repeats(logits, beams.ids, size=no_repeat_ngram_size)
@@ -201,9 +201,7 @@ def beam_search(
         length = position + 1
         last_ids = _last_ids(beams.alive_ids, beam_size=alive)
         prediction, caches = step(last_ids, position=position, caches=caches, sources=sources)
-        logits, hidden = (
-            tf.reshape(x, [-1, x.shape[2]]) for x in prediction
-        )  # [B * alive, V or H]
+        logits, hidden = prediction
         allowed = logits
         if no_repeat_ngram_size:
             rows = tf.reshape(beams.alive_ids, [-1, position])

@@ -127,6 +127,7 @@ class DecoderLayer(_ResidualLayer):
         self,
         x: tf.Tensor,
         *,
+        beams: int,
         caches: list[tf.Tensor],
         keys: tf.Tensor,
         values: tf.Tensor,
@@ -135,23 +136,26 @@ class DecoderLayer(_ResidualLayer):
         """One new position of each beam.
 
         Args:
-          x: [B, N, D].
+          x: [B * N, D].
+          beams: N.
           caches: Keys and values [B * N, H, T, K], see `SelfAttention.step`.
           keys: [B, H, S, K], of the source.
           values: [B, H, S, K], of the source.
           source_bias: [B, 1, 1, S].
 
         Returns:
-          [B, N, D], and the caches with the new position.
+          [B * N, D], and the caches with the new position.
         """
-        shape, width = tf.shape(x), x.shape[-1]
-        normal = self._before(self.attention_norm, x)
         attended, *caches = self.attention.step(
-            tf.reshape(normal, [-1, width]), keys=caches[0], values=caches[1]
+            self._before(self.attention_norm, x), keys=caches[0], values=caches[1]
         )
-        x = self._after(self.attention_norm, x + tf.reshape(attended, shape))
-        attended, _ = self.cross_attention(
-            self._before(self.cross_attention_norm, x), keys=keys, values=values, bias=source_bias
+        x = self._after(self.attention_norm, x + attended)
+        attended = self.cross_attention.step(
+            self._before(self.cross_attention_norm, x),
+            beams=beams,
+            keys=keys,
+            values=values,
+            bias=source_bias,
         )
         x = self._after(self.cross_attention_norm, x + attended)
         transformed = self.feed_forward(self._before(self.feed_forward_norm, x))
@@ -188,20 +192,11 @@ class OutputProjection:
     hidden: tf.Tensor
 
     def __call__(self, x: tf.Tensor) -> Prediction:
-        """[B, N, D] to the logits."""
-        shape = tf.shape(x)
-        rows = tf.reshape(x, [-1, x.shape[-1]])
-        ones = tf.ones([tf.shape(rows)[0], 1], rows.dtype)
-        logits = tf.matmul(tf.concat([rows, ones], 1), self.kernel)
-        hidden = tf.matmul(rows, self.hidden)
-        return Prediction(
-            logits=tf.reshape(
-                tf.cast(logits, tf.float32), [shape[0], x.shape[1], self.kernel.shape[1]]
-            ),
-            hidden=tf.reshape(
-                tf.cast(hidden, tf.float32), [shape[0], x.shape[1], self.hidden.shape[1]]
-            ),
-        )
+        """[R, D] to the logits."""
+        ones = tf.ones([tf.shape(x)[0], 1], x.dtype)
+        logits = tf.matmul(tf.concat([x, ones], 1), self.kernel)
+        hidden = tf.matmul(x, self.hidden)
+        return Prediction(tf.cast(logits, tf.float32), tf.cast(hidden, tf.float32))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -344,7 +339,7 @@ class Transformer(keras.Model):
         """Predicts the next id of each beam.
 
         Args:
-          ids: int32 [B, N], the last id of each beam.
+          ids: int32 [B, N], the last id of each beam; N is static.
           position: int32 scalar, where those ids stand; BOS stands at 0.
           caches: Keys and values [B * N, H, position, K] of one layer after the other.
           encoded: The sources of the B sentences.
@@ -352,11 +347,14 @@ class Transformer(keras.Model):
         Returns:
           What comes next, and the caches, one position longer.
         """
-        x = self.target_embedding(ids) + encoded.positions[position]  # [B, N, D]
+        beams = ids.shape[1]
+        # Rows alone: with three axes, half of the operations of a step would compute shapes.
+        x = self.target_embedding(tf.reshape(ids, [-1])) + encoded.positions[position]
         new_caches: list[tf.Tensor] = []
         for i, layer in enumerate(self.decoder_layers):
             x, longer = layer.step(
                 x,
+                beams=beams,
                 caches=caches[2 * i : 2 * i + 2],
                 keys=encoded.keys[i],
                 values=encoded.values[i],

@@ -28,7 +28,7 @@ class MarkovStep:
     def __call__(self, ids, *, position, caches, sources):
         before = tf.reshape(caches[0], tf.shape(ids))
         logits = tf.gather_nd(self.table, tf.stack([before, ids], -1))
-        logits = tf.ensure_shape(logits, [None, ids.shape[1], SIZE])
+        logits = tf.reshape(logits, [-1, SIZE])
         hides = np.full([SIZE], HIDDEN, np.float32)
         hides[CHOSEN] = 0
         prediction = Prediction(logits=logits + hides, hidden=logits[..., :EOS_ID])

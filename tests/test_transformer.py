@@ -158,7 +158,7 @@ def test_cached_steps_equal_the_whole_pass(norm):
             encoded=encoded,
         )
         assert caches[0].shape == (2, 4, position + 1, 8)  # [B * N, H, T, K]
-        np.testing.assert_allclose(prediction.logits[:, 0].numpy(), whole[:, position], atol=1e-5)
+        np.testing.assert_allclose(prediction.logits.numpy(), whole[:, position], atol=1e-5)
 
 
 def test_beams_of_a_sentence_are_independent_rows():
@@ -176,7 +176,7 @@ def test_beams_of_a_sentence_are_independent_rows():
             caches=model.empty_caches(tf.constant(2)),
             encoded=encoded,
         )
-        np.testing.assert_allclose(together.logits[:, beam], alone.logits[:, 0], atol=1e-5)
+        np.testing.assert_allclose(together.logits[beam::3], alone.logits, atol=1e-5)
 
 
 def test_dropout_is_a_function_of_its_seed():
