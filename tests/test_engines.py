@@ -6,6 +6,8 @@ import errno
 import itertools
 import logging
 import os
+import platform
+import resource
 import subprocess
 import sys
 import threading
@@ -483,6 +485,30 @@ def test_threads_of_a_process_that_computes_stay(caplog):
         set_threads(before + 1)
     assert "TensorFlow keeps the threads that it has" in caplog.text
     assert tf.config.threading.get_intra_op_parallelism_threads() == before
+
+
+PAGE_FAULTS = """
+import resource
+from model.engines import keep_freed_memory
+{call}
+for i in range(20):
+    blocks = [bytearray(16 * 2**20) for _ in range(6)]
+    del blocks
+    if i == 0:
+        first = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - first)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries are left alone")
+def test_freed_memory_is_kept():
+    def page_faults(call):
+        command = [sys.executable, "-c", PAGE_FAULTS.format(call=call)]
+        return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+    pages = 6 * 16 * 2**20 // resource.getpagesize()
+    assert page_faults("keep_freed_memory()") < pages
+    assert page_faults("") > 10 * pages
 
 
 def test_cores_are_those_that_the_process_may_use(monkeypatch):

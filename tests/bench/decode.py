@@ -246,8 +246,9 @@ def main() -> None:
         contestant, texts = _CONTESTANTS[options.serve], _read(options)
         decoding = Decoding(beam_size=options.beam_sizes[0], length_penalty=0.0)
         if contestant.engine == "tensorflow":
-            from model.engines import set_threads
+            from model.engines import keep_freed_memory, set_threads
 
+            keep_freed_memory()
             set_threads(options.threads)
             serve_tensorflow(
                 options.model, texts, decoding=decoding, compute_type=contestant.compute_type

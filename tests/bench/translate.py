@@ -198,9 +198,10 @@ def bare_tensorflow(
     """Returns what translates batches of ids, and returns the number of ids that it found."""
     from concurrent.futures import ThreadPoolExecutor
 
-    from model.engines import set_threads
+    from model.engines import keep_freed_memory, set_threads
     from model.translator import Translator
 
+    keep_freed_memory()
     set_threads(threads)
     translator = Translator.load(
         model, decoding=dataclasses.replace(decoding, batch_tokens=_UNLIMITED)
