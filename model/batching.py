@@ -13,6 +13,9 @@ from model.vocabulary import PAD_ID
 
 Result = TypeVar("Result")
 
+_MOST_PADDING = 0.1  # of the positions of a batch
+_FEW_ROWS = 16  # make a batch whatever their padding: another one would take longer
+
 
 class TokenBudget:
     """The most padded source positions of a batch. Threads share one; it only shrinks.
@@ -45,6 +48,8 @@ def translate_in_batches(
 ) -> tuple[list[Result], Work]:
     """Translates rows in batches of like length, the longest first, and puts them back in order.
 
+    A batch ends where the budget does, or before a tenth of it would be padding.
+
     A batch for which memory runs out is cut in half, and the budget with it: later batches, and
     those of other threads, keep to what fits.
 
@@ -63,7 +68,8 @@ def translate_in_batches(
     while len(results) < len(rows):
         first = len(results)
         longest = max(1, len(rows[order[first]]))
-        batch = order[first : first + max(1, budget.tokens // longest)]
+        candidates = order[first : first + max(1, budget.tokens // longest)]
+        batch = candidates[: _rows_with_little_padding([len(rows[i]) for i in candidates])]
         try:
             found, took = translate_batch([rows[i] for i in batch])
         except Exception as error:
@@ -75,6 +81,16 @@ def translate_in_batches(
         results.update(zip(batch, found, strict=True))
         work += took
     return [results[i] for i in range(len(rows))], work
+
+
+def _rows_with_little_padding(lengths: list[int]) -> int:
+    """Returns how many of the rows, whose lengths fall, make a batch that is hardly padded."""
+    ids = 0
+    for rows, length in enumerate(lengths, 1):
+        ids += length
+        if rows > _FEW_ROWS and ids < (1 - _MOST_PADDING) * rows * lengths[0]:
+            return rows - 1
+    return len(lengths)
 
 
 def count_work(rows: list[list[int]], *, target_tokens: int) -> Work:
