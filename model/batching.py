@@ -14,7 +14,7 @@ from model.vocabulary import PAD_ID
 Result = TypeVar("Result")
 
 _MOST_PADDING = 0.1  # of the positions of a batch
-_FEW_ROWS = 16  # make a batch whatever their padding: another one would take longer
+_SMALL = 2048  # padded positions; a smaller batch for less padding would take longer
 
 
 class TokenBudget:
@@ -48,7 +48,7 @@ def translate_in_batches(
 ) -> tuple[list[Result], Work]:
     """Translates rows in batches of like length, the longest first, and puts them back in order.
 
-    A batch ends where the budget does, or before a tenth of it would be padding.
+    A batch ends where the budget does, or before a tenth of it would be padding if it is large.
 
     A batch for which memory runs out is cut in half, and the budget with it: later batches, and
     those of other threads, keep to what fits.
@@ -88,7 +88,8 @@ def _rows_with_little_padding(lengths: list[int]) -> int:
     ids = 0
     for rows, length in enumerate(lengths, 1):
         ids += length
-        if rows > _FEW_ROWS and ids < (1 - _MOST_PADDING) * rows * lengths[0]:
+        positions = rows * lengths[0]
+        if positions > _SMALL and ids < (1 - _MOST_PADDING) * positions:
             return rows - 1
     return len(lengths)
 
