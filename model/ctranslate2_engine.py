@@ -35,6 +35,7 @@ POSITIONS = 2048
 _EXPORT_VERSION = 1
 
 # Without any length penalty CTranslate2 would stop at the first hypothesis that ends.
+_FAST_BATCH = 1024  # padded source positions; it takes larger ones in parts of this size
 _LEAST_PENALTY = 1e-9
 
 # What CTranslate2 gives places of a beam that hold nothing is below.
@@ -132,7 +133,10 @@ class CTranslate2Translator:
         limits = [length_limit(len(row), self.decoding) for row in rows]
         found = self._search(rows, limit=max(limits))
         # CTranslate2 has one limit a call. A search whose longest hypothesis is shorter than its
-        # own limit was over before; the others are done again, those of a limit together.
+        # own limit was over before. The others are done again, those of a limit together; but a
+        # greedy search went the same way up to its limit.
+        if self.decoding.beam_size == 1:
+            return self._translations(rows, self._cut(rows, found, limits))
         late = [
             i
             for i, limit in enumerate(limits)
@@ -145,6 +149,25 @@ class CTranslate2Translator:
             again = self._search([rows[i] for i in places], limit=limit)
             for i, hypotheses in zip(places, again, strict=True):
                 found[i] = hypotheses
+        return self._translations(rows, found)
+
+    def _cut(
+        self, rows: list[list[int]], found: list[list[_Found]], limits: list[int]
+    ) -> list[list[_Found]]:
+        """Ends the one hypothesis of each source at its limit."""
+        longer = [i for i, limit in enumerate(limits) if len(found[i][0].ids) > limit]
+        ended = self._end(
+            self._sources([rows[i] for i in longer]),
+            [[_Found(found[i][0].ids[: limits[i] - 1], 0.0)] for i in longer],
+        )
+        found = list(found)
+        for i, hypotheses in zip(longer, ended, strict=True):
+            found[i] = hypotheses
+        return found
+
+    def _translations(
+        self, rows: list[list[int]], found: list[list[_Found]]
+    ) -> tuple[list[Translation], Work]:
         best = [self._rank(hypotheses) for hypotheses in found]
         texts = iter(self.vocabularies.target.decode([h.ids for row in best for h in row]))
         translations = [
@@ -159,8 +182,7 @@ class CTranslate2Translator:
           rows: Ids of each source.
           limit: The most ids of a translation, EOS counted; there it is made to end.
         """
-        decoding, tokens = self.decoding, self._source_tokens
-        sources = [[tokens[i] for i in row[1:-1]] for row in rows]  # it adds BOS and EOS
+        decoding, sources = self.decoding, self._sources(rows)
         penalty = max(decoding.length_penalty, _LEAST_PENALTY)
         hypotheses: list[list[list[str]]] = [[[]] for _ in rows]
         totals = [[0.0] for _ in rows]
@@ -171,6 +193,8 @@ class CTranslate2Translator:
                 num_hypotheses=decoding.beam_size,
                 length_penalty=penalty,
                 no_repeat_ngram_size=decoding.no_repeat_ngram_size,
+                max_batch_size=_FAST_BATCH,
+                batch_type="tokens",
                 max_input_length=0,
                 min_decoding_length=0,
                 max_decoding_length=limit - 1,  # the last id is the EOS that it is made to end with
@@ -194,6 +218,10 @@ class CTranslate2Translator:
             for row, row_totals in zip(hypotheses, totals, strict=True)
         ]
         return self._end(sources, found)
+
+    def _sources(self, rows: list[list[int]]) -> list[list[str]]:
+        tokens = self._source_tokens
+        return [[tokens[i] for i in row[1:-1]] for row in rows]  # CTranslate2 adds BOS and EOS
 
     def _end(self, sources: list[list[str]], found: list[list[_Found]]) -> list[list[_Found]]:
         """Appends EOS to what was cut at the limit, and scores that.

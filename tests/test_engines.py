@@ -211,20 +211,28 @@ def test_batch_mates_with_other_limits_change_nothing(random_model, monkeypatch,
     translator = load(random_model, CTRANSLATE2, decoding)
     rows = random_rows(translator, count=100)
     alone = [translator.translate_ids([row])[0][0] for row in rows]
-    searched = []
+    searched, went_on = [], []
     search = CTranslate2Translator._search
 
     def observed(self, rows, *, limit):
         searched.append((len(rows), limit))
-        return search(self, rows, limit=limit)
+        found = search(self, rows, limit=limit)
+        went_on.extend(
+            len(row[0].ids) > length_limit(len(ids), decoding)
+            for ids, row in zip(rows, found, strict=True)
+        )
+        return found
 
     monkeypatch.setattr(CTranslate2Translator, "_search", observed)
     together, _ = translator.translate_ids(rows)
     assert searched[0] == (100, 14)  # all at once, by the limit of the longest
-    assert len(searched) > 1, "some search must have gone beyond its own limit"
+    assert any(went_on), "some search must have gone beyond its own limit"
+    assert (len(searched) == 1) == (beam_size == 1), "greedy hypotheses are cut"
     equal = 0
     for one, other in zip(together, alone, strict=True):
-        equal += [h.text for h in one.hypotheses] == [h.text for h in other.hypotheses]
+        if [h.text for h in one.hypotheses] == [h.text for h in other.hypotheses]:
+            equal += 1
+            assert one.score == pytest.approx(other.score, abs=1e-3)
     assert equal >= 99  # noise, as above
 
 
