@@ -242,6 +242,8 @@ class CTranslate2Translator:
         scored = self._translator.score_batch(
             [sources[i] for i, _ in places],
             [[self._target_tokens[k] for k in ids] for ids in inner],
+            max_batch_size=_FAST_BATCH,
+            batch_type="tokens",
             max_input_length=0,
         )
         for (i, j), ids, result in zip(places, inner, scored, strict=True):
