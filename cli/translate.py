@@ -80,7 +80,6 @@ def translate_batch_command(
     ] = None,
     text_column: Annotated[
         Texts,
-        prepare_engine,
         _rows(
             help="Column to translate; repeatable. A single column of strings is found.",
             show_default=False,

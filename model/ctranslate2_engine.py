@@ -34,8 +34,9 @@ POSITIONS = 2048
 # Of what `export_ctranslate2` writes: another one does not use older folders of the cache.
 _EXPORT_VERSION = 1
 
+_FAST_BATCH = 1024  # padded source positions; CTranslate2 takes larger ones in parts
+
 # Without any length penalty CTranslate2 would stop at the first hypothesis that ends.
-_FAST_BATCH = 1024  # padded source positions; it takes larger ones in parts of this size
 _LEAST_PENALTY = 1e-9
 
 # What CTranslate2 gives places of a beam that hold nothing is below.
