@@ -28,7 +28,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from preprocess import Target
+from preprocess import Target, judge
 from processes import CommandError, available_cores
 from train import Competitor
 
@@ -272,9 +272,7 @@ def main() -> None:
         for beam_size in options.beam_sizes:
             rates = measure(contestants, options=options, beam_size=beam_size, folder=Path(folder))
             judged += print_and_judge(rates, beam_size=beam_size)
-    print(*(target.line() for target in judged), sep="\n")
-    if not options.no_limits and not all(target.is_met for target in judged):
-        sys.exit(1)
+    judge(judged, has_limits=not options.no_limits)
 
 
 if __name__ == "__main__":

@@ -292,6 +292,13 @@ class Target:
         return f"{verdict:7s}  {self.rule}: {self.value:.2f} (target {sign} {self.bound:.2f})"
 
 
+def judge(targets: list[Target], *, has_limits: bool) -> None:
+    """Prints the targets; where there are limits and one is missed, exits with code 1."""
+    print(*(target.line() for target in targets), sep="\n")
+    if has_limits and not all(target.is_met for target in targets):
+        sys.exit(1)
+
+
 Results = dict[str, list[Measured]]
 
 

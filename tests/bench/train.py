@@ -34,7 +34,7 @@ from typing import IO, Any
 
 import numpy as np
 import tensorflow as tf
-from preprocess import Target
+from preprocess import Target, judge
 from processes import CommandError, available_cores
 from records_to_batches import write_dataset
 
@@ -423,9 +423,7 @@ def main() -> None:
     if not _has_native_bfloat16():
         print("This CPU has no bfloat16 of its own: it is emulated.")
     judged = targets(results)
-    print(*(target.line() for target in judged), sep="\n")
-    if not options.no_limits and not all(target.is_met for target in judged):
-        sys.exit(1)
+    judge(judged, has_limits=not options.no_limits)
 
 
 if __name__ == "__main__":

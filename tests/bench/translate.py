@@ -38,7 +38,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from preprocess import Target
+from preprocess import Target, judge
 from processes import CommandError, Finished, available_cores, run
 
 # The project stands two folders up where this file is run and not imported.
@@ -531,9 +531,7 @@ def main() -> None:
                     flush=True,
                 )
             judged.append(print_and_judge(engine, rounds, rows=options.rows, size=size))
-    print(*(target.line() for target in judged), sep="\n")
-    if not options.no_limits and not all(target.is_met for target in judged):
-        sys.exit(1)
+    judge(judged, has_limits=not options.no_limits)
 
 
 if __name__ == "__main__":
