@@ -30,7 +30,8 @@ def _require(condition: bool, message: str) -> None:
         raise UserError(message)
 
 
-def _flag(field: str) -> str:
+def option_flag(field: str) -> str:
+    """Returns the option of a field: "--beam-size" of "beam_size"."""
     return f"--{field.replace('_', '-')}"
 
 
@@ -251,7 +252,7 @@ class Decoding:
     def __post_init__(self) -> None:
         for name in ("beam_size", "n_best", "max_decoding_length", "batch_tokens"):
             value = getattr(self, name)
-            _require(value >= 1, f"{_flag(name)} must be at least 1. Received: {value}")
+            _require(value >= 1, f"{option_flag(name)} must be at least 1. Received: {value}")
         _require(
             0 <= self.length_penalty <= 10,  # not NaN
             f"--length-penalty must be 0 to 10. Received: {self.length_penalty}",
@@ -260,7 +261,7 @@ class Decoding:
             value = getattr(self, name)
             _require(
                 math.isfinite(value) and value >= 0,
-                f"{_flag(name)} must be finite and not negative. Received: {value}",
+                f"{option_flag(name)} must be finite and not negative. Received: {value}",
             )
         _require(
             self.max_length_ratio > 0 or self.max_extra_tokens > 0,

@@ -15,7 +15,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from model.config import Decoding
+from model.config import Decoding, option_flag
 from model.errors import UserError
 from pipelines import parquet
 from pipelines.cells import CellOptions
@@ -275,7 +275,7 @@ def describe_differences(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> 
 
 def _flag(option: str) -> str:
     flags = {"name": "--engine", "text_columns": "--text-column"}
-    return flags.get(option, f"--{option.replace('_', '-')}")
+    return flags.get(option, option_flag(option))
 
 
 def _show(value: Any) -> str:
