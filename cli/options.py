@@ -259,7 +259,9 @@ def prepare_engine(folder: Path, engine: Engine) -> None:
       UserError: The cache for what is converted cannot be written.
     """
     if engine.name == "tensorflow":
-        import_tensorflow(uses_onednn=engine.compute_type != "float32")
+        from model.engines import uses_onednn
+
+        import_tensorflow(uses_onednn=uses_onednn(engine))
     else:
         from model.ctranslate2_engine import convert
 

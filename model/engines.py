@@ -37,14 +37,21 @@ def load_translator(
         return CTranslate2Translator.load(
             folder, decoding=decoding, compute_type=engine.compute_type, threads=threads or cores()
         )
-    # Each step has a shape of its own, for which oneDNN makes new kernels in float32.
-    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", str(int(engine.compute_type != "float32")))
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", str(int(uses_onednn(engine))))
     keep_freed_memory()
     if threads:
         set_threads(threads)
     from model.translator import Translator
 
     return Translator.load(folder, decoding=decoding, compute_type=engine.compute_type)
+
+
+def uses_onednn(engine: Engine) -> bool:
+    """Says whether oneDNN makes searches faster; TensorFlow is told before it is imported.
+
+    Each step has a shape of its own, for which oneDNN makes new kernels in float32.
+    """
+    return engine.compute_type != "float32"
 
 
 def check_engine(
