@@ -466,10 +466,10 @@ class Trainer:
         manifest, rate = self.manifest, self.training.subword_dropout
         dropout = None
         if rate and split == TRAIN:
-            dropout = (
-                SubwordDropout(self._vocabularies.source, rate),
-                SubwordDropout(self._vocabularies.target, rate),
-            )
+            sides = self._vocabularies
+            source = SubwordDropout(sides.source, rate)
+            target = source if sides.is_shared else SubwordDropout(sides.target, rate)
+            dropout = (source, target)
         return TokenBatches(
             files=[self.dataset / name for name in manifest.splits[split].shards],
             max_tokens=self.training.batch_tokens,
