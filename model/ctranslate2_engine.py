@@ -34,7 +34,9 @@ POSITIONS = 2048
 # Of what `export_ctranslate2` writes: another one does not use older folders of the cache.
 _EXPORT_VERSION = 1
 
-_FAST_BATCH = 1024  # padded source positions; CTranslate2 takes larger ones in parts
+# Padded positions beyond which batches are no faster: of sources over all beams, and of targets
+# that are scored.
+_FAST_BATCH, _FAST_SCORING = 4096, 256
 
 # Without any length penalty CTranslate2 would stop at the first hypothesis that ends.
 _LEAST_PENALTY = 1e-9
@@ -47,8 +49,8 @@ class _Found(NamedTuple):
     """A hypothesis.
 
     Attributes:
-      ids: EOS included.
-      score: Its log-probability.
+      ids: EOS included, unless the search was cut short.
+      score: Its log-probability; of no meaning without EOS.
     """
 
     ids: list[int]
@@ -78,7 +80,7 @@ class CTranslate2Translator:
         target_tokens = load_tokens(folder, "target")
         self._target_tokens = target_tokens
         self._target_ids = {token: i for i, token in enumerate(target_tokens)}
-        self._budget = TokenBudget(decoding.batch_tokens // decoding.beam_size)
+        self._budget = TokenBudget(min(decoding.batch_tokens, _FAST_BATCH) // decoding.beam_size)
         try:
             self._translator = import_ctranslate2().Translator(
                 str(folder),
@@ -132,12 +134,23 @@ class CTranslate2Translator:
 
     def _translate_batch(self, rows: list[list[int]]) -> tuple[list[Translation], Work]:
         limits = [length_limit(len(row), self.decoding) for row in rows]
-        found = self._search(rows, limit=max(limits))
+        sources = self._sources(rows)
+        found = self._search(sources, limit=max(limits))
         # CTranslate2 has one limit a call. A search whose longest hypothesis is shorter than its
-        # own limit was over before. The others are done again, those of a limit together; but a
-        # greedy search went the same way up to its limit.
+        # own limit was over before; a greedy one went the same way up to its limit.
         if self.decoding.beam_size == 1:
-            return self._translations(rows, self._cut(rows, found, limits))
+            found = [
+                [_cut(hypothesis, limit) for hypothesis in row]
+                for row, limit in zip(found, limits, strict=True)
+            ]
+        else:
+            self._search_again(sources, found, limits)
+        return self._translations(rows, self._end(sources, found))
+
+    def _search_again(
+        self, sources: list[list[str]], found: list[list[_Found]], limits: list[int]
+    ) -> None:
+        """Replaces what was found beyond a source's own limit; the sources of a limit together."""
         late = [
             i
             for i, limit in enumerate(limits)
@@ -147,24 +160,9 @@ class CTranslate2Translator:
             sorted(late, key=limits.__getitem__), key=limits.__getitem__
         ):
             places = list(group)
-            again = self._search([rows[i] for i in places], limit=limit)
+            again = self._search([sources[i] for i in places], limit=limit)
             for i, hypotheses in zip(places, again, strict=True):
                 found[i] = hypotheses
-        return self._translations(rows, found)
-
-    def _cut(
-        self, rows: list[list[int]], found: list[list[_Found]], limits: list[int]
-    ) -> list[list[_Found]]:
-        """Ends the one hypothesis of each source at its limit."""
-        longer = [i for i, limit in enumerate(limits) if len(found[i][0].ids) > limit]
-        ended = self._end(
-            self._sources([rows[i] for i in longer]),
-            [[_Found(found[i][0].ids[: limits[i] - 1], 0.0)] for i in longer],
-        )
-        found = list(found)
-        for i, hypotheses in zip(longer, ended, strict=True):
-            found[i] = hypotheses
-        return found
 
     def _translations(
         self, rows: list[list[int]], found: list[list[_Found]]
@@ -176,17 +174,17 @@ class CTranslate2Translator:
         ]
         return translations, count_work(rows, target_tokens=sum(len(row[0].ids) for row in best))
 
-    def _search(self, rows: list[list[int]], *, limit: int) -> list[list[_Found]]:
-        """Returns the hypotheses that each source's search ended with.
+    def _search(self, sources: list[list[str]], *, limit: int) -> list[list[_Found]]:
+        """Returns the hypotheses that each source's search ended with; some are without EOS.
 
         Args:
-          rows: Ids of each source.
-          limit: The most ids of a translation, EOS counted; there it is made to end.
+          sources: Tokens of each.
+          limit: The most ids of a translation, EOS counted.
         """
-        decoding, sources = self.decoding, self._sources(rows)
+        decoding = self.decoding
         penalty = max(decoding.length_penalty, _LEAST_PENALTY)
-        hypotheses: list[list[list[str]]] = [[[]] for _ in rows]
-        totals = [[0.0] for _ in rows]
+        hypotheses: list[list[list[str]]] = [[[]] for _ in sources]
+        totals = [[0.0] for _ in sources]
         if limit > 1:  # else there is room for EOS alone
             results = self._translator.translate_batch(
                 sources,
@@ -194,11 +192,9 @@ class CTranslate2Translator:
                 num_hypotheses=decoding.beam_size,
                 length_penalty=penalty,
                 no_repeat_ngram_size=decoding.no_repeat_ngram_size,
-                max_batch_size=_FAST_BATCH,
-                batch_type="tokens",
                 max_input_length=0,
                 min_decoding_length=0,
-                max_decoding_length=limit - 1,  # the last id is the EOS that it is made to end with
+                max_decoding_length=limit - 1,  # the last id is the EOS that `_end` appends
                 return_end_token=True,
                 return_scores=True,
             )
@@ -211,14 +207,13 @@ class CTranslate2Translator:
                 for result in results
             ]
         ids = self._target_ids
-        found = [
+        return [
             [
                 _Found([ids[token] for token in hypothesis], total)
                 for hypothesis, total in zip(row, row_totals, strict=True)
             ]
             for row, row_totals in zip(hypotheses, totals, strict=True)
         ]
-        return self._end(sources, found)
 
     def _sources(self, rows: list[list[int]]) -> list[list[str]]:
         tokens = self._source_tokens
@@ -243,7 +238,7 @@ class CTranslate2Translator:
         scored = self._translator.score_batch(
             [sources[i] for i, _ in places],
             [[self._target_tokens[k] for k in ids] for ids in inner],
-            max_batch_size=_FAST_BATCH,
+            max_batch_size=_FAST_SCORING,
             batch_type="tokens",
             max_input_length=0,
         )
@@ -334,6 +329,16 @@ def load_tokens(folder: Path, side: str) -> list[str]:
             f"{path} cannot be read: {error}. Write the folder again with `tt export`"
         ) from error
     return tokens
+
+
+def _cut(hypothesis: _Found, limit: int) -> _Found:
+    """Returns as much of a hypothesis as leaves room for EOS.
+
+    >>> _cut(_Found([7, 8, 9], -1.0), limit=3).ids
+    [7, 8]
+    """
+    length = len(hypothesis.ids) - (hypothesis.ids[-1:] == [EOS_ID])
+    return hypothesis if length < limit else _Found(hypothesis.ids[: limit - 1], 0.0)
 
 
 def _may_be_chosen(ids: list[int], vocabulary: Vocabulary) -> bool:

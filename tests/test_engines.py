@@ -272,9 +272,10 @@ def without_memory(translator, engine, monkeypatch, *, fits):
     else:
         search = translator._search
 
-        def fail(rows, *, limit):
-            check(len(rows), max(map(len, rows)), RuntimeError("CUDA failed: out of memory"))
-            return search(rows, limit=limit)
+        def fail(sources, *, limit):
+            longest = max(map(len, sources)) + 2  # BOS and EOS
+            check(len(sources), longest, RuntimeError("CUDA failed: out of memory"))
+            return search(sources, limit=limit)
 
         monkeypatch.setattr(translator, "_search", fail)
     return failures
