@@ -21,9 +21,9 @@ from model.vocabulary import BOS_ID, EOS_ID, PAD_ID
 
 _IMPOSSIBLE = -math.inf
 
-# The batch is made smaller when less than this share of its sentences goes on: to copy the rest
-# costs about a step.
-_KEPT_SHARE = 0.8
+# The batch is made smaller when less than this share of its sentences goes on: to copy what is
+# known of the rest costs a part of a step.
+_KEPT_SHARE = 0.9
 
 
 _SHORT_ROW, _LONG_ROW = 256, 4096  # values, see `top_k`
@@ -129,6 +129,7 @@ def greedy_search(
         advance,
         start,
         hypotheses=lambda beams: SearchResult(beams.ids[:, None], beams.scores[:, None]),
+        take=lambda caches, left: [tf.gather(x, left) for x in caches],
         caches=caches,
         sources=sources,
         beam_size=1,
@@ -153,6 +154,7 @@ class _Beams(NamedTuple):
     done: tf.Tensor  # bool [B]
     alive_ids: tf.Tensor  # int32 [B, N, L], hypotheses that go on
     alive_scores: tf.Tensor  # float32 [B, N], best first
+    alive_rows: tf.Tensor  # int32 [B, N], what row of the caches each goes on from
     ended_ids: tf.Tensor  # int32 [B, N, L], hypotheses with EOS, best first
     ended_scores: tf.Tensor  # float32 [B, N], log-probabilities
     ended_ranks: tf.Tensor  # float32 [B, N], the scores over the length penalty
@@ -202,12 +204,14 @@ def beam_search(
     ) -> tuple[_Beams, list[tf.Tensor]]:
         length = position + 1
         last_ids = _last_ids(beams.alive_ids, beam_size=alive)
+        rows = tf.reshape(beams.alive_rows, [-1])
+        caches = [tf.gather(x, rows) for x in caches]
         prediction, caches = step(last_ids, position=position, caches=caches, sources=sources)
         logits, hidden = prediction
         allowed = logits
         if no_repeat_ngram_size:
-            rows = tf.reshape(beams.alive_ids, [-1, position])
-            allowed = _without_repeats(logits, rows, size=no_repeat_ngram_size)
+            hypotheses = tf.reshape(beams.alive_ids, [-1, position])
+            allowed = _without_repeats(logits, hypotheses, size=no_repeat_ngram_size)
         values, ids = top_k(allowed, min(2 * size, logits.shape[1]))  # [B * alive, kept]
         log_totals = _log_totals(logits, hidden, ids[:, 0])[:, None]
         # Hidden ids are only among the best where the vocabulary has fewer others.
@@ -239,19 +243,19 @@ def beam_search(
         # The rank of a hypothesis that goes on is at most that of its score now at full length.
         hopeless = rank(alive_scores[:, 0], beams.limits) <= ended_ranks[:, n_best - 1]
         done = beams.done | at_limit[:, 0] | hopeless | (ended_count >= size)
-        rows = tf.reshape(tf.range(tf.shape(ids)[0])[:, None] * alive + parents, [-1])
         beams = _Beams(
             sentences=beams.sentences,
             limits=beams.limits,
             done=done,
             alive_ids=tf.gather(extended, best_alive, batch_dims=1),
             alive_scores=tf.where(done[:, None], _IMPOSSIBLE, alive_scores),
+            alive_rows=tf.range(tf.shape(ids)[0])[:, None] * alive + parents,
             ended_ids=tf.gather(ended_ids, best, batch_dims=1),
             ended_scores=tf.where(ended_ranks > _IMPOSSIBLE, ended_scores, _IMPOSSIBLE),
             ended_ranks=ended_ranks,
             ended_count=ended_count,
         )
-        return beams, [tf.gather(x, rows) for x in caches]
+        return beams, caches
 
     no_scores = tf.fill([batch, size], _IMPOSSIBLE)
     start = _Beams(
@@ -260,6 +264,7 @@ def beam_search(
         done=tf.zeros([batch], tf.bool),
         alive_ids=tf.zeros([batch, 1, 0], tf.int32),
         alive_scores=tf.zeros([batch, 1]),
+        alive_rows=tf.range(batch)[:, None],
         ended_ids=tf.zeros([batch, size, 0], tf.int32),
         ended_scores=no_scores,
         ended_ranks=no_scores,
@@ -271,6 +276,7 @@ def beam_search(
         beams,
         position=1,
         hypotheses=lambda beams: SearchResult(beams.ended_ids, beams.ended_scores),
+        take=lambda caches, _: caches,  # the next step takes the `alive_rows`
         caches=caches,
         sources=sources,
         beam_size=size,
@@ -288,6 +294,7 @@ def _search_all(
     *,
     position: int = 0,
     hypotheses: Callable[[_Carried], SearchResult],
+    take: Callable[[list[tf.Tensor], tf.Tensor], list[tf.Tensor]],
     caches: list[tf.Tensor],
     sources: list[tf.Tensor],
     beam_size: int,
@@ -299,7 +306,8 @@ def _search_all(
       start: What is carried to the first step.
       position: Of that step.
       hypotheses: Takes the result out of what is carried.
-      caches: B * N rows.
+      take: Takes the caches of the sentences that are left, whose places it gets, out of caches.
+      caches: What `advance` takes first.
       sources: B rows.
       beam_size: N.
     """
@@ -344,11 +352,10 @@ def _search_all(
             scores=tf.tensor_scatter_nd_update(found.scores, numbers, scores),
         )
         left = tf.where(~carried.done)[:, 0]
-        rows = tf.reshape(left[:, None] * beam_size + tf.range(beam_size, dtype=tf.int64), [-1])
         return (
             position,
             type(carried)(*[tf.gather(x, left) for x in carried]),
-            [tf.gather(x, rows) for x in caches],
+            take(caches, left),
             [tf.gather(x, left) for x in sources],
             found,
         )
