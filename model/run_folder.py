@@ -9,27 +9,24 @@ It lies on this machine or on a file system that TensorFlow knows, such as gs://
     vocabulary/     what turns text to ids and back
     model/          the exported model at the end
     best_model/     the exported model of the best validation
-    train.lock      locked by the process that trains here
+    train.lock      locked by the process that trains here, while it does
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import errno
-import fcntl
 import json
-import os
-import socket
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import tensorflow as tf
 
 from model.config import TrainingConfig, TransformerConfig
 from model.errors import DiskFullError, UserError
+from model.folder_lock import lock_folder
 from model.vocabulary import VocabularyPair, load_vocabularies
 
 CONFIG_FILE = "config.json"
@@ -56,7 +53,6 @@ _MAY_CHANGE = (
 # What to do where the disk is full, beside making room.
 OTHER_OUTPUT = ", or name another folder with --output"
 
-_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP)  # of a file system without locks
 _REMOTE = ("gs://", "ram://")  # the second is TensorFlow's memory, for tests
 
 
@@ -81,7 +77,7 @@ class RunFolder:
                 f"the run folder {self.path} is on a file system that training cannot write "
                 "checkpoints to: name a local folder or one on gs:// with --run"
             )
-        self._lock: IO[str] | None = None
+        self._lock = contextlib.ExitStack()
 
     def inside(self, *names: str) -> str:
         """Returns the path of something in the folder."""
@@ -134,9 +130,7 @@ class RunFolder:
 
     def release(self) -> None:
         """Lets other processes claim the folder."""
-        if self._lock:
-            self._lock.close()
-            self._lock = None
+        self._lock.close()
 
     def load_config(self) -> dict[str, Any]:
         """Returns what `claim` wrote.
@@ -222,29 +216,14 @@ class RunFolder:
 
     def _take_lock(self) -> bool:
         """Locks the folder; returns whether its file system can."""
+        lock = lock_folder(
+            self.path,
+            name=LOCK_FILE,
+            activity="trains",
+            remedy="train in another folder with --run",
+        )
         with self.errors():
-            tf.io.gfile.makedirs(self.path)
-            file = Path(self.inside(LOCK_FILE)).open("a+")  # noqa: SIM115 (open until `release`)
-            try:
-                # The kernel gives it back when this process ends, however that happens.
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                file.truncate(0)
-                file.write(f"process {os.getpid()} of {socket.gethostname()}")
-                file.flush()
-            except OSError as error:
-                file.seek(0)
-                holder = file.read()
-                file.close()
-                if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-                    raise UserError(
-                        f"another process trains in {self.path} ({holder}): wait until it has "
-                        "ended, or train in another folder with --run"
-                    ) from error
-                if error.errno not in _NO_LOCKS:
-                    raise
-                return False
-            self._lock = file
-            return True
+            return self._lock.enter_context(lock)
 
     def _names(self) -> set[str]:
         """Returns what is in the folder; nothing where there is none."""

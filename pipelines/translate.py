@@ -24,11 +24,11 @@ from apache_beam.utils.shared import Shared
 
 from model.config import Decoding
 from model.errors import UserError
+from model.folder_lock import lock_folder
 from model.translation import TranslatorLike
 from pipelines import parquet
 from pipelines.cells import STATUSES
-from pipelines.files import delete, list_files
-from pipelines.folder_lock import lock_folder
+from pipelines.files import delete, is_local, list_files
 from pipelines.runner import (
     has_direct_workers,
     local_workers,
@@ -356,14 +356,17 @@ def run_translation(
     pipeline = make_pipeline(_with_workers(job.beam_arguments, workers=workers))
     with contextlib.ExitStack() as stack:
         try:
-            lock = lock_folder(f"{job.output}/{JOB_FOLDER}", name=LOCK_FILE)
-            is_alone = stack.enter_context(lock)
+            is_alone = is_local(job.output) and stack.enter_context(_lock(job))
             _prepare_folder(job)
         except OSError as error:
             raise UserError(f"cannot write into {job.options.output}: {error}") from error
         run_pipeline(_build(pipeline, job, load_translator=load_translator, is_alone=is_alone))
     manifest = read_json(f"{job.output}/{_MANIFEST}")
     return _summarize(job, manifest=manifest, already_finished=False, start=start)
+
+
+def _lock(job: TranslateJob) -> contextlib.AbstractContextManager[bool]:
+    return lock_folder(f"{job.output}/{JOB_FOLDER}", name=LOCK_FILE, remedy="choose another folder")
 
 
 def _prepare_folder(job: TranslateJob) -> None:

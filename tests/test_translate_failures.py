@@ -28,11 +28,11 @@ from translation_jobs import (
 )
 
 from model.config import Decoding
+from model.folder_lock import lock_folder
 from pipelines import parquet, translation_plan
 from pipelines import translate as job
 from pipelines.cells import CellOptions
 from pipelines.files import ListedFile
-from pipelines.folder_lock import lock_folder
 from pipelines.translation_manifest import describe_failure, describe_summary
 
 SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
@@ -403,7 +403,7 @@ def test_one_process_at_a_time_works_in_a_folder(tmp_path):
     out = tmp_path / "out"
     source = write(tmp_path / "in.parquet", numbered(3))
     translate(source, out)
-    with lock_folder(f"{out}/_tt", name="lock"):
+    with lock_folder(f"{out}/_tt", name="lock", remedy=""):
         before = files_below(out)
         message = refused(source, out, overwrite=True)
         assert message.startswith(f"another process works in {out}/_tt (process ")

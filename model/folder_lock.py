@@ -11,30 +11,31 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from model.errors import UserError
-from pipelines.files import is_local
 
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP)  # of a file system without locks
 
 
 @contextlib.contextmanager
-def lock_folder(folder: str, *, name: str) -> Iterator[bool]:
+def lock_folder(
+    folder: str | Path, *, name: str, activity: str = "works", remedy: str
+) -> Iterator[bool]:
     """Keeps other processes from locking a folder inside the `with` block.
 
     The kernel gives the lock back when this process ends, however that happens.
 
     Args:
-      folder: Made if need be; its file system may be any that Beam knows.
+      folder: Of this machine; made if need be.
       name: Of the file in it that is locked, there only inside the block.
+      activity: What another process is said to do in it.
+      remedy: What to do then but wait.
 
     Yields:
-      Whether it is locked: other file systems than this machine's cannot be.
+      Whether it is locked: there are file systems that cannot.
 
     Raises:
       UserError: Another process has locked it.
+      OSError: The file cannot be written.
     """
-    if not is_local(folder):
-        yield False
-        return
     Path(folder).mkdir(parents=True, exist_ok=True)
     path = Path(folder, name)
     while True:
@@ -49,8 +50,8 @@ def lock_folder(folder: str, *, name: str) -> Iterator[bool]:
                     raise
                 file.seek(0)
                 raise UserError(
-                    f"another process works in {folder} ({file.read()}): wait until it has ended, "
-                    "or choose another folder"
+                    f"another process {activity} in {folder} ({file.read()}): wait until it has "
+                    f"ended, or {remedy}"
                 ) from error
             if not _is_file(file.fileno(), path):
                 continue  # its holder deleted it before it let go
