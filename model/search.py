@@ -212,7 +212,9 @@ def beam_search(
         if no_repeat_ngram_size:
             hypotheses = tf.reshape(beams.alive_ids, [-1, position])
             allowed = _without_repeats(logits, hypotheses, size=no_repeat_ngram_size)
-        values, ids = top_k(allowed, min(2 * size, logits.shape[1]))  # [B * alive, kept]
+        # The best N extensions, and the best N that do not end, are among the best N + 1 of each
+        # beam, one of which may end: [B * alive, kept].
+        values, ids = top_k(allowed, min(size + 1, logits.shape[1]))
         log_totals = _log_totals(logits, hidden, ids[:, 0])[:, None]
         # Hidden ids are only among the best where the vocabulary has fewer others.
         values = tf.where(values > 0.5 * HIDDEN, values - log_totals, _IMPOSSIBLE)
