@@ -166,14 +166,16 @@ class _WriteManifest(beam.DoFn):
         manifest = make_manifest(
             plan=self._plan, statistics=statistics, max_failed=self._max_failed
         )
-        write_json(manifest, output=self._output, path=_MANIFEST, run_id=self._run_id)
         files = list_files(f"{self._output}/{JOB_FOLDER}")
         leftovers = find_leftovers(
             files, run_id=self._run_id, is_alone=self._is_alone, now=time.time()
         )
-        leftovers += [file.path for file in files if file.path.endswith(f"/{_RETRY}")]
-        if leftovers:
+        if leftovers:  # before the manifest, after which no run looks for them any more
             delete(leftovers)
+        write_json(manifest, output=self._output, path=_MANIFEST, run_id=self._run_id)
+        retried = [file.path for file in files if file.path.endswith(f"/{_RETRY}")]
+        if retried:
+            delete(retried)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

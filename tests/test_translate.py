@@ -35,6 +35,7 @@ from translation_jobs import (
     write,
 )
 
+import pipelines.translate
 from model.config import Decoding
 from model.errors import UserError
 from pipelines.files import delete
@@ -555,6 +556,22 @@ def test_a_job_that_crashed_does_only_what_is_missing(tmp_path):
     assert {name: (out / name).stat().st_mtime_ns for name in kept} == times
     assert read_all(out).column("translation").to_pylist() == turned(40)
     assert [name for name in files_below(out) if name.endswith(".tmp")] == []
+
+
+def test_what_kills_left_is_deleted_before_the_manifest_ends_the_job(tmp_path, monkeypatch):
+    source, out = write(tmp_path / "input.parquet", numbered(4)), tmp_path / "out"
+    translate(source, out)
+    (out / "_tt/manifest.json").unlink()
+    (out / "_tt/left-by-a-kill.tmp").write_bytes(b"half")
+    write_json = pipelines.translate.write_json
+
+    def write_manifest(value, *, output, path, run_id):
+        assert [name for name in files_below(out) if name.endswith(".tmp")] == []
+        write_json(value, output=output, path=path, run_id=run_id)
+
+    monkeypatch.setattr(pipelines.translate, "write_json", write_manifest)
+    assert translate(source, out).reused_units == 1
+    assert (out / "_tt/manifest.json").exists()
 
 
 def test_missing_and_damaged_outputs_are_made_again_and_the_others_kept(tmp_path):
