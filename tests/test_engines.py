@@ -214,12 +214,12 @@ def test_batch_mates_with_other_limits_change_nothing(random_model, monkeypatch,
     searched, went_on = [], []
     search = CTranslate2Translator._search
 
-    def observed(self, rows, *, limit):
-        searched.append((len(rows), limit))
-        found = search(self, rows, limit=limit)
+    def observed(self, sources, *, limit):
+        searched.append((len(sources), limit))
+        found = search(self, sources, limit=limit)
         went_on.extend(
-            len(row[0].ids) > length_limit(len(ids), decoding)
-            for ids, row in zip(rows, found, strict=True)
+            len(row[0].ids) > length_limit(len(source) + 2, decoding)  # BOS and EOS
+            for source, row in zip(sources, found, strict=True)
         )
         return found
 
