@@ -268,6 +268,18 @@ def test_no_ngram_comes_twice(seed, size):
     assert strip(row) == expected
 
 
+@pytest.mark.parametrize("shift", [-200.0, 200.0])
+def test_logits_whose_exponentials_float32_cannot_hold(shift):
+    table = random_table(seed=5)
+    for beam_size in (1, 3):
+        want, far = (
+            search(logits, limits=[6, 3], beam_size=beam_size, alpha=0.6)
+            for logits in (table, table + shift)
+        )
+        np.testing.assert_array_equal(far[0], want[0])
+        np.testing.assert_allclose(far[1], want[1], atol=1e-3)
+
+
 def test_hidden_ids_are_never_chosen():
     table = random_table(1)
     table[..., [PAD_ID, UNK_ID, BOS_ID]] += 5.0
