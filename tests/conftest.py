@@ -55,6 +55,14 @@ def dataset(tmp_path_factory, corpus):
 
 
 @pytest.fixture(scope="session")
+def toy_dataset(tmp_path_factory):
+    """A small dataset of digit words, to be read only."""
+    folder = tmp_path_factory.mktemp("toy") / "dataset"
+    toy.write_dataset(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
 def trained_toy(tmp_path_factory):
     """A folder with `dataset` and `run`: a model that reverses digit words, trained in seconds."""
     from model.config import TrainingConfig

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 from test_dataset import rows, write_shards
-from test_training import changed, make_trainer
+from trainers import changed, make_trainer
 
 from model.artifacts import TRAIN, VALIDATION
 from model.dataset import Position, TokenBatches

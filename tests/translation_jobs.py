@@ -132,3 +132,7 @@ def refused(source, output, **arguments) -> str:
         translate(source, output, **arguments)
     assert "\n" not in str(caught.value)
     return str(caught.value)
+
+
+def load_nothing() -> Reverser:
+    raise UserError("no model folder at nowhere: train one with `tt train`")
