@@ -38,7 +38,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from cli.evaluate import read_lines
 from model.config import Decoding
 
-_PADDED_TOKENS = (1024, 2048, 4096)  # of our batches, over all beams of a sentence
+_PADDED_TOKENS = (2048, 4096, 8192, 16_384)  # of our batches, over all beams
 _EXAMPLES = (32, 64, 128)  # of CTranslate2's
 _TIMED = 2  # times that a size of batch is tried
 
@@ -93,7 +93,7 @@ def serve_tensorflow(
     translators = {
         size: Translator.load(
             model,
-            decoding=dataclasses.replace(decoding, batch_tokens=size * decoding.beam_size),
+            decoding=dataclasses.replace(decoding, batch_tokens=size),
             compute_type=compute_type,
         )
         for size in _PADDED_TOKENS
