@@ -25,7 +25,6 @@ _IMPOSSIBLE = -math.inf
 # known of the rest costs a part of a step.
 _KEPT_SHARE = 0.9
 
-
 _LEAST_TOTAL = 1e-30  # far enough above the least of float32, 1e-38, for what is added to count
 
 _SHORT_ROW, _LONG_ROW = 256, 4096  # values, see `top_k`

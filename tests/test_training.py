@@ -15,15 +15,7 @@ import pytest
 import tensorflow as tf
 from test_transformer import random_ids
 from toy import gradients_of, parse_record, toy_sentences
-from trainers import (
-    changed,
-    ignore,
-    log_of,
-    make_trainer,
-    two_replicas,
-    weights_in,
-    weights_of,
-)
+from trainers import changed, ignore, log_of, make_trainer, two_replicas, weights_in, weights_of
 
 from model.averaging import export_average, export_checkpoint
 from model.config import Decoding

@@ -18,11 +18,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from toy import write_dataset
-from trainers import (
-    changed,
-    ignore,
-    make_trainer,
-)
+from trainers import changed, ignore, make_trainer
 
 from model.artifacts import MANIFEST_FILE
 from model.dataset import Position

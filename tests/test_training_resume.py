@@ -7,15 +7,7 @@ import json
 import numpy as np
 import pytest
 import tensorflow as tf
-from trainers import (
-    changed,
-    ignore,
-    log_of,
-    make_trainer,
-    two_replicas,
-    weights_in,
-    weights_of,
-)
+from trainers import changed, ignore, log_of, make_trainer, two_replicas, weights_in, weights_of
 
 from model.averaging import export_average
 from model.errors import UserError

@@ -30,9 +30,7 @@ from translation_jobs import (
 
 import pipelines.translate
 from model.config import Decoding
-from pipelines.translation_plan import (
-    installed_versions,
-)
+from pipelines.translation_plan import installed_versions
 
 
 def test_a_large_row_group_is_cut_and_the_columns_stand_in_order(tmp_path):

@@ -21,9 +21,7 @@ from translation_jobs import (
 
 from model.errors import UserError
 from pipelines.files import delete
-from pipelines.translate import (
-    TranslateOptions,
-)
+from pipelines.translate import TranslateOptions
 
 
 def test_another_plan_into_the_same_folder_is_refused(tmp_path):

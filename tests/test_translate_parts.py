@@ -1,4 +1,4 @@
-"""Parts of the Parquet job, without a pipeline."""
+"""Parts of the Parquet job, each by itself."""
 
 from __future__ import annotations
 
@@ -9,14 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from translation_jobs import (
-    NO_ROWS,
-    Reverser,
-    load_reverser,
-    numbered,
-    translate,
-    write,
-)
+from translation_jobs import NO_ROWS, Reverser, load_reverser, numbered, translate, write
 
 from model.errors import UserError
 from pipelines.parquet import (
@@ -27,17 +20,9 @@ from pipelines.parquet import (
     read_rows,
 )
 from pipelines.runner import check_places, find_user_error, make_pipeline
-from pipelines.translate import (
-    PlanUnits,
-    TranslateUnits,
-    _with_workers,
-)
+from pipelines.translate import PlanUnits, TranslateUnits, _with_workers
 from pipelines.translation_manifest import make_manifest
-from pipelines.translation_plan import (
-    InputFile,
-    describe_differences,
-    plan_units,
-)
+from pipelines.translation_plan import InputFile, describe_differences, plan_units
 from pipelines.translation_table import TableOptions, translate_table
 from pipelines.translation_units import UnitOptions, UnitStatistics
 

@@ -40,8 +40,9 @@ def changed(**fields):
     return dataclasses.replace(FAST, **fields)
 
 
-def weights_of(trainer):
-    return [variable.numpy() for variable in trainer.model.trainable_variables]
+def weights_of(holder):
+    """Takes a trainer or a translator."""
+    return [variable.numpy() for variable in holder.model.trainable_variables]
 
 
 def log_of(run):
@@ -53,4 +54,4 @@ def ignore(report):
 
 
 def weights_in(folder):
-    return [v.numpy() for v in Translator.load(folder).model.trainable_variables]
+    return weights_of(Translator.load(folder))
