@@ -17,6 +17,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 import tensorflow as tf
 
+from model.top_k import top_k
 from model.vocabulary import BOS_ID, EOS_ID, PAD_ID
 
 _IMPOSSIBLE = -math.inf
@@ -26,8 +27,6 @@ _IMPOSSIBLE = -math.inf
 _KEPT_SHARE = 0.9
 
 _LEAST_TOTAL = 1e-30  # far enough above the least of float32, 1e-38, for what is added to count
-
-_SHORT_ROW, _LONG_ROW = 256, 4096  # values, see `top_k`
 
 HIDDEN = -1e9  # the logit of an id that is never chosen, and what is added to one to hide it
 
@@ -469,35 +468,3 @@ def _pad_places(scores: tf.Tensor, *, places: int) -> tuple[tf.Tensor, tf.Tensor
     padding = [[0, 0], [0, places - beams]]
     parents = tf.tile(tf.range(beams)[None], [tf.shape(scores)[0], 1])
     return tf.pad(scores, padding, constant_values=_IMPOSSIBLE), tf.pad(parents, padding)
-
-
-def top_k(x: tf.Tensor, k: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Does what `tf.math.top_k` does on rows, faster where they are long.
-
-    The k greatest values of a row lie in the k chunks with the greatest maxima; only those
-    chunks are searched, by smaller chunks where they are long themselves.
-
-    Args:
-      x: float32 [R, V], V static.
-      k: At most V.
-
-    Returns:
-      Values and int32 indices, [R, k] each, best first.
-    """
-    size = x.shape[1]
-    width = _chunk_width(size)
-    if size <= _SHORT_ROW or size // width <= k:
-        values, indices = tf.math.top_k(x, k)
-        return values, indices
-    chunks = tf.reshape(x, [-1, size // width, width])
-    _, best_chunks = tf.math.top_k(tf.reduce_max(chunks, -1), k, sorted=False)  # [R, k]
-    kept = tf.gather(chunks, best_chunks, batch_dims=1)  # [R, k, width]
-    values, indices = top_k(tf.reshape(kept, [-1, k * width]), k)
-    starts = tf.gather(best_chunks, indices // width, batch_dims=1) * width
-    return values, starts + indices % width
-
-
-def _chunk_width(size: int) -> int:
-    """Returns the divisor of a row's length that is nearest to what is fast."""
-    best = 128 if size > _LONG_ROW else 32
-    return min((i for i in range(1, size + 1) if size % i == 0), key=lambda i: abs(i - best))

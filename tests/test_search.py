@@ -11,7 +11,8 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model.search import HIDDEN, Prediction, beam_search, greedy_search, top_k
+from model.search import HIDDEN, Prediction, beam_search, greedy_search
+from model.top_k import top_k
 from model.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 A, B = 4, 5
