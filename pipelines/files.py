@@ -96,20 +96,16 @@ class ListedFile:
 def list_files(folder: str) -> list[ListedFile]:
     """Lists all files below a folder, by path; a folder that does not exist has none.
 
+    Links to folders are followed. A file that cannot be looked at, as a link that leads nowhere,
+    is listed with no bytes: whoever opens it says so.
+
     Raises:
-      UserError: The file system is not known, not installed, or does not answer.
+      UserError: A folder cannot be read, or the file system is not known, not installed, or does
+        not answer.
     """
     root = folder.rstrip("/") + "/"
     if is_local(folder):  # Beam's globs have no way to say that a bracket is a bracket
-        found = []
-        for path in Path(root).rglob("*"):
-            with contextlib.suppress(FileNotFoundError):  # renamed or deleted just now
-                status = path.stat()
-                if stat.S_ISREG(status.st_mode):
-                    name = root + os.path.relpath(path, root)
-                    found.append(
-                        ListedFile(path=name, size=status.st_size, changed=status.st_mtime)
-                    )
+        found = list(_walk(root))
     else:
         before_glob = re.split(r"[*?[]", root, maxsplit=1)[0]
         found = [
@@ -122,6 +118,38 @@ def list_files(folder: str) -> list[ListedFile]:
             if metadata.path.startswith(root)
         ]
     return sorted(found, key=lambda file: file.path)
+
+
+def _walk(folder: str, inside: frozenset[tuple[int, int]] = frozenset()) -> Iterator[ListedFile]:
+    """Yields the files below a local folder.
+
+    Args:
+      folder: Its path.
+      inside: Device and inode of each folder on the way to it, as links may lead back to them.
+    """
+    try:
+        status = Path(folder).stat()
+        with os.scandir(folder) as found:
+            entries = list(found)
+    except (FileNotFoundError, NotADirectoryError):  # not made yet, or deleted just now
+        return
+    except OSError as error:
+        raise UserError(f"the folder {folder} cannot be read: {error.strerror}") from error
+    identity = (status.st_dev, status.st_ino)
+    if identity in inside:
+        return
+    for entry in entries:
+        try:
+            is_folder, status = entry.is_dir(), entry.stat()
+        except OSError as error:
+            if isinstance(error, FileNotFoundError) and not entry.is_symlink():
+                continue  # renamed or deleted just now
+            yield ListedFile(path=entry.path, size=0, changed=0)
+            continue
+        if is_folder:
+            yield from _walk(entry.path, inside | {identity})
+        elif stat.S_ISREG(status.st_mode):
+            yield ListedFile(path=entry.path, size=status.st_size, changed=status.st_mtime)
 
 
 def list_folder(folder: str) -> list[str]:
@@ -177,9 +205,9 @@ def write_whole(path: str, *, temporary_folder: str, run_id: str = "") -> Iterat
       temporary_folder: Where it lies until then.
       run_id: Put into the temporary name, to tell it from those of other runs.
     """
+    # Not after the file: its name may be as long as names may be.
     unique = f"{run_id}.{uuid.uuid4().hex}" if run_id else uuid.uuid4().hex
-    name = f"{FileSystems.split(path)[1]}.{unique}.tmp"
-    temporary = FileSystems.join(temporary_folder, name)
+    temporary = FileSystems.join(temporary_folder, f"unfinished.{unique}.tmp")
     try:
         with FileSystems.create(temporary, compression_type=CompressionTypes.UNCOMPRESSED) as file:
             yield file

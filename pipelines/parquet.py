@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import IO
 
 import pyarrow as pa
@@ -23,7 +24,7 @@ from apache_beam.io.filesystems import FileSystems
 from model.errors import BadFileError as BadFileError
 from model.errors import UserError
 from pipelines import files
-from pipelines.files import list_folder, open_binary
+from pipelines.files import is_local, list_folder, open_binary
 from pipelines.text_sources import is_damage
 
 SUFFIX = ".parquet"
@@ -161,6 +162,8 @@ def read_footer(path: str) -> Footer:
     try:
         handle = open_binary(path)
     except OSError as error:
+        if is_local(path) and Path(path).is_symlink() and not Path(path).exists():
+            raise BadFileError(f"{path} is a link that leads nowhere") from error
         raise UserError(f"{path} cannot be opened: {error}") from error
     with handle:
         size, checksum, file = _open_footer(handle, path=path)
@@ -357,16 +360,16 @@ def find_text_columns(
             raise BadFileError(
                 f"{path} has no column of strings to translate. Its columns: {_columns(schema)}"
             )
-        if len(names) > 1:
+        if len(set(names)) > 1:
             raise UserError(
                 f"{path} has {len(names)} columns of strings: {', '.join(names)}. "
                 "Choose with --text-column"
             )
-        return (names[0],)
+        text_columns = names[:1]
     for name in text_columns:
         count = schema.names.count(name)
         if count != 1:
-            problem = f"{count} columns" if count else "no column"
+            problem = f"{count} columns of the name" if count else "no column"
             raise BadFileError(f"{path} has {problem} {name!r}. Its columns: {_columns(schema)}")
         kind = schema.field(name).type
         if not (is_text(kind) or pa.types.is_null(kind)):  # of a file in which all are null

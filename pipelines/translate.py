@@ -37,7 +37,12 @@ from pipelines.runner import (
     set_file_system_options,
     with_local_defaults,
 )
-from pipelines.translation_input import FoundInput, check_place, inspect_input
+from pipelines.translation_input import (
+    FoundInput,
+    check_matches,
+    check_place,
+    inspect_input,
+)
 from pipelines.translation_manifest import TranslateSummary, make_manifest
 from pipelines.translation_plan import (
     COMPRESSIONS,
@@ -187,28 +192,28 @@ class TranslateJob:
       output: The output folder, absolute or with its scheme.
       found: The input.
       plan: The content of `plan.json`.
-      has_plan: Whether that stands in the folder already.
+      decoding: How translations are searched for.
+      beam_arguments: Beam's own flags.
+      run_id: Names this run.
+      has_plan: Whether the plan stands in the folder already.
       existing: What lies in the folder and is to stay, relative to it.
       deleted: What lies there and is to be deleted first, in this order.
       manifest: That of a finished folder, else None.
-      decoding: How translations are searched for.
-      beam_arguments: Beam's own flags.
       notices: Lines that the user should read.
-      run_id: Names this run.
     """
 
     options: TranslateOptions
     output: str
     found: FoundInput
     plan: dict[str, Any]
-    has_plan: bool
-    existing: frozenset[str]
-    deleted: tuple[str, ...]
-    manifest: dict[str, Any] | None
     decoding: Decoding
     beam_arguments: tuple[str, ...]
-    notices: tuple[str, ...]
     run_id: str
+    has_plan: bool = False
+    existing: frozenset[str] = frozenset()
+    deleted: tuple[str, ...] = ()
+    manifest: dict[str, Any] | None = None
+    notices: tuple[str, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -268,36 +273,51 @@ def plan_translation(
         decoding=decoding,
         engine=engine or {},
     )
+    check_matches(options.input, output=output, plan=plan)
+    job = _with_folder(
+        TranslateJob(
+            options=options,
+            output=output,
+            found=found,
+            plan=plan,
+            decoding=decoding,
+            beam_arguments=tuple(beam_arguments),
+            run_id=uuid.uuid4().hex,
+        )
+    )
+    notices = [f"skipped: {reason}" for reason in found.bad_files.values()]
+    if job.has_plan and (job.manifest is None or options.retry_failed):
+        notices += _compare_versions(job.plan)
+    return dataclasses.replace(job, notices=tuple(notices))
+
+
+def _with_folder(job: TranslateJob) -> TranslateJob:
+    """Returns a job with what its output folder holds now.
+
+    Raises:
+      UserError: The folder holds another job or something else, or nothing to retry.
+    """
+    options, output = job.options, job.output
     sizes = {file.path.removeprefix(f"{output}/"): file.size for file in list_files(output)}
     existing = set(sizes)
     deleted: list[str] = []
     if options.overwrite:
-        deleted = find_overwritten(plan, output=output, existing=existing)
+        deleted = find_overwritten(job.plan, output=output, existing=existing)
         existing -= set(deleted)
-    standing = check_plan(plan, output=output, existing=existing)
-    kept = {path: sizes[path] for path in existing}
-    manifest = _find_manifest(output=output, sizes=kept)
+    standing = check_plan(job.plan, output=output, existing=existing)
+    manifest = _find_manifest(output=output, sizes={path: sizes[path] for path in existing})
     if options.retry_failed and manifest is None and _RETRY not in existing:
         raise UserError(
             f"{options.output} is not finished, so that there is nothing to retry yet: run the "
             "same command without --retry-failed first"
         )
-    notices = [f"skipped: {reason}" for reason in found.bad_files.values()]
-    if standing and (manifest is None or options.retry_failed):
-        notices += _compare_versions(standing)
-    return TranslateJob(
-        options=options,
-        output=output,
-        found=found,
-        plan=standing or plan,
+    return dataclasses.replace(
+        job,
+        plan=standing or {**job.plan, "versions": installed_versions()},
         has_plan=bool(standing),
         existing=frozenset(existing),
         deleted=tuple(deleted),
         manifest=manifest,
-        decoding=decoding,
-        beam_arguments=tuple(beam_arguments),
-        notices=tuple(notices),
-        run_id=uuid.uuid4().hex,
     )
 
 
@@ -310,7 +330,7 @@ def _find_manifest(*, output: str, sizes: Mapping[str, int]) -> dict[str, Any] |
     """
     if _MANIFEST not in sizes:
         return None
-    manifest: dict[str, Any] = read_json(f"{output}/{_MANIFEST}")
+    manifest = read_json(f"{output}/{_MANIFEST}")
     expected: dict[str, int] | None = manifest.get("output_bytes")
     if expected is None:  # of an older tt
         return None
@@ -359,9 +379,15 @@ def run_translation(
     with contextlib.ExitStack() as stack:
         try:
             is_alone = is_local(job.output) and stack.enter_context(_lock(job))
+            job = _with_folder(job)  # another run may have worked there until just now
+            if job.is_finished:
+                return _summarize(job, manifest=job.manifest, already_finished=True, start=start)
             _prepare_folder(job)
         except OSError as error:
-            raise UserError(f"cannot write into {job.options.output}: {error}") from error
+            raise UserError(
+                f"the output folder {job.options.output} cannot be written: "
+                f"{error.strerror or error}. Choose another with --output"
+            ) from error
         run_pipeline(_build(pipeline, job, load_translator=load_translator, is_alone=is_alone))
     manifest = read_json(f"{job.output}/{_MANIFEST}")
     return _summarize(job, manifest=manifest, already_finished=False, start=start)

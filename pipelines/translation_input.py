@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from apache_beam.io.filesystem import FileSystem
 
 from model.errors import UserError
 from pipelines import parquet
-from pipelines.files import check_no_glob, exists
-from pipelines.translation_plan import SKIP, InputFile, TranslateOptions, output_stem
+from pipelines.files import check_no_glob, exists, is_local
+from pipelines.translation_plan import (
+    JOB_FOLDER,
+    PLAN_FILE,
+    SKIP,
+    InputFile,
+    TranslateOptions,
+    output_stem,
+    plan_output_paths,
+    planned_outputs,
+)
 from pipelines.translation_table import added_names
+
+_LONGEST_NAME = 255  # bytes, of the file systems in use
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -93,11 +109,13 @@ def inspect_input(options: TranslateOptions, *, has_n_best: bool = False) -> Fou
 def _check_names(found: Sequence[parquet.FoundFile], *, output: str) -> None:
     paths_by_stem: dict[str, str] = {}
     paths: set[str] = set()
+    folder = f"{_real_path(output)}/"
     for file in found:
         if file.path in paths:
             raise UserError(f"the input names {file.path} twice: name each file once")
         paths.add(file.path)
-        if file.path.startswith(f"{output}/"):
+        _check_name(file, output=output)
+        if _real_path(file.path).startswith(folder):
             raise UserError(
                 f"the input file {file.path} lies in the output folder: choose another folder"
             )
@@ -109,6 +127,29 @@ def _check_names(found: Sequence[parquet.FoundFile], *, output: str) -> None:
                 f"{output_stem(file.relative_path)}-*{parquet.SUFFIX}: name the folder that holds "
                 "both, or translate them into two folders"
             )
+
+
+def _check_name(file: parquet.FoundFile, *, output: str) -> None:
+    """Checks that the output files of an input file can have their names."""
+    name = file.relative_path
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise UserError(
+            f"the input file {file.path!r} has a name that is not UTF-8: rename it"
+        ) from None
+    if name.startswith(f"{JOB_FOLDER}/"):
+        raise UserError(
+            f"the outputs of {file.path} would lie in {JOB_FOLDER}/, the job's own folder: name "
+            f"the folder {JOB_FOLDER} itself, or files in it"
+        )
+    [longest] = plan_output_paths(relative_path=name.rpartition("/")[2], rows=1, unit_rows=1)
+    excess = len(longest.encode()) - _LONGEST_NAME
+    if is_local(output) and excess > 0:
+        raise UserError(
+            f"{file.path} has a name that is too long for its outputs, which have numbers behind "
+            f"it: shorten it by {excess} bytes"
+        )
 
 
 def _limit(files: Sequence[InputFile], *, rows: int | None) -> list[InputFile]:
@@ -134,8 +175,36 @@ def check_place(options: TranslateOptions, *, output: str) -> None:
         raise UserError(f"the output must be a folder; {options.output} is a file")
     for argument in options.input:
         path = parquet.normalize_path(argument)
-        if parquet.is_folder(path) and f"{output}/".startswith(f"{path}/"):
-            raise UserError(
-                f"the output folder {options.output} lies in the input folder {argument}: "
-                "choose one outside"
-            )
+        folder = f"{_real_path(path).rstrip('/')}/"
+        if parquet.is_folder(path) and f"{_real_path(output)}/".startswith(folder):
+            raise _lies_in_input(options.output, f"the input folder {argument}")
+
+
+def check_matches(arguments: Sequence[str], *, output: str, plan: Mapping[str, Any]) -> None:
+    """Checks that no glob of the input will match what the job writes.
+
+    Args:
+      arguments: Of the input.
+      output: The output folder.
+      plan: Of the job.
+
+    Raises:
+      UserError: A glob matches an output file, or the plan.
+    """
+    written = [f"{JOB_FOLDER}/{PLAN_FILE}", *planned_outputs(plan)]
+    for argument in arguments:
+        path = parquet.normalize_path(argument)
+        if exists(path) or parquet.is_folder(path):  # a name with brackets in it is a name
+            continue
+        matches = re.compile(FileSystem.translate_pattern(path)).match
+        if any(matches(f"{output}/{name}") for name in written):
+            raise _lies_in_input(output, f"what the glob {argument} matches")
+
+
+def _lies_in_input(output: str, what: str) -> UserError:
+    return UserError(f"the output folder {output} lies in {what}: choose one outside")
+
+
+def _real_path(path: str) -> str:
+    """Follows the links of a local path."""
+    return os.path.realpath(path) if is_local(path) else path

@@ -34,6 +34,18 @@ RETRY_FILE = "retry.json"  # the manifest that a retry under way has made untrue
 LOCK_FILE = "lock"
 FORMAT = 1
 
+# What is read of either.
+_PARTS: dict[str, dict[str, type]] = {
+    PLAN_FILE: {"input": dict, "options": dict},
+    MANIFEST_FILE: {
+        "rows": int,
+        "units": int,
+        "failed_rows": int,
+        "skipped_units": list,
+        "rows_by_status": dict,
+    },
+}
+
 _SKIPPED = "skipped"  # in place of a bad file's reason, which may be worded otherwise
 _SHOWN_INPUTS = 3  # of those that differ
 
@@ -322,7 +334,7 @@ def check_plan(plan: Mapping[str, Any], *, output: str, existing: Iterable[str])
         # A run that was killed before its plan stood leaves a temporary file.
         _check_is_ours(existing, outputs=(), output=output)
         return {}
-    standing: dict[str, Any] = read_json(f"{output}/{JOB_FOLDER}/{PLAN_FILE}")
+    standing = read_json(f"{output}/{JOB_FOLDER}/{PLAN_FILE}")
     differences = describe_differences(standing, plan)
     if differences and not _has_work(standing, existing=existing):
         _check_is_ours(existing, outputs=(), output=output)
@@ -435,7 +447,7 @@ def write_json(content: Mapping[str, Any], *, output: str, path: str, run_id: st
     write_text(f"{output}/{path}", text, temporary_folder=folder, run_id=run_id)
 
 
-def read_json(path: str) -> Any:
+def read_json(path: str) -> dict[str, Any]:
     """Reads the plan or the manifest.
 
     Raises:
@@ -443,6 +455,10 @@ def read_json(path: str) -> Any:
     """
     try:
         with open_binary(path) as handle:
-            return json.loads(handle.read())
+            content: Any = json.loads(handle.read())
+        for key, kind in _PARTS[path.rpartition("/")[2]].items():
+            if not (isinstance(content, dict) and isinstance(content.get(key), kind)):
+                raise ValueError(f"it has no {key!r} of the type {kind.__name__}")
     except ValueError as error:
         raise UserError(f"{path} is damaged ({error}): choose another output folder") from error
+    return dict(content)

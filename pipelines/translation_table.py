@@ -20,7 +20,11 @@ STATUS = "translation_status"
 ERROR = "translation_error"
 N_BEST = "translation_n_best"
 
-_HYPOTHESES = pa.list_(pa.struct([("text", pa.string()), ("score", pa.float32())]))
+# Parquet calls what is in a list "element", Arrow "item": so that a table that is read and written
+# again has the same bytes, Parquet's name is given.
+_HYPOTHESES = pa.list_(
+    pa.field("element", pa.struct([("text", pa.string()), ("score", pa.float32())]))
+)
 
 
 def _hypotheses(cell: TranslatedCell) -> list[dict[str, Any]] | None:

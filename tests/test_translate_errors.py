@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pyarrow as pa
 import pytest
 from apache_beam.io.filesystem import BeamIOError
@@ -135,14 +137,79 @@ def test_an_output_that_is_a_file_or_lies_in_the_input_is_refused(tmp_path):
         f"the input file {source} lies in the output folder: choose another folder"
     )
     below_file = source / "out"
-    assert refused(source, below_file).startswith(f"cannot write into {below_file}: ")
+    assert refused(source, below_file) == (
+        f"the output folder {below_file} cannot be written: Not a directory. Choose another with "
+        "--output"
+    )
+
+
+def test_an_output_that_the_next_run_would_read_is_refused_at_once(tmp_path):
+    write(tmp_path / "in/input.parquet", numbered(3))
+    (tmp_path / "link").symlink_to(tmp_path / "in")
+    inside = tmp_path / "in/out"
+    for source in (f"{tmp_path}/in/**", f"{tmp_path}/in/**.parquet"):
+        assert refused(source, inside) == (
+            f"the output folder {inside} lies in what the glob {source} matches: choose one outside"
+        )
+    assert refused(tmp_path / "link", inside) == (
+        f"the output folder {inside} lies in the input folder {tmp_path / 'link'}: "
+        "choose one outside"
+    )
+    assert not inside.exists()
+    assert translate(f"{tmp_path}/in/*.parquet", inside).rows == 3
+
+
+def test_links_to_nothing_are_bad_files(tmp_path):
+    write(tmp_path / "in/input.parquet", numbered(3))
+    lost = tmp_path / "in/lost.parquet"
+    lost.symlink_to(tmp_path / "nowhere")
+    assert str(lost) in refused(tmp_path / "in", tmp_path / "out")
+    summary = translate(tmp_path / "in", tmp_path / "out", on_bad_file="skip")
+    assert summary.rows == 3
+    assert [file["file"] for file in summary.manifest["skipped_files"]] == ["lost.parquet"]
+
+
+def test_names_that_outputs_cannot_have_are_refused(tmp_path):
+    out = tmp_path / "out"
+    # 232 bytes and "-00000-of-00001.parquet" are 255.
+    fits = write(tmp_path / f"a/{'x' * 232}.parquet", numbered(1))
+    assert translate(fits, tmp_path / "fits").rows == 1
+    long = write(tmp_path / f"a/{'x' * 234}.parquet", numbered(1))
+    assert refused(long, out) == (
+        f"{long} has a name that is too long for its outputs, which have numbers behind it: "
+        "shorten it by 2 bytes"
+    )
+    strange = os.fsencode(tmp_path / "in") + b"/\xff.parquet"
+    write(tmp_path / "in/input.parquet", numbered(1)).rename(os.fsdecode(strange))
+    assert refused(tmp_path / "in", out).endswith(" has a name that is not UTF-8: rename it")
+    write(tmp_path / "b/_tt/input.parquet", numbered(1))
+    assert "would lie in _tt/, the job's own folder" in refused(f"{tmp_path}/b/*/*.parquet", out)
+    assert not out.exists()
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path):
+    table = pa.table([pa.array([1]), pa.array(["x"])], names=["a", "a"])
+    source = write(tmp_path / "in.parquet", table)
+    for columns in ((), ("a",)):
+        assert f"{source} has 2 columns of the name 'a'" in refused(
+            source, tmp_path / "out", text_columns=columns
+        )
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_plan_that_is_damaged_is_refused(tmp_path):
     source = write(tmp_path / "input.parquet", numbered(3))
     translate(source, tmp_path / "out")
-    (tmp_path / "out/_tt/plan.json").write_text("{")
-    assert "_tt/plan.json is damaged (" in refused(source, tmp_path / "out")
+    for content in ("{", "[]", "7", "{}", '{"input": {}, "options": null}'):
+        (tmp_path / "out/_tt/plan.json").write_text(content)
+        for overwrite in (False, True):
+            message = refused(source, tmp_path / "out", overwrite=overwrite)
+            assert "_tt/plan.json is damaged (" in message
+    translate(source, tmp_path / "other")
+    (tmp_path / "other/_tt/manifest.json").write_text('{"rows": 3}')
+    assert "manifest.json is damaged (it has no 'units' of the type int" in refused(
+        source, tmp_path / "other"
+    )
 
 
 def test_missing_input_is_refused(tmp_path):
@@ -221,7 +288,8 @@ def test_the_text_column_must_be_there_and_hold_strings(tmp_path):
     )
     twice = write(tmp_path / "twice.parquet", pa.table([["a"], ["b"]], names=["text", "text"]))
     assert refused(twice, out, text_columns=("text",)) == (
-        f"{twice} has 2 columns 'text'. Its columns: text: string, text: string. {choose}"
+        f"{twice} has 2 columns of the name 'text'. "
+        f"Its columns: text: string, text: string. {choose}"
     )
     assert not out.exists()
     translate(source, out, text_columns=("note",))

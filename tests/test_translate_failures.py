@@ -13,6 +13,8 @@ from translation_jobs import (
     crash_at,
     fail_at,
     files_below,
+    load_nothing,
+    load_reverser,
     manifest,
     numbered,
     output_bytes,
@@ -28,11 +30,13 @@ from translation_jobs import (
 )
 
 from model.config import Decoding
+from model.errors import UserError
 from model.folder_lock import lock_folder
 from pipelines import parquet, translation_plan
 from pipelines import translate as job
 from pipelines.cells import CellOptions
 from pipelines.files import ListedFile
+from pipelines.translate import TranslateOptions, plan_translation, run_translation
 from pipelines.translation_manifest import describe_failure, describe_summary
 
 SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
@@ -229,6 +233,23 @@ def test_failed_rows_are_retried_and_all_others_stay(source, tmp_path):
     assert last.already_finished
 
 
+def test_a_retry_of_n_best_gives_the_bytes_of_an_undisturbed_run(source, tmp_path):
+    options = {
+        "unit_rows": 10,
+        "decoding": Decoding(n_best=2),
+        "load": lambda: Reverser(n_best=2),
+    }
+    out = tmp_path / "out"
+    assert translate(source, out, **options).failed_rows == 3
+    before = output_bytes(out)
+    translate(source, out, retry_failed=True, **options)  # they fail again
+    assert output_bytes(out) == before
+    fail_at.clear()
+    assert translate(source, out, retry_failed=True, **options).failed_rows == 0
+    translate(source, tmp_path / "whole", **options)
+    assert output_bytes(out) == output_bytes(tmp_path / "whole")
+
+
 def test_a_damaged_output_is_not_retried_but_made_again(source, tmp_path):
     out = tmp_path / "out"
     translate(source, out, unit_rows=10, compression="none")
@@ -416,6 +437,35 @@ def test_one_process_at_a_time_works_in_a_folder(tmp_path):
     assert "_tt/lock" not in files_below(out)
 
 
+def test_what_another_run_did_since_the_plan_counts(tmp_path):
+    """Two commands look at an empty folder; one works while the other loads its model."""
+    out = tmp_path / "out"
+    source = write(tmp_path / "in.parquet", numbered(100))
+
+    def plan(**options):
+        return plan_translation(
+            options=TranslateOptions(input=(str(source),), output=str(out), **options),
+            model_fingerprint="f0",
+            decoding=Decoding(),
+        )
+
+    first, same, other, over = (
+        plan(unit_rows=10),
+        plan(unit_rows=10),
+        plan(unit_rows=50),
+        plan(unit_rows=50, overwrite=True),
+    )
+    run_translation(first, load_translator=load_reverser)
+    before = output_bytes(out)
+    assert run_translation(same, load_translator=load_nothing).already_finished
+    with pytest.raises(UserError, match=r"belongs to another run: --unit-rows: 10 then, 50 now"):
+        run_translation(other, load_translator=load_nothing)
+    assert output_bytes(out) == before
+    run_translation(over, load_translator=load_reverser)
+    assert outputs(out) == [f"in-0000{i}-of-00002.parquet" for i in range(2)]
+    assert read_all(out)["translation"].to_pylist() == turned(100)
+
+
 def test_temporary_files_of_other_runs_stay_for_a_day(tmp_path):
     names = {"a.json.r1.0.tmp": 0, "a.json.r2.0.tmp": 1, "a.json.r3.0.tmp": 24 * 3600 + 1}
     files = [ListedFile(path=f"o/_tt/{name}", size=1, changed=1e9 - age)
@@ -443,7 +493,7 @@ def test_temporary_files_are_named_after_their_run(tmp_path, monkeypatch):
     translate(write(tmp_path / "in.parquet", numbered(3)), tmp_path / "out")
     [unit] = unit_statistics(tmp_path / "out")
     [name] = seen
-    assert name.startswith(f"in-00000-of-00001.parquet.{unit['run_id']}.")
+    assert name.startswith(f"unfinished.{unit['run_id']}.")
 
 
 def test_units_of_another_plan_are_done_again(tmp_path):
