@@ -79,8 +79,10 @@ def _parse(arguments: Sequence[str]) -> PipelineOptions:
 def _check_is_known(arguments: Sequence[str]) -> None:
     given = PipelineOptions(arguments).get_all_options(retain_unknown_options=True)
     unknown = given.keys() - PipelineOptions([]).get_all_options().keys()
-    flags = [f"--{name}" for name in sorted(unknown)]
-    flags += [a for a in arguments if "-" in a.partition("=")[0].removeprefix("--")]
+    # Beam takes a flag with a dash for one with an underscore, and then for none.
+    dashed = [a for a in arguments if "-" in a.partition("=")[0].removeprefix("--")]
+    said = {a.partition("=")[0].removeprefix("--").replace("-", "_") for a in dashed}
+    flags = [*(f"--{name}" for name in sorted(unknown - said)), *dashed]
     takes_value = False  # whether the argument before this one may
     for argument in arguments:
         is_flag = argument.startswith("--")

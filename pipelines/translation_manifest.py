@@ -234,10 +234,20 @@ def _describe_price(summary: TranslateSummary, *, price_per_hour: float) -> str:
     if not summary.run_rows:
         return "Price of this run: it translated nothing, so that no row has a price"
     price = price_per_hour * summary.seconds / 3600
-    text = f"Price of this run: {price:.4g}, {price * 1e6 / summary.run_rows:.4g} per million rows"
+    text = f"Price of this run: {_show_price(price)}"
+    text += f", {_show_price(price * 1e6 / summary.run_rows)} per million rows"
     if characters := summary.manifest["last_run"]["source_characters"]:
-        text += f", {price * 1e6 / characters:.4g} per million source characters"
+        text += f", {_show_price(price * 1e6 / characters)} per million source characters"
     return text
+
+
+def _show_price(price: float) -> str:
+    """Writes an amount of money.
+
+    >>> _show_price(10110.4), _show_price(2.531), _show_price(0.01214)
+    ('10,110.40', '2.53', '0.01214')
+    """
+    return f"{price:,.2f}" if price >= 1 else f"{price:.4g}"
 
 
 def describe_failure(summary: TranslateSummary) -> str:

@@ -323,7 +323,8 @@ def test_the_end_says_what_it_took_and_cost(tmp_path):
         # 6 and 4 ids in a batch of two
         "10 source tokens with 16.7% padding, 10 target tokens",
         "Took 1:30 from the start of the command",
-        "Price of this run: 0.075, 1.25e+04 per million rows, 5357 per million source characters",
+        "Price of this run: 0.075, 12,500.00 per million rows, "
+        "5,357.14 per million source characters",
     ]
     again = translate(source, tmp_path / "out", unit_rows=4)
     assert describe_summary(again, price_per_hour=3.0)[:2] == [
@@ -346,7 +347,8 @@ def test_a_resumed_run_pays_for_what_it_did(tmp_path):
     assert lines[0] == "3 of 4 units were there from an earlier run."
     assert lines[-2:] == [
         "Took 1:30 from the start of the command, for 10 of the rows",
-        "Price of this run: 0.1, 1e+04 per million rows, 1667 per million source characters",
+        "Price of this run: 0.1, 10,000.00 per million rows, "
+        "1,666.67 per million source characters",
     ]
     assert manifest(out)["last_run"] == {"units": 1, "rows": 10, "source_characters": 60}
     assert manifest(out)["work"]["sources"] == 40  # of all runs
