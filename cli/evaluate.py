@@ -29,7 +29,10 @@ def evaluate_command(
     reference: Annotated[
         list[Path], typer.Option(help="Reference text, line for line (.gz too); repeatable.")
     ],
-    column: Annotated[str, typer.Option(help="Of Parquet hypotheses.")] = "translation",
+    column: Annotated[
+        str | None,
+        typer.Option(help="Of Parquet translations. [default: translation]", show_default=False),
+    ] = None,
     tokenize: Annotated[
         str | None, typer.Option(help="sacreBLEU's tokenizer: 13a (default), intl, zh, char, none.")
     ] = None,
@@ -47,28 +50,38 @@ def evaluate_command(
 
 def read_lines(path: Path) -> list[str]:
     r"""Reads a UTF-8 text, gzip or plain; a line ends at \n alone."""
+    if path.is_dir():
+        raise UserError(f"{path} is a folder: name a text file")
     if not path.is_file():
         raise UserError(f"no file {path}: name a text file")
     try:
-        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        data = path.read_bytes()
+        if path.suffix == ".gz":
+            data = gzip.decompress(data)
         text = data.decode("utf-8")
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is not a UTF-8 text: {error}") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is not a UTF-8 text: {error}. Name a text file") from error
+    except (OSError, EOFError, zlib.error) as error:
+        raise UserError(f"{path} cannot be read: {error}. Name another text file") from error
     lines = text.split("\n")
     if lines[-1] == "":
         lines.pop()
     return [line.removesuffix("\r") for line in lines]
 
 
-def read_hypotheses(path: Path, *, column: str) -> list[str]:
+def read_hypotheses(path: Path, *, column: str | None = None) -> list[str]:
     """Reads translations as `read_translations` does; a null one counts as empty."""
     return [text or "" for text in read_translations(path, column=column)]
 
 
-def read_translations(path: Path, *, column: str) -> list[str | None]:
+def read_translations(path: Path, *, column: str | None = None) -> list[str | None]:
     """Reads translations from a text, a Parquet file, or a folder of Parquet files.
 
     Those of a folder of `tt translate-batch` are in the order of its input's rows.
+
+    Args:
+      path: Of the file or folder.
+      column: Of Parquet; None is "translation".
 
     Raises:
       UserError: There is nothing, or not the column.
@@ -82,7 +95,10 @@ def read_translations(path: Path, *, column: str) -> list[str | None]:
         if not files:
             raise UserError(f"{path} holds no *.parquet: name the output of `tt translate-batch`")
     if not files:
+        if column is not None:
+            raise UserError(f"--column belongs to Parquet, and {path} is a text: leave it out")
         return [*read_lines(path)]
+    column = column or "translation"
     lines: list[str | None] = []
     for file in files:
         try:

@@ -34,6 +34,7 @@ from cli.options import (
     warn_of_language,
 )
 from model.config import MAX_SOURCE_TOKENS, Decoding, Engine
+from model.errors import UserError
 from model.translation import Hypothesis, TranslatorLike
 
 if TYPE_CHECKING:
@@ -68,6 +69,8 @@ def translate_command(
     """
     from pipelines.cells import CellOptions
 
+    if sys.stdin is None or sys.stdout is None:
+        raise UserError("stdin or stdout is closed: redirect both, from a text and to a file")
     decoding = Decoding(
         beam_size=beam_size,
         length_penalty=length_penalty,
@@ -97,13 +100,20 @@ def translate_command(
             options=options,
             scored=n_best if n_best > 1 or with_scores else 0,
         )
-    except BrokenPipeError:  # who reads has read enough: `| head`
+    except (BrokenPipeError, OutputError) as error:
+        # What is left in the buffer would raise once more when Python closes it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise typer.Exit(BROKEN_PIPE) from None
+        if isinstance(error, OutputError):
+            raise
+        raise typer.Exit(BROKEN_PIPE) from None  # who reads has read enough: `| head`
     for line in report.lines():
         say(f"tt: {line}")
     if report.failed:
         raise typer.Exit(1)
+
+
+class OutputError(UserError):
+    """Translations cannot be written."""
 
 
 @dataclasses.dataclass
@@ -172,6 +182,10 @@ def translate_lines(
       options: How lines are treated.
       scored: Lines `score ||| text` for each line; 0 writes the best text alone.
       chunk: Lines read before they are translated.
+
+    Raises:
+      OutputError: The output is full.
+      BrokenPipeError: Nobody reads it any more.
     """
     from pipelines.cells import translate_cells
 
@@ -181,11 +195,25 @@ def translate_lines(
     while lines := list(itertools.islice(source, size)):
         texts = [line.rstrip(b"\r\n") for line in lines]
         found = translate_cells(texts, translator=translator, options=options)
+        made: list[str] = []
         for cell, number in zip(found.cells, numbers):  # noqa: B905 -- numbers do not end
             report.add(cell, number=number)
-            output.write("".join(f"{line}\n" for line in format_cell(cell, scored)).encode())
-        output.flush()
+            made += format_cell(cell, scored)
+        _write(output, made)
     return report
+
+
+def _write(output: IO[bytes], lines: list[str]) -> None:
+    try:
+        output.write("".join(f"{line}\n" for line in lines).encode())
+        output.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(
+            f"the translations cannot be written to stdout: {error.strerror}. Make room, or "
+            "redirect stdout to another place"
+        ) from error
 
 
 def format_cell(cell: TranslatedCell, scored: int) -> list[str]:

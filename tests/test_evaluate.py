@@ -55,7 +55,14 @@ def test_errors_of_evaluate(folder, capsys):
     assert "choose one of" in last_error(capsys)
     (folder / "cut.gz").write_bytes(gzip.compress(b"a\nb\n" * 999)[:-20])
     assert run("evaluate", "two.txt", "--reference", "cut.gz") == 2
-    assert "cut.gz is not a UTF-8 text" in last_error(capsys)
+    assert "cut.gz cannot be read: " in last_error(capsys)
+    (folder / "latin.txt").write_bytes(b"\xe4\n\xf6\n")
+    assert run("evaluate", "latin.txt", "--reference", "two.txt") == 2
+    assert "latin.txt is not a UTF-8 text" in last_error(capsys)
+    assert run("evaluate", "two.txt", "--reference", ".") == 2
+    assert ". is a folder: name a text file" in last_error(capsys)
+    assert run("evaluate", "two.txt", "--reference", "two.txt", "--column", "a") == 2
+    assert "--column belongs to Parquet, and two.txt is a text" in last_error(capsys)
     pq.write_table(pa.table({"a": [1]}), folder / "p.parquet")
     assert run("evaluate", "p.parquet", "--reference", "two.txt", "--column", "a") == 2
     assert "must hold strings. Received: int64" in last_error(capsys)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from test_cells import Reverser
@@ -108,6 +109,26 @@ def test_who_stops_reading_is_not_waited_for():
     with pytest.raises(BrokenPipeError):
         translate_lines(io.BytesIO(b"a\nb"), Closed(), translator=Reverser(),
                         options=CellOptions())  # fmt: skip
+
+
+def test_a_full_disk_behind_stdout_is_one_clear_error(trained_toy):
+    command = [sys.executable, "-m", "cli.main", "translate", "--model", str(trained_toy.run)]
+    with Path("/dev/full").open("wb") as full:
+        ended = subprocess.run(
+            command, input=b"a b\n", stdout=full, stderr=subprocess.PIPE, check=False
+        )
+    assert ended.returncode == 2
+    assert ended.stderr.decode() == (
+        "tt: error: the translations cannot be written to stdout: No space left on device. Make "
+        "room, or redirect stdout to another place\n"
+    )
+    for stream in ("0<&-", "1>&-"):
+        closed = subprocess.run(
+            ["bash", "-c", f'"$@" {stream}', "bash", *command], capture_output=True, check=False
+        )
+        assert closed.returncode == 2
+        assert closed.stderr.decode().startswith("tt: error: stdin or stdout is closed: ")
+        assert closed.stderr.count(b"\n") == 1
 
 
 @pytest.mark.parametrize(
