@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import sys
 from collections.abc import Sequence
@@ -29,7 +30,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # brackets in a help text are brackets
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="From a parallel corpus to a trained Transformer to translated Parquet tables.",
 )
 app.command("preprocess", cls=GroupedCommand)(preprocess_command)
 app.command("train", cls=GroupedCommand)(train_command)
@@ -38,6 +38,27 @@ app.command("export")(export_command)
 app.command("translate-batch", cls=GroupedCommand)(translate_batch_command)
 app.command("translate", cls=GroupedCommand)(translate_command)
 app.command("evaluate")(evaluate_command)
+
+
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        typer.echo(f"tt {importlib.metadata.version('tt-translate')}")
+        raise typer.Exit
+
+
+@app.callback()
+def tt(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            help="Print the version and exit.",
+            callback=_print_version,
+            is_eager=True,
+        ),
+    ] = False,
+) -> None:
+    """From a parallel corpus to a trained Transformer to translated Parquet tables."""
 
 
 @app.command("demo")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import importlib.metadata
 import json
 import re
 import subprocess
@@ -81,6 +82,11 @@ def test_help_needs_neither_tensorflow_nor_beam():
     for name in COMMANDS:
         assert name in done.stdout
     assert time.monotonic() - start < 30
+
+
+def test_the_version_is_that_of_the_package(capsys):
+    assert run("--version") == 0
+    assert capsys.readouterr().out == f"tt {importlib.metadata.version('tt-translate')}\n"
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -311,6 +317,7 @@ def test_the_output_may_lie_on_another_file_system(folder, capsys):
         ([*TEXTS, "--", "--runner=Flnk"], "--runner=Flnk"),
         ([*TEXTS, "--", "--direct_num_worker=2"], "Beam has no option --direct_num_worker:"),
         ([*TEXTS, "--", "--dry-run"], "Beam has no option --dry-run:"),
+        ([*TEXTS, "--", "--no-such-flag=1"], "Beam has no option --no-such-flag=1:"),
         ([*TEXTS, "--", "direct_num_workers=2"], "Beam has no option direct_num_workers=2:"),
         ([*TEXTS, "--", "--direct_num_workers=x"], "cannot take .* invalid int value: 'x'"),
         ([*TEXTS, "--max-token", "5"], "No such option: --max-token .* See `tt preprocess --help`"),
