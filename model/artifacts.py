@@ -7,6 +7,7 @@ A dataset folder holds TFRecord shards, vocabularies, `rejected-*.parquet` and, 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -28,6 +29,11 @@ VALIDATION = "validation"
 HISTOGRAM_STEP = 8  # tokens
 PADDING_BATCH = 64  # pairs
 
+_OTHER_VOCABULARY = (
+    "the folder holds another vocabulary than its records were made with; make the dataset again "
+    "with `tt preprocess`"
+)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SplitInfo:
@@ -44,6 +50,7 @@ class SplitInfo:
       padding_as_stored: Share of padding among all ids if every 64 consecutive pairs made a
         batch, each side as long as its longest.
       padding_by_length: The same if each text was padded to the next multiple of 8.
+      shard_sizes: Bytes of each shard; none in a manifest of an older `tt`.
     """
 
     shards: list[str]
@@ -55,6 +62,7 @@ class SplitInfo:
     target_lengths: list[int]
     padding_as_stored: float = 0.0
     padding_by_length: float = 0.0
+    shard_sizes: list[int] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -78,6 +86,8 @@ class DatasetManifest:
         and what was read, kept and rejected.
       splits: By name, "train" and "validation".
       options: The resolved options of the run.
+      vocabulary_digests: Of `digest_file`, by the names of the vocabulary's files; none in a
+        manifest of an older `tt`.
     """
 
     fingerprint: str
@@ -94,6 +104,7 @@ class DatasetManifest:
     sources: list[dict[str, Any]]
     splits: dict[str, SplitInfo]
     options: dict[str, Any]
+    vocabulary_digests: dict[str, str] = dataclasses.field(default_factory=dict)
     format: int = MANIFEST_FORMAT
 
     def to_json(self) -> str:
@@ -111,14 +122,14 @@ class DatasetManifest:
         """Checks that a model can be trained on the dataset.
 
         Args:
-          folder: Where it lies, for messages.
+          folder: Where it lies, on this machine.
           vocabularies: That lie in the folder.
           model_sizes: Ids that the model has on each side.
           batch_tokens: What the longest pair must fit into.
 
         Raises:
-          UserError: A vocabulary has another size than the records or the model, a split has no
-            records, or a pair is too long.
+          UserError: A vocabulary is another than that of the records, or has another size than
+            the model, a split has no records, or a pair is too long.
         """
         ours = (self.source_vocabulary_size, self.target_vocabulary_size)
         found = (vocabularies.source.size, vocabularies.target.size)
@@ -129,9 +140,14 @@ class DatasetManifest:
                 if size != expected:
                     raise UserError(
                         f"the {side} vocabulary in {folder} has {size} ids, {name} {expected}: "
-                        "the folder holds another vocabulary than its records were made with; "
-                        "make the dataset again with `tt preprocess`"
+                        f"{_OTHER_VOCABULARY}"
                     )
+        for name, digest in self.vocabulary_digests.items():
+            if digest_file(read_local(f"{folder}/{name}")) != digest:
+                raise UserError(
+                    f"{folder}/{name} has changed since {MANIFEST_FILE} was written: "
+                    f"{_OTHER_VOCABULARY}"
+                )
         for name in (TRAIN, VALIDATION):
             split = self.splits[name]
             if split.records == 0:
@@ -162,8 +178,13 @@ class DatasetManifest:
                     f"{path} has format {values['format']}, this tt reads {MANIFEST_FORMAT}: "
                     "make the dataset again with `tt preprocess`"
                 )
-            values["splits"] = {name: SplitInfo(**s) for name, s in values["splits"].items()}
+            splits = values["splits"]
+            values["splits"] = {name: SplitInfo(**splits[name]) for name in (TRAIN, VALIDATION)}
             return cls(**values)
+        except NotADirectoryError:
+            raise UserError(
+                f"{folder} is a file: name the folder that `tt preprocess` wrote"
+            ) from None
         except FileNotFoundError:
             if read is read_local and not Path(folder).is_dir():
                 raise UserError(
@@ -173,8 +194,16 @@ class DatasetManifest:
                 f"{folder} is not a finished dataset folder (it has no {MANIFEST_FILE}): "
                 "run its `tt preprocess` again to finish it"
             ) from None
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise UserError(f"{path} cannot be read: {error!r}") from error
+        except (PermissionError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise UserError(
+                f"{path} cannot be read: {error!r}. Copy the folder again from where it came, or "
+                "make the dataset again with `tt preprocess`"
+            ) from error
+
+
+def digest_file(content: bytes) -> str:
+    """Returns what tells one version of a file from another: hex blake2b."""
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
 def shard_name(split: str, index: int, count: int) -> str:

@@ -350,6 +350,27 @@ def _read_records(files: list[Path], start: Position) -> Iterator[tuple[bytes, i
             ) from error
 
 
+def check_shards(files: Sequence[Path], sizes: Sequence[int]) -> None:
+    """Checks, before anything is trained on them, that shards are there and whole.
+
+    Args:
+      files: TFRecord shards.
+      sizes: Bytes of each, or none where they are not known.
+
+    Raises:
+      UserError: One is missing or has another size; of one that is cut off, the record is named.
+    """
+    for file, size in zip(files, sizes, strict=False):
+        found = file.stat().st_size if file.is_file() else 0
+        if found != size:
+            for _ in _read_records([file], Position()):
+                pass
+            raise UserError(
+                f"{file} has {found:,} bytes, {MANIFEST_FILE} says {size:,}: copy the shard again "
+                "from where it came, or make the dataset again with `tt preprocess`"
+            )
+
+
 class _DamagedRecordError(Exception):
     """A record that is cut off or whose checksum is wrong."""
 
@@ -360,9 +381,9 @@ def _read_record(file: BinaryIO, header: bytes) -> bytes:
     size, checksum = _HEADER.unpack(header)
     if _masked_checksum(header[:8]) != checksum:
         raise _DamagedRecordError("has a wrong checksum of its size")
-    content = file.read(size + _CHECKSUM.size)
-    if len(content) < size + _CHECKSUM.size:
+    if size + _CHECKSUM.size > os.fstat(file.fileno()).st_size - file.tell():
         raise _DamagedRecordError("is cut off")
+    content = file.read(size + _CHECKSUM.size)
     example = content[:size]
     if _masked_checksum(example) != _CHECKSUM.unpack_from(content, size)[0]:
         raise _DamagedRecordError("has a wrong checksum")

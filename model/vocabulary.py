@@ -32,6 +32,9 @@ SHARED_MODEL = "vocabulary.spm"
 SOURCE_MODEL = "source.spm"
 TARGET_MODEL = "target.spm"
 
+# What to do where a file of a dataset folder or of a model folder is missing or damaged.
+INCOMPLETE = "copy the folder again from where it came, or make it again"
+
 SIZE_MULTIPLE = 8  # matrix products on GPUs want dimensions that are multiples of 8
 
 UnicodeForm = Literal["NFC", "NFKC", "none"]
@@ -180,24 +183,35 @@ class Vocabulary:
     Ids: PAD 0, UNK 1, BOS 2, EOS 3. `size` is the number of pieces rounded up to a multiple of
     8; ids from `piece_count` on have an embedding and no text.
 
+    Args:
+      path: Of the SentencePiece model.
+      normalization: Of the texts.
+      read: Reads the file.
+      remedy: What the user should do where it cannot be read.
+
     Raises:
       UserError: The file is missing, is no SentencePiece model, or has other special ids.
     """
 
     def __init__(
-        self, path: str | Path, normalization: TextNormalization, *, read: Reader = read_local
+        self,
+        path: str | Path,
+        normalization: TextNormalization,
+        *,
+        read: Reader = read_local,
+        remedy: str = "name a SentencePiece model file (*.spm)",
     ) -> None:
         self.normalization = normalization
         try:
             model = read(str(path))
         except OSError as error:
-            raise UserError(
-                f"no vocabulary at {path}: name a SentencePiece model file (*.spm)"
-            ) from error
+            raise UserError(f"no vocabulary at {path}: {remedy}") from error
         try:
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         except (RuntimeError, OSError) as error:
-            raise UserError(f"{path} is not a SentencePiece model: {error}") from error
+            raise UserError(
+                f"{path} is not a SentencePiece model ({str(error).split(' [')[0]}): {remedy}"
+            ) from error
         processor = self._processor
         received = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
         if received != (PAD_ID, UNK_ID, BOS_ID, EOS_ID):
@@ -313,9 +327,10 @@ def load_vocabularies(folder: str | Path, *, read: Reader = read_local) -> Vocab
             f"{folder} has no {VOCABULARY_FILE}: it is neither a dataset nor a model folder"
         ) from None
     except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path} cannot be read: {error}") from error
+        raise UserError(f"{path} cannot be read ({error}): {INCOMPLETE}") from error
     names = [SHARED_MODEL, SHARED_MODEL] if shared else [SOURCE_MODEL, TARGET_MODEL]
     models = {
-        n: Vocabulary(f"{folder}/{n}", normalization, read=read) for n in dict.fromkeys(names)
+        n: Vocabulary(f"{folder}/{n}", normalization, read=read, remedy=INCOMPLETE)
+        for n in dict.fromkeys(names)
     }
     return VocabularyPair(*(models[name] for name in names))

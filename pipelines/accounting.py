@@ -168,6 +168,7 @@ class ShardStatistics:
     padded_by_length: int
     kept_by_source: dict[int, int]
     rejected_by_source: dict[int, dict[str, int]]
+    size: int
 
     def to_json(self) -> str:
         """Returns it as text, for a rerun."""
@@ -221,8 +222,8 @@ class ShardCounter:
         for order, count in zip(values.tolist(), counts.tolist(), strict=True):
             self._rejected.setdefault(order, collections.Counter())[reason] += count
 
-    def statistics(self) -> ShardStatistics:
-        """Returns the counts."""
+    def statistics(self, *, size: int) -> ShardStatistics:
+        """Returns the counts, of a shard of `size` bytes."""
         return ShardStatistics(
             split=self._split,
             shard=self._shard,
@@ -236,6 +237,7 @@ class ShardCounter:
             padded_by_length=self._padded_by_length,
             kept_by_source=dict(self._kept),
             rejected_by_source={order: dict(c) for order, c in self._rejected.items()},
+            size=size,
         )
 
 
@@ -271,6 +273,7 @@ def sum_split(split: str, plan: SplitPlan, shards: Sequence[ShardStatistics]) ->
         target_lengths=target_lengths.tolist() if records else [],
         padding_as_stored=waste(sum(s.padded_as_stored for s in own)),
         padding_by_length=waste(sum(s.padded_by_length for s in own)),
+        shard_sizes=[s.size for s in sorted(own, key=lambda s: s.shard)],
     )
 
 

@@ -13,7 +13,14 @@ import apache_beam as beam
 import pyarrow.parquet as pq
 from apache_beam.io.filesystems import FileSystems
 
-from model.artifacts import MANIFEST_FILE, TRAIN, VALIDATION, DatasetManifest, shard_name
+from model.artifacts import (
+    MANIFEST_FILE,
+    TRAIN,
+    VALIDATION,
+    DatasetManifest,
+    digest_file,
+    shard_name,
+)
 from model.vocabulary import load_vocabularies
 from pipelines import files
 from pipelines.accounting import (
@@ -148,6 +155,7 @@ class _Merge(beam.DoFn):
         rejected_path = FileSystems.join(
             self._output, f"rejected-{split}-{shard:05d}-of-{plan.shards:05d}.parquet"
         )
+        size = 0
         with contextlib.ExitStack() as opened:
             file = opened.enter_context(files.write_whole(path, temporary_folder=self._work_folder))
             rejected: pq.ParquetWriter | None = None
@@ -166,6 +174,7 @@ class _Merge(beam.DoFn):
                     raise RuntimeError(f"{path} would get a record without bytes")
                 for run in framed_runs(merged.batch.records):
                     file.write(run)
+                    size += len(run)
                 counter.count_kept(merged.batch.headers, merged.places)
                 if len(merged.duplicates.rows):
                     counter.count_rejected(reason, merged.duplicates)
@@ -181,7 +190,7 @@ class _Merge(beam.DoFn):
                         merged.duplicates, merged.survivors, reason=reason, names=self._names
                     ):
                         rejected.write_table(table)
-        return counter.statistics()
+        return counter.statistics(size=size)
 
 
 def done_name(split: str, shard: int) -> str:
@@ -269,6 +278,10 @@ class _Complete(beam.DoFn):
             rejected=dict(sorted(rejected.items())),
             sources=sources,
             splits=splits,
+            vocabulary_digests={
+                name: digest_file(files.read_bytes(FileSystems.join(self._output, name)))
+                for name in vocabularies.files
+            },
         )
         path = FileSystems.join(self._output, MANIFEST_FILE)
         files.write_text(path, manifest.to_json(), temporary_folder=self._work_folder)

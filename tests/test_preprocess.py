@@ -387,6 +387,16 @@ def test_padding_waste_is_that_of_batches_as_stored(tmp_path, dataset):
     pytest.fail("no split of one shard")
 
 
+def test_the_manifest_tells_a_file_that_was_changed_from_the_jobs_own(dataset):
+    manifest = DatasetManifest.load(dataset)
+    for split in manifest.splits.values():
+        assert split.shard_sizes == [(dataset / name).stat().st_size for name in split.shards]
+    assert manifest.vocabulary_digests == {
+        name: hashlib.blake2b((dataset / name).read_bytes(), digest_size=16).hexdigest()
+        for name in ("vocabulary.json", "vocabulary.spm")
+    }
+
+
 # Vocabularies.
 
 
