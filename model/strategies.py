@@ -51,7 +51,7 @@ def make_strategy(
         if report:
             report(f"Waiting for all {workers} workers of {CLUSTER}")
         # Before any device is looked at: TensorFlow starts its cluster with its first operation.
-        return tf.distribute.MultiWorkerMirroredStrategy()
+        return _make_multi_worker()
     found = _find_devices(devices) or tf.config.list_logical_devices("GPU")
     places = [device.name for device in found] or ["/cpu:0"]
     if name == "one-device" and len(devices) > 1:
@@ -66,6 +66,16 @@ def make_strategy(
         operations = tf.distribute.ReductionToOneDevice()
         return tf.distribute.MirroredStrategy(places, cross_device_ops=operations)
     return tf.distribute.MirroredStrategy(places)
+
+
+def _make_multi_worker() -> tf.distribute.MultiWorkerMirroredStrategy:
+    try:
+        return tf.distribute.MultiWorkerMirroredStrategy()
+    except (RuntimeError, ValueError, tf.errors.OpError) as error:
+        raise UserError(
+            f"TensorFlow cannot start this worker ({_reason(error)}): no other process may have "
+            f"the port that {CLUSTER} gives it. Received: {os.environ.get(CLUSTER)}"
+        ) from error
 
 
 def is_chief(strategy: tf.distribute.Strategy) -> bool:
@@ -93,9 +103,20 @@ def lost_worker_errors(strategy: tf.distribute.Strategy) -> Iterator[None]:
         if not is_multi_worker(strategy):
             raise
         raise UserError(
-            f"a worker is lost ({str(error.message).splitlines()[0]}): look at what the others "
+            f"a worker is lost ({_reason(error)}): look at what the others "
             "say, and start all workers again; training goes on from the last checkpoint"
         ) from error
+
+
+def _reason(error: Exception) -> str:
+    """Returns the line of TensorFlow's message that says most: no heading, and no place of code."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = [
+        line
+        for line in lines
+        if not line.endswith(":") and not line.startswith('File "') and "[[" not in line
+    ]
+    return (told or lines or [type(error).__name__])[0]
 
 
 def _cluster_workers() -> int:
@@ -112,14 +133,26 @@ def _cluster_workers() -> int:
             f"{CLUSTER} does not describe a cluster and a task of it ({error!r}). Received: {text}"
         ) from error
     for job, addresses in workers.items():
-        if not isinstance(addresses, list):
-            raise UserError(f"{CLUSTER} must give {job} a list of addresses. Received: {text}")
+        if not (isinstance(addresses, list) and all(map(_is_address, addresses))):
+            raise UserError(
+                f"{CLUSTER} must give {job} a list of addresses host:port. Received: {text}"
+            )
     if not 0 <= index < len(workers.get(kind, [])):
         raise UserError(
             f"{CLUSTER} gives this process the task {kind} {index}, but its cluster has "
             f"{_count(workers)}. Received: {text}"
         )
     return sum(len(addresses) for addresses in workers.values())
+
+
+def _is_address(value: object) -> bool:
+    """Says whether a value is such as "10.0.0.1:2222".
+
+    >>> [_is_address(value) for value in ("localhost:2222", "localhost", 5)]
+    [True, False, False]
+    """
+    host, _, port = value.rpartition(":") if isinstance(value, str) else ("", "", "")
+    return bool(host) and port.isdecimal() and int(port) < 1 << 16
 
 
 def _count(workers: Mapping[str, Sequence[str]]) -> str:

@@ -197,6 +197,8 @@ def cluster_json(kind="worker", index=0, **jobs):
         (cluster_json("chief"), "task chief 0, but its cluster has 0 chief and 1 worker"),
         (cluster_json("ps", ps=[ADDRESS], chief=[ADDRESS]), "task ps 0, but its cluster has 1"),
         (cluster_json(worker=ADDRESS), "must give worker a list of addresses"),
+        (cluster_json(worker=["localhost"]), "must give worker a list of addresses host:port"),
+        (cluster_json(worker=[5, 6]), "must give worker a list of addresses host:port"),
     ],
 )
 def test_a_wrong_cluster_is_refused(name, text, reason, made, monkeypatch):
@@ -206,6 +208,16 @@ def test_a_wrong_cluster_is_refused(name, text, reason, made, monkeypatch):
     assert reason in found
     assert found.endswith(f"Received: {text}")
     assert made == []
+
+
+def test_a_port_that_is_taken_is_one_clear_error(set_cluster, monkeypatch):
+    def fail():
+        raise tf.errors.UnknownError(None, None, "Could not start gRPC server\n\nmore")
+
+    monkeypatch.setattr(tf.distribute, "MultiWorkerMirroredStrategy", fail)
+    set_cluster(workers=2)
+    found = refusal("multi-worker")
+    assert "cannot start this worker (Could not start gRPC server): no other process" in found
 
 
 def test_a_wrong_cluster_does_not_matter_on_one_device(monkeypatch):
