@@ -11,7 +11,7 @@ from pathlib import Path
 
 from model.checkpoints import Checkpoints
 from model.errors import UserError
-from model.run_folder import RunFolder, storage_errors
+from model.run_folder import RunFolder, is_free, storage_errors
 from model.transformer import Transformer
 from model.translator import export_model
 
@@ -78,7 +78,7 @@ def export_checkpoint(run: str, output: Path, *, name: str) -> str:
 def _export(
     run: RunFolder, checkpoints: Checkpoints, names: list[str], output: Path, *, model: Transformer
 ) -> None:
-    if output.exists():
+    if not is_free(output):
         raise UserError(f"{output} is there already: name another folder with --output")
     checkpoints.load_average(model, names)
     with tempfile.TemporaryDirectory() as scratch:
@@ -90,4 +90,4 @@ def _export(
                 export_model(
                     model, made, vocabulary_folder=Path(scratch), vocabularies=vocabularies
                 )
-                made.rename(output)
+                made.rename(output)  # over an empty folder, too

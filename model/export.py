@@ -30,7 +30,7 @@ from model.layers import (
     sinusoidal_positions,
 )
 from model.model_folder import CONFIG_FILE, CTRANSLATE2_FILE, WEIGHTS_FILE, find_model_folder
-from model.run_folder import OTHER_OUTPUT, storage_errors
+from model.run_folder import OTHER_OUTPUT, is_free, storage_errors
 from model.transformer import Transformer
 from model.translator import Translator, hidden_ids, search_batch
 from model.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID, load_vocabularies
@@ -192,10 +192,16 @@ def export_ctranslate2(
 
 def _check_output(output: Path, *, model: Path, overwrite: bool) -> None:
     output = output.resolve()
-    if output.exists():
-        if not overwrite:
-            raise UserError(f"{output} exists already: name another folder, or give --overwrite")
-        _check_is_export(output, model=model.resolve())
+    if is_free(output):
+        return
+    if not output.is_dir():
+        raise UserError(f"the output must be a folder; {output} is a file: name another")
+    if not any((output / name).is_file() for name in _EXPORT_FILES):
+        raise UserError(f"{output} is not an exported model: it is not overwritten; name another")
+    if output in (model.resolve(), *model.resolve().parents):
+        raise UserError(f"{output} holds the model that is exported: name another folder")
+    if not overwrite:
+        raise UserError(f"{output} exists already: name another folder, or give --overwrite")
 
 
 @contextlib.contextmanager
@@ -216,14 +222,6 @@ def _whole_folder(output: Path, *, remedy: str = OTHER_OUTPUT) -> Iterator[Path]
             shutil.rmtree(replaced, ignore_errors=True)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _check_is_export(output: Path, *, model: Path) -> None:
-    """Makes sure that replacing the output takes nothing away but an earlier export."""
-    if not any((output / name).is_file() for name in _EXPORT_FILES):
-        raise UserError(f"{output} is not an exported model: it is not overwritten; name another")
-    if output.resolve() in (model, *model.parents):
-        raise UserError(f"{output} holds the model that is exported: name another folder")
 
 
 def _copy_vocabularies(model_folder: Path, folder: Path) -> None:

@@ -86,7 +86,8 @@ class RunFolder:
     def claim(self, config: dict[str, Any], *, vocabulary_folder: Path) -> list[str]:
         """Makes the folder for a run, or checks that what was trained in it was this very run.
 
-        Until `release`, or the end of this process, no other one can claim a local folder.
+        Which one is trained there, `write_config` writes down. Until `release`, or the end of this
+        process, no other one can claim a local folder.
 
         Args:
           config: "model" and "training" as dictionaries, "dataset" and "replicas".
@@ -125,15 +126,20 @@ class RunFolder:
                 copied = self.inside(VOCABULARY_FOLDER, name)
                 if not tf.io.gfile.exists(copied) or not has_trained:
                     _copy(str(vocabulary_folder / name), copied)
-            write_text(self.inside(CONFIG_FILE), json.dumps(config, indent=2) + "\n")
         return notes
+
+    def write_config(self, config: dict[str, Any]) -> None:
+        """Writes what a claimed folder trains, once it is sure that it will."""
+        text = json.dumps({"format": _FORMAT, **config}, indent=2) + "\n"
+        with self.errors():
+            write_text(self.inside(CONFIG_FILE), text)
 
     def release(self) -> None:
         """Lets other processes claim the folder."""
         self._lock.close()
 
     def load_config(self) -> dict[str, Any]:
-        """Returns what `claim` wrote.
+        """Returns what `write_config` wrote, and its format.
 
         Raises:
           UserError: There is no run, or one of another version of tt.
@@ -147,6 +153,10 @@ class RunFolder:
                 f"no run at {self.path} (it has no {CONFIG_FILE}): name the --run of a `tt train`"
             ) from None
         except tf.errors.OpError as error:
+            if is_local(self.path) and Path(self.path).is_file():
+                raise UserError(
+                    f"{self.path} is a file: name the --run of a `tt train`, which is a folder"
+                ) from error
             raise UserError(f"{path} cannot be read: {error.message}") from error
         except (ValueError, AttributeError) as error:
             raise UserError(f"{path} cannot be read: {error!r}") from error
@@ -263,12 +273,21 @@ def storage_errors(
     except (OSError, tf.errors.OpError) as error:
         message = str(error.message) if isinstance(error, tf.errors.OpError) else error.strerror
         reason = (message or str(error)).splitlines()[0]
+        if isinstance(error, FileExistsError):  # of a folder that must be one
+            reason = f"{error.filename} is a file"
         # TensorFlow has these texts alone.
         if any(text in reason for text in ("No space left", "File too large", "quota")):
             raise DiskFullError(
                 f"the disk of {path} is full ({reason}): make room there{remedy}"
             ) from error
-        raise UserError(f"the {what} {path} cannot be written: {reason}") from error
+        raise UserError(
+            f"the {what} {path} cannot be written: {reason}. Name another one"
+        ) from error
+
+
+def is_free(output: Path) -> bool:
+    """Says whether a local folder can be written as a new one: it is not there, or empty."""
+    return not output.exists() or (output.is_dir() and not any(output.iterdir()))
 
 
 class RunLog:

@@ -24,6 +24,7 @@ from model.transformer import EncodedSource, Transformer, dtype_policy
 from model.translation import NOTHING, Hypothesis, Translation, Work
 from model.vocabulary import (
     BOS_ID,
+    INCOMPLETE,
     PAD_ID,
     UNK_ID,
     VocabularyPair,
@@ -124,15 +125,17 @@ class Translator:
             fields = json.loads((path / CONFIG_FILE).read_text("utf-8"))
             config = TransformerConfig(**fields)
         except (ValueError, TypeError) as error:
-            raise UserError(f"{path / CONFIG_FILE} cannot be read: {error}") from error
+            raise UserError(
+                f"{path / CONFIG_FILE} cannot be read as a model's ({error}): {INCOMPLETE}"
+            ) from error
         with dtype_policy(compute_type):
             model = Transformer(config)
         try:
             model.load_weights(path / WEIGHTS_FILE)
         except (ValueError, OSError) as error:
             raise UserError(
-                f"{path / WEIGHTS_FILE} does not hold the weights of {CONFIG_FILE}: "
-                f"{str(error).splitlines()[0]}"
+                f"{path / WEIGHTS_FILE} is damaged, or does not hold the weights of {CONFIG_FILE} "
+                f"({str(error).splitlines()[0]}): {INCOMPLETE}"
             ) from error
         return cls(model, vocabularies, decoding or Decoding())
 

@@ -365,11 +365,13 @@ def test_what_is_there_stays_unless_it_is_an_export_to_overwrite(one_model, tmp_
     output = tmp_path / "output"
     output.mkdir()
     (output / "thesis.txt").write_text("years of work")
-    with pytest.raises(UserError, match="output exists already: name another folder"):
-        copy_model(one_model, output)
-    with pytest.raises(UserError, match="output is not an exported model"):
-        copy_model(one_model, output, overwrite=True)
+    for overwrite in (False, True):
+        with pytest.raises(UserError, match="output is not an exported model"):
+            copy_model(one_model, output, overwrite=overwrite)
+        with pytest.raises(UserError, match=r"must be a folder; .*thesis.txt is a file"):
+            copy_model(one_model, output / "thesis.txt", overwrite=overwrite)
     assert (output / "thesis.txt").read_text() == "years of work"
+    (tmp_path / "copy").mkdir()  # an empty folder is taken
 
     copy_model(one_model, tmp_path / "copy")
     with pytest.raises(UserError, match="copy exists already"):

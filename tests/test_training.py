@@ -400,6 +400,12 @@ def test_averages_of_a_run(toy_dataset, tmp_path, monkeypatch):
         np.testing.assert_array_equal(a, b)
     with pytest.raises(UserError, match=r"has 2 of the last checkpoints. Received: 3"):
         export_average(str(run), tmp_path / "three", count=3)
+    (tmp_path / "empty").mkdir()
+    assert export_average(str(run), tmp_path / "empty", count=1) == ["ckpt-12"]
+    with pytest.raises(UserError, match=r"two/config.json.* cannot be written: .* is a file"):
+        export_average(str(run), tmp_path / "two/config.json/below")
+    with pytest.raises(UserError, match=r"two/config.json is a file: name the --run"):
+        export_average(str(tmp_path / "two/config.json"), tmp_path / "none")
     with pytest.raises(UserError, match="two is there already"):
         export_average(str(run), tmp_path / "two")
     with pytest.raises(UserError, match=r"no checkpoint '7': there are ckpt-8, ckpt-12, best-"):
