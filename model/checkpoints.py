@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from model.errors import UserError
-from model.run_folder import CHECKPOINT_FOLDER, RunFolder, read_text, write_text
+from model.run_folder import CHECKPOINT_FOLDER, RunFolder, is_local, read_text, write_text
 from model.transformer import Transformer
 
 INDEX_FILE = "checkpoints.json"
@@ -80,7 +80,8 @@ class Checkpoints:
         self._run = run
         self._folder = run.inside(CHECKPOINT_FOLDER)
         self.kept = self._load_index()
-        self._found = bool(self.kept.to_go_on_from())
+        # Where the only one was not named yet, it was being written when the run was killed.
+        self._found = self._has_index() or len(self.kept.last) > 1
         self.has_left_out = False
 
     def has(self, name: str) -> bool:
@@ -144,11 +145,15 @@ class Checkpoints:
                 checkpoint.read(self.path(name)).assert_existing_objects_matched()
             except _DAMAGED as error:
                 reason = str(error).splitlines()[0]
-                note(f"checkpoint {self.path(name)} cannot be read, so it is left out: {reason}")
             except tf.errors.OpError as error:
-                raise self._cannot_be_read(name, error) from error
+                # TensorFlow has no class of its own for an index that is no index; on a remote
+                # file system, other errors without one may pass.
+                if not (is_local(self._folder) and error.error_code == tf.errors.UNKNOWN):
+                    raise self._cannot_be_read(name, error) from error
+                reason = str(error).splitlines()[0]
             else:
                 return name
+            note(f"checkpoint {self.path(name)} cannot be read, so it is left out: {reason}")
             self.has_left_out = True
             last = [other for other in self.kept.last if other != name]
             self.kept = Kept(last, self.kept.best)
@@ -200,9 +205,13 @@ class Checkpoints:
         reason = str(error).splitlines()[0]
         return UserError(f"checkpoint {self.path(name)} cannot be read: {reason}")
 
+    def _has_index(self) -> bool:
+        found: bool = tf.io.gfile.exists(f"{self._folder}/{INDEX_FILE}")
+        return found
+
     def _load_index(self) -> Kept:
         path = f"{self._folder}/{INDEX_FILE}"
-        if not tf.io.gfile.exists(path):
+        if not self._has_index():
             # Killed before the first was named, or the file is lost: all that is there counts.
             files = tf.io.gfile.glob(f"{self._folder}/ckpt-*.index")
             steps = sorted(int(file.rsplit("-", 1)[1].removesuffix(".index")) for file in files)

@@ -23,7 +23,7 @@ import tensorflow as tf
 from model.artifacts import TRAIN, VALIDATION, DatasetManifest
 from model.checkpoints import Checkpoints, Kept, best_name, named_weights
 from model.config import TrainingConfig, TransformerConfig
-from model.dataset import Batch, Position, TokenBatches
+from model.dataset import Batch, Position, TokenBatches, check_shards
 from model.errors import UserError
 from model.failures import (
     describe_records,
@@ -83,9 +83,9 @@ class Trainer:
       state: Where the run stands.
 
     Raises:
-      UserError: The dataset is unfinished, has no records or another vocabulary, a pair is longer
-        than the token budget, the run folder holds another run or something else, or another
-        process trains there.
+      UserError: The dataset is unfinished or damaged, has no records or another vocabulary, a
+        pair is longer than the token budget, the run folder holds another run or something else,
+        or another process trains there.
     """
 
     def __init__(
@@ -116,6 +116,8 @@ class Trainer:
             batch_tokens=training.batch_tokens,
         )
         self._batches_an_update = training.batches_an_update(self._replicas)
+        for split in self.manifest.splits.values():
+            check_shards([dataset / name for name in split.shards], split.shard_sizes)
         self.run = RunFolder(run)
         config = run_config(
             model=model_config,
@@ -169,6 +171,9 @@ class Trainer:
             self._checkpoints = Checkpoints(self.run)
             self._restore()
             self._check_workers(config)
+            self._validator.read()
+            if self.is_chief:
+                self.run.write_config(config)
         except BaseException:
             self.close()
             raise
@@ -307,6 +312,7 @@ class Trainer:
                 self._save_stop()  # as it was before: the validation is made when the run goes on
                 raise
             except tf.errors.ResourceExhaustedError as error:
+                self._save_stop()
                 raise out_of_memory_in_validation(
                     error, step=state.step, last_good=self._last_good()
                 ) from error
@@ -422,6 +428,7 @@ class Trainer:
             )
         # After an older checkpoint than the newest, some of its best may be gone.
         state.best = [each for each in state.best if checkpoints.has(best_name(each[1]))]
+        checkpoints.kept.best = [best_name(step) for _, step in state.best]
         self._written = state.to_json()
         if state.replicas != self._replicas:
             self.notes.append(

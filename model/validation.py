@@ -55,6 +55,14 @@ class Validator:
         self._check_stop = check_stop
         self._translator = Translator(model, vocabularies, Decoding(beam_size=1))
 
+    def read(self) -> None:
+        """Reads the split once: what is wrong with it is better known before the training.
+
+        Raises:
+          UserError: See `TokenBatches.epoch`.
+        """
+        _ = self._pairs
+
     def validate(self, step: int) -> Validation:
         """Returns loss, perplexity and accuracy on the whole split."""
         totals = np.zeros(len(TokenSums._fields))

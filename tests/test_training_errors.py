@@ -20,7 +20,7 @@ import tensorflow as tf
 from toy import write_dataset
 from trainers import changed, ignore, make_trainer
 
-from model.artifacts import MANIFEST_FILE
+from model.artifacts import MANIFEST_FILE, digest_file
 from model.dataset import Position
 from model.errors import UserError
 from model.stopping import Terminated
@@ -43,6 +43,77 @@ def test_another_vocabulary_is_refused(tmp_path):
     with pytest.raises(UserError, match=r"source vocabulary in .* has 16 ids, dataset.json 24"):
         make_trainer(tmp_path / "dataset", tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_a_dataset_that_is_a_file_is_refused(tmp_path):
+    (tmp_path / "dataset").write_text("")
+    with pytest.raises(UserError, match=r"dataset is a file: name the folder that `tt preproc"):
+        make_trainer(tmp_path / "dataset", tmp_path / "run")
+
+
+def test_a_manifest_without_a_split_is_refused(tmp_path):
+    write_dataset(tmp_path / "dataset", train=20, validation=5)
+    manifest = tmp_path / "dataset" / MANIFEST_FILE
+    values = json.loads(manifest.read_text())
+    del values["splits"]["validation"]
+    manifest.write_text(json.dumps(values))
+    with pytest.raises(UserError, match=r"dataset.json cannot be read: KeyError\('validation'\)"):
+        make_trainer(tmp_path / "dataset", tmp_path / "run")
+
+
+def preprocessed(folder):
+    """Writes a dataset folder with all that `tt preprocess` says of it."""
+    manifest = write_dataset(folder, train=20, validation=5)
+    for split in manifest.splits.values():
+        split.shard_sizes.extend((folder / name).stat().st_size for name in split.shards)
+    for name in ("vocabulary.spm", "vocabulary.json"):
+        manifest.vocabulary_digests[name] = digest_file((folder / name).read_bytes())
+    (folder / MANIFEST_FILE).write_text(manifest.to_json())
+    return folder
+
+
+def test_another_vocabulary_of_the_same_size_is_refused(tmp_path):
+    dataset = preprocessed(tmp_path / "dataset")
+    make_trainer(dataset, tmp_path / "run").close()
+    with (dataset / "vocabulary.spm").open("ab") as file:
+        file.write(b"\x12\x00")  # an empty field: SentencePiece does not mind
+    with pytest.raises(UserError, match=r"vocabulary.spm has changed since dataset.json was writ"):
+        make_trainer(dataset, tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize("split", ["train", "validation"])
+def test_a_shard_that_is_not_whole_is_found_before_training(tmp_path, split):
+    dataset = preprocessed(tmp_path / "dataset")
+    shard = dataset / f"{split}-00000-of-00001.tfrecord"
+    whole = shard.read_bytes()
+    shard.write_bytes(whole[:-3])
+    records = {"train": 19, "validation": 4}
+    with pytest.raises(UserError, match=rf"{split}-00.*: record {records[split]} is cut off"):
+        make_trainer(dataset, tmp_path / "run")
+    shard.write_bytes(whole + whole)
+    with pytest.raises(UserError, match=rf"{split}-00.* bytes, dataset.json says {len(whole):,}:"):
+        make_trainer(dataset, tmp_path / "run")
+    shard.unlink()
+    with pytest.raises(UserError, match=rf"{split}-00.* cannot be read: No such file"):
+        make_trainer(dataset, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_damage_in_the_validation_split_is_found_before_training(tmp_path):
+    write_dataset(tmp_path / "dataset", train=20, validation=5)
+    shard = tmp_path / "dataset/validation-00000-of-00001.tfrecord"
+    content = bytearray(shard.read_bytes())
+    content[-6] ^= 1
+    shard.write_bytes(content)
+    with pytest.raises(UserError, match=r"validation-00.*: record 4 has a wrong checksum"):
+        make_trainer(tmp_path / "dataset", tmp_path / "run")
+
+
+def test_numbers_that_no_tensor_counts_to_are_refused():
+    for name in ("steps", "warmup_steps", "batch_tokens", "effective_batch_size", "patience"):
+        with pytest.raises(UserError, match=f"{name} must be at most 2,147,483,647"):
+            changed(**{name: 10**25})
 
 
 def test_ids_of_another_vocabulary_stop_the_run(tmp_path, toy_dataset):

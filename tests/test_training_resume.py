@@ -106,9 +106,15 @@ def test_a_lost_index_of_checkpoints_is_made_again(toy_dataset, tmp_path):
     folder = tmp_path / "run/checkpoints"
     (folder / "checkpoints.json").unlink()
     (folder / "notes.txt").write_text("mine")
+    best = sorted(path.name for path in folder.glob("best-*"))
+    assert best
     again = make_trainer(toy_dataset, tmp_path / "run")
     assert again.state.step == 12
     assert again._checkpoints.kept.last == ["ckpt-8", "ckpt-12"]
+    assert [f"{name}.index" for name in again._checkpoints.kept.best] == [
+        name for name in best if name.endswith(".index")
+    ]
+    assert sorted(path.name for path in folder.glob("best-*")) == best
     assert (folder / "notes.txt").read_text() == "mine"
     again.close()
     (folder / "checkpoints.json").write_text('{"last": 3}')
@@ -116,10 +122,47 @@ def test_a_lost_index_of_checkpoints_is_made_again(toy_dataset, tmp_path):
         make_trainer(toy_dataset, tmp_path / "run")
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda index, data: index.write_bytes(b""),
+        lambda index, data: index.write_bytes(index.read_bytes()[:-1]),
+        lambda index, data: index.write_bytes(bytes(index.stat().st_size)),
+        lambda index, data: index.write_bytes(b"\xff" * 8 + index.read_bytes()[8:]),
+        lambda index, data: data.unlink(),
+        lambda index, data: data.write_bytes(bytes(data.stat().st_size)),
+    ],
+    ids=["empty", "cut", "zeros", "flipped", "no data", "zero data"],
+)
+def test_an_older_checkpoint_stands_in_for_a_damaged_one(damage, toy_dataset, tmp_path):
+    make_trainer(toy_dataset, tmp_path / "run").train(ignore)
+    folder = tmp_path / "run/checkpoints"
+    damage(folder / "ckpt-12.index", folder / "ckpt-12.data-00000-of-00001")
+    again = make_trainer(toy_dataset, tmp_path / "run")
+    assert again.state.step == 8
+    assert f"{folder}/ckpt-12 cannot be read, so it is left out: " in again.notes[0]
+
+
+def test_a_run_killed_while_it_wrote_its_first_checkpoint_starts_again(toy_dataset, tmp_path):
+    make_trainer(toy_dataset, tmp_path / "run", training=changed(steps=4)).train(ignore)
+    folder = tmp_path / "run/checkpoints"
+    (folder / "checkpoints.json").unlink()
+    (folder / "ckpt-4.index").write_bytes(b"")
+    again = make_trainer(toy_dataset, tmp_path / "run")
+    assert again.state.step == 0
+    again.train(ignore)
+    whole = make_trainer(toy_dataset, tmp_path / "whole")
+    whole.train(ignore)
+    for expected, found in zip(weights_of(whole), weights_of(again), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
 def test_fewer_steps_than_are_done_are_refused(toy_dataset, tmp_path):
     make_trainer(toy_dataset, tmp_path / "run").train(ignore)
     with pytest.raises(UserError, match=r"has done 12 steps already. Received: --steps 11"):
         make_trainer(toy_dataset, tmp_path / "run", training=changed(steps=11))
+    # What was refused has changed nothing.
+    assert json.loads((tmp_path / "run/config.json").read_text())["training"]["steps"] == 12
 
 
 def test_a_damaged_log_is_named_by_its_line(toy_dataset, tmp_path):
