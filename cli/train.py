@@ -212,8 +212,9 @@ def train_command(
         return
     if manifest.corpus == EMBEDDED:
         say(
-            f"Embedded corpus: preset {preset or EMBEDDED_PRESET} and {training.steps} steps, with "
-            "settings for it where no option says otherwise."
+            f"Embedded corpus: preset {preset or EMBEDDED_PRESET}, {training.steps} steps, batches "
+            f"of {training.batch_tokens} tokens and a peak rate of {training.peak_learning_rate} "
+            f"after {training.warmup_steps} steps, where no option says otherwise."
         )
     from model.strategies import lost_worker_errors, make_strategy
     from model.training import Trainer

@@ -15,6 +15,8 @@ METRICS = ("loss", "perplexity", "bleu", "chrf")  # of a validation
 AVERAGES = ("none", "last", "best")
 ENGINES = {"tensorflow": ("float32", "bfloat16"), "ctranslate2": ("float32", "int8")}
 
+_MOST = 2**31 - 1  # of what is counted: the numbers of TensorFlow's shapes and steps
+
 # Layers a side, width, heads, width of the feed-forward layer, dropout. `base` and `big` are
 # those of the paper's table 3 (`big` with its dropout for English to German).
 PRESETS: dict[str, dict[str, Any]] = {
@@ -171,11 +173,18 @@ class TrainingConfig:
                      "keep_best", "save_every", "keep_checkpoints", "log_every"):  # fmt: skip
             value = getattr(self, name)
             _require(value >= 1, f"{name} must be at least 1. Received: {value}")
+            _require(value <= _MOST, f"{name} must be at most {_MOST:,}. Received: {value}")
         for name in ("peak_learning_rate", "clip_norm", "effective_batch_size", "patience"):
             value = getattr(self, name)
             _require(
                 value is None or 0 < value < math.inf,
                 f"{name} must be positive. Received: {value}",
+            )
+        for name in ("effective_batch_size", "patience"):
+            value = getattr(self, name)
+            _require(
+                value is None or value <= _MOST,
+                f"{name} must be at most {_MOST:,}. Received: {value}",
             )
         _require_one_of("schedule", self.schedule, SCHEDULES)
         _require_one_of("compute_type", self.compute_type, COMPUTE_TYPES)
