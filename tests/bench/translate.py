@@ -8,11 +8,13 @@ any order, so of all lengths that are not split, 2 % nulls, 1 % empty texts, and
 nested lists and timestamps. The job reads it, tokenises, translates and writes all columns, with
 its own batches and as many model copies as there are cores.
 
-"Bare" has the ids of the table's distinct sentences in memory, sorted by length over the whole
-table and cut into the batches that were the fastest for it. TensorFlow's has as many Python
-threads as the job has copies, which take the batches in turn (`Translator.translate_ids`);
-CTranslate2's has them in one queue (`translate_batch` with inter_threads), each with the job's own
-limit of length, so that no sentence may run on for longer than it does in the job.
+"Bare" has the ids of all the table's sentences in memory, sorted by length over the whole table
+and cut into the batches that were the fastest for it. It translates equal sentences each time,
+the job once a unit: how many ids a second each of them found says what that comes to.
+TensorFlow's has as many Python threads as the job has copies, which take the batches in turn
+(`Translator.translate_ids`); CTranslate2's has them in one queue (`translate_batch` with
+inter_threads), each with the job's own limit of length, so that no sentence may run on for longer
+than it does in the job.
 
 Job and bare run alternately, each as a fresh process pinned to the same cores, in another order
 each round; ratios are taken within a round, so that other work on the machine weighs less. Both
@@ -97,6 +99,12 @@ class Round:
         """Of the job's speed to bare's."""
         return self.bare_seconds / self.job_seconds
 
+    @property
+    def token_ratio(self) -> float:
+        """Of the target tokens that the job finds in a second to those that bare does."""
+        tokens: int = self.manifest["work"]["target_tokens"]
+        return self.ratio * tokens / int(self.bare["target_tokens"])
+
 
 # What runs in processes of their own; each prints a line of JSON.
 
@@ -157,7 +165,7 @@ def write_table(
     return {
         "nulls": nulls,
         "empties": empties,
-        "distinct": len(lengths),
+        "sentences": len(lengths),
         "shortest": lengths[0],
         "median": lengths[len(lengths) // 2],
         "longest": lengths[-1],
@@ -165,15 +173,15 @@ def write_table(
 
 
 def read_sources(path: Path, *, model: str) -> list[list[int]]:
-    """Returns the ids of the table's distinct sentences, BOS and EOS included."""
+    """Returns the ids of the table's sentences, BOS and EOS included."""
     import pyarrow.parquet as pq
 
     from model.vocabulary import is_empty, load_vocabularies
 
     cells = pq.read_table(path, columns=["text"])["text"].to_pylist()
-    texts = list(dict.fromkeys(cell for cell in cells if cell is not None))
+    texts = [cell for cell in cells if cell is not None]
     ids = load_vocabularies(_model_folder(model)).source.encode(texts)
-    return [list(row) for row in dict.fromkeys(map(tuple, ids)) if not is_empty(row)]
+    return [row for row in ids if not is_empty(row)]
 
 
 def cut(rows: Sequence[Row], size: str, *, beam_size: int) -> Iterator[list[Row]]:
@@ -253,7 +261,7 @@ def bare_ctranslate2(
 def run_bare(
     path: Path, *, model: str, engine: str, decoding: Decoding, size: str
 ) -> dict[str, Any]:
-    """Translates the table's distinct sentences; without a size it finds the fastest instead."""
+    """Translates the table's sentences; without a size it finds the fastest instead."""
     from model.ctranslate2_engine import convert, load_tokens
     from pipelines.model_loading import plan_copies
 
@@ -422,8 +430,8 @@ def print_and_judge(engine: str, rounds: Sequence[Round], *, rows: int, size: st
         f"{work['padding']:.1%} padding\n"
         f"  bare  {median(lambda each: each.bare_seconds):8.1f} s in batches of {size}: "
         f"{last.bare['sentences'] / median(lambda each: each.bare_seconds):,.0f} sentences/s; "
-        f"{last.bare['sentences']:,} distinct sentences, "
-        f"{last.bare['target_tokens']:,} target tokens\n"
+        f"{last.bare['sentences']:,} sentences, {last.bare['target_tokens']:,} target tokens\n"
+        f"  job's target tokens/s to bare's {median(lambda each: each.token_ratio):.2f}\n"
         f"  job's speed to bare's {median(lambda each: each.ratio):.2f} "
         f"({min(ratios):.2f}-{max(ratios):.2f} in {len(rounds)} round(s))"
     )
@@ -511,7 +519,7 @@ def main() -> None:
         content = bench.content
         print(
             f"{options.rows:,} rows: {content['nulls']:,} nulls, {content['empties']:,} empty, "
-            f"{content['distinct']:,} distinct sentences of {content['shortest']} to "
+            f"{content['sentences']:,} sentences of {content['shortest']} to "
             f"{content['longest']} ids, median {content['median']}; beam {options.beam_size}, "
             f"{options.threads} core(s)",
             flush=True,
