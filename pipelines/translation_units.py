@@ -170,6 +170,15 @@ def finish_unit(unit: Unit, *, options: UnitOptions, translator: TranslatorLike)
     Raises:
       UserError: The input cannot be read and is not to be skipped, or has changed.
     """
+    try:
+        return _do_what_is_missing(unit, options=options, translator=translator)
+    finally:
+        pa.default_memory_pool().release_unused()  # else Arrow keeps what the largest unit took
+
+
+def _do_what_is_missing(
+    unit: Unit, *, options: UnitOptions, translator: TranslatorLike
+) -> UnitStatistics:
     found = find_finished(unit, options=options)
     if found is None:
         return _write_unit(unit, options=options, translator=translator)
