@@ -15,7 +15,7 @@ import re
 import shutil
 import stat
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -33,6 +33,7 @@ _PACKAGES = {
     "azfs": ("azure", "apache-beam[azure]"),
 }
 
+_NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -96,16 +97,24 @@ class ListedFile:
 def list_files(folder: str) -> list[ListedFile]:
     """Lists all files below a folder, by path; a folder that does not exist has none.
 
-    Links to folders are followed. A file that cannot be looked at, as a link that leads nowhere,
-    is listed with no bytes: whoever opens it says so.
+    Links to folders are not followed, and folders that may not be read are left out.
 
     Raises:
-      UserError: A folder cannot be read, or the file system is not known, not installed, or does
-        not answer.
+      UserError: The file system is not known, not installed, or does not answer.
     """
     root = folder.rstrip("/") + "/"
     if is_local(folder):  # Beam's globs have no way to say that a bracket is a bracket
-        found = list(_walk(root))
+        found = []
+        for path in Path(root).rglob("*"):
+            try:
+                status = path.stat()
+            except OSError as error:
+                if error.errno not in _NOT_THERE:
+                    raise
+                continue  # renamed or deleted just now, or a link that leads nowhere
+            if stat.S_ISREG(status.st_mode):
+                name = root + os.path.relpath(path, root)
+                found.append(ListedFile(path=name, size=status.st_size, changed=status.st_mtime))
     else:
         before_glob = re.split(r"[*?[]", root, maxsplit=1)[0]
         found = [
@@ -120,41 +129,55 @@ def list_files(folder: str) -> list[ListedFile]:
     return sorted(found, key=lambda file: file.path)
 
 
-def _walk(folder: str, inside: frozenset[tuple[int, int]] = frozenset()) -> Iterator[ListedFile]:
-    """Yields the files below a local folder.
-
-    Args:
-      folder: Its path.
-      inside: Device and inode of each folder on the way to it, as links may lead back to them.
-    """
-    try:
-        status = Path(folder).stat()
-        with os.scandir(folder) as found:
-            entries = list(found)
-    except (FileNotFoundError, NotADirectoryError):  # not made yet, or deleted just now
-        return
-    except OSError as error:
-        raise UserError(f"the folder {folder} cannot be read: {error.strerror}") from error
-    identity = (status.st_dev, status.st_ino)
-    if identity in inside:
-        return
-    for entry in entries:
-        try:
-            is_folder, status = entry.is_dir(), entry.stat()
-        except OSError as error:
-            if isinstance(error, FileNotFoundError) and not entry.is_symlink():
-                continue  # renamed or deleted just now
-            yield ListedFile(path=entry.path, size=0, changed=0)
-            continue
-        if is_folder:
-            yield from _walk(entry.path, inside | {identity})
-        elif stat.S_ISREG(status.st_mode):
-            yield ListedFile(path=entry.path, size=status.st_size, changed=status.st_mtime)
-
-
 def list_folder(folder: str) -> list[str]:
     """Lists the paths of all files below a folder, sorted; see `list_files`."""
     return [file.path for file in list_files(folder)]
+
+
+def list_with_links(folder: str, *, leaves_out: Callable[[str], bool]) -> list[str]:
+    """Lists the paths of all files below a folder, sorted, those behind links to folders as well.
+
+    Each folder is read once, though links may lead back or twice to one: under its own path if it
+    lies there, else under that of a link. A link that leads nowhere is listed as a file.
+
+    Args:
+      folder: Local, or of a file system that has no links.
+      leaves_out: Tells by its name whether a folder or file has no part in it.
+
+    Raises:
+      UserError: A folder cannot be read, or the file system is not known, not installed, or does
+        not answer.
+    """
+    if not is_local(folder):
+        return list_folder(folder)
+    found: list[str] = []
+    seen: set[tuple[int, int]] = set()
+    folders, links = [folder.rstrip("/") or "/"], list[str]()
+    while folders or links:
+        path = folders.pop() if folders else links.pop(0)  # links last: most lead to what is read
+        try:
+            status = Path(path).stat()
+            with os.scandir(path) as entries:
+                inside = sorted(entries, key=lambda entry: entry.name)
+        except FileNotFoundError:  # deleted just now
+            continue
+        except OSError as error:
+            raise UserError(
+                f"the folder {path} cannot be read: {error.strerror}. Name others, or files"
+            ) from error
+        if (status.st_dev, status.st_ino) in seen:
+            continue
+        seen.add((status.st_dev, status.st_ino))
+        for entry in inside:
+            if leaves_out(entry.name):
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(entry.path)
+            elif os.path.isdir(entry.path):  # noqa: PTH112 -- no error where it may not be read
+                links.append(entry.path)
+            elif entry.is_symlink() or entry.is_file():
+                found.append(entry.path)
+    return sorted(found)
 
 
 def delete(paths: Sequence[str]) -> None:

@@ -134,8 +134,8 @@ class _Merge(beam.DoFn):
     ) -> Iterator[ShardStatistics]:
         (split, shard), found = element
         done = FileSystems.join(self._work_folder, done_name(split, shard))
-        if FileSystems.exists(done):
-            yield ShardStatistics.from_json(files.read_bytes(done))
+        if FileSystems.exists(done) and (earlier := _read_statistics(done)):
+            yield earlier
             return
         regions = sorted(
             (r for r in found if r and (moved is not None or not r.is_candidate)),
@@ -191,6 +191,13 @@ class _Merge(beam.DoFn):
                     ):
                         rejected.write_table(table)
         return counter.statistics(size=size)
+
+
+def _read_statistics(path: str) -> ShardStatistics | None:
+    try:
+        return ShardStatistics.from_json(files.read_bytes(path))
+    except TypeError:  # of another version of tt, which counted other things: merge again
+        return None
 
 
 def done_name(split: str, shard: int) -> str:

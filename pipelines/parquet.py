@@ -29,7 +29,7 @@ from pipelines.text_sources import is_damage
 
 SUFFIX = ".parquet"
 
-_MAGIC = b"PAR1"
+_MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
 _FOOTER_THREADS = 16  # footers are latency on an object store
 _BATCH_ROWS = 8192
 # Column chunks are streamed through a buffer, never loaded whole: a row group may be the file.
@@ -108,7 +108,7 @@ def _find_files(argument: str) -> list[FoundFile]:
         base = path.rstrip("/") + "/"
         found = [
             FoundFile(path=match, relative_path=match.removeprefix(base))
-            for match in list_folder(path)
+            for match in files.list_with_links(path, leaves_out=_is_left_out)
             if match.endswith(SUFFIX) and not _is_hidden(match.removeprefix(base))
         ]
         if not found:
@@ -131,8 +131,12 @@ def _find_files(argument: str) -> list[FoundFile]:
     return found
 
 
+def _is_left_out(name: str) -> bool:
+    return name.startswith((".", "_")) or name == "lost+found"  # of a disk, for its owner alone
+
+
 def _is_hidden(relative_path: str) -> bool:
-    return any(part.startswith((".", "_")) for part in relative_path.split("/"))
+    return any(map(_is_left_out, relative_path.split("/")))
 
 
 def read_footers(paths: Sequence[str]) -> list[Footer | BadFileError]:
@@ -177,6 +181,8 @@ def _open_footer(handle: IO[bytes], *, path: str) -> tuple[int, str, pq.ParquetF
     size = handle.seek(0, os.SEEK_END)
     handle.seek(max(0, size - 8))
     tail = handle.read(8)
+    if tail[4:] == _ENCRYPTED:
+        raise BadFileError(f"{path} is encrypted, which tt cannot read")
     if size < 12 or tail[4:] != _MAGIC:
         raise BadFileError(f"{path} is not a Parquet file (it does not end in PAR1)")
     handle.seek(max(0, size - 8 - int.from_bytes(tail[:4], "little")))

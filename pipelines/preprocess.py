@@ -272,11 +272,13 @@ def find_finished(plan: PreprocessPlan) -> DatasetManifest | None:
 def _abandon(output: str) -> None:
     """Removes what a run wrote that a user's error ended: the mended command starts anew."""
     files.delete_folder(FileSystems.join(output, WORK_FOLDER))
+    root = f"{output.rstrip('/')}/"
     patterns = ("rejected-*.parquet", "*-of-*.tfrecord", VOCABULARY_FILE, "*.spm")
+    names = [path.removeprefix(root) for path in files.list_folder(output)]
     ours = [
-        path
-        for path in files.list_folder(output)
-        if any(fnmatch.fnmatch(path.rpartition("/")[2], pattern) for pattern in patterns)
+        f"{root}{name}"
+        for name in names
+        if "/" not in name and any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
     ]
     files.delete(ours)
     if files.is_local(output) and not any(Path(output).iterdir()):

@@ -196,9 +196,17 @@ def check_matches(arguments: Sequence[str], *, output: str, plan: Mapping[str, A
         path = parquet.normalize_path(argument)
         if exists(path) or parquet.is_folder(path):  # a name with brackets in it is a name
             continue
-        matches = re.compile(FileSystem.translate_pattern(path)).match
-        if any(matches(f"{output}/{name}") for name in written):
-            raise _lies_in_input(output, f"what the glob {argument} matches")
+        # As they are named, and where the links lead that Beam's globs go through: those of the
+        # path before its first pattern.
+        base = re.split(r"[*?[]", path, maxsplit=1)[0].rpartition("/")[0] + "/"
+        real_base = _real_path(base).rstrip("/") + "/"
+        for pattern, folder in (
+            (path, output),
+            (real_base + path.removeprefix(base), _real_path(output)),
+        ):
+            matches = re.compile(FileSystem.translate_pattern(pattern)).match
+            if any(matches(f"{folder}/{name}") for name in written):
+                raise _lies_in_input(output, f"what the glob {argument} matches")
 
 
 def _lies_in_input(output: str, what: str) -> UserError:

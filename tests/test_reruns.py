@@ -1,6 +1,7 @@
 """The same bytes whoever works on what, and whatever was finished before the run was cut short."""
 
 import gzip
+import json
 import random
 import tempfile
 from pathlib import Path
@@ -147,6 +148,40 @@ def test_a_rerun_after_a_crash_reuses_what_is_finished(
     monkeypatch.setattr(TextPair, "read_tables", crash_in_reading)
     preprocess(sources=[corpus], options=options(tmp_path), beam_arguments=ONE_THREAD)
     assert digest(tmp_path) == digest(dataset)
+
+
+def test_shards_that_an_older_tt_counted_otherwise_are_merged_again(
+    tmp_path, monkeypatch, corpus, dataset
+):
+    def crash(*args, **kwargs):
+        raise KilledError
+
+    with monkeypatch.context() as broken:
+        broken.setattr(merging, "check_splits", crash)
+        with pytest.raises(Exception, match="KilledError"):
+            preprocess(sources=[corpus], options=options(tmp_path), beam_arguments=ONE_THREAD)
+    done = sorted(tmp_path.glob("_work/*/shard-*"))
+    assert done
+    for path in done:
+        counts = json.loads(path.read_text())
+        del counts["size"]
+        path.write_text(json.dumps(counts))
+    preprocess(sources=[corpus], options=options(tmp_path), beam_arguments=ONE_THREAD)
+    assert digest(tmp_path) == digest(dataset)
+
+
+def test_what_a_user_error_ends_deletes_nothing_behind_links(tmp_path):
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "vocabulary.spm").write_text("of another")
+    (tmp_path / "out/deep").mkdir(parents=True)
+    (tmp_path / "out/deep/x.spm").write_text("of another")
+    (tmp_path / "out/linked").symlink_to(other)
+    (tmp_path / "out/own.spm").write_text("begun")
+    job._abandon(str(tmp_path / "out"))
+    assert not (tmp_path / "out/own.spm").exists()
+    assert (tmp_path / "out/deep/x.spm").exists()
+    assert (other / "vocabulary.spm").read_text() == "of another"
 
 
 def test_a_finished_folder_is_left_as_it_is(tmp_path, corpus, dataset, monkeypatch):

@@ -155,8 +155,19 @@ def test_an_output_that_the_next_run_would_read_is_refused_at_once(tmp_path):
         f"the output folder {inside} lies in the input folder {tmp_path / 'link'}: "
         "choose one outside"
     )
+    assert "lies in what the glob" in refused(f"{tmp_path}/link/**", inside)
     assert not inside.exists()
     assert translate(f"{tmp_path}/in/*.parquet", inside).rows == 3
+
+
+def test_each_row_is_read_once_whatever_links_lead_to_it(tmp_path):
+    write(tmp_path / "in/part=1/input.parquet", numbered(3))
+    write(tmp_path / "other/input.parquet", numbered(2))
+    (tmp_path / "in/latest").symlink_to(tmp_path / "in/part=1")
+    (tmp_path / "in/part=2").symlink_to(tmp_path / "other")
+    assert translate(tmp_path / "in", tmp_path / "out").rows == 5
+    assert (tmp_path / "out/part=2/input-00000-of-00001.parquet").is_file()
+    assert not (tmp_path / "out/latest").exists()
 
 
 def test_links_to_nothing_are_bad_files(tmp_path):
