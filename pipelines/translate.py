@@ -331,8 +331,8 @@ def _find_manifest(*, output: str, sizes: Mapping[str, int]) -> dict[str, Any] |
     if _MANIFEST not in sizes:
         return None
     manifest = read_json(f"{output}/{_MANIFEST}")
-    expected: dict[str, int] | None = manifest.get("output_bytes")
-    if expected is None:  # of an older tt
+    expected = manifest.get("output_bytes")
+    if not isinstance(expected, dict):  # of an older tt
         return None
     is_true = all(sizes.get(path) == size for path, size in expected.items())
     return manifest if is_true else None

@@ -34,15 +34,21 @@ RETRY_FILE = "retry.json"  # the manifest that a retry under way has made untrue
 LOCK_FILE = "lock"
 FORMAT = 1
 
-# What is read of either.
+# What is read of a plan or a manifest that stands there.
 _PARTS: dict[str, dict[str, type]] = {
-    PLAN_FILE: {"input": dict, "options": dict},
+    PLAN_FILE: {"input": dict, "bad_files": dict, "options": dict, "versions": dict},
     MANIFEST_FILE: {
         "rows": int,
         "units": int,
+        "texts": int,
+        "distinct_texts": int,
         "failed_rows": int,
+        "skipped_rows": int,
+        "skipped_files": list,
         "skipped_units": list,
+        "files": dict,
         "rows_by_status": dict,
+        "work": dict,
     },
 }
 
