@@ -180,7 +180,13 @@ class DatasetManifest:
                 )
             splits = values["splits"]
             values["splits"] = {name: SplitInfo(**splits[name]) for name in (TRAIN, VALIDATION)}
-            return cls(**values)
+            manifest = cls(**values)
+            if not isinstance(manifest.vocabulary_digests, dict):
+                raise TypeError("vocabulary_digests")
+            for split in manifest.splits.values():
+                if len(split.shard_sizes) not in (0, len(split.shards)):
+                    raise ValueError("shard_sizes")
+            return manifest
         except NotADirectoryError:
             raise UserError(
                 f"{folder} is a file: name the folder that `tt preprocess` wrote"
@@ -194,7 +200,14 @@ class DatasetManifest:
                 f"{folder} is not a finished dataset folder (it has no {MANIFEST_FILE}): "
                 "run its `tt preprocess` again to finish it"
             ) from None
-        except (PermissionError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (
+            PermissionError,
+            IsADirectoryError,
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+        ) as error:
             raise UserError(
                 f"{path} cannot be read: {error!r}. Copy the folder again from where it came, or "
                 "make the dataset again with `tt preprocess`"

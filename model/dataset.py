@@ -13,6 +13,7 @@ window that is not full: the same few shapes come again and again.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
 import struct
 from collections.abc import Iterator, Sequence
@@ -332,11 +333,14 @@ def _read_records(files: list[Path], start: Position) -> Iterator[tuple[bytes, i
         record, offset = (start.record, start.offset) if is_first else (0, 0)
         try:
             with files[shard].open("rb") as file:
-                if file.seek(0, os.SEEK_END) < offset:
+                size = file.seek(0, os.SEEK_END)
+                if size < offset:
                     raise _DamagedRecordError("is cut off")
                 file.seek(offset)
                 while header := file.read(_HEADER.size):
-                    yield _read_record(file, header), shard, record, file.tell()
+                    example = _read_record(file, header, left=size - offset)
+                    offset += _HEADER.size + len(example) + _CHECKSUM.size
+                    yield example, shard, record, offset
                     record += 1
         except _DamagedRecordError as error:
             raise UserError(
@@ -360,10 +364,10 @@ def check_shards(files: Sequence[Path], sizes: Sequence[int]) -> None:
     Raises:
       UserError: One is missing or has another size; of one that is cut off, the record is named.
     """
-    for file, size in zip(files, sizes, strict=False):
+    for file, size in itertools.zip_longest(files, sizes):
         found = file.stat().st_size if file.is_file() else 0
-        if found != size:
-            for _ in _read_records([file], Position()):
+        if not file.is_file() or size not in (None, found):
+            for _ in _read_records([file], Position()):  # which says what is wrong, if it can
                 pass
             raise UserError(
                 f"{file} has {found:,} bytes, {MANIFEST_FILE} says {size:,}: copy the shard again "
@@ -375,13 +379,14 @@ class _DamagedRecordError(Exception):
     """A record that is cut off or whose checksum is wrong."""
 
 
-def _read_record(file: BinaryIO, header: bytes) -> bytes:
+def _read_record(file: BinaryIO, header: bytes, *, left: int) -> bytes:
+    """Reads what follows a header; `left` bytes of the file begin with that."""
     if len(header) < _HEADER.size:
         raise _DamagedRecordError("is cut off")
     size, checksum = _HEADER.unpack(header)
     if _masked_checksum(header[:8]) != checksum:
         raise _DamagedRecordError("has a wrong checksum of its size")
-    if size + _CHECKSUM.size > os.fstat(file.fileno()).st_size - file.tell():
+    if _HEADER.size + size + _CHECKSUM.size > left:
         raise _DamagedRecordError("is cut off")
     content = file.read(size + _CHECKSUM.size)
     example = content[:size]

@@ -180,7 +180,7 @@ def test_resuming_reads_no_window_but_its_own(batches, monkeypatch):
     read = []
     read_record = dataset._read_record
     monkeypatch.setattr(
-        dataset, "_read_record", lambda *given: read.append(1) or read_record(*given)
+        dataset, "_read_record", lambda *a, **k: read.append(1) or read_record(*a, **k)
     )
     for batch in whole[::7]:
         read.clear()
