@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from model.errors import UserError
-from model.run_folder import CHECKPOINT_FOLDER, RunFolder, is_local, read_text, write_text
+from model.run_folder import CHECKPOINT_FOLDER, MODEL_FOLDER, RunFolder, read_text, write_text
 from model.transformer import Transformer
 
 INDEX_FILE = "checkpoints.json"
@@ -30,6 +30,8 @@ _DAMAGED = (
     ValueError,
     IndexError,
 )
+# TensorFlow has no class of its own for an index that is no index: what its text has then.
+_DAMAGED_TEXTS = ("sstable", "corrupt", "checksum", "No such file")
 _PREFIXES = ("ckpt-", "best-", "stop-")
 
 
@@ -80,8 +82,7 @@ class Checkpoints:
         self._run = run
         self._folder = run.inside(CHECKPOINT_FOLDER)
         self.kept = self._load_index()
-        # Where the only one was not named yet, it was being written when the run was killed.
-        self._found = self._has_index() or len(self.kept.last) > 1
+        self._found = bool(self.kept.to_go_on_from()) and not self._was_writing_its_first()
         self.has_left_out = False
 
     def has(self, name: str) -> bool:
@@ -146,9 +147,7 @@ class Checkpoints:
             except _DAMAGED as error:
                 reason = str(error).splitlines()[0]
             except tf.errors.OpError as error:
-                # TensorFlow has no class of its own for an index that is no index; on a remote
-                # file system, other errors without one may pass.
-                if not (is_local(self._folder) and error.error_code == tf.errors.UNKNOWN):
+                if not any(text in str(error) for text in _DAMAGED_TEXTS):
                     raise self._cannot_be_read(name, error) from error
                 reason = str(error).splitlines()[0]
             else:
@@ -204,6 +203,12 @@ class Checkpoints:
     def _cannot_be_read(self, name: str, error: Exception) -> UserError:
         reason = str(error).splitlines()[0]
         return UserError(f"checkpoint {self.path(name)} cannot be read: {reason}")
+
+    def _was_writing_its_first(self) -> bool:
+        """Says whether the run was killed before any weights of it counted."""
+        best = tf.io.gfile.glob(f"{self._folder}/best-*")
+        is_exported = tf.io.gfile.exists(self._run.inside(MODEL_FOLDER))
+        return not (self._has_index() or len(self.kept.last) > 1 or best or is_exported)
 
     def _has_index(self) -> bool:
         found: bool = tf.io.gfile.exists(f"{self._folder}/{INDEX_FILE}")

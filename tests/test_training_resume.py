@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -92,12 +93,17 @@ def test_an_error_of_the_moment_deletes_no_checkpoint(toy_dataset, tmp_path, mon
     make_trainer(toy_dataset, tmp_path / "run").train(ignore)
     before = sorted(file.name for file in (tmp_path / "run/checkpoints").iterdir())
 
-    def fail(self, path):
-        raise tf.errors.UnavailableError(None, None, "503")
+    for error in (
+        tf.errors.UnavailableError(None, None, "503"),
+        tf.errors.OpError(None, None, "ckpt-12.index; Input/output error", tf.errors.UNKNOWN),
+    ):
 
-    monkeypatch.setattr(tf.train.Checkpoint, "read", fail)
-    with pytest.raises(UserError, match=r"checkpoint .*ckpt-12 cannot be read: 503"):
-        make_trainer(toy_dataset, tmp_path / "run")
+        def fail(self, path, error=error):
+            raise error
+
+        monkeypatch.setattr(tf.train.Checkpoint, "read", fail)
+        with pytest.raises(UserError, match=r"checkpoint .*ckpt-12 cannot be read: .*(503|Input)"):
+            make_trainer(toy_dataset, tmp_path / "run")
     assert sorted(file.name for file in (tmp_path / "run/checkpoints").iterdir()) == before
 
 
@@ -148,6 +154,10 @@ def test_a_run_killed_while_it_wrote_its_first_checkpoint_starts_again(toy_datas
     folder = tmp_path / "run/checkpoints"
     (folder / "checkpoints.json").unlink()
     (folder / "ckpt-4.index").write_bytes(b"")
+    for later in (*folder.glob("best-*"), *(tmp_path / "run").glob("*model/*")):
+        later.unlink() if later.is_file() else shutil.rmtree(later)
+    for model in (tmp_path / "run").glob("*model"):
+        model.rmdir()
     again = make_trainer(toy_dataset, tmp_path / "run")
     assert again.state.step == 0
     again.train(ignore)
@@ -155,6 +165,18 @@ def test_a_run_killed_while_it_wrote_its_first_checkpoint_starts_again(toy_datas
     whole.train(ignore)
     for expected, found in zip(weights_of(whole), weights_of(again), strict=True):
         np.testing.assert_array_equal(found, expected)
+
+
+def test_a_run_that_has_a_model_does_not_start_again(toy_dataset, tmp_path):
+    make_trainer(toy_dataset, tmp_path / "run", training=changed(keep_checkpoints=1)).train(ignore)
+    folder = tmp_path / "run/checkpoints"
+    (folder / "checkpoints.json").unlink()
+    (folder / "ckpt-12.index").write_bytes(b"")
+    for best in folder.glob("best-*"):
+        best.unlink()
+    with pytest.raises(UserError, match=r"none of the checkpoints in .* can be read"):
+        make_trainer(toy_dataset, tmp_path / "run", training=changed(keep_checkpoints=1))
+    assert (tmp_path / "run/model/config.json").is_file()
 
 
 def test_fewer_steps_than_are_done_are_refused(toy_dataset, tmp_path):
