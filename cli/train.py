@@ -213,8 +213,9 @@ def train_command(
     if manifest.corpus == EMBEDDED:
         say(
             f"Embedded corpus: preset {preset or EMBEDDED_PRESET}, {training.steps} steps, batches "
-            f"of {training.batch_tokens} tokens and a peak rate of {training.peak_learning_rate} "
-            f"after {training.warmup_steps} steps, where no option says otherwise."
+            f"of {training.batch_tokens} tokens, a peak rate of {training.peak_learning_rate} "
+            f"after {training.warmup_steps} steps, validated every {training.validate_every} steps "
+            f"and saved every {training.save_every}, where no option says otherwise."
         )
     from model.strategies import lost_worker_errors, make_strategy
     from model.training import Trainer
@@ -258,8 +259,11 @@ def configure(
         shared_vocabulary=manifest.shared_vocabulary,
         **_fields_of(TransformerConfig, given),
     )
+    values = _fields_of(TrainingConfig, given)
     defaults = EMBEDDED_TRAINING if is_embedded else TRAINING
-    return model_config, dataclasses.replace(defaults, **_fields_of(TrainingConfig, given))
+    if values.keys() & {"validate_every", "best_metric"}:
+        defaults = dataclasses.replace(defaults, score_every=None)  # with every validation
+    return model_config, dataclasses.replace(defaults, **values)
 
 
 def _fields_of(kind: Any, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -193,7 +193,7 @@ class TrainingConfig:
         _require(
             not self.score_every
             or (self.score_every > 0 and self.score_every % self.validate_every == 0),
-            "score_every must be a multiple of validate_every. "
+            "score_every must be 0 or a multiple of validate_every. "
             f"Received: {self.score_every} and {self.validate_every}",
         )
         _require(

@@ -61,6 +61,14 @@ def describe_records(batches: Sequence[Batch], *, step: int, run: RunFolder, wri
     )
 
 
+def out_of_memory_for_model(error: tf.errors.ResourceExhaustedError) -> UserError:
+    """Returns what is said where a device has no memory for the weights."""
+    return UserError(
+        f"out of memory for the model itself ({_reason(error)}): make it smaller by --preset, "
+        "--layers, --d-model or --d-ff, or its vocabulary by `tt preprocess --vocabulary-size`"
+    )
+
+
 def out_of_memory_in_step(
     error: tf.errors.ResourceExhaustedError,
     *,
@@ -108,9 +116,13 @@ def out_of_memory_in_validation(
 def _out_of_memory(
     error: tf.errors.ResourceExhaustedError, *, where: str, last_good: str, remedy: str
 ) -> UserError:
+    return UserError(
+        f"out of memory {where} ({_reason(error)}; last good checkpoint: {last_good}): {remedy}"
+    )
+
+
+def _reason(error: tf.errors.ResourceExhaustedError) -> str:
     lines = str(error.message).splitlines()
     # What comes before is the place in our code.
-    reason = next((line for line in lines if line.startswith("OOM")), lines[0])
-    return UserError(
-        f"out of memory {where} ({reason}; last good checkpoint: {last_good}): {remedy}"
-    )
+    found = next((line[line.index("OOM") :] for line in lines if "OOM" in line), lines[0])
+    return found.split(" [Op:")[0]

@@ -73,8 +73,9 @@ def _make_multi_worker() -> tf.distribute.MultiWorkerMirroredStrategy:
         return tf.distribute.MultiWorkerMirroredStrategy()
     except (RuntimeError, ValueError, tf.errors.OpError) as error:
         raise UserError(
-            f"TensorFlow cannot start this worker ({_reason(error)}): no other process may have "
-            f"the port that {CLUSTER} gives it. Received: {os.environ.get(CLUSTER)}"
+            f"TensorFlow cannot start this worker ({_reason(error)}): the addresses of {CLUSTER} "
+            "must be those of the workers' machines, with a port that no other process has. "
+            f"Received: {os.environ.get(CLUSTER)}"
         ) from error
 
 
@@ -148,11 +149,11 @@ def _cluster_workers() -> int:
 def _is_address(value: object) -> bool:
     """Says whether a value is such as "10.0.0.1:2222".
 
-    >>> [_is_address(value) for value in ("localhost:2222", "localhost", 5)]
+    >>> [_is_address(value) for value in ("localhost:2222", "grpc://localhost:2222", 5)]
     [True, False, False]
     """
     host, _, port = value.rpartition(":") if isinstance(value, str) else ("", "", "")
-    return bool(host) and port.isdecimal() and int(port) < 1 << 16
+    return bool(host) and "/" not in host and port.isdecimal() and int(port) < 1 << 16
 
 
 def _count(workers: Mapping[str, Sequence[str]]) -> str:

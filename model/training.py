@@ -28,6 +28,7 @@ from model.errors import UserError
 from model.failures import (
     describe_records,
     not_finite,
+    out_of_memory_for_model,
     out_of_memory_in_step,
     out_of_memory_in_validation,
 )
@@ -132,17 +133,20 @@ class Trainer:
             kind=training.schedule,
         )
         keras.utils.set_random_seed(training.seed)
-        with strategy.scope(), dtype_policy(training.compute_type):
-            self.model = Transformer(model_config)
-        self._step = TrainingStep(
-            self.model,
-            strategy=strategy,
-            # 30 bits leave room in an int32 for the places that `Dropout` adds.
-            seed=int(np.random.default_rng(training.seed).integers(2**30)),
-            label_smoothing=training.label_smoothing,
-            clip_norm=training.clip_norm,
-            accumulates=training.effective_batch_size is not None,
-        )
+        try:
+            with strategy.scope(), dtype_policy(training.compute_type):
+                self.model = Transformer(model_config)
+            self._step = TrainingStep(
+                self.model,
+                strategy=strategy,
+                # 30 bits leave room in an int32 for the places that `Dropout` adds.
+                seed=int(np.random.default_rng(training.seed).integers(2**30)),
+                label_smoothing=training.label_smoothing,
+                clip_norm=training.clip_norm,
+                accumulates=training.effective_batch_size is not None,
+            )
+        except tf.errors.ResourceExhaustedError as error:
+            raise out_of_memory_for_model(error) from error
         self._validator = Validator(
             self.model,
             step=self._step,
@@ -312,7 +316,8 @@ class Trainer:
                 self._save_stop()  # as it was before: the validation is made when the run goes on
                 raise
             except tf.errors.ResourceExhaustedError as error:
-                self._save_stop()
+                with contextlib.suppress(UserError):  # that may have no memory, either
+                    self._save_stop()
                 raise out_of_memory_in_validation(
                     error, step=state.step, last_good=self._last_good()
                 ) from error

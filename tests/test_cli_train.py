@@ -13,7 +13,9 @@ from test_cli import DEFAULT, last_error, run
 from toy import write_dataset
 
 from cli.main import app
-from cli.train import describe_report, parameters_by_part
+from cli.options import EMBEDDED
+from cli.train import configure, describe_report, parameters_by_part
+from model.artifacts import DatasetManifest
 from model.config import PRESETS, TrainingConfig, TransformerConfig
 from model.reporting import Progress, Validation
 from model.transformer import Transformer
@@ -206,3 +208,12 @@ def test_average_and_export(folder, small_run, capsys):
     assert "no checkpoint '3': there are ckpt-2, ckpt-4, best-4" in last_error(capsys)
     assert run("export", "mean", "--output", "four", "--checkpoint", "4") == 2
     assert re.search("mean .*is no run", last_error(capsys))
+
+
+def test_what_is_set_takes_the_place_of_the_embedded_corpus_settings(small_dataset):
+    manifest = dataclasses.replace(DatasetManifest.load(small_dataset), corpus=EMBEDDED)
+    _, training = configure({}, manifest=manifest)
+    assert (training.validate_every, training.score_every) == (200, 1000)
+    for given in ({"validate_every": 300}, {"best_metric": "bleu"}):
+        _, training = configure(given, manifest=manifest)
+        assert training.score_every is None, "with every validation"

@@ -319,6 +319,18 @@ def test_a_batch_without_memory_is_one_clear_error(toy_dataset, tmp_path, monkey
     assert make_trainer(toy_dataset, tmp_path / "run").state.step == 4
 
 
+def test_a_model_without_memory_is_one_clear_error(toy_dataset, tmp_path, monkeypatch):
+    def fail(*args, **kwargs):
+        message = "{{function_node x}} OOM when allocating tensor with shape[9] [Op:Random]"
+        raise tf.errors.ResourceExhaustedError(None, None, message)
+
+    monkeypatch.setattr("model.training.Transformer", fail)
+    expected = r"^out of memory for the model itself \(OOM when .* shape\[9\]\): make it smaller by"
+    with pytest.raises(UserError, match=expected):
+        make_trainer(toy_dataset, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_validation_without_memory_is_one_clear_error(toy_dataset, tmp_path, monkeypatch):
     trainer = make_trainer(toy_dataset, tmp_path / "run", training=changed(score_every=6))
 
@@ -331,6 +343,8 @@ def test_a_validation_without_memory_is_one_clear_error(toy_dataset, tmp_path, m
     with pytest.raises(UserError, match=expected) as caught:
         trainer.train(ignore)
     assert "\n" not in str(caught.value)
+    trainer.close()
+    assert make_trainer(toy_dataset, tmp_path / "run").state.step == 6, "no update is lost"
 
 
 def test_any_seed_of_32_bits_trains(toy_dataset, tmp_path):
