@@ -191,9 +191,9 @@ def export_ctranslate2(
 
 
 def _check_output(output: Path, *, model: Path, overwrite: bool) -> None:
-    output = output.resolve()
     if is_free(output):
         return
+    output = output.resolve()
     if not output.is_dir():
         raise UserError(f"the output must be a folder; {output} is a file: name another")
     if not any((output / name).is_file() for name in _EXPORT_FILES):

@@ -286,8 +286,15 @@ def storage_errors(
 
 
 def is_free(output: Path) -> bool:
-    """Says whether a local folder can be written as a new one: it is not there, or empty."""
-    return not output.exists() or (output.is_dir() and not any(output.iterdir()))
+    """Says whether a local folder can be written as a new one.
+
+    It is not there, or it is empty and can be replaced: no link, no root of a disk, and not the
+    folder that the user stands in.
+    """
+    if output.is_symlink() or not output.is_dir():
+        return not (output.is_symlink() or output.exists())
+    is_used = output.is_mount() or output.resolve() == Path.cwd()
+    return not is_used and not any(output.iterdir())
 
 
 class RunLog:

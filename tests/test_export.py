@@ -16,6 +16,7 @@ import resource
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import ctranslate2
 import numpy as np
@@ -361,7 +362,7 @@ def test_a_copy_translates_and_holds_nothing_else(one_model, tmp_path):
     assert Translator.load(tmp_path / "deep/copy").translate(texts) == expected
 
 
-def test_what_is_there_stays_unless_it_is_an_export_to_overwrite(one_model, tmp_path):
+def test_what_is_there_stays_unless_it_is_an_export_to_overwrite(one_model, tmp_path, monkeypatch):
     output = tmp_path / "output"
     output.mkdir()
     (output / "thesis.txt").write_text("years of work")
@@ -371,6 +372,12 @@ def test_what_is_there_stays_unless_it_is_an_export_to_overwrite(one_model, tmp_
         with pytest.raises(UserError, match=r"must be a folder; .*thesis.txt is a file"):
             copy_model(one_model, output / "thesis.txt", overwrite=overwrite)
     assert (output / "thesis.txt").read_text() == "years of work"
+    (tmp_path / "linked").symlink_to(tmp_path / "empty")
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    for used in (Path(), tmp_path / "linked"):
+        with pytest.raises(UserError, match="is not an exported model"):
+            copy_model(one_model, used)
     (tmp_path / "copy").mkdir()  # an empty folder is taken
 
     copy_model(one_model, tmp_path / "copy")
@@ -383,7 +390,7 @@ def test_what_is_there_stays_unless_it_is_an_export_to_overwrite(one_model, tmp_
     with pytest.raises(UserError, match="holds the model that is exported"):
         copy_model(one_model, one_model, overwrite=True)
     assert (one_model / WEIGHTS_FILE).is_file()
-    assert {path.name for path in tmp_path.iterdir()} == {"output", "copy"}
+    assert {path.name for path in tmp_path.iterdir()} == {"output", "copy", "empty", "linked"}
 
 
 @pytest.mark.parametrize("export", [
