@@ -95,7 +95,7 @@ def read_translations(path: Path, *, column: str | None = None) -> list[str | No
         if not files:
             raise UserError(f"{path} holds no *.parquet: name the output of `tt translate-batch`")
     if not files:
-        if column is not None:
+        if column is not None and path.is_file():
             raise UserError(f"--column belongs to Parquet, and {path} is a text: leave it out")
         return [*read_lines(path)]
     column = column or "translation"
@@ -108,12 +108,21 @@ def read_translations(path: Path, *, column: str | None = None) -> list[str | No
                     f"{file} has no column {column!r}: choose one of "
                     f"{', '.join(schema.names)} with --column"
                 )
+            if schema.names.count(column) > 1:
+                raise UserError(f"{file} has several columns {column!r}: rename all but one")
             kind = schema.field(column).type
             if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
                 raise UserError(f"column {column!r} of {file} must hold strings. Received: {kind}")
             lines += pq.ParquetFile(file).read(columns=[column])[column].to_pylist()
+        except UnicodeDecodeError as error:
+            raise UserError(
+                f"column {column!r} of {file} has texts that are not UTF-8: choose another with "
+                "--column"
+            ) from error
         except (OSError, pa.ArrowInvalid) as error:
-            raise UserError(f"{file} cannot be read as Parquet: {error}") from error
+            raise UserError(
+                f"{file} cannot be read as Parquet: {error}. Name another file"
+            ) from error
     return lines
 
 
@@ -146,6 +155,8 @@ def _list_planned(folder: Path) -> list[Path]:
     manifest_path = folder / JOB_FOLDER / MANIFEST_FILE
     manifest = read_json(str(manifest_path)) if manifest_path.is_file() else {}
     skipped = {unit["output"] for unit in manifest.get("skipped_units", ())}
+    if rows := sum(unit["rows"] for unit in manifest.get("skipped_units", ())):
+        say(f"tt: {folder} has no translations of {rows:,} rows, which its job skipped")
     names = planned_outputs(read_json(str(folder / JOB_FOLDER / PLAN_FILE)))
     files = [folder / name for name in names if name not in skipped]
     for file in files:

@@ -157,3 +157,15 @@ def test_a_folder_without_parquet_is_refused(folder, capsys):
     (folder / "broken.parquet").write_bytes(b"PAR1 no")
     assert run("evaluate", "broken.parquet", "--reference", "r.txt") == 2
     assert "broken.parquet cannot be read as Parquet" in last_error(capsys)
+
+
+def test_a_column_that_cannot_be_taken_is_one_clear_error(folder, capsys):
+    (folder / "r.txt").write_text("x\n")
+    pq.write_table(pa.table([["x"], ["y"]], names=["a", "a"]), folder / "twice.parquet")
+    assert run("evaluate", "twice.parquet", "--column", "a", "--reference", "r.txt") == 2
+    assert "twice.parquet has several columns 'a': rename" in last_error(capsys)
+    offsets, bytes_ = pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff")
+    latin = pa.StringArray.from_buffers(1, offsets, bytes_)
+    pq.write_table(pa.table({"a": latin}), folder / "latin.parquet")
+    assert run("evaluate", "latin.parquet", "--column", "a", "--reference", "r.txt") == 2
+    assert "column 'a' of latin.parquet has texts that are not UTF-8" in last_error(capsys)
