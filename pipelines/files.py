@@ -173,7 +173,7 @@ def list_with_links(folder: str, *, leaves_out: Callable[[str], bool]) -> list[s
                 continue
             if entry.is_dir(follow_symlinks=False):
                 folders.append(entry.path)
-            elif os.path.isdir(entry.path):  # noqa: PTH112 -- no error where it may not be read
+            elif entry.is_symlink() and os.path.isdir(entry.path):  # noqa: PTH112 -- raises nothing
                 links.append(entry.path)
             elif entry.is_symlink() or entry.is_file():
                 found.append(entry.path)
