@@ -149,7 +149,12 @@ def list_with_links(folder: str, *, leaves_out: Callable[[str], bool]) -> list[s
         not answer.
     """
     if not is_local(folder):
-        return list_folder(folder)
+        root = folder.rstrip("/") + "/"
+        return [
+            path
+            for path in list_folder(folder)
+            if not any(map(leaves_out, path.removeprefix(root).split("/")))
+        ]
     found: list[str] = []
     seen: set[tuple[int, int]] = set()
     folders, links = [folder.rstrip("/") or "/"], list[str]()

@@ -109,7 +109,7 @@ def _find_files(argument: str) -> list[FoundFile]:
         found = [
             FoundFile(path=match, relative_path=match.removeprefix(base))
             for match in files.list_with_links(path, leaves_out=_is_left_out)
-            if match.endswith(SUFFIX) and not _is_hidden(match.removeprefix(base))
+            if match.endswith(SUFFIX)
         ]
         if not found:
             raise UserError(
@@ -133,10 +133,6 @@ def _find_files(argument: str) -> list[FoundFile]:
 
 def _is_left_out(name: str) -> bool:
     return name.startswith((".", "_")) or name == "lost+found"  # of a disk, for its owner alone
-
-
-def _is_hidden(relative_path: str) -> bool:
-    return any(map(_is_left_out, relative_path.split("/")))
 
 
 def read_footers(paths: Sequence[str]) -> list[Footer | BadFileError]:
