@@ -54,6 +54,10 @@ class Kept:
         return [*([self.stop] if self.stop else []), *self.last[::-1]]
 
 
+def _is_damage(error: Exception) -> bool:
+    return isinstance(error, _DAMAGED) or any(text in str(error) for text in _DAMAGED_TEXTS)
+
+
 def best_name(step: int) -> str:
     """Returns the name of the weights of a validation."""
     return f"best-{step}"
@@ -144,10 +148,8 @@ class Checkpoints:
         for name in self.kept.to_go_on_from():
             try:
                 checkpoint.read(self.path(name)).assert_existing_objects_matched()
-            except _DAMAGED as error:
-                reason = str(error).splitlines()[0]
-            except tf.errors.OpError as error:
-                if not any(text in str(error) for text in _DAMAGED_TEXTS):
+            except (tf.errors.OpError, *_DAMAGED) as error:
+                if not _is_damage(error):
                     raise self._cannot_be_read(name, error) from error
                 reason = str(error).splitlines()[0]
             else:
