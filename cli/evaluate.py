@@ -154,8 +154,9 @@ def _list_planned(folder: Path) -> list[Path]:
 
     manifest_path = folder / JOB_FOLDER / MANIFEST_FILE
     manifest = read_json(str(manifest_path)) if manifest_path.is_file() else {}
-    skipped = {unit["output"] for unit in manifest.get("skipped_units", ())}
-    if rows := sum(unit["rows"] for unit in manifest.get("skipped_units", ())):
+    skipped_units = manifest.get("skipped_units", ())
+    skipped = {unit["output"] for unit in skipped_units}
+    if rows := sum(unit["rows"] for unit in skipped_units):
         say(f"tt: {folder} has no translations of {rows:,} rows, which its job skipped")
     names = planned_outputs(read_json(str(folder / JOB_FOLDER / PLAN_FILE)))
     files = [folder / name for name in names if name not in skipped]

@@ -365,8 +365,8 @@ def check_shards(files: Sequence[Path], sizes: Sequence[int]) -> None:
       UserError: One is missing or has another size; of one that is cut off, the record is named.
     """
     for file, size in itertools.zip_longest(files, sizes):
-        found = file.stat().st_size if file.is_file() else 0
-        if not file.is_file() or size not in (None, found):
+        found = file.stat().st_size if file.is_file() else None
+        if found is None or size not in (None, found):
             for _ in _read_records([file], Position()):  # which says what is wrong, if it can
                 pass
             raise UserError(
