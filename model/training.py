@@ -1,4 +1,4 @@
-"""Training: the loop over batches, what is saved of it, and how it goes on after a stop.
+"""Training: the loop over batches, and how it goes on after a stop.
 
 Whatever a run depends on is in its checkpoint: weights, optimizer, accumulated gradients, place
 in the data, the number that dropout's masks come from, and what the next report shows. So a run
@@ -21,7 +21,6 @@ import numpy as np
 import tensorflow as tf
 
 from model.artifacts import TRAIN, VALIDATION, DatasetManifest
-from model.checkpoints import Checkpoints, Kept, best_name, named_weights
 from model.config import TrainingConfig, TransformerConfig
 from model.dataset import Batch, Position, TokenBatches, check_shards
 from model.errors import UserError
@@ -34,14 +33,14 @@ from model.failures import (
 )
 from model.optimizer import Schedule
 from model.reporting import Clock, Meter, Report, Reporter, Validation
-from model.run_folder import BEST_MODEL_FOLDER, MODEL_FOLDER, RunFolder, run_config
+from model.run_folder import MODEL_FOLDER, RunFolder, run_config
+from model.saving import RunSaver
 from model.state import TrainingState
 from model.step import Numbers, StepResult, TrainingStep
 from model.stopping import Terminated, on_sigterm
 from model.strategies import is_chief, is_multi_worker
 from model.subwords import SubwordDropout
 from model.transformer import Transformer, dtype_policy
-from model.translator import export_model
 from model.validation import Validator
 from model.vocabulary import load_vocabularies
 
@@ -162,17 +161,18 @@ class Trainer:
         self._unread: list[_Unread] = []
         self._clock = Clock()
         self.state = TrainingState(replicas=self._replicas)
-        self._saved_state = tf.Variable("", dtype=tf.string)
-        self._written = ""
-        weights = named_weights(self.model)
-        parts = {"weights": weights, "adam": self._step.adam, "state": self._saved_state}
-        if self._step.accumulator:
-            parts["accumulator"] = self._step.accumulator
-        self._checkpoint = tf.train.Checkpoint(**parts)
         try:
             if self.is_chief:
                 self.notes += self.run.claim(config, vocabulary_folder=dataset)
-            self._checkpoints = Checkpoints(self.run)
+            self._saver = RunSaver(
+                self.run,
+                model=self.model,
+                step=self._step,
+                training=training,
+                vocabulary_folder=dataset,
+                vocabularies=self._vocabularies,
+                writes=self.is_chief,
+            )
             self._restore()
             self._check_workers(config)
             self._validator.read()
@@ -212,7 +212,7 @@ class Trainer:
                 stack.enter_context(on_sigterm(self._told_to_stop))
                 self._loop()
             if self.is_chief:
-                self._export(self._final_model(), MODEL_FOLDER)
+                self._saver.export_final()
         return self.run.inside(MODEL_FOLDER)
 
     def close(self) -> None:
@@ -254,7 +254,7 @@ class Trainer:
                 step=update,
                 training=self.training,
                 replicas=self._replicas,
-                last_good=self._last_good(),
+                last_good=self._saver.last_good(),
             ) from error
         if state.pending_batches == 0:
             state.update_start = batch.start
@@ -319,7 +319,7 @@ class Trainer:
                 with contextlib.suppress(UserError):  # that may have no memory, either
                     self._save_stop()
                 raise out_of_memory_in_validation(
-                    error, step=state.step, last_good=self._last_good()
+                    error, step=state.step, last_good=self._saver.last_good()
                 ) from error
             self._clock.lap()
         if state.step % training.save_every == 0 or self._is_done():
@@ -351,7 +351,7 @@ class Trainer:
                 f"validation's loss is {validation.loss}",
                 step=state.step,
                 steps=training.steps,
-                last_good=self._last_good(),
+                last_good=self._saver.last_good(),
             )
         if training.scores_at(state.step):
             validation = self._with_scores(validation)
@@ -361,7 +361,7 @@ class Trainer:
             keep=training.keep_best,
         )
         if self.is_chief and place is not None:
-            self._write_best(is_best=place == 0)
+            self._saver.write_best(state.step, is_best=place == 0)
         if self._reporter:
             self._reporter.tell(dataclasses.replace(validation, is_best=place == 0))
             for i, images in enumerate(self._validator.attention()):
@@ -387,54 +387,19 @@ class Trainer:
             chrf_signature=signatures[1],
         )
 
-    def _write_best(self, *, is_best: bool) -> None:
-        """Writes the weights of one of the best validations; they count from the next save on."""
-        weights = tf.train.Checkpoint(weights=named_weights(self.model))
-        self._checkpoints.write(weights, best_name(self.state.step))
-        if is_best:
-            self._export(self.model, BEST_MODEL_FOLDER)
-
     def _save(self) -> None:
-        """Saves all that resuming needs, and what the last and the best are."""
         self._read_results()
-        kept, name = self._checkpoints.kept, f"ckpt-{self.state.step}"
-        if name in kept.last:  # what is in it is older: nothing that counts is written over
-            self._save_stop()
-            return
-        last = [*kept.last, name][-self.training.keep_checkpoints :]
-        self._write(name, last=last, stop=None)
+        self._saver.save(self.state)
 
     def _save_stop(self) -> None:
-        """Saves all that resuming needs, between the checkpoints that were asked for."""
         self._read_results()
-        name = f"stop-{self.state.batches}-{self.state.validated}"
-        if self.state.to_json() != self._written:
-            self._write(name, last=self._checkpoints.kept.last, stop=name)
-
-    def _write(self, name: str, *, last: list[str], stop: str | None) -> None:
-        self._written = self.state.to_json()
-        if self.is_chief:
-            self._saved_state.assign(self._written)
-            self._checkpoints.write(self._checkpoint, name)
-            best = [best_name(step) for _, step in self.state.best]
-            self._checkpoints.keep(Kept(last=last, best=best, stop=stop))
+        self._saver.save_stop(self.state)
 
     def _restore(self) -> None:
-        checkpoints = self._checkpoints
-        name = checkpoints.restore_last(self._checkpoint, self.notes.append)
-        if name is None:
+        state = self._saver.restore(self.notes.append)
+        if state is None:
             return
-        self.state = TrainingState.from_json(self._saved_state.numpy().decode())
-        state = self.state
-        if self.training.steps < state.step:
-            raise UserError(
-                f"{self.run.path} has done {state.step} steps already. Received: --steps "
-                f"{self.training.steps}; `tt export --checkpoint` exports an earlier one"
-            )
-        # After an older checkpoint than the newest, some of its best may be gone.
-        state.best = [each for each in state.best if checkpoints.has(best_name(each[1]))]
-        checkpoints.kept.best = [best_name(step) for _, step in state.best]
-        self._written = state.to_json()
+        self.state = state
         if state.replicas != self._replicas:
             self.notes.append(
                 f"resuming with {self._replicas} replica(s) what {state.replicas} trained: from "
@@ -447,8 +412,6 @@ class Trainer:
                 state.position = before.next_window(state.position)
             state.update_start = state.position
             state.replicas = self._replicas
-        if self.is_chief and not checkpoints.has_left_out:
-            checkpoints.delete_others()
 
     def _check_workers(self, config: dict[str, Any]) -> None:
         described = json.dumps(config) + self.state.to_json()
@@ -457,22 +420,6 @@ class Trainer:
                 "the workers do not train the same run from the same checkpoint: give all of them "
                 "the same command, and a --run and a --dataset that all of them see"
             )
-
-    def _final_model(self) -> Transformer:
-        """Returns the model at the end, or the mean of the checkpoints that were asked for."""
-        if self.training.average == "none":
-            return self.model
-        mean = Transformer(self.model.config)
-        self._checkpoints.load_average(mean, self._checkpoints.names(self.training.average))
-        return mean
-
-    def _export(self, model: Transformer, name: str) -> None:
-        with self.run.errors(), self.run.scratch() as scratch:
-            folder = Path(scratch) / MODEL_FOLDER
-            export_model(
-                model, folder, vocabulary_folder=self.dataset, vocabularies=self._vocabularies
-            )
-            self.run.publish(folder, name)
 
     def _batches(self, split: str) -> TokenBatches:
         manifest, rate = self.manifest, self.training.subword_dropout
@@ -493,10 +440,6 @@ class Trainer:
             subword_dropout=dropout,
         )
 
-    def _last_good(self) -> str:
-        found = self._checkpoints.kept.to_go_on_from()
-        return self._checkpoints.path(found[0]) if found else "none"
-
     def _not_finite(self, unread: _Unread, result: StepResult) -> UserError:
         """Names the update whose loss or gradient is no number, and the records it read."""
         # They are read again: most of its batches may be forgotten, or from before a stop.
@@ -508,7 +451,7 @@ class Trainer:
             f"loss is {result.sums.loss} and the gradient's norm {result.gradient_norm}",
             step=unread.step,
             steps=self.training.steps,
-            last_good=self._last_good(),
+            last_good=self._saver.last_good(),
             read=describe_records(
                 [*before, unread.batch], step=unread.step, run=self.run, writes=self.is_chief
             ),

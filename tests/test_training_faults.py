@@ -469,7 +469,7 @@ NO_ROOM = [
             "file": "tensorboard/*",
             "room": 100,
         },
-        "final export": {"where": "model.training:export_model", "call": 4, "room": 100_000},
+        "final export": {"where": "model.saving:export_model", "call": 4, "room": 100_000},
     },
 ]
 

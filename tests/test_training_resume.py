@@ -116,8 +116,8 @@ def test_a_lost_index_of_checkpoints_is_made_again(toy_dataset, tmp_path):
     assert best
     again = make_trainer(toy_dataset, tmp_path / "run")
     assert again.state.step == 12
-    assert again._checkpoints.kept.last == ["ckpt-8", "ckpt-12"]
-    assert [f"{name}.index" for name in again._checkpoints.kept.best] == [
+    assert again._saver.checkpoints.kept.last == ["ckpt-8", "ckpt-12"]
+    assert [f"{name}.index" for name in again._saver.checkpoints.kept.best] == [
         name for name in best if name.endswith(".index")
     ]
     assert sorted(path.name for path in folder.glob("best-*")) == best

@@ -1,0 +1,149 @@
+"""What is saved of a run and exported from it: checkpoints, the best weights, models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import tensorflow as tf
+
+from model.checkpoints import Checkpoints, Kept, best_name, named_weights
+from model.config import TrainingConfig
+from model.errors import UserError
+from model.run_folder import BEST_MODEL_FOLDER, MODEL_FOLDER, RunFolder
+from model.state import TrainingState
+from model.step import TrainingStep
+from model.transformer import Transformer
+from model.translator import export_model
+from model.vocabulary import VocabularyPair
+
+
+class RunSaver:
+    """Writes what a run needs to go on, and reads it again.
+
+    Args:
+      run: The run folder, claimed.
+      model: What is trained.
+      step: Holds the optimizer and what is accumulated.
+      training: How it is trained.
+      vocabulary_folder: Whose vocabularies go into exported models.
+      vocabularies: That lie there.
+      writes: Whether this process writes the run folder; one of several workers does.
+
+    Attributes:
+      checkpoints: Of the run.
+    """
+
+    def __init__(
+        self,
+        run: RunFolder,
+        *,
+        model: Transformer,
+        step: TrainingStep,
+        training: TrainingConfig,
+        vocabulary_folder: Path,
+        vocabularies: VocabularyPair,
+        writes: bool,
+    ) -> None:
+        self.checkpoints = Checkpoints(run)
+        self._run = run
+        self._model = model
+        self._training = training
+        self._vocabulary_folder = vocabulary_folder
+        self._vocabularies = vocabularies
+        self._writes = writes
+        self._state = tf.Variable("", dtype=tf.string)
+        self._written = ""
+        parts = {"weights": named_weights(model), "adam": step.adam, "state": self._state}
+        if step.accumulator:
+            parts["accumulator"] = step.accumulator
+        self._checkpoint = tf.train.Checkpoint(**parts)
+
+    def restore(self, note: Callable[[str], None]) -> TrainingState | None:
+        """Restores the newest checkpoint that can be read.
+
+        Args:
+          note: Told of each that cannot.
+
+        Returns:
+          Where the run stood, or None where nothing was saved.
+
+        Raises:
+          UserError: None of the checkpoints can be read, or more steps are done than are wanted.
+        """
+        checkpoints = self.checkpoints
+        if checkpoints.restore_last(self._checkpoint, note) is None:
+            return None
+        state = TrainingState.from_json(self._state.numpy().decode())
+        if self._training.steps < state.step:
+            raise UserError(
+                f"{self._run.path} has done {state.step} steps already. Received: --steps "
+                f"{self._training.steps}; `tt export --checkpoint` exports an earlier one"
+            )
+        # After an older checkpoint than the newest, some of its best may be gone.
+        state.best = [each for each in state.best if checkpoints.has(best_name(each[1]))]
+        checkpoints.kept.best = [best_name(step) for _, step in state.best]
+        self._written = state.to_json()
+        if self._writes and not checkpoints.has_left_out:
+            checkpoints.delete_others()
+        return state
+
+    def save(self, state: TrainingState) -> None:
+        """Saves all that resuming needs, and what the last and the best are."""
+        kept, name = self.checkpoints.kept, f"ckpt-{state.step}"
+        if name in kept.last:  # what is in it is older: nothing that counts is written over
+            self.save_stop(state)
+            return
+        last = [*kept.last, name][-self._training.keep_checkpoints :]
+        self._write(state, name, last=last, stop=None)
+
+    def save_stop(self, state: TrainingState) -> None:
+        """Saves all that resuming needs, between the checkpoints that were asked for."""
+        name = f"stop-{state.batches}-{state.validated}"
+        if state.to_json() != self._written:
+            self._write(state, name, last=self.checkpoints.kept.last, stop=name)
+
+    def write_best(self, step: int, *, is_best: bool) -> None:
+        """Writes the weights of one of the best validations; they count from the next save on.
+
+        Args:
+          step: Of the validation.
+          is_best: Whether it is the best of all; then the model is exported, too.
+        """
+        weights = tf.train.Checkpoint(weights=named_weights(self._model))
+        self.checkpoints.write(weights, best_name(step))
+        if is_best:
+            self._export(self._model, BEST_MODEL_FOLDER)
+
+    def export_final(self) -> None:
+        """Exports the model at the end, or the mean of the checkpoints that were asked for."""
+        model = self._model
+        if self._training.average != "none":
+            model = Transformer(self._model.config)
+            names = self.checkpoints.names(self._training.average)
+            self.checkpoints.load_average(model, names)
+        self._export(model, MODEL_FOLDER)
+
+    def last_good(self) -> str:
+        """Returns the path of the last checkpoint, or "none"."""
+        found = self.checkpoints.kept.to_go_on_from()
+        return self.checkpoints.path(found[0]) if found else "none"
+
+    def _write(self, state: TrainingState, name: str, *, last: list[str], stop: str | None) -> None:
+        self._written = state.to_json()
+        if self._writes:
+            self._state.assign(self._written)
+            self.checkpoints.write(self._checkpoint, name)
+            best = [best_name(step) for _, step in state.best]
+            self.checkpoints.keep(Kept(last=last, best=best, stop=stop))
+
+    def _export(self, model: Transformer, name: str) -> None:
+        with self._run.errors(), self._run.scratch() as scratch:
+            folder = Path(scratch) / MODEL_FOLDER
+            export_model(
+                model,
+                folder,
+                vocabulary_folder=self._vocabulary_folder,
+                vocabularies=self._vocabularies,
+            )
+            self._run.publish(folder, name)
