@@ -315,18 +315,18 @@ def describe_report(report: Progress | Validation) -> str:
         if report.bleu is not None:
             scores = f"  BLEU {report.bleu:.2f}  chrF {report.chrf:.2f}"
         return (
-            f"step {report.step:>6,}  validation: loss {report.loss:.3f}  perplexity "
-            f"{report.perplexity:.2f}  accuracy {report.accuracy:.1%}{scores}"
+            f"step {report.step:>6,}  validation: loss {report.loss:.3f}  nll {report.nll:.3f}  "
+            f"perplexity {report.perplexity:.2f}  accuracy {report.accuracy:.1%}{scores}"
             f"{'  (best)' if report.is_best else ''}"
         )
     minutes, seconds = divmod(round(report.seconds_left), 60)
     hours, minutes = divmod(minutes, 60)
     return (
-        f"step {report.step:>6,}/{report.steps:,}  loss {report.loss:.3f}  accuracy "
-        f"{report.accuracy:.1%}  rate {report.learning_rate:.2e}  gradient norm "
-        f"{report.gradient_norm:.2f}  {report.source_tokens_per_second:,.0f} + "
-        f"{report.target_tokens_per_second:,.0f} source + target tokens/s  padding "
-        f"{report.padding:.0%}  left {hours}:{minutes:02}:{seconds:02}"
+        f"step {report.step:>6,}/{report.steps:,}  loss {report.loss:.3f}  nll {report.nll:.3f}  "
+        f"perplexity {report.perplexity:.2f}  accuracy {report.accuracy:.1%}  rate "
+        f"{report.learning_rate:.2e}  gradient norm {report.gradient_norm:.2f}  "
+        f"{report.source_tokens_per_second:,.0f} + {report.target_tokens_per_second:,.0f} source + "
+        f"target tokens/s  padding {report.padding:.0%}  left {hours}:{minutes:02}:{seconds:02}"
     )
 
 

@@ -11,7 +11,7 @@ from model.errors import UserError
 NORMS = ("post", "pre")
 SCHEDULES = ("inverse-sqrt", "constant")
 COMPUTE_TYPES = ("float32", "mixed_bfloat16")
-METRICS = ("loss", "perplexity", "bleu", "chrf")  # of a validation
+METRICS = ("loss", "nll", "perplexity", "bleu", "chrf")  # of a validation
 AVERAGES = ("none", "last", "best")
 ENGINES = {"tensorflow": ("float32", "bfloat16"), "ctranslate2": ("float32", "int8")}
 

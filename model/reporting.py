@@ -23,8 +23,9 @@ class Progress:
       step: Updates done.
       steps: Updates in all.
       epoch: Passes over the data done.
-      loss: Mean label-smoothed loss of a target token, in nats.
-      perplexity: exp of the mean cross-entropy without smoothing.
+      loss: What is minimised: mean cross-entropy of a target token with label smoothing, in nats.
+      nll: Mean negative log-likelihood of a target token in nats, without smoothing.
+      perplexity: exp of `nll`.
       accuracy: Share of target tokens whose logit is the greatest.
       learning_rate: Of the last update.
       gradient_norm: Mean global norm of the updates' gradients, before clipping.
@@ -38,6 +39,7 @@ class Progress:
     steps: int
     epoch: int
     loss: float
+    nll: float
     perplexity: float
     accuracy: float
     learning_rate: float
@@ -55,6 +57,7 @@ class Validation:
     Attributes:
       step: Updates done.
       loss: As in `Progress`.
+      nll: As in `Progress`.
       perplexity: As in `Progress`.
       accuracy: As in `Progress`.
       bleu: Of greedy translations, 0 to 100; None where nothing was translated.
@@ -66,6 +69,7 @@ class Validation:
 
     step: int
     loss: float
+    nll: float
     perplexity: float
     accuracy: float
     bleu: float | None = None
@@ -84,7 +88,7 @@ class Meter:
 
     Attributes:
       loss: Label-smoothed, in nats.
-      cross_entropy: Without smoothing.
+      cross_entropy: Without smoothing: `nll` times the tokens.
       correct: Target tokens whose logit is the greatest.
       target_tokens: Real ones.
       source_tokens: Real ones.
@@ -121,6 +125,7 @@ class Meter:
             steps=steps,
             epoch=epoch,
             loss=self.loss / tokens,
+            nll=self.cross_entropy / tokens,
             perplexity=perplexity(self.cross_entropy / tokens),
             accuracy=self.correct / tokens,
             learning_rate=learning_rate,
@@ -132,9 +137,9 @@ class Meter:
         )
 
 
-def perplexity(cross_entropy: float) -> float:
-    """Returns exp of a cross-entropy in nats; e^100 stands for all that is greater."""
-    return math.exp(min(cross_entropy, 100.0))
+def perplexity(nll: float) -> float:
+    """Returns exp of a negative log-likelihood in nats; e^100 stands for all that is greater."""
+    return math.exp(min(nll, 100.0))
 
 
 class Clock:

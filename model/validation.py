@@ -64,7 +64,7 @@ class Validator:
         _ = self._pairs
 
     def validate(self, step: int) -> Validation:
-        """Returns loss, perplexity and accuracy on the whole split."""
+        """Returns loss, nll, perplexity and accuracy on the whole split."""
         totals = np.zeros(len(TokenSums._fields))
         for batch in self._batches.epoch(Position()):
             self._check_stop()
@@ -73,6 +73,7 @@ class Validator:
         return Validation(
             step=step,
             loss=sums.loss / sums.tokens,
+            nll=sums.cross_entropy / sums.tokens,
             perplexity=perplexity(sums.cross_entropy / sums.tokens),
             accuracy=sums.correct / sums.tokens,
         )

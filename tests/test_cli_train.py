@@ -72,7 +72,7 @@ def test_errors_of_train(folder, small_dataset, capsys):
         ("--devices", "gpu:7"): "no device 'gpu:7' on this machine: there are CPU:0",
         ("--preset", "tiny", "--heads", "7"): "Received: d_model=128, heads=7",
         ("--norm", "sandwich"): "norm must be one of post, pre. Received: sandwich",
-        ("--best-metric", "ter"): "best_metric must be one of loss, perplexity, bleu, chrf",
+        ("--best-metric", "ter"): "best_metric must be one of loss, nll, perplexity, bleu, chrf",
         ("--run", "s3://bucket/run"): "name a local folder or one on gs://",
         ("--preset", "tiny", "--batch-tokens", "5"): "has 8 tokens, a batch 5",
     }.items():
@@ -172,18 +172,18 @@ def test_all_that_the_library_takes_is_a_flag_with_its_default_in_the_help(kind)
 
 def test_lines_of_reports():
     progress = Progress(
-        step=1200, steps=8000, epoch=3, loss=3.14159, perplexity=9.5, accuracy=0.5,
+        step=1200, steps=8000, epoch=3, loss=3.14159, nll=2.2513, perplexity=9.5, accuracy=0.5,
         gradient_norm=0.4, learning_rate=0.00123,
         source_tokens_per_second=5012.3, target_tokens_per_second=4800.0,
         padding=0.0871, seconds_left=3725.2,
     )  # fmt: skip
     assert describe_report(progress) == (
-        "step  1,200/8,000  loss 3.142  accuracy 50.0%  rate 1.23e-03  gradient norm 0.40  "
-        "5,012 + 4,800 source + target tokens/s  padding 9%  left 1:02:05"
+        "step  1,200/8,000  loss 3.142  nll 2.251  perplexity 9.50  accuracy 50.0%  rate 1.23e-03  "
+        "gradient norm 0.40  5,012 + 4,800 source + target tokens/s  padding 9%  left 1:02:05"
     )
-    validation = Validation(step=1200, loss=3.0, perplexity=8.5, accuracy=0.6)
+    validation = Validation(step=1200, loss=3.0, nll=2.1401, perplexity=8.5, accuracy=0.6)
     assert describe_report(validation) == (
-        "step  1,200  validation: loss 3.000  perplexity 8.50  accuracy 60.0%"
+        "step  1,200  validation: loss 3.000  nll 2.140  perplexity 8.50  accuracy 60.0%"
     )
     scored = dataclasses.replace(validation, bleu=32.4711, chrf=56.7, is_best=True)
     assert describe_report(scored).endswith("60.0%  BLEU 32.47  chrF 56.70  (best)")

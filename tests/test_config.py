@@ -53,7 +53,10 @@ def test_fields_go_on_top_of_a_preset():
         (lambda: TrainingConfig(schedule="cosine"), "one of inverse-sqrt, constant. Received: cos"),
         (lambda: TrainingConfig(compute_type="float16"), "float32, mixed_bfloat16. Received: fl"),
         (lambda: TrainingConfig(average="all"), "average must be one of none, last, best"),
-        (lambda: TrainingConfig(best_metric="ter"), "loss, perplexity, bleu, chrf. Received: ter"),
+        (
+            lambda: TrainingConfig(best_metric="ter"),
+            "loss, nll, perplexity, bleu, chrf. Received: ter",
+        ),
         (lambda: TrainingConfig(clip_norm=0.0), "clip_norm must be positive. Received: 0.0"),
         (lambda: TrainingConfig(patience=0), "patience must be positive. Received: 0"),
         (lambda: TrainingConfig(effective_batch_size=-1), "effective_batch_size must be positive"),

@@ -313,10 +313,10 @@ def test_the_log_and_tensorboard_hold_what_is_reported(toy_dataset, tmp_path):
         for event in [tf.compat.v1.Event.FromString(record)]
         for value in event.summary.value
     }
-    train = ("loss", "perplexity", "accuracy", "learning_rate", "gradient_norm", "padding",
+    train = ("loss", "nll", "perplexity", "accuracy", "learning_rate", "gradient_norm", "padding",
              "source_tokens_per_second", "target_tokens_per_second", "seconds_left")  # fmt: skip
     assert {(f"train/{name}", step) for name in train for step in (3, 6, 9, 12)} <= found
-    validation = ("loss", "perplexity", "accuracy", "bleu", "chrf")
+    validation = ("loss", "nll", "perplexity", "accuracy", "bleu", "chrf")
     assert {(f"validation/{name}", step) for name in validation for step in (6, 12)} <= found
     images = {(f"attention/sentence_{i}/layer_{k}", 6) for i in range(3) for k in range(1)}
     assert images <= found
