@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -162,6 +163,104 @@ def test_order_is_a_function_of_seed_and_epoch(batches):
     assert order(batches, 0) != order(batches, 1)
     other = TokenBatches(files=batches.files, max_tokens=200, seed=6)
     assert order(batches, 0) != order(other, 0)
+
+
+# The order of batches, as properties: what it is does not matter, but what it must not be.
+
+
+def longest(batch):
+    return max(len(ids) for pair in rows(batch) for ids in pair)
+
+
+def windows_of(batches, epoch):
+    """Returns the batches of each window of an epoch, in the order of training."""
+    found = list(batches.epoch(Position(epoch)))
+    return [list(group) for _, group in itertools.groupby(found, key=lambda b: b.start.window)]
+
+
+def ranks(window):
+    """Returns a window's order: the place by length of each batch, in the order of training."""
+    lengths = [longest(batch) for batch in window]
+    return tuple(np.argsort(np.argsort(lengths, kind="stable")).tolist())
+
+
+def test_batches_do_not_come_by_length(batches):
+    for epoch in range(3):
+        for window in windows_of(batches, epoch):
+            lengths = [longest(batch) for batch in window]
+            assert lengths not in (sorted(lengths), sorted(lengths, reverse=True))
+
+
+def same_window_thrice(folder):
+    """Returns batches of an epoch of three windows with the same lengths, one a shard."""
+    generator = np.random.default_rng(2)
+    lengths = generator.integers(1, 30, 64)
+
+    def window():
+        return [([BOS_ID, *generator.integers(4, 1000, n).tolist(), EOS_ID],) * 2 for n in lengths]
+
+    thrice = [window() for _ in range(3)]
+    dealt = [pair for pairs in zip(*thrice, strict=True) for pair in pairs]
+    return TokenBatches(files=write_shards(folder, dealt, 3), max_tokens=100, seed=5)
+
+
+@pytest.mark.usefixtures("small_windows")
+def test_each_window_and_epoch_has_an_order_of_its_own(tmp_path):
+    batches = same_window_thrice(tmp_path)
+    orders = [ranks(window) for epoch in range(3) for window in windows_of(batches, epoch)]
+    other = dataclasses.replace(batches, seed=6)
+    orders += [ranks(window) for window in windows_of(other, 0)]
+    assert len(orders) == 12
+    assert min(map(len, orders)) > 8
+    assert len(set(orders)) == 12
+
+
+@pytest.mark.usefixtures("small_windows")
+def test_each_window_and_epoch_puts_other_pairs_of_a_length_together(tmp_path):
+    # All pairs are equally long, and each window has the same numbers in the same order.
+    same = [([BOS_ID, i // 2, EOS_ID],) * 2 for i in range(8, 136)]
+    batches = TokenBatches(files=write_shards(tmp_path, same, 2), max_tokens=40, seed=1)
+    found = [
+        {frozenset(ids for (_, ids, _), _ in rows(batch)) for batch in window}
+        for epoch in range(3)
+        for window in windows_of(batches, epoch)
+    ]
+    assert [len(groups) for groups in found] == [7] * 6
+    for one, other in itertools.combinations(found, 2):
+        assert not one & other
+
+
+def shards_read(batches, epoch):
+    """Returns the shards in the order in which an epoch reads them, one a window."""
+    found = [{shard for b in w for shard, _ in b.records} for w in windows_of(batches, epoch)]
+    assert all(len(shards) == 1 for shards in found)
+    return [shard for (shard,) in found]
+
+
+@pytest.mark.usefixtures("small_windows")
+def test_shards_come_in_another_order_in_each_epoch(tmp_path):
+    files = write_shards(tmp_path, make_pairs(8 * 64), 8)
+    batches = TokenBatches(files=files, max_tokens=200, seed=5)
+    in_order = [str(file) for file in files]
+    orders = [shards_read(batches, epoch) for epoch in range(4)]
+    for order in orders:
+        assert order != in_order
+        assert sorted(order) == in_order
+    assert len(set(map(tuple, orders))) == 4
+    other = TokenBatches(files=files, max_tokens=200, seed=6)
+    assert shards_read(other, 0) != orders[0]
+    plain = TokenBatches(files=files, max_tokens=200, seed=5, shuffle=False)
+    assert shards_read(plain, 0) == shards_read(plain, 1) == in_order
+
+
+def test_without_shuffling_batches_go_from_long_to_short(batches):
+    still = TokenBatches(files=batches.files, max_tokens=200, seed=5, shuffle=False)
+    for window in windows_of(still, 0):
+        lengths = [longest(batch) for batch in window]
+        assert lengths == sorted(lengths, reverse=True)
+    assert [b.records for b in still.epoch(Position(0))] == [
+        b.records for b in still.epoch(Position(1))
+    ]
 
 
 def test_resuming_at_any_batch_repeats_the_rest(batches):

@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from plain_search import plain_beam_search
 
 from model.search import HIDDEN, Prediction, beam_search, greedy_search
 from model.top_k import top_k
@@ -17,7 +18,6 @@ from model.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 A, B = 4, 5
 SIZE = 6  # PAD, UNK, BOS, EOS, A, B
-CHOSEN = [EOS_ID, A, B]
 
 
 class MarkovStep:
@@ -29,9 +29,10 @@ class MarkovStep:
     def __call__(self, ids, *, position, caches, sources):
         before = tf.reshape(caches[0], tf.shape(ids))
         logits = tf.gather_nd(self.table, tf.stack([before, ids], -1))
-        logits = tf.reshape(logits, [-1, SIZE])
-        hides = np.full([SIZE], HIDDEN, np.float32)
-        hides[CHOSEN] = 0
+        size = logits.shape[-1]
+        logits = tf.reshape(logits, [-1, size])
+        hides = np.full([size], HIDDEN, np.float32)
+        hides[EOS_ID:] = 0
         prediction = Prediction(logits=logits + hides, hidden=logits[..., :EOS_ID])
         return prediction, [tf.reshape(ids, [-1])]
 
@@ -238,6 +239,31 @@ def test_n_best_of_a_wide_beam_are_those_of_enumeration(seed):
         assert [strip(row) for row in ids[sentence, :6]] == best
         expected = [log_probability(table, h) for h in best]
         np.testing.assert_allclose(scores[sentence, :6], expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("trial", range(100))
+def test_beam_search_is_that_of_plain_python(trial):
+    generator = np.random.default_rng(trial)
+    size = int(generator.integers(6, 11))
+    # Of low tables, all is nearly equal; of high ones, most hypotheses go the same way.
+    table = generator.normal(size=[size] * 3) * generator.choice([0.5, 1.5, 3.0])
+    table[..., EOS_ID] += generator.choice([0.0, 1.5])
+    beam_size = int(generator.integers(1, 6))
+    options = {
+        "beam_size": beam_size,
+        "alpha": float(generator.choice([0.0, 0.6, 1.0, 3.0])),
+        "n_best": int(generator.integers(1, beam_size + 1)),
+        "no_repeat_ngram_size": int(generator.choice([0, 0, 0, 1, 2, 3])),
+    }
+    limits = [9, int(generator.integers(1, 9))]
+    ids, scores = search(table, limits=limits, **options)
+    for sentence, limit in enumerate(limits):
+        expected = plain_beam_search(table, chosen=range(EOS_ID, size), limit=limit, **options)
+        found = [row for row, score in zip(ids[sentence], scores[sentence], strict=True)
+                 if score > -math.inf]  # fmt: skip
+        assert [tuple(strip(row)) for row in found] == [each.ids for each in expected]
+        wanted = [each.score for each in expected]
+        np.testing.assert_allclose(scores[sentence, : len(found)], wanted, atol=1e-4)
 
 
 def has_repeats(ids, size):
