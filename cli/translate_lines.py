@@ -124,7 +124,7 @@ class Report:
       max_source_tokens: Which ones are too long.
       counts: Of lines, by what became of them.
       failed: Lines that failed.
-      places: By the same, the first line numbers, from 1, with the error of those that failed.
+      places: By the same, the first line numbers, from 1, with the error of those that have one.
     """
 
     max_source_tokens: int
@@ -142,6 +142,7 @@ class Report:
             cells.TOO_LONG: f"{long} cut off there"
             if cell.translation is not None
             else f"{long} left empty",
+            cells.UNKNOWN: "are mostly unknown to the model and are left empty",
             cells.FAILED: "failed and are left empty",
         }.get(cell.status)
         if became is None:

@@ -110,6 +110,10 @@ class CTranslate2Translator:
         """Normalises texts and encodes them as the training data was, BOS and EOS added."""
         return self.vocabularies.source.encode(texts)
 
+    def count_unknown(self, ids: list[int]) -> tuple[int, int]:
+        """Returns how many tokens of an encoded text are unknown, and how many it has."""
+        return self.vocabularies.source.count_unknown(ids)
+
     def translate_ids(self, source_ids: list[list[int]]) -> tuple[list[Translation], Work]:
         """Translates encoded texts: batches of like length, put back into order.
 

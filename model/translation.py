@@ -75,5 +75,8 @@ class TranslatorLike(Protocol):
     def translate_ids(self, source_ids: list[list[int]]) -> tuple[list[Translation], Work]:
         """Translates ids; the translations are in their order."""
 
+    def count_unknown(self, ids: list[int]) -> tuple[int, int]:
+        """Returns how many tokens of an encoded text are unknown, and how many it has."""
+
     def is_input_error(self, error: Exception) -> bool:
         """Tells whether what was raised can be the fault of a source, not of the machine."""

@@ -35,6 +35,8 @@ TARGET_MODEL = "target.spm"
 # What to do where a file of a dataset folder or of a model folder is missing or damaged.
 INCOMPLETE = "copy the folder again from where it came, or make it again"
 
+WORD_BOUNDARY = "\N{LOWER ONE EIGHTH BLOCK}"  # SentencePiece's, before a word
+
 SIZE_MULTIPLE = 8  # matrix products on GPUs want dimensions that are multiples of 8
 
 UnicodeForm = Literal["NFC", "NFKC", "none"]
@@ -221,6 +223,7 @@ class Vocabulary:
             )
         self.piece_count: int = processor.get_piece_size()
         self.size = -(-self.piece_count // SIZE_MULTIPLE) * SIZE_MULTIPLE
+        self._word_boundary: int = processor.piece_to_id(WORD_BOUNDARY)  # UNK's where it is none
 
     def encode(self, texts: list[str]) -> list[list[int]]:
         """Normalises texts and encodes them, BOS and EOS added."""
@@ -247,6 +250,17 @@ class Vocabulary:
         rows = self._processor.encode(texts, add_bos=True, add_eos=True, num_threads=1)
         ids = np.fromiter(itertools.chain.from_iterable(rows), np.int32)
         return FlatIds(ids, np.cumsum(np.fromiter(map(len, rows), np.int64, len(rows))))
+
+    def count_unknown(self, ids: list[int]) -> tuple[int, int]:
+        """Returns how many tokens of an encoded text are unknown, and how many it has.
+
+        BOS, EOS and word boundaries that stand alone are no tokens of it: of "👍", which becomes
+        a boundary and UNK, all is unknown.
+        """
+        unknown, boundaries = ids.count(UNK_ID), 0
+        if self._word_boundary != UNK_ID:
+            boundaries = ids.count(self._word_boundary)
+        return unknown, len(ids) - 2 - boundaries
 
     def decode(self, ids: list[list[int]]) -> list[str]:
         """Decodes ids to texts; special ids and those without a piece add nothing.

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from model.config import MAX_SOURCE_TOKENS
 from model.errors import UserError
 from model.translation import Hypothesis, Translation, TranslatorLike, Work
-from model.vocabulary import EOS_ID, is_empty
+from model.vocabulary import EOS_ID, UNK_ID, is_empty
 from pipelines.bisection import call_on_parts, one_line, raise_if_not_at_fault
 from pipelines.segments import cut_to_fit, join_translations
 
@@ -21,8 +21,9 @@ NULL = "null"  # a null cell: no translation
 EMPTY = "empty"  # nothing to translate in it: the translation is ""
 TOO_LONG = "too_long"  # more tokens than max_source_tokens: only its beginning, or nothing
 SPLIT = "split"  # too long as well: translated in pieces
+UNKNOWN = "unknown"  # most of its tokens are in no vocabulary of the model's: no translation
 FAILED = "failed"  # not UTF-8, or the model fails at it: no translation
-STATUSES = (OK, NULL, EMPTY, TOO_LONG, SPLIT, FAILED)
+STATUSES = (OK, NULL, EMPTY, TOO_LONG, SPLIT, UNKNOWN, FAILED)
 
 ON_TOO_LONG = ("split", "truncate", "skip")
 
@@ -75,7 +76,7 @@ class TranslatedCell:
       translation: The best translation, or None.
       score: Its log-probability, or None; of pieces, the sum of theirs.
       status: One of STATUSES.
-      error: Why it failed, one line, or None.
+      error: Why it failed, or how much of it is unknown, in one line; None of others.
       n_best: Of a translated cell, the hypotheses, best first; of others none. One that was
         split has its best alone.
     """
@@ -193,18 +194,35 @@ def _plan(
         probe=lambda: translator.encode([_PROBE]),
         is_input_error=translator.is_input_error,
     )
+    unknown = {
+        text: cell for text in texts if (cell := _find_unknown(ids[text], translator=translator))
+    }
     pieces: dict[str, list[str]] = {}  # of texts that are too long
     if options.on_too_long == "split":
-        long = [text for text in texts if is_too_long(text)]
+        long = [text for text in texts if is_too_long(text) and text not in unknown]
         cut = cut_to_fit(long, language=options.source_language, fits=fit)
         pieces = dict(zip(long, cut, strict=True))
 
-    return [
-        _plan_pieces(pieces[text], ids=ids, longest=longest)
-        if text in pieces
-        else _plan_whole(text, ids[text], options=options)
-        for text in texts
-    ]
+    def plan(text: str) -> _Job | TranslatedCell:
+        if text in unknown:
+            return unknown[text]
+        if text in pieces:
+            return _plan_pieces(pieces[text], ids=ids, longest=longest)
+        return _plan_whole(text, ids[text], options=options)
+
+    return [plan(text) for text in texts]
+
+
+def _find_unknown(
+    ids: list[int] | Exception, *, translator: TranslatorLike
+) -> TranslatedCell | None:
+    """Returns what the rows of a text get of which more than half of the tokens are unknown."""
+    if isinstance(ids, Exception) or UNK_ID not in ids:
+        return None
+    unknown, tokens = translator.count_unknown(ids)
+    if 2 * unknown <= tokens:
+        return None
+    return _without_translation(UNKNOWN, error=f"{unknown} of {tokens} tokens are unknown")
 
 
 def _plan_whole(

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from model.translation import Work
-from pipelines.cells import FAILED, SPLIT, STATUSES
+from pipelines.cells import FAILED, SPLIT, STATUSES, UNKNOWN
 from pipelines.status_line import format_seconds
 from pipelines.translation_plan import FORMAT
 from pipelines.translation_table import STATUS
@@ -202,6 +202,11 @@ def describe_summary(
     for column, counts in summary.rows_by_status.items():
         statuses = ", ".join(f"{n:,} {status}" for status, n in counts.items() if n)
         lines.append(f"{column}: {statuses or 'no rows'}")
+        if unknown := counts.get(UNKNOWN):
+            lines.append(
+                f"{column}: {unknown:,} rows have no translation, since the model does not know "
+                "most of their tokens: they are in another script or of signs alone"
+            )
     if manifest["texts"]:
         texts, distinct = manifest["texts"], manifest["distinct_texts"]
         work = Work(**{key: n for key, n in manifest["work"].items() if key != "padding"})

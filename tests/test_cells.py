@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from model.errors import UserError
 from model.translation import Hypothesis, Translation, Work
+from model.vocabulary import UNK_ID
 from pipelines.bisection import call_on_parts, one_line
-from pipelines.cells import STATUSES, CellOptions, translate_cells
+from pipelines.cells import STATUSES, CellOptions, TranslatedCell, translate_cells
 
 BOS, EOS = 2, 3
 
@@ -51,6 +52,9 @@ class Reverser:
             for text in texts
         ]
         return found, Work(sources=len(texts), source_tokens=sum(map(len, source_ids)))
+
+    def count_unknown(self, ids):
+        return ids.count(UNK_ID), len(ids) - 2
 
     def is_input_error(self, error):
         return isinstance(error, ValueError)
@@ -198,6 +202,66 @@ def test_a_truncated_cell_has_the_translation_of_its_beginning_and_says_so():
 
 def test_as_long_as_allowed_is_not_too_long():
     assert statuses_of(translate(["abcd", "abcde"], max_source_tokens=6)) == ["ok", "split"]
+
+
+# --- texts of what the vocabulary does not have -----------------------------------------------
+
+UNKNOWN = chr(UNK_ID)  # the Reverser's ids are ordinals
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        (UNKNOWN, "unknown"),
+        (UNKNOWN * 2 + "a", "unknown"),
+        (UNKNOWN + "a", "ok"),  # half is not more than half
+        (UNKNOWN * 3 + "ab", "unknown"),
+        (UNKNOWN * 2 + "ab", "ok"),
+        ("a", "ok"),
+    ],
+)
+def test_a_text_of_which_more_than_half_is_unknown_is_not_translated(text, status):
+    translator = Reverser()
+    result = translate([text, "known"], translator)
+    assert statuses_of(result) == [status, "ok"]
+    if status == "unknown":
+        error = f"{text.count(UNKNOWN)} of {len(text)} tokens are unknown"
+        assert result.cells[0] == TranslatedCell(
+            translation=None, score=None, status="unknown", error=error
+        )
+        assert translator.translated == ["known"]
+        assert (result.texts, result.distinct_texts) == (1, 1)
+    else:
+        assert result.cells[0].error is None
+
+
+@pytest.mark.parametrize("on_too_long", ["split", "truncate", "skip"])
+def test_of_a_long_text_the_whole_is_judged(on_too_long):
+    options = {"max_source_tokens": 8, "on_too_long": on_too_long}
+    known = {"split": "split"}.get(on_too_long, "too_long")
+    mostly, half = f"{UNKNOWN * 5}. Abc.", f"{UNKNOWN * 5}. Abcd."
+    translator = Reverser()
+    result = translate([mostly, half], translator, **options)
+    # 5 of 11, and 5 of 12: the white space between the sentences is a token here.
+    assert statuses_of(result) == [known, known]
+    result = translate([f"{UNKNOWN * 7}. Abc."], translator, **options)
+    assert statuses_of(result) == ["unknown"]
+    assert result.cells[0].error == "7 of 13 tokens are unknown"
+
+
+def test_a_vocabulary_says_what_is_a_token():
+    class Boundaries(Reverser):
+        """Has a word boundary, which is no token, before each text."""
+
+        def encode(self, texts):
+            return [[BOS, ord("_"), *ids[1:]] for ids in super().encode(texts)]
+
+        def count_unknown(self, ids):
+            return ids.count(UNK_ID), len(ids) - 2 - ids.count(ord("_"))
+
+    result = translate([UNKNOWN, f"{UNKNOWN}a"], Boundaries())
+    assert statuses_of(result) == ["unknown", "ok"]
+    assert result.cells[0].error == "1 of 1 tokens are unknown"
 
 
 # --- sources at fault -----------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import decimal
+import json
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -30,6 +31,9 @@ from translation_jobs import (
 
 import pipelines.translate
 from model.config import Decoding
+from pipelines import parquet
+from pipelines.cells import STATUSES
+from pipelines.translation_manifest import describe_summary
 from pipelines.translation_plan import installed_versions
 
 
@@ -145,6 +149,53 @@ def test_statuses_are_counted_by_file_and_in_all(tmp_path):
             ("translation_error", pa.string()),
         ]
     )
+
+
+def test_unknown_texts_are_counted_and_have_not_failed(tmp_path):
+    source = write(tmp_path / "in.parquet", {"text": ["\x01", "abc", "\x01\x01a", None]})
+    summary = translate(source, tmp_path / "out", max_failed=0.0)
+    [name] = outputs(tmp_path / "out")
+    table = read(tmp_path / "out" / name)
+    assert table["translation"].to_pylist() == [None, "cba", None, None]
+    assert table["translation_score"].to_pylist() == [None, -3.0, None, None]
+    assert table["translation_status"].to_pylist() == ["unknown", "ok", "unknown", "null"]
+    assert table["translation_error"].to_pylist() == [
+        "1 of 1 tokens are unknown", None, "2 of 3 tokens are unknown", None
+    ]  # fmt: skip
+    assert manifest(tmp_path / "out")["rows_by_status"] == {
+        "text": {**NO_ROWS, "unknown": 2, "ok": 1, "null": 1}
+    }
+    assert (summary.failed_rows, summary.has_failed) == (0, False)
+    lines = describe_summary(summary)
+    assert "text: 1 ok, 1 null, 2 unknown" in lines
+    assert (
+        "text: 2 rows have no translation, since the model does not know most of their tokens: "
+        "they are in another script or of signs alone"
+    ) in lines
+
+
+def test_units_of_before_there_was_the_status_unknown_stay_as_they_are(tmp_path):
+    source = write(tmp_path / "in.parquet", {"text": ["a", "\x01", "b", "c"]})
+    translate(source, tmp_path / "out", unit_rows=2)
+    first, second = [tmp_path / "out" / name for name in outputs(tmp_path / "out")]
+    before = read(first)
+    column = before.column_names.index("translation_status")
+    statuses = pa.array(["ok", "ok"])
+    pq.write_table(before.set_column(column, "translation_status", statuses), first)
+    footer = parquet.read_footer(str(first))
+    path = tmp_path / "out/_tt/units/in-00000-of-00002.json"
+    statistics = json.loads(path.read_text())
+    counts = {status: 0 for status in STATUSES if status != "unknown"}
+    statistics["rows_by_status"] = {"text": {**counts, "ok": 2}}
+    statistics |= {"output_bytes": footer.size, "output_checksum": footer.checksum}
+    path.write_text(json.dumps(statistics))
+    (tmp_path / "out/_tt/manifest.json").unlink()
+    second.unlink()
+    content = first.read_bytes()
+    summary = translate(source, tmp_path / "out", unit_rows=2)
+    assert (summary.units, summary.reused_units) == (2, 1)
+    assert first.read_bytes() == content
+    assert summary.rows_by_status == {"text": {**NO_ROWS, "ok": 4}}
 
 
 def every_type() -> pa.Table:

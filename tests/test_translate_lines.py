@@ -53,6 +53,16 @@ def test_what_becomes_of_lines_is_said_with_their_numbers(chunk):
     assert said == ["1 line(s) have more than 8 tokens and are cut off there (line 1)"]
 
 
+def test_lines_of_unknown_tokens_are_left_empty_and_named():
+    found, said = translated(b"ab\n\x01\n\x01c\n\x01\x01d\n")
+    assert found == "ba\n\nc\x01\n\n"
+    assert said == [
+        "2 line(s) are mostly unknown to the model and are left empty "
+        "(line 2: 1 of 1 tokens are unknown, 4: 2 of 3 tokens are unknown)"
+    ]
+    assert translated(b"\x01\n", scored=1)[0] == "-inf ||| \n"
+
+
 def test_a_report_names_the_first_ten():
     report = Report(max_source_tokens=8)
     for number in range(1, 1200):

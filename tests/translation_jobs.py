@@ -14,7 +14,7 @@ from model.translation import Hypothesis, Translation, Work
 from pipelines.cells import STATUSES, CellOptions
 from pipelines.translate import TranslateOptions, translate_parquet
 
-BOS, EOS = 2, 3
+UNK, BOS, EOS = 1, 2, 3
 NO_ROWS = dict.fromkeys(STATUSES, 0)
 TWO_WORKERS = ("--direct_num_workers=2", "--direct_running_mode=multi_threading")
 ADDED = ["translation", "translation_score", "translation_status", "translation_error"]
@@ -53,6 +53,9 @@ class Reverser:
             sources=len(texts), source_tokens=tokens, padded_tokens=padded, target_tokens=tokens
         )
         return found, work
+
+    def count_unknown(self, ids):
+        return ids.count(UNK), len(ids) - 2
 
     def is_input_error(self, error):
         return isinstance(error, ValueError)

@@ -68,6 +68,9 @@ def translate(source: Path, output: Path) -> None:
             found = [Translation((Hypothesis(text, -1.0),)) for text in texts]
             return found, Work(sources=len(texts))
 
+        def count_unknown(self, ids: list[int]) -> tuple[int, int]:
+            return 0, len(ids) - 2
+
         def is_input_error(self, error: Exception) -> bool:
             return False
 
