@@ -194,12 +194,13 @@ class GroupedCommand(TyperCommand):
 
 def warn_of_language(code: str) -> None:
     """Warns of a `--source-language` for which the rules may be those of English."""
-    from pipelines.scripts import is_language
+    from model.languages import OF_TWO_SCRIPTS, find_language
 
-    if code and not is_language(code):
+    known = find_language(code)
+    if known and not known.script and known.primary not in OF_TWO_SCRIPTS:
         say(
-            f"tt: warning: no language {code} is known here: where texts are cut into sentences, "
-            "it may be by the rules of English"
+            f"tt: warning: little is known here of the language {code}: where texts are cut into "
+            "sentences, it may be by the rules of English"
         )
 
 

@@ -77,7 +77,11 @@ def preprocess_command(
     ] = None,
     target_column: Annotated[Text, _corpus(help="Of the target, likewise.")] = None,
     source_language: Annotated[
-        Text, _corpus(help="Code; says the script, and the direction of a TFDS corpus.")
+        Text,
+        _corpus(
+            help="Code, such as en, pt-BR or zh-Hant; says the script, and the direction of a TFDS "
+            "corpus."
+        ),
     ] = None,
     target_language: Annotated[Text, _corpus(help="Code, likewise.")] = None,
     validation: Annotated[
@@ -251,6 +255,8 @@ def preprocess_command(
         held_out: list[Source] = []
         source_language, target_language = "en", "es"
     else:
+        for side in ("source", "target"):
+            _check_language(context.params, side=side)
         training = open_sources(corpora, source, target, split)
         held_out = open_sources(validation, validation_source, validation_target, validation_split)
     _check_file_system(output)
@@ -349,12 +355,28 @@ def _given(parameters: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any
     return {name: parameters[name] for name in names if parameters.get(name) is not None}
 
 
+def _check_language(given: Mapping[str, Any], *, side: str) -> None:
+    """Reads the code of a side's language, and says where no script follows from it."""
+    from model.languages import read_language
+
+    code = given[f"{side}_language"]
+    if not code:
+        return
+    language = read_language(code, name=f"--{side}-language")
+    if given[f"{side}_script"] == "auto" and not language.script:
+        say(
+            f"tt: warning: --{side}-language {code} does not say one script, and pairs in a wrong "
+            f"one stay: name it with --{side}-script, such as Latin, or none"
+        )
+
+
 def _find_script(given: str, *, language: str) -> str:
     """Returns the script that a side must be in, or "" where it may be in any."""
-    from pipelines.scripts import script_of_language
+    from model.languages import find_language
 
     if given == "auto":
-        return script_of_language(language)
+        known = find_language(language)
+        return known.script if known else ""
     return "" if given == "none" else given
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-# Languages that are written without spaces: the tokenizer that sacreBLEU has for them, or
-# characters.
-_TOKENIZERS = {"zh": "zh", "ja": "char", "ko": "char", "th": "char", "lo": "char", "km": "char",
-               "my": "char"}  # fmt: skip
+from model.languages import find_language, suggestion
+
+# Scripts that are written without spaces: the tokenizer that sacreBLEU has for them, or
+# characters. (Korean has spaces, but its words end in what other languages have words for.)
+_TOKENIZERS = {"Han": "zh", "Japanese": "char", "Korean": "char", "Thai": "char", "Lao": "char",
+               "Khmer": "char", "Myanmar": "char"}  # fmt: skip
 
 
 class Score(NamedTuple):
@@ -23,14 +25,33 @@ def bleu(hypotheses: list[str], references: list[str], *, language: str = "") ->
     Args:
       hypotheses: Translations.
       references: A text for each.
-      language: Of the texts; it chooses the tokenizer, 13a for most.
+      language: Of the texts, by its code; it chooses the tokenizer, 13a for most.
     """
     from sacrebleu.metrics.bleu import BLEU
 
-    code = language.replace("_", "-").split("-")[0].lower()
-    metric = BLEU(tokenize=_TOKENIZERS.get(code))
+    metric = BLEU(tokenize=bleu_tokenizer(language))
     score = metric.corpus_score(hypotheses, [references])
     return Score(float(score.score), str(metric.get_signature()))
+
+
+def bleu_tokenizer(language: str) -> str | None:
+    """Returns the name of BLEU's tokenizer for a language code, or None for sacreBLEU's default.
+
+    >>> bleu_tokenizer("zh_TW"), bleu_tokenizer("jpn"), bleu_tokenizer("zh-Latn")
+    ('zh', 'char', None)
+    """
+    known = find_language(language)
+    return _TOKENIZERS.get(known.script) if known else None
+
+
+def tokenizer_notes(language: str) -> list[str]:
+    """Says it where a dataset was made with a target language that is no code; "" is none."""
+    if not language or find_language(language):
+        return []
+    return [
+        f"the dataset's target language {language} is no language code{suggestion(language)}: BLEU "
+        "is tokenised by 13a, sacreBLEU's default"
+    ]
 
 
 def chrf(hypotheses: list[str], references: list[str]) -> Score:

@@ -35,6 +35,7 @@ from model.optimizer import Schedule
 from model.reporting import Clock, Meter, Report, Reporter, Validation
 from model.run_folder import MODEL_FOLDER, RunFolder, run_config
 from model.saving import RunSaver
+from model.scores import tokenizer_notes
 from model.state import TrainingState
 from model.step import Numbers, StepResult, TrainingStep
 from model.stopping import Terminated, on_sigterm
@@ -101,7 +102,7 @@ class Trainer:
         self.dataset = dataset
         self.training = training
         self.strategy = strategy
-        self.notes: list[str] = []
+        self.notes = tokenizer_notes(self.manifest.target_language)
         self._replicas: int = strategy.num_replicas_in_sync
         self.is_chief = is_chief(strategy)
         self._is_multi_worker = is_multi_worker(strategy)

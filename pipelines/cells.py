@@ -6,11 +6,11 @@ Nothing here knows of files or of Beam: `translate` reads the cells and writes w
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Mapping, Sequence
 
 from model.config import MAX_SOURCE_TOKENS
 from model.errors import UserError
+from model.languages import read_language
 from model.translation import Hypothesis, Translation, TranslatorLike, Work
 from model.vocabulary import EOS_ID, UNK_ID, is_empty
 from pipelines.bisection import call_on_parts, one_line, raise_if_not_at_fault
@@ -26,8 +26,6 @@ FAILED = "failed"  # not UTF-8, or the model fails at it: no translation
 STATUSES = (OK, NULL, EMPTY, TOO_LONG, SPLIT, UNKNOWN, FAILED)
 
 ON_TOO_LONG = ("split", "truncate", "skip")
-
-_LANGUAGE = re.compile("[A-Za-z]{2,3}([-_][A-Za-z0-9]+)*")  # BCP 47, or with _
 
 _PROBE = "a"  # translated where all texts fail: is it the texts, or the machine?
 
@@ -61,11 +59,8 @@ class CellOptions:
                 f"--on-too-long must be one of {', '.join(ON_TOO_LONG)}. "
                 f"Received: {self.on_too_long!r}"
             )
-        if self.source_language and not _LANGUAGE.fullmatch(self.source_language):
-            raise UserError(
-                "--source-language must be the code of a language, such as en, pt-BR or zh_TW. "
-                f"Received: {self.source_language!r}"
-            )
+        if self.source_language:
+            read_language(self.source_language, name="--source-language")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,7 @@ from apache_beam.io.filesystems import FileSystems
 
 from model.artifacts import MANIFEST_FORMAT, TRAIN, VALIDATION
 from model.errors import UserError
+from model.languages import read_language
 from model.vocabulary import VOCABULARY_FILE, TextNormalization, Vocabulary
 from pipelines import files, parquet
 from pipelines.cleaning import Filters
@@ -79,8 +80,8 @@ class PreprocessOptions:
       validation_fraction: Share of sources, by hash, held out where no held-out corpus is given.
       seed: Of the order of the pairs.
       normalization: What is done to texts, here and in translation.
-      source_language: For the manifest.
-      target_language: For the manifest.
+      source_language: Its code, for the manifest; "" if it is not said.
+      target_language: The same of the target.
     """
 
     output: str
@@ -107,6 +108,9 @@ class PreprocessOptions:
     target_language: str = ""
 
     def __post_init__(self) -> None:
+        for side in ("source", "target"):
+            if code := getattr(self, f"{side}_language"):
+                read_language(code, name=f"--{side}-language")
         _check(0 <= self.shards <= 10_000, "shards must be 0 to 10,000", self.shards)
         _check(self.shard_megabytes >= 0.001, "a shard has 0.001 MB or more", self.shard_megabytes)
         _check(

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import regex
 import sentencex
 
+from model.languages import find_language
+
 _SPACE = regex.compile(r"\s+")
 _LINE_BREAK = regex.compile(r"\r\n|[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
 _CLAUSE_END = regex.compile(
@@ -43,7 +45,8 @@ def split_sentences(text: str, *, language: str = "") -> list[str]:
     >>> split_sentences("Dr. Jones came.  She left.\n\nThe end ", language="en")
     ['Dr. Jones came.', '  ', 'She left.', '\n\n', 'The end', ' ']
     """
-    code = language.replace("_", "-").split("-")[0].lower()
+    known = find_language(language)
+    code = known.primary if known else language
     parts: list[str] = []
     start = 0
     for space in _SPACE.finditer(text):

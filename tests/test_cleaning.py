@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.errors import UserError
+from model.languages import read_language
 from model.vocabulary import TextNormalization
 from pipelines import cleaning
 from pipelines.cleaning import Filters, text_reasons, token_reasons
-from pipelines.scripts import script_of_language
 
 OFF = Filters(
     max_characters=65535, max_length_ratio=0, min_letters=0, reject_identical=False,
@@ -413,6 +413,10 @@ def test_limits_of_the_options():
 # Real corpora
 
 
+def _script_of(code):
+    return read_language(code, name="code").script
+
+
 def read_labelled(folder, language):
     path = folder / f"messy/web_en_{language}.labelled.tsv.gz"
     with gzip.open(path, "rt", encoding="utf-8", newline="\n") as lines:
@@ -442,9 +446,7 @@ def test_the_defaults_lose_few_valid_pairs(shared_data):
             np.array([len(ids) for ids in vocabulary.encode(texts, num_threads=2)])
             for texts in (sources, targets)
         ]
-        filters = Filters(
-            source_script=script_of_language("en"), target_script=script_of_language(language)
-        )
+        filters = Filters(source_script=_script_of("en"), target_script=_script_of(language))
         reasons = token_reasons(*lengths, filters=filters)
         reasons |= text_reasons(sources, targets, filters=filters)
         totals.update((language, label) for label in labels)
@@ -482,6 +484,6 @@ def test_the_defaults_keep_clean_corpora(shared_data, source, target, most):
         normalize(gzip.decompress((shared_data / f"{name}.gz").read_bytes()).decode().splitlines())
         for name in (source, target)
     ]
-    filters = Filters(source_script=script_of_language(source.split(".")[1]), target_script="Latin")
+    filters = Filters(source_script=_script_of(source.split(".")[1]), target_script="Latin")
     reasons = text_reasons(*sides, filters=filters)
     assert len(reasons) <= most * len(sides[0]), collections.Counter(reasons.values())

@@ -217,7 +217,7 @@ def test_each_flag_arrives(folder, capsys):
         "--min-characters", "2", "--max-characters", "400", "--min-tokens", "2",
         "--max-tokens", "200", "--max-length-ratio", "4", "--min-letters", "0",
         "--keep-identical", "--keep-mojibake", "--source-language", "en",
-        "--target-language", "xx", "--min-script", "0.5", "--validation-fraction", "0.2",
+        "--target-language", "tlh", "--min-script", "0.5", "--validation-fraction", "0.2",
         "--seed", "5", "--separate-vocabularies",
     )  # fmt: skip
     assert [file["path"] for file in found.pop("exclude")] == ["test.txt"]
@@ -227,7 +227,7 @@ def test_each_flag_arrives(folder, capsys):
         "shared_vocabulary": False, "vocabulary": [], "vocabulary_sample": 900,
         "character_coverage": 0.98, "byte_fallback": False, "user_symbols": ["<x>", "<y>"],
         "sentencepiece_rule": "identity", "deduplicate": "source", "validation_fraction": 0.2,
-        "seed": 5, "source_language": "en", "target_language": "xx",
+        "seed": 5, "source_language": "en", "target_language": "tlh",
         "normalization": {
             "unicode_form": "NFKC", "clean_whitespace": False, "lowercase": True,
         },
@@ -235,10 +235,39 @@ def test_each_flag_arrives(folder, capsys):
             "min_characters": 2, "max_characters": 400, "min_tokens": 2, "max_tokens": 200,
             "max_length_ratio": 4.0, "min_letters": 0.0, "reject_identical": False,
             "reject_mojibake": False, "min_script": 0.5,
-            "source_script": "Latin",  # that of English; what xx is written in is not known
+            "source_script": "Latin",  # that of English; what tlh is written in is not known
             "target_script": "",
         },
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--source-language", "English"],
+         "--source-language must be a language code such as en, de or zh-Hant. Received: English "
+         "(did you mean en?)"),
+        (["--target-language", "xx"],
+         "--target-language must be a language code such as en, de or zh-Hant. Received: xx"),
+    ],
+)  # fmt: skip
+def test_what_is_no_language_is_refused(folder, capsys, flags, message):
+    write_corpus(folder)
+    assert run("preprocess", *TEXTS, *flags) == 2
+    assert last_error(capsys) == f"tt: error: {message}"
+    assert not (folder / "dataset").exists()
+
+
+def test_a_script_that_is_not_known_is_said(folder, capsys):
+    write_corpus(folder)
+    command = ["preprocess", *TEXTS, "--source-language", "en", "--target-language", "tlh"]
+    assert run(*command, "--dry-run") == 0
+    assert (
+        "tt: warning: --target-language tlh does not say one script, and pairs in a wrong one "
+        "stay: name it with --target-script, such as Latin, or none"
+    ) in capsys.readouterr().err
+    assert run(*command, "--target-script", "none", "--dry-run") == 0
+    assert "--target-script" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

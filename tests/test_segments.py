@@ -48,6 +48,13 @@ def test_sentences_of_languages(language, text, sentences):
     assert pieces_of(text, language) == sentences
 
 
+def test_a_code_of_three_letters_has_the_rules_of_its_language():
+    text = "Am 3. Oktober kam er. Er blieb."
+    for language in ("deu", "ger", "DE_at"):
+        assert pieces_of(text, language) == ["Am 3. Oktober kam er.", "Er blieb."]
+    assert pieces_of(text, "English")[0] == "Am 3."  # saved by an older version
+
+
 @given(text=TEXTS, language=LANGUAGES)
 def test_sentences_and_white_space_are_the_text(text, language):
     parts = split_sentences(text, language=language)

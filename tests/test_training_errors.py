@@ -61,6 +61,19 @@ def test_a_manifest_without_a_split_is_refused(tmp_path):
         make_trainer(tmp_path / "dataset", tmp_path / "run")
 
 
+def test_a_target_language_of_before_codes_were_checked_is_warned_of(tmp_path):
+    write_dataset(tmp_path / "dataset", train=20, validation=5)
+    manifest = tmp_path / "dataset" / MANIFEST_FILE
+    text = manifest.read_text()
+    manifest.write_text(text.replace('"target_language": ""', '"target_language": "German"'))
+    trainer = make_trainer(tmp_path / "dataset", tmp_path / "run")
+    trainer.close()
+    assert trainer.notes == [
+        "the dataset's target language German is no language code (did you mean de?): BLEU is "
+        "tokenised by 13a, sacreBLEU's default"
+    ]
+
+
 def preprocessed(folder):
     """Writes a dataset folder with all that `tt preprocess` says of it."""
     manifest = write_dataset(folder, train=20, validation=5)

@@ -148,8 +148,8 @@ def test_a_full_disk_behind_stdout_is_one_clear_error(trained_toy):
         (["--on-too-long", "cut"], "--on-too-long must be one of split, truncate, skip"),
         (
             ["--source-language", "english"],
-            "--source-language must be the code of a language, such "
-            "as en, pt-BR or zh_TW. Received: 'english'",
+            "--source-language must be a language code such as en, de or zh-Hant. Received: "
+            "english (did you mean en?)",
         ),
         (["--max-source-tokens", "2"], "--max-source-tokens must be at least 3"),
         (["--max-length-ratio", "-1"], "--max-length-ratio must be finite and not negative"),
@@ -208,13 +208,13 @@ def test_the_end_names_lines_that_fail_by_exit_code_1_too(monkeypatch, capfdbina
     monkeypatch.setattr("cli.translate_lines.prepare_engine", lambda *_: None)
     monkeypatch.setattr(engines, "check_engine", lambda *_, **__: None)
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"ab\n\xff\ncd\n")))
-    options = ("--model", "m", "--engine", "ctranslate2", "--source-language", "xx")
+    options = ("--model", "m", "--engine", "ctranslate2", "--source-language", "tlh")
     assert run("translate", *options) == 1
     printed = capfdbinary.readouterr()
     assert printed.out == b"ba\n\ndc\n"
     assert printed.err == (
-        b"tt: warning: no language xx is known here: where texts are cut into sentences, it may be "
-        b"by the rules of English\n"
+        b"tt: warning: little is known here of the language tlh: where texts are cut into "
+        b"sentences, it may be by the rules of English\n"
         b"tt: 1 line(s) failed and are left empty (line 2: not UTF-8: invalid start byte)\n"
     )
 

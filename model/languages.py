@@ -1,0 +1,147 @@
+"""Language codes: the one place that reads them, for all commands.
+
+Which codes there are, what is the same language by another code, and in which script it is most
+likely written comes from `langcodes`, that is from IANA's registry and Unicode's CLDR.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+
+import langcodes
+from langcodes.data_dicts import LIKELY_SUBTAGS
+from langcodes.tag_parser import LanguageTagError
+
+from model.errors import UserError
+
+# Where CLDR has none or another script than the language's texts of today.
+_OWN_SCRIPTS = {
+    "azb": "Arab", "blk": "Mymr", "grc": "Grek", "hmn": "Latn", "hyw": "Armn", "ie": "Latn",
+    "nah": "Latn", "tok": "Latn", "xal": "Cyrl",
+}  # fmt: skip
+
+_UNREGISTERED = ("tok",)  # newer than the registry that langcodes brings
+
+# Languages whose corpora come in two scripts: a wrong guess would reject all of a good corpus.
+OF_TWO_SCRIPTS = ("sr", "uz", "ku", "ks", "crh")
+
+# ISO 15924 to Unicode's long names; Japanese and Korean texts use several of these.
+_SCRIPT_NAMES = {
+    "Adlm": "Adlam", "Arab": "Arabic", "Armn": "Armenian", "Beng": "Bengali",
+    "Cans": "Canadian_Aboriginal", "Cher": "Cherokee", "Copt": "Coptic", "Cyrl": "Cyrillic",
+    "Deva": "Devanagari", "Ethi": "Ethiopic", "Geor": "Georgian", "Goth": "Gothic",
+    "Grek": "Greek", "Gujr": "Gujarati", "Guru": "Gurmukhi", "Hang": "Hangul", "Hani": "Han",
+    "Hans": "Han", "Hant": "Han", "Hebr": "Hebrew", "Jpan": "Japanese", "Khmr": "Khmer",
+    "Knda": "Kannada", "Kore": "Korean", "Laoo": "Lao", "Latn": "Latin", "Lisu": "Lisu",
+    "Mlym": "Malayalam", "Mong": "Mongolian", "Mtei": "Meetei_Mayek", "Mymr": "Myanmar",
+    "Nkoo": "Nko", "Olck": "Ol_Chiki", "Orya": "Oriya", "Sinh": "Sinhala", "Syrc": "Syriac",
+    "Taml": "Tamil", "Telu": "Telugu", "Tfng": "Tifinagh", "Thaa": "Thaana", "Thai": "Thai",
+    "Tibt": "Tibetan", "Vaii": "Vai", "Yiii": "Yi",
+}  # fmt: skip
+
+# English names of languages with large corpora: what is typed where a code is wanted.
+_NAMES = {
+    "afrikaans": "af", "albanian": "sq", "amharic": "am", "arabic": "ar", "armenian": "hy",
+    "azerbaijani": "az", "basque": "eu", "belarusian": "be", "bengali": "bn", "bosnian": "bs",
+    "bulgarian": "bg", "burmese": "my", "cantonese": "yue", "catalan": "ca", "chinese": "zh",
+    "croatian": "hr", "czech": "cs", "danish": "da", "dutch": "nl", "english": "en",
+    "esperanto": "eo", "estonian": "et", "farsi": "fa", "filipino": "fil", "finnish": "fi",
+    "french": "fr", "galician": "gl", "georgian": "ka", "german": "de", "greek": "el",
+    "gujarati": "gu", "hausa": "ha", "hebrew": "he", "hindi": "hi", "hungarian": "hu",
+    "icelandic": "is", "igbo": "ig", "indonesian": "id", "irish": "ga", "italian": "it",
+    "japanese": "ja", "kannada": "kn", "kazakh": "kk", "khmer": "km", "klingon": "tlh",
+    "korean": "ko", "kurdish": "ku", "kyrgyz": "ky", "latin": "la", "latvian": "lv",
+    "lithuanian": "lt", "macedonian": "mk", "malay": "ms", "malayalam": "ml", "maltese": "mt",
+    "mandarin": "zh", "marathi": "mr", "mongolian": "mn", "nepali": "ne", "norwegian": "no",
+    "pashto": "ps", "persian": "fa", "polish": "pl", "portuguese": "pt", "punjabi": "pa",
+    "romanian": "ro", "russian": "ru", "serbian": "sr", "sinhala": "si", "slovak": "sk",
+    "slovene": "sl", "slovenian": "sl", "somali": "so", "spanish": "es", "swahili": "sw",
+    "swedish": "sv", "tagalog": "tl", "tajik": "tg", "tamil": "ta", "telugu": "te", "thai": "th",
+    "tibetan": "bo", "turkish": "tr", "ukrainian": "uk", "urdu": "ur", "uzbek": "uz",
+    "vietnamese": "vi", "welsh": "cy", "xhosa": "xh", "yiddish": "yi", "yoruba": "yo",
+    "zulu": "zu",
+}  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class Language:
+    """A language by its code.
+
+    Attributes:
+      code: As it was given, such as "zh_TW" or "cmn".
+      primary: The usual code of the language alone, by which its rules are found: "zh" of both.
+      script: What it is written in, as Unicode's long name ("Latin") or "Japanese" or "Korean",
+        which use several; "" where that is not known or not one alone.
+    """
+
+    code: str
+    primary: str
+    script: str
+
+
+def read_language(code: str, *, name: str) -> Language:
+    """Reads a language code that a user gave.
+
+    Args:
+      code: Of BCP 47 or ISO 639 ("en", "deu", "pt-BR", "sr-Latn"), with - or _ and in any case.
+      name: What it was given for, such as "--source-language".
+
+    Raises:
+      UserError: There is no such code.
+
+    >>> read_language("cmn", name="--target-language")
+    Language(code='cmn', primary='zh', script='Han')
+    """
+    language = find_language(code)
+    if language is None:
+        raise UserError(
+            f"{name} must be a language code such as en, de or zh-Hant. Received: {code}"
+            f"{suggestion(code)}"
+        )
+    return language
+
+
+@functools.lru_cache(maxsize=256)
+def find_language(code: str) -> Language | None:
+    """Returns the language of a code, or None where there is no such code.
+
+    For codes that were saved before they were checked; `read_language` is for those of a user.
+
+    >>> find_language("sr-Latn").script, find_language("sr").script, find_language("English")
+    ('Latin', '', None)
+    """
+    try:
+        tag = langcodes.Language.get(code.strip())
+    except LanguageTagError:
+        return None
+    given = tag.language or "und"
+    if not tag.is_valid() and given not in _UNREGISTERED:
+        return None
+    wide = tag.prefer_macrolanguage().language or "und"  # "zh" of "cmn"
+    if tag.script:
+        script = tag.script
+    elif given in (*OF_TWO_SCRIPTS, "und"):
+        script = ""
+    else:
+        script = _OWN_SCRIPTS.get(given) or _likely_script(given) or _likely_script(wide)
+    return Language(code, wide, _SCRIPT_NAMES.get(script, ""))
+
+
+def _likely_script(language: str) -> str:
+    # Not `maximize`: of a language that CLDR does not know, that makes one in Latin.
+    _, _, rest = LIKELY_SUBTAGS.get(language, "").partition("-")
+    return rest.split("-")[0]
+
+
+def suggestion(code: str) -> str:
+    """Returns what to add to a message about no code: the one meant, if it can be guessed.
+
+    It may have been a language's name, or the code of a country.
+
+    >>> suggestion("English"), suggestion("jp"), suggestion("xx")
+    (' (did you mean en?)', ' (did you mean ja?)', '')
+    """
+    word = code.strip().lower()
+    meant = _NAMES.get(word) or LIKELY_SUBTAGS.get(f"und-{word.upper()}", "").split("-")[0]
+    return f" (did you mean {meant}?)" if meant else ""
