@@ -4,31 +4,49 @@ from __future__ import annotations
 
 import gzip
 import re
+import stat
+import sys
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from cli.options import command, say
+from cli.options import Texts, command, say, say_what_is_awaited
 from model.errors import UserError
 
 # Those of sacreBLEU's that need neither another package nor a download.
 TOKENIZERS = ("13a", "intl", "zh", "char", "none")
 
 _UNIT = re.compile(r"(.*)-(\d{5,})-of-\d{5,}\.parquet")  # an output file of `tt translate-batch`
+_STDIN = ("-", "/dev/stdin", "/dev/fd/0")
+_GZIP = b"\x1f\x8b"  # what it begins with; no UTF-8 text does
 
 
 @command
 def evaluate_command(
     hypotheses: Annotated[
         Path,
-        typer.Argument(help="Translations: text (.gz too), or Parquet of `tt translate-batch`."),
+        typer.Argument(
+            help="Translations: a text (.gz too; - is stdin), or Parquet of `tt translate-batch`."
+        ),
     ],
     reference: Annotated[
-        list[Path], typer.Option(help="Reference text, line for line (.gz too); repeatable.")
-    ],
+        list[Path] | None,
+        typer.Option(
+            help="References, line for line: a text (.gz too; - is stdin), or Parquet; repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    reference_column: Annotated[
+        Texts,
+        typer.Option(
+            help="Column of Parquet references, or, where no --reference is Parquet, of the "
+            "translations' own table; repeatable.",
+            show_default=False,
+        ),
+    ] = None,
     column: Annotated[
         str | None,
         typer.Option(help="Of Parquet translations. [default: translation]", show_default=False),
@@ -38,35 +56,84 @@ def evaluate_command(
     ] = None,
     lowercase: Annotated[bool, typer.Option("--lowercase", help="Ignore case.")] = False,
 ) -> None:
-    """Score translations against references: BLEU and chrF with their signatures."""
+    """Score translations against references by BLEU and chrF.
+
+    Both are sacreBLEU's, with their signatures.
+    """
+    if not (reference or reference_column):
+        raise UserError(
+            "there is no reference: name a text with --reference, or a column of the translations' "
+            "table with --reference-column"
+        )
+    check_pipes([hypotheses, *(reference or [])])
     translations = read_translations(hypotheses, column=column)
     lines = [text or "" for text in translations]
-    references = read_references(reference, count=len(lines), hypotheses=hypotheses)
+    references = read_references(
+        reference or [],
+        columns=reference_column or [],
+        count=len(lines),
+        hypotheses=hypotheses,
+    )
     if nulls := translations.count(None):
         say(f"tt: {nulls:,} of {len(lines):,} translations are null and count as empty")
     for line in score_lines(lines, references, tokenize=tokenize, lowercase=lowercase):
         typer.echo(line)
 
 
+def check_pipes(paths: Sequence[Path]) -> None:
+    """Checks that no pipe is named twice.
+
+    Raises:
+      UserError: One is; both names are given.
+    """
+    seen: dict[object, Path] = {}
+    for path in paths:
+        pipe: object = "stdin"
+        if str(path) not in _STDIN:
+            try:
+                status = path.stat()
+            except OSError:
+                continue  # reading it says what is wrong
+            if stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode):
+                continue
+            pipe = (status.st_dev, status.st_ino)
+        if pipe in seen:
+            raise UserError(
+                f"{seen[pipe]} and {path} are one pipe, which can be read only once: write it to a "
+                "file, and name that"
+            )
+        seen[pipe] = path
+
+
 def read_lines(path: Path) -> list[str]:
-    r"""Reads a UTF-8 text, gzip or plain; a line ends at \n alone."""
-    if path.is_dir():
-        raise UserError(f"{path} is a folder: name a text file")
-    if not path.is_file():
-        raise UserError(f"no file {path}: name a text file")
+    r"""Reads a UTF-8 text, gzip or plain, of a file or a pipe, once; a line ends at \n alone."""
     try:
-        data = path.read_bytes()
-        if path.suffix == ".gz":
+        data = _read_bytes(path)
+        if path.suffix == ".gz" or data.startswith(_GZIP):
             data = gzip.decompress(data)
         text = data.decode("utf-8")
+    except IsADirectoryError:
+        raise UserError(f"{path} is a folder: name a text file") from None
+    except (FileNotFoundError, NotADirectoryError):
+        raise UserError(f"no file {path}: name a text file") from None
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is not a UTF-8 text: {error}. Name a text file") from error
     except (OSError, EOFError, zlib.error) as error:
-        raise UserError(f"{path} cannot be read: {error}. Name another text file") from error
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"{path} cannot be read: {reason}. Name another text file") from error
     lines = text.split("\n")
     if lines[-1] == "":
         lines.pop()
     return [line.removesuffix("\r") for line in lines]
+
+
+def _read_bytes(path: Path) -> bytes:
+    if str(path) not in _STDIN:
+        return path.read_bytes()
+    if sys.stdin is None:
+        raise UserError(f"stdin is closed, and {path} stands for it: redirect it, or name a file")
+    say_what_is_awaited(sys.stdin)
+    return sys.stdin.buffer.read()
 
 
 def read_hypotheses(path: Path, *, column: str | None = None) -> list[str]:
@@ -80,50 +147,70 @@ def read_translations(path: Path, *, column: str | None = None) -> list[str | No
     Those of a folder of `tt translate-batch` are in the order of its input's rows.
 
     Args:
-      path: Of the file or folder.
+      path: Of the file or folder, or "-".
       column: Of Parquet; None is "translation".
 
     Raises:
       UserError: There is nothing, or not the column.
     """
+    files = _find_parquet(path)
+    if not files:
+        if column is not None and path.exists():
+            raise UserError(f"--column belongs to Parquet, and {path} is a text: leave it out")
+        return [*read_lines(path)]
+    tables = _read_column(files, column or "translation", flag="--column")
+    return [text for _, texts in tables for text in texts]
+
+
+def _find_parquet(path: Path) -> list[Path]:
+    """Returns the Parquet files that a name stands for; none if it stands for a text."""
+    if not path.is_dir():
+        return [path] if path.suffix == ".parquet" else []
+    files = list_parquet(path)
+    if not files:
+        raise UserError(f"{path} holds no *.parquet: name the output of `tt translate-batch`")
+    return files
+
+
+def _read_column(
+    files: Sequence[Path], column: str, *, flag: str
+) -> Iterator[tuple[Path, list[str | None]]]:
+    """Yields the texts of a column, file by file.
+
+    Args:
+      files: Of Parquet.
+      column: Its name.
+      flag: The option that chooses it.
+
+    Raises:
+      UserError: A file cannot be read, or has no such column of strings.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    files = [path] if path.suffix == ".parquet" else []
-    if path.is_dir():
-        files = list_parquet(path)
-        if not files:
-            raise UserError(f"{path} holds no *.parquet: name the output of `tt translate-batch`")
-    if not files:
-        if column is not None and path.is_file():
-            raise UserError(f"--column belongs to Parquet, and {path} is a text: leave it out")
-        return [*read_lines(path)]
-    column = column or "translation"
-    lines: list[str | None] = []
     for file in files:
         try:
             schema = pq.read_schema(file)
             if column not in schema.names:
                 raise UserError(
                     f"{file} has no column {column!r}: choose one of "
-                    f"{', '.join(schema.names)} with --column"
+                    f"{', '.join(schema.names)} with {flag}"
                 )
             if schema.names.count(column) > 1:
                 raise UserError(f"{file} has several columns {column!r}: rename all but one")
             kind = schema.field(column).type
             if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
                 raise UserError(f"column {column!r} of {file} must hold strings. Received: {kind}")
-            lines += pq.ParquetFile(file).read(columns=[column])[column].to_pylist()
+            yield file, pq.ParquetFile(file).read(columns=[column])[column].to_pylist()
         except UnicodeDecodeError as error:
             raise UserError(
                 f"column {column!r} of {file} has texts that are not UTF-8: choose another with "
-                "--column"
+                f"{flag}"
             ) from error
         except (OSError, pa.ArrowInvalid) as error:
             raise UserError(
                 f"{file} cannot be read as Parquet: {error}. Name another file"
             ) from error
-    return lines
 
 
 def list_parquet(folder: Path) -> list[Path]:
@@ -173,21 +260,66 @@ def _input_order(name: str) -> tuple[str, int]:
     return (f"{numbered[1]}.parquet", int(numbered[2])) if numbered else (name, 0)
 
 
-def read_references(paths: Sequence[Path], *, count: int, hypotheses: Path) -> list[list[str]]:
-    """Reads reference texts, each of `count` lines.
+def read_references(
+    paths: Sequence[Path], *, columns: Sequence[str] = (), count: int, hypotheses: Path
+) -> list[list[str]]:
+    """Reads references, each of `count` texts, in the order of the translations.
+
+    Args:
+      paths: Of texts and Parquet.
+      columns: Of the Parquet among them; where there is none, of the translations' table.
+      count: Number of translations.
+      hypotheses: Where they are from.
 
     Raises:
-      UserError: A text has another number of lines; both are named.
+      UserError: One has another number of texts, or none for a row.
     """
-    references = [read_lines(path) for path in paths]
-    for path, lines in zip(paths, references, strict=True):
-        if len(lines) != count:
+    texts = [
+        path for path in paths if not (path.suffix == ".parquet" or (columns and path.is_dir()))
+    ]
+    tables = [path for path in paths if path not in texts]
+    if tables and not columns:
+        raise UserError(
+            f"{tables[0]} is Parquet: name the column of its references with --reference-column"
+        )
+    if columns and not tables:
+        tables = [hypotheses]
+    references = [(path, read_lines(path), "lines") for path in texts]
+    references += [
+        (path, read_reference_column(path, column), "rows") for path in tables for column in columns
+    ]
+    for path, found, unit in references:
+        if len(found) != count:
             raise UserError(
-                f"{hypotheses} has {count} translations and {path} has {len(lines)} lines: "
+                f"{hypotheses} has {count} translations and {path} has {len(found)} {unit}: "
                 "they must be of the same sentences"
             )
     if count == 0:
         raise UserError(f"{hypotheses} is empty: there is nothing to score")
+    return [found for _, found, _ in references]
+
+
+def read_reference_column(path: Path, column: str) -> list[str]:
+    """Reads a column of Parquet, as `read_translations` does, of which every row has a text.
+
+    Raises:
+      UserError: The path is of a text, there is no such column, or a row is null.
+    """
+    files = _find_parquet(path)
+    if not files:
+        raise UserError(
+            f"--reference-column belongs to Parquet, and {path} is a text: name Parquet with "
+            "--reference, or leave it out"
+        )
+    references: list[str] = []
+    for file, texts in _read_column(files, column, flag="--reference-column"):
+        for row, text in enumerate(texts, 1):
+            if text is None:
+                raise UserError(
+                    f"each row needs a reference, and column {column!r} of {file} is null in row "
+                    f"{row:,}: leave such rows out of the table, or choose another column"
+                )
+            references.append(text)
     return references
 
 

@@ -11,7 +11,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
 import typer
 from typer.core import TyperCommand
@@ -218,6 +218,12 @@ def local_path(given: str) -> Path:
 def say(message: str) -> None:
     """Prints a line on stderr: stdout is for results."""
     typer.echo(message, err=True)
+
+
+def say_what_is_awaited(stream: TextIO) -> None:
+    """Says what a terminal is expected to give; of files and pipes nothing."""
+    if stream.isatty():
+        say("tt: reading lines from the terminal; end with Ctrl-D")
 
 
 def import_tensorflow(*, uses_onednn: bool | None = None) -> None:

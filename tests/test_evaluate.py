@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
+import io
+import os
+import subprocess
+import sys
+import threading
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -71,6 +77,121 @@ def test_errors_of_evaluate(folder, capsys):
     (folder / "empty.txt").write_text("")
     assert run("evaluate", "empty.txt", "--reference", "empty.txt") == 2
     assert "is empty" in last_error(capsys)
+
+
+@contextlib.contextmanager
+def pipe_of(content):
+    """Gives the name of a pipe, which can be read once and in which nothing can be sought."""
+    reading, writing = os.pipe()
+
+    def write_all():
+        with contextlib.suppress(BrokenPipeError), open(writing, "wb") as file:  # noqa: PTH123
+            file.write(content)
+
+    thread = threading.Thread(target=write_all)
+    thread.start()
+    try:
+        yield f"/dev/fd/{reading}"
+    finally:
+        os.close(reading)
+        thread.join()
+
+
+REFERENCE = "".join(f"line {i} of a text that is long enough.\n" for i in range(5000)).encode()
+
+
+@pytest.mark.parametrize("encode", [bytes, gzip.compress])
+def test_pipes_are_read(folder, capsys, encode):
+    with pipe_of(encode(REFERENCE)) as hypotheses, pipe_of(encode(REFERENCE)) as reference:
+        assert run("evaluate", hypotheses, "--reference", reference) == 0
+    assert " = 100.0" in capsys.readouterr().out
+    with pipe_of(encode(REFERENCE)) as hypotheses, pipe_of(encode(b"one\n")) as reference:
+        assert run("evaluate", hypotheses, "--reference", reference) == 2
+    assert f"{hypotheses} has 5000 translations and {reference} has 1 l" in last_error(capsys)
+
+
+@pytest.mark.parametrize("name", ["-", "/dev/stdin"])
+def test_stdin_is_read(folder, capsys, monkeypatch, name):
+    (folder / "r.txt").write_bytes(REFERENCE)
+    for arguments in ((name, "--reference", "r.txt"), ("r.txt", "--reference", name)):
+        content = io.BytesIO(gzip.compress(REFERENCE))
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(content))
+        assert run("evaluate", *arguments) == 0
+        assert " = 100.0" in capsys.readouterr().out
+    monkeypatch.setattr("sys.stdin", None)
+    assert run("evaluate", name, "--reference", "r.txt") == 2
+    assert f"stdin is closed, and {name} stands for it" in last_error(capsys)
+
+
+def test_process_substitutions_are_read(folder):
+    (folder / "a.txt").write_bytes(REFERENCE)
+    command = f"'{sys.executable}' -m cli.main evaluate <(cat a.txt) --reference <(gzip -c a.txt)"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert " = 100.0" in done.stdout
+
+
+def test_a_pipe_is_read_once(folder, capsys):
+    assert run("evaluate", "-", "--reference", "/dev/stdin") == 2
+    assert "- and /dev/stdin are one pipe, which can be read only once" in last_error(capsys)
+    with pipe_of(b"a\n") as name:
+        assert run("evaluate", name, "--reference", name) == 2
+    assert f"{name} and {name} are one pipe, which can be read only once" in last_error(capsys)
+    (folder / "a.txt").write_bytes(REFERENCE)
+    assert run("evaluate", "a.txt", "--reference", "a.txt") == 0, "a file is read as often as named"
+
+
+def test_references_may_be_columns_of_the_translations_table(folder, capsys):
+    lines = ["The cat sat on the mat today .", "It is raining a lot in here ."]
+    table = {"translation": lines, "human": lines, "other": ["none of it", "at all"]}
+    pq.write_table(pa.table(table), folder / "t.parquet")
+    (folder / "human.txt").write_text("\n".join(lines) + "\n")
+    (folder / "other.txt").write_text("none of it\nat all\n")
+    for columns, texts in ((["human"], 1), (["other"], 0), (["other", "human"], 1)):
+        flags = [flag for name in columns for flag in ("--reference-column", name)]
+        assert run("evaluate", "t.parquet", *flags) == 0
+        found = capsys.readouterr()
+        flags = [flag for name in columns for flag in ("--reference", f"{name}.txt")]
+        assert run("evaluate", "t.parquet", *flags) == 0
+        assert capsys.readouterr() == found, "the scores are those of the same texts in files"
+        assert (" = 100.0" in found.out) == texts
+    both = ("--reference", "other.txt", "--reference-column", "human")
+    assert run("evaluate", "t.parquet", *both) == 0
+    assert "nrefs:2|" in capsys.readouterr().out
+
+
+def test_reference_columns_of_a_job_are_in_the_order_of_its_input(folder, capsys):
+    for name in ("b", "a"):
+        rows = [f"{name} {i} of a text" for i in range(5)]
+        write(folder / f"{name}.parquet", {"text": rows, "back": [row[::-1] for row in rows]})
+    inputs = [folder / f"{name}.parquet" for name in ("b", "a")]
+    translate(inputs, folder / "out", unit_rows=2, text_columns=("text",))
+    assert run("evaluate", "out", "--reference-column", "back") == 0
+    assert " = 100.0" in capsys.readouterr().out
+    flags = ("--reference", "a.parquet", "--reference-column", "back")
+    assert run("evaluate", "out", *flags) == 2
+    assert "out has 10 translations and a.parquet has 5 rows: they" in last_error(capsys)
+    assert run("evaluate", "out", "--reference", "out", "--reference-column", "back") == 0
+    assert " = 100.0" in capsys.readouterr().out
+
+
+def test_errors_of_reference_columns(folder, capsys):
+    (folder / "r.txt").write_text("x\n")
+    pq.write_table(pa.table({"translation": ["x"] * 3, "n": [1] * 3}), folder / "t.parquet")
+    pq.write_table(pa.table({"human": ["a", None, "c"]}), folder / "gap.parquet")
+    for arguments, message in (
+        (["t.parquet"], "there is no reference: name a text with --reference, or a column"),
+        (["t.parquet", "--reference-column", "m"], "t.parquet has no column 'm': choose one of "
+         "translation, n with --reference-column"),
+        (["t.parquet", "--reference-column", "n"], "must hold strings. Received: int64"),
+        (["r.txt", "--reference-column", "n"], "belongs to Parquet, and r.txt is a text"),
+        (["t.parquet", "--reference", "gap.parquet"], "gap.parquet is Parquet: name the column of "
+         "its references with --reference-column"),
+        (["t.parquet", "--reference", "gap.parquet", "--reference-column", "human"],
+         "each row needs a reference, and column 'human' of gap.parquet is null in row 2: "),
+    ):  # fmt: skip
+        assert run("evaluate", *arguments) == 2
+        assert message in last_error(capsys)
 
 
 def test_lines_end_at_line_feeds_alone(folder):
