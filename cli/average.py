@@ -18,7 +18,7 @@ def average_command(
         int | None, typer.Option(help="How many of them, the newest or the best. [default: all]")
     ] = None,
 ) -> None:
-    """Average the last or the best checkpoints of a run into a model folder."""
+    """Average checkpoints of a run into a model folder."""
     folder = local_path(output)
     import_tensorflow()
     from model.averaging import export_average

@@ -58,7 +58,7 @@ def export_command(
         bool, typer.Option("--overwrite", help="Replace an earlier export.")
     ] = False,
 ) -> None:
-    """Write a trained model as a portable folder, a TensorFlow SavedModel or for CTranslate2."""
+    """Write a trained model to a folder for other programs."""
     if format not in FORMATS:
         raise UserError(f"--format must be one of {', '.join(FORMATS)}. Received: {format}")
     if format != "saved-model" and (beam_size is not None or length_penalty is not None):

@@ -66,7 +66,10 @@ def tt(
 def demo_command(
     folder: Annotated[Path, typer.Option(help="Where everything is written.")] = Path("demo"),
 ) -> None:
-    """Run the three commands on the embedded corpus, and show and score translations."""
+    """Run the three commands on the embedded corpus.
+
+    It shows and scores translations of held-out sentences at the end.
+    """
     from cli.demo import run_demo
 
     def run_command(arguments: Sequence[str]) -> None:

@@ -211,8 +211,9 @@ def preprocess_command(
         ),
     ] = None,
 ) -> None:
-    """Make a dataset: clean, tokenize, shuffle and shard a parallel corpus into TFRecords.
+    """Make a dataset folder from a parallel corpus.
 
+    Its pairs are cleaned, tokenized, shuffled and sharded into TFRecords.
     Beam's own options go after `--`: tt preprocess ... -- --direct_num_workers=2
     """
     from pipelines.preprocess import (

@@ -119,11 +119,11 @@ def translate_batch_command(
     max_decoding_length: MaxDecodingLength = _DECODING.max_decoding_length,
     no_repeat_ngram_size: NoRepeatNgramSize = _DECODING.no_repeat_ngram_size,
 ) -> None:
-    """Translate text columns of Parquet files in bulk; all rows and columns are kept.
+    """Translate text columns of Parquet files in bulk.
 
-    Adds the columns translation, translation_score, translation_status and translation_error (no
-    --with-scores is needed), and with --n-best translation_n_best; of several text columns with
-    <column>_ before the name.
+    All rows and columns are kept. Adds the columns translation, translation_score,
+    translation_status and translation_error (no --with-scores is needed), and with --n-best
+    translation_n_best; of several text columns with <column>_ before the name.
     Beam's own options go after `--`: tt translate-batch in.parquet -- --direct_num_workers=2
     """
     start = time.monotonic()  # before imports that take seconds

@@ -31,6 +31,7 @@ from cli.options import (
     local_path,
     prepare_engine,
     say,
+    say_what_is_awaited,
     warn_of_language,
 )
 from model.config import MAX_SOURCE_TOKENS, Decoding, Engine
@@ -63,9 +64,10 @@ def translate_command(
     max_decoding_length: MaxDecodingLength = _DECODING.max_decoding_length,
     no_repeat_ngram_size: NoRepeatNgramSize = _DECODING.no_repeat_ngram_size,
 ) -> None:
-    """Translate stdin to stdout, a line for a line; with --n-best N, N lines for a line.
+    """Translate stdin to stdout, a line for a line.
 
-    Where a line fails, its translation is empty and the exit code is 1 at the end.
+    With --n-best N, it is N lines for a line. Where a line fails, its translation is empty and the
+    exit code is 1 at the end.
     """
     from pipelines.cells import CellOptions
 
@@ -92,6 +94,7 @@ def translate_command(
     check_engine(folder, decoding=decoding, engine=engine, max_source_tokens=max_source_tokens)
     prepare_engine(folder, engine)
     translator = load_translator(str(folder), decoding=decoding, engine=engine)
+    say_what_is_awaited(sys.stdin)
     try:
         report = translate_lines(
             sys.stdin.buffer,

@@ -95,6 +95,22 @@ def test_each_command_has_help(command, capsys):
     assert "Usage" in capsys.readouterr().out
 
 
+def test_help_fits_80_columns_whole(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    commands = typer.main.get_command(app).commands
+    said = {(): [command.callback.__doc__.partition(".")[0] for command in commands.values()]}
+    for name, command in commands.items():
+        said[name,] = [parameter.help for parameter in command.params if parameter.help]
+    for arguments, texts in said.items():
+        assert run(*arguments, "--help") == 0
+        printed = capsys.readouterr().out
+        assert max(map(len, printed.splitlines())) <= 80
+        letters = "".join(printed.split())  # lines are broken behind hyphens, too
+        for text in texts:
+            assert "".join(text.split()) in letters
+    assert len(said[()]) == len(COMMANDS)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+import pty
 import subprocess
 import sys
 from pathlib import Path
@@ -201,6 +203,22 @@ def test_each_flag_arrives(monkeypatch, capfdbinary):
     ]
     said = b"tt: 1 line(s) have more than 25 tokens and are translated in pieces (line 2)"
     assert said in printed.err
+
+
+def test_a_terminal_is_told_once_what_is_awaited(monkeypatch, capfdbinary):
+    monkeypatch.setattr(engines, "load_translator", lambda *_, **__: Reverser())
+    monkeypatch.setattr("cli.translate_lines.prepare_engine", lambda *_: None)
+    monkeypatch.setattr(engines, "check_engine", lambda *_, **__: None)
+    typed, terminal = pty.openpty()
+    os.write(typed, b"ab\ncd\n\x04")  # Ctrl-D
+    with open(terminal, encoding="utf-8") as stdin:  # noqa: PTH123 -- of a descriptor
+        monkeypatch.setattr("sys.stdin", stdin)
+        assert run("translate", "--model", "m") == 0
+    os.close(typed)
+    assert capfdbinary.readouterr() == (
+        b"ba\ndc\n",
+        b"tt: reading lines from the terminal; end with Ctrl-D\n",
+    )
 
 
 def test_the_end_names_lines_that_fail_by_exit_code_1_too(monkeypatch, capfdbinary):
