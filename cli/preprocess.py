@@ -97,6 +97,14 @@ def preprocess_command(
         Texts,
         _held_out(help="Texts, one a line, that training must not see, on no side; repeatable."),
     ] = None,
+    held_out_by: Annotated[
+        Text,
+        _held_out(
+            help="What keeps a pair out of training: pair (it is held out), source (its source "
+            "is), side (a side is) or long-side (it is, or a side of more than 4 tokens). With "
+            "side alone, short texts of --exclude count. If not given: long-side."
+        ),
+    ] = None,
     split: Annotated[str, _tfds(help="In TFDS's syntax: 'train[:70%]'.")] = "train",
     validation_split: Annotated[str, _tfds(help="Of those under --validation.")] = "validation",
     data_dir: Annotated[Text, _tfds(help="Where they are prepared.")] = None,
@@ -280,8 +288,13 @@ def preprocess_command(
         for line in describe_plan(plan, beam_arguments=beam_arguments):
             typer.echo(line)
         return
-    if find_finished(plan):
+    if finished := find_finished(plan):
         say(f"{output} is finished already: nothing is done.")
+        if finished.fingerprint != plan.fingerprint:
+            say(
+                "It was made by an earlier tt, which kept any held-out text from training, however "
+                "short, and filtered validation corpora: another --output gets today's."
+            )
     with ProgressLine(plan, stream=sys.stderr):
         manifest = run_preprocess(plan, beam_arguments=beam_arguments)
     for line in describe_manifest(manifest):
@@ -297,7 +310,7 @@ _ABOUT_TRAINING = (
     "user_symbol", "sentencepiece_rule",
 )  # fmt: skip
 _ABOUT_A_CORPUS = (
-    "exclude",
+    "exclude", "held_out_by",
     "source_column", "target_column", "source_language", "target_language", "data_dir",
     "language_pair", "subset", "download", "validation", "validation_source", "validation_target",
 )  # fmt: skip

@@ -349,6 +349,7 @@ def describe_manifest(manifest: DatasetManifest) -> list[str]:
         f"{manifest.lines_read - manifest.pairs_kept:,} rejected"
     ]
     lines += _table_of_sources(manifest.sources)
+    lines += _describe_validation(manifest.sources)
     for name, split in manifest.splits.items():
         mean_source = split.source_tokens / max(split.records, 1)
         mean_target = split.target_tokens / max(split.records, 1)
@@ -365,6 +366,21 @@ def describe_manifest(manifest: DatasetManifest) -> list[str]:
             f"{manifest.target_vocabulary_size:,} target pieces"
         )
     return lines
+
+
+def _describe_validation(sources: Sequence[dict[str, Any]]) -> list[str]:
+    """Returns the line that says how much of the validation corpora was kept, if there are any."""
+    held_out = [source for source in sources if source["is_held_out"]]
+    if not held_out:
+        return []
+    read, kept = (sum(source[count] for source in held_out) for count in ("read", "kept"))
+    rejected: collections.Counter[str] = collections.Counter()
+    for source in held_out:
+        rejected.update(source["rejected"])
+    if not rejected:
+        return [f"validation corpus: all {read:,} pairs kept"]
+    reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(rejected.items()))
+    return [f"validation corpus: {kept:,} of {read:,} pairs kept, without {reasons}"]
 
 
 def _table_of_sources(sources: Sequence[dict[str, Any]]) -> list[str]:

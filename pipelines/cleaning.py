@@ -32,7 +32,6 @@ MOJIBAKE = "mojibake"  # bytes of UTF-8 were read as another encoding
 TOO_SHORT = "too_short"  # in tokens
 TOO_LONG = "too_long"  # in tokens
 LENGTH_RATIO = "length_ratio"
-HELD_OUT = "held_out"  # a side is one of the held-out texts; found by the encoder
 
 LENGTH_SLACK = 8  # tokens: short texts, idioms and names differ more than any ratio allows
 
@@ -143,6 +142,20 @@ class Filters:
         """Whether any limit needs the characters of a text to be counted by their class."""
         return bool(
             self.min_letters or self.reject_mojibake or self.source_script or self.target_script
+        )
+
+    def for_validation(self) -> Filters:
+        """Returns the limits of a validation corpus, of which the score is to be that of the whole.
+
+        What is empty cannot be encoded, and what has more tokens is in no batch of training.
+        """
+        return Filters(
+            max_characters=_MOST_CHARACTERS,
+            max_tokens=self.max_tokens,
+            max_length_ratio=0,
+            min_letters=0,
+            reject_identical=False,
+            reject_mojibake=False,
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -16,15 +16,14 @@ from model.errors import UserError
 from model.vocabulary import TextNormalization, VocabularyPair
 from pipelines.accounting import Rejections, UnitStatistics
 from pipelines.cleaning import (
-    HELD_OUT,
     TOO_MANY_CHARACTERS,
     Filters,
     text_reasons,
     token_reasons,
 )
+from pipelines.held_out import HeldOut, held_out_reasons
 from pipelines.records import (
     ExampleWriter,
-    UInt64s,
     digest_halves,
     digest_pairs,
     digest_sides,
@@ -49,6 +48,7 @@ class EncodingOptions:
     Attributes:
       filters: Which pairs are left out.
       deduplicate: By what duplicates are told: one of `DEDUPLICATE`.
+      short_tokens: A side of so many tokens at most is not held out by itself.
       seed: Of the order.
       validation_below: Pairs whose source hashes below this are for validation.
       plans: How each split is spread.
@@ -56,6 +56,7 @@ class EncodingOptions:
 
     filters: Filters
     deduplicate: str
+    short_tokens: int
     seed: int
     validation_below: int
     plans: dict[str, SplitPlan]
@@ -144,44 +145,18 @@ def _is_huge(table: pa.Table, max_characters: int) -> pa.ChunkedArray:
     )  # fmt: skip
 
 
-def hash_texts(
-    columns: Iterable[pa.Array | pa.ChunkedArray], *, normalization: TextNormalization
-) -> UInt64s:
-    """Returns the hashes of all texts, sorted: those that training must not see."""
-    hashes = [np.empty(0, np.uint64)]
-    for column in columns:
-        texts = normalization.column(column.fill_null(""))
-        hashes.append(digest_halves(digest_texts(text for text in texts if text))[0])
-    return np.unique(np.concatenate(hashes))
-
-
-def _is_among(hashes: UInt64s, held_out: UInt64s) -> npt.NDArray[np.bool_]:
-    """Tells which hashes are among sorted ones."""
-    places = np.minimum(np.searchsorted(held_out, hashes), len(held_out) - 1)
-    return np.equal(held_out[places], hashes)
-
-
-def _is_held_out(
-    sources: UInt64s, targets: Sequence[str], held_out: UInt64s
-) -> npt.NDArray[np.bool_]:
-    """Tells which pairs have a side among the held-out texts."""
-    if not held_out.size:
-        return np.zeros(len(targets), np.bool_)
-    hashes = digest_halves(digest_texts(targets))[0]
-    return _is_among(sources, held_out) | _is_among(hashes, held_out)
-
-
 def training_lines(
     unit: Unit,
     *,
     normalization: TextNormalization,
     filters: Filters,
     validation_below: int,
-    held_out: UInt64s,
+    held_out: HeldOut,
 ) -> tuple[list[str], list[str], collections.Counter[str]]:
     """Returns the source and target lines of a unit that a vocabulary may be trained on.
 
-    And how many pairs were rejected, by reason.
+    And how many pairs were rejected, by reason. No held-out text is among the lines, however short:
+    its tokens cannot be counted yet.
     """
     sources: list[str] = []
     targets: list[str] = []
@@ -189,17 +164,18 @@ def training_lines(
     for clean in _clean_slices(unit, normalization=normalization, filters=filters):
         rejected.update(clean.rejected.values())
         hashes, _ = digest_halves(digest_texts(clean.sources))
-        is_held_out = _is_held_out(hashes, clean.targets, held_out)
-        rejected[HELD_OUT] += int(is_held_out.sum())
-        is_left = (hashes >= validation_below) & ~is_held_out
+        reasons = held_out_reasons(hashes, clean.targets, held_out)
+        rejected.update(reasons.values())
+        is_left = hashes >= validation_below
+        is_left[list(reasons)] = False
         for row in np.flatnonzero(is_left).tolist():
             sources.append(clean.sources[row])
             targets.append(clean.targets[row])
-    return sources, targets, +rejected
+    return sources, targets, rejected
 
 
 def encode_unit(
-    unit: Unit, vocabularies: VocabularyPair, *, options: EncodingOptions, held_out: UInt64s
+    unit: Unit, vocabularies: VocabularyPair, *, options: EncodingOptions, held_out: HeldOut
 ) -> EncodedUnit:
     """Cleans, encodes, filters and serialises the pairs of a unit.
 
@@ -207,19 +183,20 @@ def encode_unit(
       unit: The rows.
       vocabularies: Of both sides.
       options: How.
-      held_out: Hashes of held-out texts, sorted: pairs with one of them are rejected, unless
-        the unit is held out itself.
+      held_out: What training must not see: such pairs are rejected, unless the unit is held out
+        itself. Then it is kept whole, but for what cannot be encoded.
     """
     make_headers = _HeaderMaker(options)
     writer = ExampleWriter(max(vocabularies.source.size, vocabularies.target.size))
+    filters = options.filters
     if unit.is_held_out:
-        held_out = held_out[:0]
+        held_out, filters = HeldOut(), filters.for_validation()
     headers: list[Headers] = [np.empty(0, HEADER)]
     records: list[bytes] = []
     rejections = Rejections(unit.order)
     rows_read = 0
     for clean in _clean_slices(
-        unit, normalization=vocabularies.source.normalization, filters=options.filters
+        unit, normalization=vocabularies.source.normalization, filters=filters
     ):
         rows_read += clean.table.num_rows
         source_ids = vocabularies.source.encode_flat(clean.sources)
@@ -229,14 +206,17 @@ def encode_unit(
         part["source_length"], part["target_length"] = source_ids.lengths, target_ids.lengths
         encoded = writer.serialize(source_ids, target_ids)
         part["size"] = np.fromiter(map(len, encoded), np.uint32, len(encoded))
-        reasons = token_reasons(
-            source_ids.lengths - _SPECIAL_IDS,
-            target_ids.lengths - _SPECIAL_IDS,
-            filters=options.filters,
-        )
-        is_held_out = _is_held_out(part["source_hash"], clean.targets, held_out)
-        for place in np.flatnonzero(is_held_out).tolist():
-            reasons.setdefault(place, HELD_OUT)
+        source_tokens = source_ids.lengths - _SPECIAL_IDS
+        target_tokens = target_ids.lengths - _SPECIAL_IDS
+        reasons = held_out_reasons(
+            part["source_hash"],
+            clean.targets,
+            held_out,
+            is_short=(
+                source_tokens <= options.short_tokens,
+                target_tokens <= options.short_tokens,
+            ),
+        ) | token_reasons(source_tokens, target_tokens, filters=filters)
         if reasons:
             clean.rejected.update(
                 (int(clean.positions[place]), reason) for place, reason in reasons.items()
@@ -257,7 +237,7 @@ def encode_unit(
     parts, least_hash = _split(
         Batch(np.concatenate(headers), records), is_held_out=unit.is_held_out, options=options
     )
-    if options.deduplicate != "none":
+    if options.deduplicate != "none" and not unit.is_held_out:
         parts = [
             dataclasses.replace(part, batch=without_copies(part.batch, apart=least_hash))
             for part in parts

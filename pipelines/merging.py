@@ -82,7 +82,13 @@ class MergeShards(beam.PTransform):
             | "Group by shard" >> beam.GroupByKey()
             | "Merge"
             >> beam.ParDo(
-                _Merge(self.sources, self.options, self.output, self.work_folder),
+                _Merge(
+                    self.sources,
+                    self.options,
+                    self.output,
+                    self.work_folder,
+                    keeps_copies_of=(VALIDATION,) if self.has_held_out else (),
+                ),
                 beam.pvalue.AsSingleton(moved),
             )
         )
@@ -119,12 +125,19 @@ class _FindMoved(beam.CombineFn):
 
 class _Merge(beam.DoFn):
     def __init__(
-        self, sources: Sequence[Source], options: EncodingOptions, output: str, work_folder: str
+        self,
+        sources: Sequence[Source],
+        options: EncodingOptions,
+        output: str,
+        work_folder: str,
+        *,
+        keeps_copies_of: Sequence[str],
     ) -> None:
         self._sources = sources
         self._options = options
         self._output = output
         self._work_folder = work_folder
+        self._keeps_copies_of = keeps_copies_of
 
     def setup(self) -> None:
         self._names = SourceNames(self._sources)
@@ -150,6 +163,7 @@ class _Merge(beam.DoFn):
     ) -> ShardStatistics:
         plan = self._options.plans[split]
         reason = f"duplicate_{self._options.deduplicate}"
+        deduplicates = self._options.deduplicate != "none" and split not in self._keeps_copies_of
         counter = ShardCounter(split=split, shard=shard)
         path = FileSystems.join(self._output, shard_name(split, shard, plan.shards))
         rejected_path = FileSystems.join(
@@ -166,7 +180,7 @@ class _Merge(beam.DoFn):
                         for region in regions
                         if bucket < len(region.counts)
                     ],
-                    deduplicate=self._options.deduplicate != "none",
+                    deduplicate=deduplicates,
                     moved=moved if split == TRAIN else None,
                     only=moved if split == VALIDATION else None,
                 )

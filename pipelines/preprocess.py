@@ -30,8 +30,10 @@ from model.vocabulary import (
 from pipelines import files
 from pipelines.accounting import describe_manifest
 from pipelines.encoding import EncodingOptions
+from pipelines.held_out import short_tokens
 from pipelines.merging import MergeShards, WriteManifest
 from pipelines.preprocess_plan import (
+    BEFORE,
     WORK_FOLDER,
     PreprocessOptions,
     PreprocessPlan,
@@ -119,6 +121,7 @@ def _add_steps(pipeline: beam.Pipeline, plan: PreprocessPlan) -> None:
     encoding = EncodingOptions(
         filters=options.filters,
         deduplicate=options.deduplicate,
+        short_tokens=short_tokens(options.holds_out_by),
         seed=options.seed,
         validation_below=0 if plan.has_held_out else int(options.validation_fraction * 2**64),
         plans=plan.splits,
@@ -131,7 +134,9 @@ def _add_steps(pipeline: beam.Pipeline, plan: PreprocessPlan) -> None:
         work_folder=work,
     )
     held_out = units | "Find held-out texts" >> FindHeldOut(
-        excluded=options.exclude, normalization=options.normalization
+        by=options.holds_out_by,
+        excluded=options.exclude,
+        normalization=options.normalization,
     )
     vocabularies = units | "Train vocabularies" >> TrainVocabularies(
         output=output,
@@ -215,7 +220,7 @@ def _claim_output(plan: PreprocessPlan) -> DatasetManifest | None:
         raise UserError(f"{output} cannot be looked into: {error}") from error
     if MANIFEST_FILE in names:
         manifest = DatasetManifest.load(output, read=files.read_bytes)
-        if manifest.fingerprint != plan.fingerprint:
+        if not plan.made(manifest):
             difference = _describe_difference(manifest.options, plan)
             raise UserError(
                 f"{output} holds a finished dataset of {manifest.pairs_kept:,} pairs made "
@@ -249,6 +254,7 @@ def _claim_output(plan: PreprocessPlan) -> DatasetManifest | None:
 
 def _describe_difference(options: dict[str, Any], plan: PreprocessPlan) -> str:
     """Says in what another run differs from this one."""
+    options = BEFORE | options
     here = json.loads(json.dumps(plan.options.resolved()))  # as they are after JSON
     differing = [
         f"{name} {options.get(name)!r} instead of {here.get(name)!r}"
@@ -266,7 +272,7 @@ def find_finished(plan: PreprocessPlan) -> DatasetManifest | None:
     if not files.exists(FileSystems.join(output, MANIFEST_FILE)):
         return None
     manifest = DatasetManifest.load(output, read=files.read_bytes)
-    return manifest if manifest.fingerprint == plan.fingerprint else None
+    return manifest if plan.made(manifest) else None
 
 
 def _abandon(output: str) -> None:

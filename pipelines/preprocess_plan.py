@@ -13,13 +13,14 @@ from typing import Any
 import sentencepiece
 from apache_beam.io.filesystems import FileSystems
 
-from model.artifacts import MANIFEST_FORMAT, TRAIN, VALIDATION
+from model.artifacts import MANIFEST_FORMAT, TRAIN, VALIDATION, DatasetManifest
 from model.errors import UserError
 from model.languages import read_language
 from model.vocabulary import VOCABULARY_FILE, TextNormalization, Vocabulary
 from pipelines import files, parquet
 from pipelines.cleaning import Filters
 from pipelines.encoding import DEDUPLICATE
+from pipelines.held_out import HELD_OUT_BY, LONG_SIDE, SIDE
 from pipelines.sources import MAX_UNIT_PAIRS, Source
 from pipelines.spills import SplitPlan
 from pipelines.units import SLICE_PAIRS
@@ -28,6 +29,11 @@ WORK_FOLDER = "_work"
 
 # Changes whenever the same input and options would give other bytes.
 _RESULT_VERSION = 2
+# The same of datasets with a validation corpus alone: it is kept whole.
+_VALIDATION_VERSION = 1
+
+# What was done before there was the option.
+BEFORE = {"held_out_by": SIDE}
 
 _UNITS = 64  # at least, where the input is large enough: work for many workers
 _PAIR_BYTES = 100  # of text, at the least
@@ -77,6 +83,10 @@ class PreprocessOptions:
       deduplicate: "pair", "source" or "target": of pairs that are equal there, the first stays;
         or "none".
       exclude: Files of texts, one a line: pairs with one of them on a side are left out.
+      held_out_by: How pairs are told that training must not see: "pair" for the pairs of the
+        validation corpora, "source" for pairs with a source of theirs, "side" for those with any
+        text of theirs on a side, "long-side", the default, for the pairs and for sides that are
+        not short. Texts of `exclude` are held out by sides that are not short; by any with "side".
       validation_fraction: Share of sources, by hash, held out where no held-out corpus is given.
       seed: Of the order of the pairs.
       normalization: What is done to texts, here and in translation.
@@ -101,6 +111,7 @@ class PreprocessOptions:
     filters: Filters = dataclasses.field(default_factory=Filters)
     deduplicate: str = "pair"
     exclude: tuple[str, ...] = ()
+    held_out_by: str | None = None
     validation_fraction: float = 0.01
     seed: int = 1
     normalization: TextNormalization = dataclasses.field(default_factory=TextNormalization)
@@ -164,6 +175,11 @@ class PreprocessOptions:
             self.deduplicate,
         )
         _check(
+            self.held_out_by in (None, *HELD_OUT_BY),
+            f"held out by must be one of {', '.join(HELD_OUT_BY)}",
+            self.held_out_by,
+        )
+        _check(
             0 <= self.validation_fraction <= 0.5,
             "validation fraction must be 0 to 0.5",
             self.validation_fraction,
@@ -174,6 +190,11 @@ class PreprocessOptions:
     def is_shared(self) -> bool:
         """Whether both sides use one vocabulary."""
         return len(self.vocabulary) == 1 if self.vocabulary else self.shared_vocabulary
+
+    @property
+    def holds_out_by(self) -> str:
+        """How held-out pairs are told, where nothing was said as well."""
+        return self.held_out_by or LONG_SIDE
 
     def resolved(self) -> dict[str, Any]:
         """Returns what the result depends on; the folder can be moved, so it is not in it."""
@@ -188,6 +209,7 @@ class PreprocessOptions:
             for name in _TRAINING_OPTIONS:
                 del values[name]
         values["exclude"] = [files.file_identity(path) for path in self.exclude]
+        values["held_out_by"] = self.holds_out_by
         return values
 
 
@@ -207,6 +229,8 @@ class PreprocessPlan:
       options: How the dataset is made.
       corpus: Name of the corpus for the manifest.
       fingerprint: Hex digest of all that the result depends on.
+      earlier_fingerprint: That which the same command had when held-out pairs were told by any
+        side, and validation corpora were filtered; "" where it cannot have had another.
       unit_pairs: The most pairs of a unit of work.
       splits: How the records of each split are spread.
     """
@@ -217,6 +241,7 @@ class PreprocessPlan:
     options: PreprocessOptions
     corpus: str
     fingerprint: str
+    earlier_fingerprint: str
     unit_pairs: int
     splits: dict[str, SplitPlan]
 
@@ -229,6 +254,10 @@ class PreprocessPlan:
     def work_folder(self) -> str:
         """Where the run keeps what the finished folder has no need of."""
         return str(FileSystems.join(self.options.output, WORK_FOLDER, self.fingerprint[:16]))
+
+    def made(self, manifest: DatasetManifest) -> bool:
+        """Says whether this command made a finished dataset, today or in an earlier version."""
+        return manifest.fingerprint in (self.fingerprint, self.earlier_fingerprint)
 
 
 def plan_preprocess(
@@ -256,15 +285,24 @@ def plan_preprocess(
     files.check_no_glob(options.output)
     _check_is_outside(options.output, identities)
     text_bytes = [source.text_bytes() for source in every_source]
+    fingerprint, earlier = (
+        _fingerprint(
+            identities,
+            held_out_from=len(sources),
+            options=options,
+            corpus=corpus,
+            is_earlier=is_earlier,
+        )
+        for is_earlier in (False, True)
+    )
     return PreprocessPlan(
         sources=every_source,
         identities=identities,
         held_out_from=len(sources),
         options=options,
         corpus=corpus,
-        fingerprint=_fingerprint(
-            identities, held_out_from=len(sources), options=options, corpus=corpus
-        ),
+        fingerprint=fingerprint,
+        earlier_fingerprint=earlier if earlier != fingerprint else "",
         unit_pairs=_unit_pairs(sum(text_bytes)),
         splits=_plan_splits(
             sum(text_bytes[: len(sources)]), sum(text_bytes[len(sources) :]), options=options
@@ -303,17 +341,26 @@ def _fingerprint(
     held_out_from: int,
     options: PreprocessOptions,
     corpus: str,
+    is_earlier: bool,
 ) -> str:
+    """Returns the digest of all that the result depends on, as it is or as it was earlier."""
+    resolved = options.resolved()
+    has_validation = held_out_from < len(identities)
+    was_by_side = options.held_out_by in (None, SIDE)
+    if (is_earlier and was_by_side) or not (has_validation or options.exclude):
+        del resolved["held_out_by"]
     described = {
         "sources": identities,
         "held_out_from": held_out_from,
-        "options": options.resolved(),
+        "options": resolved,
         "corpus": corpus,
         "result_version": _RESULT_VERSION,
         "manifest_format": MANIFEST_FORMAT,
         "sentencepiece": sentencepiece.__version__,
         "unicode": unicodedata.unidata_version,
     }
+    if has_validation and not (is_earlier and was_by_side):
+        described["validation_version"] = _VALIDATION_VERSION
     return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
 
 

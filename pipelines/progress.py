@@ -20,6 +20,7 @@ from model.artifacts import MANIFEST_FILE, DatasetManifest
 from model.vocabulary import SHARED_MODEL, SOURCE_MODEL, TARGET_MODEL, TextNormalization
 from pipelines import files
 from pipelines.cleaning import Filters
+from pipelines.held_out import SHORT_TOKENS
 from pipelines.preprocess_plan import PreprocessOptions, PreprocessPlan
 from pipelines.runner import LOCAL_RUNNER, make_pipeline, with_local_defaults
 from pipelines.spills import read_spill_footer
@@ -226,13 +227,15 @@ def describe_plan(plan: PreprocessPlan, *, beam_arguments: Sequence[str] = ()) -
             f"{split}: {spread.shards:,} shard(s) of {spread.buckets_per_shard:,} bucket(s) each"
         )
     if plan.has_held_out:
-        lines.append("held out: all pairs of the held-out sources")
+        lines.append("held out: all pairs of the held-out sources, unfiltered")
     else:
         lines.append(
             f"held out: {options.validation_fraction:.4g} of the pairs, by the hash of the source"
         )
     if options.exclude:
         lines.append(f"excluded: pairs with a text of {', '.join(options.exclude)}")
+    if plan.has_held_out or options.exclude:
+        lines.append(f"kept from training: {_HELD_OUT_BY[options.holds_out_by]}")
     return [
         *lines,
         f"vocabulary: {_describe_vocabulary(options)}",
@@ -244,6 +247,13 @@ def describe_plan(plan: PreprocessPlan, *, beam_arguments: Sequence[str] = ()) -
     ]
 
 
+_LONG = f"of more than {SHORT_TOKENS} tokens"
+_HELD_OUT_BY = {
+    "long-side": f"held-out pairs, and held-out or excluded texts {_LONG} on any side",
+    "pair": f"held-out pairs, and excluded texts {_LONG} on any side",
+    "source": f"pairs with a held-out source, and excluded texts {_LONG} on any side",
+    "side": "held-out and excluded texts on any side",
+}
 _DUPLICATES = {
     "pair": "of equal pairs the first stays",
     "source": "of pairs with an equal source the first stays",
@@ -307,7 +317,7 @@ def _describe_output(plan: PreprocessPlan) -> str:
     names = [path.removeprefix(root) for path in files.list_folder(output)]
     if MANIFEST_FILE in names:
         manifest = DatasetManifest.load(output, read=files.read_bytes)
-        if manifest.fingerprint == plan.fingerprint:
+        if plan.made(manifest):
             return f"finished already, with {manifest.pairs_kept:,} pairs: it would stay as it is"
         return "which holds another finished dataset: it would be refused"
     if work := list_names(plan.work_folder):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import operator
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import apache_beam as beam
-import numpy as np
 import pyarrow as pa
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.utils.shared import Shared
@@ -17,8 +18,8 @@ from model.vocabulary import TextNormalization, VocabularyPair, load_vocabularie
 from pipelines import files
 from pipelines.accounting import SourceNames, UnitStatistics
 from pipelines.cleaning import Filters
-from pipelines.encoding import EncodingOptions, encode_unit, hash_texts, training_lines
-from pipelines.records import UInt64s
+from pipelines.encoding import EncodingOptions, encode_unit, training_lines
+from pipelines.held_out import HeldOut, hash_pairs, hash_texts
 from pipelines.sources import Source, Unit
 from pipelines.spills import read_spill_footer, write_spill
 from pipelines.text_sources import read_texts
@@ -98,19 +99,23 @@ class _CutSource(beam.DoFn):
 
 @_transform
 class FindHeldOut(beam.PTransform):
-    """Hashes the texts that training must not see; yields one sorted array.
+    """Hashes what training must not see; yields one `HeldOut`.
 
     Attributes:
-      excluded: Files of such texts, one a line.
+      by: How held-out pairs are told: one of `HELD_OUT_BY`.
+      excluded: Files of texts, one a line, that are held out as well.
       normalization: What is done to texts.
     """
 
+    by: str
     excluded: Sequence[str]
     normalization: TextNormalization
 
     def expand(self, units: beam.PCollection) -> beam.PCollection:
         """Wires the steps."""
-        of_units = units | "Hash held-out units" >> beam.ParDo(_HashUnit(self.normalization))
+        of_units = units | "Hash held-out units" >> beam.ParDo(
+            _HashUnit(self.by, self.normalization)
+        )
         of_files = (
             units.pipeline
             | "Name excluded files" >> beam.Create(list(self.excluded))
@@ -124,35 +129,35 @@ class FindHeldOut(beam.PTransform):
 
 
 class _HashUnit(beam.DoFn):
-    def __init__(self, normalization: TextNormalization) -> None:
+    def __init__(self, by: str, normalization: TextNormalization) -> None:
+        self._by = by
         self._normalization = normalization
 
-    def process(self, unit: Unit) -> Iterator[UInt64s]:
+    def process(self, unit: Unit) -> Iterator[HeldOut]:
         if unit.is_held_out:
-            columns = (table[side] for table in unit.read() for side in ("source", "target"))
-            yield hash_texts(columns, normalization=self._normalization)
+            yield hash_pairs(unit.read(), by=self._by, normalization=self._normalization)
 
 
 class _HashFile(beam.DoFn):
     def __init__(self, normalization: TextNormalization) -> None:
         self._normalization = normalization
 
-    def process(self, path: str) -> Iterator[UInt64s]:
+    def process(self, path: str) -> Iterator[HeldOut]:
         columns = (pa.array(texts, pa.large_string()) for texts in read_texts(path))
         yield hash_texts(columns, normalization=self._normalization)
 
 
 class _UniteHashes(beam.CombineFn):
-    def create_accumulator(self) -> UInt64s:
-        return np.empty(0, np.uint64)
+    def create_accumulator(self) -> HeldOut:
+        return HeldOut()
 
-    def add_input(self, accumulator: UInt64s, hashes: UInt64s) -> UInt64s:
-        return np.union1d(accumulator, hashes)
+    def add_input(self, accumulator: HeldOut, found: HeldOut) -> HeldOut:
+        return accumulator | found
 
-    def merge_accumulators(self, accumulators: Iterable[UInt64s]) -> UInt64s:
-        return np.unique(np.concatenate([np.empty(0, np.uint64), *accumulators]))
+    def merge_accumulators(self, accumulators: Iterable[HeldOut]) -> HeldOut:
+        return functools.reduce(operator.or_, accumulators, HeldOut())
 
-    def extract_output(self, accumulator: UInt64s) -> UInt64s:
+    def extract_output(self, accumulator: HeldOut) -> HeldOut:
         return accumulator
 
 
@@ -184,7 +189,7 @@ class TrainVocabularies(beam.PTransform):
       normalization: What is done to texts.
       filters: Pairs that they reject are not trained on.
       validation_below: Nor are pairs whose source hashes below this.
-      held_out: Side input: nor are those with a text of these hashes.
+      held_out: Side input, of `HeldOut`: nor are those that it names.
       work_folder: For temporaries.
     """
 
@@ -243,7 +248,7 @@ class _SampleLines(beam.DoFn):
         self._work_folder = work_folder
         self._least = Shared()  # one a process
 
-    def process(self, unit: Unit, held_out: UInt64s) -> Iterator[beam.pvalue.TaggedOutput]:
+    def process(self, unit: Unit, held_out: HeldOut) -> Iterator[beam.pvalue.TaggedOutput]:
         if unit.is_held_out:
             return
         paths = [
@@ -255,7 +260,7 @@ class _SampleLines(beam.DoFn):
         for side, path in zip(self._sides, paths, strict=True):
             yield beam.pvalue.TaggedOutput(side, path)
 
-    def _write(self, unit: Unit, paths: Sequence[str], held_out: UInt64s) -> None:
+    def _write(self, unit: Unit, paths: Sequence[str], held_out: HeldOut) -> None:
         sources, targets, rejected = training_lines(
             unit,
             normalization=self._normalization,
@@ -332,7 +337,7 @@ class EncodeUnits(beam.PTransform):
 
     Attributes:
       vocabulary_folder: Side input: where the vocabularies are.
-      held_out: Side input: hashes of the texts that training must not see.
+      held_out: Side input: the `HeldOut` of what training must not see.
       sources: All of them.
       options: How pairs are encoded and split.
       output: The dataset folder, for the rejected pairs.
@@ -368,7 +373,7 @@ class _Encode(beam.DoFn):
     def setup(self) -> None:
         self._names = SourceNames(self._sources)
 
-    def process(self, unit: Unit, vocabulary_folder: str, held_out: UInt64s) -> Iterator[Any]:
+    def process(self, unit: Unit, vocabulary_folder: str, held_out: HeldOut) -> Iterator[Any]:
         spill = FileSystems.join(self._work_folder, spill_name(unit))
         if FileSystems.exists(spill):
             regions, values = read_spill_footer(spill)

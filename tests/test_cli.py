@@ -230,6 +230,7 @@ def test_each_flag_arrives(folder, capsys):
         "--vocabulary-sample", "900", "--character-coverage", "0.98", "--user-symbol", "<x>",
         "--user-symbol", "<y>", "--sentencepiece-rule", "identity", "--unicode-form", "NFKC",
         "--keep-whitespace", "--lowercase", "--deduplicate", "source", "--exclude", "test.txt",
+        "--held-out-by", "source",
         "--min-characters", "2", "--max-characters", "400", "--min-tokens", "2",
         "--max-tokens", "200", "--max-length-ratio", "4", "--min-letters", "0",
         "--keep-identical", "--keep-mojibake", "--source-language", "en",
@@ -238,6 +239,7 @@ def test_each_flag_arrives(folder, capsys):
     )  # fmt: skip
     assert [file["path"] for file in found.pop("exclude")] == ["test.txt"]
     assert found == {
+        "held_out_by": "source",
         "shards": 2, "shard_megabytes": 3.0, "vocabulary_size": 24, "vocabulary_type": "bpe",
         "source_vocabulary_type": None, "target_vocabulary_type": None,
         "shared_vocabulary": False, "vocabulary": [], "vocabulary_sample": 900,

@@ -10,6 +10,7 @@ from model.artifacts import MANIFEST_FILE
 from model.errors import UserError
 from model.vocabulary import TextNormalization
 from pipelines import preprocess_plan, transforms
+from pipelines.held_out import HELD_OUT_BY
 from pipelines.preprocess import plan_preprocess, preprocess, run_preprocess
 from pipelines.sources import Tsv
 
@@ -99,6 +100,8 @@ def test_the_fingerprint_tells_input_and_options_but_not_the_folder(tmp_path, co
     assert fingerprint(normalization=TextNormalization(lowercase=True)) != base
     assert fingerprint(dataclasses.replace(corpus, target_path=corpus.source_path)) != base
     assert fingerprint(held_out=[corpus]) != base
+    assert fingerprint(held_out_by="pair") == base, "nothing is held out"
+    assert len({fingerprint(held_out=[corpus], held_out_by=by) for by in HELD_OUT_BY}) == 4
 
 
 def test_options_of_training_do_not_count_with_a_given_vocabulary(dataset):

@@ -285,7 +285,10 @@ def test_a_plan_says_what_is_not_by_default(tmp_path):
     )  # fmt: skip
     lines = lines_of(plan, [])
     assert lines["source 2"].endswith(" (held out)")
-    assert lines["held out"] == "all pairs of the held-out sources"
+    assert lines["held out"] == "all pairs of the held-out sources, unfiltered"
+    assert lines["kept from training"] == (
+        "held-out pairs, and held-out or excluded texts of more than 4 tokens on any side"
+    )
     assert lines["excluded"] == f"pairs with a text of {tmp_path}/test.en"
     assert lines["duplicates"] == "of pairs with an equal source the first stays"
     assert lines["normalisation"] == "unicode form NFC, clean whitespace, lowercase"

@@ -1,14 +1,17 @@
 """The same bytes whoever works on what, and whatever was finished before the run was cut short."""
 
 import gzip
+import hashlib
 import json
 import random
 import tempfile
+import unicodedata
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import sentencepiece
 from apache_beam.runners.portability.local_job_service import LocalJobServicer
 from corpora import (
     ONE_THREAD,
@@ -208,6 +211,60 @@ def test_another_data_set_is_not_overwritten(tmp_path, corpus, dataset):
     with pytest.raises(UserError, match=r"notes\.txt is a file, not a folder"):
         preprocess(sources=[corpus], options=options(tmp_path / "notes.txt"))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["notes.txt"]
+
+
+def earlier_fingerprint(manifest):
+    """Returns what a dataset of these inputs and options was named by before `held_out_by`."""
+    chosen = {name: value for name, value in manifest.options.items() if name != "held_out_by"}
+    counts = ("is_held_out", "read", "kept", "rejected")
+    identities = [
+        {name: value for name, value in source.items() if name not in counts}
+        for source in manifest.sources
+    ]
+    described = {
+        "sources": identities,
+        "held_out_from": [source["is_held_out"] for source in manifest.sources].count(False),
+        "options": chosen,
+        "corpus": "",
+        "result_version": 2,
+        "manifest_format": 1,
+        "sentencepiece": sentencepiece.__version__,
+        "unicode": unicodedata.unidata_version,
+    }
+    return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
+
+
+def test_a_finished_folder_of_before_there_was_held_out_by_is_left_as_it_is(
+    tmp_path, monkeypatch, corpus
+):
+    held_out = write_pairs(tmp_path, [("held", "out")], name="held")
+    excluded = tmp_path / "test.txt"
+    excluded.write_text("none\n")
+
+    def make(folder="out", validation=(held_out,), **changes):
+        chosen = options(tmp_path / folder, vocabulary_type="char", **changes)
+        return preprocess(sources=[corpus], validation_sources=validation, options=chosen)
+
+    manifest = make()
+    values = json.loads(manifest.to_json())
+    del values["options"]["held_out_by"]
+    values["fingerprint"] = earlier_fingerprint(manifest)
+    (tmp_path / "out" / MANIFEST_FILE).write_text(json.dumps(values))
+    with monkeypatch.context() as broken:
+        broken.setattr(job, "run_pipeline", None)
+        assert make().fingerprint == make(held_out_by="side").fingerprint == values["fingerprint"]
+    # But not for the one who asks for another rule.
+    for by in ("long-side", "pair", "source"):
+        difference = f"with other options .held_out_by 'side' instead of '{by}'."
+        with pytest.raises(UserError, match=difference):
+            make(held_out_by=by)
+    # Where nothing is named that is held out, what is made is what was made.
+    plain = make("plain", validation=())
+    assert plain.fingerprint == earlier_fingerprint(plain)
+    assert make("plain", validation=(), held_out_by="pair") == plain
+    assert make("excluded", validation=(), exclude=(str(excluded),)).fingerprint != (
+        earlier_fingerprint(DatasetManifest.load(tmp_path / "excluded"))
+    )
 
 
 def test_an_unfinished_run_with_other_options_is_not_overwritten(tmp_path, monkeypatch, corpus):

@@ -1,0 +1,139 @@
+"""What training must not see: which pairs of a corpus are held out, and by what. No Beam in it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from model.vocabulary import TextNormalization
+from pipelines.records import UInt64s, digest_halves, digest_texts
+
+LONG_SIDE = "long-side"
+SIDE = "side"
+HELD_OUT_BY = (LONG_SIDE, "pair", "source", SIDE)
+
+HELD_OUT_PAIR = "held_out_pair"  # the pair is one of the held-out corpus
+HELD_OUT_SOURCE = "held_out_source"  # the source is a held-out text
+HELD_OUT_TARGET = "held_out_target"
+
+# Tokens up to which a side may stand in training though it is held out: "Yes.", "Thank you." are
+# in any two corpora. Of TED's English texts of 3 and of 4 tokens 20 % stand in Tatoeba as well, of
+# 5 tokens 6 %, of 6 to 8 1.5 %, of 9,600 longer ones none.
+SHORT_TOKENS = 4
+
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+_NONE: UInt64s = np.empty(0, np.uint64)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class HeldOut:
+    """Hashes, sorted, of what training must not see.
+
+    Attributes:
+      pairs: Of pairs.
+      sources: Of texts that no pair may have for its source.
+      texts: Of texts that no pair may have on a side that is not short.
+    """
+
+    pairs: UInt64s = dataclasses.field(default_factory=_NONE.copy)
+    sources: UInt64s = dataclasses.field(default_factory=_NONE.copy)
+    texts: UInt64s = dataclasses.field(default_factory=_NONE.copy)
+
+    def __or__(self, other: HeldOut) -> HeldOut:
+        return HeldOut(
+            pairs=np.union1d(self.pairs, other.pairs),
+            sources=np.union1d(self.sources, other.sources),
+            texts=np.union1d(self.texts, other.texts),
+        )
+
+
+def short_tokens(by: str) -> int:
+    """Returns up to how many tokens a side is short, so that it is not held out by itself."""
+    return 0 if by == SIDE else SHORT_TOKENS
+
+
+def hash_pairs(tables: Iterable[pa.Table], *, by: str, normalization: TextNormalization) -> HeldOut:
+    """Hashes what is held out of pairs of texts.
+
+    Args:
+      tables: With the columns source and target.
+      by: One of `HELD_OUT_BY`.
+      normalization: What is done to texts.
+    """
+    found = HeldOut()
+    for table in tables:
+        sides = [normalization.column(table[side].fill_null("")) for side in ("source", "target")]
+        rows = [row for row in zip(*sides, strict=True) if all(row)]
+        sources, targets = (_hash_texts([row[side] for row in rows]) for side in (0, 1))
+        found |= HeldOut(
+            pairs=np.unique(_pair_hashes(sources, targets)),
+            sources=np.unique(sources) if by == "source" else _NONE,
+            texts=np.union1d(sources, targets) if by in (LONG_SIDE, SIDE) else _NONE,
+        )
+    return found
+
+
+def hash_texts(columns: Iterable[pa.Array], *, normalization: TextNormalization) -> HeldOut:
+    """Hashes texts that are held out on either side."""
+    found = HeldOut()
+    for column in columns:
+        texts = [text for text in normalization.column(column.fill_null("")) if text]
+        found |= HeldOut(texts=np.unique(_hash_texts(texts)))
+    return found
+
+
+def held_out_reasons(
+    source_hashes: UInt64s,
+    targets: Sequence[str],
+    held_out: HeldOut,
+    *,
+    is_short: tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]] | None = None,
+) -> dict[int, str]:
+    """Says which pairs are held out, and by what: first of all the pair, then its source.
+
+    Args:
+      source_hashes: Of the source texts.
+      targets: The target texts, normalised.
+      held_out: What training must not see.
+      is_short: Which sources and which targets are short; None where that is not known, and a
+        text of any length is held out.
+
+    Returns:
+      The reason codes of those pairs by their position, from 0.
+    """
+    if not (held_out.pairs.size or held_out.sources.size or held_out.texts.size):
+        return {}
+    target_hashes = _hash_texts(targets)
+    source_counts, target_counts = (~short for short in is_short) if is_short else (True, True)
+    by = {
+        HELD_OUT_PAIR: _is_among(_pair_hashes(source_hashes, target_hashes), held_out.pairs),
+        HELD_OUT_SOURCE: _is_among(source_hashes, held_out.sources)
+        | (_is_among(source_hashes, held_out.texts) & source_counts),
+        HELD_OUT_TARGET: _is_among(target_hashes, held_out.texts) & target_counts,
+    }
+    reasons: dict[int, str] = {}
+    for reason, is_held_out in by.items():
+        for place in np.flatnonzero(is_held_out).tolist():
+            reasons.setdefault(place, reason)
+    return reasons
+
+
+def _hash_texts(texts: Sequence[str]) -> UInt64s:
+    return digest_halves(digest_texts(texts))[0]
+
+
+def _pair_hashes(sources: UInt64s, targets: UInt64s) -> UInt64s:
+    hashes: UInt64s = sources * _ODD + targets  # modulo 2^64
+    return hashes
+
+
+def _is_among(hashes: UInt64s, wanted: UInt64s) -> npt.NDArray[np.bool_]:
+    """Tells which hashes are among sorted ones."""
+    if not wanted.size:
+        return np.zeros(len(hashes), np.bool_)
+    places = np.minimum(np.searchsorted(wanted, hashes), len(wanted) - 1)
+    return np.equal(wanted[places], hashes)
