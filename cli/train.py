@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import os
 import shlex
+import signal
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -50,7 +52,7 @@ EMBEDDED_TRAINING = TrainingConfig(
     validate_every=200, score_every=1000, save_every=200,
 )  # fmt: skip
 
-TERMINATED = 143  # what a shell gives for a process that SIGTERM ended
+SIGNALLED = 128  # and the number of a signal: what a shell gives for a process that it ended
 
 _where = functools.partial(typer.Option, rich_help_panel="Where it is trained")
 _model = functools.partial(typer.Option, rich_help_panel="Model")
@@ -217,15 +219,25 @@ def train_command(
             f"after {training.warmup_steps} steps, validated every {training.validate_every} steps "
             f"and saved every {training.save_every}, where no option says otherwise."
         )
+    from model.stopping import StopRequest
     from model.strategies import lost_worker_errors, make_strategy
     from model.training import Trainer
 
+    stop = StopRequest()
     where = make_strategy(
         strategy, devices=[d.strip() for d in devices.split(",")] if devices else [], report=say
     )
-    with lost_worker_errors(where):
+    with (
+        stop.from_signals(on_interrupt=_say_stopping, on_second=_end_at_once),
+        lost_worker_errors(where),
+    ):
         trainer = Trainer(
-            dataset=folder, run=run, model_config=model_config, training=training, strategy=where
+            dataset=folder,
+            run=run,
+            model_config=model_config,
+            training=training,
+            strategy=where,
+            stop=stop,
         )
         say(_describe_strategy(strategy, where))
         _train(trainer, run)
@@ -283,11 +295,16 @@ def _train(trainer: Trainer, run: str) -> None:
     try:
         model = trainer.train(lambda report: say(describe_report(report)))
     except Terminated:
-        say(
-            f"tt: terminated, and saved at step {trainer.state.step:,}: the same command goes on "
-            "from there"
-        )
-        raise typer.Exit(TERMINATED) from None
+        number = trainer.stop.signal or signal.SIGTERM  # none: another worker was told
+        verb = "interrupted" if number == signal.SIGINT else "terminated"
+        if trainer.state.batches:
+            say(
+                f"tt: {verb}, and saved at step {trainer.state.step:,}: the same command goes on "
+                "from there"
+            )
+        else:
+            say(f"tt: {verb} before the first batch: the same command begins at step 0")
+        raise typer.Exit(SIGNALLED + number) from None
     if trainer.state.step < training.steps:
         say(
             f"Stopped early at step {trainer.state.step:,}: {training.best_metric} has not got "
@@ -295,6 +312,17 @@ def _train(trainer: Trainer, run: str) -> None:
         )
     if trainer.is_chief:
         say(f"Model: {model} (TensorBoard: tensorboard --logdir {shlex.quote(run)})")
+
+
+def _say_stopping() -> None:
+    say("Saving, then stopping; Ctrl-C again ends at once")
+
+
+def _end_at_once() -> NoReturn:
+    say(
+        "tt: interrupted twice, so ended at once: the same command goes on from the last checkpoint"
+    )
+    os._exit(SIGNALLED + signal.SIGINT)  # what is being written counts only when it is whole
 
 
 def _describe_strategy(name: str, strategy: Any) -> str:

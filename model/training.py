@@ -12,7 +12,6 @@ import dataclasses
 import itertools
 import json
 import math
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +37,7 @@ from model.saving import RunSaver
 from model.scores import tokenizer_notes
 from model.state import TrainingState
 from model.step import Numbers, StepResult, TrainingStep
-from model.stopping import Terminated, on_sigterm
+from model.stopping import StopRequest, Terminated
 from model.strategies import is_chief, is_multi_worker
 from model.subwords import SubwordDropout
 from model.transformer import Transformer, dtype_policy
@@ -76,12 +75,14 @@ class Trainer:
       model_config: The architecture.
       training: How to train.
       strategy: Where to train.
+      stop: What tells the run to stop where it can go on later; asked after every batch.
 
     Attributes:
       model: What is trained.
       is_chief: Whether this process writes the run folder.
       notes: What a user should know of how the run was resumed, a line each.
       state: Where the run stands.
+      stop: As given.
 
     Raises:
       UserError: The dataset is unfinished or damaged, has no records or another vocabulary, a
@@ -97,11 +98,13 @@ class Trainer:
         model_config: TransformerConfig,
         training: TrainingConfig,
         strategy: tf.distribute.Strategy,
+        stop: StopRequest | None = None,
     ) -> None:
         self.manifest = DatasetManifest.load(dataset)
         self.dataset = dataset
         self.training = training
         self.strategy = strategy
+        self.stop = stop or StopRequest()
         self.notes = tokenizer_notes(self.manifest.target_language)
         self._replicas: int = strategy.num_replicas_in_sync
         self.is_chief = is_chief(strategy)
@@ -157,7 +160,6 @@ class Trainer:
             check_stop=self._check_stop,
         )
         self._reporter: Reporter | None = None
-        self._told_to_stop = threading.Event()
         self._is_stopping = False
         self._unread: list[_Unread] = []
         self._clock = Clock()
@@ -200,7 +202,7 @@ class Trainer:
         Raises:
           UserError: The loss is not finite, a shard is damaged, the run folder is full, or a
             device has no memory for a batch; the last checkpoint stays.
-          Terminated: SIGTERM came, and the run is saved.
+          Terminated: The run was told to stop, and is saved.
         """
         with contextlib.closing(self):
             with contextlib.ExitStack() as stack:
@@ -210,10 +212,11 @@ class Trainer:
                         self.run, step=step, validated=validated, report=report
                     )
                     stack.callback(self._reporter.close)
-                stack.enter_context(on_sigterm(self._told_to_stop))
                 self._loop()
+            self._end_if_told()
             if self.is_chief:
                 self._saver.export_final()
+            self._end_if_told()
         return self.run.inside(MODEL_FOLDER)
 
     def close(self) -> None:
@@ -221,6 +224,7 @@ class Trainer:
         self.run.release()
 
     def _loop(self) -> None:
+        self._check_stop()
         batches = self._batches(TRAIN).forever(self.state.position)
         self._settle()
         self._clock.lap()
@@ -243,7 +247,7 @@ class Trainer:
             tokens=np.float32(state.pending_tokens + tokens),
             rate=np.float32(self._schedule.rate(update)),
             update=np.float32(update),
-            stop=np.float32(self._told_to_stop.is_set()),
+            stop=np.float32(self.stop.is_made()),
         )
         run = self._step.update if is_update else self._step.accumulate
         try:
@@ -263,7 +267,7 @@ class Trainer:
         self._is_stopping = (
             self._step.read(result).stops > 0  # so all workers stop after the same batch
             if self._is_multi_worker
-            else self._told_to_stop.is_set()
+            else self.stop.is_made()
         )
         state.batches += 1
         state.position = batch.following
@@ -337,8 +341,12 @@ class Trainer:
             self._save_stop()
             raise Terminated
 
+    def _end_if_told(self) -> None:
+        if self.stop.is_made():  # all is saved, and no worker waits for another any more
+            raise Terminated
+
     def _check_stop(self) -> None:
-        told: float = self._told_to_stop.is_set()
+        told: float = self.stop.is_made()
         if self._is_multi_worker:  # so all of them stop at the same place
             told = self._step.sum_over_workers(np.array([told]))[0]
         if told:

@@ -180,6 +180,7 @@ def main(arguments):
     parser.add_argument("--before")
     parser.add_argument("--call", type=int)
     options, command = parser.parse_known_args(arguments)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in the background ignore it
     if options.signal:
         _signal_before(options.before, options.call, signal.Signals[options.signal])
     from cli.main import main as tt

@@ -24,7 +24,6 @@ from model.translator import Translator
 WORKERS = 2
 SECONDS = 300  # that anything may take on a busy machine
 SCRIPT = Path(__file__).with_name("multi_worker.py")
-TERMINATED = 143
 STEPS = 12
 LAST = f"ckpt-{STEPS}"
 OPTIONS = [
@@ -199,33 +198,35 @@ def test_a_run_is_logged_once_and_its_model_translates(undisturbed):
     assert set(translation.text.split()) <= set(DIGITS)
 
 
-# SIGTERM to a worker before a call of a method, counted from where the stop before was, and the
-# step at which both then stop.
+# A signal to workers before a call of a method, counted from where the stop before was, and the
+# step at which both then stop. Ctrl-C in a terminal is a SIGINT to all of them.
 STOPS = [
-    (1, "model.step:TrainingStep.sums", 1, 6),
-    (0, "model.translator:Translator.translate_ids", 2, 6),
+    ("SIGTERM", [1], "model.step:TrainingStep.sums", 1, 6),
+    ("SIGTERM", [0], "model.translator:Translator.translate_ids", 2, 6),
     # The update that the signal comes in tells only of what was before.
-    (1, "model.step:TrainingStep.update", 1, 8),
+    ("SIGTERM", [1], "model.step:TrainingStep.update", 1, 8),
+    ("SIGINT", [0, 1], "model.step:TrainingStep.update", 1, 10),
 ]
+ENDS = {"SIGTERM": (143, "terminated"), "SIGINT": (130, "interrupted")}
 
 
-def test_sigterm_to_one_worker_stops_both_and_they_resume(
-    undisturbed, toy_dataset, run_workers, tmp_path
-):
+def test_signals_stop_both_workers_and_they_resume(undisturbed, toy_dataset, run_workers, tmp_path):
     run = tmp_path / "run"
-    for told, method, call, step in STOPS:
+    for signal_name, told, method, call, step in STOPS:
+        code, verb = ENDS[signal_name]
         commands = [train(toy_dataset, run) for _ in range(WORKERS)]
-        commands[told][:0] = ["--signal", "SIGTERM", "--before", method, "--call", call]
+        for index in told:
+            commands[index][:0] = ["--signal", signal_name, "--before", method, "--call", call]
         stopped = run_workers(*commands)
-        assert [worker.code for worker in stopped] == [TERMINATED] * WORKERS, stopped
+        assert [worker.code for worker in stopped] == [code] * WORKERS, stopped
         for worker in stopped:
-            assert f"tt: terminated, and saved at step {step}:" in worker.printed, method
+            assert f"tt: {verb}, and saved at step {step}:" in worker.printed, method
         assert not (run / "model").exists()
         assert (log_of(run)[-1]["step"], log_of(run)[-1]["kind"]) == (step, "train")
 
     resumed = run_workers(*[train(toy_dataset, run)] * WORKERS)
     assert [worker.code for worker in resumed] == [0, 0], resumed
-    assert all("Resuming at step 8" in worker.printed for worker in resumed)
+    assert all("Resuming at step 10" in worker.printed for worker in resumed)
     assert without_times(log_of(run)) == without_times(log_of(undisturbed))
     found, expected = (
         tf.train.load_checkpoint(str(folder / "checkpoints" / LAST))

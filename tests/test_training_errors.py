@@ -249,7 +249,7 @@ def test_all_records_of_an_accumulated_update_are_named(toy_dataset, tmp_path, m
     update_weights = stopped._step.update
 
     def update_and_stop(*given):
-        stopped._told_to_stop.set()
+        stopped.stop.make()
         return update_weights(*given)
 
     monkeypatch.setattr(stopped._step, "update", update_and_stop)
@@ -260,7 +260,7 @@ def test_all_records_of_an_accumulated_update_are_named(toy_dataset, tmp_path, m
 
     def accumulate_and_stop(*given):
         if next(calls) == 2:
-            trainer._told_to_stop.set()
+            trainer.stop.make()
         return accumulate(*given)
 
     monkeypatch.setattr(trainer._step, "accumulate", accumulate_and_stop)

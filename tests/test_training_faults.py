@@ -446,6 +446,63 @@ def test_runs_that_were_told_to_stop_go_on_as_if_undisturbed(terminated, undistu
         assert_same(run, undisturbed)
 
 
+# SIGINT before a call of a function, and the step and the checkpoint that it leads to, one run hit
+# in this order. An export is finished, and at the end there is no batch after it to stop at.
+INTERRUPTIONS = {
+    "starting": ("model.validation:Validator.read", 0, None),
+    "accumulating an update": ("model.step:TrainingStep.accumulate", 0, "stop-1-0"),
+    "exporting the best": ("model.saving:export_model", 6, "stop-13-6"),
+    "validating": ("model.validation:Validator.score", 12, "stop-24-6"),
+    "translating": ("model.translator:Translator.translate_ids", 12, "stop-24-6"),
+}
+
+
+def test_ctrl_c_saves_and_says_at_which_step_the_run_goes_on(servers, undisturbed, tmp_path):
+    run = tmp_path / "run"
+    with servers.one() as server:
+        for moment, (where, step, checkpoint) in INTERRUPTIONS.items():
+            ended = server.run(run, where=where, call=1, signals=["SIGINT"])
+            assert ended.code == 130, moment
+            assert ended.seconds < 30
+            assert "Saving, then stopping; Ctrl-C again ends at once" in ended.lines
+            if checkpoint is None:
+                assert ended.lines[-1] == (
+                    "tt: interrupted before the first batch: the same command begins at step 0"
+                )
+                assert not named_checkpoints(run)
+            else:
+                assert ended.lines[-1] == (
+                    f"tt: interrupted, and saved at step {step}: the same command goes on from "
+                    "there"
+                )
+                assert checkpoint in named_checkpoints(run), moment
+        server.finish(run)
+        assert_same(run, undisturbed)
+        # All is done: only the model is exported again.
+        ended = server.run(run, where="model.saving:export_model", call=1, signals=["SIGINT"])
+        assert (ended.code, ended.lines[-1]) == (
+            130,
+            f"tt: interrupted, and saved at step {STEPS}: the same command goes on from there",
+        )
+    assert_same(run, undisturbed)
+
+
+def test_a_second_ctrl_c_ends_at_once(servers, undisturbed, tmp_path):
+    run, step = tmp_path / "run", "model.step:TrainingStep.update"
+    with servers.one() as server:
+        # As if the update took a minute.
+        ended = server.run(run, where=step, call=6, signals=["SIGINT", "SIGINT"], seconds=60)
+        assert ended.code == 130
+        assert ended.seconds < 20
+        assert ended.lines[-1] == (
+            "tt: interrupted twice, so ended at once: the same command goes on from the last "
+            "checkpoint"
+        )
+        assert named_checkpoints(run) == {"ckpt-4"}
+        server.finish(run)
+    assert_same(run, undisturbed)
+
+
 # No room from a call of a function on: `room` bytes over the size of `file`. The cases of a list
 # hit the same run one after the other, so the calls are counted from where the one before ended.
 WRITE = "model.checkpoints:Checkpoints.write"

@@ -6,8 +6,9 @@ saves each run the seconds that importing TensorFlow takes. It is safe as long a
 executed no operation: TensorFlow starts its threads with the first.
 
 A hook meets the command at an exact moment: before call number `call` of the function `where`,
-such as "model.step:TrainingStep.update". There the process gets a SIGTERM; or, where `room` is
-given, no file can grow beyond so many bytes more than what matches `file` in the run folder has.
+such as "model.step:TrainingStep.update". There the process gets the `signals`, and sleeps for so
+many seconds; or, where `room` is given, no file can grow beyond so many bytes more than what
+matches `file` in the run folder has.
 """
 
 import functools
@@ -19,6 +20,7 @@ import resource
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -31,7 +33,15 @@ import model.training  # noqa: F401
 
 
 def set_hook(
-    *, run: str, where: str, call: int, told: int, room: int | None = None, file: str = "-"
+    *,
+    run: str,
+    where: str,
+    call: int,
+    told: int,
+    signals: Sequence[str] = ("SIGTERM",),
+    seconds: float = 0,
+    room: int | None = None,
+    file: str = "-",
 ) -> None:
     """Wraps a function of the product; `told` is a file descriptor that gets the moment."""
     module, _, names = where.partition(":")
@@ -47,7 +57,9 @@ def set_hook(
         if calls == call:
             os.write(told, str(time.monotonic()).encode())
             if room is None:
-                os.kill(os.getpid(), signal.SIGTERM)
+                for name in signals:
+                    os.kill(os.getpid(), signal.Signals[name])
+                time.sleep(seconds)
             else:
                 limit = room + sum(path.stat().st_size for path in Path(run).glob(file))
                 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # writing beyond it is an error
@@ -75,6 +87,8 @@ def main() -> None:
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             os.dup2(printed, 1)
             os.dup2(printed, 2)
+            # A job in the background ignores it, and hands that down.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
             if request["hook"]:
                 set_hook(**request["hook"], told=told)
             # Ends the interpreter as any command does: nothing may hang or crash there.
