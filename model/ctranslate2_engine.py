@@ -23,9 +23,9 @@ from model.batching import TokenBudget, count_work, translate_in_batches
 from model.cache import OTHER_CACHE, default_cache, make_whole
 from model.config import Decoding
 from model.engines import calls_at_once
-from model.errors import UserError
+from model.errors import NotFiniteError, UserError
 from model.model_folder import is_ctranslate2, model_fingerprint
-from model.translation import Hypothesis, Translation, Work
+from model.translation import Hypothesis, Translation, Work, check_scores
 from model.vocabulary import EOS_ID, Vocabulary, load_vocabularies
 
 # CTranslate2 has a table of positions, we compute them: its own default cuts sources at 1024.
@@ -134,7 +134,7 @@ class CTranslate2Translator:
 
     def is_input_error(self, error: Exception) -> bool:
         """Tells whether what was raised can be the fault of a source, not of the machine."""
-        return isinstance(error, (ValueError, TypeError))
+        return isinstance(error, (ValueError, TypeError, NotFiniteError))
 
     def _translate_batch(self, rows: list[list[int]]) -> tuple[list[Translation], Work]:
         limits = [length_limit(len(row), self.decoding) for row in rows]
@@ -176,6 +176,7 @@ class CTranslate2Translator:
         translations = [
             Translation(tuple(Hypothesis(next(texts), h.score) for h in row)) for row in best
         ]
+        check_scores(translations)
         return translations, count_work(rows, target_tokens=sum(len(row[0].ids) for row in best))
 
     def _search(self, sources: list[list[str]], *, limit: int) -> list[list[_Found]]:

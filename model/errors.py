@@ -15,5 +15,9 @@ class BadFileError(UserError):
     """What a file holds cannot be read, or is not what is asked for; that it is there is sure."""
 
 
+class NotFiniteError(UserError):
+    """A model's numbers overflow or are none: no translation has a probability."""
+
+
 class DiskFullError(UserError):
     """There is no room to write to: the input is good, and what is finished is kept."""

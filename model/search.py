@@ -313,7 +313,7 @@ def _search_all(
       sources: B rows.
       beam_size: N.
     """
-    batch, longest = tf.shape(start.limits)[0], tf.reduce_max(start.limits)
+    batch, longest = tf.shape(start.limits)[0], longest_limit(start.limits)
     found = SearchResult(
         ids=tf.fill([batch, beam_size, longest], PAD_ID),
         scores=tf.fill([batch, beam_size], _IMPOSSIBLE),
@@ -377,6 +377,11 @@ def _search_all(
         parallel_iterations=1,
     )
     return SearchResult(found_all.ids[:, :, :end], found_all.scores)
+
+
+def longest_limit(limits: tf.Tensor) -> tf.Tensor:
+    """Returns the greatest of int32 limits [B], and 1 of none: a maximum of none is negative."""
+    return tf.maximum(tf.reduce_max(limits), 1)
 
 
 def _any_length(carried: _Carried | list[tf.Tensor]) -> _Carried | list[tf.TensorShape]:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+from collections.abc import Sequence
 from typing import Protocol
+
+from model.errors import NotFiniteError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,6 +33,23 @@ class Translation:
     def score(self) -> float:
         """The log-probability of the best text."""
         return self.hypotheses[0].score
+
+
+def check_scores(translations: Sequence[Translation]) -> None:
+    """Checks that each source has a hypothesis, and each of them a probability.
+
+    Raises:
+      NotFiniteError: One has none, as with weights that are not finite or so large that they
+        overflow.
+    """
+    for translation in translations:
+        found = translation.hypotheses
+        if not found or not all(math.isfinite(each.score) for each in found):
+            raise NotFiniteError(
+                "the model gives no probability to any translation: its weights, or what they make "
+                "of a text, are not finite. Export another checkpoint with `tt export "
+                "--checkpoint`, or train again"
+            )
 
 
 NOTHING = Translation((Hypothesis("", 0.0),))  # the translation of an empty text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import itertools
 import logging
+import math
 import os
 import platform
 import resource
@@ -18,6 +19,7 @@ import pytest
 import tensorflow as tf
 from ctranslate2 import specs
 from test_export import random_rows, write_model
+from test_translator import with_weight
 from toy import toy_sentences
 
 from model import ctranslate2_engine
@@ -25,7 +27,7 @@ from model.cache import make_whole
 from model.config import Decoding, Engine
 from model.ctranslate2_engine import POSITIONS, CTranslate2Translator, convert, length_limit
 from model.engines import check_engine, cores, load_translator, set_threads
-from model.errors import DiskFullError, UserError
+from model.errors import DiskFullError, NotFiniteError, UserError
 from model.export import export_ctranslate2
 from model.model_folder import model_fingerprint
 from model.translator import Translator, length_limits
@@ -333,6 +335,20 @@ def test_a_converted_model_needs_no_tensorflow(model_folder, cache):
     converted = [path.name for path in cache.iterdir()]
     assert f"{model_fingerprint(model_folder)}-ctranslate2-1" in converted
     assert not [name for name in converted if name.endswith(".tmp")]
+
+
+def test_weights_that_are_not_finite_are_refused_or_give_no_translation(
+    model_folder, tmp_path, monkeypatch
+):
+    folder = with_weight(model_folder, tmp_path / "model", math.nan, name="outer/kernel")
+    with pytest.raises(UserError, match="holds weights that are not finite"):
+        load(folder, CTRANSLATE2)
+    monkeypatch.setattr("model.translator._not_finite", lambda model: [])
+    for beam_size in (1, 3):  # an export of before they were looked at
+        translator = load(folder, CTRANSLATE2, Decoding(beam_size=beam_size))
+        with pytest.raises(NotFiniteError, match="gives no probability to any") as caught:
+            translate(translator)
+        assert translator.is_input_error(caught.value), "a harmless text is tried, too"
 
 
 def test_an_export_is_taken_as_it_is(model_folder, tmp_path, monkeypatch):

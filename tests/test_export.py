@@ -224,6 +224,15 @@ def test_a_saved_model_says_its_shapes_and_has_the_vocabularies(one_model, tmp_p
     ]
 
 
+@pytest.mark.parametrize("decoding", [Decoding(beam_size=1), Decoding(beam_size=3)], ids=str)
+def test_a_saved_model_finds_nothing_for_no_rows(one_model, tmp_path, decoding):
+    export_saved_model(one_model, tmp_path / "saved", decoding=decoding)
+    search = tf.saved_model.load(str(tmp_path / "saved")).signatures[SIGNATURE]
+    for length in (0, 5):
+        found = search(ids=tf.zeros([0, length], tf.int32))
+        assert found["ids"].shape[:2] == found["scores"].shape == (0, decoding.beam_size)
+
+
 # ----------------------------------------------------------------------------- CTranslate2
 
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 from test_transformer import make_model
 
 from model.config import Decoding
-from model.errors import UserError
+from model.errors import NotFiniteError, UserError
 from model.translator import (
     CONFIG_FILE,
     WEIGHTS_FILE,
@@ -21,6 +21,7 @@ from model.translator import (
     model_fingerprint,
 )
 from model.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from pipelines.cells import CellOptions, translate_cells
 
 SENTENCES = ["one two", "three", "four five six seven eight", "nine zero one", "two two"]
 
@@ -129,6 +130,63 @@ def test_weights_of_another_architecture_are_refused(model_folder, tmp_path):
     path.write_text(json.dumps({**json.loads(path.read_text()), "d_model": 64}))
     with pytest.raises(UserError, match="does not hold the weights"):
         Translator.load(tmp_path / "model")
+
+
+def with_weight(model_folder, output, value, *, name="inner/kernel"):
+    """Writes a model whose first matrix of a name has one value in its first row."""
+    translator = Translator.load(model_folder)
+    kernel = next(v for v in translator.model.variables if v.path.endswith(name))
+    weights = kernel.numpy()
+    weights[0] = value
+    kernel.assign(weights)
+    vocabularies = translator.vocabularies
+    export_model(
+        translator.model, output, vocabulary_folder=model_folder, vocabularies=vocabularies
+    )
+    return output
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("compute_type", ["float32", "bfloat16"])
+def test_weights_that_are_not_finite_are_refused(model_folder, tmp_path, value, compute_type):
+    folder = with_weight(model_folder, tmp_path / "model", value)
+    with pytest.raises(UserError) as caught:
+        Translator.load(folder, compute_type=compute_type)
+    message = str(caught.value)
+    assert message.startswith(f"{folder / WEIGHTS_FILE} holds weights that are not finite (encoder")
+    assert "inner/kernel, one of 1): export another checkpoint" in message
+
+
+def test_large_weights_are_finite(model_folder, tmp_path):
+    folder = with_weight(model_folder, tmp_path / "model", 3e38)  # their sum is not
+    assert Translator.load(folder).vocabularies.source.piece_count == 14
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_where_weights_overflow_it_is_no_fault_of_the_rows(model_folder, tmp_path, beam_size):
+    folder = with_weight(model_folder, tmp_path / "model", 3e38)
+    translator = Translator.load(folder, decoding=Decoding(beam_size=beam_size))
+    with pytest.raises(NotFiniteError, match="gives no probability to any translation: its wei"):
+        translator.translate(SENTENCES)
+    cells = [sentence.encode() for sentence in SENTENCES]
+    with pytest.raises(NotFiniteError):  # a harmless text fails as well
+        translate_cells(cells, translator=translator, options=CellOptions())
+
+
+def test_where_the_numbers_of_one_row_overflow_that_row_fails(model_folder, monkeypatch):
+    translator = Translator.load(model_folder, decoding=Decoding(beam_size=1))
+    search = translator._search
+
+    def overflow(ids):
+        found = search(ids)
+        is_long = tf.math.count_nonzero(ids, 1) > 5
+        return found._replace(scores=tf.where(is_long[:, None], np.nan, found.scores))
+
+    monkeypatch.setattr(translator, "_search", overflow)
+    cells = [sentence.encode() for sentence in SENTENCES]
+    found = translate_cells(cells, translator=translator, options=CellOptions()).cells
+    assert [cell.status for cell in found] == ["ok", "ok", "failed", "ok", "ok"]
+    assert found[2].error.startswith("NotFiniteError: the model gives no probability")
 
 
 def test_an_interrupted_export_changes_nothing(model_folder, tmp_path, monkeypatch):
