@@ -93,7 +93,7 @@ def translate_batch_command(
     ] = 8192,
     max_failed: Annotated[
         float,
-        _failures(help="Share of rows that may fail; with more the exit code is 1 at the end."),
+        _failures(help="Share of rows that may fail or be skipped; with more the exit code is 1."),
     ] = 0.001,
     retry_failed: Annotated[
         bool,

@@ -159,9 +159,17 @@ class _WriteManifest(beam.DoFn):
     """The job's last step; running it twice writes the same."""
 
     def __init__(
-        self, *, plan: dict[str, Any], output: str, max_failed: float, run_id: str, is_alone: bool
+        self,
+        *,
+        plan: dict[str, Any],
+        bad_rows: Mapping[str, int | None],
+        output: str,
+        max_failed: float,
+        run_id: str,
+        is_alone: bool,
     ) -> None:
         self._plan = plan
+        self._bad_rows = bad_rows
         self._output = output
         self._max_failed = max_failed
         self._run_id = run_id
@@ -169,7 +177,10 @@ class _WriteManifest(beam.DoFn):
 
     def process(self, statistics: list[UnitStatistics]) -> None:
         manifest = make_manifest(
-            plan=self._plan, statistics=statistics, max_failed=self._max_failed
+            plan=self._plan,
+            statistics=statistics,
+            bad_rows=self._bad_rows,
+            max_failed=self._max_failed,
         )
         files = list_files(f"{self._output}/{JOB_FOLDER}")
         leftovers = find_leftovers(
@@ -438,6 +449,7 @@ def _build(
     plan = {**job.plan, "bad_files": job.found.bad_files}
     write_manifest = _WriteManifest(
         plan=plan,
+        bad_rows=job.found.bad_rows,
         output=job.output,
         max_failed=options.max_failed,
         run_id=job.run_id,

@@ -35,11 +35,13 @@ class FoundInput:
     Attributes:
       files: The input files, with no more rows in all than the limit.
       bad_files: Files that are skipped, by relative path, and why.
+      bad_rows: Rows of those that would be translated; None of a file that does not tell its rows.
       text_columns: The columns to translate.
     """
 
     files: list[InputFile]
     bad_files: dict[str, str]
+    bad_rows: dict[str, int | None]
     text_columns: tuple[str, ...]
 
 
@@ -59,6 +61,7 @@ def inspect_input(options: TranslateOptions, *, has_n_best: bool = False) -> Fou
     footers = parquet.read_footers([file.path for file in found])
     files: list[InputFile] = []
     bad_files: dict[str, str] = {}
+    bad_rows: dict[str, int | None] = {}
     text_columns = options.text_columns
     for file, footer in zip(found, footers, strict=True):
         try:
@@ -75,6 +78,11 @@ def inspect_input(options: TranslateOptions, *, has_n_best: bool = False) -> Fou
                     remedy += ", or leave such files out with --on-bad-file skip"
                 raise UserError(f"{error}. {remedy}") from error
             bad_files[file.relative_path] = str(error)
+            bad_rows[file.relative_path] = (
+                None
+                if isinstance(footer, parquet.BadFileError)
+                else _within(options.limit, files, rows=footer.rows)
+            )
             continue
         if text_columns not in ((), columns):
             raise UserError(
@@ -102,7 +110,10 @@ def inspect_input(options: TranslateOptions, *, has_n_best: bool = False) -> Fou
         reason = next(iter(bad_files.values()))
         raise UserError(f"none of the {len(bad_files)} input file(s) can be translated: {reason}")
     return FoundInput(
-        files=_limit(files, rows=options.limit), bad_files=bad_files, text_columns=text_columns
+        files=_limit(files, rows=options.limit),
+        bad_files=bad_files,
+        bad_rows=bad_rows,
+        text_columns=text_columns,
     )
 
 
@@ -163,6 +174,13 @@ def _limit(files: Sequence[InputFile], *, rows: int | None) -> list[InputFile]:
         kept.append(dataclasses.replace(file, rows=min(rows, file.rows)))
         rows -= kept[-1].rows
     return kept
+
+
+def _within(limit: int | None, before: Sequence[InputFile], *, rows: int) -> int:
+    """Returns how many of a file's rows a limit leaves behind those of the files before it."""
+    if limit is None:
+        return rows
+    return min(rows, max(0, limit - sum(file.rows for file in before)))
 
 
 def check_place(options: TranslateOptions, *, output: str) -> None:

@@ -19,6 +19,7 @@ def make_manifest(
     *,
     plan: Mapping[str, Any],
     statistics: Sequence[UnitStatistics],
+    bad_rows: Mapping[str, int | None],
     max_failed: float,
 ) -> dict[str, Any]:
     """Returns the content of `manifest.json`.
@@ -26,7 +27,8 @@ def make_manifest(
     Args:
       plan: The content of `plan.json`.
       statistics: Of each unit.
-      max_failed: The share of rows that may fail.
+      bad_rows: Rows of the files that are skipped, by relative path; None where they are unknown.
+      max_failed: The share of rows that may fail or be skipped.
 
     Raises:
       RuntimeError: A file has other rows out than in, those that were skipped counted.
@@ -46,7 +48,10 @@ def make_manifest(
             raise RuntimeError(
                 f"{name}: {planned['rows']} rows in, {rows_out} out and {skipped_rows} skipped"
             )
-    counts = _count_rows(statistics, columns=columns)
+    counts = {
+        **_count_rows(statistics, columns=columns),
+        "skipped_file_rows": sum(rows or 0 for rows in bad_rows.values()),
+    }
     work = sum((unit.work for unit in statistics), Work())
     return {
         "format": FORMAT,
@@ -59,7 +64,8 @@ def make_manifest(
             unit.output_path: unit.output_bytes for unit in statistics if not unit.skipped
         },
         "skipped_files": [
-            {"file": name, "reason": reason} for name, reason in plan["bad_files"].items()
+            {"file": name, "reason": reason, "rows": bad_rows[name]}
+            for name, reason in plan["bad_files"].items()
         ],
         "skipped_units": [
             {
@@ -110,7 +116,22 @@ def _count_rows(units: Iterable[UnitStatistics], *, columns: Sequence[str]) -> d
 
 
 def _has_failed(counts: Mapping[str, Any], *, max_failed: float) -> bool:
-    return bool(counts["failed_rows"] > max_failed * counts["rows_out"])
+    lost = counts["failed_rows"] + _skipped_rows(counts)
+    return bool(lost > max_failed * _all_rows(counts))
+
+
+def _skipped_rows(counts: Mapping[str, Any]) -> int:
+    """Returns the rows of units that were skipped, and of files as far as they are known."""
+    return int(counts["skipped_rows"]) + _skipped_file_rows(counts)
+
+
+def _skipped_file_rows(counts: Mapping[str, Any]) -> int:
+    return int(counts.get("skipped_file_rows", 0))  # not in a manifest of an older tt
+
+
+def _all_rows(counts: Mapping[str, Any]) -> int:
+    """Returns the rows of all files, those that were skipped included as far as they are known."""
+    return int(counts["rows"]) + _skipped_file_rows(counts)
 
 
 def _units_by_versions(units: Iterable[UnitStatistics]) -> list[dict[str, Any]]:
@@ -133,7 +154,7 @@ class TranslateSummary:
       output: The folder, as given.
       already_finished: Whether an earlier run had done everything.
       seconds: By the clock, from the start of the command or of `run_translation`.
-      max_failed: The share of rows that may fail.
+      max_failed: The share of rows that may fail or be skipped.
     """
 
     manifest: dict[str, Any]
@@ -174,7 +195,7 @@ class TranslateSummary:
 
     @property
     def has_failed(self) -> bool:
-        """Whether more rows failed than may."""
+        """Whether more rows failed or were skipped than may."""
         return _has_failed(self.manifest, max_failed=self.max_failed)
 
 
@@ -197,7 +218,7 @@ def describe_summary(
         )
     lines.append(
         f"{summary.rows:,} rows of {len(manifest['files']):,} file(s) in {summary.units:,} unit(s)"
-        + (f"; {manifest['skipped_rows']:,} rows skipped" if manifest["skipped_rows"] else "")
+        + (f"; {_skipped_rows(manifest):,} rows skipped" if _skipped_rows(manifest) else "")
     )
     for column, counts in summary.rows_by_status.items():
         statuses = ", ".join(f"{n:,} {status}" for status, n in counts.items() if n)
@@ -229,7 +250,9 @@ def describe_summary(
     if price_per_hour is not None:
         lines.append(_describe_price(summary, price_per_hour=price_per_hour))
     for file in manifest["skipped_files"]:
-        lines.append(f"Skipped: {file['reason']}")
+        rows = file.get("rows")
+        shown = "a file of an unknown number of" if rows is None else f"{rows:,}"
+        lines.append(f"Skipped {shown} rows: {file['reason']}")
     for unit in manifest["skipped_units"]:
         lines.append(f"Skipped {unit['rows']:,} rows: {unit['reason']}")
     return lines
@@ -256,13 +279,31 @@ def _show_price(price: float) -> str:
 
 
 def describe_failure(summary: TranslateSummary) -> str:
-    """Says in a line that too many rows failed, where they are and what to do."""
-    columns = list(summary.rows_by_status)
-    names = [STATUS if len(columns) == 1 else f"{column}_{STATUS}" for column in columns]
-    where = " or ".join(f"{name} == {FAILED!r}" for name in names)
-    return (
-        f"{summary.failed_rows:,} of {summary.rows:,} rows failed, more than --max-failed "
-        f"{summary.max_failed:g}; all is written. They are those with {where}, and why is in "
-        f"{names[0].removesuffix('status')}error. To try them again: --retry-failed; "
-        "texts that are not UTF-8 fail again, unless they are mended in the input"
-    )
+    """Says in a line that too many rows failed or were skipped, which they are and what to do."""
+    manifest = summary.manifest
+    failed, skipped = summary.failed_rows, _skipped_rows(manifest)
+    lost = [f"{failed:,} of {_all_rows(manifest):,} rows failed"] if failed else []
+    if skipped:
+        lost.append(
+            f"{skipped:,} were skipped"
+            if failed
+            else f"{skipped:,} of {_all_rows(manifest):,} rows were skipped"
+        )
+    parts = [
+        f"{' and '.join(lost)}, more than --max-failed {summary.max_failed:g}; all"
+        f"{' else' if skipped else ''} is written"
+    ]
+    if failed:
+        columns = list(summary.rows_by_status)
+        names = [STATUS if len(columns) == 1 else f"{column}_{STATUS}" for column in columns]
+        where = " or ".join(f"{name} == {FAILED!r}" for name in names)
+        parts.append(
+            f"{'Those that failed' if skipped else 'They'} are those with {where}, and why is in "
+            f"{names[0].removesuffix('status')}error. To try them again: --retry-failed; "
+            "texts that are not UTF-8 fail again, unless they are mended in the input"
+        )
+    if manifest["skipped_rows"]:
+        parts.append("--retry-failed translates skipped units of files that are mended")
+    if _skipped_file_rows(manifest):
+        parts.append("Files that were left out can be mended and go into another --output")
+    return ". ".join(parts)

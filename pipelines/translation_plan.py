@@ -73,7 +73,7 @@ class TranslateOptions:
       compression: Of the output files.
       cells: How cells are treated.
       on_bad_file: Of a file that is no good Parquet or lacks a text column: `fail`, or `skip` it.
-      max_failed: The share of rows that may fail without failing the run.
+      max_failed: The share of rows that may fail or be skipped without failing the run.
       overwrite: Delete what another or a finished job left in the output folder, and start again.
         A job that this very command began goes on.
       retry_failed: Translate the failed rows of a finished output folder again, and no others.

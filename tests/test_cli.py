@@ -489,7 +489,17 @@ def test_bad_files_are_skipped_when_asked(with_model, capsys):
     assert run(*skip, "--model-copies", "1") == 0
     shown = capsys.readouterr().err
     assert "1 translation at once, by" in shown
-    assert "Skipped: " in shown
+    assert "Skipped a file of an unknown number of rows: " in shown
+    pq.write_table(pa.table({"words": ["one"] * 9}), "in/c.parquet")
+    assert run(*skip, "--text-column", "text", "--output", "lost") == 1
+    assert (
+        capsys.readouterr()
+        .err.splitlines()[-1]
+        .startswith(
+            "tt: error: 9 of 10 rows were skipped, more than --max-failed 0.001; all else is"
+        )
+    )
+    assert run(*skip, "--text-column", "text", "--output", "lost", "--max-failed", "0.9") == 0
 
 
 def test_what_the_engine_cannot_do_leaves_no_output_folder(with_model, capsys):

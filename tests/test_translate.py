@@ -104,6 +104,7 @@ def test_statuses_are_counted_by_file_and_in_all(tmp_path):
         "rows_out": 7,
         "rows_by_status": {"text": counts},
         **kept,
+        "skipped_file_rows": 0,
         "max_failed": 1.0,
         "has_failed": False,
         "units": 3,

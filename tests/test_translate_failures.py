@@ -74,13 +74,43 @@ def test_bad_files_are_skipped_and_named(tmp_path):
         "Its columns: text: int64"
     )
     lines = describe_summary(summary)
+    unknown = "a file of an unknown number of"
+    assert [file["rows"] for file in written["skipped_files"]] == [None, 1, None, 1]
     assert [line for line in lines if line.startswith("Skipped")] == [
-        f"Skipped: {reason}" for reason in reasons
+        f"Skipped {rows} rows: {reason}"
+        for rows, reason in zip([unknown, 1, unknown, 1], reasons, strict=True)
     ]
     # A file that has been mended is another plan.
     write(folder / "number.parquet", {"text": ["1"]})
     message = refused(folder, out, text_columns=("text",), on_bad_file="skip")
     assert "another run: the input number.parquet was skipped then. Choose" in message
+
+
+@pytest.mark.parametrize(
+    ("rows", "limit", "skipped"), [(400, None, 400), (400, 100, 60), (400, 40, 0), (9, 45, 5)]
+)
+def test_rows_of_skipped_files_count_as_lost(tmp_path, rows, limit, skipped):
+    folder, out = tmp_path / "in", tmp_path / "out"
+    write(folder / "a.parquet", numbered(40))
+    write(folder / "b.parquet", {"body": ["a"] * rows})
+    (folder / "c.parquet").write_text("no Parquet: nobody knows its rows")
+    options = {"text_columns": ("text",), "on_bad_file": "skip", "limit": limit}
+    summary = translate(folder, out, **options, max_failed=0.001)
+    written = manifest(out)
+    assert (written["rows"], written["skipped_rows"]) == (40, 0)
+    assert (written["skipped_file_rows"], written["has_failed"]) == (skipped, skipped > 0)
+    assert [file["rows"] for file in written["skipped_files"]] == [skipped, None]
+    assert summary.has_failed == (skipped > 0)
+    if skipped:
+        assert describe_failure(summary) == (
+            f"{skipped} of {40 + skipped} rows were skipped, more than --max-failed 0.001; all "
+            "else is written. Files that were left out can be mended and go into another --output"
+        )
+        assert f"40 rows of 1 file(s) in 1 unit(s); {skipped} rows skipped" in (
+            describe_summary(summary)
+        )
+    share = skipped / (40 + skipped)
+    assert not translate(folder, out, **options, max_failed=share).has_failed
 
 
 def test_only_bad_files_are_refused(tmp_path):
@@ -137,6 +167,14 @@ def test_damaged_pages_fail_the_run_in_one_line_or_skip_their_units(damaged, tmp
         *(30, 70),
     )
     assert f"Skipped 10 rows: {reason}" in describe_summary(summary)
+    assert not written["has_failed"], "the share that may be lost is 1"
+    again = translate(damaged, out, unit_rows=10, on_bad_file="skip", max_failed=0.12)
+    assert (again.already_finished, again.has_failed) == (True, True)
+    assert describe_failure(again) == (
+        "10 of 80 rows were skipped, more than --max-failed 0.12; all else is written. "
+        "--retry-failed translates skipped units of files that are mended"
+    )
+    assert not translate(damaged, out, unit_rows=10, max_failed=0.125).has_failed
     assert translate(damaged, out, unit_rows=10).already_finished
     # Fetched again, the file has the same footer.
     content = (damaged / "a.parquet").read_bytes()

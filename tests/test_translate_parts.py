@@ -195,7 +195,7 @@ def test_the_manifest_refuses_lost_rows():
         rows_by_status={"text": {**NO_ROWS, "ok": 2}},
     )
     with pytest.raises(RuntimeError, match=r"a\.parquet: 3 rows in, 2 out and 0 skipped"):
-        make_manifest(plan=plan, statistics=[unit], max_failed=0)
+        make_manifest(plan=plan, statistics=[unit], bad_rows={}, max_failed=0)
 
 
 def test_the_transforms_refuse_a_bad_configuration():
