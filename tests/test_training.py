@@ -18,11 +18,12 @@ from toy import gradients_of, parse_record, toy_sentences
 from trainers import changed, ignore, log_of, make_trainer, two_replicas, weights_in, weights_of
 
 from model.averaging import export_average, export_checkpoint
-from model.config import Decoding
+from model.config import METRICS, Decoding
 from model.dataset import Position
 from model.errors import DiskFullError, UserError
 from model.optimizer import Adam, Schedule
 from model.reporting import Progress, Validation
+from model.scores import Score
 from model.step import Numbers
 from model.strategies import make_strategy
 from model.translator import Translator
@@ -55,10 +56,11 @@ def test_a_constant_schedule_stays_after_the_warmup():
     assert [schedule.rate(step) for step in (1, 5, 10, 11, 1000)] == [0.05, 0.25, 0.5, 0.5, 0.5]
 
 
-def test_adam_is_that_of_section_5_3():
+@pytest.mark.parametrize("scale", [1.0, 1e-9], ids=["gradients", "gradients as small as epsilon"])
+def test_adam_is_that_of_section_5_3(scale):
     # Algorithm 1 of Kingma and Ba in float64, its epsilon where TensorFlow and Keras put it too.
     generator = np.random.default_rng(0)
-    start, steps = generator.normal(size=[3, 4]), generator.normal(size=[6, 3, 4])
+    start, steps = generator.normal(size=[3, 4]), scale * generator.normal(size=[6, 3, 4])
     variable = tf.Variable(start, dtype=tf.float32)
     keras_variable = keras.Variable(start, dtype="float32")
     adam = Adam([variable])
@@ -357,6 +359,31 @@ def test_a_run_stops_early_and_keeps_its_best(toy_dataset, tmp_path):
     longer = make_trainer(toy_dataset, tmp_path / "run", training=more)
     longer.train(ignore)
     assert longer.state.step == 10
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_the_best_validation_is_that_of_the_greatest_score_or_the_least_loss(
+    toy_dataset, tmp_path, monkeypatch, metric
+):
+    for name, values in (("bleu", [3.0, 2.0, 1.0]), ("chrf", [10.0, 30.0, 20.0])):
+        each = iter(values)
+        stand_in = lambda *_, each=each, **__: Score(next(each), "")  # noqa: E731
+        monkeypatch.setattr(f"model.scores.{name}", stand_in)
+    training = changed(
+        steps=3, warmup_steps=1, validate_every=1, score_every=1, save_every=3, best_metric=metric
+    )
+    reports = []
+    make_trainer(toy_dataset, tmp_path / "run", training=training).train(reports.append)
+    validations = [r for r in reports if isinstance(r, Validation)]
+    values = [getattr(validation, metric) for validation in validations]
+    better = max if metric in ("bleu", "chrf") else min
+    assert len(set(values)) == 3
+    assert [v.is_best for v in validations] == [
+        value == better(values[:number]) for number, value in enumerate(values, 1)
+    ]
+    best = validations[values.index(better(values))].step
+    kept = json.loads((tmp_path / "run/checkpoints/checkpoints.json").read_text())
+    assert kept["best"] == [f"best-{best}"]
 
 
 def test_training_does_not_trace_again(toy_dataset, tmp_path):

@@ -10,6 +10,7 @@ from numpy_transformer import NumpyTransformer
 from model.config import TransformerConfig
 from model.layers import (
     Dropout,
+    LayerNorm,
     combine_heads,
     look_ahead_bias,
     padding_bias,
@@ -17,7 +18,7 @@ from model.layers import (
     sinusoidal_positions,
     split_heads,
 )
-from model.transformer import Transformer
+from model.transformer import Transformer, dtype_policy
 from model.vocabulary import BOS_ID, EOS_ID, PAD_ID
 
 SIZE = 40
@@ -234,6 +235,43 @@ def test_dropout_changes_training_only():
     np.testing.assert_array_equal(plain, model(source, target=target).numpy())
     dropped = model(source, target=target, dropout=Dropout(tf.constant([1, 1]))).numpy()
     assert np.abs(plain - dropped).max() > 0.1
+
+
+def test_the_first_weights():
+    model = Transformer(small_config(target_vocabulary_size=2000, source_vocabulary_size=2000))
+    for variable in model.variables:
+        values = variable.numpy()
+        if variable.name == "table":
+            # Normal, of standard deviation D^-0.5: 64,000 values tell it to half a percent.
+            assert values.mean() == pytest.approx(0, abs=5 * 32**-0.5 / 64_000**0.5)
+            assert values.std() == pytest.approx(32**-0.5, rel=0.015)
+            assert (np.abs(values) > 2 * 32**-0.5).mean() == pytest.approx(0.0455, abs=0.005)
+        elif variable.name == "kernel":
+            # Glorot and Bengio 2010, equation 16: uniform.
+            bound = (6 / sum(values.shape)) ** 0.5
+            assert 0.98 * bound < np.abs(values).max() <= bound
+            assert values.std() == pytest.approx(bound / 3**0.5, rel=0.1)
+        else:
+            assert (values == (1 if variable.name == "scale" else 0)).all()
+
+
+def test_layers_are_normalised_in_float32():
+    # What is added up to 300 has steps of 2 in bfloat16: its mean and variance need more digits.
+    generator = np.random.default_rng(0)
+    x = tf.cast(300 + 10 * generator.normal(size=[5, 64]), tf.bfloat16)
+    with dtype_policy("mixed_bfloat16"):
+        norm = LayerNorm(64, "norm")
+    assert {v.dtype for v in norm.variables} == {"float32"}
+    scale, shift = generator.normal(size=[2, 64]).astype(np.float32)
+    norm.scale.assign(scale)
+    norm.shift.assign(shift)
+    found = norm(x)
+    assert found.dtype == tf.bfloat16
+    exact = x.numpy().astype(np.float64)
+    normal = (exact - exact.mean(-1, keepdims=True)) / np.sqrt(exact.var(-1, keepdims=True) + 1e-6)
+    expected = normal * scale + shift
+    # Only the result is rounded, to eight bits.
+    np.testing.assert_allclose(found.numpy().astype(np.float64), expected, rtol=2**-8, atol=1e-5)
 
 
 def test_pre_norm_has_a_norm_more_at_the_end_of_each_side():

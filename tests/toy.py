@@ -16,6 +16,8 @@ from model.artifacts import MANIFEST_FILE, DatasetManifest, SplitInfo, shard_nam
 from model.config import TransformerConfig
 from model.vocabulary import (
     SHARED_MODEL,
+    SOURCE_MODEL,
+    TARGET_MODEL,
     VOCABULARY_FILE,
     TextNormalization,
     load_vocabularies,
@@ -60,31 +62,53 @@ def write_vocabulary(folder):
     return load_vocabularies(folder)
 
 
-def write_dataset(folder, *, train=2000, validation=50, fingerprint="toy"):
-    """Writes a finished dataset folder without Beam."""
-    vocabulary = write_vocabulary(folder).source
+def write_spelled_vocabularies(folder):
+    """Trains a vocabulary for each side into the folder, whose tokens have parts."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, size in ((SOURCE_MODEL, 40), (TARGET_MODEL, 32)):
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter([" ".join(DIGITS)] * 10),
+            model_prefix=str(folder / "toy"), model_type="bpe", vocab_size=size,
+            pad_id=0, unk_id=1, bos_id=2, eos_id=3, minloglevel=2,
+        )  # fmt: skip
+        (folder / "toy.model").rename(folder / name)
+    (folder / "toy.vocab").unlink()
+    (folder / VOCABULARY_FILE).write_text(
+        vocabulary_json(shared=False, normalization=TextNormalization())
+    )
+    return load_vocabularies(folder)
+
+
+def write_dataset(
+    folder, *, train=2000, validation=50, fingerprint="toy", shards=1, write=write_vocabulary
+):
+    """Writes a finished dataset folder without Beam, `shards` of each split."""
+    vocabularies = write(folder)
     splits = {}
     for seed, (split, count) in enumerate({"train": train, "validation": validation}.items()):
-        pairs = toy_sentences(count, seed)
-        ids = [vocabulary.encode(list(side)) for side in zip(*pairs, strict=True)] or [[], []]
-        name = shard_name(split, 0, 1)
-        with tf.io.TFRecordWriter(str(folder / name)) as writer:
-            for source, target in zip(*ids, strict=True):
-                feature = {
-                    "source": tf.train.Feature(int64_list=tf.train.Int64List(value=source)),
-                    "target": tf.train.Feature(int64_list=tf.train.Int64List(value=target)),
-                }
-                example = tf.train.Example(features=tf.train.Features(feature=feature))
-                writer.write(example.SerializeToString())
+        sources, targets = zip(*toy_sentences(count, seed), strict=True) if count else ([], [])
+        ids = [vocabularies.source.encode(list(sources)), vocabularies.target.encode(list(targets))]
+        names = [shard_name(split, i, shards) for i in range(shards)]
+        for i, name in enumerate(names):
+            with tf.io.TFRecordWriter(str(folder / name)) as writer:
+                for source, target in list(zip(*ids, strict=True))[i::shards]:
+                    feature = {
+                        "source": tf.train.Feature(int64_list=tf.train.Int64List(value=source)),
+                        "target": tf.train.Feature(int64_list=tf.train.Int64List(value=target)),
+                    }
+                    example = tf.train.Example(features=tf.train.Features(feature=feature))
+                    writer.write(example.SerializeToString())
         splits[split] = SplitInfo(
-            shards=[name], records=count, longest=max(map(len, ids[0] + ids[1]), default=0),
+            shards=names, records=count, longest=max(map(len, ids[0] + ids[1]), default=0),
             source_tokens=sum(map(len, ids[0])), target_tokens=sum(map(len, ids[1])),
             source_lengths=[count], target_lengths=[count],
         )  # fmt: skip
     manifest = DatasetManifest(
         fingerprint=fingerprint, version="0", corpus="toy", source_language="", target_language="",
-        source_vocabulary_size=vocabulary.size, target_vocabulary_size=vocabulary.size,
-        shared_vocabulary=True, lines_read=train + validation, pairs_kept=train + validation,
+        source_vocabulary_size=vocabularies.source.size,
+        target_vocabulary_size=vocabularies.target.size,
+        shared_vocabulary=vocabularies.is_shared,
+        lines_read=train + validation, pairs_kept=train + validation,
         rejected={}, sources=[], splits=splits, options={},
     )  # fmt: skip
     (folder / MANIFEST_FILE).write_text(manifest.to_json())
