@@ -147,7 +147,8 @@ class Checkpoints:
         """
         for name in self.kept.to_go_on_from():
             try:
-                checkpoint.read(self.path(name)).assert_existing_objects_matched()
+                status = checkpoint.read(self.path(name))
+                status.assert_existing_objects_matched().expect_partial()
             except (tf.errors.OpError, *_DAMAGED) as error:
                 if not _is_damage(error):
                     raise self._cannot_be_read(name, error) from error

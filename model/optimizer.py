@@ -75,15 +75,24 @@ class Adam(tf.Module):
 
 
 class Accumulator(tf.Module):
-    """Adds up the gradients of several batches.
+    """Adds up the gradients of several batches, each replica those of its own rows.
 
     Args:
-      variables: Whose gradients they are.
+      variables: Whose gradients they are; made under the same strategy's scope as this.
     """
 
     def __init__(self, variables: Sequence[tf.Variable]) -> None:
         super().__init__()
-        self.sums = [_zeros_like(variable) for variable in variables]
+        # Only their sum over the replicas has a meaning outside of these.
+        self.sums = [
+            tf.Variable(
+                tf.zeros(variable.shape, tf.float32),
+                trainable=False,
+                synchronization=tf.VariableSynchronization.ON_READ,
+                aggregation=tf.VariableAggregation.SUM,
+            )
+            for variable in variables
+        ]
 
     def add(self, gradients: Sequence[tf.Tensor]) -> None:
         """Adds a batch's gradients, in a replica's context."""

@@ -24,7 +24,7 @@ class RunSaver:
     Args:
       run: The run folder, claimed.
       model: What is trained.
-      step: Holds the optimizer and what is accumulated.
+      step: Holds the optimizer; what it accumulates is not saved.
       training: How it is trained.
       vocabulary_folder: Whose vocabularies go into exported models.
       vocabularies: That lie there.
@@ -55,9 +55,8 @@ class RunSaver:
         self._state = tf.Variable("", dtype=tf.string)
         self._written = ""
         parts = {"weights": named_weights(model), "adam": step.adam, "state": self._state}
-        if step.accumulator:
-            parts["accumulator"] = step.accumulator
         self._checkpoint = tf.train.Checkpoint(**parts)
+        self._accumulator = step.accumulator
 
     def restore(self, note: Callable[[str], None]) -> TrainingState | None:
         """Restores the newest checkpoint that can be read.
@@ -72,7 +71,8 @@ class RunSaver:
           UserError: None of the checkpoints can be read, or more steps are done than are wanted.
         """
         checkpoints = self.checkpoints
-        if checkpoints.restore_last(self._checkpoint, note) is None:
+        name = checkpoints.restore_last(self._checkpoint, note)
+        if name is None:
             return None
         state = TrainingState.from_json(self._state.numpy().decode())
         if self._training.steps < state.step:
@@ -84,6 +84,9 @@ class RunSaver:
         state.best = [each for each in state.best if checkpoints.has(best_name(each[1]))]
         checkpoints.kept.best = [best_name(step) for _, step in state.best]
         self._written = state.to_json()
+        if state.pending_batches:  # earlier versions saved what a stop had interrupted
+            pending = tf.train.Checkpoint(accumulator=self._accumulator)
+            pending.read(checkpoints.path(name)).expect_partial()
         if self._writes and not checkpoints.has_left_out:
             checkpoints.delete_others()
         return state

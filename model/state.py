@@ -43,6 +43,12 @@ class TrainingState:
         """Returns all of it; numbers come back bit by bit."""
         return json.dumps(dataclasses.asdict(self))
 
+    def go_back_to_update(self) -> None:
+        """Forgets the batches that are accumulated: the next one is the first of them."""
+        self.batches -= self.pending_batches
+        self.position = self.update_start
+        self.pending_batches, self.pending_tokens = 0, 0.0
+
     def add_validation(
         self, value: float | None, *, greater_is_better: bool, keep: int
     ) -> int | None:

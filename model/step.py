@@ -3,7 +3,8 @@
 Axes: B rows of the global batch, S source, T target.
 
 Every replica gets the whole batch and takes its share of the rows, so a batch is divided by its
-true number of tokens, however uneven the shares are.
+true number of tokens, however uneven the shares are. Replicas exchange gradients once an update,
+and what a step returns stays on its device until it is read: nothing else waits for them.
 """
 
 from __future__ import annotations
@@ -18,7 +19,11 @@ import tensorflow as tf
 from model.layers import Dropout
 from model.loss import TokenSums, batch_sums
 from model.optimizer import Accumulator, Adam
+from model.strategies import is_multi_worker
 from model.transformer import Transformer
+
+# Gradients travel in packs of this size: the first are under way while the last are computed.
+_EXCHANGE = tf.distribute.experimental.CommunicationOptions(bytes_per_pack=32 * 2**20)
 
 _PAIR = (tf.TensorSpec([None, None], tf.int32),) * 2
 
@@ -56,6 +61,10 @@ class StepResult(NamedTuple):
     sums: TokenSums
     gradient_norm: float
     stops: float
+
+
+# The parts of a step's result, [6] each on the device that it was made on; they are to be added up.
+Unread = tuple[tf.Tensor, ...]
 
 
 class TrainingStep:
@@ -97,18 +106,20 @@ class TrainingStep:
         numbers = [tf.TensorSpec([None], tf.float32)]
         self._sum_over_workers = _compiled(self._sum_of_workers, numbers)
 
-    def update(self, source: np.ndarray, target: np.ndarray, numbers: Numbers) -> tf.Tensor:
+    def update(self, source: np.ndarray, target: np.ndarray, numbers: Numbers) -> Unread:
         """Updates the weights by a batch and what was accumulated; see `read`."""
-        return self._update(source, target, numbers)
+        result: Unread = self._update(source, target, numbers)
+        return result
 
-    def accumulate(self, source: np.ndarray, target: np.ndarray, numbers: Numbers) -> tf.Tensor:
+    def accumulate(self, source: np.ndarray, target: np.ndarray, numbers: Numbers) -> Unread:
         """Adds a batch's gradients to those of the update that is to come; see `read`."""
-        return self._accumulate(source, target, numbers)
+        result: Unread = self._accumulate(source, target, numbers)
+        return result
 
     @staticmethod
-    def read(result: tf.Tensor) -> StepResult:
+    def read(result: Unread) -> StepResult:
         """Waits for a step's result and returns it."""
-        *sums, norm, stops = result.numpy().tolist()
+        *sums, norm, stops = np.sum([part.numpy() for part in result], axis=0).tolist()
         return StepResult(TokenSums(*sums), norm, stops)
 
     def sums(self, source: np.ndarray, target: np.ndarray) -> TokenSums:
@@ -133,9 +144,9 @@ class TrainingStep:
         functions = (self._update, self._accumulate, self._sums)
         return sum(function.experimental_get_tracing_count() for function in functions)
 
-    def _update_on_batch(self, source: tf.Tensor, target: tf.Tensor, numbers: Numbers) -> tf.Tensor:
+    def _update_on_batch(self, source: tf.Tensor, target: tf.Tensor, numbers: Numbers) -> Unread:
         def update(source: tf.Tensor, target: tf.Tensor, numbers: Numbers) -> tf.Tensor:
-            gradients, sums = self._summed_gradients(
+            gradients, sums = self._own_gradients(
                 source, target, tokens=numbers.tokens, dropout=self._dropout(numbers.place)
             )
             if self.accumulator:
@@ -144,28 +155,34 @@ class TrainingStep:
                     gradient + pending / numbers.tokens
                     for gradient, pending in zip(gradients, before, strict=True)
                 ]
+            *gradients, told = self._sum_over_replicas(
+                [*gradients, tf.stack([*sums, numbers.stop])]
+            )
             norm = tf.linalg.global_norm(gradients)
             if self._clip_norm is not None:
                 factor = self._clip_norm / tf.maximum(norm, self._clip_norm)
                 gradients = [gradient * factor for gradient in gradients]
             self.adam.apply(gradients, rate=numbers.rate, update=numbers.update)
-            # The norm is the same on all replicas, whose results are added up.
-            return tf.stack([*sums, norm / self._replicas, numbers.stop])
+            return tf.concat([told[:-1], norm[None], told[-1:]], 0)
 
-        return self._run(update, source, target, numbers)
+        # All replicas know it all.
+        return self._run_apart(update, source, target, numbers)[:1]
 
-    def _accumulate_batch(
-        self, source: tf.Tensor, target: tf.Tensor, numbers: Numbers
-    ) -> tf.Tensor:
+    def _accumulate_batch(self, source: tf.Tensor, target: tf.Tensor, numbers: Numbers) -> Unread:
+        has_other_processes = is_multi_worker(self._strategy)
+
         def accumulate(source: tf.Tensor, target: tf.Tensor, numbers: Numbers) -> tf.Tensor:
             assert self.accumulator
-            gradients, sums = self._summed_gradients(
+            gradients, sums = self._own_gradients(
                 source, target, tokens=1.0, dropout=self._dropout(numbers.place)
             )
             self.accumulator.add(gradients)
-            return tf.stack([*sums, 0.0, numbers.stop])
+            told = tf.stack([*sums, 0.0, numbers.stop])
+            # What other processes know cannot be read here later.
+            return self._sum_over_replicas([told])[0] if has_other_processes else told
 
-        return self._run(accumulate, source, target, numbers)
+        parts = self._run_apart(accumulate, source, target, numbers)
+        return parts[:1] if has_other_processes else parts
 
     def _sums_of_batch(self, source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
         def sums(source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
@@ -184,12 +201,31 @@ class TrainingStep:
         return self._run(share, values)
 
     def _run(self, function: Callable[..., tf.Tensor], *args: Any) -> tf.Tensor:
-        """Runs a function on every replica and adds up what they return."""
+        """Adds up what a function returns on every replica; whoever calls this reads it at once."""
+        return self._strategy.reduce("SUM", self._on_replicas(function, *args), axis=None)
+
+    def _run_apart(self, function: Callable[..., tf.Tensor], *args: Any) -> Unread:
+        """Returns what a function returns on each replica of this process, where it was made."""
+        found: Unread = self._strategy.experimental_local_results(
+            self._on_replicas(function, *args)
+        )
+        return found
+
+    def _on_replicas(self, function: Callable[..., tf.Tensor], *args: Any) -> Any:
         # As `autograph=False`: nothing here needs to be rewritten, which takes seconds.
         plain = tf.autograph.experimental.do_not_convert(function)
-        return self._strategy.reduce("SUM", self._strategy.run(plain, args=args), axis=None)
+        return self._strategy.run(plain, args=args)
 
-    def _summed_gradients(
+    @staticmethod
+    def _sum_over_replicas(values: list[tf.Tensor]) -> list[tf.Tensor]:
+        """Adds up what the replicas of all processes give, in a replica's context."""
+        context = tf.distribute.get_replica_context()
+        summed: list[tf.Tensor] = context.all_reduce(
+            tf.distribute.ReduceOp.SUM, values, options=_EXCHANGE
+        )
+        return summed
+
+    def _own_gradients(
         self,
         source: tf.Tensor,
         target: tf.Tensor,
@@ -197,14 +233,12 @@ class TrainingStep:
         tokens: tf.Tensor | float,
         dropout: Dropout | None,
     ) -> tuple[list[tf.Tensor], TokenSums]:
-        """Returns the gradients of all replicas' loss over `tokens`, and this replica's sums."""
+        """Returns the gradients of this replica's loss over `tokens`, and its sums."""
         with tf.GradientTape() as tape:
             sums = self._replica_sums(source, target, dropout=dropout)
             loss = sums.loss / tokens
         gradients = tape.gradient(loss, self._variables)
-        dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
-        context = tf.distribute.get_replica_context()
-        return context.all_reduce(tf.distribute.ReduceOp.SUM, dense), sums
+        return [tf.convert_to_tensor(gradient) for gradient in gradients], sums
 
     def _replica_sums(
         self, source: tf.Tensor, target: tf.Tensor, *, dropout: Dropout | None

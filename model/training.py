@@ -1,8 +1,9 @@
 """Training: the loop over batches, and how it goes on after a stop.
 
-Whatever a run depends on is in its checkpoint: weights, optimizer, accumulated gradients, place
-in the data, the number that dropout's masks come from, and what the next report shows. So a run
-that was killed goes on bit by bit as if nothing had happened.
+Whatever a run depends on is in its checkpoint: weights, optimizer, place in the data, the number
+that dropout's masks come from, and what the next report shows. So a run that was killed goes on bit
+by bit as if nothing had happened. Gradients that were accumulated for an update are not there: that
+update is made again from its first batch.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from model.run_folder import MODEL_FOLDER, RunFolder, run_config
 from model.saving import RunSaver
 from model.scores import tokenizer_notes
 from model.state import TrainingState
-from model.step import Numbers, StepResult, TrainingStep
+from model.step import Numbers, StepResult, TrainingStep, Unread
 from model.stopping import StopRequest, Terminated
 from model.strategies import is_chief, is_multi_worker
 from model.subwords import SubwordDropout
@@ -48,7 +49,7 @@ _MOST_UNREAD = 256  # batches
 
 
 @dataclasses.dataclass(frozen=True)
-class _Unread:
+class _Trained:
     """A batch whose result has not been read from the device yet.
 
     Attributes:
@@ -60,7 +61,7 @@ class _Unread:
     """
 
     batch: Batch
-    result: tf.Tensor
+    result: Unread
     step: int
     update_start: Position
     is_update: bool
@@ -161,7 +162,7 @@ class Trainer:
         )
         self._reporter: Reporter | None = None
         self._is_stopping = False
-        self._unread: list[_Unread] = []
+        self._unread: list[_Trained] = []
         self._clock = Clock()
         self.state = TrainingState(replicas=self._replicas)
         try:
@@ -263,7 +264,7 @@ class Trainer:
             ) from error
         if state.pending_batches == 0:
             state.update_start = batch.start
-        self._unread.append(_Unread(batch, result, update, state.update_start, is_update))
+        self._unread.append(_Trained(batch, result, update, state.update_start, is_update))
         self._is_stopping = (
             self._step.read(result).stops > 0  # so all workers stop after the same batch
             if self._is_multi_worker
@@ -274,7 +275,7 @@ class Trainer:
         state.pending_batches = 0 if is_update else state.pending_batches + 1
         state.pending_tokens = 0.0 if is_update else state.pending_tokens + tokens
         state.step += is_update
-        if len(self._unread) >= _MOST_UNREAD:
+        if is_update and len(self._unread) >= _MOST_UNREAD:
             self._read_results()
         return is_update
 
@@ -401,8 +402,16 @@ class Trainer:
         self._saver.save(self.state)
 
     def _save_stop(self) -> None:
+        self._drop_pending()
         self._read_results()
         self._saver.save_stop(self.state)
+
+    def _drop_pending(self) -> None:
+        """Goes back to the first batch of an update that is being accumulated."""
+        pending = self.state.pending_batches
+        if pending:
+            del self._unread[-pending:]
+            self.state.go_back_to_update()
 
     def _restore(self) -> None:
         state = self._saver.restore(self.notes.append)
@@ -449,7 +458,7 @@ class Trainer:
             subword_dropout=dropout,
         )
 
-    def _not_finite(self, unread: _Unread, result: StepResult) -> UserError:
+    def _not_finite(self, unread: _Trained, result: StepResult) -> UserError:
         """Names the update whose loss or gradient is no number, and the records it read."""
         # They are read again: most of its batches may be forgotten, or from before a stop.
         before = itertools.takewhile(

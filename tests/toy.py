@@ -131,7 +131,8 @@ def gradients_of(trainer):
 
     def on_replica(source, target):
         tokens = tf.cast(tf.math.count_nonzero(target[:, 1:]), tf.float32)
-        return trainer._step._summed_gradients(source, target, tokens=tokens, dropout=None)[0]
+        own, _ = trainer._step._own_gradients(source, target, tokens=tokens, dropout=None)
+        return trainer._step._sum_over_replicas(own)
 
     @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)] * 2, autograph=False)
     def on_batch(source, target):
