@@ -179,7 +179,11 @@ def preprocess_command(
         _vocabulary(help="SentencePiece model to use, not train; twice: source, then target."),
     ] = None,
     vocabulary_size: Annotated[
-        Count, _vocabulary(help="Pieces of each. [default: 8000; 1000 if embedded]")
+        Count,
+        _vocabulary(
+            help="Pieces of each; more than the corpus allows are an error. If not given: 8000, or "
+            "as many as a small corpus allows; 1000 of the embedded one."
+        ),
     ] = None,
     vocabulary_type: Annotated[
         Text, _vocabulary(help="unigram, bpe or char. [default: unigram]")
@@ -290,7 +294,7 @@ def preprocess_command(
         return
     if finished := find_finished(plan):
         say(f"{output} is finished already: nothing is done.")
-        if finished.fingerprint != plan.fingerprint:
+        if finished.fingerprint != plan.fingerprint and "held_out_by" not in finished.options:
             say(
                 "It was made by an earlier tt, which kept any held-out text from training, however "
                 "short, and filtered validation corpora: another --output gets today's."

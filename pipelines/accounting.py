@@ -359,13 +359,28 @@ def describe_manifest(manifest: DatasetManifest) -> list[str]:
             f"(on average {mean_source:.1f} and {mean_target:.1f}, at most {split.longest})"
         )
     if manifest.shared_vocabulary:
-        lines.append(f"vocabulary: {manifest.source_vocabulary_size:,} pieces, shared")
+        vocabulary = f"vocabulary: {manifest.source_vocabulary_size:,} pieces, shared"
     else:
-        lines.append(
+        vocabulary = (
             f"vocabularies: {manifest.source_vocabulary_size:,} source and "
             f"{manifest.target_vocabulary_size:,} target pieces"
         )
-    return lines
+    if has_small_vocabulary(manifest):
+        wanted = manifest.options["vocabulary_size"]
+        vocabulary += f": the corpus allows no more, where {wanted:,} are the default"
+    return [*lines, vocabulary]
+
+
+def has_small_vocabulary(manifest: DatasetManifest) -> bool:
+    """Says whether a vocabulary has fewer pieces than by default, as the corpus allowed no more."""
+    options = manifest.options
+    wanted = options.get("vocabulary_size", 0)  # 0: the vocabulary was given
+    sizes = manifest.source_vocabulary_size, manifest.target_vocabulary_size
+    kinds = (
+        options[f"{side}_vocabulary_type"] or options["vocabulary_type"] if wanted else ""
+        for side in ("source", "target")
+    )
+    return any(kind != "char" and size < wanted for kind, size in zip(kinds, sizes, strict=True))
 
 
 def _describe_validation(sources: Sequence[dict[str, Any]]) -> list[str]:

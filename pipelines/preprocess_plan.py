@@ -18,6 +18,7 @@ from model.errors import UserError
 from model.languages import read_language
 from model.vocabulary import VOCABULARY_FILE, TextNormalization, Vocabulary
 from pipelines import files, parquet
+from pipelines.accounting import has_small_vocabulary
 from pipelines.cleaning import Filters
 from pipelines.encoding import DEDUPLICATE
 from pipelines.held_out import HELD_OUT_BY, LONG_SIDE, SIDE
@@ -26,6 +27,9 @@ from pipelines.spills import SplitPlan
 from pipelines.units import SLICE_PAIRS
 
 WORK_FOLDER = "_work"
+VOCABULARY_SIZE = 8000  # where nothing is said
+
+_IS_SIZE_GIVEN = "vocabulary_size_is_given"  # beside the size that holds without it, too
 
 # Changes whenever the same input and options would give other bytes.
 _RESULT_VERSION = 2
@@ -66,7 +70,7 @@ class PreprocessOptions:
       shards: Shards of the training split; 0 goes by `shard_megabytes`.
       shard_megabytes: About the size of a shard of the training split.
       vocabulary_size: Pieces of each vocabulary, the 4 special ones counted; the most there may
-        be for "char".
+        be for "char". None: `VOCABULARY_SIZE`, or as many as a small corpus allows.
       vocabulary_type: "unigram", "bpe" or "char".
       source_vocabulary_type: Of the source alone, where vocabularies are not shared.
       target_vocabulary_type: Of the target alone.
@@ -97,7 +101,7 @@ class PreprocessOptions:
     output: str
     shards: int = 0
     shard_megabytes: float = 8.0
-    vocabulary_size: int = 8000
+    vocabulary_size: int | None = None
     vocabulary_type: str = "unigram"
     source_vocabulary_type: str | None = None
     target_vocabulary_type: str | None = None
@@ -125,7 +129,7 @@ class PreprocessOptions:
         _check(0 <= self.shards <= 10_000, "shards must be 0 to 10,000", self.shards)
         _check(self.shard_megabytes >= 0.001, "a shard has 0.001 MB or more", self.shard_megabytes)
         _check(
-            8 <= self.vocabulary_size <= 1_000_000,
+            self.vocabulary_size is None or 8 <= self.vocabulary_size <= 1_000_000,
             "vocabulary size must be 8 to 1,000,000",
             self.vocabulary_size,
         )
@@ -192,6 +196,11 @@ class PreprocessOptions:
         return len(self.vocabulary) == 1 if self.vocabulary else self.shared_vocabulary
 
     @property
+    def wanted_pieces(self) -> int:
+        """Pieces of each vocabulary, where the corpus allows as many."""
+        return VOCABULARY_SIZE if self.vocabulary_size is None else self.vocabulary_size
+
+    @property
     def holds_out_by(self) -> str:
         """How held-out pairs are told, where nothing was said as well."""
         return self.held_out_by or LONG_SIDE
@@ -202,12 +211,15 @@ class PreprocessOptions:
         del values["output"]
         values["normalization"] = self.normalization.as_json()
         values["shared_vocabulary"] = self.is_shared
+        values["vocabulary_size"] = self.wanted_pieces
+        if self.vocabulary_size == VOCABULARY_SIZE:  # which may not be fewer, then
+            values[_IS_SIZE_GIVEN] = True
         values["vocabulary"] = [
             hashlib.sha256(files.read_bytes(path)).hexdigest() for path in self.vocabulary
         ]
         if self.vocabulary:  # then nothing is trained
-            for name in _TRAINING_OPTIONS:
-                del values[name]
+            for name in (*_TRAINING_OPTIONS, _IS_SIZE_GIVEN):
+                values.pop(name, None)
         values["exclude"] = [files.file_identity(path) for path in self.exclude]
         values["held_out_by"] = self.holds_out_by
         return values
@@ -256,8 +268,13 @@ class PreprocessPlan:
         return str(FileSystems.join(self.options.output, WORK_FOLDER, self.fingerprint[:16]))
 
     def made(self, manifest: DatasetManifest) -> bool:
-        """Says whether this command made a finished dataset, today or in an earlier version."""
-        return manifest.fingerprint in (self.fingerprint, self.earlier_fingerprint)
+        """Says whether this command made a finished dataset, today or in an earlier version.
+
+        In these, the default size of a vocabulary was never undercut.
+        """
+        if manifest.fingerprint != self.earlier_fingerprint:
+            return manifest.fingerprint == self.fingerprint
+        return self.options.vocabulary_size is None or not has_small_vocabulary(manifest)
 
 
 def plan_preprocess(
@@ -349,6 +366,8 @@ def _fingerprint(
     was_by_side = options.held_out_by in (None, SIDE)
     if (is_earlier and was_by_side) or not (has_validation or options.exclude):
         del resolved["held_out_by"]
+    if is_earlier:
+        resolved.pop(_IS_SIZE_GIVEN, None)
     described = {
         "sources": identities,
         "held_out_from": held_out_from,

@@ -172,6 +172,7 @@ class VocabularySpec:
     file: str
     kind: str
     size: int
+    is_size_given: bool
     normalization_rule: str
     character_coverage: float | None
     byte_fallback: bool
@@ -309,6 +310,7 @@ class _Train(beam.DoFn):
             sample,
             name=spec.name,
             size=spec.size,
+            is_size_given=spec.is_size_given,
             kind=spec.kind,
             normalization_rule=spec.normalization_rule,
             character_coverage=spec.character_coverage,

@@ -161,6 +161,7 @@ def train_vocabulary(
     *,
     name: str,
     size: int,
+    is_size_given: bool = True,
     kind: str,
     normalization_rule: str,
     character_coverage: float | None = None,
@@ -173,6 +174,8 @@ def train_vocabulary(
       sample: Lines, of `SAMPLE_SCHEMA`.
       name: "shared", "source" or "target", for messages.
       size: Number of pieces, the 4 special ones counted; for "char" the most there may be.
+      is_size_given: Whether the user wants that number; if not, a sample that is too small for it
+        gets the greatest that it allows.
       kind: "unigram", "bpe" or "char".
       normalization_rule: SentencePiece's own, such as "nmt_nfkc".
       character_coverage: Share of all characters that get a piece; None chooses by script.
@@ -209,6 +212,18 @@ def train_vocabulary(
             minloglevel=2,
         )
     except (RuntimeError, ValueError, TypeError, OverflowError) as error:
+        most = _greatest_size(str(error))
+        if SIZE_MULTIPLE <= most < size and not is_size_given:
+            return train_vocabulary(
+                sample,
+                name=name,
+                size=most,
+                kind=kind,
+                normalization_rule=normalization_rule,
+                character_coverage=character_coverage,
+                byte_fallback=byte_fallback,
+                user_symbols=user_symbols,
+            )
         raise UserError(_trainer_message(str(error), name=name, size=size)) from error
     return model.getvalue()
 
@@ -218,16 +233,20 @@ def _lines(sample: pa.Table) -> Iterator[str]:
         yield from batch.column("line").to_pylist()
 
 
+def _greatest_size(message: str) -> int:
+    """Returns the greatest size that the trainer says is possible, or 0."""
+    found = re.search(r"Vocabulary size too high.*?<= (\d+)", message)
+    return int(found[1]) if found else 0
+
+
 def _trainer_message(message: str, *, name: str, size: int) -> str:
     """Turns what the trainer says into what its user can do."""
-    if found := re.search(r"Vocabulary size too high.*?<= (\d+)", message):
-        most = int(found[1])
-        fits = most // SIZE_MULTIPLE * SIZE_MULTIPLE
-        if not fits:
+    if most := _greatest_size(message):
+        if most < SIZE_MULTIPLE:
             return f"the corpus is too small for a {name} vocabulary: it allows {most} pieces"
         return (
             f"a {name} vocabulary of {size} pieces is larger than this corpus allows, which is "
-            f"{most}: pass --vocabulary-size {fits} or less"
+            f"{most}: pass --vocabulary-size {most} or less"
         )
     if found := re.search(
         r"Vocabulary size is smaller than required_chars\. \d+ vs (\d+)", message

@@ -182,6 +182,19 @@ def test_what_an_error_advises_then_works(folder, capsys):
     assert (folder / "dataset/dataset.json").is_file()
 
 
+def test_8000_pieces_are_an_error_only_where_they_were_asked_for(folder, capsys):
+    write_corpus(folder)
+    (folder / "c.yaml").write_text("vocabulary_size: 8000\n")
+    assert run("preprocess", *TEXTS[:4], "--config", "c.yaml") == 2
+    assert "vocabulary of 8000 pieces is larger than this corpus allows" in last_error(capsys)
+    assert run("preprocess", *TEXTS[:4]) == 0
+    printed = capsys.readouterr().err
+    [size] = re.findall(r"vocabulary: (\d+) pieces, shared: the corpus allows no more", printed)
+    assert DatasetManifest.load(folder / "dataset").source_vocabulary_size == int(size)
+    assert run("preprocess", *TEXTS[:4]) == 0
+    assert "finished already" in capsys.readouterr().err
+
+
 DEFAULT = re.compile(r"\[default: ([^];]+)")
 APART = {  # what the library's options are made of beside the parameters of the same name
     "vocabulary": "vocab",

@@ -10,6 +10,7 @@ import unicodedata
 
 import pytest
 import toy
+from corpora import ONE_THREAD, PAIRS, TWO_THREADS, digest, options, write_pairs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -28,6 +29,8 @@ from model.vocabulary import (
     load_vocabularies,
     vocabulary_json,
 )
+from pipelines import preprocess as job
+from pipelines.preprocess import describe_manifest, preprocess
 from pipelines.vocabulary import (
     SAMPLE_SCHEMA,
     LeastHashes,
@@ -337,8 +340,27 @@ def test_too_large_a_vocabulary_names_both_figures(kind):
         "a shared vocabulary of 8000 pieces is larger than this corpus allows, which is" in message
     )
     most = int(message.rpartition("--vocabulary-size ")[2].split()[0])
-    assert most % 8 == 0
     assert train(sentences(50), size=most, kind=kind)  # the advice is good
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_a_size_that_nobody_asked_for_becomes_what_fits(tmp_path, kind):
+    """The greatest number: the next one is refused."""
+    model = train(sentences(50), size=8000, is_size_given=False, kind=kind)
+    (tmp_path / "x.spm").write_bytes(model)
+    pieces = Vocabulary(tmp_path / "x.spm", TextNormalization()).piece_count
+    assert 8 < pieces < 8000
+    assert train(sentences(50), size=pieces, kind=kind) == model
+    with pytest.raises(UserError, match=f"{pieces + 1} pieces is larger .*-size {pieces} or less"):
+        train(sentences(50), size=pieces + 1, kind=kind)
+    assert train(sentences(50), size=24, is_size_given=False, kind=kind) == (
+        train(sentences(50), size=24, kind=kind)
+    ), "where the size fits, it holds"
+
+
+def test_no_size_fits_a_corpus_of_next_to_nothing():
+    with pytest.raises(UserError, match="the corpus is too small for a shared vocabulary"):
+        train(["a"], size=8000, is_size_given=False, kind="bpe")
 
 
 def test_too_small_a_vocabulary_names_both_figures():
@@ -371,3 +393,46 @@ def test_character_coverage_goes_by_script(tmp_path):
         sizes[coverage] = vocabulary.piece_count
         assert (UNK_ID in vocabulary.encode(["\u9fa5"])[0]) == (coverage is None)
     assert sizes[None] == sizes[1.0] - 1
+
+
+# In the job.
+
+
+def test_the_default_vocabulary_of_a_small_corpus_is_what_fits(tmp_path, monkeypatch, corpus):
+    made = {}
+    for name, arguments in (("one", ONE_THREAD), ("two", TWO_THREADS)):
+        made[name] = preprocess(
+            sources=[corpus],
+            options=options(tmp_path / name, vocabulary_size=None),
+            beam_arguments=arguments,
+        )
+    size = made["one"].source_vocabulary_size
+    assert 48 < size < 8000
+    assert describe_manifest(made["one"])[-1] == (
+        f"vocabulary: {size} pieces, shared: the corpus allows no more, where 8,000 are the default"
+    )
+    assert digest(tmp_path / "one") == digest(tmp_path / "two")
+    # It is what that very number gives, and the same command takes it for its own.
+    pieces = load_vocabularies(tmp_path / "one").source.piece_count
+    preprocess(sources=[corpus], options=options(tmp_path / "same", vocabulary_size=pieces))
+    assert digest(tmp_path / "same") == digest(tmp_path / "one")
+    monkeypatch.setattr(job, "run_pipeline", None)
+    again = preprocess(sources=[corpus], options=options(tmp_path / "one", vocabulary_size=None))
+    assert again == made["one"]
+    # Who insists on 8,000 is not told that they are there.
+    with pytest.raises(UserError, match=r"options .vocabulary_size_is_given None instead of True"):
+        preprocess(sources=[corpus], options=options(tmp_path / "one", vocabulary_size=8000))
+
+
+def test_each_side_takes_what_fits(tmp_path):
+    many = [(source, "ja nein"[: 2 + 5 * (i % 2)]) for i, (source, _) in enumerate(PAIRS)]
+    manifest = preprocess(
+        sources=[write_pairs(tmp_path, many)],
+        options=options(tmp_path / "out", vocabulary_size=None, shared_vocabulary=False),
+    )
+    assert 8 <= manifest.target_vocabulary_size < 48 < manifest.source_vocabulary_size < 8000
+    assert describe_manifest(manifest)[-1] == (
+        f"vocabularies: {manifest.source_vocabulary_size} source and "
+        f"{manifest.target_vocabulary_size} target pieces: the corpus allows no more, where 8,000 "
+        "are the default"
+    )
