@@ -24,6 +24,7 @@ from model.cache import OTHER_CACHE, default_cache, make_whole
 from model.config import Decoding
 from model.engines import calls_at_once
 from model.errors import NotFiniteError, UserError
+from model.extras import install_extra
 from model.model_folder import is_ctranslate2, model_fingerprint
 from model.translation import Hypothesis, Translation, Work, check_scores
 from model.vocabulary import EOS_ID, Vocabulary, load_vocabularies
@@ -298,7 +299,7 @@ def import_ctranslate2() -> Any:
     except ImportError as error:
         raise UserError(
             f"the engine ctranslate2 needs the package of that name ({error}): "
-            "pip install 'tt-translate[ctranslate2]'"
+            f"{install_extra('ctranslate2')}"
         ) from error
     return ctranslate2
 

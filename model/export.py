@@ -20,6 +20,7 @@ import tensorflow as tf
 from model.config import Decoding, TransformerConfig
 from model.ctranslate2_engine import POSITIONS
 from model.errors import UserError
+from model.extras import install_extra
 from model.layers import (
     CrossAttention,
     Embedding,
@@ -154,8 +155,7 @@ def export_ctranslate2(
         from ctranslate2 import specs
     except ImportError as error:
         raise UserError(
-            f"the format needs the package ctranslate2 ({error}): "
-            "pip install 'tt-translate[ctranslate2]'"
+            f"the format needs the package ctranslate2 ({error}): {install_extra('ctranslate2')}"
         ) from error
     path = find_model_folder(model_folder)
     _check_output(output, model=path, overwrite=overwrite)

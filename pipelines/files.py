@@ -25,6 +25,7 @@ from apache_beam.io.filesystem import BeamIOError, CompressionTypes, FileMetadat
 from apache_beam.io.filesystems import FileSystems
 
 from model.errors import DiskFullError, UserError
+from model.extras import pip_install
 
 # What Beam lacks for file systems that it knows, by scheme: the module and the package.
 _PACKAGES = {
@@ -308,7 +309,7 @@ def lookup_error(path: str, error: Exception) -> UserError:
     """Returns what to tell the user of a path that Beam's file systems cannot find."""
     module, package = _PACKAGES.get(FileSystems.get_scheme(path), ("", ""))
     if module and importlib.util.find_spec(module) is None:
-        reason = f"it needs a package that is not installed: pip install '{package}'"
+        reason = f"it needs a package that is not installed: {pip_install(package)}"
     else:
         reason = " ".join(str(error).split())
     return UserError(f"{path} cannot be looked up: {reason}")

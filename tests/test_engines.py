@@ -29,6 +29,7 @@ from model.ctranslate2_engine import POSITIONS, CTranslate2Translator, convert, 
 from model.engines import check_engine, cores, load_translator, set_threads
 from model.errors import DiskFullError, NotFiniteError, UserError
 from model.export import export_ctranslate2
+from model.extras import install_extra
 from model.model_folder import model_fingerprint
 from model.translator import Translator, length_limits
 from model.vocabulary import BOS_ID, EOS_ID
@@ -393,7 +394,7 @@ def test_what_cannot_be_loaded_is_one_line(model_folder, tmp_path, monkeypatch):
     with pytest.raises(UserError, match=r"target_vocabulary.json|source_vocabulary.json"):
         load(tmp_path / "exported", CTRANSLATE2)
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
-    with pytest.raises(UserError, match=r"pip install 'tt-translate\[ctranslate2\]'$"):
+    with pytest.raises(UserError, match=r" -m pip install 'ctranslate2>=4\.6'$"):
         load(model_folder, CTRANSLATE2)
 
 
@@ -422,7 +423,7 @@ def test_what_an_engine_cannot_do_is_known_before_weights_are_read(
     for folder in (model_folder, model_folder.parent, exported):
         check_engine(folder, decoding=GREEDY, engine=CTRANSLATE2, max_source_tokens=2048)
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
-    assert refused().endswith("pip install 'tt-translate[ctranslate2]'")
+    assert refused().endswith(": " + install_extra("ctranslate2"))
 
 
 def test_a_cache_that_cannot_be_written_is_one_line(model_folder, tmp_path, monkeypatch):

@@ -530,5 +530,5 @@ def test_without_ctranslate2_the_extra_is_named(one_model, tmp_path, monkeypatch
     result = tt_export(one_model, "--output", tmp_path / "o", "--format", "ctranslate2")
     assert result.exit_code == 2
     (line,) = result.stderr.splitlines()
-    assert line.endswith("pip install 'tt-translate[ctranslate2]'")
+    assert line.endswith(" -m pip install 'ctranslate2>=4.6'")
     assert list(tmp_path.iterdir()) == []

@@ -22,6 +22,7 @@ from translation_jobs import (
 )
 
 from model.errors import UserError
+from model.extras import pip_install
 from pipelines.files import delete
 from pipelines.translate import TranslateOptions
 
@@ -108,7 +109,7 @@ def test_a_file_system_that_does_not_answer_is_one_line(tmp_path, monkeypatch):
 )
 def test_what_a_file_system_lacks_is_named(tmp_path, path, package):
     source = write(tmp_path / "input.parquet", numbered(3))
-    rest = f"cannot be looked up: it needs a package that is not installed: pip install '{package}'"
+    rest = f"cannot be looked up: it needs a package that is not installed: {pip_install(package)}"
     for where in ((path, tmp_path / "out"), (source, path)):
         assert refused(*where) == f"{path} {rest}"
 

@@ -1,0 +1,45 @@
+"""How a user installs a package that is not there, as a clone and an installed `tt` both can."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import shlex
+import sys
+
+_PROJECT = "tt-translate"
+
+
+def pip_install(*requirements: str) -> str:
+    """Returns the command that installs packages beside this `tt`.
+
+    It names this interpreter: the `pip` of a user's path may be that of another environment.
+
+    Args:
+      requirements: As pip takes them, such as "boto3" or "ctranslate2>=4.6".
+    """
+    return f"{shlex.quote(sys.executable or 'python')} -m pip install " + " ".join(
+        f"'{requirement}'" for requirement in requirements
+    )
+
+
+def install_extra(extra: str) -> str:
+    """Returns the command that installs what an extra of `pyproject.toml` brings.
+
+    Its packages are named, not the extra: there is no package of this project to fetch that of.
+
+    Args:
+      extra: Such as "ctranslate2".
+    """
+    try:
+        declared = importlib.metadata.requires(_PROJECT) or []
+    except importlib.metadata.PackageNotFoundError:  # a source tree that is not installed
+        return pip_install(f".[{extra}]")
+    found = [requirement.partition(";") for requirement in declared]
+    marker = f'extra=="{extra}"'
+    return pip_install(
+        *(
+            name.strip()
+            for name, _, condition in found
+            if marker in condition.replace("'", '"').replace(" ", "")
+        )
+    )
