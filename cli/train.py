@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import os
 import shlex
 import signal
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -27,6 +25,8 @@ from cli.options import (
     resumable_command,
     say,
 )
+from cli.training_options import EMBEDDED_PRESET, configure, describe_choices
+from model.choices import DatasetSize, doubts, updates_an_epoch
 from model.config import (
     AVERAGES,
     COMPUTE_TYPES,
@@ -34,23 +34,13 @@ from model.config import (
     NORMS,
     PRESETS,
     SCHEDULES,
-    TrainingConfig,
     TransformerConfig,
 )
 
 if TYPE_CHECKING:
     from model.artifacts import DatasetManifest
-    from model.reporting import Progress, Validation
     from model.training import Trainer
     from model.transformer import Transformer
-
-TRAINING = TrainingConfig()
-# The embedded corpus has short sentences of few words: a few minutes of two cores are enough.
-EMBEDDED_PRESET = "tiny"
-EMBEDDED_TRAINING = TrainingConfig(
-    steps=700, batch_tokens=2048, peak_learning_rate=0.002, warmup_steps=200,
-    validate_every=200, score_every=1000, save_every=200,
-)  # fmt: skip
 
 SIGNALLED = 128  # and the number of a signal: what a shell gives for a process that it ended
 
@@ -61,8 +51,9 @@ _validation = functools.partial(typer.Option, rich_help_panel="Validation and ea
 _kept = functools.partial(typer.Option, rich_help_panel="What is kept and shown")
 
 
-# Where a parameter's default is None, that of the library holds, which has the same name in
-# TransformerConfig or TrainingConfig; the help repeats it, and a test compares them.
+# Where a parameter's default is None, `configure` finds it: in a run that was begun, by the size of
+# the dataset, or in the library, which has the same name in TransformerConfig or TrainingConfig;
+# the help repeats the library's, and a test compares them.
 @resumable_command
 def train_command(
     context: typer.Context,
@@ -98,7 +89,7 @@ def train_command(
         Text, _where(help="Folder for copies of remote datasets. [default: ~/.cache/tt]")
     ] = None,
     preset: Annotated[
-        Text, _model(help=f"{', '.join(PRESETS)}. [default: base; tiny if embedded]")
+        Text, _model(help=f"{', '.join(PRESETS)}. [default: by the dataset's size]")
     ] = None,
     layers: Annotated[Count, _model(help="Layers a side.")] = None,
     d_model: Annotated[Count, _model(help="Width of the model.")] = None,
@@ -106,7 +97,10 @@ def train_command(
     d_ff: Annotated[Count, _model(help="Inner width of the feed-forward layers.")] = None,
     dropout: Annotated[
         Number,
-        _model(help="After sub-layers and embeddings; rates are rounded to 1/256, at least one."),
+        _model(
+            help="After sub-layers and embeddings; rates are rounded to 1/256, at least one. "
+            "[default: the preset's, or by the dataset's size]"
+        ),
     ] = None,
     attention_dropout: Annotated[Number, _model(help="Of attention weights. [default: 0]")] = None,
     norm: Annotated[
@@ -122,12 +116,14 @@ def train_command(
     position_base: Annotated[
         Number, _model(help="Of the sinusoids' wavelengths. [default: 10000]")
     ] = None,
-    steps: Annotated[Count, _batches(help="Updates in all. [default: 100000]")] = None,
+    steps: Annotated[
+        Count, _batches(help="Updates in all. [default: by the dataset's size]")
+    ] = None,
     batch_tokens: Annotated[
         Count,
         _batches(
             help="A replica's rows times the longer side's length in a batch, at the most. "
-            "[default: 4096]"
+            "[default: by the dataset's size]"
         ),
     ] = None,
     effective_batch_size: Annotated[
@@ -138,10 +134,10 @@ def train_command(
         ),
     ] = None,
     peak_learning_rate: Annotated[
-        Number, _batches(help="At the end of the warm-up. [default: the paper's]")
+        Number, _batches(help="At the end of the warm-up. [default: by the width]")
     ] = None,
     warmup_steps: Annotated[
-        Count, _batches(help="Updates with a rising rate. [default: 4000]")
+        Count, _batches(help="Updates with a rising rate. [default: by the steps]")
     ] = None,
     schedule: Annotated[
         Text,
@@ -164,7 +160,7 @@ def train_command(
     seed: Annotated[
         Count, _batches(help="Of weights, order of batches and dropout. [default: 1]")
     ] = None,
-    validate_every: Annotated[Count, _validation(help="Updates. [default: 500]")] = None,
+    validate_every: Annotated[Count, _validation(help="Updates. [default: by the steps]")] = None,
     score_every: Annotated[
         Count,
         _validation(
@@ -185,7 +181,7 @@ def train_command(
         Count,
         _validation(help="Validations without a new best until it stops. [default: never]"),
     ] = None,
-    save_every: Annotated[Count, _kept(help="Updates. [default: 500]")] = None,
+    save_every: Annotated[Count, _kept(help="Updates. [default: by the steps]")] = None,
     keep_checkpoints: Annotated[
         Count, _kept(help="Last checkpoints that stay. [default: 3]")
     ] = None,
@@ -206,13 +202,20 @@ def train_command(
 
     folder = _local_dataset(dataset, cache)
     manifest = DatasetManifest.load(folder)
+    size = DatasetSize.of(manifest.splits["train"])
     given = {name: value for name, value in context.params.items() if value is not None}
-    model_config, training = configure(given, manifest=manifest)
+    begun = _begun(run, manifest)
+    model_config, training = configure(given, manifest=manifest, begun=begun)
     import_tensorflow(uses_onednn=True)
+    if begun is None and manifest.corpus != EMBEDDED:
+        for line in describe_choices(given, model=model_config, training=training, size=size):
+            say(line)
+    for doubt in doubts(training, width=model_config.d_model):
+        say(f"tt: warning: {doubt}")
     if describe:
         _describe_model(model_config)
         return
-    if manifest.corpus == EMBEDDED:
+    if begun is None and manifest.corpus == EMBEDDED:
         say(
             f"Embedded corpus: preset {preset or EMBEDDED_PRESET}, {training.steps} steps, batches "
             f"of {training.batch_tokens} tokens, a peak rate of {training.peak_learning_rate} "
@@ -254,46 +257,36 @@ def _local_dataset(dataset: str, cache: str | None) -> Path:
     return stage_dataset(dataset, cache=local_path(cache) if cache else default_cache(), report=say)
 
 
-def configure(
-    given: Mapping[str, Any], *, manifest: DatasetManifest
-) -> tuple[TransformerConfig, TrainingConfig]:
-    """Returns the model and the training for a dataset.
+def _begun(run: str, manifest: DatasetManifest) -> dict[str, Any] | None:
+    """Returns the configuration of the run that the command goes on with, if there is one."""
+    if "://" not in run and not (Path(run) / "config.json").exists():
+        return None
+    import_tensorflow(uses_onednn=True)
+    from model.run_folder import RunFolder
 
-    Args:
-      given: Option values by name; those that neither has a field for are left out.
-      manifest: Of the dataset.
-    """
-    is_embedded = manifest.corpus == EMBEDDED
-    model_config = TransformerConfig.from_preset(
-        given.get("preset") or (EMBEDDED_PRESET if is_embedded else "base"),
-        source_vocabulary_size=manifest.source_vocabulary_size,
-        target_vocabulary_size=manifest.target_vocabulary_size,
-        shared_vocabulary=manifest.shared_vocabulary,
-        **_fields_of(TransformerConfig, given),
-    )
-    values = _fields_of(TrainingConfig, given)
-    defaults = EMBEDDED_TRAINING if is_embedded else TRAINING
-    if values.keys() & {"validate_every", "best_metric"}:
-        defaults = dataclasses.replace(defaults, score_every=None)  # with every validation
-    return model_config, dataclasses.replace(defaults, **values)
-
-
-def _fields_of(kind: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-    names = {field.name for field in dataclasses.fields(kind)}
-    return {name: value for name, value in given.items() if name in names}
+    return RunFolder(run).begun(dataset=manifest.fingerprint)
 
 
 def _train(trainer: Trainer, run: str) -> None:
+    from cli.training_reports import Teller  # imports TensorFlow
     from model.stopping import Terminated
 
     for note in trainer.notes:
         say(f"tt: warning: {note}")
     training = trainer.training
-    say(f"{trainer.model.count_params():,} parameters, {training.steps:,} steps")
+    epoch = updates_an_epoch(
+        DatasetSize.of(trainer.manifest.splits["train"]),
+        training,
+        replicas=trainer.strategy.num_replicas_in_sync,
+    )
+    say(
+        f"{trainer.model.count_params():,} parameters, {training.steps:,} steps; an epoch has "
+        f"about {epoch:,} updates, so that is {training.steps / epoch:.1f} epochs"
+    )
     if trainer.state.step:
         say(f"Resuming at step {trainer.state.step:,} from {run}")
     try:
-        model = trainer.train(lambda report: say(describe_report(report)))
+        model = trainer.train(Teller(trainer.state.step))
     except Terminated:
         number = trainer.stop.signal or signal.SIGTERM  # none: another worker was told
         verb = "interrupted" if number == signal.SIGINT else "terminated"
@@ -303,7 +296,7 @@ def _train(trainer: Trainer, run: str) -> None:
                 "from there"
             )
         else:
-            say(f"tt: {verb} before the first batch: the same command begins at step 0")
+            say(f"tt: {verb} before the first update: the same command begins at step 0")
         raise typer.Exit(SIGNALLED + number) from None
     if trainer.state.step < training.steps:
         say(
@@ -332,30 +325,6 @@ def _describe_strategy(name: str, strategy: Any) -> str:
     if name == "mirrored" and "GPU" not in devices and replicas == 1:
         note = " (no GPU is visible, so `mirrored` runs one CPU replica)"
     return f"Strategy {name}: {replicas} replica(s) on {devices}{note}"
-
-
-def describe_report(report: Progress | Validation) -> str:
-    """Returns the line that is printed for a report."""
-    from model.reporting import Validation
-
-    if isinstance(report, Validation):
-        scores = ""
-        if report.bleu is not None:
-            scores = f"  BLEU {report.bleu:.2f}  chrF {report.chrf:.2f}"
-        return (
-            f"step {report.step:>6,}  validation: loss {report.loss:.3f}  nll {report.nll:.3f}  "
-            f"perplexity {report.perplexity:.2f}  accuracy {report.accuracy:.1%}{scores}"
-            f"{'  (best)' if report.is_best else ''}"
-        )
-    minutes, seconds = divmod(round(report.seconds_left), 60)
-    hours, minutes = divmod(minutes, 60)
-    return (
-        f"step {report.step:>6,}/{report.steps:,}  loss {report.loss:.3f}  nll {report.nll:.3f}  "
-        f"perplexity {report.perplexity:.2f}  accuracy {report.accuracy:.1%}  rate "
-        f"{report.learning_rate:.2e}  gradient norm {report.gradient_norm:.2f}  "
-        f"{report.source_tokens_per_second:,.0f} + {report.target_tokens_per_second:,.0f} source + "
-        f"target tokens/s  padding {report.padding:.0%}  left {hours}:{minutes:02}:{seconds:02}"
-    )
 
 
 def _describe_model(config: TransformerConfig) -> None:

@@ -27,6 +27,19 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
+def preset_fields(preset: str | None) -> dict[str, Any]:
+    """Returns a copy of a preset's fields; of None, nothing.
+
+    Raises:
+      UserError: There is no such preset.
+    """
+    if preset is None:
+        return {}
+    if preset not in PRESETS:
+        raise UserError(f"no preset {preset!r}: choose one of {', '.join(PRESETS)}")
+    return dict(PRESETS[preset])
+
+
 def _require(condition: bool, message: str) -> None:
     if not condition:
         raise UserError(message)
@@ -107,9 +120,7 @@ class TransformerConfig:
         Raises:
           UserError: There is no such preset, or a value is out of range.
         """
-        if preset not in PRESETS:
-            raise UserError(f"no preset {preset!r}: choose one of {', '.join(PRESETS)}")
-        return cls(**{**PRESETS[preset], **fields})
+        return cls(**{**preset_fields(preset), **fields})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -214,6 +225,10 @@ class TrainingConfig:
         """Returns how many batches are accumulated, each one for all replicas."""
         wanted = self.effective_batch_size
         return -(-wanted // (self.batch_tokens * replicas)) if wanted else 1
+
+    def peak_rate(self, width: int) -> float:
+        """Returns the rate at the end of the warm-up, of a model of that width."""
+        return self.peak_learning_rate or width**-0.5 * self.warmup_steps**-0.5
 
     def scores_at(self, step: int) -> bool:
         """Says whether the validation after `step` updates translates too; the last one does."""

@@ -114,7 +114,7 @@ class RunFolder:
             notes.append(
                 f"{self.path} is on a file system without locks: let no other process train there"
             )
-        has_trained = bool(tf.io.gfile.glob(self.inside(CHECKPOINT_FOLDER, "*.index")))
+        has_trained = self._has_checkpoints()
         if tf.io.gfile.exists(self.inside(CONFIG_FILE)):
             self._check(config, has_trained=has_trained)
         with self.errors():
@@ -171,6 +171,28 @@ class RunFolder:
                 "folder with --run"
             )
         return config
+
+    def begun(self, *, dataset: str) -> dict[str, Any] | None:
+        """Returns the configuration of what the same command would go on with.
+
+        That is what was trained here, or what was about to be on that dataset.
+
+        Args:
+          dataset: Fingerprint of the dataset.
+
+        Raises:
+          UserError: The folder holds something else, or a run of another version of tt.
+        """
+        if not tf.io.gfile.exists(self.inside(CONFIG_FILE)):
+            return None
+        config = self.load_config()
+        if not all(isinstance(config.get(part), dict) for part in ("model", "training")):
+            raise UserError(f"{self.inside(CONFIG_FILE)} cannot be read: a part of it is missing")
+        is_same = config.get("dataset") == dataset
+        return config if is_same or self._has_checkpoints() else None
+
+    def _has_checkpoints(self) -> bool:
+        return bool(tf.io.gfile.glob(self.inside(CHECKPOINT_FOLDER, "*.index")))
 
     def model_config(self) -> TransformerConfig:
         """Returns the architecture that the run trains."""

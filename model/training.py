@@ -131,8 +131,7 @@ class Trainer:
             replicas=self._replicas,
         )
         self._schedule = Schedule(
-            peak=training.peak_learning_rate
-            or model_config.d_model**-0.5 * training.warmup_steps**-0.5,
+            peak=training.peak_rate(model_config.d_model),
             warmup_steps=training.warmup_steps,
             kind=training.schedule,
         )

@@ -14,8 +14,11 @@ from toy import write_dataset
 
 from cli.main import app
 from cli.options import EMBEDDED
-from cli.train import configure, describe_report, parameters_by_part
+from cli.train import parameters_by_part
+from cli.training_options import configure
+from cli.training_reports import describe_report
 from model.artifacts import DatasetManifest
+from model.choices import DatasetSize, choose_options
 from model.config import PRESETS, TrainingConfig, TransformerConfig
 from model.reporting import Progress, Validation
 from model.transformer import Transformer
@@ -54,11 +57,70 @@ def test_train_says_what_it_does_and_resumes(folder, small_dataset, capsys):
     for word in ("step      2/4", "loss", "source + target tokens/s", "gradient norm", "padding",
                  "left 0:00:", "validation: loss"):  # fmt: skip
         assert word in printed
+    assert re.search(r"parameters, 4 steps; an epoch has about \d+ updates, so that is", printed)
+    lines = printed.splitlines()
+    (first,) = [i for i, line in enumerate(lines) if line.startswith("step      2/4")]
+    assert re.fullmatch(
+        r"About 0:00:\d\d for the 2 steps that are left, as fast as the first 2; "
+        "validations come on top",
+        lines[first + 1],
+    )
     assert (folder / "run/model/config.json").is_file()
     assert run(*small, "--steps", "6") == 0
     assert "Resuming at step 4" in capsys.readouterr().err
     assert run(*small, "--steps", "6", "--seed", "2") == 2
     assert "seed is 1 there and 2 here" in last_error(capsys)
+
+
+def test_what_the_size_of_a_dataset_chooses_is_said(folder, small_dataset, capsys):
+    manifest = DatasetManifest.load(small_dataset)
+    train = manifest.splits["train"]
+    tokens = max(train.source_tokens, train.target_tokens)
+    arguments = ("train", "--dataset", small_dataset, "--describe")
+    assert run(*arguments) == 0
+    chosen = (
+        f"Chosen by the dataset's size, 50 pairs of {tokens} tokens: --preset tiny --dropout 0.25 "
+        "--batch-tokens 2048 --steps 100 --warmup-steps 25 --peak-learning-rate 0.0014 "
+        "--validate-every 50 --save-every 50 (a larger model, or one with less dropout, learns so "
+        "little text by heart). An option that is given stands, and the others are chosen to fit."
+    )
+    assert capsys.readouterr().err.splitlines() == [chosen]
+    given = ("--preset", "small", "--steps", "60", "--warmup-steps", "4000")
+    assert run(*arguments, *given, "--peak-learning-rate", "0.004") == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert "tokens: --batch-tokens 2048 --validate-every 50 --save-every 50 (" in lines[0]
+    assert [line.split(":")[:3] for line in lines[1:]] == [
+        ["tt", " warning", " all 60 steps lie in the warm-up of 4,000, so that the rate comes to "
+         "1.5% of its peak and never falls"],
+        ["tt", " warning", " a peak rate of 0.004 is above 0.00395, which is 4 / sqrt(width * "
+         "4000) with the width 256"],
+    ]  # fmt: skip
+
+
+def test_what_is_not_given_is_as_the_run_was_begun(folder, small_dataset, small_run, capsys):
+    shutil.copytree(small_run, "run")
+    before = (folder / "run/config.json").read_text()
+    same = ("train", "--dataset", small_dataset)
+    assert run(*same) == 0
+    printed = capsys.readouterr().err
+    assert "Resuming at step 4" in printed
+    assert "Chosen" not in printed
+    assert (folder / "run/config.json").read_text() == before
+    assert run(*same, "--steps", "6") == 0
+    after = json.loads((folder / "run/config.json").read_text())
+    assert after.pop("training") == {**json.loads(before)["training"], "steps": 6}
+    assert after.items() <= json.loads(before).items()
+    # A preset that is given is all of it.
+    assert run(*same, "--preset", "small") == 2
+    assert "d_model is 16 there and 256 here" in last_error(capsys)
+    # Where nothing was saved, another dataset chooses anew.
+    (folder / "other").mkdir()
+    shutil.copy("run/config.json", "other/config.json")
+    write_dataset(folder / "dataset", train=50, validation=5, fingerprint="another")
+    assert run("train", "--run", "other", "--describe") == 0
+    assert "Chosen by the dataset's size" in capsys.readouterr().err
+    assert run("train", "--run", "run") == 2
+    assert "dataset is toy there and another here" in last_error(capsys)
 
 
 def test_errors_of_train(folder, small_dataset, capsys):
@@ -148,9 +210,9 @@ def test_parts_add_up_to_the_model(preset):
 @pytest.mark.parametrize("kind", [TransformerConfig, TrainingConfig])
 def test_all_that_the_library_takes_is_a_flag_with_its_default_in_the_help(kind):
     from_the_dataset = {"source_vocabulary_size", "target_vocabulary_size", "shared_vocabulary"}
-    of_a_preset = {"layers", "d_model", "heads", "d_ff", "dropout"}
-    described = {"peak_learning_rate", "effective_batch_size", "clip_norm", "patience",
-                 "score_every"}  # fmt: skip
+    of_a_preset = {"layers", "d_model", "heads", "d_ff"}
+    chosen = choose_options(DatasetSize(pairs=1, tokens=10, longest=10), {}).keys() - {"preset"}
+    described = {"effective_batch_size", "clip_norm", "patience", "score_every"}
     command = typer.main.get_command(app).commands["train"]
     parameters = {parameter.name: parameter for parameter in command.params}
     for field in dataclasses.fields(kind):
@@ -161,6 +223,8 @@ def test_all_that_the_library_takes_is_a_flag_with_its_default_in_the_help(kind)
         said = DEFAULT.search(flag.help)
         if field.name in of_a_preset:
             assert said is None
+        elif field.name in chosen:
+            assert "by the " in said[1], field.name
         elif field.name in described:
             assert said
             assert field.default is None

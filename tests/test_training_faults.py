@@ -60,7 +60,7 @@ class Ended:
         assert self.code == 2, self
         *above, line = self.lines
         assert line.startswith("tt: error: ")
-        reports = ("Strategy ", "5,632 parameters, ", "Resuming at ", "step ")
+        reports = ("Strategy ", "5,632 parameters, ", "Resuming at ", "step ", "About ")
         assert all(other.startswith(reports) for other in above), self
         return line
 
@@ -449,25 +449,25 @@ def test_runs_that_were_told_to_stop_go_on_as_if_undisturbed(terminated, undistu
 # SIGINT before a call of a function, and the step and the checkpoint that it leads to, one run hit
 # in this order. An export is finished, and at the end there is no batch after it to stop at.
 INTERRUPTIONS = {
-    "starting": ("model.validation:Validator.read", 0, None),
-    "accumulating an update": ("model.step:TrainingStep.accumulate", 0, "stop-1-0"),
-    "exporting the best": ("model.saving:export_model", 6, "stop-13-6"),
-    "validating": ("model.validation:Validator.score", 12, "stop-24-6"),
-    "translating": ("model.translator:Translator.translate_ids", 12, "stop-24-6"),
+    "starting": ("model.validation:Validator.read", 1, 0, None),
+    "accumulating an update": ("model.step:TrainingStep.accumulate", 2, 1, "stop-2-0"),
+    "exporting the best": ("model.saving:export_model", 1, 6, "stop-12-6"),
+    "validating": ("model.validation:Validator.score", 1, 12, "stop-24-6"),
+    "translating": ("model.translator:Translator.translate_ids", 1, 12, "stop-24-6"),
 }
 
 
 def test_ctrl_c_saves_and_says_at_which_step_the_run_goes_on(servers, undisturbed, tmp_path):
     run = tmp_path / "run"
     with servers.one() as server:
-        for moment, (where, step, checkpoint) in INTERRUPTIONS.items():
-            ended = server.run(run, where=where, call=1, signals=["SIGINT"])
+        for moment, (where, call, step, checkpoint) in INTERRUPTIONS.items():
+            ended = server.run(run, where=where, call=call, signals=["SIGINT"])
             assert ended.code == 130, moment
             assert ended.seconds < 30
             assert "Saving, then stopping; Ctrl-C again ends at once" in ended.lines
             if checkpoint is None:
                 assert ended.lines[-1] == (
-                    "tt: interrupted before the first batch: the same command begins at step 0"
+                    "tt: interrupted before the first update: the same command begins at step 0"
                 )
                 assert not named_checkpoints(run)
             else:
