@@ -122,8 +122,8 @@ def preprocess_command(
         Switch,
         _text(
             "--clean-whitespace/--keep-whitespace",
-            help="White space to single spaces, without control and invisible characters. "
-            "[default: --clean-whitespace]",
+            help="White space to single spaces, without control and invisible characters; or all "
+            "of it as it is, in a vocabulary that keeps it. [default: --clean-whitespace]",
         ),
     ] = None,
     lowercase: Annotated[
@@ -218,8 +218,8 @@ def preprocess_command(
     sentencepiece_rule: Annotated[
         Text,
         _vocabulary(
-            help="SentencePiece's own normalisation: nmt_nfkc, nfkc, nmt_nfkc_cf, nfkc_cf "
-            "(cf: lower case) or identity. [default: nmt_nfkc]"
+            help="SentencePiece's own normalisation: nmt_nfkc, nfkc, nmt_nfkc_cf or nfkc_cf (cf: "
+            "lower case), which lose m², … and more, or identity, which is none, if not given."
         ),
     ] = None,
 ) -> None:
@@ -285,6 +285,8 @@ def preprocess_command(
         options=options,
         corpus=EMBEDDED if is_embedded else "",
     )
+    for notice in plan.notices:
+        say(f"tt: warning: {notice}")
     beam_arguments = context.obj or ()
     if is_embedded:
         say("No corpus named: using the embedded English-Spanish corpus.")

@@ -67,14 +67,15 @@ _INVISIBLE = [
     0xFEFF,
     *range(0xFFF9, 0xFFFC),
 ]
-_DELETE_INVISIBLE = dict.fromkeys(_INVISIBLE)
+_SPACE_MARK = "\u2581"  # SentencePiece's own for a space: in a text it cannot be told from one
+_CLEAN = {**dict.fromkeys(_INVISIBLE), ord(_SPACE_MARK): " "}
 
 # Texts in which this RE2 pattern finds nothing are already clean; testing all of them in Arrow
 # and mending the few that are not is several times cheaper than rewriting all.
 _UNCLEAN = (
     r"  |^ | $"
     r"|[\x00-\x1f\x7f-\xa0\xad\x{61c}\x{1680}\x{180e}\x{2000}-\x{200b}\x{200e}\x{200f}"
-    r"\x{2028}-\x{202f}\x{205f}-\x{206f}\x{3000}\x{feff}\x{fff9}-\x{fffb}]"
+    r"\x{2028}-\x{202f}\x{205f}-\x{206f}\x{2581}\x{3000}\x{feff}\x{fff9}-\x{fffb}]"
 )
 
 
@@ -82,10 +83,13 @@ _UNCLEAN = (
 class TextNormalization:
     """What is done to a text before it is split into pieces, in training and in translation.
 
+    U+2581 always becomes a space: SentencePiece writes spaces so.
+
     Attributes:
       unicode_form: The Unicode normal form, or "none".
       clean_whitespace: Delete control and invisible characters, turn every run of white space
-        (line separators and no-break spaces too) into one space, and strip the ends.
+        (line separators and no-break spaces too) into one space, and strip the ends. Without it
+        only a text of white space alone becomes empty.
       lowercase: Bring all letters to lower case, as Python's `str.lower` does: German ß stays.
     """
 
@@ -121,9 +125,12 @@ class TextNormalization:
             unclean = pc.match_substring_regex(tested, _UNCLEAN)
             if pc.any(unclean).as_py():
                 for i in np.flatnonzero(np.asarray(unclean)):
-                    text = " ".join(normalized[i].translate(_DELETE_INVISIBLE).split())
+                    text = " ".join(normalized[i].translate(_CLEAN).split())
                     # Characters that meet now may be one in the normal form.
                     normalized[i] = text if form == "none" else unicodedata.normalize(form, text)
+        elif not self.clean_whitespace:
+            normalized = [text.replace(_SPACE_MARK, " ") for text in normalized]
+            normalized = ["" if text.isspace() else text for text in normalized]
         return self.lower(normalized) if self.lowercase else normalized
 
     def lower(self, texts: list[str]) -> list[str]:
@@ -224,6 +231,13 @@ class Vocabulary:
         self.piece_count: int = processor.get_piece_size()
         self.size = -(-self.piece_count // SIZE_MULTIPLE) * SIZE_MULTIPLE
         self._word_boundary: int = processor.piece_to_id(WORD_BOUNDARY)  # UNK's where it is none
+
+    @property
+    def keeps_whitespace(self) -> bool:
+        """Whether SentencePiece leaves white space as it is: what `--keep-whitespace` needs."""
+        text = "\ta  b\n"
+        normalized: str = self._processor.normalize(text)
+        return normalized.replace(_SPACE_MARK, " ").removeprefix(" ") == text
 
     def encode(self, texts: list[str]) -> list[list[int]]:
         """Normalises texts and encodes them, BOS and EOS added."""

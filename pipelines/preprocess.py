@@ -231,10 +231,15 @@ def _claim_output(plan: PreprocessPlan) -> DatasetManifest | None:
     run_file = FileSystems.join(work, _RUN_FILE)
     begun = [name for name in names if fnmatch.fnmatch(name, f"{WORK_FOLDER}/*/{_RUN_FILE}")]
     if begun and root + begun[0] != run_file:
-        begun_with = json.loads(files.read_bytes(root + begun[0]))["options"]
+        run = json.loads(files.read_bytes(root + begun[0]))
+        if run["fingerprint"] == plan.earlier_fingerprint:
+            raise UserError(
+                f"{output} holds an unfinished dataset that an older version of tt began, and "
+                f"what this one makes has other bytes: {remedy}"
+            )
         raise UserError(
             f"{output} holds an unfinished dataset made "
-            f"{_describe_difference(begun_with, plan)}: {remedy}"
+            f"{_describe_difference(run['options'], plan)}: {remedy}"
         )
     foreign = [name for name in names if not name.startswith(f"{WORK_FOLDER}/")]
     if foreign and not begun:
@@ -305,10 +310,11 @@ def _vocabulary_specs(options: PreprocessOptions) -> list[VocabularySpec]:
             kind=kinds[file] or options.vocabulary_type,
             size=options.wanted_pieces,
             is_size_given=options.vocabulary_size is not None,
-            normalization_rule=options.sentencepiece_rule,
+            normalization_rule=options.normalization_rule,
             character_coverage=options.character_coverage,
             byte_fallback=options.byte_fallback,
             user_symbols=options.user_symbols,
+            keep_whitespace=not options.normalization.clean_whitespace,
         )
         for file in _model_files(options)
     ]

@@ -32,12 +32,13 @@ VOCABULARY_SIZE = 8000  # where nothing is said
 _IS_SIZE_GIVEN = "vocabulary_size_is_given"  # beside the size that holds without it, too
 
 # Changes whenever the same input and options would give other bytes.
-_RESULT_VERSION = 2
-# The same of datasets with a validation corpus alone: it is kept whole.
-_VALIDATION_VERSION = 1
+_RESULT_VERSION = 3
+_EARLIER_VERSION = 2  # what it finished is as good as finished now
 
 # What was done before there was the option.
 BEFORE = {"held_out_by": SIDE}
+
+_RULE, _EARLIER_RULE = "identity", "nmt_nfkc"  # SentencePiece's, where none is said
 
 _UNITS = 64  # at least, where the input is large enough: work for many workers
 _PAIR_BYTES = 100  # of text, at the least
@@ -58,7 +59,7 @@ _TRAINING_OPTIONS = (
     "sentencepiece_rule",
 )
 _SPECIAL_PIECES = ("<pad>", "<unk>", "<s>", "</s>")
-_SENTENCEPIECE_RULES = ("nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity")
+_SENTENCEPIECE_RULES = ("identity", "nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -82,7 +83,8 @@ class PreprocessOptions:
       byte_fallback: Spell characters without a piece in bytes, where they would be UNK.
       user_symbols: Texts that are always a piece of their own.
       sentencepiece_rule: SentencePiece's normalisation, inside the vocabulary, after
-        `normalization`; "nmt_nfkc_cf" lower-cases.
+        `normalization`; what it changes, no translation gives back. None is "identity", which
+        changes nothing.
       filters: Which pairs are left out.
       deduplicate: "pair", "source" or "target": of pairs that are equal there, the first stays;
         or "none".
@@ -111,7 +113,7 @@ class PreprocessOptions:
     character_coverage: float | None = None
     byte_fallback: bool = False
     user_symbols: tuple[str, ...] = ()
-    sentencepiece_rule: str = "nmt_nfkc"
+    sentencepiece_rule: str | None = None
     filters: Filters = dataclasses.field(default_factory=Filters)
     deduplicate: str = "pair"
     exclude: tuple[str, ...] = ()
@@ -169,8 +171,15 @@ class PreprocessOptions:
             self.user_symbols,
         )
         _check(
-            self.sentencepiece_rule in _SENTENCEPIECE_RULES,
+            self.normalization_rule in _SENTENCEPIECE_RULES,
             f"SentencePiece's rule must be one of {', '.join(_SENTENCEPIECE_RULES)}",
+            self.sentencepiece_rule,
+        )
+        _check(
+            self.normalization.clean_whitespace
+            or bool(self.vocabulary)
+            or self.normalization_rule == _RULE,
+            "--keep-whitespace needs --sentencepiece-rule identity, as the others change it",
             self.sentencepiece_rule,
         )
         _check(
@@ -205,6 +214,11 @@ class PreprocessOptions:
         """How held-out pairs are told, where nothing was said as well."""
         return self.held_out_by or LONG_SIDE
 
+    @property
+    def normalization_rule(self) -> str:
+        """SentencePiece's normalisation in a vocabulary that is trained."""
+        return self.sentencepiece_rule or _RULE
+
     def resolved(self) -> dict[str, Any]:
         """Returns what the result depends on; the folder can be moved, so it is not in it."""
         values = dataclasses.asdict(self)
@@ -217,11 +231,12 @@ class PreprocessOptions:
         values["vocabulary"] = [
             hashlib.sha256(files.read_bytes(path)).hexdigest() for path in self.vocabulary
         ]
+        values["exclude"] = [files.file_identity(path) for path in self.exclude]
+        values["held_out_by"] = self.holds_out_by
+        values["sentencepiece_rule"] = self.normalization_rule
         if self.vocabulary:  # then nothing is trained
             for name in (*_TRAINING_OPTIONS, _IS_SIZE_GIVEN):
                 values.pop(name, None)
-        values["exclude"] = [files.file_identity(path) for path in self.exclude]
-        values["held_out_by"] = self.holds_out_by
         return values
 
 
@@ -241,10 +256,11 @@ class PreprocessPlan:
       options: How the dataset is made.
       corpus: Name of the corpus for the manifest.
       fingerprint: Hex digest of all that the result depends on.
-      earlier_fingerprint: That which the same command had when held-out pairs were told by any
-        side, and validation corpora were filtered; "" where it cannot have had another.
+      earlier_fingerprint: That which the same command had in the version before, which told
+        held-out pairs by any side, filtered validation corpora and trained by "nmt_nfkc".
       unit_pairs: The most pairs of a unit of work.
       splits: How the records of each split are spread.
+      notices: What the user is to be warned of, a line each.
     """
 
     sources: Sequence[Source]
@@ -256,6 +272,7 @@ class PreprocessPlan:
     earlier_fingerprint: str
     unit_pairs: int
     splits: dict[str, SplitPlan]
+    notices: Sequence[str] = ()
 
     @property
     def has_held_out(self) -> bool:
@@ -291,9 +308,15 @@ def plan_preprocess(
     """
     if not sources:
         raise UserError("no corpus given: name text files, TSV, JSONL, Parquet or tfds:NAME")
+    notices: list[str] = []
     for path in options.vocabulary:
-        Vocabulary(path, options.normalization, read=files.read_bytes)  # raises where it is none
+        vocabulary = Vocabulary(path, options.normalization, read=files.read_bytes)
         _check_normalization(path, options.normalization)
+        if not options.normalization.clean_whitespace and not vocabulary.keeps_whitespace:
+            notices.append(
+                f"--keep-whitespace: {path} changes white space all the same, as it was trained "
+                "to; one that keeps it is trained by this flag without --vocab"
+            )
     for path in options.exclude:
         if not files.exists(path):
             raise UserError(f"no file of texts to exclude at {path}: check the path")
@@ -319,11 +342,12 @@ def plan_preprocess(
         options=options,
         corpus=corpus,
         fingerprint=fingerprint,
-        earlier_fingerprint=earlier if earlier != fingerprint else "",
+        earlier_fingerprint=earlier,
         unit_pairs=_unit_pairs(sum(text_bytes)),
         splits=_plan_splits(
             sum(text_bytes[: len(sources)]), sum(text_bytes[len(sources) :]), options=options
         ),
+        notices=notices,
     )
 
 
@@ -368,18 +392,18 @@ def _fingerprint(
         del resolved["held_out_by"]
     if is_earlier:
         resolved.pop(_IS_SIZE_GIVEN, None)
+        if "sentencepiece_rule" in resolved:
+            resolved["sentencepiece_rule"] = options.sentencepiece_rule or _EARLIER_RULE
     described = {
         "sources": identities,
         "held_out_from": held_out_from,
         "options": resolved,
         "corpus": corpus,
-        "result_version": _RESULT_VERSION,
+        "result_version": _EARLIER_VERSION if is_earlier else _RESULT_VERSION,
         "manifest_format": MANIFEST_FORMAT,
         "sentencepiece": sentencepiece.__version__,
         "unicode": unicodedata.unidata_version,
     }
-    if has_validation and not (is_earlier and was_by_side):
-        described["validation_version"] = _VALIDATION_VERSION
     return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
 
 

@@ -271,7 +271,7 @@ def _describe_vocabulary(options: PreprocessOptions) -> str:
     ]
     shared = f"{kinds[0]}, shared" if options.is_shared else f"{' and '.join(kinds)}, one a side"
     fewer = "" if options.vocabulary_size else " (or what the corpus allows)"
-    details = [f"{options.wanted_pieces:,} pieces{fewer}", f"rule {options.sentencepiece_rule}"]
+    details = [f"{options.wanted_pieces:,} pieces{fewer}", f"rule {options.normalization_rule}"]
     details.append(f"on up to {options.vocabulary_sample:,} lines")
     if options.character_coverage is not None:
         details.append(f"coverage {options.character_coverage:g}")

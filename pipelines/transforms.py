@@ -177,6 +177,7 @@ class VocabularySpec:
     character_coverage: float | None
     byte_fallback: bool
     user_symbols: tuple[str, ...]
+    keep_whitespace: bool
 
 
 @_transform
@@ -316,6 +317,7 @@ class _Train(beam.DoFn):
             character_coverage=spec.character_coverage,
             byte_fallback=spec.byte_fallback,
             user_symbols=spec.user_symbols,
+            keep_whitespace=spec.keep_whitespace,
         )
         path = FileSystems.join(self._output, spec.file)
         with files.write_whole(path, temporary_folder=self._work_folder) as file:

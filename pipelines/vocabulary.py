@@ -50,6 +50,10 @@ _LARGE_SCRIPT_RANGES = (
 _COVERAGE_LINES = 100_000
 
 
+# No text of the sample may have them, and U+0020 always has its piece.
+_KEPT_WHITESPACE = ("\t", "\n", "\r")
+
+
 def _hash_line(line: str) -> bytes:
     # Another hash than the one that decides the split, so that the two are independent.
     return hashlib.blake2b(line.encode(), digest_size=8, person=b"tt sample").digest()
@@ -167,6 +171,7 @@ def train_vocabulary(
     character_coverage: float | None = None,
     byte_fallback: bool = False,
     user_symbols: Sequence[str] = (),
+    keep_whitespace: bool = False,
 ) -> bytes:
     """Trains a SentencePiece model.
 
@@ -177,10 +182,12 @@ def train_vocabulary(
       is_size_given: Whether the user wants that number; if not, a sample that is too small for it
         gets the greatest that it allows.
       kind: "unigram", "bpe" or "char".
-      normalization_rule: SentencePiece's own, such as "nmt_nfkc".
+      normalization_rule: SentencePiece's own, such as "identity".
       character_coverage: Share of all characters that get a piece; None chooses by script.
       byte_fallback: Have 256 pieces for bytes, of which characters without a piece are made.
       user_symbols: Texts that are always a piece of their own.
+      keep_whitespace: Leave runs of spaces and those at the ends, and have a piece for each of
+        the other white space that lines and columns are made with.
 
     Returns:
       The bytes of the model file.
@@ -193,6 +200,7 @@ def train_vocabulary(
     if character_coverage is None:
         some = sample["line"].slice(0, _COVERAGE_LINES).to_pylist()
         character_coverage = _LARGE_SCRIPT_COVERAGE if has_large_script(some) else 1.0
+    kept = [s for s in _KEPT_WHITESPACE if s not in user_symbols] if keep_whitespace else []
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
@@ -207,7 +215,8 @@ def train_vocabulary(
             character_coverage=character_coverage,
             normalization_rule_name=normalization_rule,
             byte_fallback=byte_fallback,
-            user_defined_symbols=list(user_symbols),
+            user_defined_symbols=[*user_symbols, *kept],
+            remove_extra_whitespaces=not keep_whitespace,
             num_threads=TRAINER_THREADS,
             minloglevel=2,
         )

@@ -7,6 +7,7 @@ import importlib
 import importlib.metadata
 import json
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -316,6 +317,18 @@ def test_scripts_go_by_the_languages(folder, capsys, flags, scripts):
     filters = re.search("filters: (.*)", capsys.readouterr().out)[1]
     said = [re.search(f"{side} script (\\w+)", filters) for side in ("source", "target")]
     assert [found[1] if found else "" for found in said] == scripts
+
+
+def test_a_vocabulary_that_keeps_no_white_space_is_warned_of(folder, capsys):
+    write_corpus(folder)
+    assert run("preprocess", *TEXTS) == 0
+    shutil.move("dataset/vocabulary.spm", "given.spm")
+    command = ["preprocess", *TEXTS[:4], "--vocab", "given.spm", "--output", "new", "--dry-run"]
+    assert run(*command, "--keep-whitespace") == 0
+    warning = "tt: warning: --keep-whitespace: given.spm changes white space all the same"
+    assert warning in capsys.readouterr().err
+    assert run(*command) == 0
+    assert "warning" not in capsys.readouterr().err
 
 
 def test_a_dry_run_says_the_plan_and_leaves_nothing(folder, capsys):

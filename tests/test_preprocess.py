@@ -5,6 +5,8 @@ import gzip
 import hashlib
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import sentencepiece
 import tensorflow as tf
@@ -20,7 +22,7 @@ from pipelines.preprocess import (
     preprocess,
 )
 from pipelines.records import digest_texts
-from pipelines.sources import Tsv, sources_from_options
+from pipelines.sources import ParquetColumns, Tsv, sources_from_options
 
 
 def test_every_pair_is_in_one_split_once(dataset):
@@ -359,6 +361,35 @@ def test_lower_case_reaches_records_vocabulary_and_translation(tmp_path):
             strict=True,
         )
         assert set(ids) == train
+
+
+def test_signs_and_white_space_survive(tmp_path):
+    """Under the defaults all but white space, with --keep-whitespace that as well."""
+    signs = ["5 m² … ﬁn", "１２３ ＡＢＣ", "می\u200cخواهم", "½ ℃ ™", "a\u200db"]
+    space = ["  two  spaces ", "a\tb\n\nc", "no\u00a0break", "mark\u2581of space"]
+    sources = [f"{text} {i}" for i in range(30) for text in signs + space]
+    targets = [text[::-1] for text in sources]
+    pq.write_table(
+        pa.table({"s": [*sources, " \t "], "t": [*targets, "x"]}), tmp_path / "c.parquet"
+    )
+    corpus = ParquetColumns(str(tmp_path / "c.parquet"), "s", "t")
+    for keep in (False, True):
+        output = tmp_path / f"{keep}"
+        normalization = TextNormalization(clean_whitespace=not keep)
+        chosen = options(
+            output, normalization=normalization, vocabulary_type="char", vocabulary_size=100
+        )
+        manifest = preprocess(sources=[corpus], options=chosen)
+        assert manifest.rejected == {"empty_source": 1}
+        both = texts(output, "train") + texts(output, "validation")
+        assert not any(" ⁇ " in text for pair in both for text in pair)
+        mark = str.maketrans("\u2581", " ")
+        expected = [
+            (s.translate(mark), t.translate(mark)) for s, t in zip(sources, targets, strict=True)
+        ]
+        if not keep:
+            expected = [tuple(" ".join(text.split()) for text in pair) for pair in expected]
+        assert sorted(both) == sorted(expected)
 
 
 def test_a_line_of_many_megabytes_is_a_rejected_line(tmp_path):

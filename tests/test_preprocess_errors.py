@@ -54,6 +54,9 @@ def test_no_corpus(tmp_path):
         preprocess(sources=[], options=options(tmp_path))
 
 
+KEPT = TextNormalization(clean_whitespace=False)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -69,7 +72,11 @@ def test_no_corpus(tmp_path):
         ({"user_symbols": ("<a>", "<a>")}, "user symbols must be different"),
         ({"validation_fraction": 1.0}, "validation fraction must be 0 to 0.5. Received: 1.0"),
         ({"character_coverage": 0.5}, "character coverage must be 0.9 to 1. Received: 0.5"),
-        ({"sentencepiece_rule": "x"}, "must be one of nmt_nfkc, .* Received: 'x'"),
+        ({"sentencepiece_rule": "x"}, "must be one of identity, .* Received: 'x'"),
+        (
+            {"normalization": KEPT, "sentencepiece_rule": "nfkc"},
+            "--keep-whitespace needs --sentencepiece-rule identity, .* Received: 'nfkc'",
+        ),
         ({"vocabulary": ("a", "b", "c")}, "at most two vocabularies"),
         ({"vocabulary_sample": 0}, "vocabulary sample must be 1 or more"),
         ({"seed": 2**63}, "seed must fit 64 bits"),
@@ -125,6 +132,22 @@ def test_a_given_vocabulary_keeps_its_normalisation(tmp_path, corpus, dataset):
             sources=[corpus],
             options=options(tmp_path / "out", vocabulary=given, normalization=lowercase),
         )
+
+
+def test_a_given_vocabulary_that_keeps_no_white_space_is_warned_of(tmp_path, corpus, dataset):
+    def notices(path, normalization):
+        given = options(tmp_path / "out", vocabulary=(str(path),), normalization=normalization)
+        return plan_preprocess(sources=[corpus], options=given).notices
+
+    cleans = tmp_path / "cleans.spm"
+    cleans.write_bytes((dataset / "vocabulary.spm").read_bytes())
+    assert notices(cleans, TextNormalization()) == []
+    assert notices(cleans, KEPT) == [
+        f"--keep-whitespace: {cleans} changes white space all the same, as it was trained to; one "
+        "that keeps it is trained by this flag without --vocab"
+    ]
+    preprocess(sources=[corpus], options=options(tmp_path / "kept", normalization=KEPT))
+    assert notices(tmp_path / "kept/vocabulary.spm", KEPT) == []
 
 
 def test_options_before_there_was_lower_case_are_those_without_it():

@@ -267,7 +267,7 @@ def test_a_plan_says_what_would_be_done(tmp_path):
     assert lines["train"] == "3 shard(s) of 1 bucket(s) each"
     assert lines["validation"] == "1 shard(s) of 1 bucket(s) each"
     assert lines["held out"] == "0.05 of the pairs, by the hash of the source"
-    assert lines["vocabulary"].startswith("to be trained, unigram, shared, 20 pieces, rule nmt_")
+    assert lines["vocabulary"].startswith("to be trained, unigram, shared, 20 pieces, rule iden")
     assert "min tokens 2, max tokens 50, max length ratio 3.0" in lines["filters"]
     assert lines["duplicates"] == "of equal pairs the first stays"
     assert lines["normalisation"] == "unicode form NFC, clean whitespace"

@@ -1,5 +1,6 @@
 """The same bytes whoever works on what, and whatever was finished before the run was cut short."""
 
+import dataclasses
 import gzip
 import hashlib
 import json
@@ -216,6 +217,7 @@ def test_another_data_set_is_not_overwritten(tmp_path, corpus, dataset):
 def earlier_fingerprint(manifest):
     """Returns what a dataset of these inputs and options was named by before `held_out_by`."""
     chosen = {name: value for name, value in manifest.options.items() if name != "held_out_by"}
+    chosen["sentencepiece_rule"] = "nmt_nfkc"  # the default of then
     counts = ("is_held_out", "read", "kept", "rejected")
     identities = [
         {name: value for name, value in source.items() if name not in counts}
@@ -248,6 +250,7 @@ def test_a_finished_folder_of_before_there_was_held_out_by_is_left_as_it_is(
     manifest = make()
     values = json.loads(manifest.to_json())
     del values["options"]["held_out_by"]
+    values["options"]["sentencepiece_rule"] = "nmt_nfkc"
     values["fingerprint"] = earlier_fingerprint(manifest)
     (tmp_path / "out" / MANIFEST_FILE).write_text(json.dumps(values))
     with monkeypatch.context() as broken:
@@ -258,9 +261,8 @@ def test_a_finished_folder_of_before_there_was_held_out_by_is_left_as_it_is(
         difference = f"with other options .held_out_by 'side' instead of '{by}'."
         with pytest.raises(UserError, match=difference):
             make(held_out_by=by)
-    # Where nothing is named that is held out, what is made is what was made.
+    # Where nothing is named that is held out, no such rule makes a difference.
     plain = make("plain", validation=())
-    assert plain.fingerprint == earlier_fingerprint(plain)
     assert make("plain", validation=(), held_out_by="pair") == plain
     assert make("excluded", validation=(), exclude=(str(excluded),)).fingerprint != (
         earlier_fingerprint(DatasetManifest.load(tmp_path / "excluded"))
@@ -273,6 +275,65 @@ def test_an_unfinished_run_with_other_options_is_not_overwritten(tmp_path, monke
         preprocess(sources=[corpus], options=options(tmp_path))
     with pytest.raises(UserError, match=r"unfinished .* other options .seed 1 instead of 9."):
         preprocess(sources=[corpus], options=options(tmp_path, seed=9))
+
+
+# Folders of the version before, which trained by SentencePiece's rule nmt_nfkc if not told.
+
+
+@pytest.fixture
+def before(monkeypatch):
+    """Has plans made as the version before made them, until what it yields is called."""
+    plan = preprocess_plan.plan_preprocess
+
+    def earlier(**given):
+        made = plan(**given)
+        chosen = dataclasses.replace(given["options"], sentencepiece_rule="nmt_nfkc")
+        return dataclasses.replace(made, fingerprint=made.earlier_fingerprint, options=chosen)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(job, "plan_preprocess", earlier)
+        yield patched.undo
+
+
+def test_a_dataset_that_the_version_before_finished_stays(tmp_path, corpus, before):
+    made = preprocess(sources=[corpus], options=options(tmp_path))
+    before()
+    assert made.options["sentencepiece_rule"] == "nmt_nfkc"
+    stamps = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+    for rule in (None, "nmt_nfkc"):
+        again = options(tmp_path, sentencepiece_rule=rule)
+        assert preprocess(sources=[corpus], options=again) == made
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == stamps
+    difference = r"other options \(.*sentencepiece_rule 'nmt_nfkc' instead of 'identity'\)"
+    with pytest.raises(UserError, match=rf"finished dataset of 400 pairs made with {difference}"):
+        preprocess(sources=[corpus], options=options(tmp_path, sentencepiece_rule="identity"))
+
+
+def test_a_dataset_that_the_version_before_began_is_refused(tmp_path, corpus, before, monkeypatch):
+    monkeypatch.setattr(job, "run_pipeline", lambda pipeline: None)
+    with pytest.raises(UserError, match="not a finished dataset folder"):
+        preprocess(sources=[corpus], options=options(tmp_path))
+    before()
+    monkeypatch.setattr(job, "run_pipeline", None)
+    with pytest.raises(UserError, match=r"unfinished dataset that an older version of tt began, .*"
+                       r"has other bytes: choose another --output, or remove"):  # fmt: skip
+        preprocess(sources=[corpus], options=options(tmp_path))
+
+
+def test_the_fingerprint_of_the_version_before(monkeypatch):
+    """The digest is what that version printed; if it changes, its datasets are known no more."""
+    monkeypatch.setattr(preprocess_plan.sentencepiece, "__version__", "1")
+    monkeypatch.setattr(preprocess_plan.unicodedata, "unidata_version", "2")
+    assert (
+        preprocess_plan._fingerprint(
+            [{"name": "a", "files": []}],
+            held_out_from=1,
+            options=preprocess_plan.PreprocessOptions(output="x"),
+            corpus="c",
+            is_earlier=True,
+        )
+        == "d388a6a3c1d01c307de9d91956957b21547956d25cb11293bb0f6d8021163880"
+    )
 
 
 def test_any_file_system_will_do(corpus, dataset):

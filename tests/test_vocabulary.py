@@ -83,6 +83,8 @@ def model_file(tmp_path_factory):
         ("cafe\u200b\u0301 x", "caf\u00e9 x"),  # what was apart makes one character
         ("می\u200cخواهم", "می\u200cخواهم"),  # ZWNJ is spelling
         ("\u3000中 文", "中 文"),
+        ("a\u2581b \u2581c\u2581", "a b c"),  # SentencePiece's own mark of a space
+        *((text, text) for text in ("5 m²", "wait…", "ﬁn", "１２３ＡＢＣ", "½ ℃ ™", "a\u200db")),
     ],
 )
 def test_normalization(text, expected):
@@ -100,6 +102,9 @@ def test_one_look_at_a_text_before_nfc_finds_all_that_is_unclean_after_it():
 
 def test_normalization_options():
     texts = ["ﬁ  e\u0301"]
+    assert TextNormalization(clean_whitespace=False)([" a\u2581\t b ", " \n\u2581"]) == [
+        *(" a \t b ", "")
+    ]
     assert TextNormalization(unicode_form="NFKC")(texts) == ["fi \u00e9"]
     assert TextNormalization(unicode_form="none", clean_whitespace=False)(texts) == texts
     with pytest.raises(UserError, match=r"NFC, NFKC or none\. Received: 'NFD'"):
@@ -275,6 +280,62 @@ def test_with_byte_fallback_no_token_is_unknown(tmp_path):
     [ids] = vocabulary.encode(["我爱你👍"])
     unknown, tokens = vocabulary.count_unknown(ids)
     assert (unknown, tokens) == (0, len("我爱你👍".encode()))
+
+
+# What comes back of a text.
+
+KEPT = TextNormalization(clean_whitespace=False)
+LETTERS = "abcäßñ中文я²½…ﬁ５Ａ™℃\u0301\u200c\u200d👍'\"«»-"
+LINES = [f"{a}{b} {b}{a}" for a in LETTERS for b in LETTERS]
+
+
+@pytest.fixture(scope="module")
+def vocabularies(tmp_path_factory):
+    """Vocabularies of each type, as they are trained by default and to keep white space."""
+    folder = tmp_path_factory.mktemp("vocabularies")
+    found = {}
+    for kind, size in (("unigram", 100), ("bpe", 100), ("char", 100)):
+        for normalization in (TextNormalization(), KEPT):
+            path = folder / f"{kind}-{normalization.clean_whitespace}.spm"
+            path.write_bytes(
+                train(
+                    normalization(LINES), kind=kind, size=size, normalization_rule="identity",
+                    keep_whitespace=not normalization.clean_whitespace,
+                )
+            )  # fmt: skip
+            found[kind, normalization] = Vocabulary(path, normalization)
+    return found
+
+
+@pytest.mark.parametrize("normalization", [TextNormalization(), KEPT], ids=["clean", "kept"])
+@pytest.mark.parametrize("kind", ["unigram", "bpe", "char"])
+@settings(max_examples=150)
+@given(data=st.data())
+def test_a_text_comes_back_as_it_was_normalised(vocabularies, kind, normalization, data):
+    vocabulary = vocabularies[kind, normalization]
+    texts = st.text(LETTERS + "    \t\n\r\u2581")
+    text = data.draw(texts)
+    [ids] = vocabulary.encode([text])
+    assert UNK_ID not in ids
+    assert vocabulary.decode([ids]) == normalization([text])
+    flat = vocabulary.encode_flat(normalization([text]))
+    assert flat.ids.tolist() == ids
+
+
+def test_white_space_that_is_kept(vocabularies):
+    texts = ["a  b", "  a", "a ", "a\n\nb", "\ta\tb\r\n", "\na", ""]
+    for (_, normalization), vocabulary in vocabularies.items():
+        back = vocabulary.decode(vocabulary.encode(texts))
+        is_kept = normalization == KEPT
+        assert back == (texts if is_kept else [" ".join(text.split()) for text in texts])
+        assert vocabulary.keeps_whitespace == is_kept
+
+
+@pytest.mark.parametrize("rule", ["nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf"])
+def test_other_rules_change_white_space(tmp_path, rule):
+    path = tmp_path / SHARED_MODEL
+    path.write_bytes(train(LINES, size=100, normalization_rule=rule))
+    assert not Vocabulary(path, KEPT).keeps_whitespace
 
 
 # The sample.
