@@ -16,7 +16,7 @@ from typing import Annotated, Any, TextIO
 import typer
 from typer.core import TyperCommand
 
-from model.config import Engine
+from model.config import BATCH_TOKENS, GPU_BATCH_TOKENS, Engine
 from model.errors import UserError
 
 DEFAULT_DATASET = Path("dataset")
@@ -95,8 +95,17 @@ EngineName = Annotated[
 ComputeType = Annotated[
     str,
     typer.Option(
-        help="Of the matrix products: float32 or bfloat16 (tensorflow), float32 or int8 "
-        "(ctranslate2).",
+        help="Of the matrix products: float32, bfloat16 or float16, for GPUs (tensorflow); float32 "
+        "or int8 (ctranslate2).",
+        rich_help_panel="Model",
+    ),
+]
+BatchTokens = Annotated[
+    Count,
+    typer.Option(
+        help="Padded source tokens of a batch times --beam-size, at the most; halved where memory "
+        f"runs out. [default: {BATCH_TOKENS}; on a GPU {GPU_BATCH_TOKENS}; ctranslate2 4096]",
+        show_default=False,
         rich_help_panel="Model",
     ),
 ]
@@ -105,7 +114,7 @@ ModelCopies = Annotated[
     typer.Option(
         "--model-copies",
         help="Translations that this machine computes at once, at most one a core; they share "
-        "its cores. [default: one a core]",
+        "its cores. [default: one a core, or one a GPU]",
         show_default=False,
         rich_help_panel="Model",
     ),
@@ -244,9 +253,9 @@ def import_tensorflow(*, uses_onednn: bool | None = None) -> None:
     with tempfile.TemporaryFile() as notices:
         os.dup2(notices.fileno(), 2)
         try:
-            import tensorflow as tf
+            from model.gpus import let_memory_grow
 
-            tf.config.list_physical_devices()
+            let_memory_grow()  # looks at the devices
         except Exception:  # not an interrupt: there the notices are no help
             notices.seek(0)
             os.write(screen, notices.read())
@@ -269,10 +278,24 @@ def prepare_engine(folder: Path, engine: Engine) -> None:
         from model.engines import uses_onednn
 
         import_tensorflow(uses_onednn=uses_onednn(engine))
+        warn_of_unused_gpu()
     else:
         from model.ctranslate2_engine import convert
 
         convert(folder, prepare=import_tensorflow)
+
+
+def warn_of_unused_gpu(*, remedy: str = "") -> None:
+    """Warns of a GPU that TensorFlow, which is imported, does not find: the CPU computes.
+
+    Args:
+      remedy: How to insist on the GPU.
+    """
+    from model.gpus import explain_missing_gpu
+
+    reason = explain_missing_gpu()
+    if reason:
+        say(f"tt: warning: {reason}. The CPU computes{remedy}")
 
 
 def quiet_libraries() -> None:

@@ -24,6 +24,7 @@ from cli.options import (
     local_path,
     resumable_command,
     say,
+    warn_of_unused_gpu,
 )
 from cli.training_options import EMBEDDED_PRESET, configure, describe_choices
 from model.choices import DatasetSize, doubts, updates_an_epoch
@@ -78,7 +79,7 @@ def train_command(
         str,
         _where(
             help="auto, one-device, mirrored (all GPUs of this machine) or multi-worker (by "
-            "TF_CONFIG)."
+            "TF_CONFIG). Tested on CPUs alone: no GPU has run tt yet."
         ),
     ] = "auto",
     devices: Annotated[
@@ -226,6 +227,8 @@ def train_command(
     from model.strategies import lost_worker_errors, make_strategy
     from model.training import Trainer
 
+    if not devices:
+        warn_of_unused_gpu(remedy="; with --devices GPU:0, nothing but a GPU would")
     stop = StopRequest()
     where = make_strategy(
         strategy, devices=[d.strip() for d in devices.split(",")] if devices else [], report=say

@@ -13,6 +13,7 @@ import typer
 from cli.options import (
     DEFAULT_RUN,
     DEFAULT_TRANSLATED,
+    BatchTokens,
     BeamSize,
     ComputeType,
     Count,
@@ -112,6 +113,7 @@ def translate_batch_command(
     max_source_tokens: MaxSourceTokens = MAX_SOURCE_TOKENS,
     on_too_long: OnTooLong = "split",
     source_language: TextLanguage = "",
+    batch_tokens: BatchTokens = None,
     beam_size: BeamSize = _DECODING.beam_size,
     length_penalty: LengthPenalty = _DECODING.length_penalty,
     n_best: NBest = _DECODING.n_best,
@@ -128,6 +130,7 @@ def translate_batch_command(
     """
     start = time.monotonic()  # before imports that take seconds
     from model.engines import check_engine
+    from model.gpus import count_gpus
     from model.model_folder import model_fingerprint
     from pipelines.cells import CellOptions
     from pipelines.files import is_local
@@ -147,6 +150,7 @@ def translate_batch_command(
         max_length_ratio=max_length_ratio,
         max_decoding_length=max_decoding_length,
         no_repeat_ngram_size=no_repeat_ngram_size,
+        batch_tokens=batch_tokens,
     )
     options = TranslateOptions(
         input=tuple(input),
@@ -187,8 +191,10 @@ def translate_batch_command(
         say(f"tt: warning: {notice}")
     if not job.is_finished:
         check_engine(folder, decoding=decoding, engine=engine, max_source_tokens=max_source_tokens)
-        say(copies.describe())
         prepare_engine(folder, engine)
+        if engine.name == "tensorflow":  # which only knows when it is imported
+            copies = plan_copies(model_copies, beam_arguments=beam_arguments, gpus=count_gpus())
+        say(copies.describe())
     load_translator = ModelLoader(
         # Workers make copies of their own, and may have another working folder.
         folder=str(folder.absolute()) if is_local(model) else model,

@@ -14,6 +14,7 @@ import typer
 
 from cli.options import (
     DEFAULT_RUN,
+    BatchTokens,
     BeamSize,
     ComputeType,
     EngineName,
@@ -56,6 +57,7 @@ def translate_command(
     max_source_tokens: MaxSourceTokens = MAX_SOURCE_TOKENS,
     on_too_long: OnTooLong = "split",
     source_language: TextLanguage = "",
+    batch_tokens: BatchTokens = None,
     beam_size: BeamSize = _DECODING.beam_size,
     length_penalty: LengthPenalty = _DECODING.length_penalty,
     n_best: NBest = _DECODING.n_best,
@@ -80,6 +82,7 @@ def translate_command(
         max_length_ratio=max_length_ratio,
         max_decoding_length=max_decoding_length,
         no_repeat_ngram_size=no_repeat_ngram_size,
+        batch_tokens=batch_tokens,
     )
     options = CellOptions(
         max_source_tokens=max_source_tokens,

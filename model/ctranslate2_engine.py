@@ -81,7 +81,7 @@ class CTranslate2Translator:
         target_tokens = load_tokens(folder, "target")
         self._target_tokens = target_tokens
         self._target_ids = {token: i for i, token in enumerate(target_tokens)}
-        self._budget = TokenBudget(min(decoding.batch_tokens, _FAST_BATCH) // decoding.beam_size)
+        self._budget = TokenBudget((decoding.batch_tokens or _FAST_BATCH) // decoding.beam_size)
         try:
             self._translator = import_ctranslate2().Translator(
                 str(folder),

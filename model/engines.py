@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from model.config import Decoding, Engine
+from model.gpus import gpu_devices, let_memory_grow
 from model.model_folder import find_model_folder, is_ctranslate2
 from model.translation import TranslatorLike
 
@@ -27,6 +28,7 @@ def load_translator(
       engine: What computes.
       threads: Of a translation; as many translations run at once as the cores allow. 0 leaves
         TensorFlow's settings as they are, and gives CTranslate2 all cores for one translation.
+        Where TensorFlow has GPUs, each makes one translation at a time.
 
     Raises:
       UserError: There is no finished model, or the engine is not installed or cannot load it.
@@ -39,11 +41,22 @@ def load_translator(
         )
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", str(int(uses_onednn(engine))))
     keep_freed_memory()
+    let_memory_grow()
     if threads:
         set_threads(threads)
     from model.translator import Translator
 
-    return Translator.load(folder, decoding=decoding, compute_type=engine.compute_type)
+    def load(device: str | None) -> Translator:
+        return Translator.load(
+            folder, decoding=decoding, compute_type=engine.compute_type, device=device
+        )
+
+    devices = gpu_devices()
+    if not devices:
+        return load(None)
+    from model.translator_pool import TranslatorPool
+
+    return TranslatorPool([load(device) for device in devices])
 
 
 def uses_onednn(engine: Engine) -> bool:

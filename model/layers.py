@@ -16,6 +16,7 @@ import tensorflow as tf
 from model.vocabulary import PAD_ID
 
 MASKED = -1e9  # instead of -inf: a row without any visible key stays finite
+_MASKED_FLOAT16 = -3e4  # far enough from that type's end, -65504, for what is added to it
 
 # What is done to activations on the way: dropout in training, nothing in inference.
 Noise = Callable[[tf.Tensor], tf.Tensor]
@@ -142,6 +143,8 @@ def scaled_dot_product_attention(
     scale = queries.shape[-1] ** -0.5
     logits = tf.matmul(queries * scale, keys, transpose_b=True)  # [B, H, T, S]
     if bias is not None:
+        if logits.dtype == tf.float16:
+            bias = tf.maximum(bias, _MASKED_FLOAT16)
         logits += tf.cast(bias, logits.dtype)
     weights = tf.nn.softmax(logits)
     return tf.matmul(noise(weights), values), weights

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import tensorflow as tf
 
 from model.errors import UserError
+from model.gpus import explain_missing_gpu, let_memory_grow
 
 STRATEGIES = ("auto", "one-device", "mirrored", "multi-worker")
 CLUSTER = "TF_CONFIG"  # https://www.tensorflow.org/guide/distributed_training#TF_CONFIG
@@ -35,6 +36,7 @@ def make_strategy(
     """
     if name not in STRATEGIES:
         raise UserError(f"no strategy {name!r}: choose one of {', '.join(STRATEGIES)}")
+    let_memory_grow()
     workers = _cluster_workers() if name in ("auto", "multi-worker") else 0
     if name == "multi-worker" or (name == "auto" and workers > 1):
         if workers == 0:
@@ -171,8 +173,10 @@ def _find_devices(names: Sequence[str]) -> list[tf.config.LogicalDevice]:
     for name in names:
         key = f"GPU:{name}" if name.isdecimal() else name.upper()
         if key not in present:
+            reason = explain_missing_gpu() if key.startswith("GPU") else None
             raise UserError(
                 f"no device {name!r} on this machine: there are {', '.join(sorted(present))}"
+                f"{f'; {reason}' if reason else ''}"
             )
         found.append(present[key])
     if len({device.name for device in found}) < len(found):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import functools
 import json
 import math
 import os
@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from model.batching import TokenBudget, count_work, pad, translate_in_batches
-from model.config import Decoding, TransformerConfig
+from model.config import BATCH_TOKENS, GPU_BATCH_TOKENS, Decoding, TransformerConfig
 from model.errors import NotFiniteError, UserError
 from model.model_folder import CONFIG_FILE, WEIGHTS_FILE, find_model_folder, model_fingerprint
 from model.search import Prediction, SearchResult, beam_search, greedy_search, longest_limit
@@ -84,25 +84,32 @@ class Translator:
       model: With its weights.
       vocabularies: Of the source and the target.
       decoding: How to search.
+      device: What computes, such as "GPU:1", with the weights that lie there; None leaves it to
+        TensorFlow.
     """
 
     def __init__(
-        self, model: Transformer, vocabularies: VocabularyPair, decoding: Decoding
+        self,
+        model: Transformer,
+        vocabularies: VocabularyPair,
+        decoding: Decoding,
+        *,
+        device: str | None = None,
     ) -> None:
         self.vocabularies = vocabularies
         self.decoding = decoding
         self.model = model
-        self._budget = TokenBudget(decoding.batch_tokens // decoding.beam_size)
+        tokens = decoding.batch_tokens or default_batch_tokens(device)
+        self._budget = TokenBudget(tokens // decoding.beam_size)
+        hidden = hidden_ids(model.config, vocabularies)
+
+        def search(source: tf.Tensor) -> SearchResult:
+            with _on_device(device):
+                return search_batch(model, source, decoding=decoding, hidden_ids=hidden)
+
         # One signature with free lengths: no batch traces the function again.
         self._search = tf.function(
-            functools.partial(
-                search_batch,
-                model,
-                decoding=decoding,
-                hidden_ids=hidden_ids(model.config, vocabularies),
-            ),
-            input_signature=[tf.TensorSpec([None, None], tf.int32)],
-            autograph=False,
+            search, input_signature=[tf.TensorSpec([None, None], tf.int32)], autograph=False
         )
 
     @classmethod
@@ -112,13 +119,15 @@ class Translator:
         *,
         decoding: Decoding | None = None,
         compute_type: str = "float32",
+        device: str | None = None,
     ) -> Translator:
         """Loads an exported model.
 
         Args:
           folder: A model folder, or the run folder that it lies in.
           decoding: How to search; by default beam search as `Decoding` has it.
-          compute_type: Of the products and of their weights, "float32" or "bfloat16".
+          compute_type: Of the products and of their weights: "float32", "bfloat16" or "float16".
+          device: What computes; None leaves it to TensorFlow.
 
         Raises:
           UserError: There is no finished model, or a file of it cannot be read.
@@ -132,7 +141,7 @@ class Translator:
             raise UserError(
                 f"{path / CONFIG_FILE} cannot be read as a model's ({error}): {INCOMPLETE}"
             ) from error
-        with dtype_policy(compute_type):
+        with dtype_policy(compute_type), _on_device(device):
             model = Transformer(config)
         try:
             model.load_weights(path / WEIGHTS_FILE)
@@ -147,7 +156,7 @@ class Translator:
                 f"{len(strange)}): export another checkpoint with `tt export --checkpoint`, or "
                 "train again with a lower rate"
             )
-        return cls(model, vocabularies, decoding or Decoding())
+        return cls(model, vocabularies, decoding or Decoding(), device=device)
 
     def translate(self, texts: list[str]) -> list[Translation]:
         """Translates texts of any number and length; an empty one gives "" with score 0.
@@ -212,6 +221,19 @@ def _not_finite(model: Transformer) -> list[str]:
         if not tf.math.is_finite(tf.reduce_sum(variable))
         and not tf.reduce_all(tf.math.is_finite(variable))
     ]
+
+
+def default_batch_tokens(device: str | None) -> int:
+    """Returns the token budget of a batch where `Decoding` names none.
+
+    >>> default_batch_tokens("/device:GPU:0") // default_batch_tokens("/device:CPU:0")
+    8
+    """
+    return GPU_BATCH_TOKENS if device and "GPU" in device.upper() else BATCH_TOKENS
+
+
+def _on_device(device: str | None) -> contextlib.AbstractContextManager[None]:
+    return tf.device(device) if device else contextlib.nullcontext()
 
 
 def hidden_ids(config: TransformerConfig, vocabularies: VocabularyPair) -> list[int]:

@@ -63,11 +63,13 @@ class ModelCopies:
       copies: Translations at once; None where another runner decides it.
       threads: Of each of them.
       are_processes: Whether each has a process and a model of its own; threads share one.
+      gpus: That each make one translation at a time; 0 leaves it to the cores.
     """
 
     copies: int | None
     threads: int
     are_processes: bool = False
+    gpus: int = 0
 
     def describe(self) -> str:
         """Says it in a line.
@@ -75,6 +77,9 @@ class ModelCopies:
         >>> ModelCopies(2, 1).describe()
         '2 translations at once, each by 1 thread'
         """
+        if self.gpus and self.copies is not None:
+            at_once = min(self.copies, self.gpus)
+            return f"{at_once} translation{'' if at_once == 1 else 's'} at once, one a GPU"
         threads = f"{self.threads} thread{'' if self.threads == 1 else 's'}"
         if self.copies is None:
             return f"Translations by {threads} each, as many at once as the runner starts workers"
@@ -84,16 +89,17 @@ class ModelCopies:
         return f"{self.copies} translations at once, each by {threads}{models}"
 
 
-def plan_copies(copies: int | None, *, beam_arguments: Sequence[str]) -> ModelCopies:
+def plan_copies(copies: int | None, *, beam_arguments: Sequence[str], gpus: int = 0) -> ModelCopies:
     """Decides how many translations run at once on this machine, and by how many threads each.
 
-    By default each core has one, of one thread: two threads of a product of so few rows gain
-    less than two translations. Another runner starts the workers itself (Dataflow a process a
-    core), so that one thread each is right there.
+    By default each GPU has one. Without any, each core has one, of one thread: two threads of a
+    product of so few rows gain less than two translations. Another runner starts the workers
+    itself (Dataflow a process a core), so that one thread each is right there.
 
     Args:
       copies: What the user asked for, if anything.
       beam_arguments: Beam's own flags; a number of workers among them is the number of copies.
+      gpus: That the engine computes on.
 
     Raises:
       UserError: The two contradict each other, or are more than the machine has cores.
@@ -113,12 +119,15 @@ def plan_copies(copies: int | None, *, beam_arguments: Sequence[str]) -> ModelCo
             f"--model-copies is {copies} and Beam's flags ask for {workers} workers: they are the "
             "same, give one of them"
         )
-    found = workers or copies or cores()
+    found = workers or copies or min(gpus, cores()) or cores()
     if found > cores():
         flag = "--direct_num_workers" if copies is None else "--model-copies"
         raise UserError(
             f"{flag} must be at most {cores()}, this machine's cores. Received: {found}"
         )
     return ModelCopies(
-        found, calls_at_once(found), are_processes=has_worker_processes(beam_arguments)
+        found,
+        calls_at_once(found),
+        are_processes=has_worker_processes(beam_arguments),
+        gpus=gpus,
     )

@@ -15,7 +15,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from model.config import Decoding, option_flag
+from model.config import BATCH_TOKENS, Decoding, option_flag
 from model.errors import UserError
 from pipelines import parquet
 from pipelines.cells import CellOptions
@@ -249,7 +249,11 @@ def make_plan(
             **dataclasses.asdict(options.cells),
         },
         "model_fingerprint": model_fingerprint,
-        "decoding": dataclasses.asdict(decoding),
+        # The default is one number, whatever device translates: so another one may go on.
+        "decoding": {
+            **dataclasses.asdict(decoding),
+            "batch_tokens": decoding.batch_tokens or BATCH_TOKENS,
+        },
         "engine": dict(engine),
         "versions": installed_versions(),
     }

@@ -13,6 +13,7 @@ from model.layers import (
     LayerNorm,
     combine_heads,
     look_ahead_bias,
+    no_noise,
     padding_bias,
     scaled_dot_product_attention,
     sinusoidal_positions,
@@ -289,3 +290,18 @@ def test_number_of_parameters():
     feed_forward = 2 * width * inner + width + inner
     encoder, decoder = attention + feed_forward + 2 * norm, 2 * attention + feed_forward + 3 * norm
     assert model.count_params() == size * width + 2 * (encoder + decoder)
+
+
+@pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16, tf.float16])
+def test_attention_hides_padding_in_every_type_and_stays_finite(dtype):
+    generator = np.random.default_rng(4)
+    queries, keys, values = (
+        tf.cast(4 * generator.normal(size=[2, 1, 3, 8]), dtype) for _ in range(3)
+    )
+    # Two keys are hidden from the first row; the second sees none at all.
+    bias = tf.constant([[0.0, -1e9, -1e9], [-1e9, -1e9, -1e9]])[:, None, None, :]
+    attended, weights = scaled_dot_product_attention(queries, keys, values, bias, no_noise)
+    np.testing.assert_array_equal(tf.cast(weights[0], tf.float32)[..., 0], np.ones([1, 3]))
+    np.testing.assert_array_equal(tf.cast(weights[0], tf.float32)[..., 1:], np.zeros([1, 3, 2]))
+    np.testing.assert_array_equal(attended[0, 0], tf.repeat(values[0, 0, :1], 3, 0))
+    assert np.isfinite(tf.cast(attended, tf.float32)).all()

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from test_transformer import make_model
+from toy import toy_sentences
 
 from model.config import Decoding
 from model.errors import NotFiniteError, UserError
@@ -210,3 +211,19 @@ def test_an_interrupted_export_changes_nothing(model_folder, tmp_path, monkeypat
         )
     with pytest.raises(UserError, match="no model folder"):
         Translator.load(tmp_path / "new")
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+@pytest.mark.parametrize("no_repeat_ngram_size", [0, 2])
+def test_float16_translates_like_float32(trained_toy, beam_size, no_repeat_ngram_size):
+    decoding = Decoding(beam_size=beam_size, no_repeat_ngram_size=no_repeat_ngram_size)
+    full = Translator.load(trained_toy.run, decoding=decoding)
+    half = Translator.load(trained_toy.run, decoding=decoding, compute_type="float16")
+    assert half.model.compute_dtype == "float16"
+    texts = [source for source, _ in toy_sentences(60, seed=11)]  # of 1 to 6 words: much padding
+    expected, found = full.translate(texts), half.translate(texts)
+    assert sum(a.text == b.text for a, b in zip(expected, found, strict=True)) >= 57
+    for a, b in zip(expected, found, strict=True):
+        if a.text == b.text:
+            assert b.score == pytest.approx(a.score, rel=0.02, abs=0.02)
+    assert [a.score for a in expected] != [b.score for b in found]
