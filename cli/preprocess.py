@@ -51,7 +51,8 @@ def preprocess_command(
         typer.Argument(
             help="[NAME=]PATH[:SOURCE_COLUMN:TARGET_COLUMN] (*.tsv, *.jsonl, *.parquet; globs "
             "too), [NAME=]TEXT+TEXT (line-aligned) or [NAME=]tfds:NAME[/CONFIG]; texts may end "
-            "in .gz, .bz2 or .zst. Without any corpus: the embedded English-Spanish one.",
+            "in .gz, .bz2 or .zst, and TSV in anything where its columns are named, as in "
+            "fra.txt:0:1. Without any corpus: the embedded English-Spanish one.",
             show_default=False,
         ),
     ] = None,
@@ -76,6 +77,13 @@ def preprocess_command(
         _corpus(help="Of corpora that name none: a number from 0 (TSV), a name (Parquet, JSONL)."),
     ] = None,
     target_column: Annotated[Text, _corpus(help="Of the target, likewise.")] = None,
+    encoding: Annotated[
+        Text,
+        _corpus(
+            help="Of text, TSV and JSONL, and of --exclude: latin-1, cp1252, gb18030, utf-16, ... "
+            "[default: utf-8]"
+        ),
+    ] = None,
     source_language: Annotated[
         Text,
         _corpus(
@@ -238,7 +246,9 @@ def preprocess_command(
     from pipelines.runner import set_file_system_options
     from pipelines.sources import EmbeddedCorpus, sources_from_options
 
-    def open_sources(named: Texts, sources: Texts, targets: Texts, split: str) -> list[Source]:
+    def open_sources(
+        named: Texts, sources: Texts, targets: Texts, split: str, prefix: str = "--"
+    ) -> list[Source]:
         if any("tfds:" in name for name in named or ()):
             import_tensorflow()
         return sources_from_options(
@@ -254,6 +264,8 @@ def preprocess_command(
             data_dir=data_dir,
             download=download,
             split=split,
+            encoding=encoding or "utf-8",
+            text_options=(f"{prefix}source", f"{prefix}target"),
         )
 
     if dry_run and download:
@@ -271,7 +283,9 @@ def preprocess_command(
         for side in ("source", "target"):
             _check_language(context.params, side=side)
         training = open_sources(corpora, source, target, split)
-        held_out = open_sources(validation, validation_source, validation_target, validation_split)
+        held_out = open_sources(
+            validation, validation_source, validation_target, validation_split, "--validation-"
+        )
     _check_file_system(output)
     options = _make_options(
         context.params,
@@ -316,7 +330,7 @@ _ABOUT_TRAINING = (
     "user_symbol", "sentencepiece_rule",
 )  # fmt: skip
 _ABOUT_A_CORPUS = (
-    "exclude", "held_out_by",
+    "exclude", "held_out_by", "encoding",
     "source_column", "target_column", "source_language", "target_language", "data_dir",
     "language_pair", "subset", "download", "validation", "validation_source", "validation_target",
 )  # fmt: skip

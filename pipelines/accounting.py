@@ -23,6 +23,8 @@ from model.artifacts import (
 from model.errors import UserError
 from pipelines.sources import Source
 from pipelines.spills import Headers, Places, SplitPlan
+from pipelines.text_encodings import is_other_encoding
+from pipelines.units import INVALID_UTF8
 
 _NAME_WIDTH = 40
 _ROWS_AT_ONCE = 1 << 16
@@ -349,6 +351,7 @@ def describe_manifest(manifest: DatasetManifest) -> list[str]:
         f"{manifest.lines_read - manifest.pairs_kept:,} rejected"
     ]
     lines += _table_of_sources(manifest.sources)
+    lines += _describe_encodings(manifest.sources)
     lines += _describe_validation(manifest.sources)
     for name, split in manifest.splits.items():
         mean_source = split.source_tokens / max(split.records, 1)
@@ -381,6 +384,20 @@ def has_small_vocabulary(manifest: DatasetManifest) -> bool:
         for side in ("source", "target")
     )
     return any(kind != "char" and size < wanted for kind, size in zip(kinds, sizes, strict=True))
+
+
+def _describe_encodings(sources: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Yields a line on each text of which many lines are not in the encoding that was named."""
+    for source in sources:
+        invalid = source["rejected"].get(INVALID_UTF8, 0)
+        is_text = source["kind"] in ("text", "tsv", "jsonl")
+        if is_text and invalid and is_other_encoding(invalid=invalid, lines=source["read"]):
+            encoding = source.get("encoding", "UTF-8")
+            yield (
+                f"warning: {invalid:,} of {source['read']:,} lines of {source['name']} are not "
+                f"{encoding}: if it is in another encoding, such as latin-1 or cp1252, name that "
+                "with --encoding and make the dataset again"
+            )
 
 
 def _describe_validation(sources: Sequence[dict[str, Any]]) -> list[str]:

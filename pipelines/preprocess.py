@@ -41,6 +41,7 @@ from pipelines.preprocess_plan import (
 )
 from pipelines.runner import make_pipeline, run_pipeline, with_local_defaults
 from pipelines.sources import Source
+from pipelines.text_encodings import find_encoding
 from pipelines.transforms import (
     EncodeUnits,
     FindHeldOut,
@@ -136,6 +137,7 @@ def _add_steps(pipeline: beam.Pipeline, plan: PreprocessPlan) -> None:
     held_out = units | "Find held-out texts" >> FindHeldOut(
         by=options.holds_out_by,
         excluded=options.exclude,
+        encoding=find_encoding(options.encoding),
         normalization=options.normalization,
     )
     vocabularies = units | "Train vocabularies" >> TrainVocabularies(

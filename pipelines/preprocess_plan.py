@@ -24,6 +24,7 @@ from pipelines.encoding import DEDUPLICATE
 from pipelines.held_out import HELD_OUT_BY, LONG_SIDE, SIDE
 from pipelines.sources import MAX_UNIT_PAIRS, Source
 from pipelines.spills import SplitPlan
+from pipelines.text_encodings import UTF8, find_encoding
 from pipelines.units import SLICE_PAIRS
 
 WORK_FOLDER = "_work"
@@ -89,6 +90,7 @@ class PreprocessOptions:
       deduplicate: "pair", "source" or "target": of pairs that are equal there, the first stays;
         or "none".
       exclude: Files of texts, one a line: pairs with one of them on a side are left out.
+      encoding: Of those files; corpora have their own.
       held_out_by: How pairs are told that training must not see: "pair" for the pairs of the
         validation corpora, "source" for pairs with a source of theirs, "side" for those with any
         text of theirs on a side, "long-side", the default, for the pairs and for sides that are
@@ -117,6 +119,7 @@ class PreprocessOptions:
     filters: Filters = dataclasses.field(default_factory=Filters)
     deduplicate: str = "pair"
     exclude: tuple[str, ...] = ()
+    encoding: str = UTF8
     held_out_by: str | None = None
     validation_fraction: float = 0.01
     seed: int = 1
@@ -187,6 +190,7 @@ class PreprocessOptions:
             f"deduplicate must be one of {', '.join(DEDUPLICATE)}",
             self.deduplicate,
         )
+        find_encoding(self.encoding)
         _check(
             self.held_out_by in (None, *HELD_OUT_BY),
             f"held out by must be one of {', '.join(HELD_OUT_BY)}",
@@ -237,6 +241,9 @@ class PreprocessOptions:
         if self.vocabulary:  # then nothing is trained
             for name in (*_TRAINING_OPTIONS, _IS_SIZE_GIVEN):
                 values.pop(name, None)
+        values["encoding"] = find_encoding(self.encoding)
+        if values["encoding"] == UTF8:
+            del values["encoding"]
         return values
 
 

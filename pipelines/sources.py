@@ -21,7 +21,8 @@ from apache_beam.io.filesystems import FileSystems
 from model.errors import UserError
 from pipelines import files, parquet
 from pipelines.parquet_source import ParquetColumns, check_columns, has_columns
-from pipelines.text_sources import COMPRESSIONS, Jsonl, TextPair, Tsv
+from pipelines.text_encodings import UTF8, find_encoding
+from pipelines.text_sources import COMPRESSIONS, Jsonl, TextPair, Tsv, find_keys, first_lines
 from pipelines.tfds_source import TfdsPairs, open_tfds
 from pipelines.units import (
     MAX_UNIT_PAIRS,
@@ -55,12 +56,14 @@ Kind = Literal["text", "tsv", "jsonl", "parquet", "tfds"]
 
 CORPUS_KINDS = (
     "*.tsv, *.jsonl (or these with .gz, .bz2, .zst), *.parquet, tfds:NAME[/CONFIG], "
-    "SOURCE+TARGET (two line-aligned text files)"
+    "SOURCE+TARGET (two line-aligned text files); a file of another name that is tab-separated is "
+    "told by the numbers of its columns, as in fra.txt:0:1"
 )
 _COMPRESSION = "|".join(map(re.escape, COMPRESSIONS))
 _FILE = re.compile(
     rf"(?P<path>.*\.(?:(?P<kind>tsv|jsonl)(?:{_COMPRESSION})?|parquet))(?::(?P<columns>.*))?"
 )
+_NUMBERED = re.compile(r"(?P<path>[^:].*):(?P<columns>[0-9]+:[0-9]+)")
 _GIVEN_NAME = re.compile(r"(?P<name>[^=/:+*?\[]+)=(?P<rest>.+)")
 _TFDS = re.compile(
     r"tfds:(?P<dataset>[^:]+(?::(?:\d+|\*)(?:\.(?:\d+|\*)){2})?)(?::(?P<columns>.*))?"
@@ -159,6 +162,8 @@ class CorpusSpec:
 def parse_corpus(text: str, *, exists: Callable[[str], bool] = lambda path: False) -> CorpusSpec:
     """Takes a corpus string apart: [NAME=]PATH[:SOURCE_COLUMN:TARGET_COLUMN], or [NAME=]A+B.
 
+    A file of no known ending is TSV where its columns are numbers.
+
     Args:
       text: The string.
       exists: Tells whether a path, or a glob, names a file as it is written: then it is a path,
@@ -195,6 +200,16 @@ target_column='2')
         return CorpusSpec(
             kind=_kind(file),
             paths=(file["path"],),
+            name=name,
+            source_column=source_column,
+            target_column=target_column,
+        )
+    numbered = None if exists(path) else _NUMBERED.fullmatch(path)
+    if numbered and not file and ("+" not in path or exists(numbered["path"])):
+        source_column, target_column = _parse_columns(numbered["columns"], text=text)
+        return CorpusSpec(
+            kind="tsv",
+            paths=(numbered["path"],),
             name=name,
             source_column=source_column,
             target_column=target_column,
@@ -255,6 +270,8 @@ def sources_from_options(
     data_dir: str | None = None,
     download: bool = False,
     split: str = "train",
+    encoding: str = UTF8,
+    text_options: tuple[str, str] = ("--source", "--target"),
 ) -> list[Source]:
     """Opens corpora by the strings that name them, and checks them at once.
 
@@ -272,6 +289,8 @@ def sources_from_options(
       data_dir: Where TFDS datasets are prepared; None is TFDS's own default.
       download: Let TFDS download and prepare what is missing.
       split: Of TFDS datasets, in TFDS's syntax.
+      encoding: Of text, TSV and JSONL: one that Python knows.
+      text_options: The options by which source and target texts were given, for messages.
 
     Returns:
       The sources: those of the texts first, then those of each corpus, by file.
@@ -279,8 +298,10 @@ def sources_from_options(
     Raises:
       UserError: Something named does not exist, or does not fit.
     """
+    encoding = find_encoding(encoding)
     look_up = functools.cache(_look_up)  # a look-up may ask a far file system
-    sources: list[Source] = list(_pair_texts(source_texts, target_texts, look_up=look_up))
+    pair_texts = functools.partial(_pair_texts, look_up=look_up, encoding=encoding)
+    sources: list[Source] = pair_texts(source_texts, target_texts, options=text_options)
     for text in corpora:
         _check_is_no_folder(text)
         spec = parse_corpus(text, exists=lambda path: _is_path(path) and bool(look_up(path)))
@@ -299,13 +320,16 @@ def sources_from_options(
             sources.append(dataset)
         elif spec.kind == "text":
             [source, target] = spec.paths
-            sources += _pair_texts([source], [target], look_up=look_up, given_name=spec.name)
+            sources += pair_texts([source], [target], given_name=spec.name)
         else:
             columns = (spec.source_column or source_column, spec.target_column or target_column)
             languages = (source_language, target_language)
+            paths = _find(spec.paths[0], look_up=look_up)
+            if spec.kind == "tsv":
+                _check_text(paths[0], encoding=encoding)
             sources += [
-                _open_file(spec, path, columns=columns, languages=languages)
-                for path in _find(spec.paths[0], look_up=look_up)
+                _open_file(spec, path, columns=columns, languages=languages, encoding=encoding)
+                for path in paths
             ]
     return sources
 
@@ -316,15 +340,19 @@ def _open_file(
     *,
     columns: tuple[str | None, str | None],
     languages: tuple[str | None, str | None],
+    encoding: str,
 ) -> Source:
     """Opens a file with columns of its own."""
     if spec.kind == "tsv":
         numbers = _column_number(columns[0], 0), _column_number(columns[1], 1)
-        return Tsv(path, *numbers, given_name=spec.name)
+        return Tsv(path, *numbers, given_name=spec.name, encoding=encoding)
     names = (columns[0] or languages[0] or "source", columns[1] or languages[1] or "target")
-    if spec.kind == "jsonl":
-        return Jsonl(path, *names, given_name=spec.name)
     plain = ("source", "target")
+    if spec.kind == "jsonl":
+        if _can_be_read_twice(path):
+            choices = [names] if any(columns) or names == plain else [names, plain]
+            names = find_keys(path, choices, encoding=encoding)
+        return Jsonl(path, *names, given_name=spec.name, encoding=encoding)
     if not any(columns) and not has_columns(path, names) and has_columns(path, plain):
         names = plain  # languages are given for other reasons, too
     check_columns(path, names)
@@ -336,18 +364,35 @@ def _pair_texts(
     target_patterns: Sequence[str],
     *,
     look_up: Callable[[str], list[str]],
+    encoding: str,
+    options: tuple[str, str] = ("source", "target"),
     given_name: str = "",
-) -> Iterator[TextPair]:
+) -> list[Source]:
     source_paths = [path for pattern in source_patterns for path in _find(pattern, look_up=look_up)]
     target_paths = [path for pattern in target_patterns for path in _find(pattern, look_up=look_up)]
     if len(source_paths) != len(target_paths):
         raise UserError(
-            "there must be as many target texts as source texts. Received: "
-            f"{len(source_paths)} source ({', '.join(source_paths) or 'none'}) and "
-            f"{len(target_paths)} target ({', '.join(target_paths) or 'none'})"
+            f"there must be as many {options[1]} texts as {options[0]} texts. Received: "
+            f"{len(source_paths)} {options[0]} ({', '.join(source_paths) or 'none'}) and "
+            f"{len(target_paths)} {options[1]} ({', '.join(target_paths) or 'none'})"
         )
-    for source_path, target_path in zip(source_paths, target_paths, strict=True):
-        yield TextPair(source_path, target_path, given_name=given_name)
+    for path in (*source_paths[:1], *target_paths[:1]):
+        _check_text(path, encoding=encoding)
+    return [
+        TextPair(source_path, target_path, given_name=given_name, encoding=encoding)
+        for source_path, target_path in zip(source_paths, target_paths, strict=True)
+    ]
+
+
+def _check_text(path: str, *, encoding: str) -> None:
+    """Looks into a file: whether it can be read and is of that encoding is told at once."""
+    if _can_be_read_twice(path):
+        first_lines(path, encoding=encoding)
+
+
+def _can_be_read_twice(path: str) -> bool:
+    """Tells files from pipes."""
+    return not files.is_local(path) or os.path.isfile(path)  # noqa: PTH113
 
 
 def _column_number(column: str | None, default: int) -> int:

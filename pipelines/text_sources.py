@@ -13,13 +13,14 @@ import gzip
 import io
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from model.errors import UserError
 from pipelines import files, units
+from pipelines.text_encodings import UTF8, Utf8Stream, check_is_utf8
 from pipelines.units import (
     MALFORMED,
     ColumnsSource,
@@ -35,15 +36,27 @@ _EXPANSION = {".gz": 4, ".bz2": 5, ".zst": 4}
 
 _BOM = b"\xef\xbb\xbf"
 _BUFFER_BYTES = 256 << 10
+_FIRST_BYTES = 64 << 10  # of lines to look at before all are read
 _BZ2_BYTES = 32 << 10  # a member that ends leaves the rest to be copied
 
 
 class TextSource(FileSource):
-    """What the kinds of text have in common: they are cut by reading them once."""
+    """What the kinds of text have in common: they are cut by reading them once.
+
+    Attributes:
+      encoding: Of the files, by the name of `find_encoding`.
+    """
+
+    encoding: str
 
     @abc.abstractmethod
     def read_tables(self) -> Iterator[pa.Table]:
         """Reads the whole corpus in slices."""
+
+    def identity(self) -> dict[str, Any]:
+        """Returns what tells one state of the source from another."""
+        identity = super().identity()
+        return identity if self.encoding == UTF8 else identity | {"encoding": self.encoding}
 
     def text_bytes(self) -> int:
         """Estimates how many bytes of text there are, by the usual rate of compression."""
@@ -55,7 +68,8 @@ class TextSource(FileSource):
     def describe(self) -> str:
         """Returns a line on what would be read."""
         compressed = any(compression_ending(path) for path in self.paths())
-        return super().describe() + (" compressed" if compressed else "")
+        encoding = "" if self.encoding == UTF8 else f", {self.encoding}"
+        return super().describe() + (" compressed" if compressed else "") + encoding
 
     def cut(
         self, *, order: int, is_held_out: bool, max_pairs: int, work_folder: str
@@ -80,6 +94,7 @@ class TextPair(TextSource):
     source_path: str
     target_path: str
     given_name: str = ""
+    encoding: str = UTF8
 
     def paths(self) -> list[str]:
         """Returns the files."""
@@ -93,8 +108,8 @@ class TextPair(TextSource):
         """
         limit = max(1, units.SLICE_BYTES // 2)
         with (
-            LineReader(self.source_path, slice_bytes=limit) as sources,
-            LineReader(self.target_path, slice_bytes=limit) as targets,
+            LineReader(self.source_path, slice_bytes=limit, encoding=self.encoding) as sources,
+            LineReader(self.target_path, slice_bytes=limit, encoding=self.encoding) as targets,
         ):
             while number := min(sources.look_ahead(), targets.look_ahead()):
                 yield decode_lines(sources.take(number), targets.take(number))
@@ -116,11 +131,12 @@ class Tsv(ColumnsSource, TextSource):
     source_column: int = 0
     target_column: int = 1
     given_name: str = ""
+    encoding: str = UTF8
 
     def read_tables(self) -> Iterator[pa.Table]:
         """Reads the file; a line with too few columns becomes a fault."""
         needed = max(self.source_column, self.target_column) + 1
-        for lines in _slices(self.path):
+        for lines in _slices(self.path, encoding=self.encoding):
             sources, targets, faults = [], [], {}
             for row, line in enumerate(lines):
                 columns = line.split(b"\t", needed)
@@ -148,10 +164,11 @@ class Jsonl(ColumnsSource, TextSource):
     source_column: str
     target_column: str
     given_name: str = ""
+    encoding: str = UTF8
 
     def read_tables(self) -> Iterator[pa.Table]:
         """Reads the file; a line without the two texts becomes a fault, and is kept as it is."""
-        for lines in _slices(self.path):
+        for lines in _slices(self.path, encoding=self.encoding):
             sources: list[bytes | None] = []
             targets: list[bytes | None] = []
             faults = {}
@@ -193,13 +210,56 @@ def text_at(value: Any, key: str) -> bytes | None:
     return value.encode()
 
 
-def read_texts(path: str) -> Iterator[list[str]]:
-    """Reads a list of texts, one a line, in bounded batches; leaves out what is not UTF-8.
+def find_keys(
+    path: str, choices: Sequence[tuple[str, str]], *, encoding: str = UTF8
+) -> tuple[str, str]:
+    """Returns the first of some pairs of keys that an object of a JSONL file has texts under.
+
+    Only the first lines are looked at. Where nothing can be told from them, as they are malformed
+    or none, it is the first choice.
+
+    Raises:
+      UserError: There are objects, and none has both keys of any pair.
+    """
+    first: dict[str, Any] | None = None
+    for line in first_lines(path, encoding=encoding):
+        try:
+            value = json.loads(line.decode())
+        except (ValueError, RecursionError):
+            continue
+        for keys in choices:
+            with contextlib.suppress(ValueError, TypeError, KeyError):
+                for key in keys:
+                    text_at(value, key)
+                return keys
+        if first is None and isinstance(value, dict):
+            first = value
+    if first is None:
+        return choices[0]
+    wanted = " or ".join(" and ".join(map(repr, keys)) for keys in choices)
+    raise UserError(
+        f"{path} has no texts under the keys {wanted}: its first object has "
+        f"{', '.join(_names_of_texts(first)) or 'none'}. Name two of them, as in "
+        f"{path}:SOURCE:TARGET or with --source-column and --target-column"
+    )
+
+
+def _names_of_texts(value: dict[str, Any]) -> Iterator[str]:
+    """Yields the keys of an object that hold texts; those in an object inside behind a dot."""
+    for key, inner in value.items():
+        if isinstance(inner, dict):
+            yield from (f"{key}.{name}" for name in _names_of_texts(inner))
+        elif inner is None or isinstance(inner, str):
+            yield key
+
+
+def read_texts(path: str, *, encoding: str = UTF8) -> Iterator[list[str]]:
+    """Reads a list of texts, one a line, in bounded batches; leaves out what is not so encoded.
 
     Raises:
       UserError: The file cannot be read.
     """
-    for lines in _slices(path):
+    for lines in _slices(path, encoding=encoding):
         texts = []
         for line in lines:
             with contextlib.suppress(UnicodeDecodeError):
@@ -207,19 +267,29 @@ def read_texts(path: str) -> Iterator[list[str]]:
         yield texts
 
 
-def _slices(path: str) -> Iterator[list[bytes]]:
-    with LineReader(path, slice_bytes=units.SLICE_BYTES) as reader:
+def first_lines(path: str, *, encoding: str = UTF8) -> list[bytes]:
+    """Returns the lines that a file begins with, some hundred, as UTF-8; none of an empty one.
+
+    Raises:
+      UserError: The file cannot be read, or is not in its encoding.
+    """
+    with LineReader(path, slice_bytes=_FIRST_BYTES, encoding=encoding) as reader:
+        return reader.take(reader.look_ahead())
+
+
+def _slices(path: str, *, encoding: str) -> Iterator[list[bytes]]:
+    with LineReader(path, slice_bytes=units.SLICE_BYTES, encoding=encoding) as reader:
         while number := reader.look_ahead():
             yield reader.take(number)
 
 
 class LineReader:
-    r"""Reads a text file by lines that end at \n, and at nothing else, a slice at a time.
+    r"""Reads a text file by lines that end at \n, and at nothing else, a slice at a time, as UTF-8.
 
     What it holds at a time is a slice: `SLICE_PAIRS` lines or `slice_bytes`, or a longer line.
     """
 
-    def __init__(self, path: str, *, slice_bytes: int) -> None:
+    def __init__(self, path: str, *, slice_bytes: int, encoding: str = UTF8) -> None:
         self._path = path
         self._slice_bytes = slice_bytes
         self._lines: list[bytes] = []  # looked at, but not taken
@@ -228,7 +298,8 @@ class LineReader:
         self._is_at_start = True
         self._is_at_end = False
         self._opened = contextlib.ExitStack()
-        self._file = self._opened.enter_context(_open_text(path))
+        self._encoding = encoding
+        self._file = self._opened.enter_context(_open_text(path, encoding=encoding))
 
     def __enter__(self) -> LineReader:
         return self
@@ -273,6 +344,8 @@ class LineReader:
             ) from error
         if self._is_at_start and lines:
             self._is_at_start = False
+            if self._encoding == UTF8:
+                check_is_utf8(self._path, b"".join(lines))
             lines[0] = lines[0].removeprefix(_BOM)
         self._is_at_end = not lines
         return lines
@@ -297,7 +370,7 @@ def is_damage(error: Exception) -> bool:
 
 
 @contextlib.contextmanager
-def _open_text(path: str) -> Iterator[io.BufferedReader]:
+def _open_text(path: str, *, encoding: str) -> Iterator[io.BufferedReader]:
     try:
         file: Any = files.open_binary(path)
     except (FileNotFoundError, PermissionError, IsADirectoryError) as error:
@@ -313,7 +386,10 @@ def _open_text(path: str) -> Iterator[io.BufferedReader]:
             stream = _Bz2Stream(raw)
         elif ending == ".zst":  # Arrow raises at a cut-off end, which zstandard takes for the end
             stream = pa.CompressedInputStream(raw, "zstd")
-        yield io.BufferedReader(stream, _BUFFER_BYTES) if ending else raw
+        file = io.BufferedReader(stream, _BUFFER_BYTES) if ending else raw
+        if encoding != UTF8:
+            file = io.BufferedReader(Utf8Stream(file, encoding), _BUFFER_BYTES)
+        yield file
 
 
 class _Bz2Stream(io.RawIOBase):

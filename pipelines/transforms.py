@@ -104,11 +104,13 @@ class FindHeldOut(beam.PTransform):
     Attributes:
       by: How held-out pairs are told: one of `HELD_OUT_BY`.
       excluded: Files of texts, one a line, that are held out as well.
+      encoding: Of those files.
       normalization: What is done to texts.
     """
 
     by: str
     excluded: Sequence[str]
+    encoding: str
     normalization: TextNormalization
 
     def expand(self, units: beam.PCollection) -> beam.PCollection:
@@ -119,7 +121,7 @@ class FindHeldOut(beam.PTransform):
         of_files = (
             units.pipeline
             | "Name excluded files" >> beam.Create(list(self.excluded))
-            | "Hash excluded files" >> beam.ParDo(_HashFile(self.normalization))
+            | "Hash excluded files" >> beam.ParDo(_HashFile(self.normalization, self.encoding))
         )
         return (
             (of_units, of_files)
@@ -139,11 +141,13 @@ class _HashUnit(beam.DoFn):
 
 
 class _HashFile(beam.DoFn):
-    def __init__(self, normalization: TextNormalization) -> None:
+    def __init__(self, normalization: TextNormalization, encoding: str) -> None:
         self._normalization = normalization
+        self._encoding = encoding
 
     def process(self, path: str) -> Iterator[HeldOut]:
-        columns = (pa.array(texts, pa.large_string()) for texts in read_texts(path))
+        batches = read_texts(path, encoding=self._encoding)
+        columns = (pa.array(texts, pa.large_string()) for texts in batches)
         yield hash_texts(columns, normalization=self._normalization)
 
 

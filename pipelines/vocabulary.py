@@ -22,6 +22,7 @@ from model.errors import UserError
 from model.vocabulary import BOS_ID, EOS_ID, PAD_ID, SIZE_MULTIPLE, UNK_ID
 from pipelines import files
 from pipelines.records import UInt64s
+from pipelines.units import INVALID_UTF8
 
 SAMPLE_SCHEMA = pa.schema([("hash", pa.uint64()), ("line", pa.large_string())])
 
@@ -138,9 +139,10 @@ def describe_rejected(paths: Sequence[str]) -> str:
     if not rejected:
         return "the corpus has no pairs, or held out all"
     reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(rejected.items()))
+    encoding = ", the --encoding" if INVALID_UTF8 in rejected else ""
     return (
         f"all {rejected.total():,} pairs were rejected ({reasons}). Check the corpus, its columns "
-        "and languages, or the filters of these reasons"
+        f"and languages{encoding}, or the filters of these reasons"
     )
 
 

@@ -244,7 +244,7 @@ def test_each_flag_arrives(folder, capsys):
         "--vocabulary-sample", "900", "--character-coverage", "0.98", "--user-symbol", "<x>",
         "--user-symbol", "<y>", "--sentencepiece-rule", "identity", "--unicode-form", "NFKC",
         "--keep-whitespace", "--lowercase", "--deduplicate", "source", "--exclude", "test.txt",
-        "--held-out-by", "source",
+        "--held-out-by", "source", "--encoding", "latin-1",
         "--min-characters", "2", "--max-characters", "400", "--min-tokens", "2",
         "--max-tokens", "200", "--max-length-ratio", "4", "--min-letters", "0",
         "--keep-identical", "--keep-mojibake", "--source-language", "en",
@@ -253,7 +253,7 @@ def test_each_flag_arrives(folder, capsys):
     )  # fmt: skip
     assert [file["path"] for file in found.pop("exclude")] == ["test.txt"]
     assert found == {
-        "held_out_by": "source",
+        "held_out_by": "source", "encoding": "iso8859-1",
         "shards": 2, "shard_megabytes": 3.0, "vocabulary_size": 24, "vocabulary_type": "bpe",
         "source_vocabulary_type": None, "target_vocabulary_type": None,
         "shared_vocabulary": False, "vocabulary": [], "vocabulary_sample": 900,
@@ -397,7 +397,14 @@ def test_the_output_may_lie_on_another_file_system(folder, capsys):
         ([*TEXTS, "--seed", "x"], "Invalid value for '--seed'.* See `tt preprocess --help`"),
         (["--source", "nofs://b/x", "--target", "a.xx"], "nofs://b/x cannot be looked up"),
         (["--source", "b.en", "--target", "a.xx"], "b.en"),
-        (["--source", "a.en"], "1 source .* and 0 target"),
+        (["--source", "a.en"], "1 --source .* and 0 --target"),
+        (
+            [*TEXTS, "--validation-source", "a.en"],
+            "as many --validation-target texts as --validation-source texts. Received: 1 "
+            r"--validation-source \(a.en\) and 0 --validation-target \(none\)",
+        ),
+        ([*TEXTS, "--encoding", "latin-99"], "--encoding must be one .* Received: 'latin-99'"),
+        ([*TEXTS, "--held-out-by", "sides"], "long-side, pair, source, side. Received: 'sides'"),
         (["corpus.docx"], "corpus 'corpus.docx' is none of"),
         (["tfds:no_such_corpus"], "no_such_corpus"),
         (["a.parquet", "--source-column", "english"], "english.*en, xx"),

@@ -93,6 +93,19 @@ def open_one(corpus, **options):
         ("n=*.en.gz+*.de.gz", CorpusSpec(kind="text", paths=("*.en.gz", "*.de.gz"), name="n")),
         ("gs://b/x+s3://b/y", CorpusSpec(kind="text", paths=("gs://b/x", "s3://b/y"))),
         ("a.tsv+b.tsv", CorpusSpec(kind="text", paths=("a.tsv", "b.tsv"))),
+        *(
+            (
+                f"{path}:0:12",
+                CorpusSpec(kind="tsv", paths=(path,), source_column="0", target_column="12"),
+            )
+            for path in ("fra.txt", "deu-eng/*.txt.gz", "gs://b/fra", "/dev/stdin", "a:b.c")
+        ),
+        (
+            "n=a.parquet:0:1",
+            CorpusSpec(
+                kind="parquet", paths=("a.parquet",), name="n", source_column="0", target_column="1"
+            ),
+        ),
     ],
 )  # fmt: skip
 def test_corpus_strings(text, expected):
@@ -113,6 +126,12 @@ def test_corpus_strings(text, expected):
             ),
         ),
         (["c++.tsv"], "c++.tsv", CorpusSpec(kind="tsv", paths=("c++.tsv",))),
+        (
+            ["c++.txt"],
+            "c++.txt:0:1",
+            CorpusSpec(kind="tsv", paths=("c++.txt",), source_column="0", target_column="1"),
+        ),
+        (["a", "b:0:1"], "a+b:0:1", CorpusSpec(kind="text", paths=("a", "b:0:1"))),
         (["c++.en", "c.de"], "c++.en+c.de", CorpusSpec(kind="text", paths=("c++.en", "c.de"))),
     ],
 )  # fmt: skip
@@ -123,7 +142,13 @@ def test_a_path_that_exists_wins_over_the_syntax(there, text, expected):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a.txt", r"corpus 'a.txt' is none of \*.tsv, \*.jsonl .*tfds:NAME.*SOURCE\+TARGET"),
+        (
+            "a.txt",
+            r"corpus 'a.txt' is none of \*.tsv, \*.jsonl .*tfds:NAME.*SOURCE\+TARGET.*fra.txt:0:1",
+        ),
+        ("a.txt:en:de", "corpus 'a.txt:en:de' is none of"),
+        ("a.txt:0", "corpus 'a.txt:0' is none of"),
+        (":0:1", "corpus ':0:1' is none of"),
         ("", "corpus '' is none of"),
         ("a=", "corpus 'a=' is none of"),
         ("web=a.tsv:0", "'web=a.tsv:0' must end in both its columns.* or in none. Received: ':0'"),
@@ -310,7 +335,7 @@ def parquet_file(tmp_path):
         ("mem://b/a.tsv", {}, "no file at mem://b/a.tsv"),
         (".", {}, r"\. is a folder: name the files in it, as in '\./\*\.tsv'"),
         ("/dev/null", {}, "corpus '/dev/null' is none of"),
-        ("/dev/null+/dev/nul?", {"source_texts": ["/dev/null"]}, "1 source .* and 0 target"),
+        ("/dev/null+/dev/nul?", {"source_texts": ["/dev/null"]}, "1 --source .* and 0 --target"),
         ("/dev/null+/dev/nul*ll", {}, r"no file at /dev/nul\*ll"),
         (lambda path: f"{path}:en", {}, "must end in both its columns"),
         (lambda path: f"{path}:fr:de", {}, r"no column 'fr'.*one of en, de, n, t\.s, t\.n"),
@@ -330,8 +355,47 @@ def test_bad_corpora(tmp_path, corpus, options, message):
 
 
 def test_texts_without_as_many_translations():
-    with pytest.raises(UserError, match=r"as many target texts.*1 source.*0 target"):
+    with pytest.raises(UserError) as caught:
         sources_from_options(source_texts=["/dev/null"])
+    assert str(caught.value) == (
+        "there must be as many --target texts as --source texts. Received: 1 --source (/dev/null) "
+        "and 0 --target (none)"
+    )
+
+
+def test_a_file_of_any_name_is_tsv_where_its_columns_are_numbers(tmp_path):
+    (tmp_path / "fra.txt").write_text("Go.\tVa !\tCC-BY\nHi.\tSalut !\tCC-BY\n")
+    source = open_one(f"{tmp_path}/fra.txt:0:1")
+    assert source == Tsv(str(tmp_path / "fra.txt"), 0, 1)
+    assert read(source, tmp_path) == [("Go.", "Va !", None), ("Hi.", "Salut !", None)]
+
+
+def test_jsonl_names_the_keys_that_were_looked_for_and_found(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"id": 7, "text": "a", "translation": {"de": "x", "n": 1}, "note": null}\n')
+    found = (
+        f"its first object has text, translation.de, note. Name two of them, as in {path}:SOURCE"
+    )
+    for options, wanted in [
+        ({}, "'source' and 'target'"),
+        ({"source_language": "en"}, "'en' and 'target' or 'source' and 'target'"),
+        ({"source_column": "text"}, "'text' and 'target'"),
+        ({"source_column": "id", "target_column": "text"}, "'id' and 'text'"),
+    ]:
+        with pytest.raises(UserError) as caught:
+            open_one(str(path), **options)
+        assert f"{path} has no texts under the keys {wanted}: {found}" in str(caught.value)
+    assert open_one(f"{path}:text:translation.de").columns() == ["text", "translation.de"]
+    # Languages are given for other reasons, too.
+    path.write_text('no json\n{"other": 1}\n{"source": "a", "target": "x", "en": "a"}\n')
+    assert open_one(str(path), source_language="de").columns() == ["source", "target"]
+    assert open_one(f"{path}:en:target").columns() == ["en", "target"]
+    # Where there is no object, nothing can be told, and every line is counted later.
+    for content in ("[1, 2]\nnothing\n", "", "\n"):
+        path.write_text(content)
+        assert open_one(str(path)).columns() == ["source", "target"]
+    # A pipe can be read only once.
+    assert open_one("/dev/null+/dev/null").kind == "text"
 
 
 @pytest.mark.parametrize("column", ["en", "-1", "1.5", "²"])

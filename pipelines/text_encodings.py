@@ -1,0 +1,119 @@
+"""The encodings of text files: any that Python knows, read as UTF-8; and which one it may be."""
+
+from __future__ import annotations
+
+import codecs
+import io
+from typing import Any
+
+from model.errors import UserError
+
+UTF8 = "utf-8"
+
+_BLOCK_BYTES = 256 << 10
+# What stands for bytes that are none of the encoding: half a surrogate pair, which is no UTF-8
+# either, so that its line is found to be invalid.
+_INVALID = "\udcff"
+_MARK_INVALID = "tt.mark_invalid"
+codecs.register_error(_MARK_INVALID, lambda error: (_INVALID, _end_of(error)))
+
+_HEAD_BYTES = 4096
+_MARKS = {  # of the order of bytes; that of UTF-32 begins with that of UTF-16
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+
+
+def _end_of(error: UnicodeError) -> int:
+    if isinstance(error, UnicodeDecodeError):
+        return error.end
+    raise error
+
+
+def find_encoding(name: str) -> str:
+    """Returns the one name that Python has for an encoding.
+
+    Raises:
+      UserError: It is no encoding of text.
+
+    >>> find_encoding("Latin-1"), find_encoding("UTF8")
+    ('iso8859-1', 'utf-8')
+    """
+    sample = "a\tb\n"
+    try:
+        found = codecs.lookup(name)
+        if found.incrementaldecoder is None or sample.encode(name).decode(name) != sample:
+            raise LookupError
+    except (LookupError, ValueError, TypeError) as error:
+        raise UserError(
+            "--encoding must be one that Python knows, such as latin-1, cp1252, gb18030 or "
+            f"utf-16. Received: {name!r}"
+        ) from error
+    return UTF8 if found.name == "utf-8-sig" else found.name
+
+
+class Utf8Stream(io.RawIOBase):
+    """A stream of bytes in some encoding, read as UTF-8."""
+
+    def __init__(self, raw: io.BufferedIOBase, encoding: str) -> None:
+        self._raw = raw
+        self._decoder = codecs.getincrementaldecoder(encoding)(_MARK_INVALID)
+        self._rest = memoryview(b"")
+        self._is_at_end = False
+
+    def readable(self) -> bool:
+        """Says that it can be read."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Reads some bytes; returns their number, 0 at the end."""
+        while not self._rest and not self._is_at_end:
+            block = self._raw.read(_BLOCK_BYTES)
+            self._is_at_end = not block
+            text = self._decoder.decode(block, final=self._is_at_end)
+            self._rest = memoryview(text.encode(UTF8, "surrogatepass"))
+        count = min(len(buffer), len(self._rest))
+        buffer[:count] = self._rest[:count]
+        self._rest = self._rest[count:]
+        return count
+
+
+def check_is_utf8(path: str, head: bytes) -> None:
+    """Checks that what a file begins with is not UTF-16 or UTF-32.
+
+    Raises:
+      UserError: It is.
+    """
+    encoding = _wide_encoding(head[:_HEAD_BYTES])
+    if encoding:
+        raise UserError(
+            f"{path} is {encoding[:6].upper()}, not UTF-8: pass --encoding {encoding}, or convert "
+            f"it (iconv -f {encoding} -t utf-8)"
+        )
+
+
+def _wide_encoding(head: bytes) -> str:
+    r"""Tells the encoding of text whose characters have two bytes or more; "" for all others.
+
+    >>> _wide_encoding("day\n".encode("utf-16")), _wide_encoding("day\n".encode("utf-16-be"))
+    ('utf-16', 'utf-16-be')
+    """
+    for mark, encoding in _MARKS.items():
+        if head.startswith(mark):
+            return encoding
+    even, odd = head[0::2].count(0), head[1::2].count(0)
+    least = max(2, 0.4 * (len(head) // 2))  # Latin letters have a NUL each, and text has none
+    if odd >= least and not even:
+        return "utf-16-le"
+    return "utf-16-be" if even >= least and not odd else ""
+
+
+def is_other_encoding(*, invalid: int, lines: int) -> bool:
+    """Tells whether so many lines are invalid that all may be in another encoding.
+
+    A German text in Latin-1 has them in one line of two, an English one that is otherwise ASCII in
+    one of some ten; in a file with a few damaged lines they are fewer.
+    """
+    return invalid * 100 >= lines > 0
