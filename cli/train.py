@@ -72,6 +72,14 @@ def train_command(
             help="Run folder to write, local or gs://; the same command again resumes it."
         ),
     ] = str(DEFAULT_RUN),
+    restart_from_model: Annotated[
+        bool,
+        typer.Option(
+            "--restart-from-model",
+            help="Where the checkpoints of the run are gone, go on from the weights of its model/, "
+            "or else of its best_model/, with an optimizer that begins anew.",
+        ),
+    ] = False,
     describe: Annotated[
         bool, typer.Option("--describe", help="Print the model's parameters by part, and stop.")
     ] = False,
@@ -244,6 +252,7 @@ def train_command(
             training=training,
             strategy=where,
             stop=stop,
+            restart_from_model=restart_from_model,
         )
         say(_describe_strategy(strategy, where))
         _train(trainer, run)

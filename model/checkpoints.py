@@ -71,6 +71,10 @@ def named_weights(model: Transformer) -> dict[str, tf.Variable]:
     return {variable.path: variable.value for variable in model.trainable_variables}
 
 
+class NoneReadableError(Exception):
+    """A run has checkpoints, but none that can be read."""
+
+
 class Checkpoints:
     """The folder of checkpoints of a run.
 
@@ -143,7 +147,8 @@ class Checkpoints:
           Its name, or None where there is none at all.
 
         Raises:
-          UserError: There are some, but none can be read.
+          NoneReadableError: There are some, but none can be read.
+          UserError: What keeps one from being read may pass.
         """
         for name in self.kept.to_go_on_from():
             try:
@@ -160,10 +165,7 @@ class Checkpoints:
             last = [other for other in self.kept.last if other != name]
             self.kept = Kept(last, self.kept.best)
         if self._found:
-            raise UserError(
-                f"none of the checkpoints in {self._folder} can be read: start again in another "
-                "folder with --run"
-            )
+            raise NoneReadableError(f"none of the checkpoints in {self._folder} can be read")
         return None
 
     def names(self, which: str, count: int | None = None) -> list[str]:

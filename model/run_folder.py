@@ -83,7 +83,9 @@ class RunFolder:
         """Returns the path of something in the folder."""
         return "/".join((self.path, *names))
 
-    def claim(self, config: dict[str, Any], *, vocabulary_folder: Path) -> list[str]:
+    def claim(
+        self, config: dict[str, Any], *, vocabulary_folder: Path, is_lost: bool = False
+    ) -> list[str]:
         """Makes the folder for a run, or checks that what was trained in it was this very run.
 
         Which one is trained there, `write_config` writes down. Until `release`, or the end of this
@@ -92,6 +94,7 @@ class RunFolder:
         Args:
           config: "model" and "training" as dictionaries, "dataset" and "replicas".
           vocabulary_folder: Whose vocabularies are copied.
+          is_lost: Whether it holds a run whose checkpoints are gone.
 
         Returns:
           What a user should know, a line each.
@@ -114,7 +117,7 @@ class RunFolder:
             notes.append(
                 f"{self.path} is on a file system without locks: let no other process train there"
             )
-        has_trained = self._has_checkpoints()
+        has_trained = is_lost or self._has_checkpoints()
         if tf.io.gfile.exists(self.inside(CONFIG_FILE)):
             self._check(config, has_trained=has_trained)
         with self.errors():
@@ -329,26 +332,43 @@ class RunLog:
     def __init__(self, path: str) -> None:
         self._path = path
 
+    def read(self) -> list[dict[str, Any]]:
+        """Returns what the lines hold, but for a last line that was cut off.
+
+        Raises:
+          UserError: A line is damaged.
+        """
+        return [values for _, values in self._lines()]
+
     def keep_until(self, *, step: int, validated: int) -> None:
         """Drops the lines of later steps and validations, and a last line that was cut off."""
         if not tf.io.gfile.exists(self._path):
             return
-        kept = []
+        kept = [
+            line
+            for line, values in self._lines()
+            if values["step"] <= (validated if values["kind"] == "validation" else step)
+        ]
+        write_text(self._path, "".join(kept))
+
+    def _lines(self) -> list[tuple[str, dict[str, Any]]]:
+        if not tf.io.gfile.exists(self._path):
+            return []
+        found = []
         for number, line in enumerate(read_text(self._path).splitlines(keepends=True), 1):
             if not line.endswith("\n"):
                 continue  # it was being written
             try:
                 values = json.loads(line)
-                last = validated if values["kind"] == "validation" else step
-                is_kept = values["step"] <= last
+                if not isinstance(values["kind"], str) or not isinstance(values["step"], int):
+                    raise ValueError(values)
             except (ValueError, KeyError, TypeError) as error:
                 raise UserError(
                     f"line {number} of {self._path} is damaged ({error!r}): delete that line, or "
                     "the file"
                 ) from error
-            if is_kept:
-                kept.append(line)
-        write_text(self._path, "".join(kept))
+            found.append((line, values))
+        return found
 
     def write(self, **values: Any) -> None:
         """Appends a line."""

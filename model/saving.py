@@ -7,9 +7,10 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from model.checkpoints import Checkpoints, Kept, best_name, named_weights
+from model.checkpoints import Checkpoints, Kept, NoneReadableError, best_name, named_weights
 from model.config import TrainingConfig
 from model.errors import UserError
+from model.remains import find_models, how_to_go_on, restart_from_model
 from model.run_folder import BEST_MODEL_FOLDER, MODEL_FOLDER, RunFolder
 from model.state import TrainingState
 from model.step import TrainingStep
@@ -58,11 +59,16 @@ class RunSaver:
         self._checkpoint = tf.train.Checkpoint(**parts)
         self._accumulator = step.accumulator
 
-    def restore(self, note: Callable[[str], None]) -> TrainingState | None:
+    def restore(
+        self, note: Callable[[str], None], *, replicas: int, from_model: bool = False
+    ) -> TrainingState | None:
         """Restores the newest checkpoint that can be read.
 
         Args:
           note: Told of each that cannot.
+          replicas: That train together.
+          from_model: Whether the run goes on from its model where there is none; then it is saved
+            at once.
 
         Returns:
           Where the run stood, or None where nothing was saved.
@@ -71,15 +77,22 @@ class RunSaver:
           UserError: None of the checkpoints can be read, or more steps are done than are wanted.
         """
         checkpoints = self.checkpoints
-        name = checkpoints.restore_last(self._checkpoint, note)
+        try:
+            name = checkpoints.restore_last(self._checkpoint, note)
+        except NoneReadableError as error:
+            if not from_model:
+                remedy = how_to_go_on(find_models(self._run))
+                raise UserError(f"{error}: put them back{remedy}") from error
+            name = None
         if name is None:
-            return None
-        state = TrainingState.from_json(self._state.numpy().decode())
-        if self._training.steps < state.step:
-            raise UserError(
-                f"{self._run.path} has done {state.step} steps already. Received: --steps "
-                f"{self._training.steps}; `tt export --checkpoint` exports an earlier one"
+            return self._restart(note, replicas=replicas) if from_model else None
+        if from_model:
+            note(
+                f"{self._run.path} goes on from its checkpoints: --restart-from-model is for runs "
+                "that have lost them"
             )
+        state = TrainingState.from_json(self._state.numpy().decode())
+        self._check_steps(state)
         # After an older checkpoint than the newest, some of its best may be gone.
         state.best = [each for each in state.best if checkpoints.has(best_name(each[1]))]
         checkpoints.kept.best = [best_name(step) for _, step in state.best]
@@ -90,6 +103,35 @@ class RunSaver:
         if self._writes and not checkpoints.has_left_out:
             checkpoints.delete_others()
         return state
+
+    def _restart(self, note: Callable[[str], None], *, replicas: int) -> TrainingState:
+        """Goes on from the weights of the run's model, and saves that before anything else."""
+        found = restart_from_model(
+            self._run,
+            model=self._model,
+            metric=self._training.best_metric,
+            batches_an_update=self._training.batches_an_update(replicas),
+            replicas=replicas,
+        )
+        state = found.state
+        self._check_steps(state)
+        weights = {v.path: v.numpy() for v in found.weights.trainable_variables}
+        for variable in self._model.trainable_variables:
+            variable.assign(weights[variable.path])
+        if found.best and self._writes:
+            best = tf.train.Checkpoint(weights=named_weights(found.best))
+            self.checkpoints.write(best, best_name(state.best[0][1]))
+        self.checkpoints.kept = Kept()
+        self.save_stop(state)
+        note(found.note)
+        return state
+
+    def _check_steps(self, state: TrainingState) -> None:
+        if self._training.steps < state.step:
+            raise UserError(
+                f"{self._run.path} has done {state.step} steps already. Received: --steps "
+                f"{self._training.steps}; `tt export --checkpoint` exports an earlier one"
+            )
 
     def save(self, state: TrainingState) -> None:
         """Saves all that resuming needs, and what the last and the best are."""

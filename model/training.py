@@ -32,6 +32,7 @@ from model.failures import (
     out_of_memory_in_validation,
 )
 from model.optimizer import Schedule
+from model.remains import find_remains
 from model.reporting import Clock, Meter, Report, Reporter, Validation
 from model.run_folder import MODEL_FOLDER, RunFolder, run_config
 from model.saving import RunSaver
@@ -77,6 +78,7 @@ class Trainer:
       training: How to train.
       strategy: Where to train.
       stop: What tells the run to stop where it can go on later; asked after every batch.
+      restart_from_model: Whether a run whose checkpoints are gone goes on from its model.
 
     Attributes:
       model: What is trained.
@@ -100,6 +102,7 @@ class Trainer:
         training: TrainingConfig,
         strategy: tf.distribute.Strategy,
         stop: StopRequest | None = None,
+        restart_from_model: bool = False,
     ) -> None:
         self.manifest = DatasetManifest.load(dataset)
         self.dataset = dataset
@@ -165,8 +168,14 @@ class Trainer:
         self._clock = Clock()
         self.state = TrainingState(replicas=self._replicas)
         try:
+            remains = find_remains(self.run)
+            is_lost = remains is not None and remains.is_lost
+            if remains and not restart_from_model:
+                if is_lost:
+                    raise remains.refusal()
+                self.notes += remains.notes()
             if self.is_chief:
-                self.notes += self.run.claim(config, vocabulary_folder=dataset)
+                self.notes += self.run.claim(config, vocabulary_folder=dataset, is_lost=is_lost)
             self._saver = RunSaver(
                 self.run,
                 model=self.model,
@@ -176,7 +185,7 @@ class Trainer:
                 vocabularies=self._vocabularies,
                 writes=self.is_chief,
             )
-            self._restore()
+            self._restore(from_model=restart_from_model)
             self._check_workers(config)
             self._validator.read()
             if self.is_chief:
@@ -412,8 +421,10 @@ class Trainer:
             del self._unread[-pending:]
             self.state.go_back_to_update()
 
-    def _restore(self) -> None:
-        state = self._saver.restore(self.notes.append)
+    def _restore(self, *, from_model: bool) -> None:
+        state = self._saver.restore(
+            self.notes.append, replicas=self._replicas, from_model=from_model
+        )
         if state is None:
             return
         self.state = state

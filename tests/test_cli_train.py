@@ -123,6 +123,22 @@ def test_what_is_not_given_is_as_the_run_was_begun(folder, small_dataset, small_
     assert "dataset is toy there and another here" in last_error(capsys)
 
 
+def test_a_run_that_lost_its_checkpoints_goes_on_from_its_model(
+    folder, small_dataset, small_run, capsys
+):
+    shutil.copytree(small_run, "run")
+    shutil.rmtree("run/checkpoints")
+    log = (folder / "run/train.jsonl").read_text()
+    command = ("train", "--dataset", small_dataset, "--steps", "6")
+    assert run(*command) == 2
+    assert "a run goes on from its checkpoints, and those of run are gone" in last_error(capsys)
+    assert run(*command, "--restart-from-model") == 0
+    printed = capsys.readouterr().err
+    assert "tt: warning: the checkpoints of run are gone: it goes on from the weights" in printed
+    assert "Resuming at step 4 from run" in printed
+    assert (folder / "run/train.jsonl").read_text().startswith(log)
+
+
 def test_errors_of_train(folder, small_dataset, capsys):
     assert run("train") == 2
     assert "no dataset folder at dataset: make one with `tt preprocess`" in last_error(capsys)

@@ -630,8 +630,9 @@ def test_damaged_checkpoints_alone_are_an_error(servers, undisturbed, tmp_path):
         ended = server.run(run)
     assert ended.code == 2
     assert ended.lines == [
-        f"tt: error: none of the checkpoints in {run}/checkpoints can be read: start again in "
-        "another folder with --run"
+        f"tt: error: none of the checkpoints in {run}/checkpoints can be read: put them back, go "
+        "on from the weights of model/ with --restart-from-model, or train in another folder with "
+        "--run"
     ]
 
 

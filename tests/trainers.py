@@ -19,7 +19,7 @@ FAST = TrainingConfig(
 )  # fmt: skip
 
 
-def make_trainer(dataset, run, strategy=None, training=FAST, **fields):
+def make_trainer(dataset, run, strategy=None, training=FAST, restart=False, **fields):
     # One layer: tracing takes most of the time of these tests.
     return Trainer(
         dataset=dataset,
@@ -27,6 +27,7 @@ def make_trainer(dataset, run, strategy=None, training=FAST, **fields):
         model_config=toy_config(**{"layers": 1, **fields}),
         training=training,
         strategy=strategy or make_strategy("one-device"),
+        restart_from_model=restart,
     )
 
 
