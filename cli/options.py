@@ -16,6 +16,7 @@ from typing import Annotated, Any, TextIO
 import typer
 from typer.core import TyperCommand
 
+from cli.paths import plain_path, plain_paths
 from model.config import BATCH_TOKENS, GPU_BATCH_TOKENS, Engine
 from model.errors import UserError
 
@@ -164,6 +165,9 @@ def _wrap(function: Callable[..., None], *, interrupted: str) -> Callable[..., N
         quiet_libraries()
         try:
             with user_errors():
+                kwargs = plain_paths(kwargs)
+                if context := kwargs.get("context"):
+                    context.params.update(plain_paths(context.params))
                 function(*args, **kwargs)
         except KeyboardInterrupt:
             say(interrupted)
@@ -219,6 +223,7 @@ def local_path(given: str) -> Path:
     Raises:
       UserError: It names another file system.
     """
+    given = plain_path(given)
     if "://" in given:
         raise UserError(f"{given} is not on this machine: name a local folder")
     return Path(given)

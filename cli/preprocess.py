@@ -418,10 +418,13 @@ def _check_file_system(path: str) -> None:
     from apache_beam.io.filesystem import BeamIOError
     from apache_beam.io.filesystems import FileSystems
 
+    from pipelines.files import lookup_reason
+
     try:
         FileSystems.get_filesystem(path)
     except (ValueError, BeamIOError) as error:
-        raise UserError(f"--output {path} cannot be written: {error}") from error
+        reason = lookup_reason(path, error)
+        raise UserError(f"--output {path} cannot be written: {reason}") from error
 
 
 def _leave_held_out_input(path: Path) -> None:

@@ -58,7 +58,7 @@ def open_binary(path: str) -> IO[bytes]:
     try:
         file: IO[bytes] = FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
     except ValueError as error:
-        raise UserError(f"{path} cannot be opened: {error}") from error
+        raise UserError(f"{path} cannot be opened: {lookup_reason(path, error)}") from error
     return file
 
 
@@ -66,12 +66,16 @@ def exists(path: str) -> bool:
     """Says whether there is a file.
 
     Raises:
-      UserError: The file system is not known, not installed, or does not answer.
+      UserError: The file system is not known, not installed, or does not answer, or a folder on
+        the way may not be searched.
     """
     try:
-        return bool(FileSystems.exists(path))
+        found = bool(FileSystems.exists(path))
     except (ValueError, BeamIOError) as error:
         raise lookup_error(path, error) from error
+    if not found:
+        check_is_open(path)
+    return found
 
 
 def read_bytes(path: str) -> bytes:
@@ -307,9 +311,46 @@ def _match(pattern: str, *, shown: str) -> list[FileMetadata]:
 
 def lookup_error(path: str, error: Exception) -> UserError:
     """Returns what to tell the user of a path that Beam's file systems cannot find."""
-    module, package = _PACKAGES.get(FileSystems.get_scheme(path), ("", ""))
+    return UserError(f"{path} cannot be looked up: {lookup_reason(path, error)}")
+
+
+def lookup_reason(path: str, error: Exception) -> str:
+    """Says why Beam's file systems cannot find a path."""
+    scheme = FileSystems.get_scheme(path)
+    module, package = _PACKAGES.get(scheme, ("", ""))
     if module and importlib.util.find_spec(module) is None:
-        reason = f"it needs a package that is not installed: {pip_install(package)}"
-    else:
-        reason = " ".join(str(error).split())
-    return UserError(f"{path} cannot be looked up: {reason}")
+        return f"it needs a package that is not installed: {pip_install(package)}"
+    if isinstance(error, ValueError) and scheme not in (None, "gs", *_PACKAGES):
+        known = ", ".join(f"{name}://" for name in _PACKAGES)
+        return f"{scheme}:// is no file system that tt knows, which are local paths, gs://, {known}"
+    return " ".join(str(error).split())
+
+
+def check_is_open(path: str) -> None:
+    """Checks that the folders on the way to a local path, or to a glob, may be searched.
+
+    What lies behind one that may not be looks as if it were not there.
+
+    Raises:
+      UserError: One may not be.
+    """
+    if is_local(path) and (folder := _closed_folder(path)):
+        raise UserError(f"{path} cannot be looked up: permission denied for {folder}")
+
+
+def _closed_folder(path: str) -> str:
+    """Returns the first folder on the way to a path that may not be searched, or ""."""
+    folder = "/"
+    for part in os.path.abspath(path).split("/")[1:]:  # noqa: PTH100 (a glob is no Path)
+        inside = os.path.join(folder, part)  # noqa: PTH118
+        try:
+            if re.search(r"[*?[]", part):
+                with os.scandir(folder):
+                    return ""
+            os.stat(inside)  # noqa: PTH116
+        except PermissionError:
+            return folder
+        except OSError:
+            return ""
+        folder = inside
+    return ""

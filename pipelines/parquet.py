@@ -125,6 +125,7 @@ def _find_files(argument: str) -> list[FoundFile]:
             for match in files.find_files(path)
         ]
         if not found:
+            files.check_is_open(path)
             raise UserError(f"no file matches the input {argument}: check the path")
     else:
         raise UserError(f"no such input file or folder: {argument} (check the path)")

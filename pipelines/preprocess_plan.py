@@ -317,6 +317,7 @@ def plan_preprocess(
         raise UserError("no corpus given: name text files, TSV, JSONL, Parquet or tfds:NAME")
     notices: list[str] = []
     for path in options.vocabulary:
+        files.check_is_open(path)
         vocabulary = Vocabulary(path, options.normalization, read=files.read_bytes)
         _check_normalization(path, options.normalization)
         if not options.normalization.clean_whitespace and not vocabulary.keeps_whitespace:

@@ -412,6 +412,7 @@ def _find(pattern: str, *, look_up: Callable[[str], list[str]]) -> list[str]:
     if not found:
         if not files.is_local(pattern) and parquet.is_folder(pattern):
             raise UserError(_folder_message(pattern))
+        files.check_is_open(pattern)
         raise UserError(f"no file at {pattern}: check the path")
     return found
 
