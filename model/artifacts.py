@@ -19,9 +19,12 @@ from model.vocabulary import Reader, VocabularyPair, read_local
 MANIFEST_FILE = "dataset.json"
 MANIFEST_FORMAT = 1
 
-# The record: a tf.train.Example with two int64 lists, BOS and EOS included.
+# The record: a tf.train.Example with two int64 lists, BOS and EOS included; for validation also
+# the normalised texts that they encode, as they were before the vocabulary.
 SOURCE_FEATURE = "source"
 TARGET_FEATURE = "target"
+SOURCE_TEXT_FEATURE = "source_text"
+TARGET_TEXT_FEATURE = "target_text"
 
 TRAIN = "train"
 VALIDATION = "validation"

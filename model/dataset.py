@@ -16,7 +16,7 @@ import dataclasses
 import itertools
 import os
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, TypeVar
@@ -25,7 +25,7 @@ import google_crc32c
 import numpy as np
 import tensorflow as tf
 
-from model.artifacts import MANIFEST_FILE, SOURCE_FEATURE, TARGET_FEATURE
+from model.artifacts import MANIFEST_FILE, SOURCE_FEATURE, TARGET_FEATURE, TARGET_TEXT_FEATURE
 from model.errors import UserError
 from model.subwords import SubwordDropout
 from model.vocabulary import PAD_ID
@@ -373,6 +373,28 @@ def check_shards(files: Sequence[Path], sizes: Sequence[int]) -> None:
                 f"{file} has {found:,} bytes, {MANIFEST_FILE} says {size:,}: copy the shard again "
                 "from where it came, or make the dataset again with `tt preprocess`"
             )
+
+
+def read_target_texts(
+    files: list[Path], records: Collection[tuple[str, int]]
+) -> dict[tuple[str, int], str]:
+    """Returns the target texts of validation records; those that an older `tt` made have none.
+
+    Args:
+      files: All shards.
+      records: Shard and number of those that are asked for; each is a pair of ids.
+
+    Raises:
+      UserError: A shard is missing, cut off or damaged.
+    """
+    found = {}
+    for example, shard, record, _ in _read_records(files, Position()):
+        key = str(files[shard]), record
+        if key in records:
+            features = tf.train.Example.FromString(example).features.feature
+            for text in features[TARGET_TEXT_FEATURE].bytes_list.value:
+                found[key] = text.decode()
+    return found
 
 
 class _DamagedRecordError(Exception):

@@ -68,6 +68,12 @@ class _Trained:
     is_update: bool
 
 
+_WITHOUT_TEXTS = (
+    "the dataset was made by an older version of tt, and its validation records have no texts: "
+    "BLEU and chrF are taken against what the target's tokens decode to"
+)
+
+
 class Trainer:
     """A run: a model, its optimizer, its place in the data, and the folder that keeps them.
 
@@ -188,6 +194,8 @@ class Trainer:
             self._restore(from_model=restart_from_model)
             self._check_workers(config)
             self._validator.read()
+            if training.score_every != 0 and not self._validator.has_texts:
+                self.notes.append(_WITHOUT_TEXTS)
             if self.is_chief:
                 self.run.write_config(config)
         except BaseException:

@@ -10,7 +10,7 @@ import numpy as np
 from model import scores
 from model.attention_images import sample_attention
 from model.config import Decoding
-from model.dataset import Batch, Position, TokenBatches
+from model.dataset import Batch, Position, TokenBatches, read_target_texts
 from model.loss import TokenSums
 from model.reporting import Validation, perplexity
 from model.step import TrainingStep
@@ -61,7 +61,12 @@ class Validator:
         Raises:
           UserError: See `TokenBatches.epoch`.
         """
-        _ = self._pairs
+        _ = self._references
+
+    @property
+    def has_texts(self) -> bool:
+        """Whether the split has the texts of its targets; that of an older `tt` has ids alone."""
+        return self._texts.keys() == {record for record, _, _ in self._pairs}
 
     def validate(self, step: int) -> Validation:
         """Returns loss, nll, perplexity and accuracy on the whole split."""
@@ -79,12 +84,13 @@ class Validator:
         )
 
     def score(self) -> tuple[scores.Score, scores.Score]:
-        """Translates greedily; returns BLEU and chrF against the split's targets.
+        """Translates greedily; returns BLEU and chrF against the split's target texts.
 
-        Both are taken on normalised texts, as the ids decode to.
+        Those are normalised, but as they were before the vocabulary: what that changes or does
+        not know is a difference to them.
         """
-        sources, targets = self._first_pairs(self._max_sentences)
-        references = self._vocabularies.target.decode(targets)
+        sources, _ = self._first_pairs(self._max_sentences)
+        references = self._references
         # Like lengths together: a batch goes on until its longest translation has ended.
         order = sorted(range(len(sources)), key=lambda i: len(sources[i]))
         hypotheses = [""] * len(sources)
@@ -119,6 +125,18 @@ class Validator:
         """Returns the ids of the first pairs of the split, in the order of its records."""
         first = self._pairs[:count]
         return [source for _, source, _ in first], [target for _, _, target in first]
+
+    @functools.cached_property
+    def _references(self) -> list[str]:
+        """The target texts of the pairs that `score` translates; of older datasets, decoded."""
+        pairs = self._pairs[: self._max_sentences]
+        if self.has_texts:
+            return [self._texts[record] for record, _, _ in pairs]
+        return self._vocabularies.target.decode([target for _, _, target in pairs])
+
+    @functools.cached_property
+    def _texts(self) -> dict[tuple[str, int], str]:
+        return read_target_texts(self._batches.files, {record for record, _, _ in self._pairs})
 
     @functools.cached_property
     def _pairs(self) -> list[tuple[tuple[str, int], list[int], list[int]]]:

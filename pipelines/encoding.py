@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,7 @@ from pipelines.records import (
     digest_sides,
     digest_texts,
     seed_salt,
+    with_texts,
 )
 from pipelines.sources import Unit
 from pipelines.spills import HEADER, Batch, Headers, SpillPart, SplitPlan, without_copies
@@ -193,6 +194,7 @@ def encode_unit(
         held_out, filters = HeldOut(), filters.for_validation()
     headers: list[Headers] = [np.empty(0, HEADER)]
     records: list[bytes] = []
+    validation_records: dict[int, bytes] = {}
     rejections = Rejections(unit.order)
     rows_read = 0
     for clean in _clean_slices(
@@ -217,15 +219,20 @@ def encode_unit(
                 target_tokens <= options.short_tokens,
             ),
         ) | token_reasons(source_tokens, target_tokens, filters=filters)
+        kept = np.arange(len(part))
         if reasons:
             clean.rejected.update(
                 (int(clean.positions[place]), reason) for place, reason in reasons.items()
             )
-            kept = np.delete(np.arange(len(part)), list(reasons))
+            kept = np.delete(kept, list(reasons))
             part = part[kept]
-            encoded = [encoded[place] for place in kept.tolist()]
+        for row in _may_validate(part, unit=unit, options=options).tolist():
+            place = kept[row]
+            validation_records[len(records) + row] = with_texts(
+                encoded[place], clean.sources[place], clean.targets[place]
+            )
         headers.append(part)
-        records += encoded
+        records += [encoded[place] for place in kept.tolist()] if reasons else encoded
         clean.reject_into(rejections)
 
     if rows_read != unit.rows:
@@ -235,7 +242,10 @@ def encode_unit(
         )
 
     parts, least_hash = _split(
-        Batch(np.concatenate(headers), records), is_held_out=unit.is_held_out, options=options
+        Batch(np.concatenate(headers), records),
+        validation_records,
+        is_held_out=unit.is_held_out,
+        options=options,
     )
     if options.deduplicate != "none" and not unit.is_held_out:
         parts = [
@@ -274,20 +284,54 @@ class _HeaderMaker:
         return headers
 
 
+def _may_validate(part: Headers, *, unit: Unit, options: EncodingOptions) -> npt.NDArray[np.int64]:
+    """Returns the rows of a part of a unit that `_split` may choose for validation."""
+    if unit.is_held_out:
+        return np.arange(len(part))
+    hashes = part["source_hash"]
+    least = hashes.min() if len(part) else 0
+    return np.flatnonzero((hashes < options.validation_below) | (hashes == least))
+
+
+def _select_for_validation(
+    batch: Batch, rows: npt.NDArray[np.int64], validation_records: Mapping[int, bytes]
+) -> Batch:
+    """Returns the records at these positions as they are for validation."""
+    records = [validation_records[row] for row in rows.tolist()]
+    headers = batch.headers[rows]  # a copy
+    headers["size"] = np.fromiter(map(len, records), np.uint32, len(records))
+    return Batch(headers, records)
+
+
 def _split(
-    batch: Batch, *, is_held_out: bool, options: EncodingOptions
+    batch: Batch,
+    validation_records: Mapping[int, bytes],
+    *,
+    is_held_out: bool,
+    options: EncodingOptions,
 ) -> tuple[list[SpillPart], int | None]:
     """Splits records by the hash of their source, so that a source stands in one split only.
 
     Where none is for validation, copies of those with the least hash stand by as candidates:
     if that is so in the whole corpus, they are its validation split.
 
+    Args:
+      batch: All records of the unit.
+      validation_records: Records with their texts, by position: those that may be for validation.
+      is_held_out: Whether the unit is for validation as a whole.
+      options: How pairs are split.
+
     Returns:
       The parts of the spill, and the least hash.
     """
     plans = options.plans
+
+    def for_validation(rows: npt.NDArray[np.int64]) -> Batch:
+        return _select_for_validation(batch, rows, validation_records)
+
     if is_held_out:
-        return [SpillPart(split=VALIDATION, batch=batch, plan=plans[VALIDATION])], None
+        whole = for_validation(np.arange(len(batch.records)))
+        return [SpillPart(split=VALIDATION, batch=whole, plan=plans[VALIDATION])], None
     if not batch.records:
         return [], None
     hashes = batch.headers["source_hash"]
@@ -301,14 +345,14 @@ def _split(
     if least < options.validation_below:
         chosen = np.flatnonzero(is_validation)
         parts.append(
-            SpillPart(split=VALIDATION, batch=batch.select(chosen), plan=plans[VALIDATION])
+            SpillPart(split=VALIDATION, batch=for_validation(chosen), plan=plans[VALIDATION])
         )
     else:
         chosen = np.flatnonzero(hashes == least)
         parts.append(
             SpillPart(
                 split=VALIDATION,
-                batch=batch.select(chosen),
+                batch=for_validation(chosen),
                 plan=SplitPlan(shards=1, buckets_per_shard=1),  # at the first shard
                 is_candidate=True,
             )

@@ -15,7 +15,12 @@ import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
-from model.artifacts import SOURCE_FEATURE, TARGET_FEATURE
+from model.artifacts import (
+    SOURCE_FEATURE,
+    SOURCE_TEXT_FEATURE,
+    TARGET_FEATURE,
+    TARGET_TEXT_FEATURE,
+)
 from model.vocabulary import FlatIds
 
 UInt64s = npt.NDArray[np.uint64]
@@ -97,6 +102,37 @@ class ExampleWriter:
         ends = np.concatenate([[0], np.cumsum(self._sizes.take(ids), dtype=np.int64)])
         cuts = [0, *ends[texts.ends].tolist()]
         return [packed[begin:end] for begin, end in itertools.pairwise(cuts)]
+
+
+def with_texts(record: bytes, source: str, target: str) -> bytes:
+    """Adds the texts of a pair to what `ExampleWriter` made of its ids."""
+    begin, _ = _content(record, 0)
+    _, middle = _content(record, begin)
+    return _field(
+        1,
+        _text_entry(SOURCE_TEXT_FEATURE, source)
+        + record[begin:middle]
+        + _text_entry(TARGET_TEXT_FEATURE, target)
+        + record[middle:],
+    )
+
+
+def _text_entry(name: str, text: str) -> bytes:
+    """Returns the entry of Features.feature that holds one text."""
+    values = _field(1, text.encode())  # BytesList.value
+    return _field(1, _field(1, name.encode()) + _field(2, _field(1, values)))
+
+
+def _content(message: bytes, start: int) -> tuple[int, int]:
+    """Returns where the content of a field begins and ends; its tag stands at `start`."""
+    size = shift = 0
+    place = start + 1
+    while True:
+        byte = message[place]
+        size |= (byte & 0x7F) << shift
+        place, shift = place + 1, shift + 7
+        if byte < 0x80:
+            return place, place + size
 
 
 # https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format_details

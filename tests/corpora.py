@@ -46,11 +46,16 @@ def options(output, *, filters=None, **changes):
     return PreprocessOptions(**(values | changes), filters=chosen)
 
 
-def records(folder, split):
-    """Reads the records of a split as plain TensorFlow does."""
+def examples(folder, split):
+    """Reads the bytes of a split's records as plain TensorFlow does."""
     manifest = DatasetManifest.load(folder)
     paths = [str(Path(folder) / name) for name in manifest.splits[split].shards]
-    return [parse_record(record.numpy()) for record in tf.data.TFRecordDataset(paths)]
+    return [record.numpy() for record in tf.data.TFRecordDataset(paths)]
+
+
+def records(folder, split):
+    """Reads a split as pairs of ids."""
+    return [parse_record(example) for example in examples(folder, split)]
 
 
 def texts(folder, split):

@@ -10,7 +10,19 @@ import pyarrow.parquet as pq
 import pytest
 import sentencepiece
 import tensorflow as tf
-from corpora import PAIRS, TWO_THREADS, options, records, rejected, texts, write_pairs
+from corpora import (
+    ONE_THREAD,
+    PAIRS,
+    TWO_THREADS,
+    digest,
+    examples,
+    options,
+    records,
+    rejected,
+    texts,
+    write_pairs,
+)
+from toy import texts_of_record
 
 from model.artifacts import MANIFEST_FILE, DatasetManifest, length_histogram
 from model.errors import UserError
@@ -237,6 +249,53 @@ def test_held_out_files_are_the_validation_split(tmp_path):
     assert (taken["file"], taken["line"]) == (corpus.source_path, 8)
     # The vocabulary is not trained on what is held out: "u" stands nowhere else.
     assert [1 in ids for ids, _ in records(tmp_path / "out", "validation")].count(True) == 2
+
+
+def texts_in_records(folder, split):
+    return [texts_of_record(example) for example in examples(folder, split)]
+
+
+def test_validation_records_hold_the_texts_that_their_tokens_may_not_give_back(tmp_path):
+    """In lower case and NFC, as all texts are, but with what the rule changes or nothing knows."""
+    corpus = write_pairs(tmp_path, PAIRS)
+    pairs = [("BAD  m²", "Cafe\u0301…"), ("feed", "ﬁ 中"), ("\u3000A\u00a0b", "c")]
+    held_out = write_pairs(tmp_path, pairs, name="held")
+    preprocess(
+        sources=[corpus],
+        validation_sources=[held_out],
+        options=options(
+            tmp_path / "out", vocabulary_type="char", sentencepiece_rule="nmt_nfkc",
+            normalization=TextNormalization(lowercase=True),
+        ),
+    )  # fmt: skip
+    found = texts_in_records(tmp_path / "out", "validation")
+    assert sorted(found) == [("a b", "c"), ("bad m²", "café…"), ("feed", "ﬁ 中")]
+    decoded = texts(tmp_path / "out", "validation")
+    assert decoded[found.index(("feed", "ﬁ 中"))] == ("feed", "f ⁇   ⁇ ")
+    assert set(texts_in_records(tmp_path / "out", "train")) == {None}
+
+
+@pytest.mark.parametrize("max_pairs", [3, 1000])
+@pytest.mark.parametrize("fraction", [0, 0.2])
+def test_records_held_out_by_hash_hold_their_texts(tmp_path, monkeypatch, max_pairs, fraction):
+    """With 0, the one source that is moved: its records wait in both splits, with and without."""
+    monkeypatch.setattr(preprocess_plan, "MAX_UNIT_PAIRS", max_pairs)
+    pairs = [*PAIRS[:60], *PAIRS[20:40], *((source, "else") for source, _ in PAIRS[:60])]
+    digests = []
+    for i, arguments in enumerate((ONE_THREAD, TWO_THREADS)):
+        output = tmp_path / f"{i}"
+        chosen = options(output, vocabulary_type="char", shards=2, validation_fraction=fraction)
+        corpus = write_pairs(tmp_path, pairs)
+        manifest = preprocess(sources=[corpus], options=chosen, beam_arguments=arguments)
+        assert manifest.rejected == {"duplicate_pair": 20}
+        found = texts_in_records(output, "validation")
+        assert found == texts(output, "validation")
+        assert len(found) == 2 if fraction == 0 else 4 < len(found) < 60
+        train = texts(output, "train")
+        assert texts_in_records(output, "train") == [None] * len(train)
+        assert sorted(found + train) == sorted(set(pairs))
+        digests.append(digest(output))
+    assert digests[0] == digests[1]
 
 
 @pytest.mark.parametrize(

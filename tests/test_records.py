@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from toy import parse_record
+from toy import parse_record, texts_of_record
 
 from model.vocabulary import FlatIds
 from pipelines.records import (
@@ -18,6 +18,7 @@ from pipelines.records import (
     digest_texts,
     framed_runs,
     seed_salt,
+    with_texts,
 )
 
 VOCABULARY_SIZE = 2_200_000  # has ids of one, two, three and four bytes
@@ -36,15 +37,15 @@ def flat(rows):
     return FlatIds(ids, np.cumsum([len(row) for row in rows], dtype=np.int64))
 
 
-def tensorflow_record(source_ids, target_ids):
+def tensorflow_record(source_ids, target_ids, *texts):
     def feature(ids):
         return tf.train.Feature(int64_list=tf.train.Int64List(value=ids))
 
-    example = tf.train.Example(
-        features=tf.train.Features(
-            feature={"source": feature(source_ids), "target": feature(target_ids)}
-        )
-    )
+    features = {"source": feature(source_ids), "target": feature(target_ids)}
+    for name, text in zip(("source_text", "target_text"), texts, strict=False):
+        value = tf.train.BytesList(value=[text.encode()])
+        features[name] = tf.train.Feature(bytes_list=value)
+    example = tf.train.Example(features=tf.train.Features(feature=features))
     return example.SerializeToString(deterministic=True)
 
 
@@ -55,6 +56,21 @@ def test_record_bytes_are_those_of_tensorflow_and_parse_back(writer, pairs):
     )
     assert records == [tensorflow_record(*pair) for pair in pairs]
     assert [parse_record(record) for record in records] == pairs
+
+
+LONG_TEXTS = st.text(max_size=40) | st.integers(0, 20_000).map(lambda count: "ä" * count)
+
+
+@given(source=IDS, target=IDS, texts=st.tuples(LONG_TEXTS, LONG_TEXTS))
+def test_record_bytes_with_texts_are_those_of_tensorflow(writer, source, target, texts):
+    [record] = writer.serialize(flat([source]), flat([target]))
+    longer = with_texts(record, *texts)
+    assert longer == tensorflow_record(source, target, *texts)
+    assert parse_record(longer) == (source, target)
+    assert (texts_of_record(record), texts_of_record(longer)) == (None, texts)
+    ragged = tf.io.RaggedFeature(tf.int64)
+    parsed = tf.io.parse_example([longer], {"source": ragged, "target": ragged})
+    assert [parsed[side].to_list() for side in ("source", "target")] == [[source], [target]]
 
 
 def test_long_records(writer):

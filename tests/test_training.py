@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from test_transformer import random_ids
-from toy import gradients_of, parse_record, toy_sentences
+from toy import gradients_of, parse_record, toy_sentences, write_dataset
 from trainers import changed, ignore, log_of, make_trainer, two_replicas, weights_in, weights_of
 
 from model.averaging import export_average, export_checkpoint
@@ -279,6 +279,52 @@ def test_the_score_is_that_of_the_exported_model(trained_toy):
     found = [t.text for t in translator.translate([source for source, _ in pairs])]
     expected = BLEU().corpus_score(found, [[target for _, target in pairs]])
     assert trained_toy.reports[-1].bleu == pytest.approx(expected.score, abs=1e-4)
+
+
+def test_translations_are_scored_against_the_texts_and_not_what_their_ids_decode_to(
+    tmp_path, monkeypatch
+):
+    """The vocabulary knows no capitals; of older datasets, what it knows is all there is."""
+    pairs = [target for _, target in toy_sentences(50, seed=1)]
+    note = (
+        "the dataset was made by an older version of tt, and its validation records have no texts: "
+        "BLEU and chrF are taken against what the target's tokens decode to"
+    )
+    given = []
+    for metric in ("bleu", "chrf"):
+        monkeypatch.setattr(
+            f"model.validation.scores.{metric}",
+            lambda hypotheses, references, **_: given.append(sorted(references)),
+        )
+    for name, reference, expected, notes in (
+        ("new", str.title, [text.title() for text in pairs], []),
+        ("old", None, pairs, [note]),
+    ):
+        write_dataset(tmp_path / name, train=20, shards=3, reference=reference)
+        scored = changed(score_every=6)
+        trainer = make_trainer(tmp_path / name, tmp_path / f"{name} run", training=scored)
+        given.clear()
+        trainer._validator.score()
+        trainer.close()
+        assert given == [sorted(expected)] * 2
+        assert trainer.notes == notes
+    silent = changed(score_every=0)
+    trainer = make_trainer(tmp_path / "old", tmp_path / "silent run", training=silent)
+    trainer.close()
+    assert trainer.notes == [], "nothing is scored there"
+
+
+def test_references_stand_beside_the_pairs_that_they_are_of(tmp_path):
+    write_dataset(tmp_path / "shards", train=20, shards=3)
+    trainer = make_trainer(tmp_path / "shards", tmp_path / "run")
+    trainer.close()
+    validator = trainer._validator
+    assert validator._references == [validator._texts[key] for key, _, _ in validator._pairs]
+    keys = [record for record, _, _ in validator._pairs]
+    assert len(set(keys)) == 50
+    assert [validator._texts[key] for key in keys] == validator._vocabularies.target.decode(
+        [target for _, _, target in validator._pairs]
+    )
 
 
 def test_a_report_is_over_the_updates_since_the_last(toy_dataset, tmp_path):

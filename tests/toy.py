@@ -80,9 +80,14 @@ def write_spelled_vocabularies(folder):
 
 
 def write_dataset(
-    folder, *, train=2000, validation=50, fingerprint="toy", shards=1, write=write_vocabulary
-):
-    """Writes a finished dataset folder without Beam, `shards` of each split."""
+    folder, *, train=2000, validation=50, fingerprint="toy", shards=1, write=write_vocabulary,
+    reference=str,
+):  # fmt: skip
+    """Writes a finished dataset folder without Beam, `shards` of each split.
+
+    `reference` makes the texts of the validation targets of what they are encoded from; with None
+    there are none, as in datasets of before.
+    """
     vocabularies = write(folder)
     splits = {}
     for seed, (split, count) in enumerate({"train": train, "validation": validation}.items()):
@@ -91,11 +96,17 @@ def write_dataset(
         names = [shard_name(split, i, shards) for i in range(shards)]
         for i, name in enumerate(names):
             with tf.io.TFRecordWriter(str(folder / name)) as writer:
-                for source, target in list(zip(*ids, strict=True))[i::shards]:
+                pairs = list(zip(*ids, sources, targets, strict=True))
+                for source, target, *texts in pairs[i::shards]:
                     feature = {
                         "source": tf.train.Feature(int64_list=tf.train.Int64List(value=source)),
                         "target": tf.train.Feature(int64_list=tf.train.Int64List(value=target)),
                     }
+                    if split == "validation" and reference:
+                        texts = [texts[0], reference(texts[1])]
+                        for side, text in zip(("source_text", "target_text"), texts, strict=True):
+                            value = tf.train.BytesList(value=[text.encode()])
+                            feature[side] = tf.train.Feature(bytes_list=value)
                     example = tf.train.Example(features=tf.train.Features(feature=feature))
                     writer.write(example.SerializeToString())
         splits[split] = SplitInfo(
@@ -113,6 +124,16 @@ def write_dataset(
     )  # fmt: skip
     (folder / MANIFEST_FILE).write_text(manifest.to_json())
     return manifest
+
+
+def texts_of_record(record):
+    """Returns the source and target texts of a serialised tf.train.Example, None without them."""
+    feature = tf.train.Example.FromString(record).features.feature
+    names = ("source_text", "target_text")
+    if not any(name in feature for name in names):
+        return None
+    values = [feature[name].bytes_list.value for name in names]
+    return tuple(text.decode() for [text] in values)
 
 
 def parse_record(record):
