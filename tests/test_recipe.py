@@ -263,3 +263,20 @@ def test_no_two_masks_of_a_run_have_the_same_seed(shared_dataset, tmp_path, monk
     trainer.train(ignore)
     # 10 sites, 2 replicas, 3 updates of 2 batches; validation has none.
     assert len(seeds) == len(set(seeds)) == 10 * 2 * 6
+
+
+def test_the_seed_decides_the_first_weights(shared_dataset, tmp_path):
+    config = make_config(shared_dataset, layers=1)
+
+    def first_weights(name, seed):
+        trainer = Trainer(
+            dataset=shared_dataset, run=tmp_path / name, model_config=config,
+            training=TrainingConfig(seed=seed), strategy=make_strategy("one-device"),
+        )  # fmt: skip
+        return weights_by_path(trainer.model)
+
+    start, same, other = first_weights("a", 5), first_weights("b", 5), first_weights("c", 6)
+    for path, array in start.items():
+        np.testing.assert_array_equal(array, same[path])
+        if path.endswith(("kernel", "table")):
+            assert (array != other[path]).mean() > 0.99, path

@@ -134,9 +134,33 @@ def test_batches_have_other_pieces_in_each_epoch_and_resume(tmp_path, vocabulary
         np.testing.assert_array_equal(resumed.target, whole[stop + 1].target)
 
 
-def test_training_has_it_and_validation_has_not(trained_toy, tmp_path):
-    trainer = make_trainer(
-        trained_toy.dataset, tmp_path / "run", training=changed(subword_dropout=0.5)
-    )
+def test_pieces_are_a_function_of_seed_epoch_and_window(tmp_path, vocabulary, monkeypatch):
+    monkeypatch.setattr("model.dataset.WINDOW", 64)
+    monkeypatch.setattr("model.dataset.RECORDS_A_TOKEN", 0)
+    # One shard of two windows with the same texts in the same order.
+    ids = vocabulary.encode(TEXTS * 32)
+    files = write_shards(tmp_path, list(zip(ids, ids, strict=True)), 1)
+    dropout = SubwordDropout(vocabulary, 0.2)
+
+    def pieces(seed, epoch):
+        """Returns those of each window, in the order of its records."""
+        batches = TokenBatches(
+            files=files, max_tokens=200, seed=seed, subword_dropout=(dropout, dropout)
+        )
+        found = {
+            record: row
+            for batch in batches.epoch(Position(epoch))
+            for (_, record), row in zip(batch.records, rows(batch), strict=False)
+        }
+        ordered = [found[record] for record in range(128)]
+        return [tuple(ordered[:64]), tuple(ordered[64:])]
+
+    windows = [w for seed in (5, 6) for epoch in (0, 1) for w in pieces(seed, epoch)]
+    assert len(set(windows)) == 8
+    assert pieces(5, 1) == windows[2:4]
+
+
+def test_training_has_it_and_validation_has_not(toy_dataset, tmp_path):
+    trainer = make_trainer(toy_dataset, tmp_path / "run", training=changed(subword_dropout=0.5))
     assert trainer._batches(TRAIN).subword_dropout
     assert trainer._batches(VALIDATION).subword_dropout is None
