@@ -8,13 +8,17 @@ DEVELOPMENT := $(VENV)/.development
 BENCH := $(VENV)/.bench
 TORCH := $(VENV)/torch
 
-.PHONY: demo test bench bench-train bench-translate bench-translate-variables lint types lock clean
+.PHONY: demo test mutants bench bench-train bench-translate bench-translate-variables lint types lock clean
 
 demo: $(RUNTIME)
 	$(BIN)/tt demo --folder demo
 
 test: lint types
 	$(BIN)/python -m pytest
+
+# Changes the code in one place after the other, in copies, and fails if no test notices one of them.
+mutants: $(DEVELOPMENT)
+	$(BIN)/python tests/mutants/run.py
 
 # Ratios to bare SentencePiece and to Hugging Face's datasets and tokenizers, about an hour; how the
 # memory of translating grows; then those of training.

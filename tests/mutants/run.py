@@ -1,0 +1,172 @@
+"""Applies each change of the tables to a copy of this checkout, and says which no test notices.
+
+    make mutants
+    python tests/mutants/run.py --only "warm-up" --jobs 1
+
+A change is killed if a test of its selection fails, and survives if all pass. Anything else (no
+test was collected, time is up) says that the table is wrong. The selections must pass on a copy
+without a change. Exits with code 1 unless all is killed.
+
+What is slow to import is imported once; each copy is tested in a process forked from there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import importlib
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from table import ROOT, Mutant, load_tables
+
+# Libraries alone: what is imported here is not the copy's.
+_SLOW = (
+    "tensorflow", "keras", "pytest", "apache_beam", "hypothesis", "pyarrow", "sacrebleu",
+    "sentencepiece",
+)  # fmt: skip
+_COPIED = ("model", "pipelines", "cli", "tests", "pyproject.toml", "Makefile", "README.md")
+_PASSED, _FAILED = 0, 1  # exit codes of pytest
+_SECONDS = 900  # of a selection, on a machine that does other things too
+
+
+@dataclasses.dataclass
+class _Running:
+    mutant: Mutant | None
+    folder: Path
+    start: float
+
+
+def main() -> None:
+    """Runs the mutants and exits."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="", help="run those whose name or file has this text")
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
+    options = parser.parse_args()
+    mutants = [m for m in load_tables() if options.only in m.name or options.only in m.file]
+    if not mutants:
+        sys.exit(f"no mutant has {options.only!r} in its name or file")
+    try:
+        for mutant in mutants:
+            mutant.apply((ROOT / mutant.file).read_text("utf-8"))
+    except ValueError as error:
+        sys.exit(str(error))
+    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    for name in _SLOW:
+        importlib.import_module(name)
+    start = time.monotonic()
+    wrong = _run_all(mutants, jobs=options.jobs)
+    print(f"{len(mutants)} mutants in {time.monotonic() - start:.0f} s")
+    if wrong:
+        sys.exit("not killed:\n" + "\n".join(f"  {line}" for line in wrong))
+    print("all killed")
+
+
+def _run_all(mutants: Sequence[Mutant], *, jobs: int) -> list[str]:
+    """Runs all, so many at once; returns a line for each that was not killed."""
+    left: list[Mutant | None] = [None, *mutants]  # first of all, no change
+    running: dict[int, _Running] = {}
+    wrong = []
+    with tempfile.TemporaryDirectory(prefix="mutants.") as scratch:
+        while left or running:
+            while left and len(running) < jobs:
+                folder = Path(scratch) / str(len(left))
+                mutant = left.pop(0)
+                tests = mutant.tests if mutant else _all_tests(mutants)
+                _copy(folder, mutant)
+                running[_start(folder, tests)] = _Running(mutant, folder, time.monotonic())
+            process, code = _wait(running)
+            ended = running.pop(process)
+            verdict, line = _judge(ended, code)
+            print(line, flush=True)
+            if verdict != "killed":
+                wrong.append(line)
+                print((ended.folder / "output.txt").read_text(errors="replace")[-3000:])
+            shutil.rmtree(ended.folder)
+    return wrong
+
+
+def _all_tests(mutants: Sequence[Mutant]) -> list[str]:
+    return list(dict.fromkeys(test for mutant in mutants for test in mutant.tests))
+
+
+def _copy(folder: Path, mutant: Mutant | None) -> None:
+    folder.mkdir()
+    for name in _COPIED:
+        source = ROOT / name
+        if source.is_dir():
+            ignored = shutil.ignore_patterns("__pycache__", "bench")
+            shutil.copytree(source, folder / name, ignore=ignored)
+        else:
+            shutil.copy(source, folder / name)
+    if mutant:
+        path = folder / mutant.file
+        path.write_text(mutant.apply(path.read_text("utf-8")), "utf-8")
+
+
+def _start(folder: Path, tests: Sequence[str]) -> int:
+    """Starts the tests in a process of their own, and returns its number."""
+    sys.stdout.flush()
+    process = os.fork()
+    if process:
+        return process
+    code = 3
+    try:
+        output = os.open(folder / "output.txt", os.O_WRONLY | os.O_CREAT)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        os.chdir(folder)
+        sys.path[:] = [str(folder), *(p for p in sys.path if Path(p) != Path(__file__).parent)]
+        sys.dont_write_bytecode = True
+        model = importlib.import_module("model")
+        assert Path(model.__file__).is_relative_to(folder), model.__file__
+        pytest = importlib.import_module("pytest")
+        code = pytest.main(["-x", "-q", "-rf", "--tb=short", "-p", "no:cacheprovider", *tests])
+    finally:
+        sys.stdout.flush()
+        os._exit(code)
+
+
+def _wait(running: dict[int, _Running]) -> tuple[int, int | None]:
+    """Waits for the next process that ends, or whose time is up, which has no exit code."""
+    while True:
+        for process, each in running.items():
+            ended, status = os.waitpid(process, os.WNOHANG)
+            if ended:
+                return process, os.waitstatus_to_exitcode(status)
+            if time.monotonic() - each.start > _SECONDS:
+                os.kill(process, 9)
+                os.waitpid(process, 0)
+                return process, None
+        time.sleep(0.05)
+
+
+def _judge(ended: _Running, code: int | None) -> tuple[str, str]:
+    """Returns a verdict, and the line that says it."""
+    seconds = time.monotonic() - ended.start
+    if ended.mutant is None:
+        verdict = "killed" if code == _PASSED else "BROKEN"
+        what = "without a change all tests pass" if code == _PASSED else "tests fail as they are"
+        return verdict, f"{verdict if code else '':8} {seconds:4.0f} s  {what}"
+    names = {_PASSED: "SURVIVED", _FAILED: "killed", None: "TIME UP"}
+    verdict = names.get(code, "BROKEN")
+    by = _first_failure(ended.folder / "output.txt") if verdict == "killed" else ""
+    mutant = ended.mutant
+    return verdict, f"{verdict:8} {seconds:4.0f} s  {mutant.file}: {mutant.name}{by}"
+
+
+def _first_failure(output: Path) -> str:
+    for line in output.read_text(errors="replace").splitlines():
+        if line.startswith("FAILED "):
+            return f"  [{line.removeprefix('FAILED ').partition(' - ')[0]}]"
+    return ""
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,40 @@
+"""The tables of mutants fit the code; `make mutants` runs them."""
+
+from __future__ import annotations
+
+import ast
+import functools
+
+import pytest
+from mutants.table import ROOT, load_tables
+
+MUTANTS = load_tables()
+
+
+def test_there_are_many_and_no_two_are_the_same():
+    assert len(MUTANTS) >= 80
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
+    changes = {(mutant.file, mutant.pattern, mutant.replacement) for mutant in MUTANTS}
+    assert len(changes) == len(MUTANTS)
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_mutant_changes_code_and_names_tests(mutant):
+    before = (ROOT / mutant.file).read_text("utf-8")
+    after = mutant.apply(before)
+    assert ast.dump(ast.parse(after)) != ast.dump(ast.parse(before))
+    for test in mutant.tests:
+        file, _, function = test.partition("::")
+        assert not function or function in functions_of(file), test
+
+
+@functools.cache
+def functions_of(file):
+    nodes = ast.parse((ROOT / file).read_text("utf-8")).body
+    return {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
+
+
+def test_a_pattern_that_is_there_twice_is_refused():
+    mutant = MUTANTS[0]
+    with pytest.raises(ValueError, match=r"has the pattern 2 times, not once$"):
+        mutant.apply(2 * mutant.pattern)
