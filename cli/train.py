@@ -253,6 +253,7 @@ def train_command(
             strategy=where,
             stop=stop,
             restart_from_model=restart_from_model,
+            dataset_name=dataset if "://" in dataset else "",  # not that of its copy
         )
         say(_describe_strategy(strategy, where))
         _train(trainer, run)

@@ -24,6 +24,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from model.artifacts import DatasetManifest
 from model.config import TrainingConfig, TransformerConfig
 from model.errors import DiskFullError, UserError
 from model.folder_lock import lock_folder
@@ -38,6 +39,8 @@ MODEL_FOLDER = "model"
 BEST_MODEL_FOLDER = "best_model"
 LOCK_FILE = "train.lock"
 
+_DATASET_SOURCE = "dataset_source"  # in the configuration
+_SHOWN_CORPORA = 3
 _FORMAT = 2  # of the configuration and the checkpoints
 _SCRATCH = ".export-"  # what the names of folders for exports begin with
 # What there is where making the folder was cut short.
@@ -92,7 +95,7 @@ class RunFolder:
         process, no other one can claim a local folder.
 
         Args:
-          config: "model" and "training" as dictionaries, "dataset" and "replicas".
+          config: Of `run_config`, with "dataset_source" of `describe_dataset`.
           vocabulary_folder: Whose vocabularies are copied.
           is_lost: Whether it holds a run whose checkpoints are gone.
 
@@ -269,7 +272,7 @@ class RunFolder:
     def _check(self, config: dict[str, Any], *, has_trained: bool) -> None:
         found = self.load_config()
         try:
-            difference = _difference(_lasting(found), _lasting(config))
+            difference = _difference(found, config)
         except (KeyError, TypeError, AttributeError) as error:
             raise UserError(f"{self.inside(CONFIG_FILE)} cannot be read: {error!r}") from error
         if difference and has_trained:
@@ -401,17 +404,54 @@ def _copy(source: str, target: str) -> None:
 def _lasting(config: dict[str, Any]) -> dict[str, Any]:
     """Returns what the weights depend on, flat."""
     flat = {**config, **config["model"], **config["training"]}
-    left_out = ("model", "training", *_MAY_CHANGE)
+    left_out = ("model", "training", _DATASET_SOURCE, *_MAY_CHANGE)
     return {key: value for key, value in flat.items() if key not in left_out}
 
 
 def _difference(found: dict[str, Any], wanted: dict[str, Any]) -> str:
     """Names the values that differ, or returns ""."""
+    there, here = _lasting(found), _lasting(wanted)
     return ", ".join(
-        f"{key} is {found.get(key)} there and {wanted.get(key)} here"
-        for key in {**found, **wanted}
-        if found.get(key) != wanted.get(key)
+        _dataset_difference(found, wanted)
+        if key == "dataset"
+        else f"{key} is {there.get(key)} there and {here.get(key)} here"
+        for key in {**there, **here}
+        if there.get(key) != here.get(key)
     )
+
+
+def _dataset_difference(found: dict[str, Any], wanted: dict[str, Any]) -> str:
+    """Names the dataset of a run, and another one; their fingerprints tell a user nothing."""
+    there, here = (_dataset_words(config.get(_DATASET_SOURCE)) for config in (found, wanted))
+    if there == here:
+        return f"its dataset, {here}, has been made anew since, of other input or otherwise"
+    return f"it trains on the dataset {there}, not on {here}"
+
+
+def _dataset_words(source: dict[str, Any] | None) -> str:
+    if not source:
+        return "of another fingerprint (an older tt did not write down which folder that was)"
+    corpora = source["corpora"]
+    shown = [*corpora[:_SHOWN_CORPORA], *(["..."] if len(corpora) > _SHOWN_CORPORA else [])]
+    of_corpora = f" of {', '.join(shown)}" if shown else ""
+    return f"{source['folder']} ({source['pairs']:,} pairs{of_corpora})"
+
+
+def describe_dataset(manifest: DatasetManifest, *, folder: str) -> dict[str, Any]:
+    """Returns what tells a user which dataset a run trains on; nothing is compared by it.
+
+    Args:
+      manifest: Of the dataset.
+      folder: As the user knows it.
+    """
+    names = [source["name"] for source in manifest.sources if not source.get("is_held_out")]
+    return {
+        _DATASET_SOURCE: {
+            "folder": folder,
+            "pairs": manifest.pairs_kept,
+            "corpora": list(dict.fromkeys(names)),
+        }
+    }
 
 
 def run_config(

@@ -34,7 +34,7 @@ from model.failures import (
 from model.optimizer import Schedule
 from model.remains import find_remains
 from model.reporting import Clock, Meter, Report, Reporter, Validation
-from model.run_folder import MODEL_FOLDER, RunFolder, run_config
+from model.run_folder import MODEL_FOLDER, RunFolder, describe_dataset, run_config
 from model.saving import RunSaver
 from model.scores import tokenizer_notes
 from model.state import TrainingState
@@ -85,6 +85,7 @@ class Trainer:
       strategy: Where to train.
       stop: What tells the run to stop where it can go on later; asked after every batch.
       restart_from_model: Whether a run whose checkpoints are gone goes on from its model.
+      dataset_name: What the user knows the dataset by, where that is not its path.
 
     Attributes:
       model: What is trained.
@@ -109,6 +110,7 @@ class Trainer:
         strategy: tf.distribute.Strategy,
         stop: StopRequest | None = None,
         restart_from_model: bool = False,
+        dataset_name: str = "",
     ) -> None:
         self.manifest = DatasetManifest.load(dataset)
         self.dataset = dataset
@@ -139,6 +141,8 @@ class Trainer:
             dataset=self.manifest.fingerprint,
             replicas=self._replicas,
         )
+        folder = dataset_name or str(dataset.absolute())
+        described = config | describe_dataset(self.manifest, folder=folder)
         self._schedule = Schedule(
             peak=training.peak_rate(model_config.d_model),
             warmup_steps=training.warmup_steps,
@@ -181,7 +185,7 @@ class Trainer:
                     raise remains.refusal()
                 self.notes += remains.notes()
             if self.is_chief:
-                self.notes += self.run.claim(config, vocabulary_folder=dataset, is_lost=is_lost)
+                self.notes += self.run.claim(described, vocabulary_folder=dataset, is_lost=is_lost)
             self._saver = RunSaver(
                 self.run,
                 model=self.model,
@@ -197,7 +201,7 @@ class Trainer:
             if training.score_every != 0 and not self._validator.has_texts:
                 self.notes.append(_WITHOUT_TEXTS)
             if self.is_chief:
-                self.run.write_config(config)
+                self.run.write_config(described)
         except BaseException:
             self.close()
             raise

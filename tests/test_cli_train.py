@@ -6,6 +6,7 @@ import dataclasses
 import json
 import re
 import shutil
+from pathlib import Path
 
 import pytest
 import typer
@@ -120,7 +121,12 @@ def test_what_is_not_given_is_as_the_run_was_begun(folder, small_dataset, small_
     assert run("train", "--run", "other", "--describe") == 0
     assert "Chosen by the dataset's size" in capsys.readouterr().err
     assert run("train", "--run", "run") == 2
-    assert "dataset is toy there and another here" in last_error(capsys)
+    there, here = Path(small_dataset).absolute(), folder / "dataset"
+    count = DatasetManifest.load(there).pairs_kept
+    assert (
+        f"run holds another run: it trains on the dataset {there} ({count} pairs), not on {here} "
+        "(55 pairs). Give the same options to resume it, or another --run"
+    ) in last_error(capsys)
 
 
 def test_a_run_that_lost_its_checkpoints_goes_on_from_its_model(

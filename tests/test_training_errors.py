@@ -12,6 +12,7 @@ import re
 import resource
 import shutil
 import sys
+import types
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,72 @@ from trainers import changed, ignore, make_trainer
 from model.artifacts import MANIFEST_FILE, digest_file
 from model.dataset import Position
 from model.errors import UserError
+from model.run_folder import RunFolder, describe_dataset
 from model.stopping import Terminated
+
+
+def config_of(fingerprint, *, folder=None, pairs=12, corpora=("a.en + a.xx",)):
+    """The configuration of a run that trains on a dataset; without a folder, of an older tt."""
+    config = {
+        "model": {"layers": 1},
+        "training": {"seed": 1},
+        "dataset": fingerprint,
+        "replicas": 1,
+    }
+    if folder is None:
+        return config
+    sources = [{"name": name, "is_held_out": False} for name in corpora]
+    sources.append({"name": "val.en + val.xx", "is_held_out": True})
+    manifest = types.SimpleNamespace(pairs_kept=pairs, sources=sources)
+    return config | describe_dataset(manifest, folder=folder)
+
+
+OURS = {"folder": "/d/other", "pairs": 3400, "corpora": ["1", "2", "2", "3", "4"]}
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (
+            {"folder": "gs://d/one"},
+            "it trains on the dataset gs://d/one (12 pairs of a.en + a.xx), not on /d/other "
+            "(3,400 pairs of 1, 2, 3, ...)",
+        ),
+        (
+            {},
+            "it trains on the dataset of another fingerprint (an older tt did not write down which "
+            "folder that was), not on /d/other (3,400 pairs of 1, 2, 3, ...)",
+        ),
+        (
+            OURS,
+            "its dataset, /d/other (3,400 pairs of 1, 2, 3, ...), has been made anew since, of "
+            "other input or otherwise",
+        ),
+    ],
+)
+def test_another_dataset_is_named_by_its_folder(tmp_path, toy_dataset, found, said):
+    run = RunFolder(tmp_path)
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints/1.index").touch()
+    run.write_config(config_of("0a1b", **found))
+    with pytest.raises(UserError) as caught:
+        run.claim(config_of("2c3d", **OURS), vocabulary_folder=toy_dataset)
+    run.release()
+    assert str(caught.value) == (
+        f"{tmp_path} holds another run: {said}. Give the same options to resume it, or another "
+        "--run"
+    )
+    assert "0a1b" not in str(caught.value)
+
+
+@pytest.mark.parametrize("found", [{}, {"folder": "/before/it/was/moved"}])
+def test_a_dataset_may_be_moved(tmp_path, toy_dataset, found):
+    run = RunFolder(tmp_path)
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints/1.index").touch()
+    run.write_config(config_of("0a1b", **found))
+    assert run.claim(config_of("0a1b", **OURS), vocabulary_folder=toy_dataset) == []
+    run.release()
 
 
 def test_an_unfinished_dataset_is_refused(tmp_path):
