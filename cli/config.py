@@ -137,7 +137,7 @@ def _load_yaml(file: Path, path: str) -> Any:
         text = file.read_text(encoding="utf-8-sig")
         return yaml.load(text, _Loader)
     except OSError as error:
-        raise UserError(f"{path} cannot be read: {error}") from error
+        raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is not UTF-8 text: {error}") from error
     except yaml.MarkedYAMLError as error:

@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from cli.options import Texts, command, say, say_what_is_awaited
+from model.access import check_readable
 from model.errors import UserError
 
 # Those of sacreBLEU's that need neither another package nor a download.
@@ -190,6 +191,7 @@ def _read_column(
 
     for file in files:
         try:
+            check_readable(file)
             schema = pq.read_schema(file)
             if column not in schema.names:
                 raise UserError(

@@ -19,6 +19,7 @@ from typer.core import TyperCommand
 from cli.paths import plain_path, plain_paths
 from model.config import BATCH_TOKENS, GPU_BATCH_TOKENS, Engine
 from model.errors import UserError
+from pipelines.foreign_errors import explain
 
 DEFAULT_DATASET = Path("dataset")
 DEFAULT_RUN = Path("run")
@@ -178,11 +179,17 @@ def _wrap(function: Callable[..., None], *, interrupted: str) -> Callable[..., N
 
 @contextlib.contextmanager
 def user_errors() -> Iterator[None]:
-    """Turns a `UserError` into one line on stderr and exit code 2."""
+    """Turns a `UserError` into one line on stderr and exit code 2.
+
+    So does what libraries raise of rights, networks and services, wherever it comes from.
+    """
     try:
         yield
-    except UserError as error:
-        say(f"tt: error: {' '.join(str(error).split())}")
+    except Exception as error:
+        found = error if isinstance(error, UserError) else explain(error)
+        if found is None:
+            raise
+        say(f"tt: error: {' '.join(str(found).split())}")
         raise typer.Exit(2) from None
 
 

@@ -444,5 +444,7 @@ def _leave_held_out_input(path: Path) -> None:
         pq.write_table(table, temporary)
         temporary.replace(path)
     except OSError as error:
-        raise UserError(f"{path} cannot be written: {error}") from error
+        raise UserError(
+            f"{path} cannot be written: {error.strerror or error}. Start in another folder"
+        ) from error
     say(f"Held-out sentences to translate: {path} ({len(sentences)} rows)")

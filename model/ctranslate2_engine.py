@@ -19,13 +19,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from model.access import check_readable
 from model.batching import TokenBudget, count_work, translate_in_batches
 from model.cache import OTHER_CACHE, default_cache, make_whole
 from model.config import Decoding
 from model.engines import calls_at_once
 from model.errors import NotFiniteError, UserError
 from model.extras import install_extra
-from model.model_folder import is_ctranslate2, model_fingerprint
+from model.model_folder import CTRANSLATE2_FILE, is_ctranslate2, model_fingerprint
 from model.translation import Hypothesis, Translation, Work, check_scores
 from model.vocabulary import EOS_ID, Vocabulary, load_vocabularies
 
@@ -75,6 +76,7 @@ class CTranslate2Translator:
         self, folder: Path, *, decoding: Decoding, compute_type: str, threads: int
     ) -> None:
         check_length("--max-decoding-length", decoding.max_decoding_length)
+        check_readable(folder / CTRANSLATE2_FILE)
         self.decoding = decoding
         self.vocabularies = load_vocabularies(folder)
         self._source_tokens = load_tokens(folder, "source")

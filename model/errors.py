@@ -19,5 +19,17 @@ class NotFiniteError(UserError):
     """A model's numbers overflow or are none: no translation has a probability."""
 
 
-class DiskFullError(UserError):
-    """There is no room to write to: the input is good, and what is finished is kept."""
+class UnfinishedError(UserError):
+    """Nothing is wrong with input and options: what is finished is kept, to be gone on from."""
+
+
+class DiskFullError(UnfinishedError):
+    """There is no room to write to."""
+
+
+class NoAccessError(UnfinishedError):
+    """A file or folder may not be read or written by this user."""
+
+
+class ServiceError(UnfinishedError):
+    """A service over the network does not answer, or refuses."""

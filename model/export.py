@@ -17,6 +17,7 @@ import numpy as np
 import sentencepiece
 import tensorflow as tf
 
+from model.access import check_readable
 from model.config import Decoding, TransformerConfig
 from model.ctranslate2_engine import POSITIONS
 from model.errors import UserError
@@ -58,6 +59,8 @@ def copy_model(model_folder: Path, output: Path, *, overwrite: bool = False) -> 
     """
     path = find_model_folder(model_folder)
     _check_output(output, model=path, overwrite=overwrite)
+    for name in (CONFIG_FILE, WEIGHTS_FILE):
+        check_readable(path / name)
     with _whole_folder(output) as folder:
         for name in (CONFIG_FILE, WEIGHTS_FILE):
             shutil.copyfile(path / name, folder / name)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from model.access import check_readable
 from model.batching import TokenBudget, count_work, pad, translate_in_batches
 from model.config import BATCH_TOKENS, GPU_BATCH_TOKENS, Decoding, TransformerConfig
 from model.errors import NotFiniteError, UserError
@@ -143,6 +144,7 @@ class Translator:
             ) from error
         with dtype_policy(compute_type), _on_device(device):
             model = Transformer(config)
+        check_readable(path / WEIGHTS_FILE)
         try:
             model.load_weights(path / WEIGHTS_FILE)
         except (ValueError, OSError) as error:

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import sentencepiece
 
+from model.access import explain_denied
 from model.errors import UserError
 
 PAD_ID = 0
@@ -214,7 +215,8 @@ class Vocabulary:
         try:
             model = read(str(path))
         except OSError as error:
-            raise UserError(f"no vocabulary at {path}: {remedy}") from error
+            missing = UserError(f"no vocabulary at {path}: {remedy}")
+            raise explain_denied(error) or missing from error
         try:
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         except (RuntimeError, OSError) as error:

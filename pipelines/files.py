@@ -244,7 +244,10 @@ def write_whole(path: str, *, temporary_folder: str, run_id: str = "") -> Iterat
     try:
         with FileSystems.create(temporary, compression_type=CompressionTypes.UNCOMPRESSED) as file:
             yield file
-        FileSystems.rename([temporary], [path])
+        if is_local(path):  # Beam would put its own error around that of the system
+            Path(temporary).replace(path)
+        else:
+            FileSystems.rename([temporary], [path])
     except BaseException as error:
         with contextlib.suppress(Exception):
             delete([temporary])

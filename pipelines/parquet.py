@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
 
+from model.access import explain_denied
 from model.errors import BadFileError as BadFileError
 from model.errors import UserError
 from pipelines import files
@@ -165,7 +166,8 @@ def read_footer(path: str) -> Footer:
     except OSError as error:
         if is_local(path) and Path(path).is_symlink() and not Path(path).exists():
             raise BadFileError(f"{path} is a link that leads nowhere") from error
-        raise UserError(f"{path} cannot be opened: {error}") from error
+        unknown = UserError(f"{path} cannot be opened: {error}")
+        raise explain_denied(error) or unknown from error
     with handle:
         size, checksum, file = _open_footer(handle, path=path)
     return Footer(

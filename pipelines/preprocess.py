@@ -19,7 +19,7 @@ from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
 
 from model.artifacts import MANIFEST_FILE, DatasetManifest
-from model.errors import DiskFullError, UserError
+from model.errors import UnfinishedError, UserError
 from model.vocabulary import (
     SHARED_MODEL,
     SOURCE_MODEL,
@@ -108,7 +108,7 @@ def run_preprocess(plan: PreprocessPlan, *, beam_arguments: Sequence[str] = ()) 
         finished = find_finished(plan)
         if finished:  # by another run of the same command, which took the work folder away
             return finished
-        if isinstance(error, UserError) and not isinstance(error, DiskFullError):
+        if isinstance(error, UserError) and not isinstance(error, UnfinishedError):
             _abandon(output)
         raise
     manifest = DatasetManifest.load(output, read=files.read_bytes)
@@ -255,7 +255,9 @@ def _claim_output(plan: PreprocessPlan) -> DatasetManifest | None:
             temporary_folder=work,
         )
     except OSError as error:
-        raise UserError(f"{output} cannot be written: {error}") from error
+        raise UserError(
+            f"{output} cannot be written: {error.strerror or error}. Choose another --output"
+        ) from error
     return None
 
 

@@ -7,22 +7,25 @@ import io
 import logging
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TextIO
 
 import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import (
     DirectOptions,
+    JobServerOptions,
     PipelineOptions,
     PortableOptions,
     StandardOptions,
 )
 from apache_beam.runners.runner import PipelineResult, PipelineState
 
+from model.access import explain_denied, no_access
 from model.engines import cores
 from model.errors import BadFileError, DiskFullError, UserError
 from pipelines.files import is_local
+from pipelines.foreign_errors import chain, explain_submission
 
 # Beam's plain DirectRunner tries to download another runner first, so machines would differ.
 LOCAL_RUNNER = "FnApiRunner"
@@ -30,9 +33,24 @@ LOCAL_RUNNER = "FnApiRunner"
 # Runners of this machine by the name that they have or that Beam gives them.
 _DIRECT_RUNNERS = ("fnapirunner", "directrunner", "switchingdirectrunner")
 _LOCAL_RUNNERS = (*_DIRECT_RUNNERS, "bundlebaseddirectrunner", "prismrunner")
+_LOOPBACK = "LOOPBACK"  # an environment: the workers are the process that submits the job
 
 _RUNNING = re.compile(r" \[while running '[^\n]*")  # what Beam puts behind a message
-_ERRORS = {error.__name__: error for error in (UserError, BadFileError, DiskFullError)}
+_DENIED = re.compile(r"\[Errno \d+\] (?P<reason>[^:]*)(?:: (?:'.*' -> )?'(?P<path>.*)')?")
+
+
+def _denied(message: str) -> UserError:
+    """Returns what to tell the user of the text of a PermissionError."""
+    found = _DENIED.fullmatch(message)
+    if found is None:
+        return no_access("a file", reason=message)
+    return no_access(found["path"] or "a file", reason=found["reason"])
+
+
+_ERRORS: dict[str, Callable[[str], UserError]] = {
+    **{error.__name__: error for error in (UserError, BadFileError, DiskFullError)},
+    PermissionError.__name__: _denied,
+}
 
 # How a worker's traceback, which the runner hands on as text, ends.
 _USER_ERROR = re.compile(
@@ -54,6 +72,7 @@ def make_pipeline(beam_arguments: Sequence[str]) -> beam.Pipeline:
     if is_local:
         arguments.append(f"--runner={LOCAL_RUNNER}")
     options = _parse(arguments)
+    _choose_job_service(options, arguments)
     if is_local:  # other runners have options that Beam here does not know
         _check_is_known(arguments)
     try:
@@ -61,6 +80,23 @@ def make_pipeline(beam_arguments: Sequence[str]) -> beam.Pipeline:
     except ValueError as error:
         shown = " ".join(beam_arguments)
         raise UserError(f"Beam cannot take the options {shown!r}: {error}") from error
+
+
+def _choose_job_service(options: PipelineOptions, arguments: Sequence[str]) -> None:
+    """Gives PortableRunner a job service of this process, where workers of this process are asked.
+
+    Raises:
+      UserError: It has no job service, and none of this process would do.
+    """
+    portable = options.view_as(PortableOptions)
+    if portable.job_endpoint or _runner_name(arguments) != "portablerunner":
+        return
+    if (portable.environment_type or "").upper() != _LOOPBACK:
+        raise UserError(
+            "PortableRunner needs --job_endpoint=HOST:PORT of a job service, or "
+            f"--environment_type={_LOOPBACK} to work in this process: give one behind --"
+        )
+    portable.job_endpoint = "embed"
 
 
 def _parse(arguments: Sequence[str]) -> PipelineOptions:
@@ -134,7 +170,7 @@ def check_places(arguments: Sequence[str], *, paths: Sequence[str]) -> str | Non
             f"{local} is of this machine, and the workers of Dataflow are others: name a path of "
             "gs://"
         )
-    if environment.upper() == "LOOPBACK":  # the workers are this process
+    if environment.upper() == _LOOPBACK:  # the workers are this process
         return None
     return (
         f"{local} is of this machine: the workers of this --runner must have the same file under "
@@ -200,7 +236,7 @@ def run_pipeline(pipeline: beam.Pipeline) -> PipelineResult:
     except Exception as error:
         if _is_interrupt(error):
             raise KeyboardInterrupt from None
-        found = find_user_error(error)
+        found = find_user_error(error) or _explain_runner(error, pipeline)
         if found is None:
             raise
         raise found from error
@@ -209,15 +245,26 @@ def run_pipeline(pipeline: beam.Pipeline) -> PipelineResult:
     return result
 
 
+def _explain_runner(error: Exception, pipeline: beam.Pipeline) -> UserError | None:
+    """Returns what to tell the user where another runner did not take the job; else None."""
+    runner = type(pipeline.runner).__name__
+    if runner.lower() in _LOCAL_RUNNERS:
+        return None
+    java = pipeline.options.view_as(JobServerOptions).job_server_java_launcher
+    return explain_submission(error, runner=runner, java=java)
+
+
 def find_user_error(error: BaseException) -> UserError | None:
     r"""Finds the UserError that an exception wraps, as object or as text.
 
     >>> find_user_error(RuntimeError("Traceback ...\nmodel.errors.UserError: no model"))
     UserError('no model')
     """
-    for link in _chain(error):
+    for link in chain(error):
         if isinstance(link, UserError):
             return type(link)(_RUNNING.sub("", str(link)))
+        if denied := explain_denied(link):
+            return denied
         if found := _USER_ERROR.findall(str(link)):
             name, message = found[-1]
             return _ERRORS[name](message)
@@ -226,17 +273,7 @@ def find_user_error(error: BaseException) -> UserError | None:
 
 def _is_interrupt(error: BaseException) -> bool:
     """Says whether an exception wraps a KeyboardInterrupt, of which Beam makes a RuntimeError."""
-    return any(isinstance(link, KeyboardInterrupt) for link in _chain(error))
-
-
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yields an exception and those behind it."""
-    seen: set[int] = set()
-    link: BaseException | None = error
-    while link is not None and id(link) not in seen:
-        seen.add(id(link))
-        yield link
-        link = link.__cause__ or link.__context__
+    return any(isinstance(link, KeyboardInterrupt) for link in chain(error))
 
 
 class _WithoutUserErrors(io.TextIOBase):

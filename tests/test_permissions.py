@@ -1,0 +1,125 @@
+"""Folders that may not be written and files that may not be read: a line, and exit code 2."""
+
+from __future__ import annotations
+
+import shutil
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from permissions import with_mode
+from test_cli import last_error, run, write_corpus
+from translation_jobs import TWO_WORKERS, read_all, refused, translate, write
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch, trained_toy):
+    """A folder with all that the commands read."""
+    monkeypatch.chdir(tmp_path)
+    write_corpus(tmp_path)
+    (tmp_path / "data").symlink_to(trained_toy.dataset)
+    (tmp_path / "run").symlink_to(trained_toy.run)
+    pq.write_table(pa.table({"text": ["one two"]}), "in.parquet")
+    (tmp_path / "closed").mkdir()
+    return tmp_path
+
+
+COMMANDS = {
+    "preprocess": (
+        "preprocess", "--source", "a.en", "--target", "a.xx", "--vocabulary-size", "24", "--output",
+    ),
+    "train": (
+        "train", "--dataset", "data", "--preset", "tiny", "--steps", "1", "--warmup-steps", "1",
+        "--run",
+    ),
+    "translate-batch": ("translate-batch", "in.parquet", "--output"),
+    "export": ("export", "run", "--output"),
+    "export-saved-model": ("export", "run", "--format", "saved-model", "--output"),
+    "export-ctranslate2": ("export", "run", "--format", "ctranslate2", "--output"),
+    "export-checkpoint": ("export", "run", "--checkpoint", "last", "--output"),
+    "average": ("average", "--run", "run", "--output"),
+    "demo": ("demo", "--folder"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", [0o555, 0o000], ids=["read-only", "closed"])
+@pytest.mark.parametrize("output", ["closed", "closed/new"])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_an_output_without_rights_is_one_line(folder, capsys, command, output, mode):
+    with with_mode(folder / "closed", mode):
+        code = run(*COMMANDS[command], output)
+    if (output, mode) == ("closed", 0o555) and command.startswith(("export", "average")):
+        # An empty folder is replaced, which the rights of the folder around it allow.
+        assert code == 0
+        return
+    assert code == 2
+    error = last_error(capsys)
+    assert "closed" in error or command == "demo"
+    assert "permission denied" in error.lower()
+    assert "Errno" not in error
+    assert list((folder / "closed").iterdir()) == []
+
+
+@pytest.fixture
+def ours(folder, trained_toy):
+    """The same with a dataset, a run and an export of our own, the modes of which may change."""
+    for name, source in (("data", trained_toy.dataset), ("run", trained_toy.run)):
+        (folder / name).unlink()
+        shutil.copytree(source, folder / name)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("arguments", "path"),
+    [
+        (("translate",), "run/model/model.weights.h5"),
+        (("translate",), "run/model/config.json"),
+        (("translate",), "run/model/vocabulary.spm"),
+        (("translate",), "run/model"),
+        (("translate", "--engine", "ctranslate2", "--model", "ct2"), "ct2/model.bin"),
+        (("translate-batch", "in.parquet"), "run/model/model.weights.h5"),
+        (("translate-batch", "in.parquet"), "in.parquet"),
+        (("export", "run", "--output", "o"), "run/model/model.weights.h5"),
+        (("export", "run", "--output", "o", "--format", "saved-model"),
+         "run/model/model.weights.h5"),
+        (("export", "run", "--output", "o", "--checkpoint", "last"), "run/config.json"),
+        (("export", "run", "--output", "o", "--checkpoint", "last"), "run/checkpoints"),
+        (("average",), "run/vocabulary/vocabulary.spm"),
+        (("train", "--dataset", "data", "--run", "new"), "data/dataset.json"),
+        (("train", "--dataset", "data", "--run", "new"), "data/vocabulary.spm"),
+        (("train", "--dataset", "data", "--run", "new"), "data/train-00000-of-00001.tfrecord"),
+        (COMMANDS["preprocess"] + ("o",), "a.en"),
+        (("preprocess", "in.parquet", "--output", "o"), "in.parquet"),
+        (("preprocess", "--config", "a.en"), "a.en"),
+        (("evaluate", "a.en", "--reference", "a.en"), "a.en"),
+        (("evaluate", "in.parquet", "--column", "text", "--reference", "a.en"), "in.parquet"),
+    ],
+)  # fmt: skip
+def test_an_input_without_rights_is_one_line(ours, capsys, monkeypatch, arguments, path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(ours / "cache"))
+    if "ct2" in arguments:
+        assert run("export", "run", "--format", "ctranslate2", "--output", "ct2") == 0
+        capsys.readouterr()
+    with with_mode(ours / path, 0o000):
+        assert run(*arguments) == 2
+    error = last_error(capsys)
+    assert path in error
+    assert "permission denied" in error.lower()
+    assert "Errno" not in error
+    assert "damaged" not in error
+
+
+@pytest.mark.parametrize("arguments", [(), TWO_WORKERS], ids=["one worker", "two workers"])
+def test_rights_that_end_inside_the_output_are_one_line(tmp_path, capsys, arguments):
+    source = write(tmp_path / "in/x/a.parquet", {"text": ["one"]})
+    inside = tmp_path / "out/x"
+    inside.mkdir(parents=True)
+    with with_mode(inside, 0o555):
+        message = refused(source.parents[1], tmp_path / "out", arguments=arguments)
+    assert message == (
+        f"no access to {inside}/a-00000-of-00001.parquet (permission denied): get the rights to "
+        "it, or name another"
+    )
+    assert capsys.readouterr().err == ""
+    translate(source.parents[1], tmp_path / "out", arguments=arguments)
+    assert read_all(tmp_path / "out")["translation"].to_pylist() == ["eno"]
