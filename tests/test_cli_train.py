@@ -298,8 +298,15 @@ def test_average_and_export(folder, small_run, capsys):
 
 def test_what_is_set_takes_the_place_of_the_embedded_corpus_settings(small_dataset):
     manifest = dataclasses.replace(DatasetManifest.load(small_dataset), corpus=EMBEDDED)
-    _, training = configure({}, manifest=manifest)
-    assert (training.validate_every, training.score_every) == (200, 1000)
+    model, training = configure({}, manifest=manifest)
+    assert training == TrainingConfig(
+        steps=700, batch_tokens=2048, peak_learning_rate=0.002, warmup_steps=200,
+        validate_every=200, score_every=1000, save_every=200,
+    )  # fmt: skip
+    assert model == TransformerConfig(
+        source_vocabulary_size=16, target_vocabulary_size=16, shared_vocabulary=True,
+        layers=4, d_model=128, heads=8, d_ff=512, dropout=0.1,
+    )  # fmt: skip
     for given in ({"validate_every": 300}, {"best_metric": "bleu"}):
         _, training = configure(given, manifest=manifest)
         assert training.score_every is None, "with every validation"
