@@ -81,10 +81,11 @@ def describe_choices(
     if not chosen:
         return []
     values = {**dataclasses.asdict(model), **dataclasses.asdict(training), **chosen}
+    why = f" ({reason(size)})" if "preset" in chosen else ""
     parts = [f"{option_flag(name)} {values[name]}" for name in chosen]
     return [
         f"Chosen by the dataset's size, {size.pairs:,} pairs of {size.tokens:,} tokens: "
-        f"{' '.join(parts)} ({reason(size)}). An option that is given stands, and the others are "
+        f"{' '.join(parts)}{why}. An option that is given stands, and the others are "
         "chosen to fit."
     ]
 

@@ -22,11 +22,23 @@ class Teller:
         if isinstance(report, Progress) and self._step is not None:
             if report.step < report.steps:
                 say(
-                    f"About {_hours(report.seconds_left)} for the {report.steps - report.step:,} "
+                    f"About {_roughly(report.seconds_left)} for the {report.steps - report.step:,} "
                     f"steps that are left, as fast as the first {report.step - self._step:,}; "
                     "validations come on top"
                 )
             self._step = None
+
+
+def _roughly(seconds: float) -> str:
+    """Returns a time as one would say it.
+
+    >>> _roughly(41.2), _roughly(3580), _roughly(9725)
+    ('41 s', '1 h 00 min', '2 h 42 min')
+    """
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min"
 
 
 def _hours(seconds: float) -> str:
