@@ -206,6 +206,14 @@ def _load(run: RunFolder, name: str) -> tuple[Transformer, int]:
     with run.scratch() as scratch:
         for file in tf.io.gfile.listdir(run.inside(name)):
             tf.io.gfile.copy(run.inside(name, file), f"{scratch}/{file}")
-        values: dict[str, Any] = json.loads(read_text(f"{scratch}/{CONFIG_FILE}"))
-        steps = values.get("about", {}).get("steps", 0)
-        return Translator.load(Path(scratch)).model, steps
+        model = Translator.load(Path(scratch)).model  # which says what is wrong with its files
+        return model, steps_of(json.loads(read_text(f"{scratch}/{CONFIG_FILE}")))
+
+
+def steps_of(config: dict[str, Any]) -> int:
+    """Returns after how many steps a model was exported, by its configuration; 0 is not known.
+
+    >>> steps_of({"layers": 6, "about": {"steps": 700}}), steps_of({"layers": 6})
+    (700, 0)
+    """
+    return int(config.get("about", {}).get("steps", 0))
