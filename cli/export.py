@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +12,7 @@ import typer
 from cli.options import command, import_tensorflow, local_path, say
 from model.config import Decoding
 from model.errors import UserError
+from pipelines.status_line import TimeLine
 
 _DECODING = Decoding()
 FORMATS = ("model", "saved-model", "ctranslate2")
@@ -74,7 +76,7 @@ def export_command(
     import_tensorflow()
     from model.averaging import export_checkpoint
 
-    with tempfile.TemporaryDirectory() as scratch:
+    with tempfile.TemporaryDirectory() as scratch, TimeLine("exporting", stream=sys.stderr):
         if checkpoint is None:
             source = local_path(model)
         else:

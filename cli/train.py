@@ -6,6 +6,8 @@ import functools
 import os
 import shlex
 import signal
+import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -37,9 +39,11 @@ from model.config import (
     SCHEDULES,
     TransformerConfig,
 )
+from pipelines.status_line import PLAIN_SECONDS, StatusLine, format_seconds
 
 if TYPE_CHECKING:
     from model.artifacts import DatasetManifest
+    from model.reporting import Progress, Validation
     from model.training import Trainer
     from model.transformer import Transformer
 
@@ -298,8 +302,25 @@ def _train(trainer: Trainer, run: str) -> None:
     )
     if trainer.state.step:
         say(f"Resuming at step {trainer.state.step:,} from {run}")
+    start = time.monotonic()
+    line = StatusLine(
+        lambda: (
+            f"at step {trainer.state.step:,} of {training.steps:,}, "
+            f"{format_seconds(time.monotonic() - start)} since the start"
+        ),
+        interval=PLAIN_SECONDS,
+        stream=sys.stderr,
+        is_shown_on_terminals=False,  # between the reports it would be in the way
+    )
+    teller = Teller(trainer.state.step)
+
+    def tell(report: Progress | Validation) -> None:
+        teller(report)
+        line.note_line()
+
     try:
-        model = trainer.train(Teller(trainer.state.step))
+        with line:
+            model = trainer.train(tell)
     except Terminated:
         number = trainer.stop.signal or signal.SIGTERM  # none: another worker was told
         verb = "interrupted" if number == signal.SIGINT else "terminated"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import itertools
 import math
 import os
 import sys
+import time
 from typing import IO, TYPE_CHECKING
 
 import typer
@@ -38,6 +40,8 @@ from cli.options import (
 from model.config import MAX_SOURCE_TOKENS, Decoding, Engine
 from model.errors import UserError
 from model.translation import Hypothesis, TranslatorLike
+from model.under_way import begin_rows, rows_under_way
+from pipelines.status_line import PLAIN_SECONDS, StatusLine, format_seconds
 
 if TYPE_CHECKING:
     from pipelines.cells import CellOptions, TranslatedCell
@@ -98,14 +102,29 @@ def translate_command(
     prepare_engine(folder, engine)
     translator = load_translator(str(folder), decoding=decoding, engine=engine)
     say_what_is_awaited(sys.stdin)
+    report = Report(max_source_tokens=max_source_tokens)
+    start = time.monotonic()
+    progress = StatusLine(
+        lambda: (
+            f"translating: {report.done + rows_under_way():,} lines, "
+            f"{format_seconds(time.monotonic() - start)}"
+        ),
+        interval=PLAIN_SECONDS,
+        stream=sys.stderr,
+        is_shown_on_terminals=False,  # which show the translations
+    )
+    # Who types has an answer for each line.
+    watched = contextlib.nullcontext() if sys.stdin.isatty() else progress
     try:
-        report = translate_lines(
-            sys.stdin.buffer,
-            sys.stdout.buffer,
-            translator=translator,
-            options=options,
-            scored=n_best if n_best > 1 or with_scores else 0,
-        )
+        with watched:
+            translate_lines(
+                sys.stdin.buffer,
+                sys.stdout.buffer,
+                translator=translator,
+                options=options,
+                report=report,
+                scored=n_best if n_best > 1 or with_scores else 0,
+            )
     except (BrokenPipeError, OutputError) as error:
         # What is left in the buffer would raise once more when Python closes it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -131,12 +150,14 @@ class Report:
       counts: Of lines, by what became of them.
       failed: Lines that failed.
       places: By the same, the first line numbers, from 1, with the error of those that have one.
+      done: Lines that have been translated, and written.
     """
 
     max_source_tokens: int
     counts: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     failed: int = 0
     places: dict[str, list[str]] = dataclasses.field(default_factory=dict)
+    done: int = 0
 
     def add(self, cell: TranslatedCell, *, number: int) -> None:
         """Takes note of a line."""
@@ -174,9 +195,10 @@ def translate_lines(
     *,
     translator: TranslatorLike,
     options: CellOptions,
+    report: Report,
     scored: int = 0,
     chunk: int = CHUNK,
-) -> Report:
+) -> None:
     r"""Writes a translation for each line, as the Parquet job translates cells.
 
     A line ends at \n alone, so separators inside a text do not break the count. On a terminal
@@ -187,6 +209,7 @@ def translate_lines(
       output: Gets UTF-8.
       translator: The model.
       options: How lines are treated.
+      report: Takes note of the lines.
       scored: Lines `score ||| text` for each line; 0 writes the best text alone.
       chunk: Lines read before they are translated.
 
@@ -196,18 +219,18 @@ def translate_lines(
     """
     from pipelines.cells import translate_cells
 
-    report = Report(max_source_tokens=options.max_source_tokens)
     numbers = itertools.count(1)
     size = 1 if source.isatty() else chunk
     while lines := list(itertools.islice(source, size)):
         texts = [line.rstrip(b"\r\n") for line in lines]
-        found = translate_cells(texts, translator=translator, options=options)
+        with begin_rows(len(texts)):
+            found = translate_cells(texts, translator=translator, options=options)
         made: list[str] = []
         for cell, number in zip(found.cells, numbers):  # noqa: B905 -- numbers do not end
             report.add(cell, number=number)
             made += format_cell(cell, scored)
         _write(output, made)
-    return report
+        report.done += len(lines)
 
 
 def _write(output: IO[bytes], lines: list[str]) -> None:

@@ -9,6 +9,7 @@ from typing import TypeVar
 import numpy as np
 
 from model.translation import Work
+from model.under_way import add_done
 from model.vocabulary import PAD_ID
 
 Result = TypeVar("Result")
@@ -79,6 +80,7 @@ def translate_in_batches(
             work += Work(memory_backoffs=1)
             continue
         results.update(zip(batch, found, strict=True))
+        add_done(len(batch))
         work += took
     return [results[i] for i in range(len(rows))], work
 

@@ -12,6 +12,7 @@ from model.config import MAX_SOURCE_TOKENS
 from model.errors import UserError
 from model.languages import read_language
 from model.translation import Hypothesis, Translation, TranslatorLike, Work
+from model.under_way import begin_sources
 from model.vocabulary import EOS_ID, UNK_ID, is_empty
 from pipelines.bisection import call_on_parts, one_line, raise_if_not_at_fault
 from pipelines.segments import cut_to_fit, join_translations
@@ -255,6 +256,7 @@ def _plan_pieces(
 def _translate(sources: list[_Source], *, translator: TranslatorLike) -> tuple[_Found, Work]:
     """Translates sources; one at which the model fails has its error instead."""
     work = Work()
+    begin_sources(len(sources))
 
     def translate(some: list[_Source]) -> list[Translation]:
         nonlocal work

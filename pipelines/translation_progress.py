@@ -1,4 +1,7 @@
-"""How far a Parquet job is, by the statistics that its units have left; works with any runner."""
+"""How far a Parquet job is, by the statistics that its units have left; works with any runner.
+
+Of units that threads of this process work on, it is known how many rows are done.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from collections.abc import Callable
 from typing import TextIO
 
 from model.translation import Work
+from model.under_way import rows_under_way
 from pipelines.files import is_local, list_folder
 from pipelines.status_line import StatusLine, format_seconds
 from pipelines.translation_plan import UNITS_FOLDER
@@ -25,6 +29,7 @@ class TranslationProgress:
       rows: Of all units.
       rows_done: Of finished units.
       rows_done_here: Of those that this run finished.
+      rows_under_way: Done in units that are not finished, where this process works on them.
       failed_rows: Of finished units.
       work: Of this run.
       seconds: Since the run began.
@@ -33,6 +38,7 @@ class TranslationProgress:
     rows: int
     rows_done: int = 0
     rows_done_here: int = 0
+    rows_under_way: int = 0
     failed_rows: int = 0
     work: Work = dataclasses.field(default_factory=Work)
     seconds: float = 0.0
@@ -44,15 +50,18 @@ def format_progress(progress: TranslationProgress) -> str:
     >>> format_progress(TranslationProgress(rows=100_000))
     'translating: 0 of 100,000 rows'
     """
-    parts = [f"translating: {progress.rows_done:,} of {progress.rows:,} rows"]
+    done = progress.rows_done + progress.rows_under_way
+    done_here = progress.rows_done_here + progress.rows_under_way
+    parts = [f"translating: {done:,} of {progress.rows:,} rows"]
     if progress.rows_done == progress.rows:
         parts = ["writing the manifest"]
-    elif progress.rows_done_here and progress.seconds > 0:
-        rate = progress.rows_done_here / progress.seconds
+    elif done_here and progress.seconds > 0:
+        rate = done_here / progress.seconds
         parts.append(f"{rate:,.0f} rows/s")
-        parts.append(f"{progress.work.target_tokens / progress.seconds:,.0f} target tokens/s")
-        parts.append(f"{progress.work.padding:.0%} padding")
-        parts.append(f"{format_seconds((progress.rows - progress.rows_done) / rate)} left")
+        if progress.rows_done_here:
+            parts.append(f"{progress.work.target_tokens / progress.seconds:,.0f} target tokens/s")
+            parts.append(f"{progress.work.padding:.0%} padding")
+        parts.append(f"{format_seconds((progress.rows - done) / rate)} left")
     if progress.failed_rows:
         parts.append(f"{progress.failed_rows:,} failed")
     return ", ".join(parts)
@@ -76,6 +85,7 @@ class ProgressWatch:
         self._run_id = run_id
         self._is_done = is_done
         self._found: dict[str, UnitStatistics] = {}
+        self._most = 0  # rows that were done, those under way included
 
     def look(self, *, seconds: float) -> TranslationProgress:
         """Looks at the folder.
@@ -94,9 +104,13 @@ class ProgressWatch:
                     self._found[name] = statistics
         done = list(self._found.values())
         here = [unit for unit in done if unit.run_id == self._run_id]
+        rows_done = sum(unit.rows for unit in done)
+        # Rows of a unit that is being written are neither: what was shown stays.
+        self._most = min(self._rows, max(self._most, rows_done + rows_under_way()))
         return TranslationProgress(
             rows=self._rows,
-            rows_done=sum(unit.rows for unit in done),
+            rows_done=rows_done,
+            rows_under_way=self._most - rows_done,
             rows_done_here=sum(unit.rows for unit in here),
             failed_rows=sum(unit.failed_rows for unit in done),
             work=sum((unit.work for unit in here), Work()),

@@ -19,6 +19,7 @@ from apache_beam.io.filesystems import FileSystems
 
 from model.errors import UserError
 from model.translation import TranslatorLike, Work
+from model.under_way import begin_rows
 from pipelines import parquet
 from pipelines.files import make_folder, read_bytes, write_whole
 from pipelines.translation_plan import (
@@ -235,7 +236,8 @@ def _write_unit(unit: Unit, *, options: UnitOptions, translator: TranslatorLike)
             run_id=options.run_id,
         )
     else:
-        table, work = translate_table(table, options=options.table, translator=translator)
+        with begin_rows(unit.rows):
+            table, work = translate_table(table, options=options.table, translator=translator)
         statistics = _write_output(
             table, unit=unit, options=options, work=work, run_rows=unit.rows, start=start
         )

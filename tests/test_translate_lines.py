@@ -23,10 +23,12 @@ from pipelines.cells import CellOptions, TranslatedCell
 def translated(data, *, translator=None, scored=0, chunk=1000, **options):
     """Returns what is written, and what is said of it."""
     output = io.BytesIO()
-    report = translate_lines(
-        io.BytesIO(data), output, translator=translator or Reverser(),
+    report = Report(max_source_tokens=options.get("max_source_tokens", 8))
+    translate_lines(
+        io.BytesIO(data), output, translator=translator or Reverser(), report=report,
         options=CellOptions(**{"max_source_tokens": 8, **options}), scored=scored, chunk=chunk,
     )  # fmt: skip
+    assert report.done == len(io.BytesIO(data).readlines())
     return output.getvalue().decode(), report.lines()
 
 
@@ -120,7 +122,7 @@ def test_who_stops_reading_is_not_waited_for():
 
     with pytest.raises(BrokenPipeError):
         translate_lines(io.BytesIO(b"a\nb"), Closed(), translator=Reverser(),
-                        options=CellOptions())  # fmt: skip
+                        options=CellOptions(), report=Report(max_source_tokens=8))  # fmt: skip
 
 
 def test_a_full_disk_behind_stdout_is_one_clear_error(trained_toy):

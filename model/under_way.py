@@ -1,0 +1,74 @@
+"""How much of what the threads of this process translate is done, for who watches it meanwhile.
+
+A thread says that it begins a task, and the batches that it translates are counted to it. Each
+task is written to by one thread alone, once a batch, so that counting costs nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+
+
+class _Task:
+    """A run of rows that a thread works on.
+
+    Attributes:
+      rows: How many.
+      sources: Texts of theirs that are translated; 0 before that is known.
+      done: Those that have been.
+    """
+
+    def __init__(self, rows: int) -> None:
+        self.rows = rows
+        self.sources = 0
+        self.done = 0
+
+    def rows_done(self) -> int:
+        """Returns the rows that as large a share of the sources stands for as is done."""
+        if self.sources == 0:
+            return 0
+        return self.rows * min(self.done, self.sources) // self.sources
+
+
+_tasks: set[_Task] = set()
+_of_thread = threading.local()
+
+
+@contextlib.contextmanager
+def begin_rows(rows: int) -> Iterator[None]:
+    """Counts what this thread translates in the `with` block to so many rows."""
+    task = _of_thread.task = _Task(rows)
+    _tasks.add(task)
+    try:
+        yield
+    finally:
+        _of_thread.task = None
+        _tasks.discard(task)
+
+
+def begin_sources(sources: int) -> None:
+    """Says how many sources the rows of this thread have."""
+    task = getattr(_of_thread, "task", None)
+    if task is not None:
+        task.sources, task.done = sources, 0
+
+
+def add_done(sources: int) -> None:
+    """Counts sources that this thread has translated."""
+    task = getattr(_of_thread, "task", None)
+    if task is not None:
+        task.done += sources
+
+
+def rows_under_way() -> int:
+    """Returns the rows of all tasks that are done, though no task is.
+
+    >>> with begin_rows(100):
+    ...     begin_sources(8)
+    ...     add_done(2)
+    ...     rows_under_way()
+    25
+    """
+    return sum(task.rows_done() for task in _tasks.copy())
