@@ -241,6 +241,14 @@ def say(message: str) -> None:
     typer.echo(message, err=True)
 
 
+def warn_of_missing_digests(folder: Path, *, name: str) -> None:
+    """Warns of a model that was written before models had digests of their files."""
+    from model.model_folder import describe_missing_digests
+
+    for line in describe_missing_digests(folder, name=name):
+        say(f"tt: warning: {line}")
+
+
 def say_what_is_awaited(stream: TextIO) -> None:
     """Says what a terminal is expected to give; of files and pipes nothing."""
     if stream.isatty():

@@ -34,6 +34,7 @@ from cli.options import (
     resumable_command,
     say,
     warn_of_language,
+    warn_of_missing_digests,
 )
 from model.config import MAX_SOURCE_TOKENS, Decoding, Engine
 from model.errors import UserError
@@ -191,6 +192,7 @@ def translate_batch_command(
         say(f"tt: warning: {notice}")
     if not job.is_finished:
         check_engine(folder, decoding=decoding, engine=engine, max_source_tokens=max_source_tokens)
+        warn_of_missing_digests(folder, name=model)
         prepare_engine(folder, engine)
         if engine.name == "tensorflow":  # which only knows when it is imported
             copies = plan_copies(model_copies, beam_arguments=beam_arguments, gpus=count_gpus())

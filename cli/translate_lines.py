@@ -36,6 +36,7 @@ from cli.options import (
     say,
     say_what_is_awaited,
     warn_of_language,
+    warn_of_missing_digests,
 )
 from model.config import MAX_SOURCE_TOKENS, Decoding, Engine
 from model.errors import UserError
@@ -99,6 +100,7 @@ def translate_command(
     from model.engines import check_engine, load_translator
 
     check_engine(folder, decoding=decoding, engine=engine, max_source_tokens=max_source_tokens)
+    warn_of_missing_digests(folder, name=model)
     prepare_engine(folder, engine)
     translator = load_translator(str(folder), decoding=decoding, engine=engine)
     say_what_is_awaited(sys.stdin)

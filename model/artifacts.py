@@ -13,6 +13,9 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from model.errors import UserError
 from model.vocabulary import Reader, VocabularyPair, read_local
 
@@ -31,6 +34,8 @@ VALIDATION = "validation"
 
 HISTOGRAM_STEP = 8  # tokens
 PADDING_BATCH = 64  # pairs
+RATIO_STEPS = 8  # of ratios of lengths, an octave
+_RATIO_OCTAVES = 5  # on both sides of 1; what is beyond counts there
 
 _OTHER_VOCABULARY = (
     "the folder holds another vocabulary than its records were made with; make the dataset again "
@@ -50,6 +55,8 @@ class SplitInfo:
       longest: The most ids on any side of any pair.
       source_lengths: `source_lengths[i]` pairs have 8i to 8i+7 source ids.
       target_lengths: The same of the target side.
+      length_ratios: Pairs by target tokens for a source token, BOS and EOS apart, in eighths of
+        an octave from 1/32 to 32; see `ratio_places`. None in a manifest of an older `tt`.
       padding_as_stored: Share of padding among all ids if every 64 consecutive pairs made a
         batch, each side as long as its longest.
       padding_by_length: The same if each text was padded to the next multiple of 8.
@@ -63,6 +70,7 @@ class SplitInfo:
     longest: int
     source_lengths: list[int]
     target_lengths: list[int]
+    length_ratios: list[int] = dataclasses.field(default_factory=list)
     padding_as_stored: float = 0.0
     padding_by_length: float = 0.0
     shard_sizes: list[int] = dataclasses.field(default_factory=list)
@@ -237,6 +245,35 @@ def length_histogram(lengths: list[int]) -> list[int]:
     for length in lengths:
         counts[length // HISTOGRAM_STEP] += 1
     return counts
+
+
+def ratio_places(
+    source_lengths: npt.NDArray[np.int64], target_lengths: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """Returns the places of pairs in `SplitInfo.length_ratios`.
+
+    Args:
+      source_lengths: Ids, BOS and EOS counted.
+      target_lengths: The same of the target side.
+
+    >>> ratio_places(np.array([12, 12, 3, 102]), np.array([12, 22, 102, 3])).tolist()
+    [40, 48, 80, 0]
+    """
+    source, target = (np.maximum(side - 2, 1) for side in (source_lengths, target_lengths))
+    octaves = np.clip(np.log2(target / source), -_RATIO_OCTAVES, _RATIO_OCTAVES)
+    places: npt.NDArray[np.int64] = np.rint((octaves + _RATIO_OCTAVES) * RATIO_STEPS).astype(
+        np.int64
+    )
+    return places
+
+
+def ratio_of_place(place: int) -> float:
+    """Returns the ratio in the middle of a place of `SplitInfo.length_ratios`.
+
+    >>> ratio_of_place(40), ratio_of_place(48)
+    (1.0, 2.0)
+    """
+    return float(2.0 ** (place / RATIO_STEPS - _RATIO_OCTAVES))
 
 
 def write_text_atomically(path: Path, text: str) -> None:

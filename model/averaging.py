@@ -6,6 +6,7 @@ section 6.1, average the last 5 to 20).
 
 from __future__ import annotations
 
+import dataclasses
 import tempfile
 from pathlib import Path
 
@@ -81,6 +82,8 @@ def _export(
     if not is_free(output):
         raise UserError(f"{output} is there already: name another folder with --output")
     checkpoints.load_average(model, names)
+    steps = max(int(name.partition("-")[2]) for name in names)
+    about = dataclasses.replace(run.about(), steps=steps, checkpoints=names)
     with tempfile.TemporaryDirectory() as scratch:
         vocabularies = run.vocabularies(Path(scratch))
         with storage_errors(str(output)):
@@ -88,6 +91,10 @@ def _export(
             with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as whole:
                 made = Path(whole) / output.name
                 export_model(
-                    model, made, vocabulary_folder=Path(scratch), vocabularies=vocabularies
+                    model,
+                    made,
+                    vocabulary_folder=Path(scratch),
+                    vocabularies=vocabularies,
+                    about=about,
                 )
                 made.rename(output)  # over an empty folder, too

@@ -11,6 +11,7 @@ It searches as `model.search` does, with these differences:
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 from collections.abc import Callable
@@ -26,7 +27,13 @@ from model.config import Decoding
 from model.engines import calls_at_once
 from model.errors import NotFiniteError, UserError
 from model.extras import install_extra
-from model.model_folder import CTRANSLATE2_FILE, is_ctranslate2, model_fingerprint
+from model.model_folder import (
+    CTRANSLATE2_FILE,
+    check_vocabulary_sizes,
+    checked_meanwhile,
+    is_ctranslate2,
+    model_fingerprint,
+)
 from model.translation import Hypothesis, Translation, Work, check_scores
 from model.vocabulary import EOS_ID, Vocabulary, load_vocabularies
 
@@ -34,7 +41,7 @@ from model.vocabulary import EOS_ID, Vocabulary, load_vocabularies
 POSITIONS = 2048
 
 # Of what `export_ctranslate2` writes: another one does not use older folders of the cache.
-_EXPORT_VERSION = 1
+_EXPORT_VERSION = 2
 
 # Padded positions beyond which batches are no faster: of sources over all beams, and of targets
 # that are scored.
@@ -82,6 +89,8 @@ class CTranslate2Translator:
         self._source_tokens = load_tokens(folder, "source")
         target_tokens = load_tokens(folder, "target")
         self._target_tokens = target_tokens
+        sizes = (len(self._source_tokens), len(target_tokens))
+        check_vocabulary_sizes(folder, self.vocabularies, sizes=sizes)
         self._target_ids = {token: i for i, token in enumerate(target_tokens)}
         self._budget = TokenBudget((decoding.batch_tokens or _FAST_BATCH) // decoding.beam_size)
         try:
@@ -99,15 +108,33 @@ class CTranslate2Translator:
 
     @classmethod
     def load(
-        cls, folder: str | Path, *, decoding: Decoding, compute_type: str, threads: int
+        cls,
+        folder: str | Path,
+        *,
+        decoding: Decoding,
+        compute_type: str,
+        threads: int,
+        is_checked: bool = False,
     ) -> CTranslate2Translator:
         """Loads a model folder or run folder, converted in the cache, or an exported one.
 
+        Args:
+          folder: Of the model.
+          decoding: How to search.
+          compute_type: float32 or int8.
+          threads: Of a translation.
+          is_checked: Whether the files of `folder` are known to be those that it was written
+            with; those of the cache are looked at.
+
         Raises:
-          UserError: There is no finished model, or CTranslate2 is missing or cannot load it.
+          UserError: There is no finished model, a file of it is another one, or CTranslate2 is
+            missing or cannot load it.
         """
         import_ctranslate2()  # before TensorFlow is, to convert
-        return cls(convert(folder), decoding=decoding, compute_type=compute_type, threads=threads)
+        converted = convert(folder)
+        is_known = is_checked and converted == Path(folder)
+        with contextlib.nullcontext() if is_known else checked_meanwhile(converted):
+            return cls(converted, decoding=decoding, compute_type=compute_type, threads=threads)
 
     def encode(self, texts: list[str]) -> list[list[int]]:
         """Normalises texts and encodes them as the training data was, BOS and EOS added."""

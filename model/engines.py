@@ -17,7 +17,12 @@ _LOGGER = logging.getLogger(__name__)
 
 
 def load_translator(
-    folder: str, *, decoding: Decoding, engine: Engine, threads: int = 0
+    folder: str,
+    *,
+    decoding: Decoding,
+    engine: Engine,
+    threads: int = 0,
+    is_checked: bool = False,
 ) -> TranslatorLike:
     """Loads a model into an engine.
 
@@ -29,15 +34,22 @@ def load_translator(
       threads: Of a translation; as many translations run at once as the cores allow. 0 leaves
         TensorFlow's settings as they are, and gives CTranslate2 all cores for one translation.
         Where TensorFlow has GPUs, each makes one translation at a time.
+      is_checked: Whether its files are known to be those that it was written with, as
+        `model_fingerprint` finds out; else that is looked at.
 
     Raises:
-      UserError: There is no finished model, or the engine is not installed or cannot load it.
+      UserError: There is no finished model, a file of it is another one, or the engine is not
+        installed or cannot load it.
     """
     if engine.name == "ctranslate2":
         from model.ctranslate2_engine import CTranslate2Translator
 
         return CTranslate2Translator.load(
-            folder, decoding=decoding, compute_type=engine.compute_type, threads=threads or cores()
+            folder,
+            decoding=decoding,
+            compute_type=engine.compute_type,
+            threads=threads or cores(),
+            is_checked=is_checked,
         )
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", str(int(uses_onednn(engine))))
     keep_freed_memory()
@@ -46,17 +58,24 @@ def load_translator(
         set_threads(threads)
     from model.translator import Translator
 
-    def load(device: str | None) -> Translator:
+    def load(device: str | None, *, is_checked: bool) -> Translator:
         return Translator.load(
-            folder, decoding=decoding, compute_type=engine.compute_type, device=device
+            folder,
+            decoding=decoding,
+            compute_type=engine.compute_type,
+            device=device,
+            is_checked=is_checked,
         )
 
     devices = gpu_devices()
     if not devices:
-        return load(None)
+        return load(None, is_checked=is_checked)
     from model.translator_pool import TranslatorPool
 
-    return TranslatorPool([load(device) for device in devices])
+    first, *others = devices
+    return TranslatorPool(
+        [load(first, is_checked=is_checked), *(load(each, is_checked=True) for each in others)]
+    )
 
 
 def uses_onednn(engine: Engine) -> bool:

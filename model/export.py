@@ -31,7 +31,17 @@ from model.layers import (
     SelfAttention,
     sinusoidal_positions,
 )
-from model.model_folder import CONFIG_FILE, CTRANSLATE2_FILE, WEIGHTS_FILE, find_model_folder
+from model.model_folder import (
+    CONFIG_FILE,
+    CTRANSLATE2_FILE,
+    WEIGHTS_FILE,
+    check_files,
+    find_model_folder,
+    load_about,
+    load_config,
+    write_about,
+    write_config,
+)
 from model.run_folder import OTHER_OUTPUT, is_free, storage_errors
 from model.transformer import Transformer
 from model.translator import Translator, hidden_ids, search_batch
@@ -49,6 +59,8 @@ _EXPORT_FILES = (WEIGHTS_FILE, "saved_model.pb", CTRANSLATE2_FILE)
 def copy_model(model_folder: Path, output: Path, *, overwrite: bool = False) -> None:
     """Copies all that translation needs, and nothing else, of a model folder or run folder.
 
+    The copy has digests of its files, also where the model was written before there were any.
+
     Args:
       model_folder: A model folder, or the run folder that it lies in.
       output: The folder to write.
@@ -61,10 +73,11 @@ def copy_model(model_folder: Path, output: Path, *, overwrite: bool = False) -> 
     _check_output(output, model=path, overwrite=overwrite)
     for name in (CONFIG_FILE, WEIGHTS_FILE):
         check_readable(path / name)
+    check_files(path)
     with _whole_folder(output) as folder:
-        for name in (CONFIG_FILE, WEIGHTS_FILE):
-            shutil.copyfile(path / name, folder / name)
+        shutil.copyfile(path / WEIGHTS_FILE, folder / WEIGHTS_FILE)
         _copy_vocabularies(path, folder)
+        write_config(folder, load_config(path), load_about(path))
 
 
 def export_saved_model(
@@ -115,6 +128,7 @@ def export_saved_model(
         vocabulary_folder = folder / VOCABULARY_FOLDER
         vocabulary_folder.mkdir()
         _copy_vocabularies(path, vocabulary_folder)
+        write_about(folder, load_about(path), within=VOCABULARY_FOLDER)
 
 
 def export_ctranslate2(
@@ -191,6 +205,7 @@ def export_ctranslate2(
         spec.optimize()  # writes a matrix that stands in several places once
         spec.save(str(folder))
         _copy_vocabularies(path, folder)
+        write_about(folder, load_about(path))
 
 
 def _check_output(output: Path, *, model: Path, overwrite: bool) -> None:

@@ -24,6 +24,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from model.about import About, TrainingData, describe_run
 from model.artifacts import DatasetManifest
 from model.config import TrainingConfig, TransformerConfig
 from model.errors import DiskFullError, UserError
@@ -205,6 +206,13 @@ class RunFolder:
         try:
             return TransformerConfig(**self.load_config()["model"])
         except (KeyError, TypeError) as error:
+            raise UserError(f"{self.inside(CONFIG_FILE)} cannot be read: {error!r}") from error
+
+    def about(self) -> About:
+        """Returns what is known of the run's models, whatever their steps."""
+        try:
+            return describe_run(self.load_config())
+        except (KeyError, TypeError, AttributeError) as error:
             raise UserError(f"{self.inside(CONFIG_FILE)} cannot be read: {error!r}") from error
 
     def vocabularies(self, folder: Path) -> VocabularyPair:
@@ -404,7 +412,7 @@ def _copy(source: str, target: str) -> None:
 def _lasting(config: dict[str, Any]) -> dict[str, Any]:
     """Returns what the weights depend on, flat."""
     flat = {**config, **config["model"], **config["training"]}
-    left_out = ("model", "training", _DATASET_SOURCE, *_MAY_CHANGE)
+    left_out = ("model", "training", "data", _DATASET_SOURCE, *_MAY_CHANGE)
     return {key: value for key, value in flat.items() if key not in left_out}
 
 
@@ -455,19 +463,20 @@ def describe_dataset(manifest: DatasetManifest, *, folder: str) -> dict[str, Any
 
 
 def run_config(
-    *, model: TransformerConfig, training: TrainingConfig, dataset: str, replicas: int
+    *, model: TransformerConfig, training: TrainingConfig, data: TrainingData, replicas: int
 ) -> dict[str, Any]:
     """Returns what `RunFolder.claim` takes.
 
     Args:
       model: The architecture.
       training: How it is trained.
-      dataset: Fingerprint of the dataset.
+      data: What it is trained on, of which the fingerprint decides.
       replicas: That train together.
     """
     return {
         "model": dataclasses.asdict(model),
         "training": dataclasses.asdict(training),
-        "dataset": dataset,
+        "dataset": data.fingerprint,
+        "data": dataclasses.asdict(data),
         "replicas": replicas,
     }

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import tensorflow as tf
 
+from model.about import About
 from model.checkpoints import Checkpoints, Kept, NoneReadableError, best_name, named_weights
 from model.config import TrainingConfig
 from model.errors import UserError
@@ -29,6 +31,7 @@ class RunSaver:
       training: How it is trained.
       vocabulary_folder: Whose vocabularies go into exported models.
       vocabularies: That lie there.
+      about: What is known of the run's models, whatever their steps.
       writes: Whether this process writes the run folder; one of several workers does.
 
     Attributes:
@@ -44,6 +47,7 @@ class RunSaver:
         training: TrainingConfig,
         vocabulary_folder: Path,
         vocabularies: VocabularyPair,
+        about: About,
         writes: bool,
     ) -> None:
         self.checkpoints = Checkpoints(run)
@@ -52,6 +56,7 @@ class RunSaver:
         self._training = training
         self._vocabulary_folder = vocabulary_folder
         self._vocabularies = vocabularies
+        self._about = about
         self._writes = writes
         self._state = tf.Variable("", dtype=tf.string)
         self._written = ""
@@ -158,16 +163,20 @@ class RunSaver:
         weights = tf.train.Checkpoint(weights=named_weights(self._model))
         self.checkpoints.write(weights, best_name(step))
         if is_best:
-            self._export(self._model, BEST_MODEL_FOLDER)
+            self._export(self._model, BEST_MODEL_FOLDER, steps=step)
 
-    def export_final(self) -> None:
-        """Exports the model at the end, or the mean of the checkpoints that were asked for."""
-        model = self._model
+    def export_final(self, step: int) -> None:
+        """Exports the model at the end, or the mean of the checkpoints that were asked for.
+
+        Args:
+          step: At the end.
+        """
+        model, names = self._model, []
         if self._training.average != "none":
             model = Transformer(self._model.config)
             names = self.checkpoints.names(self._training.average)
             self.checkpoints.load_average(model, names)
-        self._export(model, MODEL_FOLDER)
+        self._export(model, MODEL_FOLDER, steps=step, checkpoints=names)
 
     def last_good(self) -> str:
         """Returns the path of the last checkpoint, or "none"."""
@@ -182,7 +191,10 @@ class RunSaver:
             best = [best_name(step) for _, step in state.best]
             self.checkpoints.keep(Kept(last=last, best=best, stop=stop))
 
-    def _export(self, model: Transformer, name: str) -> None:
+    def _export(
+        self, model: Transformer, name: str, *, steps: int, checkpoints: Sequence[str] = ()
+    ) -> None:
+        about = dataclasses.replace(self._about, steps=steps, checkpoints=[*checkpoints])
         with self._run.errors(), self._run.scratch() as scratch:
             folder = Path(scratch) / MODEL_FOLDER
             export_model(
@@ -190,5 +202,6 @@ class RunSaver:
                 folder,
                 vocabulary_folder=self._vocabulary_folder,
                 vocabularies=self._vocabularies,
+                about=about,
             )
             self._run.publish(folder, name)

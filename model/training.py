@@ -20,6 +20,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from model.about import TrainingData, describe_run
 from model.artifacts import TRAIN, VALIDATION, DatasetManifest
 from model.config import TrainingConfig, TransformerConfig
 from model.dataset import Batch, Position, TokenBatches, check_shards
@@ -138,7 +139,7 @@ class Trainer:
         config = run_config(
             model=model_config,
             training=training,
-            dataset=self.manifest.fingerprint,
+            data=TrainingData.of(self.manifest),
             replicas=self._replicas,
         )
         folder = dataset_name or str(dataset.absolute())
@@ -193,6 +194,7 @@ class Trainer:
                 training=training,
                 vocabulary_folder=dataset,
                 vocabularies=self._vocabularies,
+                about=describe_run(config),
                 writes=self.is_chief,
             )
             self._restore(from_model=restart_from_model)
@@ -236,7 +238,7 @@ class Trainer:
                 self._loop()
             self._end_if_told()
             if self.is_chief:
-                self._saver.export_final()
+                self._saver.export_final(self.state.step)
             self._end_if_told()
         return self.run.inside(MODEL_FOLDER)
 

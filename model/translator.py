@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import json
 import math
 import os
 import shutil
@@ -15,11 +13,21 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from model.about import About
 from model.access import check_readable
 from model.batching import TokenBudget, count_work, pad, translate_in_batches
 from model.config import BATCH_TOKENS, GPU_BATCH_TOKENS, Decoding, TransformerConfig
 from model.errors import NotFiniteError, UserError
-from model.model_folder import CONFIG_FILE, WEIGHTS_FILE, find_model_folder, model_fingerprint
+from model.model_folder import (
+    CONFIG_FILE,
+    WEIGHTS_FILE,
+    check_vocabulary_sizes,
+    checked_meanwhile,
+    find_model_folder,
+    load_config,
+    model_fingerprint,
+    write_config,
+)
 from model.search import Prediction, SearchResult, beam_search, greedy_search, longest_limit
 from model.transformer import EncodedSource, Transformer, dtype_policy
 from model.translation import NOTHING, Hypothesis, Translation, Work, check_scores
@@ -51,11 +59,23 @@ _INPUT_ERRORS = (ValueError, TypeError, tf.errors.InvalidArgumentError, NotFinit
 
 
 def export_model(
-    model: Transformer, folder: Path, *, vocabulary_folder: Path, vocabularies: VocabularyPair
+    model: Transformer,
+    folder: Path,
+    *,
+    vocabulary_folder: Path,
+    vocabularies: VocabularyPair,
+    about: About | None = None,
 ) -> None:
     """Writes all that translation needs into a folder that can be moved on its own.
 
     It is made under another name, its config last, and takes the place of an older export whole.
+
+    Args:
+      model: With its weights.
+      folder: To write.
+      vocabulary_folder: Whose vocabularies are copied.
+      vocabularies: That lie there.
+      about: What the model is, if that is known.
     """
     temporary = folder.with_name(f".{folder.name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
@@ -64,8 +84,7 @@ def export_model(
         shutil.copyfile(vocabulary_folder / name, temporary / name)
     _reserve(temporary / WEIGHTS_FILE, 4 * model.count_params() + 4096 * len(model.variables))
     model.save_weights(temporary / WEIGHTS_FILE)
-    text = json.dumps(dataclasses.asdict(model.config), indent=2) + "\n"
-    (temporary / CONFIG_FILE).write_text(text, "utf-8")
+    write_config(temporary, model.config, about or About())
     if folder.exists():
         shutil.rmtree(folder)
     temporary.replace(folder)
@@ -121,6 +140,7 @@ class Translator:
         decoding: Decoding | None = None,
         compute_type: str = "float32",
         device: str | None = None,
+        is_checked: bool = False,
     ) -> Translator:
         """Loads an exported model.
 
@@ -129,29 +149,21 @@ class Translator:
           decoding: How to search; by default beam search as `Decoding` has it.
           compute_type: Of the products and of their weights: "float32", "bfloat16" or "float16".
           device: What computes; None leaves it to TensorFlow.
+          is_checked: Whether its files are known to be those that it was written with.
 
         Raises:
-          UserError: There is no finished model, or a file of it cannot be read.
+          UserError: There is no finished model, a file of it cannot be read or is another one, or
+            its weights are not finite.
         """
         path = find_model_folder(folder)
-        vocabularies = load_vocabularies(path)
-        try:
-            fields = json.loads((path / CONFIG_FILE).read_text("utf-8"))
-            config = TransformerConfig(**fields)
-        except (ValueError, TypeError) as error:
-            raise UserError(
-                f"{path / CONFIG_FILE} cannot be read as a model's ({error}): {INCOMPLETE}"
-            ) from error
-        with dtype_policy(compute_type), _on_device(device):
-            model = Transformer(config)
+        vocabularies, config = load_vocabularies(path), load_config(path)
+        sizes = (config.source_vocabulary_size, config.target_vocabulary_size)
         check_readable(path / WEIGHTS_FILE)
-        try:
-            model.load_weights(path / WEIGHTS_FILE)
-        except (ValueError, OSError) as error:
-            raise UserError(
-                f"{path / WEIGHTS_FILE} is damaged, or does not hold the weights of {CONFIG_FILE} "
-                f"({str(error).splitlines()[0]}): {INCOMPLETE}"
-            ) from error
+        with contextlib.nullcontext() if is_checked else checked_meanwhile(path):
+            check_vocabulary_sizes(path, vocabularies, sizes=sizes)
+            with dtype_policy(compute_type), _on_device(device):
+                model = Transformer(config)
+            _load_weights(model, path / WEIGHTS_FILE)
         if strange := _not_finite(model):
             raise UserError(
                 f"{path / WEIGHTS_FILE} holds weights that are not finite ({strange[0]}, one of "
@@ -212,6 +224,16 @@ class Translator:
     def is_input_error(self, error: Exception) -> bool:
         """Tells whether what was raised can be the fault of a source, not of the machine."""
         return isinstance(error, _INPUT_ERRORS)
+
+
+def _load_weights(model: Transformer, path: Path) -> None:
+    try:
+        model.load_weights(path)
+    except (ValueError, OSError) as error:
+        raise UserError(
+            f"{path} is damaged, or does not hold the weights of {CONFIG_FILE} "
+            f"({str(error).splitlines()[0]}): {INCOMPLETE}"
+        ) from error
 
 
 def _not_finite(model: Transformer) -> list[str]:

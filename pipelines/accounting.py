@@ -18,6 +18,7 @@ from model.artifacts import (
     VALIDATION,
     DatasetManifest,
     SplitInfo,
+    ratio_places,
     shard_name,
 )
 from model.errors import UserError
@@ -166,6 +167,7 @@ class ShardStatistics:
     longest: int
     source_lengths: list[int]
     target_lengths: list[int]
+    length_ratios: list[int]
     padded_as_stored: int
     padded_by_length: int
     kept_by_source: dict[int, int]
@@ -195,6 +197,7 @@ class ShardCounter:
         self._tokens = [0, 0]
         self._longest = 0
         self._lengths = [np.zeros(1, np.int64), np.zeros(1, np.int64)]
+        self._ratios = np.zeros(1, np.int64)
         self._padded_as_stored = 0
         self._padded_by_length = 0
         self._kept: collections.Counter[int] = collections.Counter()
@@ -203,8 +206,9 @@ class ShardCounter:
     def count_kept(self, headers: Headers, places: Places) -> None:
         """Counts written records."""
         self._records += len(headers)
-        for side, column in enumerate(("source_length", "target_length")):
-            lengths = headers[column].astype(np.int64)
+        both = [headers[name].astype(np.int64) for name in ("source_length", "target_length")]
+        self._ratios = _add(self._ratios, np.bincount(ratio_places(*both), minlength=1))
+        for side, lengths in enumerate(both):
             self._tokens[side] += int(lengths.sum())
             self._longest = max(self._longest, int(lengths.max(initial=0)))
             self._lengths[side] = _add(
@@ -235,6 +239,7 @@ class ShardCounter:
             longest=self._longest,
             source_lengths=self._lengths[0].tolist(),
             target_lengths=self._lengths[1].tolist(),
+            length_ratios=self._ratios.tolist(),
             padded_as_stored=self._padded_as_stored,
             padded_by_length=self._padded_by_length,
             kept_by_source=dict(self._kept),
@@ -255,10 +260,11 @@ def sum_split(split: str, plan: SplitPlan, shards: Sequence[ShardStatistics]) ->
     own = [s for s in shards if s.split == split]
     if sorted(s.shard for s in own) != list(range(plan.shards)):
         raise RuntimeError(f"shards of {split}: {sorted(s.shard for s in own)} of {plan.shards}")
-    source_lengths = target_lengths = np.zeros(1, np.int64)
+    source_lengths = target_lengths = length_ratios = np.zeros(1, np.int64)
     for s in own:
         source_lengths = _add(source_lengths, np.array(s.source_lengths))
         target_lengths = _add(target_lengths, np.array(s.target_lengths))
+        length_ratios = _add(length_ratios, np.array(s.length_ratios))
     records = sum(s.records for s in own)
     tokens = sum(s.source_tokens + s.target_tokens for s in own)
 
@@ -273,6 +279,7 @@ def sum_split(split: str, plan: SplitPlan, shards: Sequence[ShardStatistics]) ->
         longest=max(s.longest for s in own),
         source_lengths=source_lengths.tolist() if records else [],
         target_lengths=target_lengths.tolist() if records else [],
+        length_ratios=length_ratios.tolist() if records else [],
         padding_as_stored=waste(sum(s.padded_as_stored for s in own)),
         padding_by_length=waste(sum(s.padded_by_length for s in own)),
         shard_sizes=[s.size for s in sorted(own, key=lambda s: s.shard)],

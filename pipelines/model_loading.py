@@ -51,7 +51,11 @@ class ModelLoader:
                 f"was planned ({self.fingerprint}): put that back, or start again in another folder"
             )
         return load_translator(
-            str(folder), decoding=self.decoding, engine=self.engine, threads=self.threads
+            str(folder),
+            decoding=self.decoding,
+            engine=self.engine,
+            threads=self.threads,
+            is_checked=found is not None,
         )
 
 

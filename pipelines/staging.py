@@ -23,6 +23,7 @@ from model.artifacts import MANIFEST_FILE, DatasetManifest
 from model.cache import default_cache, delete_stale
 from model.errors import DiskFullError, UserError
 from model.model_folder import (
+    ABOUT_FILE,
     CONFIG_FILE,
     CTRANSLATE2_FILE,
     WEIGHTS_FILE,
@@ -170,7 +171,8 @@ def _find_remote_model(model: str) -> tuple[str, list[str]]:
         )
     wanted = [SHARED_MODEL, SOURCE_MODEL, TARGET_MODEL]
     if CTRANSLATE2_FILE in weights:
-        wanted += [f"{side}_vocabulary.json" for side in ("shared", "source", "target")]
+        tokens = [f"{side}_vocabulary.json" for side in ("shared", "source", "target")]
+        wanted += [ABOUT_FILE, *tokens]
     names = [CONFIG_FILE, *weights, VOCABULARY_FILE, *(name for name in wanted if name in present)]
     return folder, sorted(names)
 

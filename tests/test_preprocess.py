@@ -5,6 +5,7 @@ import gzip
 import hashlib
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -24,7 +25,7 @@ from corpora import (
 )
 from toy import texts_of_record
 
-from model.artifacts import MANIFEST_FILE, DatasetManifest, length_histogram
+from model.artifacts import MANIFEST_FILE, DatasetManifest, length_histogram, ratio_places
 from model.errors import UserError
 from model.vocabulary import UNK_ID, TextNormalization, load_vocabularies
 from pipelines import preprocess_plan, transforms
@@ -81,6 +82,7 @@ def test_manifest(dataset, corpus):
         assert split.records == len(found)
         assert [split.source_tokens, split.target_tokens] == [sum(side) for side in lengths]
         assert split.source_lengths == length_histogram(lengths[0])
+        assert split.length_ratios == np.bincount(ratio_places(*map(np.array, lengths))).tolist()
         assert split.target_lengths == length_histogram(lengths[1])
         assert split.longest == max(map(max, lengths))
     lines = describe_manifest(manifest)

@@ -118,8 +118,10 @@ def test_what_is_no_model_folder_is_refused(model_folder, tmp_path):
     shutil.copytree(model_folder, tmp_path / "run/model")
     assert find_model_folder(tmp_path / "run") == tmp_path / "run/model"
     (tmp_path / "run/model" / WEIGHTS_FILE).write_bytes(b"not HDF5")
-    with pytest.raises(UserError, match="does not hold the weights"):
+    with pytest.raises(UserError, match="is damaged or another model's"):
         Translator.load(tmp_path / "run")
+    with pytest.raises(UserError, match="does not hold the weights"):
+        Translator.load(tmp_path / "run", is_checked=True)
     (tmp_path / "run/model" / CONFIG_FILE).write_text("{")
     with pytest.raises(UserError, match="cannot be read"):
         Translator.load(tmp_path / "run")
