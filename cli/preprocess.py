@@ -237,6 +237,7 @@ def preprocess_command(
     Beam's own options go after `--`: tt preprocess ... -- --direct_num_workers=2
     """
     from pipelines.preprocess import (
+        describe_earlier,
         describe_manifest,
         find_finished,
         plan_preprocess,
@@ -310,10 +311,10 @@ def preprocess_command(
         return
     if finished := find_finished(plan):
         say(f"{output} is finished already: nothing is done.")
-        if finished.fingerprint != plan.fingerprint and "held_out_by" not in finished.options:
+        if difference := describe_earlier(finished, plan):
             say(
-                "It was made by an earlier tt, which kept any held-out text from training, however "
-                "short, and filtered validation corpora: another --output gets today's."
+                f"It was made by an earlier tt, which {difference}: name another --output to make "
+                "it as today."
             )
     with ProgressLine(plan, stream=sys.stderr):
         manifest = run_preprocess(plan, beam_arguments=beam_arguments)

@@ -375,13 +375,13 @@ def describe_manifest(manifest: DatasetManifest) -> list[str]:
             f"vocabularies: {manifest.source_vocabulary_size:,} source and "
             f"{manifest.target_vocabulary_size:,} target pieces"
         )
-    if has_small_vocabulary(manifest):
+    if _has_small_vocabulary(manifest):
         wanted = manifest.options["vocabulary_size"]
         vocabulary += f": the corpus allows no more, where {wanted:,} are the default"
     return [*lines, vocabulary]
 
 
-def has_small_vocabulary(manifest: DatasetManifest) -> bool:
+def _has_small_vocabulary(manifest: DatasetManifest) -> bool:
     """Says whether a vocabulary has fewer pieces than by default, as the corpus allowed no more."""
     options = manifest.options
     wanted = options.get("vocabulary_size", 0)  # 0: the vocabulary was given

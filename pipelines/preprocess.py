@@ -53,6 +53,7 @@ from pipelines.transforms import (
 __all__ = [
     "PreprocessOptions",
     "PreprocessPlan",
+    "describe_earlier",
     "describe_manifest",
     "find_finished",
     "plan_preprocess",
@@ -273,6 +274,22 @@ def _describe_difference(options: dict[str, Any], plan: PreprocessPlan) -> str:
     if not differing:
         return "from other input (a corpus of another name, size or time of change)"
     return f"with other options ({', '.join(differing)})"
+
+
+def describe_earlier(manifest: DatasetManifest, plan: PreprocessPlan) -> str:
+    """Says what an earlier version did otherwise where it made the dataset of a plan, or ""."""
+    options = plan.options
+    if manifest.fingerprint == plan.fingerprint:
+        return ""
+    did = []
+    if (plan.has_held_out or options.exclude) and "held_out_by" not in manifest.options:
+        did.append("kept held-out texts of any length from training")
+    if plan.has_held_out:
+        did.append("filtered validation corpora")
+    rule = manifest.options.get("sentencepiece_rule", options.normalization_rule)
+    if rule != options.normalization_rule:
+        did.append(f"trained vocabularies by the rule {rule}")
+    return ", ".join(did)
 
 
 def find_finished(plan: PreprocessPlan) -> DatasetManifest | None:

@@ -18,7 +18,6 @@ from model.errors import UserError
 from model.languages import read_language
 from model.vocabulary import VOCABULARY_FILE, TextNormalization, Vocabulary
 from pipelines import files, parquet
-from pipelines.accounting import has_small_vocabulary
 from pipelines.cleaning import Filters
 from pipelines.encoding import DEDUPLICATE
 from pipelines.held_out import HELD_OUT_BY, LONG_SIDE, SIDE
@@ -292,13 +291,8 @@ class PreprocessPlan:
         return str(FileSystems.join(self.options.output, WORK_FOLDER, self.fingerprint[:16]))
 
     def made(self, manifest: DatasetManifest) -> bool:
-        """Says whether this command made a finished dataset, today or in an earlier version.
-
-        In these, the default size of a vocabulary was never undercut.
-        """
-        if manifest.fingerprint != self.earlier_fingerprint:
-            return manifest.fingerprint == self.fingerprint
-        return self.options.vocabulary_size is None or not has_small_vocabulary(manifest)
+        """Says whether this command made a finished dataset, today or in an earlier version."""
+        return manifest.fingerprint in (self.fingerprint, self.earlier_fingerprint)
 
 
 def plan_preprocess(

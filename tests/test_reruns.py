@@ -30,7 +30,7 @@ from model.artifacts import MANIFEST_FILE, DatasetManifest
 from model.errors import UserError
 from pipelines import files, merging, preprocess_plan, transforms
 from pipelines import preprocess as job
-from pipelines.preprocess import preprocess
+from pipelines.preprocess import describe_earlier, plan_preprocess, preprocess
 from pipelines.sources import ParquetColumns, TextPair, Tsv, sources_from_options
 
 # The same bytes.
@@ -256,6 +256,15 @@ def test_a_finished_folder_of_before_there_was_held_out_by_is_left_as_it_is(
     with monkeypatch.context() as broken:
         broken.setattr(job, "run_pipeline", None)
         assert make().fingerprint == make(held_out_by="side").fingerprint == values["fingerprint"]
+    plan = plan_preprocess(
+        sources=[corpus],
+        validation_sources=[held_out],
+        options=options(tmp_path / "out", vocabulary_type="char"),
+    )
+    assert describe_earlier(manifest, plan) == ""
+    assert describe_earlier(DatasetManifest.load(tmp_path / "out"), plan).startswith(
+        "kept held-out texts of any length from training, filtered validation corpora"
+    )
     # But not for the one who asks for another rule.
     for by in ("long-side", "pair", "source"):
         difference = f"with other options .held_out_by 'side' instead of '{by}'."
