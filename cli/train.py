@@ -168,7 +168,19 @@ def train_command(
         Number, _batches(help="Greatest global norm of the gradients. [default: any]")
     ] = None,
     compute_type: Annotated[
-        Text, _batches(help=f"{' or '.join(COMPUTE_TYPES)}. [default: float32]")
+        Text,
+        _batches(
+            help=f"{', '.join(COMPUTE_TYPES[:-1])} or {COMPUTE_TYPES[-1]}, for GPUs. "
+            "[default: float32]"
+        ),
+    ] = None,
+    jit: Annotated[
+        Switch,
+        _batches(
+            "--jit/--no-jit",
+            help="Compile the model by XLA, anew for each shape of a batch: pays on GPUs, if at "
+            "all. [default: --no-jit]",
+        ),
     ] = None,
     seed: Annotated[
         Count, _batches(help="Of weights, order of batches and dropout. [default: 1]")

@@ -10,7 +10,7 @@ from model.errors import UserError
 
 NORMS = ("post", "pre")
 SCHEDULES = ("inverse-sqrt", "constant")
-COMPUTE_TYPES = ("float32", "mixed_bfloat16")
+COMPUTE_TYPES = ("float32", "mixed_bfloat16", "mixed_float16")
 METRICS = ("loss", "nll", "perplexity", "bleu", "chrf")  # of a validation
 AVERAGES = ("none", "last", "best")
 ENGINES = {"tensorflow": ("float32", "bfloat16", "float16"), "ctranslate2": ("float32", "int8")}
@@ -141,7 +141,9 @@ class TrainingConfig:
       subword_dropout: Probability that a piece of the training text is split into the two that
         it is made of, and its parts likewise; other ones in each epoch.
       clip_norm: Gradients of a greater global norm are scaled down to it; None never.
-      compute_type: "float32", or "mixed_bfloat16": products in bfloat16, weights in float32.
+      compute_type: "float32", or "mixed_bfloat16" or "mixed_float16": products in that type,
+        weights in float32. In float16 the loss is scaled, and updates that overflow are left out.
+      jit: XLA compiles the model, once for each shape of a batch.
       seed: Of the weights, the order of the batches and dropout.
       validate_every: Updates between two runs over the validation split.
       score_every: Updates between two translations of the validation split, for BLEU and chrF;
@@ -167,6 +169,7 @@ class TrainingConfig:
     subword_dropout: float = 0.0
     clip_norm: float | None = None
     compute_type: str = "float32"
+    jit: bool = False
     seed: int = 1
     validate_every: int = 500
     score_every: int | None = None

@@ -38,6 +38,7 @@ def batch_sums(
     *,
     smoothing: float,
     dropout: Dropout | None = None,
+    has_static_shapes: bool = False,
 ) -> TokenSums:
     """Runs the model with the true target as its input (teacher forcing).
 
@@ -47,20 +48,26 @@ def batch_sums(
       target: int32 [B, T], BOS and EOS included.
       smoothing: Mass spread over the vocabulary.
       dropout: None in validation.
+      has_static_shapes: Whether shapes may depend on those of the arguments alone, as XLA needs.
     """
     output = model(source, target=target[:, :-1], dropout=dropout)
     labels = tf.reshape(target[:, 1:], [-1])
-    # The product with the vocabulary is the dearest of all: padding leaves before it.
-    real = tf.where(labels != PAD_ID)[:, 0]
-    labels = tf.gather(labels, real)
-    output = tf.gather(tf.reshape(output, [-1, output.shape[-1]]), real)  # [P, D]
+    output = tf.reshape(output, [-1, output.shape[-1]])
+    is_real = labels != PAD_ID
+    if not has_static_shapes:
+        # The product with the vocabulary is the dearest of all: padding leaves before it.
+        real = tf.where(is_real)[:, 0]
+        labels, output = tf.gather(labels, real), tf.gather(output, real)  # [P], [P, D]
     table = tf.convert_to_tensor(model.output_embedding.table)
-    losses, cross_entropies, correct = smoothed_cross_entropy(output, table, labels, smoothing)
+    of_tokens = smoothed_cross_entropy(output, table, labels, smoothing)
+    if has_static_shapes:
+        of_tokens = tuple(tf.where(is_real, values, 0.0) for values in of_tokens)
+    losses, cross_entropies, correct = of_tokens
     return TokenSums(
         loss=tf.reduce_sum(losses),
         cross_entropy=tf.reduce_sum(cross_entropies),
         correct=tf.reduce_sum(correct),
-        tokens=tf.cast(tf.size(labels), tf.float32),
+        tokens=tf.math.count_nonzero(labels, dtype=tf.float32),  # PAD_ID is 0
     )
 
 

@@ -33,6 +33,8 @@ class Progress:
       target_tokens_per_second: Real target tokens.
       padding: Share of the positions of both sides that are padding.
       seconds_left: Until the last update, at the speed since the last report.
+      skipped_updates: That were left out, as float16 could not hold their gradients; None where
+        none was.
     """
 
     step: int
@@ -48,6 +50,7 @@ class Progress:
     target_tokens_per_second: float
     padding: float
     seconds_left: float
+    skipped_updates: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -96,6 +99,7 @@ class Meter:
       gradient_norm: Sum over the updates.
       updates: How many.
       seconds: Spent on them.
+      skipped: Of the updates, those that were left out.
     """
 
     loss: float = 0.0
@@ -107,6 +111,7 @@ class Meter:
     gradient_norm: float = 0.0
     updates: int = 0
     seconds: float = 0.0
+    skipped: int = 0
 
     def add(self, sums: TokenSums, *, source: np.ndarray, target: np.ndarray) -> None:
         """Adds a batch: what the model made of it, and its ids [B, S] and [B, T]."""
@@ -129,11 +134,12 @@ class Meter:
             perplexity=perplexity(self.cross_entropy / tokens),
             accuracy=self.correct / tokens,
             learning_rate=learning_rate,
-            gradient_norm=self.gradient_norm / self.updates,
+            gradient_norm=self.gradient_norm / max(1, self.updates - self.skipped),
             source_tokens_per_second=self.source_tokens / seconds,
             target_tokens_per_second=tokens / seconds,
             padding=1 - (self.source_tokens + tokens) / self.positions,
             seconds_left=(steps - step) * seconds / self.updates,
+            skipped_updates=self.skipped or None,
         )
 
 

@@ -50,7 +50,7 @@ _UNFINISHED = {VOCABULARY_FOLDER, LOCK_FILE, f"{CONFIG_FILE}.tmp"}
 # What may change when a run is resumed: the weights up to then do not depend on it.
 _MAY_CHANGE = (
     "steps", "validate_every", "score_every", "score_sentences", "patience", "keep_best",
-    "save_every", "keep_checkpoints", "average", "log_every", "replicas",
+    "save_every", "keep_checkpoints", "average", "log_every", "replicas", "jit",
 )  # fmt: skip
 
 

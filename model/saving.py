@@ -61,6 +61,8 @@ class RunSaver:
         self._state = tf.Variable("", dtype=tf.string)
         self._written = ""
         parts = {"weights": named_weights(model), "adam": step.adam, "state": self._state}
+        if step.loss_scale:
+            parts["loss_scale"] = step.loss_scale
         self._checkpoint = tf.train.Checkpoint(**parts)
         self._accumulator = step.accumulator
 

@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from model.layers import Dropout
 from model.loss import TokenSums, batch_sums
+from model.loss_scaling import LossScale
 from model.optimizer import Accumulator, Adam
 from model.strategies import is_multi_worker
 from model.transformer import Transformer
@@ -54,16 +55,19 @@ class StepResult(NamedTuple):
 
     Attributes:
       sums: Over the real target tokens.
-      gradient_norm: Global norm before clipping; 0 where the batch was only accumulated.
+      gradient_norm: Global norm before clipping; 0 where the batch was only accumulated, or the
+        update left out.
+      skipped: 1 where the update was left out, as float16 could not hold its gradients.
       stops: How many replicas' processes were told to stop.
     """
 
     sums: TokenSums
     gradient_norm: float
+    skipped: float
     stops: float
 
 
-# The parts of a step's result, [6] each on the device that it was made on; they are to be added up.
+# The parts of a step's result, [7] each on the device that it was made on; they are to be added up.
 Unread = tuple[tf.Tensor, ...]
 
 
@@ -77,6 +81,13 @@ class TrainingStep:
       label_smoothing: See `TrainingConfig`.
       clip_norm: See `TrainingConfig`.
       accumulates: Whether an update may take several batches.
+      scales_loss: Whether the products are in float16, whose gradients need a factor.
+      jit: Whether XLA compiles the model forward and backward, anew for each shape of a batch.
+
+    Attributes:
+      adam: Its moments.
+      accumulator: The gradients of the update that is to come, or None.
+      loss_scale: The factor for float16, or None.
     """
 
     def __init__(
@@ -88,6 +99,8 @@ class TrainingStep:
         label_smoothing: float,
         clip_norm: float | None,
         accumulates: bool,
+        scales_loss: bool = False,
+        jit: bool = False,
     ) -> None:
         self._model = model
         self._strategy = strategy
@@ -95,10 +108,12 @@ class TrainingStep:
         self._seed = seed
         self._label_smoothing = label_smoothing
         self._clip_norm = clip_norm
+        self._jit = jit
         self._variables = [variable.value for variable in model.trainable_variables]
         with strategy.scope():
             self.adam = Adam(self._variables)
             self.accumulator = Accumulator(self._variables) if accumulates else None
+            self.loss_scale = LossScale() if scales_loss else None
         numbered = [*_PAIR, _NUMBERS]
         self._update = _compiled(self._update_on_batch, numbered)
         self._accumulate = _compiled(self._accumulate_batch, numbered)
@@ -119,8 +134,8 @@ class TrainingStep:
     @staticmethod
     def read(result: Unread) -> StepResult:
         """Waits for a step's result and returns it."""
-        *sums, norm, stops = np.sum([part.numpy() for part in result], axis=0).tolist()
-        return StepResult(TokenSums(*sums), norm, stops)
+        *sums, norm, skipped, stops = np.sum([part.numpy() for part in result], axis=0).tolist()
+        return StepResult(TokenSums(*sums), norm, skipped, stops)
 
     def sums(self, source: np.ndarray, target: np.ndarray) -> TokenSums:
         """Returns the sums of a validation batch: no dropout, no update."""
@@ -147,7 +162,7 @@ class TrainingStep:
     def _update_on_batch(self, source: tf.Tensor, target: tf.Tensor, numbers: Numbers) -> Unread:
         def update(source: tf.Tensor, target: tf.Tensor, numbers: Numbers) -> tf.Tensor:
             gradients, sums = self._own_gradients(
-                source, target, tokens=numbers.tokens, dropout=self._dropout(numbers.place)
+                source, target, tokens=numbers.tokens, seed=self._dropout_seed(numbers.place)
             )
             if self.accumulator:
                 before = self.accumulator.drain()
@@ -162,8 +177,13 @@ class TrainingStep:
             if self._clip_norm is not None:
                 factor = self._clip_norm / tf.maximum(norm, self._clip_norm)
                 gradients = [gradient * factor for gradient in gradients]
-            self.adam.apply(gradients, rate=numbers.rate, update=numbers.update)
-            return tf.concat([told[:-1], norm[None], told[-1:]], 0)
+            if self.loss_scale is None:
+                self.adam.apply(gradients, rate=numbers.rate, update=numbers.update)
+                skipped = tf.zeros([])
+            else:
+                skipped = self._apply_if_finite(gradients, norm=norm, numbers=numbers)
+                norm = tf.where(skipped > 0, 0.0, norm)
+            return tf.concat([told[:-1], [norm, skipped], told[-1:]], 0)
 
         # All replicas know it all.
         return self._run_apart(update, source, target, numbers)[:1]
@@ -174,19 +194,34 @@ class TrainingStep:
         def accumulate(source: tf.Tensor, target: tf.Tensor, numbers: Numbers) -> tf.Tensor:
             assert self.accumulator
             gradients, sums = self._own_gradients(
-                source, target, tokens=1.0, dropout=self._dropout(numbers.place)
+                source, target, tokens=1.0, seed=self._dropout_seed(numbers.place)
             )
             self.accumulator.add(gradients)
-            told = tf.stack([*sums, 0.0, numbers.stop])
+            told = tf.stack([*sums, 0.0, 0.0, numbers.stop])
             # What other processes know cannot be read here later.
             return self._sum_over_replicas([told])[0] if has_other_processes else told
 
         parts = self._run_apart(accumulate, source, target, numbers)
         return parts[:1] if has_other_processes else parts
 
+    def _apply_if_finite(
+        self, gradients: list[tf.Tensor], *, norm: tf.Tensor, numbers: Numbers
+    ) -> tf.Tensor:
+        """Updates the weights unless a gradient overflowed; returns 1 where one did, else 0."""
+        assert self.loss_scale
+        is_finite = tf.math.is_finite(norm)
+        # Adam corrects its moments by the number of updates that they have seen.
+        seen = numbers.update - tf.convert_to_tensor(self.loss_scale.skipped)
+
+        def apply() -> tf.Tensor:
+            self.adam.apply(gradients, rate=numbers.rate, update=seen)
+            return is_finite
+
+        return self.loss_scale.adapt(tf.cond(is_finite, apply, lambda: is_finite))
+
     def _sums_of_batch(self, source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
         def sums(source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
-            return tf.stack(self._replica_sums(source, target, dropout=None))
+            return tf.stack(self._row_sums(*self._own_rows(source, target), dropout=None))
 
         return self._run(sums, source, target)
 
@@ -231,31 +266,61 @@ class TrainingStep:
         target: tf.Tensor,
         *,
         tokens: tf.Tensor | float,
-        dropout: Dropout | None,
+        seed: tf.Tensor | None,
     ) -> tuple[list[tf.Tensor], TokenSums]:
-        """Returns the gradients of this replica's loss over `tokens`, and its sums."""
+        """Returns the gradients of this replica's loss over `tokens`, and its sums.
+
+        Args:
+          source: int32 [B, S], of all replicas.
+          target: int32 [B, T], of all replicas.
+          tokens: What the loss is divided by.
+          seed: Of dropout; None has none.
+        """
+        rows = self._own_rows(source, target)
+        compute = self._row_gradients
+        if self._jit:  # one for each replica, as each has weights of its own
+            compute = tf.function(compute, autograph=False, jit_compile=True)
+        if self.loss_scale is None:
+            return compute(*rows, tokens, seed)
+        # The sum and not the mean is scaled: batches that are accumulated do not know its size yet.
+        scale = tf.convert_to_tensor(self.loss_scale.scale)
+        gradients, sums = compute(*rows, 1 / scale, seed)
+        return [gradient / (scale * tokens) for gradient in gradients], sums
+
+    def _row_gradients(
+        self,
+        source: tf.Tensor,
+        target: tf.Tensor,
+        divisor: tf.Tensor | float,
+        seed: tf.Tensor | None,
+    ) -> tuple[list[tf.Tensor], TokenSums]:
         with tf.GradientTape() as tape:
-            sums = self._replica_sums(source, target, dropout=dropout)
-            loss = sums.loss / tokens
+            dropout = None if seed is None else Dropout(seed)
+            sums = self._row_sums(source, target, dropout=dropout)
+            loss = sums.loss / divisor
         gradients = tape.gradient(loss, self._variables)
         return [tf.convert_to_tensor(gradient) for gradient in gradients], sums
 
-    def _replica_sums(
+    def _own_rows(self, source: tf.Tensor, target: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns this replica's rows of a batch."""
+        replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+        return source[replica :: self._replicas], target[replica :: self._replicas]
+
+    def _row_sums(
         self, source: tf.Tensor, target: tf.Tensor, *, dropout: Dropout | None
     ) -> TokenSums:
-        """Runs the model on this replica's rows of a batch."""
-        replica = tf.distribute.get_replica_context().replica_id_in_sync_group
         return batch_sums(
             self._model,
-            source[replica :: self._replicas],
-            target[replica :: self._replicas],
+            source,
+            target,
             smoothing=self._label_smoothing,
             dropout=dropout,
+            has_static_shapes=self._jit,
         )
 
-    def _dropout(self, place: tf.Tensor) -> Dropout:
+    def _dropout_seed(self, place: tf.Tensor) -> tf.Tensor:
         replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-        return Dropout(tf.stack([self._seed, place * self._replicas + replica]))
+        return tf.stack([self._seed, place * self._replicas + replica])
 
 
 def _compiled(function: Callable[..., Any], signature: Sequence[Any]) -> Any:

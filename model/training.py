@@ -161,6 +161,8 @@ class Trainer:
                 label_smoothing=training.label_smoothing,
                 clip_norm=training.clip_norm,
                 accumulates=training.effective_batch_size is not None,
+                scales_loss=training.compute_type == "mixed_float16",
+                jit=training.jit,
             )
         except tf.errors.ResourceExhaustedError as error:
             raise out_of_memory_for_model(error) from error
@@ -313,6 +315,7 @@ class Trainer:
             meter.add(result.sums, source=batch.source, target=batch.target)
             meter.gradient_norm += result.gradient_norm
             meter.updates += unread.is_update
+            meter.skipped += int(result.skipped)
         self._unread.clear()
         meter.seconds += self._clock.lap()
 

@@ -51,7 +51,10 @@ def test_fields_go_on_top_of_a_preset():
         (lambda: TrainingConfig(peak_learning_rate=0.0), "peak_learning_rate must be positive"),
         (lambda: TransformerConfig(**SIZES, norm="both"), "norm must be one of post, pre"),
         (lambda: TrainingConfig(schedule="cosine"), "one of inverse-sqrt, constant. Received: cos"),
-        (lambda: TrainingConfig(compute_type="float16"), "float32, mixed_bfloat16. Received: fl"),
+        (
+            lambda: TrainingConfig(compute_type="float16"),
+            "bfloat16, mixed_float16. Received: f",
+        ),
         (lambda: TrainingConfig(average="all"), "average must be one of none, last, best"),
         (
             lambda: TrainingConfig(best_metric="ter"),

@@ -152,7 +152,7 @@ def gradients_of(trainer):
 
     def on_replica(source, target):
         tokens = tf.cast(tf.math.count_nonzero(target[:, 1:]), tf.float32)
-        own, _ = trainer._step._own_gradients(source, target, tokens=tokens, dropout=None)
+        own, _ = trainer._step._own_gradients(source, target, tokens=tokens, seed=None)
         return trainer._step._sum_over_replicas(own)
 
     @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)] * 2, autograph=False)
