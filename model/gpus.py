@@ -11,6 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from model.extras import install_extra
+
 _LOGGER = logging.getLogger(__name__)
 
 _NVIDIA = "0x10de"  # the vendor's number on PCI
@@ -94,8 +96,8 @@ def describe_missing(found: list[str], *, words: str) -> str:
         )
     if missing:
         return (
-            f"{there}: it cannot open {', '.join(missing)}; `.venv/bin/pip install -e '.[gpu]'` "
-            "in a clone of tt installs the CUDA libraries that it wants"
+            f"{there}: it cannot open {', '.join(missing)}; install them with "
+            f"{install_extra('gpu')}"
         )
     return f"{there}: {_last_complaint(words)}"
 
