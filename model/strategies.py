@@ -97,6 +97,27 @@ def is_multi_worker(strategy: tf.distribute.Strategy) -> bool:
     return isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
 
 
+def translating_devices(strategy: tf.distribute.Strategy) -> list[str | None]:
+    """Returns the devices of this process's replicas; None for a single CPU."""
+    devices: list[str | None] = list(strategy.extended.worker_devices)
+    return devices if len(devices) > 1 or "GPU" in str(devices) else [None]
+
+
+def worker_place(strategy: tf.distribute.Strategy) -> tuple[int, int]:
+    """Returns which process this is of those that train together, from 0, and how many they are."""
+    resolver = strategy.cluster_resolver
+    if not is_multi_worker(strategy) or resolver is None or not resolver.task_type:
+        return 0, 1
+    cluster = resolver.cluster_spec()
+    workers = [
+        (job, index)
+        for job in _WORKER_JOBS
+        if job in cluster.jobs
+        for index in range(cluster.num_tasks(job))
+    ]
+    return workers.index((resolver.task_type, resolver.task_id)), len(workers)
+
+
 @contextlib.contextmanager
 def lost_worker_errors(strategy: tf.distribute.Strategy) -> Iterator[None]:
     """Turns what TensorFlow raises where another worker has ended into a UserError."""

@@ -41,7 +41,7 @@ from model.scores import tokenizer_notes
 from model.state import TrainingState
 from model.step import Numbers, StepResult, TrainingStep, Unread
 from model.stopping import StopRequest, Terminated
-from model.strategies import is_chief, is_multi_worker
+from model.strategies import is_chief, is_multi_worker, translating_devices, worker_place
 from model.subwords import SubwordDropout
 from model.transformer import Transformer, dtype_policy
 from model.validation import Validator
@@ -174,6 +174,8 @@ class Trainer:
             language=self.manifest.target_language,
             max_sentences=training.score_sentences,
             check_stop=self._check_stop,
+            devices=translating_devices(strategy),
+            worker=worker_place(strategy),
         )
         self._reporter: Reporter | None = None
         self._is_stopping = False
@@ -403,23 +405,16 @@ class Trainer:
                 self._reporter.show(f"attention/sentence_{i}", images, step=state.step)
 
     def _with_scores(self, validation: Validation) -> Validation:
-        """Adds BLEU and chrF; of several workers, the chief translates."""
-        values = np.zeros(2, np.float32)
-        signatures = ("", "")
-        if self.is_chief:
-            scores = self._validator.score()
-            values[:] = [score.value for score in scores]
-            signatures = (scores[0].signature, scores[1].signature)
-        else:
-            self._validator.keep_step_with_score()
-        if self._is_multi_worker:
-            values = self._step.sum_over_workers(values)
+        """Adds BLEU and chrF, which all workers find together."""
+        bleu, chrf = self._validator.score()
+        # As they went through float32 in every version, the best of runs can be compared.
+        values = np.array([bleu.value, chrf.value], np.float32)
         return dataclasses.replace(
             validation,
             bleu=float(values[0]),
             chrf=float(values[1]),
-            bleu_signature=signatures[0],
-            chrf_signature=signatures[1],
+            bleu_signature=bleu.signature,
+            chrf_signature=chrf.signature,
         )
 
     def _save(self) -> None:

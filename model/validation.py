@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -34,6 +35,9 @@ class Validator:
       max_sentences: That are translated.
       check_stop: Called now and then, by all workers equally often; what it raises ends the
         validation.
+      devices: Of this process's replicas, which translate a part of the sentences each; None
+        leaves it to TensorFlow.
+      worker: Number of this process among those that train together, from 0, and their number.
     """
 
     def __init__(
@@ -46,6 +50,8 @@ class Validator:
         language: str,
         max_sentences: int,
         check_stop: Callable[[], None],
+        devices: Sequence[str | None] = (None,),
+        worker: tuple[int, int] = (0, 1),
     ) -> None:
         self._step = step
         self._batches = batches
@@ -53,7 +59,12 @@ class Validator:
         self._language = language
         self._max_sentences = max_sentences
         self._check_stop = check_stop
-        self._translator = Translator(model, vocabularies, Decoding(beam_size=1))
+        self._model = model
+        self._worker, self._workers = worker
+        decoding = Decoding(beam_size=1)
+        self._translators = [
+            Translator(model, vocabularies, decoding, device=device) for device in devices
+        ]
 
     def read(self) -> None:
         """Reads the split once: what is wrong with it is better known before the training.
@@ -94,31 +105,49 @@ class Validator:
         # Like lengths together: a batch goes on until its longest translation has ended.
         order = sorted(range(len(sources)), key=lambda i: len(sources[i]))
         hypotheses = [""] * len(sources)
-        for first in self._starts():
-            self._check_stop()
-            rows = order[first : first + _SENTENCES_AT_ONCE]
-            found, _ = self._translator.translate_ids([sources[i] for i in rows])
+        parts = [
+            order[first : first + _SENTENCES_AT_ONCE]
+            for first in range(0, len(order), _SENTENCES_AT_ONCE)
+        ]
+
+        def translate(translator: Translator, rows: list[int]) -> None:
+            found, _ = translator.translate_ids([sources[i] for i in rows])
             for i, translation in zip(rows, found, strict=True):
                 hypotheses[i] = translation.text
+
+        here = len(self._translators)
+        with ThreadPoolExecutor(here) as threads:
+            for first in range(0, len(parts), self._workers * here):
+                self._check_stop()
+                own = first + self._worker * here
+                # The parts are those of one process, so that what is found is the same.
+                list(threads.map(translate, self._translators, parts[own : own + here]))
+        if self._workers > 1:
+            self._check_stop()
+            hypotheses = self._gather(hypotheses)
         return (
             scores.bleu(hypotheses, references, language=self._language),
             scores.chrf(hypotheses, references),
         )
 
-    def keep_step_with_score(self) -> None:
-        """Does what `score` does for the other workers, in one that does not translate."""
-        for _ in self._starts():
-            self._check_stop()
-
-    def _starts(self) -> range:
-        """Returns where the parts of the sentences begin that `score` translates at once."""
-        return range(0, len(self._pairs[: self._max_sentences]), _SENTENCES_AT_ONCE)
+    def _gather(self, texts: list[str]) -> list[str]:
+        """Returns the texts of all workers; each gives "" for those of others."""
+        encoded = [text.encode() for text in texts]
+        lengths = self._step.sum_over_workers(np.array([len(text) for text in encoded]))
+        ends = np.cumsum(lengths, dtype=np.int64).tolist()
+        starts = [0, *ends[:-1]]
+        # Only numbers travel between workers: these are bytes.
+        values = np.zeros(max(1, ends[-1]), np.float32)
+        for start, text in zip(starts, encoded, strict=True):
+            values[start : start + len(text)] = np.frombuffer(text, np.uint8)
+        found = self._step.sum_over_workers(values).astype(np.uint8).tobytes()
+        return [found[start:end].decode() for start, end in zip(starts, ends, strict=True)]
 
     def attention(self) -> Iterator[list[np.ndarray]]:
         """Yields what the decoder looks at in each of a few pairs; see `sample_attention`."""
         for source, target in zip(*self._first_pairs(_SAMPLES), strict=True):
             yield sample_attention(
-                self._translator.model, self._vocabularies, source_ids=source, target_ids=target
+                self._model, self._vocabularies, source_ids=source, target_ids=target
             )
 
     def _first_pairs(self, count: int) -> tuple[list[list[int]], list[list[int]]]:
