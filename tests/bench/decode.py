@@ -39,7 +39,7 @@ from cli.evaluate import read_lines
 from model.config import Decoding
 
 _PADDED_TOKENS = (2048, 4096, 8192, 16_384)  # of our batches, over all beams
-_EXAMPLES = (32, 64, 128)  # of CTranslate2's
+_EXAMPLES = (32, 64, 128, 256, 512)  # of CTranslate2's
 _TIMED = 2  # times that a size of batch is tried
 
 

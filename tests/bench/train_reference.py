@@ -1,11 +1,11 @@
-"""The yardstick: the fastest known training step in plain TensorFlow, on ready-made batches.
+"""The yardstick: a plain reference step of training in TensorFlow, on ready-made batches.
 
 It does the same work as `tt`'s model (post-norm, tied embeddings, no biases in the projections of
 attention, no dropout of attention weights) with nothing of Keras and nothing of `tf.distribute`:
-raw variables, one `tf.function`, one fused Adam operation a variable, no metrics. What makes it
-fast: queries are scaled before their product, padding is dropped before the product with the
-vocabulary, the loss has a gradient written by hand, and a dropout mask takes one random byte an
-element.
+raw variables, one `tf.function`, one fused Adam operation a variable, no metrics. It is not the
+fastest that there is, for `tt`'s own is faster. With that it has in common that queries are scaled
+before their product, padding is dropped before the product with the vocabulary, the loss has a
+gradient written by hand, and a dropout mask takes one random byte an element.
 
     python tests/bench/train.py --only tiny-float32 --rounds 1 --keep kept
     echo 0 8 | python tests/bench/train_reference.py kept/tiny-float32.npz --threads 1

@@ -63,7 +63,7 @@ _SEED = 1
 _TOKENS = ("1024 tokens", "2048 tokens", "4096 tokens", "8192 tokens")
 _SIZES = {
     "tensorflow": _TOKENS,
-    "ctranslate2": (*_TOKENS, "32 sentences", "64 sentences", "128 sentences"),
+    "ctranslate2": (*_TOKENS, *(f"{size} sentences" for size in (32, 64, 128, 256, 512))),
 }
 _SAMPLE = 4096  # sentences that they are tried on
 _TIMED = 2  # times that each is

@@ -1,0 +1,76 @@
+"""The speed of one and the same matrix product in NumPy, TensorFlow or PyTorch.
+
+    python tests/bench/product.py numpy
+    .venv/torch/bin/python tests/bench/product.py torch --threads 2
+
+Ratios of training to another library are in large part those of the libraries of products that
+they were built with: this says which part.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+# The product of the feed-forward layer of `base` for 2,048 tokens, in float32.
+ROWS, INNER, COLUMNS = 2048, 512, 2048
+_TRIES, _CALLS = 7, 5
+
+
+def numpy_product(threads: int) -> Callable[[], Any]:
+    """Returns the product in NumPy; `main` has set its threads."""
+    import numpy as np
+
+    a, b = np.ones([ROWS, INNER], np.float32), np.ones([INNER, COLUMNS], np.float32)
+    return functools.partial(np.matmul, a, b)
+
+
+def tensorflow_product(threads: int) -> Callable[[], Any]:
+    """Returns the product in TensorFlow."""
+    import tensorflow as tf
+
+    tf.config.threading.set_intra_op_parallelism_threads(threads)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+    return functools.partial(tf.matmul, tf.ones([ROWS, INNER]), tf.ones([INNER, COLUMNS]))
+
+
+def torch_product(threads: int) -> Callable[[], Any]:
+    """Returns the product in PyTorch."""
+    import torch
+
+    torch.set_num_threads(threads)
+    return functools.partial(torch.matmul, torch.ones(ROWS, INNER), torch.ones(INNER, COLUMNS))
+
+
+LIBRARIES = {
+    "numpy": numpy_product,
+    "tensorflow": tensorflow_product,
+    "torch": torch_product,
+}
+
+
+def main() -> None:
+    """Prints the GFLOP/s of the fastest try."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("library", choices=LIBRARIES)
+    parser.add_argument("--threads", type=int, default=1)
+    options = parser.parse_args()
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[name] = str(options.threads)  # read where NumPy is imported
+    product = LIBRARIES[options.library](options.threads)
+    product()
+    seconds = []
+    for _ in range(_TRIES):
+        start = time.perf_counter()
+        for _ in range(_CALLS):
+            product()
+        seconds.append((time.perf_counter() - start) / _CALLS)
+    print(2 * ROWS * INNER * COLUMNS / min(seconds) / 1e9)
+
+
+if __name__ == "__main__":
+    main()
