@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cli.options import EMBEDDED
-from model.artifacts import DatasetManifest
 from model.choices import DatasetSize, choose_options, reason
 from model.config import TrainingConfig, TransformerConfig, option_flag, preset_fields
+
+if TYPE_CHECKING:
+    from model.artifacts import DatasetManifest
 
 # The embedded corpus has short sentences of few words: a few minutes of two cores are enough.
 EMBEDDED_PRESET = "tiny"

@@ -19,10 +19,12 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from model.artifacts import SplitInfo
 from model.config import PRESETS, TrainingConfig
+
+if TYPE_CHECKING:
+    from model.artifacts import SplitInfo
 
 MAX_STEPS = 100_000
 _MAX_PASSES = 100

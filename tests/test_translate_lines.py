@@ -160,7 +160,7 @@ def test_a_full_disk_behind_stdout_is_one_clear_error(trained_toy):
         (["--engine", "gpt"], "--engine must be one of tensorflow, ctranslate2. Received: gpt"),
         (
             ["--compute-type", "int8"],
-            "engine tensorflow must be one of float32, bfloat16. Received",
+            "engine tensorflow must be one of float32, bfloat16, float16. Received",
         ),
         (["--model", "nowhere"], "no model folder at nowhere"),
     ],
