@@ -247,3 +247,10 @@ def test_a_run_on_another_file_system_goes_on_from_its_model(toy_dataset):
     with pytest.raises(UserError, match=r"left are config.json, train.jsonl up to step 12, model/"):
         make_trainer(toy_dataset, run)
     assert make_trainer(toy_dataset, run, restart=True).state.step == 12
+
+
+def test_the_step_is_that_of_the_model_where_that_is_written_down(run, toy_dataset):
+    remove(run, "checkpoints", "train.jsonl")
+    trainer = make_trainer(toy_dataset, run, restart=True)
+    assert trainer.state.step == 12
+    assert "weights of model/ at step 12, with an optimizer that begins anew" in trainer.notes[-1]
