@@ -20,12 +20,17 @@ def test_there_are_many_and_no_two_are_the_same():
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_mutant_changes_code_and_names_tests(mutant):
-    before = (ROOT / mutant.file).read_text("utf-8")
-    after = mutant.apply(before)
-    assert ast.dump(ast.parse(after)) != ast.dump(ast.parse(before))
+    before, tree = file_and_tree(mutant.file)
+    assert ast.dump(ast.parse(mutant.apply(before))) != tree
     for test in mutant.tests:
         file, _, function = test.partition("::")
         assert not function or function in functions_of(file), test
+
+
+@functools.cache
+def file_and_tree(file):
+    text = (ROOT / file).read_text("utf-8")
+    return text, ast.dump(ast.parse(text))
 
 
 @functools.cache

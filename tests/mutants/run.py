@@ -1,7 +1,7 @@
 """Applies each change of the tables to a copy of this checkout, and says which no test notices.
 
     make mutants
-    python tests/mutants/run.py --only "warm-up" --jobs 1
+    python tests/mutants/run.py --only warm-up model/search.py --jobs 1
 
 A change is killed if a test of its selection fails, and survives if all pass. Anything else (no
 test was collected, time is up) says that the table is wrong. The selections must pass on a copy
@@ -45,12 +45,21 @@ class _Running:
 def main() -> None:
     """Runs the mutants and exits."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="", help="run those whose name or file has this text")
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        default=[""],
+        help="run those whose name or file has one of these texts",
+    )
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     options = parser.parse_args()
-    mutants = [m for m in load_tables() if options.only in m.name or options.only in m.file]
+    mutants = [
+        mutant
+        for mutant in load_tables()
+        if any(text in mutant.name or text in mutant.file for text in options.only)
+    ]
     if not mutants:
-        sys.exit(f"no mutant has {options.only!r} in its name or file")
+        sys.exit(f"no mutant has in its name or file: {', '.join(options.only)}")
     try:
         for mutant in mutants:
             mutant.apply((ROOT / mutant.file).read_text("utf-8"))
@@ -126,8 +135,13 @@ def _start(folder: Path, tests: Sequence[str]) -> int:
         sys.dont_write_bytecode = True
         model = importlib.import_module("model")
         assert Path(model.__file__).is_relative_to(folder), model.__file__
+        hypothesis = importlib.import_module("hypothesis")
+        # The same examples each time, and no search for the smallest one that fails.
+        phases = [hypothesis.Phase.explicit, hypothesis.Phase.generate]
+        hypothesis.settings.register_profile("mutants", derandomize=True, phases=phases)
+        hypothesis.settings.load_profile("mutants")  # what conftest.py says comes on top of it
         pytest = importlib.import_module("pytest")
-        code = pytest.main(["-x", "-q", "-rf", "--tb=short", "-p", "no:cacheprovider", *tests])
+        code = pytest.main(["-x", "-q", "-rfE", "--tb=short", "-p", "no:cacheprovider", *tests])
     finally:
         sys.stdout.flush()
         os._exit(code)
@@ -163,8 +177,8 @@ def _judge(ended: _Running, code: int | None) -> tuple[str, str]:
 
 def _first_failure(output: Path) -> str:
     for line in output.read_text(errors="replace").splitlines():
-        if line.startswith("FAILED "):
-            return f"  [{line.removeprefix('FAILED ').partition(' - ')[0]}]"
+        if line.startswith(("FAILED ", "ERROR ")):
+            return f"  [{line.partition(' ')[2].partition(' - ')[0]}]"
     return ""
 
 
