@@ -19,6 +19,7 @@ from model.translator import (
     Translator,
     export_model,
     find_model_folder,
+    length_limits,
     model_fingerprint,
 )
 from model.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
@@ -92,6 +93,26 @@ def test_a_limit_ends_a_translation(model_folder):
         found = [i for i in result.ids[0, 0].numpy().tolist() if i != PAD_ID]
         assert len(found) <= len(ids) + 1
         assert found[-1] == EOS_ID
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, [52, 57, 350]),  # the paper's: 50 more than the source
+        ({"max_extra_tokens": 0}, [2, 7, 300]),
+        ({"max_extra_tokens": 3}, [5, 10, 303]),
+        ({"max_length_ratio": 1.5, "max_extra_tokens": 3}, [6, 14, 453]),
+        ({"max_length_ratio": 0.25, "max_extra_tokens": 0}, [1, 2, 75]),
+        ({"max_length_ratio": 0.0, "max_extra_tokens": 9}, [9, 9, 9]),
+        ({"max_length_ratio": 3.0}, [56, 71, 512]),
+        ({"max_length_ratio": 1e30, "max_decoding_length": 2**31 - 1}, [2**31 - 1] * 3),
+        ({"max_decoding_length": 20}, [20, 20, 20]),
+    ],
+)
+def test_limits_are_those_of_the_options(options, expected):
+    # min(max_decoding_length, ceil(max_length_ratio * source) + max_extra_tokens)
+    limits = length_limits(tf.constant([2, 7, 300]), Decoding(**options))
+    assert limits.numpy().tolist() == expected
 
 
 def test_empty_texts_are_translated_to_empty_ones(model_folder):
