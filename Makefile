@@ -20,6 +20,11 @@ test: lint types
 mutants: $(DEVELOPMENT)
 	$(BIN)/python tests/mutants/run.py
 
+# Trains and translates a little on the GPUs of this machine, and compares with its CPU; it fails where
+# TensorFlow finds no GPU. No GPU has run it yet.
+test-gpu: $(DEVELOPMENT)
+	TT_REQUIRE_GPU=1 $(BIN)/python -m pytest tests/test_gpu_smoke.py -v
+
 # Ratios to bare SentencePiece and to Hugging Face's datasets and tokenizers, about an hour; how the
 # memory of translating grows; then those of training.
 bench: $(BENCH)

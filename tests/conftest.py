@@ -10,6 +10,8 @@ from hypothesis import HealthCheck, settings
 
 # Machines with a GPU run the same tests: on the CPU, which is cut into two devices so that two
 # replicas can be compared with one. Both must be said before TensorFlow looks at its devices.
+# For test_gpu_smoke.
+os.environ.setdefault("TT_VISIBLE_GPUS", os.environ.get("CUDA_VISIBLE_DEVICES", ""))
 os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 tf.config.set_logical_device_configuration(
