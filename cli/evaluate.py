@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
+import regex
 import typer
 
 from cli.options import Texts, command, say, say_what_is_awaited
@@ -21,6 +22,13 @@ from model.errors import UserError
 TOKENIZERS = ("13a", "intl", "zh", "char", "none")
 
 _UNIT = re.compile(r"(.*)-(\d{5,})-of-\d{5,}\.parquet")  # an output file of `tt translate-batch`
+_SAMPLE = 1000  # references that are looked at, where no language is known
+_LETTERS = regex.compile(r"\p{L}")
+_UNSPACED = {
+    "Han characters or kana": regex.compile(r"[\p{Hiragana}\p{Katakana}\p{Han}]"),
+    "Hangul": regex.compile(r"\p{Hangul}"),
+    "Thai": regex.compile(r"\p{Thai}"),
+}
 _STDIN = ("-", "/dev/stdin", "/dev/fd/0")
 _GZIP = b"\x1f\x8b"  # what it begins with; no UTF-8 text does
 
@@ -53,7 +61,19 @@ def evaluate_command(
         typer.Option(help="Of Parquet translations. [default: translation]", show_default=False),
     ] = None,
     tokenize: Annotated[
-        str | None, typer.Option(help="sacreBLEU's tokenizer: 13a (default), intl, zh, char, none.")
+        str | None,
+        typer.Option(
+            help="sacreBLEU's tokenizer: 13a, intl, zh, char, none. [default: by --language]",
+            show_default=False,
+        ),
+    ] = None,
+    language: Annotated[
+        str | None,
+        typer.Option(
+            help="Code of the translations' language, which chooses the tokenizer. [default: as "
+            "`tt translate-batch` wrote it down]",
+            show_default=False,
+        ),
     ] = None,
     lowercase: Annotated[bool, typer.Option("--lowercase", help="Ignore case.")] = False,
 ) -> None:
@@ -77,8 +97,60 @@ def evaluate_command(
     )
     if nulls := translations.count(None):
         say(f"tt: {nulls:,} of {len(lines):,} translations are null and count as empty")
+    if tokenize is None:
+        tokenize = choose_tokenizer(hypotheses, references, language=language)
     for line in score_lines(lines, references, tokenize=tokenize, lowercase=lowercase):
         typer.echo(line)
+
+
+def choose_tokenizer(
+    hypotheses: Path, references: Sequence[Sequence[str]], *, language: str | None
+) -> str | None:
+    """Returns the tokenizer of the translations' language, as training's validation has it.
+
+    Where the language is not known, it warns of texts that are written without spaces.
+
+    Args:
+      hypotheses: Where the translations are from.
+      references: Of them.
+      language: What the user says; None takes that of the model that translated.
+
+    Raises:
+      UserError: That is no code of a language.
+    """
+    from model.languages import find_language, read_language
+    from model.scores import bleu_tokenizer
+
+    if language is not None:
+        read_language(language, name="--language")
+    code = language if language is not None else _planned_language(hypotheses)
+    if find_language(code):
+        return bleu_tokenizer(code)
+    if example := find_unspaced([text for texts in references for text in texts]):
+        say(
+            f"tt: warning: the references are written in {example}, and BLEU's tokenizer 13a takes "
+            "what stands between two spaces for a word: give their --language, or --tokenize"
+        )
+    return None
+
+
+def _planned_language(hypotheses: Path) -> str:
+    """Returns the target language that a folder of `tt translate-batch` tells, or ""."""
+    from pipelines.translation_plan import JOB_FOLDER, PLAN_FILE, read_json
+
+    path = hypotheses / JOB_FOLDER / PLAN_FILE
+    languages = read_json(str(path)).get("languages") if path.is_file() else None
+    return str(languages.get("target", "")) if isinstance(languages, dict) else ""
+
+
+def find_unspaced(texts: Sequence[str]) -> str:
+    """Names the script without spaces, or Hangul, that most letters of some texts are in, or ""."""
+    sample = "".join(texts[:_SAMPLE])
+    letters = len(_LETTERS.findall(sample))
+    for name, pattern in _UNSPACED.items():
+        if 2 * len(pattern.findall(sample)) > letters:
+            return name
+    return ""
 
 
 def check_pipes(paths: Sequence[Path]) -> None:

@@ -132,13 +132,20 @@ def translate_batch_command(
     start = time.monotonic()  # before imports that take seconds
     from model.engines import check_engine
     from model.gpus import count_gpus
-    from model.model_folder import model_fingerprint
+    from model.model_folder import load_about, model_fingerprint
     from pipelines.cells import CellOptions
     from pipelines.files import is_local
+    from pipelines.model_languages import (
+        SAMPLE,
+        choose_source_language,
+        describe_other_language,
+        describe_other_script,
+    )
     from pipelines.model_loading import ModelLoader, plan_copies
     from pipelines.runner import check_places, set_file_system_options
     from pipelines.staging import default_cache, stage_model
     from pipelines.translate import TranslateOptions, plan_translation, run_translation
+    from pipelines.translation_input import first_texts
     from pipelines.translation_manifest import describe_failure, describe_summary
     from pipelines.translation_progress import ProgressLine
 
@@ -181,18 +188,29 @@ def translate_batch_command(
         say(f"Looking at {', '.join(remote)}")  # minutes where there is no network
     folder = stage_model(model, cache=default_cache(), report=say)
     fingerprint = model_fingerprint(folder)
+    data = load_about(folder).data
+    cells = dataclasses.replace(
+        options.cells, source_language=choose_source_language(source_language, data=data)
+    )
+    options = dataclasses.replace(options, cells=cells)
     job = plan_translation(
         options=options,
         model_fingerprint=fingerprint,
         decoding=decoding,
         engine=dataclasses.asdict(engine),
         beam_arguments=beam_arguments,
+        languages={"source": data.source_language, "target": data.target_language},
     )
     for notice in job.notices:
         say(f"tt: warning: {notice}")
     if not job.is_finished:
         check_engine(folder, decoding=decoding, engine=engine, max_source_tokens=max_source_tokens)
         warn_of_missing_digests(folder, name=model)
+        for line in (
+            *describe_other_language(source_language, data=data),
+            *describe_other_script(first_texts(job.found, count=SAMPLE), data=data),
+        ):
+            say(f"tt: warning: {line}")
         prepare_engine(folder, engine)
         if engine.name == "tensorflow":  # which only knows when it is imported
             copies = plan_copies(model_copies, beam_arguments=beam_arguments, gpus=count_gpus())

@@ -45,6 +45,7 @@ from model.under_way import begin_rows, rows_under_way
 from pipelines.status_line import PLAIN_SECONDS, StatusLine, format_seconds
 
 if TYPE_CHECKING:
+    from model.about import TrainingData
     from pipelines.cells import CellOptions, TranslatedCell
 
 _DECODING = Decoding()
@@ -98,9 +99,17 @@ def translate_command(
     warn_of_language(source_language)
     folder = local_path(model)
     from model.engines import check_engine, load_translator
+    from model.model_folder import load_about
+    from pipelines.model_languages import choose_source_language, describe_other_language
 
     check_engine(folder, decoding=decoding, engine=engine, max_source_tokens=max_source_tokens)
     warn_of_missing_digests(folder, name=model)
+    data = load_about(folder).data
+    options = dataclasses.replace(
+        options, source_language=choose_source_language(source_language, data=data)
+    )
+    for line in describe_other_language(source_language, data=data):
+        say(f"tt: warning: {line}")
     prepare_engine(folder, engine)
     translator = load_translator(str(folder), decoding=decoding, engine=engine)
     say_what_is_awaited(sys.stdin)
@@ -126,6 +135,7 @@ def translate_command(
                 options=options,
                 report=report,
                 scored=n_best if n_best > 1 or with_scores else 0,
+                data=data,
             )
     except (BrokenPipeError, OutputError) as error:
         # What is left in the buffer would raise once more when Python closes it.
@@ -200,6 +210,7 @@ def translate_lines(
     report: Report,
     scored: int = 0,
     chunk: int = CHUNK,
+    data: TrainingData | None = None,
 ) -> None:
     r"""Writes a translation for each line, as the Parquet job translates cells.
 
@@ -214,17 +225,24 @@ def translate_lines(
       report: Takes note of the lines.
       scored: Lines `score ||| text` for each line; 0 writes the best text alone.
       chunk: Lines read before they are translated.
+      data: What the model was trained on: where the first chunk is plainly in another script,
+        that is said.
 
     Raises:
       OutputError: The output is full.
       BrokenPipeError: Nobody reads it any more.
     """
     from pipelines.cells import translate_cells
+    from pipelines.model_languages import describe_other_script
 
     numbers = itertools.count(1)
     size = 1 if source.isatty() else chunk
     while lines := list(itertools.islice(source, size)):
         texts = [line.rstrip(b"\r\n") for line in lines]
+        if data is not None and report.done == 0:
+            decoded = [text.decode(errors="ignore") for text in texts]
+            for said in describe_other_script(decoded, data=data):
+                say(f"tt: warning: {said}")
         with begin_rows(len(texts)):
             found = translate_cells(texts, translator=translator, options=options)
         made: list[str] = []

@@ -257,6 +257,7 @@ def plan_translation(
     model_fingerprint: str,
     decoding: Decoding,
     engine: Mapping[str, Any] | None = None,
+    languages: Mapping[str, str] | None = None,
     beam_arguments: Sequence[str] = (),
 ) -> TranslateJob:
     """Looks at the input and at the output folder; writes nothing.
@@ -266,6 +267,7 @@ def plan_translation(
       model_fingerprint: Of the exported model; outputs of another one are not continued.
       decoding: How translations are searched for.
       engine: What computes, and how: part of the plan.
+      languages: Of the model, "source" and "target": told in the plan, but no part of it.
       beam_arguments: Beam's own flags.
 
     Raises:
@@ -283,6 +285,7 @@ def plan_translation(
         model_fingerprint=model_fingerprint,
         decoding=decoding,
         engine=engine or {},
+        languages=languages,
     )
     check_matches(options.input, output=output, plan=plan)
     job = _with_folder(

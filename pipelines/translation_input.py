@@ -234,3 +234,26 @@ def _lies_in_input(output: str, what: str) -> UserError:
 def _real_path(path: str) -> str:
     """Follows the links of a local path."""
     return os.path.realpath(path) if is_local(path) else path
+
+
+def first_texts(found: FoundInput, *, count: int) -> list[str]:
+    """Returns the texts of the first rows of the first file that has any; null ones are left out.
+
+    Args:
+      found: The input.
+      count: Rows that are read at the most.
+    """
+    file = next((file for file in found.files if file.rows), None)
+    if file is None:
+        return []
+    try:
+        table = parquet.read_rows(
+            path=file.path,
+            first_row=0,
+            rows=min(count, file.rows),
+            footer_checksum=file.footer_checksum,
+        )
+    except parquet.BadFileError:  # which the job tells of, or skips
+        return []
+    cells = (cell for name in found.text_columns for cell in parquet.cell_bytes(table.column(name)))
+    return [cell.decode(errors="ignore") for cell in cells if cell is not None]

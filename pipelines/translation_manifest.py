@@ -85,6 +85,7 @@ def make_manifest(
         "model_fingerprint": plan["model_fingerprint"],
         "decoding": plan["decoding"],
         "engine": plan["engine"],
+        "languages": plan.get("languages", {}),
         "options": plan["options"],
         "versions": _units_by_versions(statistics),
         "unit_seconds": round(sum(unit.seconds for unit in statistics), 3),

@@ -218,6 +218,7 @@ def make_plan(
     model_fingerprint: str,
     decoding: Decoding,
     engine: Mapping[str, Any],
+    languages: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Returns the content of `plan.json`: all that decides what the output holds, and versions.
 
@@ -229,6 +230,7 @@ def make_plan(
       model_fingerprint: Of the model.
       decoding: How translations are searched for.
       engine: What computes, and how.
+      languages: Codes of the model's, "source" and "target", as far as they are known.
     """
     plan = {
         "format": FORMAT,
@@ -255,6 +257,7 @@ def make_plan(
             "batch_tokens": decoding.batch_tokens or BATCH_TOKENS,
         },
         "engine": dict(engine),
+        "languages": dict(languages or {}),
         "versions": installed_versions(),
     }
     return dict(json.loads(json.dumps(plan)))  # as it reads back: a tuple is a list there
@@ -369,7 +372,7 @@ def _has_work(plan: Mapping[str, Any], *, existing: Sequence[str]) -> bool:
 
 def _decisive(plan: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the part of a plan that another run must share to go on from it."""
-    part = {key: value for key, value in plan.items() if key != "versions"}
+    part = {key: value for key, value in plan.items() if key not in ("versions", "languages")}
     part["bad_files"] = dict.fromkeys(plan.get("bad_files", {}), _SKIPPED)  # whatever the reason
     return part
 

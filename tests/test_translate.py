@@ -127,6 +127,7 @@ def test_statuses_are_counted_by_file_and_in_all(tmp_path):
         "model_fingerprint": "f0",
         "decoding": dataclasses.asdict(Decoding()),
         "engine": {"name": "reverser"},
+        "languages": {},
         "options": {
             "text_columns": ["text"],
             "unit_rows": 8192,
