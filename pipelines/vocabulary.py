@@ -203,40 +203,33 @@ def train_vocabulary(
         some = sample["line"].slice(0, _COVERAGE_LINES).to_pylist()
         character_coverage = _LARGE_SCRIPT_COVERAGE if has_large_script(some) else 1.0
     kept = [s for s in _KEPT_WHITESPACE if s not in user_symbols] if keep_whitespace else []
-    model = io.BytesIO()
-    try:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=_lines(sample),
-            model_writer=model,
-            model_type=kind,
-            vocab_size=size,
-            pad_id=PAD_ID,
-            unk_id=UNK_ID,
-            bos_id=BOS_ID,
-            eos_id=EOS_ID,
-            character_coverage=character_coverage,
-            normalization_rule_name=normalization_rule,
-            byte_fallback=byte_fallback,
-            user_defined_symbols=[*user_symbols, *kept],
-            remove_extra_whitespaces=not keep_whitespace,
-            num_threads=TRAINER_THREADS,
-            minloglevel=2,
-        )
-    except (RuntimeError, ValueError, TypeError, OverflowError) as error:
-        most = _greatest_size(str(error))
-        if SIZE_MULTIPLE <= most < size and not is_size_given:
-            return train_vocabulary(
-                sample,
-                name=name,
-                size=most,
-                kind=kind,
-                normalization_rule=normalization_rule,
+    while True:
+        model = io.BytesIO()
+        try:
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=_lines(sample),
+                model_writer=model,
+                model_type=kind,
+                vocab_size=size,
+                pad_id=PAD_ID,
+                unk_id=UNK_ID,
+                bos_id=BOS_ID,
+                eos_id=EOS_ID,
                 character_coverage=character_coverage,
+                normalization_rule_name=normalization_rule,
                 byte_fallback=byte_fallback,
-                user_symbols=user_symbols,
+                user_defined_symbols=[*user_symbols, *kept],
+                remove_extra_whitespaces=not keep_whitespace,
+                num_threads=TRAINER_THREADS,
+                minloglevel=2,
             )
-        raise UserError(_trainer_message(str(error), name=name, size=size)) from error
-    return model.getvalue()
+        except (RuntimeError, ValueError, TypeError, OverflowError) as error:
+            most = _greatest_size(str(error))
+            if is_size_given or not SIZE_MULTIPLE <= most < size:
+                raise UserError(_trainer_message(str(error), name=name, size=size)) from error
+            size = most
+        else:
+            return model.getvalue()
 
 
 def _lines(sample: pa.Table) -> Iterator[str]:

@@ -419,6 +419,27 @@ def test_a_size_that_nobody_asked_for_becomes_what_fits(tmp_path, kind):
     ), "where the size fits, it holds"
 
 
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"keep_whitespace": True, "normalization_rule": "identity"},
+        {"byte_fallback": True},
+        {"user_symbols": ("<b>",)},
+        {"character_coverage": 0.98},
+        {"normalization_rule": "nfkc_cf"},
+        {"kind": "bpe"},
+    ],
+    ids=lambda option: next(iter(option)),
+)
+def test_what_fits_is_trained_with_every_option(tmp_path, option):
+    lines = [f"{line}  ² X\t{line}" for line in sentences(50)]
+    model = train(lines, size=8000, is_size_given=False, **option)
+    (tmp_path / "x.spm").write_bytes(model)
+    vocabulary = Vocabulary(tmp_path / "x.spm", KEPT)
+    assert vocabulary.keeps_whitespace == ("keep_whitespace" in option)
+    assert model == train(lines, size=vocabulary.piece_count, **option)
+
+
 def test_no_size_fits_a_corpus_of_next_to_nothing():
     with pytest.raises(UserError, match="the corpus is too small for a shared vocabulary"):
         train(["a"], size=8000, is_size_given=False, kind="bpe")
