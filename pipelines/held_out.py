@@ -31,7 +31,7 @@ _NONE: UInt64s = np.empty(0, np.uint64)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class HeldOut:
-    """Hashes, sorted, of what training must not see.
+    """Hashes of what training must not see; sorted, once `unite` has put them together.
 
     Attributes:
       pairs: Of pairs.
@@ -43,12 +43,18 @@ class HeldOut:
     sources: UInt64s = dataclasses.field(default_factory=_NONE.copy)
     texts: UInt64s = dataclasses.field(default_factory=_NONE.copy)
 
-    def __or__(self, other: HeldOut) -> HeldOut:
-        return HeldOut(
-            pairs=np.union1d(self.pairs, other.pairs),
-            sources=np.union1d(self.sources, other.sources),
-            texts=np.union1d(self.texts, other.texts),
-        )
+
+def unite(parts: Sequence[HeldOut]) -> HeldOut:
+    """Returns all that any part has: sorted once, however many parts there are."""
+    return HeldOut(
+        pairs=_unite(part.pairs for part in parts),
+        sources=_unite(part.sources for part in parts),
+        texts=_unite(part.texts for part in parts),
+    )
+
+
+def _unite(hashes: Iterable[UInt64s]) -> UInt64s:
+    return np.unique(np.concatenate([_NONE, *hashes]))
 
 
 def short_tokens(by: str) -> int:
@@ -64,26 +70,27 @@ def hash_pairs(tables: Iterable[pa.Table], *, by: str, normalization: TextNormal
       by: One of `HELD_OUT_BY`.
       normalization: What is done to texts.
     """
-    found = HeldOut()
+    found = []
     for table in tables:
         sides = [normalization.column(table[side].fill_null("")) for side in ("source", "target")]
         rows = [row for row in zip(*sides, strict=True) if all(row)]
         sources, targets = (_hash_texts([row[side] for row in rows]) for side in (0, 1))
-        found |= HeldOut(
-            pairs=np.unique(_pair_hashes(sources, targets)),
-            sources=np.unique(sources) if by == "source" else _NONE,
-            texts=np.union1d(sources, targets) if by in (LONG_SIDE, SIDE) else _NONE,
+        part = HeldOut(
+            pairs=_pair_hashes(sources, targets),
+            sources=sources if by == "source" else _NONE,
+            texts=np.concatenate([sources, targets]) if by in (LONG_SIDE, SIDE) else _NONE,
         )
-    return found
+        found.append(part)
+    return unite(found)
 
 
 def hash_texts(columns: Iterable[pa.Array], *, normalization: TextNormalization) -> HeldOut:
     """Hashes texts that are held out on either side."""
-    found = HeldOut()
+    found = []
     for column in columns:
         texts = [text for text in normalization.column(column.fill_null("")) if text]
-        found |= HeldOut(texts=np.unique(_hash_texts(texts)))
-    return found
+        found.append(HeldOut(texts=_hash_texts(texts).copy()))  # not its other halves
+    return unite(found)
 
 
 def held_out_reasons(

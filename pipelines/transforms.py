@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-import operator
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -19,7 +17,7 @@ from pipelines import files
 from pipelines.accounting import SourceNames, UnitStatistics
 from pipelines.cleaning import Filters
 from pipelines.encoding import EncodingOptions, encode_unit, training_lines
-from pipelines.held_out import HeldOut, hash_pairs, hash_texts
+from pipelines.held_out import HeldOut, hash_pairs, hash_texts, unite
 from pipelines.sources import Source, Unit
 from pipelines.spills import read_spill_footer, write_spill
 from pipelines.text_sources import read_texts
@@ -152,17 +150,23 @@ class _HashFile(beam.DoFn):
 
 
 class _UniteHashes(beam.CombineFn):
-    def create_accumulator(self) -> HeldOut:
-        return HeldOut()
+    """Collects parts, and unites them when they are sent on: to do so at each takes n^2 in all."""
 
-    def add_input(self, accumulator: HeldOut, found: HeldOut) -> HeldOut:
-        return accumulator | found
+    def create_accumulator(self) -> list[HeldOut]:
+        return []
 
-    def merge_accumulators(self, accumulators: Iterable[HeldOut]) -> HeldOut:
-        return functools.reduce(operator.or_, accumulators, HeldOut())
-
-    def extract_output(self, accumulator: HeldOut) -> HeldOut:
+    def add_input(self, accumulator: list[HeldOut], found: HeldOut) -> list[HeldOut]:
+        accumulator.append(found)
         return accumulator
+
+    def merge_accumulators(self, accumulators: Iterable[list[HeldOut]]) -> list[HeldOut]:
+        return [part for accumulator in accumulators for part in accumulator]
+
+    def compact(self, accumulator: list[HeldOut]) -> list[HeldOut]:
+        return [unite(accumulator)]
+
+    def extract_output(self, accumulator: list[HeldOut]) -> HeldOut:
+        return unite(accumulator)
 
 
 # TrainVocabularies.

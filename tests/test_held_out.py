@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.vocabulary import TextNormalization
-from pipelines import preprocess_plan
+from pipelines import preprocess_plan, transforms
 from pipelines.held_out import (
     HELD_OUT_BY,
     SHORT_TOKENS,
@@ -21,6 +21,7 @@ from pipelines.held_out import (
     hash_texts,
     held_out_reasons,
     short_tokens,
+    unite,
 )
 from pipelines.preprocess import describe_manifest, preprocess
 from pipelines.records import digest_halves, digest_texts
@@ -45,8 +46,11 @@ def table(pairs):
 
 def find_reasons(pairs, *, validation, excluded, by, knows_tokens=True):
     plain = TextNormalization()
-    held_out = hash_pairs([table(validation)], by=by, normalization=plain) | hash_texts(
-        [pa.array(excluded, pa.large_string())], normalization=plain
+    held_out = unite(
+        [
+            hash_pairs([table(validation)], by=by, normalization=plain),
+            hash_texts([pa.array(excluded, pa.large_string())], normalization=plain),
+        ]
     )
     lengths = [np.array([tokens(pair[side]) for pair in pairs], np.int64) for side in (0, 1)]
     return held_out_reasons(
@@ -117,14 +121,63 @@ def test_sides_that_are_exchanged_are_another_pair():
 
 
 def test_texts_are_compared_as_they_are_normalised_and_empty_ones_hold_nothing_out():
-    found = hash_pairs(
-        [table([(" a\u00a0b ", "c"), ("", "d"), ("e", "\u200b")])],
-        by="side",
-        normalization=TextNormalization(),
-    ) | hash_texts([pa.array([" \u200b", None, "f"])], normalization=TextNormalization())
+    plain = TextNormalization()
+    pairs = table([(" a\u00a0b ", "c"), ("", "d"), ("e", "\u200b")])
+    found = unite(
+        [
+            hash_pairs([pairs], by="side", normalization=plain),
+            hash_texts([pa.array([" \u200b", None, "f"])], normalization=plain),
+        ]
+    )
     hashes = digest_halves(digest_texts(["a b", "c", "f"]))[0]
     assert found.texts.tolist() == sorted(hashes.tolist())
     assert len(found.pairs) == 1
+
+
+PARTS = 64
+
+
+def hash_many_texts():
+    columns = [pa.array([f"{part} {text}" for text in range(10)]) for part in range(PARTS)]
+    return hash_texts(columns, normalization=TextNormalization()).texts
+
+
+def hash_many_pairs():
+    tables = [table([(f"{part} {text}", f"{text}") for text in range(5)]) for part in range(PARTS)]
+    return hash_pairs(tables, by="side", normalization=TextNormalization()).texts
+
+
+def combine_many():
+    combine = transforms._UniteHashes()
+    accumulators = [combine.create_accumulator() for _ in range(2)]
+    for part in range(PARTS):
+        hashes = np.arange(10 * part, 10 * part + 10, dtype=np.uint64)[::-1]
+        accumulators[part % 2] = combine.add_input(accumulators[part % 2], HeldOut(texts=hashes))
+    sent = [combine.compact(accumulator) for accumulator in accumulators]
+    found = combine.extract_output(combine.merge_accumulators(sent)).texts
+    assert found.tolist() == list(range(10 * PARTS))
+    return found
+
+
+@pytest.mark.parametrize("collect", [hash_many_texts, hash_many_pairs, combine_many])
+def test_the_work_grows_as_the_texts_do(monkeypatch, collect):
+    """However many parts they come in, a hash is sorted some times and not once for each part."""
+    sorted_hashes = 0
+
+    def counted(sort):
+        def count(*arrays, **options):
+            nonlocal sorted_hashes
+            sorted_hashes += sum(len(array) for array in arrays)
+            return sort(*arrays, **options)
+
+        return count
+
+    for name in ("unique", "union1d"):
+        monkeypatch.setattr(np, name, counted(getattr(np, name)))
+    found = collect()
+    assert (np.diff(found) > 0).all()
+    assert len(found) >= 5 * PARTS
+    assert len(found) <= sorted_hashes <= 4 * 10 * PARTS
 
 
 def test_nothing_held_out_is_small_to_send():
