@@ -18,6 +18,7 @@ def inputs():
     output = generator.normal(size=[P, D]).astype(np.float32)
     table = generator.normal(size=[V, D]).astype(np.float32)
     labels = np.array([3, 0, 10, 3, 3, 7, 1], np.int32)  # one label three times
+    labels[1] = np.argmax(output[1] @ table.T)  # and one that the output finds
     return tf.constant(output), tf.constant(table), tf.constant(labels)
 
 
@@ -39,6 +40,7 @@ def test_loss_is_its_definition(smoothing):
     np.testing.assert_allclose(cross_entropies.numpy(), expected.numpy(), rtol=1e-5)
     best = np.argmax(output.numpy() @ table.numpy().T, -1)
     np.testing.assert_array_equal(correct.numpy(), best == labels.numpy())
+    assert 0 < correct.numpy().sum() < P
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.5])
