@@ -333,11 +333,15 @@ def test_a_float16_run_resumes_as_if_undisturbed(toy_dataset, tmp_path, monkeypa
 
 
 @pytest.mark.parametrize(
-    ("make", "compute_type"),
-    [(lambda: None, "float32"), (two_replicas, "float32"), (lambda: None, "mixed_bfloat16")],
+    ("make", "compute_type", "updates"),
+    [
+        (lambda: None, "float32", 2),
+        (two_replicas, "float32", 1),
+        (lambda: None, "mixed_bfloat16", 1),
+    ],
     ids=["one", "two replicas", "bfloat16"],
 )
-def test_what_xla_compiles_trains_alike(toy_dataset, tmp_path, make, compute_type):
+def test_what_xla_compiles_trains_alike(toy_dataset, tmp_path, make, compute_type, updates):
     training = changed(
         peak_learning_rate=0.001,
         effective_batch_size=1024 if make() else 512,  # two batches
@@ -352,16 +356,21 @@ def test_what_xla_compiles_trains_alike(toy_dataset, tmp_path, make, compute_typ
     )  # fmt: skip
     start = weights_of(plain)
     precision = 1e-5 if compute_type == "float32" else 5e-3
-    for batch in itertools.islice(plain._batches("train").epoch(Position()), 4):
+    for batch in itertools.islice(plain._batches("train").epoch(Position()), 2 * updates):
         for trainer in (plain, jit):
             trainer._train_on(batch)
         a, b = (t._step.read(t._unread[-1].result) for t in (plain, jit))
         np.testing.assert_allclose(b.sums, a.sums, rtol=precision)
         assert b.gradient_norm == pytest.approx(a.gradient_norm, rel=20 * precision)
-    assert plain.state.step == jit.state.step == 2
-    assert max(np.abs(a - b).max() for a, b in zip(weights_of(plain), start, strict=True)) > 9e-5
-    for expected, found in zip(weights_of(plain), weights_of(jit), strict=True):
-        np.testing.assert_allclose(found, expected, rtol=0, atol=40 * precision * 1e-3 + 1e-5)
+    assert plain.state.step == jit.state.step == updates
+    before, expected, found = (
+        np.concatenate([weight.ravel() for weight in weights])
+        for weights in (start, weights_of(plain), weights_of(jit))
+    )
+    # Adam makes steps of one size out of gradients that are next to nothing: a few go astray.
+    moved = np.linalg.norm(expected - before)
+    assert moved > 1e-3
+    assert np.linalg.norm(found - expected) < (0.01 if compute_type == "float32" else 0.2) * moved
     assert operations(jit._step._update, "Where") == 0
     assert operations(plain._step._update, "Where") == (2 if make() else 1)
 
