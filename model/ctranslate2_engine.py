@@ -35,6 +35,7 @@ from model.model_folder import (
     model_fingerprint,
 )
 from model.translation import Hypothesis, Translation, Work, check_scores
+from model.unknown import UnknownParts
 from model.vocabulary import EOS_ID, Vocabulary, load_vocabularies
 
 # CTranslate2 has a table of positions, we compute them: its own default cuts sources at 1024.
@@ -140,9 +141,9 @@ class CTranslate2Translator:
         """Normalises texts and encodes them as the training data was, BOS and EOS added."""
         return self.vocabularies.source.encode(texts)
 
-    def count_unknown(self, ids: list[int]) -> tuple[int, int]:
-        """Returns how many tokens of an encoded text are unknown, and how many it has."""
-        return self.vocabularies.source.count_unknown(ids)
+    def count_unknown(self, text: str) -> UnknownParts:
+        """Counts what of a text is unknown."""
+        return self.vocabularies.source.count_unknown(text)
 
     def translate_ids(self, source_ids: list[list[int]]) -> tuple[list[Translation], Work]:
         """Translates encoded texts: batches of like length, put back into order.

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from model.errors import NotFiniteError
+from model.unknown import UnknownParts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,8 +97,8 @@ class TranslatorLike(Protocol):
     def translate_ids(self, source_ids: list[list[int]]) -> tuple[list[Translation], Work]:
         """Translates ids; the translations are in their order."""
 
-    def count_unknown(self, ids: list[int]) -> tuple[int, int]:
-        """Returns how many tokens of an encoded text are unknown, and how many it has."""
+    def count_unknown(self, text: str) -> UnknownParts:
+        """Counts what of a text is unknown, where `encode` gave it an unknown token."""
 
     def is_input_error(self, error: Exception) -> bool:
         """Tells whether what was raised can be the fault of a source, not of the machine."""

@@ -31,6 +31,7 @@ from model.model_folder import (
 from model.search import Prediction, SearchResult, beam_search, greedy_search, longest_limit
 from model.transformer import EncodedSource, Transformer, dtype_policy
 from model.translation import NOTHING, Hypothesis, Translation, Work, check_scores
+from model.unknown import UnknownParts
 from model.vocabulary import (
     BOS_ID,
     INCOMPLETE,
@@ -193,9 +194,9 @@ class Translator:
         """Normalises texts and encodes them as the training data was, BOS and EOS added."""
         return self.vocabularies.source.encode(texts)
 
-    def count_unknown(self, ids: list[int]) -> tuple[int, int]:
-        """Returns how many tokens of an encoded text are unknown, and how many it has."""
-        return self.vocabularies.source.count_unknown(ids)
+    def count_unknown(self, text: str) -> UnknownParts:
+        """Counts what of a text is unknown."""
+        return self.vocabularies.source.count_unknown(text)
 
     def translate_ids(self, source_ids: list[list[int]]) -> tuple[list[Translation], Work]:
         """Translates encoded texts: batches of like length, put back into order."""

@@ -6,6 +6,7 @@ import queue
 from collections.abc import Sequence
 
 from model.translation import Translation, TranslatorLike, Work
+from model.unknown import UnknownParts
 
 
 class TranslatorPool:
@@ -36,9 +37,9 @@ class TranslatorPool:
         finally:
             self._free.put(translator)
 
-    def count_unknown(self, ids: list[int]) -> tuple[int, int]:
-        """Counts the unknown tokens of a text and all of its tokens, BOS and EOS left out."""
-        return self._any.count_unknown(ids)
+    def count_unknown(self, text: str) -> UnknownParts:
+        """Counts what of a text is unknown."""
+        return self._any.count_unknown(text)
 
     def is_input_error(self, error: Exception) -> bool:
         """Tells whether what was raised can be the fault of a source, not of the machine."""

@@ -22,6 +22,7 @@ import sentencepiece
 
 from model.access import explain_denied
 from model.errors import UserError
+from model.unknown import UnknownParts, count_letters
 
 PAD_ID = 0
 UNK_ID = 1
@@ -232,7 +233,6 @@ class Vocabulary:
             )
         self.piece_count: int = processor.get_piece_size()
         self.size = -(-self.piece_count // SIZE_MULTIPLE) * SIZE_MULTIPLE
-        self._word_boundary: int = processor.piece_to_id(WORD_BOUNDARY)  # UNK's where it is none
 
     @property
     def keeps_whitespace(self) -> bool:
@@ -267,16 +267,22 @@ class Vocabulary:
         ids = np.fromiter(itertools.chain.from_iterable(rows), np.int32)
         return FlatIds(ids, np.cumsum(np.fromiter(map(len, rows), np.int64, len(rows))))
 
-    def count_unknown(self, ids: list[int]) -> tuple[int, int]:
-        """Returns how many tokens of an encoded text are unknown, and how many it has.
+    def count_unknown(self, text: str) -> UnknownParts:
+        """Counts what of a text is unknown; it costs several times what encoding it does.
 
-        BOS, EOS and word boundaries that stand alone are no tokens of it: of "👍", which becomes
-        a boundary and UNK, all is unknown.
+        Word boundaries that stand alone are no tokens: "👍" becomes one, and UNK, and all of it is
+        unknown.
         """
-        unknown, boundaries = ids.count(UNK_ID), 0
-        if self._word_boundary != UNK_ID:
-            boundaries = ids.count(self._word_boundary)
-        return unknown, len(ids) - 2 - boundaries
+        processor = self._processor
+        pieces: list[str] = processor.encode(self.normalization([text])[0], out_type=str)
+        # Of an unknown token, SentencePiece gives the characters.
+        unknown = [piece for piece in pieces if processor.piece_to_id(piece) == UNK_ID]
+        return UnknownParts(
+            unknown_characters=count_letters(_with_spaces(unknown)),
+            characters=count_letters(_with_spaces(pieces)),
+            unknown_tokens=len(unknown),
+            tokens=len(pieces) - pieces.count(WORD_BOUNDARY),
+        )
 
     def decode(self, ids: list[list[int]]) -> list[str]:
         """Decodes ids to texts; special ids and those without a piece add nothing.
@@ -310,6 +316,10 @@ class Vocabulary:
             for i, score in scores.items()
             if np.signbit(score) and not processor.is_byte(i)
         }
+
+
+def _with_spaces(pieces: list[str]) -> str:
+    return "".join(pieces).replace(WORD_BOUNDARY, " ")
 
 
 @dataclasses.dataclass(frozen=True)

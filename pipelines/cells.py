@@ -22,7 +22,7 @@ NULL = "null"  # a null cell: no translation
 EMPTY = "empty"  # nothing to translate in it: the translation is ""
 TOO_LONG = "too_long"  # more tokens than max_source_tokens: only its beginning, or nothing
 SPLIT = "split"  # too long as well: translated in pieces
-UNKNOWN = "unknown"  # most of its tokens are in no vocabulary of the model's: no translation
+UNKNOWN = "unknown"  # most of it is not in the model's vocabulary: no translation
 FAILED = "failed"  # not UTF-8, or the model fails at it: no translation
 STATUSES = (OK, NULL, EMPTY, TOO_LONG, SPLIT, UNKNOWN, FAILED)
 
@@ -191,7 +191,9 @@ def _plan(
         is_input_error=translator.is_input_error,
     )
     unknown = {
-        text: cell for text in texts if (cell := _find_unknown(ids[text], translator=translator))
+        text: cell
+        for text in texts
+        if (cell := _find_unknown(text, ids[text], translator=translator))
     }
     pieces: dict[str, list[str]] = {}  # of texts that are too long
     if options.on_too_long == "split":
@@ -210,15 +212,13 @@ def _plan(
 
 
 def _find_unknown(
-    ids: list[int] | Exception, *, translator: TranslatorLike
+    text: str, ids: list[int] | Exception, *, translator: TranslatorLike
 ) -> TranslatedCell | None:
-    """Returns what the rows of a text get of which more than half of the tokens are unknown."""
+    """Returns what the rows of a text get of which more than half is unknown."""
     if isinstance(ids, Exception) or UNK_ID not in ids:
         return None
-    unknown, tokens = translator.count_unknown(ids)
-    if 2 * unknown <= tokens:
-        return None
-    return _without_translation(UNKNOWN, error=f"{unknown} of {tokens} tokens are unknown")
+    error = translator.count_unknown(text).describe()
+    return None if error is None else _without_translation(UNKNOWN, error=error)
 
 
 def _plan_whole(

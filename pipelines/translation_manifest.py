@@ -226,8 +226,8 @@ def describe_summary(
         lines.append(f"{column}: {statuses or 'no rows'}")
         if unknown := counts.get(UNKNOWN):
             lines.append(
-                f"{column}: {unknown:,} rows have no translation, since the model does not know "
-                "most of their tokens: they are in another script or of signs alone"
+                f"{column}: {unknown:,} rows have no translation, since most of each is "
+                "unknown to the model: they are in another script or of signs alone"
             )
     if manifest["texts"]:
         texts, distinct = manifest["texts"], manifest["distinct_texts"]

@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 
 from model.errors import UserError
 from model.translation import Hypothesis, Translation, Work
+from model.unknown import UnknownParts
 from model.vocabulary import UNK_ID
 from pipelines.bisection import call_on_parts, one_line
 from pipelines.cells import STATUSES, CellOptions, TranslatedCell, translate_cells
 
 BOS, EOS = 2, 3
+UNKNOWN = chr(UNK_ID)  # the Reverser's ids are ordinals
 
 
 class Reverser:
@@ -53,8 +55,10 @@ class Reverser:
         ]
         return found, Work(sources=len(texts), source_tokens=sum(map(len, source_ids)))
 
-    def count_unknown(self, ids):
-        return ids.count(UNK_ID), len(ids) - 2
+    def count_unknown(self, text):
+        """Each character is a letter, and a token."""
+        unknown = text.count(UNKNOWN)
+        return UnknownParts(unknown, len(text), unknown, len(text))
 
     def is_input_error(self, error):
         return isinstance(error, ValueError)
@@ -206,8 +210,6 @@ def test_as_long_as_allowed_is_not_too_long():
 
 # --- texts of what the vocabulary does not have -----------------------------------------------
 
-UNKNOWN = chr(UNK_ID)  # the Reverser's ids are ordinals
-
 
 @pytest.mark.parametrize(
     ("text", "status"),
@@ -225,7 +227,7 @@ def test_a_text_of_which_more_than_half_is_unknown_is_not_translated(text, statu
     result = translate([text, "known"], translator)
     assert statuses_of(result) == [status, "ok"]
     if status == "unknown":
-        error = f"{text.count(UNKNOWN)} of {len(text)} tokens are unknown"
+        error = f"{text.count(UNKNOWN)} of {len(text)} letters and symbols are unknown to the model"
         assert result.cells[0] == TranslatedCell(
             translation=None, score=None, status="unknown", error=error
         )
@@ -246,22 +248,24 @@ def test_of_a_long_text_the_whole_is_judged(on_too_long):
     assert statuses_of(result) == [known, known]
     result = translate([f"{UNKNOWN * 7}. Abc."], translator, **options)
     assert statuses_of(result) == ["unknown"]
-    assert result.cells[0].error == "7 of 13 tokens are unknown"
+    assert result.cells[0].error == "7 of 13 letters and symbols are unknown to the model"
 
 
-def test_a_vocabulary_says_what_is_a_token():
-    class Boundaries(Reverser):
-        """Has a word boundary, which is no token, before each text."""
+def test_the_translator_is_asked_only_about_texts_with_an_unknown_token():
+    class Judge(Reverser):
+        def __init__(self):
+            super().__init__()
+            self.asked = []
 
-        def encode(self, texts):
-            return [[BOS, ord("_"), *ids[1:]] for ids in super().encode(texts)]
+        def count_unknown(self, text):
+            self.asked.append(text)
+            return UnknownParts(0, 4, 3, 5)
 
-        def count_unknown(self, ids):
-            return ids.count(UNK_ID), len(ids) - 2 - ids.count(ord("_"))
-
-    result = translate([UNKNOWN, f"{UNKNOWN}a"], Boundaries())
-    assert statuses_of(result) == ["unknown", "ok"]
-    assert result.cells[0].error == "1 of 1 tokens are unknown"
+    judge = Judge()
+    result = translate(["abc", f"{UNKNOWN}abc", "abc", "d", f"{UNKNOWN}abc"], judge)
+    assert statuses_of(result) == ["ok", "unknown", "ok", "ok", "unknown"]
+    assert result.cells[1].error == "3 of 5 tokens are unknown to the model"
+    assert judge.asked == [f"{UNKNOWN}abc"]
 
 
 # --- sources at fault -----------------------------------------------------------------------

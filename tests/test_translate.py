@@ -162,8 +162,11 @@ def test_unknown_texts_are_counted_and_have_not_failed(tmp_path):
     assert table["translation_score"].to_pylist() == [None, -3.0, None, None]
     assert table["translation_status"].to_pylist() == ["unknown", "ok", "unknown", "null"]
     assert table["translation_error"].to_pylist() == [
-        "1 of 1 tokens are unknown", None, "2 of 3 tokens are unknown", None
-    ]  # fmt: skip
+        "1 of 1 letters and symbols are unknown to the model",
+        None,
+        "2 of 3 letters and symbols are unknown to the model",
+        None,
+    ]
     assert manifest(tmp_path / "out")["rows_by_status"] == {
         "text": {**NO_ROWS, "unknown": 2, "ok": 1, "null": 1}
     }
@@ -171,7 +174,7 @@ def test_unknown_texts_are_counted_and_have_not_failed(tmp_path):
     lines = describe_summary(summary)
     assert "text: 1 ok, 1 null, 2 unknown" in lines
     assert (
-        "text: 2 rows have no translation, since the model does not know most of their tokens: "
+        "text: 2 rows have no translation, since most of each is unknown to the model: "
         "they are in another script or of signs alone"
     ) in lines
 

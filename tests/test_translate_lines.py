@@ -62,7 +62,8 @@ def test_lines_of_unknown_tokens_are_left_empty_and_named():
     assert found == "ba\n\nc\x01\n\n"
     assert said == [
         "2 line(s) are mostly unknown to the model and are left empty "
-        "(line 2: 1 of 1 tokens are unknown, 4: 2 of 3 tokens are unknown)"
+        "(line 2: 1 of 1 letters and symbols are unknown to the model, "
+        "4: 2 of 3 letters and symbols are unknown to the model)"
     ]
     assert translated(b"\x01\n", scored=1)[0] == "-inf ||| \n"
 

@@ -9,7 +9,6 @@ import sys
 import unicodedata
 
 import pytest
-import toy
 from corpora import ONE_THREAD, PAIRS, TWO_THREADS, digest, options, write_pairs
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -253,33 +252,6 @@ def test_bad_model_files(tmp_path):
     (tmp_path / "x.spm").write_bytes(b"no model")
     with pytest.raises(UserError, match=r"x\.spm is not a SentencePiece model"):
         Vocabulary(tmp_path / "x.spm", TextNormalization())
-
-
-def test_unknown_tokens_are_counted_without_word_boundaries_that_stand_alone(model_file):
-    vocabulary = Vocabulary(model_file, TextNormalization())
-    boundary = vocabulary._processor.piece_to_id("▁")
-    assert boundary > EOS_ID, "a unigram vocabulary has the boundary as a piece"
-    texts = ["👍", "我爱你", "👍 do", "do go", "👍 我 do", ""]
-    rows = vocabulary.encode(texts)
-    assert rows[0] == rows[1] == [BOS_ID, boundary, UNK_ID, EOS_ID]
-    counts = [vocabulary.count_unknown(ids) for ids in rows]
-    known = [len(vocabulary.encode([word])[0]) - 2 for word in ("do", "do go")]
-    assert counts == [(1, 1), (1, 1), (1, 1 + known[0]), (0, known[1]), (2, 2 + known[0]), (0, 0)]
-
-
-def test_a_vocabulary_without_a_word_boundary_counts_all_of_its_tokens(tmp_path):
-    vocabulary = toy.write_vocabulary(tmp_path).source  # of whole words
-    assert vocabulary.encode(["👍 one"]) == [[BOS_ID, UNK_ID, vocabulary.encode(["one"])[0][1], 3]]
-    assert vocabulary.count_unknown(vocabulary.encode(["👍 one"])[0]) == (1, 2)
-
-
-def test_with_byte_fallback_no_token_is_unknown(tmp_path):
-    path = tmp_path / SHARED_MODEL
-    path.write_bytes(train(sentences(500), size=312, byte_fallback=True))
-    vocabulary = Vocabulary(path, TextNormalization())
-    [ids] = vocabulary.encode(["我爱你👍"])
-    unknown, tokens = vocabulary.count_unknown(ids)
-    assert (unknown, tokens) == (0, len("我爱你👍".encode()))
 
 
 # What comes back of a text.

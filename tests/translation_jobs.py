@@ -11,6 +11,7 @@ import pytest
 from model.config import Decoding
 from model.errors import UserError
 from model.translation import Hypothesis, Translation, Work
+from model.unknown import UnknownParts
 from pipelines.cells import STATUSES, CellOptions
 from pipelines.translate import TranslateOptions, translate_parquet
 
@@ -54,8 +55,10 @@ class Reverser:
         )
         return found, work
 
-    def count_unknown(self, ids):
-        return ids.count(UNK), len(ids) - 2
+    def count_unknown(self, text):
+        """Each character is a letter, and a token."""
+        unknown = text.count(chr(UNK))
+        return UnknownParts(unknown, len(text), unknown, len(text))
 
     def is_input_error(self, error):
         return isinstance(error, ValueError)

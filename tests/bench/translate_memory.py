@@ -55,6 +55,7 @@ def translate(source: Path, output: Path) -> None:
     """Runs the job."""
     from model.config import Decoding
     from model.translation import Hypothesis, Translation, Work
+    from model.unknown import UnknownParts
     from pipelines.translate import TranslateOptions, translate_parquet
 
     class OneStep:
@@ -68,8 +69,8 @@ def translate(source: Path, output: Path) -> None:
             found = [Translation((Hypothesis(text, -1.0),)) for text in texts]
             return found, Work(sources=len(texts))
 
-        def count_unknown(self, ids: list[int]) -> tuple[int, int]:
-            return 0, len(ids) - 2
+        def count_unknown(self, text: str) -> UnknownParts:
+            return UnknownParts(0, len(text), 0, len(text))
 
         def is_input_error(self, error: Exception) -> bool:
             return False
