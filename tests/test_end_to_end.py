@@ -10,8 +10,9 @@ import pyarrow.parquet as pq
 import tensorflow as tf
 from test_cli import run
 from toy import toy_sentences
+from trainers import log_of
 
-import cli.train
+from cli import training_options
 from model.translator import Translator
 from pipelines import demo_corpus
 
@@ -63,12 +64,13 @@ def test_training_data_and_translation_see_the_same_ids(tmp_path, monkeypatch):
 
 
 def test_the_demo_runs_the_three_bare_commands(tmp_path, monkeypatch, capsys):
-    short = dataclasses.replace(cli.train.EMBEDDED_TRAINING, steps=2)
-    monkeypatch.setattr(cli.train, "EMBEDDED_TRAINING", short)
+    short = dataclasses.replace(training_options.EMBEDDED_TRAINING, steps=2)
+    monkeypatch.setattr(training_options, "EMBEDDED_TRAINING", short)
     few = demo_corpus.held_out_pairs()[:16]
     monkeypatch.setattr(demo_corpus, "held_out_pairs", lambda: few)
     monkeypatch.chdir(tmp_path)
     assert run("demo", "--folder", "there") == 1, "two steps teach it nothing"
+    assert [line["step"] for line in log_of(tmp_path / "there/run")] == [2, 2]
     printed = capsys.readouterr()
     assert "a model that works reaches 90 BLEU" in printed.err
     for command in ("tt preprocess", "tt train --strategy mirrored", "tt translate-batch input"):
