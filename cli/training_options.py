@@ -36,7 +36,7 @@ def configure(
     """
     preset = given.get("preset")
     if begun:
-        fields = {**_fields_of(TransformerConfig, begun["model"]), **preset_fields(preset)}
+        fields = _begun_fields(begun["model"], preset=preset, given=given)
         defaults = _fields_of(TrainingConfig, begun["training"])
         every, score = given.get("validate_every"), defaults.get("score_every")
         if every and score and score % every:
@@ -90,6 +90,20 @@ def describe_choices(
         f"{' '.join(parts)}{why}. An option that is given stands, and the others are "
         "chosen to fit."
     ]
+
+
+def _begun_fields(
+    begun: Mapping[str, Any], *, preset: str | None, given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Returns the fields of a model that was begun, under a preset that is named on resuming it.
+
+    Where the preset has that very shape, the dropout stays, too: the dataset's size may have chosen
+    another than the preset's.
+    """
+    fields, named = _fields_of(TransformerConfig, begun), preset_fields(preset)
+    shape = {name: value for name, value in named.items() if name != "dropout"}
+    is_begun = all(fields.get(name) == given.get(name, value) for name, value in shape.items())
+    return fields if is_begun else {**fields, **named}
 
 
 def _fields_of(kind: Any, given: Mapping[str, Any]) -> dict[str, Any]:

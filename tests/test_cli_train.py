@@ -129,6 +129,31 @@ def test_what_is_not_given_is_as_the_run_was_begun(folder, small_dataset, small_
     ) in last_error(capsys)
 
 
+def test_naming_the_preset_that_a_run_was_begun_with_changes_nothing(folder, small_dataset):
+    manifest = DatasetManifest.load(small_dataset)
+    for first in ({}, {"layers": 1}, {"dropout": 0.3}):
+        model, training = configure(first, manifest=manifest)
+        assert model.dropout == first.get("dropout", 0.25)
+        begun = {"model": dataclasses.asdict(model), "training": dataclasses.asdict(training)}
+        again = {**first, "preset": "tiny"}
+        assert configure(again, manifest=manifest, begun=begun) == (model, training)
+        # What is given stands, and another preset is all of it.
+        other, _ = configure({**again, "dropout": 0.5}, manifest=manifest, begun=begun)
+        assert other == dataclasses.replace(model, dropout=0.5)
+        other, _ = configure({"preset": "small"}, manifest=manifest, begun=begun)
+        assert (other.d_model, other.layers, other.dropout) == (256, 3, 0.1)
+
+
+def test_a_run_goes_on_under_the_name_of_the_preset_that_its_dataset_chose(
+    folder, small_dataset, capsys
+):
+    short = ("train", "--dataset", small_dataset, "--steps", "1")
+    assert run(*short) == 0
+    assert "--preset tiny --dropout 0.25" in capsys.readouterr().err
+    assert run(*short, "--preset", "tiny") == 0
+    assert "Resuming at step 1 from run" in capsys.readouterr().err
+
+
 def test_a_run_that_lost_its_checkpoints_goes_on_from_its_model(
     folder, small_dataset, small_run, capsys
 ):
