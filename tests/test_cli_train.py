@@ -276,7 +276,7 @@ def test_all_that_the_library_takes_is_a_flag_with_its_default_in_the_help(kind)
             assert said
             assert field.default is None
         elif isinstance(field.default, bool):
-            assert said[1] == flag.opts[0]
+            assert said[1] == (flag.opts if field.default else flag.secondary_opts)[0]
         else:
             assert said[1] == f"{field.default}".removesuffix(".0"), field.name
 
