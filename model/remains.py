@@ -139,8 +139,8 @@ def restart_from_model(
 ) -> Restart:
     """Takes the weights of the model that a run has exported, and its place from the log.
 
-    The step is the model's own, where that was written down, else the last of the log; the data
-    go on with the epoch after the one that was begun.
+    The step is the model's own, where that was written down, else that of the log's last end of a
+    training; the data go on with the epoch after the one that was begun.
 
     Args:
       run: The run folder.
@@ -167,8 +167,10 @@ def restart_from_model(
     lines = RunLog(run.inside(LOG_FILE)).read()
     validations = [line for line in lines if line["kind"] == "validation"]
     bests = [line for line in validations if line.get("is_best")]
-    told = bests if models[0] == BEST_MODEL_FOLDER else lines
-    step = steps or max((line["step"] for line in told), default=0)
+    step, source = steps, ""
+    if not step:
+        is_best = models[0] == BEST_MODEL_FOLDER
+        step, source = _last_best(bests) if is_best else _last_end(lines)
     if not step:
         raise UserError(
             f"neither {run.inside(models[0])} nor {LOG_FILE} says after how many steps the model "
@@ -191,7 +193,6 @@ def restart_from_model(
         best, _ = _load(run, BEST_MODEL_FOLDER)
         state.best = [(bests[-1][metric], bests[-1]["step"])]
         state.since_best = sum(line["step"] > bests[-1]["step"] for line in validations)
-    source = "" if steps else f", the last that {LOG_FILE} tells of"
     return Restart(
         weights=loaded,
         state=state,
@@ -199,6 +200,30 @@ def restart_from_model(
         note=f"the checkpoints of {run.path} are gone: it goes on from the weights of {models[0]}/ "
         f"at step {step:,}{source}, with an optimizer that begins anew",
     )
+
+
+def _last_best(bests: list[dict[str, Any]]) -> tuple[int, str]:
+    """Returns the step of the last best validation, 0 without one, and what is said of it."""
+    return max((line["step"] for line in bests), default=0), f", the last that {LOG_FILE} tells of"
+
+
+def _last_end(lines: list[dict[str, Any]]) -> tuple[int, str]:
+    """Returns where a log tells of the last end of a training, else its last step, and how sure.
+
+    At the end, and only there, a report has no seconds left and `model/` is exported. Where the run
+    was extended later, or has stopped early, the model can be of another step.
+
+    Returns:
+      The step, 0 of an empty log; and what is said of it.
+    """
+    last = max((line["step"] for line in lines), default=0)
+    end = max((line["step"] for line in lines if line.get("seconds_left") == 0), default=0)
+    if end and end == last:
+        return end, f", where {LOG_FILE} tells of the end of the training"
+    guess = ", which is a guess (the model does not say its own, and "
+    if end:
+        return end, f"{guess}{LOG_FILE} goes on from the end of a training there to step {last:,})"
+    return last, f"{guess}{LOG_FILE} ends there without the end of a training)"
 
 
 def _load(run: RunFolder, name: str) -> tuple[Transformer, int]:

@@ -200,6 +200,38 @@ def forget_steps(model):
     (model / "config.json").write_text(json.dumps(config))
 
 
+@pytest.mark.parametrize(
+    ("end", "step", "told"),
+    [
+        (12, 12, "where train.jsonl tells of the end of the training"),
+        (8, 8,
+         "which is a guess (the model does not say its own, and train.jsonl goes on from the end "
+         "of a training there to step 12)"),
+        (None, 12,
+         "which is a guess (the model does not say its own, and train.jsonl ends there without "
+         "the end of a training)"),
+    ],
+    ids=["finished", "finished, extended and killed", "stopped early"],
+)  # fmt: skip
+def test_the_step_of_a_model_that_does_not_say_it_is_the_last_end_of_a_training(
+    run, toy_dataset, end, step, told
+):
+    forget_steps(run / "model")
+    remove(run, "checkpoints")
+    log = [line for line in log_of(run) if line["kind"] != "train" or line["step"] != 12]
+    (last,) = [line for line in log_of(run) if line.get("seconds_left") == 0]
+    assert last["step"] == 12
+    lines = [*log, *([{**last, "step": end}] if end else [])]
+    (run / "train.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    trainer = make_trainer(toy_dataset, run, restart=True)
+    trainer.close()
+    assert trainer.state.step == step
+    assert trainer.notes[-1] == (
+        f"the checkpoints of {run} are gone: it goes on from the weights of model/ at step {step}, "
+        f"{told}, with an optimizer that begins anew"
+    )
+
+
 def test_what_a_restart_refuses(run, toy_dataset, tmp_path, monkeypatch):
     with pytest.raises(UserError, match=r"--restart-from-model .* has none: leave it out"):
         make_trainer(toy_dataset, tmp_path / "new", restart=True)
