@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from model.access import no_access
 from model.errors import UserError
 from model.vocabulary import Reader, VocabularyPair, read_local
 
@@ -211,8 +212,9 @@ class DatasetManifest:
                 f"{folder} is not a finished dataset folder (it has no {MANIFEST_FILE}): "
                 "run its `tt preprocess` again to finish it"
             ) from None
+        except PermissionError as error:
+            raise no_access(path, reason=error.strerror or "permission denied") from error
         except (
-            PermissionError,
             IsADirectoryError,
             ValueError,
             KeyError,

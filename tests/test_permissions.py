@@ -85,6 +85,7 @@ def ours(folder, trained_toy):
         (("export", "run", "--output", "o", "--checkpoint", "last"), "run/config.json"),
         (("export", "run", "--output", "o", "--checkpoint", "last"), "run/checkpoints"),
         (("average",), "run/vocabulary/vocabulary.spm"),
+        (("train", "--dataset", "data", "--run", "new"), "data"),
         (("train", "--dataset", "data", "--run", "new"), "data/dataset.json"),
         (("train", "--dataset", "data", "--run", "new"), "data/vocabulary.spm"),
         (("train", "--dataset", "data", "--run", "new"), "data/train-00000-of-00001.tfrecord"),
@@ -106,7 +107,13 @@ def test_an_input_without_rights_is_one_line(ours, capsys, monkeypatch, argument
     assert path in error
     assert "permission denied" in error.lower()
     assert "Errno" not in error
+    assert "PermissionError" not in error
     assert "damaged" not in error
+    if arguments[0] == "train" and path in ("data", "data/dataset.json"):
+        assert error == (
+            "tt: error: no access to data/dataset.json (permission denied): get the rights to it, "
+            "or name another"
+        )
 
 
 @pytest.mark.parametrize("arguments", [(), TWO_WORKERS], ids=["one worker", "two workers"])
