@@ -261,6 +261,8 @@ def _read_column(
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    from pipelines.text_cells import cell_bytes, is_text
+
     for file in files:
         try:
             check_readable(file)
@@ -273,9 +275,10 @@ def _read_column(
             if schema.names.count(column) > 1:
                 raise UserError(f"{file} has several columns {column!r}: rename all but one")
             kind = schema.field(column).type
-            if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+            if not is_text(kind):
                 raise UserError(f"column {column!r} of {file} must hold strings. Received: {kind}")
-            yield file, pq.ParquetFile(file).read(columns=[column])[column].to_pylist()
+            cells = cell_bytes(pq.ParquetFile(file).read(columns=[column])[column])
+            yield file, [None if cell is None else cell.decode() for cell in cells]
         except UnicodeDecodeError as error:
             raise UserError(
                 f"column {column!r} of {file} has texts that are not UTF-8: choose another with "

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import IO
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
@@ -26,6 +25,7 @@ from model.errors import BadFileError as BadFileError
 from model.errors import UserError
 from pipelines import files
 from pipelines.files import is_local, list_folder, open_binary
+from pipelines.text_cells import is_text
 from pipelines.text_sources import is_damage
 
 SUFFIX = ".parquet"
@@ -322,27 +322,6 @@ def write_table(table: pa.Table, handle: IO[bytes], *, compression: str) -> None
         write_page_checksum=True,
         store_schema=True,
     )
-
-
-def is_text(kind: pa.DataType) -> bool:
-    """Tells whether a column of this type holds text."""
-    if pa.types.is_dictionary(kind):
-        return is_text(kind.value_type)
-    return bool(
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    )
-
-
-def cells_as_binary(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Returns a text column as large_binary: files may hold cells that are not UTF-8."""
-    plain = pc.cast(column, pa.large_string())  # of dictionary and view columns too
-    return pc.cast(plain, pa.large_binary())
-
-
-def cell_bytes(column: pa.Array | pa.ChunkedArray) -> list[bytes | None]:
-    """Returns the cells of a text column as bytes."""
-    cells: list[bytes | None] = cells_as_binary(column).to_pylist()
-    return cells
 
 
 def find_text_columns(

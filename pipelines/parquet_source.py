@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from model.errors import UserError
 from pipelines import files, parquet, units
+from pipelines.text_cells import cells_as_binary, is_text
 from pipelines.text_sources import is_damage
 from pipelines.units import (
     ColumnsSource,
@@ -102,8 +103,8 @@ class ParquetColumns(ColumnsSource):
                 columns=[self.source_column, self.target_column],
             ):
                 yield decode_columns(
-                    parquet.cells_as_binary(_column(batch, self.source_column)),
-                    parquet.cells_as_binary(_column(batch, self.target_column)),
+                    cells_as_binary(_column(batch, self.source_column)),
+                    cells_as_binary(_column(batch, self.target_column)),
                 )
 
     def _groups(self) -> list[tuple[int, int]]:
@@ -184,7 +185,7 @@ def check_columns(path: str, columns: tuple[str, str]) -> None:
                 f"{path} has no column {column!r}, or more than one: give {option} one of "
                 f"{', '.join(_names(schema))}"
             )
-        if not parquet.is_text(kind):
+        if not is_text(kind):
             raise UserError(
                 f"column {column!r} of {path} must hold strings. Received: {kind} "
                 f"({option} chooses another of {', '.join(_names(schema))})"

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from model.translation import TranslatorLike, Work
-from pipelines import parquet
 from pipelines.cells import FAILED, STATUSES, CellOptions, TranslatedCell, translate_cells
+from pipelines.text_cells import cell_bytes
 
 TRANSLATION = "translation"
 SCORE = "translation_score"
@@ -101,7 +101,7 @@ def translate_table(
     table: pa.Table, *, options: TableOptions, translator: TranslatorLike
 ) -> tuple[pa.Table, TableWork]:
     """Returns the table with the added columns at its end; a text of two columns counts once."""
-    cells = [parquet.cell_bytes(table.column(name)) for name in options.text_columns]
+    cells = [cell_bytes(table.column(name)) for name in options.text_columns]
     found, work = _translate(
         [cell for column in cells for cell in column], options=options, translator=translator
     )
@@ -117,7 +117,7 @@ def retry_table(
     table: pa.Table, *, options: TableOptions, translator: TranslatorLike
 ) -> tuple[pa.Table, TableWork]:
     """Translates the failed cells of a translated table again; all others stay as they are."""
-    texts = {name: parquet.cell_bytes(table.column(name)) for name in options.text_columns}
+    texts = {name: cell_bytes(table.column(name)) for name in options.text_columns}
     places = []  # of failed cells: the column and the row
     for column in options.text_columns:
         statuses = table.column(options.name(column, STATUS)).to_pylist()

@@ -17,7 +17,13 @@ from test_cli import last_error, run
 from test_translate_failures import damage
 from translation_jobs import manifest, translate, write
 
-from cli.evaluate import list_parquet, read_hypotheses, read_lines
+from cli.evaluate import (
+    list_parquet,
+    read_hypotheses,
+    read_lines,
+    read_reference_column,
+    read_translations,
+)
 from model.scores import bleu
 
 
@@ -290,3 +296,25 @@ def test_a_column_that_cannot_be_taken_is_one_clear_error(folder, capsys):
     pq.write_table(pa.table({"a": latin}), folder / "latin.parquet")
     assert run("evaluate", "latin.parquet", "--column", "a", "--reference", "r.txt") == 2
     assert "column 'a' of latin.parquet has texts that are not UTF-8" in last_error(capsys)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [pa.dictionary(pa.int8(), pa.string()), pa.large_string(), pa.string_view()],
+    ids=str,
+)
+def test_texts_are_read_however_they_are_encoded(folder, kind):
+    texts = ["uno dos", None, "uno dos", "tres"]
+    pq.write_table(pa.table({"translation": pa.array(texts, kind)}), folder / "a.parquet")
+    assert pq.read_schema(folder / "a.parquet").field("translation").type == kind
+    assert read_translations(folder / "a.parquet") == texts
+    pq.write_table(pa.table({"r": pa.array(texts[2:], kind)}), folder / "r.parquet")
+    assert read_reference_column(folder / "r.parquet", "r") == texts[2:]
+
+
+def test_numbers_are_no_texts_in_a_dictionary_either(folder, capsys):
+    (folder / "r.txt").write_text("x\n")
+    numbers = pa.array([7]).dictionary_encode()
+    pq.write_table(pa.table({"translation": numbers}), folder / "a.parquet")
+    assert run("evaluate", "a.parquet", "--reference", "r.txt") == 2
+    assert "column 'translation' of a.parquet must hold strings" in last_error(capsys)

@@ -14,12 +14,12 @@ from translation_jobs import NO_ROWS, Reverser, load_reverser, numbered, transla
 from model.errors import UserError
 from pipelines.parquet import (
     BadFileError,
-    cell_bytes,
     overlapping_row_groups,
     read_footer,
     read_rows,
 )
 from pipelines.runner import check_places, find_user_error, make_pipeline
+from pipelines.text_cells import cell_bytes
 from pipelines.translate import PlanUnits, TranslateUnits, _with_workers
 from pipelines.translation_manifest import make_manifest
 from pipelines.translation_plan import InputFile, describe_differences, plan_units
