@@ -15,7 +15,6 @@ It lies on this machine or on a file system that TensorFlow knows, such as gs://
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import tempfile
 from collections.abc import Iterator
@@ -24,11 +23,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from model.about import About, TrainingData, describe_run
-from model.artifacts import DatasetManifest
-from model.config import TrainingConfig, TransformerConfig
+from model.about import About, describe_run
+from model.config import TransformerConfig
 from model.errors import DiskFullError, UserError
 from model.folder_lock import lock_folder
+from model.run_config import describe_difference
 from model.vocabulary import VocabularyPair, load_vocabularies
 
 CONFIG_FILE = "config.json"
@@ -40,19 +39,10 @@ MODEL_FOLDER = "model"
 BEST_MODEL_FOLDER = "best_model"
 LOCK_FILE = "train.lock"
 
-_DATASET_SOURCE = "dataset_source"  # in the configuration
-_SHOWN_CORPORA = 3
 _FORMAT = 2  # of the configuration and the checkpoints
 _SCRATCH = ".export-"  # what the names of folders for exports begin with
 # What there is where making the folder was cut short.
 _UNFINISHED = {VOCABULARY_FOLDER, LOCK_FILE, f"{CONFIG_FILE}.tmp"}
-
-# What may change when a run is resumed: the weights up to then do not depend on it.
-_MAY_CHANGE = (
-    "steps", "validate_every", "score_every", "score_sentences", "patience", "keep_best",
-    "save_every", "keep_checkpoints", "average", "log_every", "replicas", "jit",
-)  # fmt: skip
-
 
 # What to do where the disk is full, beside making room.
 OTHER_OUTPUT = ", or name another folder with --output"
@@ -96,7 +86,7 @@ class RunFolder:
         process, no other one can claim a local folder.
 
         Args:
-          config: Of `run_config`, with "dataset_source" of `describe_dataset`.
+          config: Of `run_config`, with what `describe_dataset` adds.
           vocabulary_folder: Whose vocabularies are copied.
           is_lost: Whether it holds a run whose checkpoints are gone.
 
@@ -280,7 +270,7 @@ class RunFolder:
     def _check(self, config: dict[str, Any], *, has_trained: bool) -> None:
         found = self.load_config()
         try:
-            difference = _difference(found, config)
+            difference = describe_difference(found, config)
         except (KeyError, TypeError, AttributeError) as error:
             raise UserError(f"{self.inside(CONFIG_FILE)} cannot be read: {error!r}") from error
         if difference and has_trained:
@@ -407,76 +397,3 @@ def _copy(source: str, target: str) -> None:
     if tf.io.gfile.exists(target):
         tf.io.gfile.remove(target)
     tf.io.gfile.copy(source, target)
-
-
-def _lasting(config: dict[str, Any]) -> dict[str, Any]:
-    """Returns what the weights depend on, flat."""
-    flat = {**config, **config["model"], **config["training"]}
-    left_out = ("model", "training", "data", _DATASET_SOURCE, *_MAY_CHANGE)
-    return {key: value for key, value in flat.items() if key not in left_out}
-
-
-def _difference(found: dict[str, Any], wanted: dict[str, Any]) -> str:
-    """Names the values that differ, or returns ""."""
-    there, here = _lasting(found), _lasting(wanted)
-    return ", ".join(
-        _dataset_difference(found, wanted)
-        if key == "dataset"
-        else f"{key} is {there.get(key)} there and {here.get(key)} here"
-        for key in {**there, **here}
-        if there.get(key) != here.get(key)
-    )
-
-
-def _dataset_difference(found: dict[str, Any], wanted: dict[str, Any]) -> str:
-    """Names the dataset of a run, and another one; their fingerprints tell a user nothing."""
-    there, here = (_dataset_words(config.get(_DATASET_SOURCE)) for config in (found, wanted))
-    if there == here:
-        return f"its dataset, {here}, has been made anew since, of other input or otherwise"
-    return f"it trains on the dataset {there}, not on {here}"
-
-
-def _dataset_words(source: dict[str, Any] | None) -> str:
-    if not source:
-        return "of another fingerprint (an older tt did not write down which folder that was)"
-    corpora = source["corpora"]
-    shown = [*corpora[:_SHOWN_CORPORA], *(["..."] if len(corpora) > _SHOWN_CORPORA else [])]
-    of_corpora = f" of {', '.join(shown)}" if shown else ""
-    return f"{source['folder']} ({source['pairs']:,} pairs{of_corpora})"
-
-
-def describe_dataset(manifest: DatasetManifest, *, folder: str) -> dict[str, Any]:
-    """Returns what tells a user which dataset a run trains on; nothing is compared by it.
-
-    Args:
-      manifest: Of the dataset.
-      folder: As the user knows it.
-    """
-    names = [source["name"] for source in manifest.sources if not source.get("is_held_out")]
-    return {
-        _DATASET_SOURCE: {
-            "folder": folder,
-            "pairs": manifest.pairs_kept,
-            "corpora": list(dict.fromkeys(names)),
-        }
-    }
-
-
-def run_config(
-    *, model: TransformerConfig, training: TrainingConfig, data: TrainingData, replicas: int
-) -> dict[str, Any]:
-    """Returns what `RunFolder.claim` takes.
-
-    Args:
-      model: The architecture.
-      training: How it is trained.
-      data: What it is trained on, of which the fingerprint decides.
-      replicas: That train together.
-    """
-    return {
-        "model": dataclasses.asdict(model),
-        "training": dataclasses.asdict(training),
-        "dataset": data.fingerprint,
-        "data": dataclasses.asdict(data),
-        "replicas": replicas,
-    }

@@ -35,7 +35,8 @@ from model.failures import (
 from model.optimizer import Schedule
 from model.remains import find_remains
 from model.reporting import Clock, Meter, Report, Reporter, Validation
-from model.run_folder import MODEL_FOLDER, RunFolder, describe_dataset, run_config
+from model.run_config import describe_dataset, run_config
+from model.run_folder import MODEL_FOLDER, RunFolder
 from model.saving import RunSaver
 from model.scores import tokenizer_notes
 from model.state import TrainingState

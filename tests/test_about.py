@@ -19,7 +19,8 @@ from model.averaging import export_average, export_checkpoint
 from model.config import Decoding, TrainingConfig
 from model.export import VOCABULARY_FOLDER, copy_model, export_ctranslate2, export_saved_model
 from model.model_folder import ABOUT_FILE, load_about, load_config
-from model.run_folder import CONFIG_FILE, RunFolder, run_config
+from model.run_config import run_config
+from model.run_folder import CONFIG_FILE, RunFolder
 
 
 def test_a_trained_model_says_what_it_is(trained_toy):

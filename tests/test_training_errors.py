@@ -24,7 +24,8 @@ from trainers import changed, ignore, make_trainer
 from model.artifacts import MANIFEST_FILE, digest_file
 from model.dataset import Position
 from model.errors import UserError
-from model.run_folder import RunFolder, describe_dataset
+from model.run_config import describe_dataset
+from model.run_folder import RunFolder
 from model.stopping import Terminated
 
 
