@@ -39,11 +39,11 @@ from model.run_config import describe_dataset, run_config
 from model.run_folder import MODEL_FOLDER, RunFolder
 from model.saving import RunSaver
 from model.scores import tokenizer_notes
+from model.split_batches import split_batches
 from model.state import TrainingState
 from model.step import Numbers, StepResult, TrainingStep, Unread
 from model.stopping import StopRequest, Terminated
 from model.strategies import is_chief, is_multi_worker, translating_devices, worker_place
-from model.subwords import SubwordDropout
 from model.transformer import Transformer, dtype_policy
 from model.validation import Validator
 from model.vocabulary import load_vocabularies
@@ -463,22 +463,13 @@ class Trainer:
             )
 
     def _batches(self, split: str) -> TokenBatches:
-        manifest, rate = self.manifest, self.training.subword_dropout
-        dropout = None
-        if rate and split == TRAIN:
-            sides = self._vocabularies
-            source = SubwordDropout(sides.source, rate)
-            target = source if sides.is_shared else SubwordDropout(sides.target, rate)
-            dropout = (source, target)
-        return TokenBatches(
-            files=[self.dataset / name for name in manifest.splits[split].shards],
-            max_tokens=self.training.batch_tokens,
-            seed=self.training.seed,
-            vocabulary_sizes=(manifest.source_vocabulary_size, manifest.target_vocabulary_size),
+        return split_batches(
+            self.dataset,
+            split,
+            manifest=self.manifest,
+            vocabularies=self._vocabularies,
+            training=self.training,
             replicas=self._replicas,
-            shuffle=split == TRAIN,
-            records=manifest.splits[split].records,
-            subword_dropout=dropout,
         )
 
     def _not_finite(self, unread: _Trained, result: StepResult) -> UserError:
