@@ -13,6 +13,7 @@ from apache_beam.io.filesystem import FileSystem
 from model.errors import UserError
 from pipelines import parquet
 from pipelines.files import check_no_glob, exists, is_local
+from pipelines.text_cells import cell_bytes
 from pipelines.translation_plan import (
     JOB_FOLDER,
     PLAN_FILE,
@@ -255,5 +256,5 @@ def first_texts(found: FoundInput, *, count: int) -> list[str]:
         )
     except parquet.BadFileError:  # which the job tells of, or skips
         return []
-    cells = (cell for name in found.text_columns for cell in parquet.cell_bytes(table.column(name)))
+    cells = (cell for name in found.text_columns for cell in cell_bytes(table.column(name)))
     return [cell.decode(errors="ignore") for cell in cells if cell is not None]
