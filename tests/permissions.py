@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from apache_beam.utils import thread_pool_executor as beam_threads
+
 _VERSION = 0x20080522  # of the kernel's interface, with two words of capabilities
 _DAC_OVERRIDE, _DAC_READ_SEARCH = 1, 2  # which let root read, write and search whatever the modes
 
@@ -44,9 +46,14 @@ def modes_that_bind() -> Iterator[None]:
     before = data[0].effective
     data[0].effective = before & ~(1 << _DAC_OVERRIDE | 1 << _DAC_READ_SEARCH)
     _call("capset", data)
+    # Beam's threads that wait for work are older than the block, and may do all.
+    pool = beam_threads._SHARED_UNBOUNDED_THREAD_POOL_EXECUTOR
+    new_pool = beam_threads._SharedUnboundedThreadPoolExecutor()
+    beam_threads._SHARED_UNBOUNDED_THREAD_POOL_EXECUTOR = new_pool
     try:
         yield
     finally:
+        beam_threads._SHARED_UNBOUNDED_THREAD_POOL_EXECUTOR = pool
         data[0].effective = before
         _call("capset", data)
 
