@@ -30,7 +30,7 @@ from translation_jobs import (
 )
 
 import pipelines.translate
-from model.config import Decoding
+from model.config import BATCH_TOKENS, Decoding
 from pipelines import parquet
 from pipelines.cells import STATUSES
 from pipelines.translation_manifest import describe_summary
@@ -125,7 +125,7 @@ def test_statuses_are_counted_by_file_and_in_all(tmp_path):
             "padding": 0.0,
         },
         "model_fingerprint": "f0",
-        "decoding": dataclasses.asdict(Decoding()),
+        "decoding": dataclasses.asdict(Decoding(batch_tokens=BATCH_TOKENS)),
         "engine": {"name": "reverser"},
         "languages": {},
         "options": {
