@@ -12,9 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -26,7 +24,6 @@ from model.config import Decoding
 from model.errors import UserError
 from model.folder_lock import lock_folder
 from model.translation import TranslatorLike
-from pipelines import parquet
 from pipelines.cells import STATUSES
 from pipelines.files import delete, is_local, list_files
 from pipelines.runner import (
@@ -34,33 +31,26 @@ from pipelines.runner import (
     local_workers,
     make_pipeline,
     run_pipeline,
-    set_file_system_options,
     with_local_defaults,
 )
-from pipelines.translation_input import (
-    FoundInput,
-    check_matches,
-    check_place,
-    inspect_input,
+from pipelines.translation_job import (
+    MANIFEST_PATH,
+    PLAN_PATH,
+    RETRY_PATH,
+    TranslateJob,
+    plan_translation,
+    with_folder,
 )
 from pipelines.translation_manifest import TranslateSummary, make_manifest
 from pipelines.translation_plan import (
     COMPRESSIONS,
     JOB_FOLDER,
     LOCK_FILE,
-    MANIFEST_FILE,
     ON_BAD_FILE,
-    PLAN_FILE,
-    RETRY_FILE,
     InputFile,
     TranslateOptions,
     Unit,
-    check_plan,
     find_leftovers,
-    find_overwritten,
-    installed_versions,
-    make_plan,
-    plan_digest,
     plan_units,
     read_json,
     write_json,
@@ -78,10 +68,6 @@ __all__ = [
     "run_translation",
     "translate_parquet",
 ]
-
-_PLAN = f"{JOB_FOLDER}/{PLAN_FILE}"
-_MANIFEST = f"{JOB_FOLDER}/{MANIFEST_FILE}"
-_RETRY = f"{JOB_FOLDER}/{RETRY_FILE}"
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)  # not frozen: Beam sets attributes of transforms
@@ -188,183 +174,10 @@ class _WriteManifest(beam.DoFn):
         )
         if leftovers:  # before the manifest, after which no run looks for them any more
             delete(leftovers)
-        write_json(manifest, output=self._output, path=_MANIFEST, run_id=self._run_id)
-        retried = [file.path for file in files if file.path.endswith(f"/{_RETRY}")]
+        write_json(manifest, output=self._output, path=MANIFEST_PATH, run_id=self._run_id)
+        retried = [file.path for file in files if file.path.endswith(f"/{RETRY_PATH}")]
         if retried:
             delete(retried)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TranslateJob:
-    """What a run is to do; nothing has been written yet.
-
-    Attributes:
-      options: What to translate, and where to.
-      output: The output folder, absolute or with its scheme.
-      found: The input.
-      plan: The content of `plan.json`.
-      decoding: How translations are searched for.
-      beam_arguments: Beam's own flags.
-      run_id: Names this run.
-      has_plan: Whether the plan stands in the folder already.
-      existing: What lies in the folder and is to stay, relative to it.
-      deleted: What lies there and is to be deleted first, in this order.
-      manifest: That of a finished folder, else None.
-      notices: Lines that the user should read.
-    """
-
-    options: TranslateOptions
-    output: str
-    found: FoundInput
-    plan: dict[str, Any]
-    decoding: Decoding
-    beam_arguments: tuple[str, ...]
-    run_id: str
-    has_plan: bool = False
-    existing: frozenset[str] = frozenset()
-    deleted: tuple[str, ...] = ()
-    manifest: dict[str, Any] | None = None
-    notices: tuple[str, ...] = ()
-
-    @property
-    def rows(self) -> int:
-        """Rows of all units."""
-        return sum(file.rows for file in self.found.files)
-
-    @functools.cached_property
-    def plan_digest(self) -> str:
-        """Tells units of this plan from those of any other."""
-        return plan_digest(self.plan)
-
-    def is_done(self, unit: UnitStatistics) -> bool:
-        """Says whether a unit is finished for this run: not where that is deleted or redone."""
-        if unit.run_id == self.run_id:
-            return True
-        return not self.deleted and unit.plan_digest == self.plan_digest
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether there is nothing to do."""
-        if self.manifest is None:
-            return False
-        has_bad_units = bool(self.manifest["failed_rows"] or self.manifest["skipped_units"])
-        return not (self.options.retry_failed and has_bad_units)
-
-
-def plan_translation(
-    *,
-    options: TranslateOptions,
-    model_fingerprint: str,
-    decoding: Decoding,
-    engine: Mapping[str, Any] | None = None,
-    languages: Mapping[str, str] | None = None,
-    beam_arguments: Sequence[str] = (),
-) -> TranslateJob:
-    """Looks at the input and at the output folder; writes nothing.
-
-    Args:
-      options: What to translate, and where to.
-      model_fingerprint: Of the exported model; outputs of another one are not continued.
-      decoding: How translations are searched for.
-      engine: What computes, and how: part of the plan.
-      languages: Of the model, "source" and "target": told in the plan, but no part of it.
-      beam_arguments: Beam's own flags.
-
-    Raises:
-      UserError: The input or the output folder does not fit.
-    """
-    set_file_system_options(beam_arguments)
-    output = parquet.normalize_path(options.output)
-    check_place(options, output=output)
-    found = inspect_input(options, has_n_best=decoding.n_best > 1)
-    plan = make_plan(
-        files=found.files,
-        bad_files=found.bad_files,
-        options=options,
-        text_columns=found.text_columns,
-        model_fingerprint=model_fingerprint,
-        decoding=decoding,
-        engine=engine or {},
-        languages=languages,
-    )
-    check_matches(options.input, output=output, plan=plan)
-    job = _with_folder(
-        TranslateJob(
-            options=options,
-            output=output,
-            found=found,
-            plan=plan,
-            decoding=decoding,
-            beam_arguments=tuple(beam_arguments),
-            run_id=uuid.uuid4().hex,
-        )
-    )
-    notices = [f"skipped: {reason}" for reason in found.bad_files.values()]
-    if job.has_plan and (job.manifest is None or options.retry_failed):
-        notices += _compare_versions(job.plan)
-    return dataclasses.replace(job, notices=tuple(notices))
-
-
-def _with_folder(job: TranslateJob) -> TranslateJob:
-    """Returns a job with what its output folder holds now.
-
-    Raises:
-      UserError: The folder holds another job or something else, or nothing to retry.
-    """
-    options, output = job.options, job.output
-    sizes = {file.path.removeprefix(f"{output}/"): file.size for file in list_files(output)}
-    existing = set(sizes)
-    deleted: list[str] = []
-    if options.overwrite:
-        deleted = find_overwritten(job.plan, output=output, existing=existing)
-        existing -= set(deleted)
-    standing = check_plan(job.plan, output=output, existing=existing)
-    manifest = _find_manifest(output=output, sizes={path: sizes[path] for path in existing})
-    if options.retry_failed and manifest is None and _RETRY not in existing:
-        raise UserError(
-            f"{options.output} is not finished, so that there is nothing to retry yet: run the "
-            "same command without --retry-failed first"
-        )
-    return dataclasses.replace(
-        job,
-        plan=standing or {**job.plan, "versions": installed_versions()},
-        has_plan=bool(standing),
-        existing=frozenset(existing),
-        deleted=tuple(deleted),
-        manifest=manifest,
-    )
-
-
-def _find_manifest(*, output: str, sizes: Mapping[str, int]) -> dict[str, Any] | None:
-    """Returns the manifest if it is still true: each output is there, with the size that it had.
-
-    Args:
-      output: The folder.
-      sizes: Of the files in it, by path relative to it.
-    """
-    if _MANIFEST not in sizes:
-        return None
-    manifest = read_json(f"{output}/{_MANIFEST}")
-    expected = manifest.get("output_bytes")
-    if not isinstance(expected, dict):  # of an older tt
-        return None
-    is_true = all(sizes.get(path) == size for path, size in expected.items())
-    return manifest if is_true else None
-
-
-def _compare_versions(standing: dict[str, Any]) -> list[str]:
-    ours, theirs = installed_versions(), standing["versions"]
-    changed = [
-        f"{name} was {theirs.get(name, 'not there')} and is {version}"
-        for name, version in ours.items()
-        if theirs.get(name) != version
-    ]
-    if not changed:
-        return []
-    return [
-        f"this run goes on under other versions than the one that began it: {'; '.join(changed)}. "
-        "What is finished stays as it is, and the manifest says which units are whose"
-    ]
 
 
 def run_translation(
@@ -393,7 +206,7 @@ def run_translation(
     with contextlib.ExitStack() as stack:
         try:
             is_alone = is_local(job.output) and stack.enter_context(_lock(job))
-            job = _with_folder(job)  # another run may have worked there until just now
+            job = with_folder(job)  # another run may have worked there until just now
             if job.is_finished:
                 return _summarize(job, manifest=job.manifest, already_finished=True, start=start)
             _prepare_folder(job)
@@ -403,7 +216,7 @@ def run_translation(
                 f"{error.strerror or error}. Choose another with --output"
             ) from error
         run_pipeline(_build(pipeline, job, load_translator=load_translator, is_alone=is_alone))
-    manifest = read_json(f"{job.output}/{_MANIFEST}")
+    manifest = read_json(f"{job.output}/{MANIFEST_PATH}")
     return _summarize(job, manifest=manifest, already_finished=False, start=start)
 
 
@@ -416,11 +229,11 @@ def _prepare_folder(job: TranslateJob) -> None:
     if job.deleted:
         delete([f"{job.output}/{path}" for path in job.deleted])
     if not job.has_plan:
-        write_json(job.plan, output=job.output, path=_PLAN, run_id=job.run_id)
-    if _MANIFEST in job.existing:
+        write_json(job.plan, output=job.output, path=PLAN_PATH, run_id=job.run_id)
+    if MANIFEST_PATH in job.existing:
         if job.options.retry_failed and job.manifest is not None:
-            write_json(job.manifest, output=job.output, path=_RETRY, run_id=job.run_id)
-        delete([f"{job.output}/{_MANIFEST}"])
+            write_json(job.manifest, output=job.output, path=RETRY_PATH, run_id=job.run_id)
+        delete([f"{job.output}/{MANIFEST_PATH}"])
 
 
 def _build(
