@@ -44,7 +44,11 @@ def find_encoding(name: str) -> str:
     sample = "a\tb\n"
     try:
         found = codecs.lookup(name)
-        if found.incrementaldecoder is None or sample.encode(name).decode(name) != sample:
+        if found.incrementaldecoder is None:
+            raise LookupError
+        # As `Utf8Stream` reads it: IDNA and Punycode cannot go on after what is invalid.
+        decoder = found.incrementaldecoder(_MARK_INVALID)
+        if decoder.decode(sample.encode(name), final=True) != sample:
             raise LookupError
     except (LookupError, ValueError, TypeError) as error:
         raise UserError(
@@ -89,8 +93,8 @@ def check_is_utf8(path: str, head: bytes) -> None:
     encoding = _wide_encoding(head[:_HEAD_BYTES])
     if encoding:
         raise UserError(
-            f"{path} is {encoding[:6].upper()}, not UTF-8: pass --encoding {encoding}, or convert "
-            f"it (iconv -f {encoding} -t utf-8)"
+            f"{path} is {encoding[:6].upper()}, not UTF-8: pass --encoding {encoding}, if all "
+            f"texts are, or convert it alone (iconv -f {encoding} -t utf-8)"
         )
 
 

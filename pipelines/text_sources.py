@@ -37,6 +37,7 @@ _EXPANSION = {".gz": 4, ".bz2": 5, ".zst": 4}
 _BOM = b"\xef\xbb\xbf"
 _BUFFER_BYTES = 256 << 10
 _FIRST_BYTES = 64 << 10  # of lines to look at before all are read
+_MOST_NAMES = 20  # of keys, in a message
 _BZ2_BYTES = 32 << 10  # a member that ends leaves the rest to be copied
 
 
@@ -211,35 +212,48 @@ def text_at(value: Any, key: str) -> bytes | None:
 
 
 def find_keys(
-    path: str, choices: Sequence[tuple[str, str]], *, encoding: str = UTF8
+    path: str, choices: Sequence[tuple[str, str]], *, are_named: bool = True, encoding: str = UTF8
 ) -> tuple[str, str]:
     """Returns the first of some pairs of keys that an object of a JSONL file has texts under.
 
-    Only the first lines are looked at. Where nothing can be told from them, as they are malformed
-    or none, it is the first choice.
+    Where nothing can be told from the lines, as they are malformed or none, it is the first choice.
+
+    Args:
+      path: The file.
+      choices: The pairs.
+      are_named: Whether the user named the keys: then all lines are looked at until one has the
+        texts, as good ones may begin late. Of keys that are guessed, only the first lines are.
+      encoding: Of the file.
 
     Raises:
       UserError: There are objects, and none has both keys of any pair.
     """
-    first: dict[str, Any] | None = None
-    for line in first_lines(path, encoding=encoding):
-        try:
-            value = json.loads(line.decode())
-        except (ValueError, RecursionError):
-            continue
-        for keys in choices:
-            with contextlib.suppress(ValueError, TypeError, KeyError):
-                for key in keys:
-                    text_at(value, key)
-                return keys
-        if first is None and isinstance(value, dict):
-            first = value
-    if first is None:
+    found: dict[str, None] = {}  # in order
+    has_objects = False
+    for part, lines in enumerate(_slices(path, encoding=encoding, slice_bytes=_FIRST_BYTES)):
+        if part and not are_named:
+            break
+        for line in lines:
+            try:
+                value = json.loads(line.decode())
+            except (ValueError, RecursionError):
+                continue
+            for keys in choices:
+                with contextlib.suppress(ValueError, TypeError, KeyError):
+                    for key in keys:
+                        text_at(value, key)
+                    return keys
+            if isinstance(value, dict):
+                has_objects = True
+                if len(found) <= _MOST_NAMES:
+                    found |= dict.fromkeys(_names_of_texts(value))
+    if not has_objects:
         return choices[0]
     wanted = " or ".join(" and ".join(map(repr, keys)) for keys in choices)
+    more = ", ..." if len(found) > _MOST_NAMES else ""
     raise UserError(
-        f"{path} has no texts under the keys {wanted}: its first object has "
-        f"{', '.join(_names_of_texts(first)) or 'none'}. Name two of them, as in "
+        f"{path} has no texts under the keys {wanted}: its objects have "
+        f"{', '.join(list(found)[:_MOST_NAMES]) or 'none'}{more}. Name two of them, as in "
         f"{path}:SOURCE:TARGET or with --source-column and --target-column"
     )
 
@@ -277,8 +291,9 @@ def first_lines(path: str, *, encoding: str = UTF8) -> list[bytes]:
         return reader.take(reader.look_ahead())
 
 
-def _slices(path: str, *, encoding: str) -> Iterator[list[bytes]]:
-    with LineReader(path, slice_bytes=units.SLICE_BYTES, encoding=encoding) as reader:
+def _slices(path: str, *, encoding: str, slice_bytes: int = 0) -> Iterator[list[bytes]]:
+    limit = slice_bytes or units.SLICE_BYTES
+    with LineReader(path, slice_bytes=limit, encoding=encoding) as reader:
         while number := reader.look_ahead():
             yield reader.take(number)
 
@@ -335,6 +350,12 @@ class LineReader:
     def _read(self) -> list[bytes]:
         try:
             lines = self._file.readlines(min(_BUFFER_BYTES, self._slice_bytes))
+        except UnicodeError as error:  # of the whole file: no mark of the order of its bytes
+            raise UserError(
+                f"{self._path} is not {self._encoding} ({error}): --encoding holds for all texts, "
+                "so convert those of another encoding first, as with iconv -f utf-8 "
+                f"-t {self._encoding}"
+            ) from error
         except Exception as error:
             if not is_damage(error):
                 raise

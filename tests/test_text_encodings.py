@@ -83,7 +83,9 @@ def test_blocks_may_end_inside_a_character(monkeypatch):
     assert io.BufferedReader(stream, 7).read() == text.encode()
 
 
-@pytest.mark.parametrize("name", ["nosuch", "hex", "rot13", "undefined", "", "a\0b"])
+@pytest.mark.parametrize(
+    "name", ["nosuch", "hex", "rot13", "undefined", "", "a\0b", "idna", "punycode"]
+)
 def test_what_is_no_encoding_of_text_is_refused(name):
     with pytest.raises(UserError, match=r"--encoding must be one that Python knows.*Received: '"):
         find_encoding(name)
@@ -95,7 +97,7 @@ def test_what_is_no_encoding_of_text_is_refused(name):
 @pytest.mark.parametrize(
     ("encoding", "named"),
     [
-        ("utf-16", "UTF-16, not UTF-8: pass --encoding utf-16,"),
+        ("utf-16", "UTF-16, not UTF-8: pass --encoding utf-16, if all texts are, or"),
         ("utf-16-le", "UTF-16, not UTF-8: pass --encoding utf-16-le,"),
         ("utf-16-be", "UTF-16, not UTF-8: pass --encoding utf-16-be,"),
         ("utf-32", "UTF-32, not UTF-8: pass --encoding utf-32,"),
@@ -117,6 +119,29 @@ def test_utf_16_is_named_and_the_advice_then_works(tmp_path, encoding, named, na
     advised = str(caught.value).split("--encoding ")[1].split(",")[0]
     [source] = sources_from_options(corpora=[corpus], encoding=advised)
     assert read(source, tmp_path) == [(*pair, None)]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
+def test_files_of_two_encodings_are_the_users_error_whatever_is_named(tmp_path, encoding):
+    (tmp_path / "p.en").write_text("dog\n")
+    (tmp_path / "p.de").write_bytes("Hund\n".encode(encoding))
+    corpus = f"{tmp_path}/p.en+{tmp_path}/p.de"
+    with pytest.raises(UserError, match=rf"p\.de is .* pass --encoding {encoding}, if all texts"):
+        sources_from_options(corpora=[corpus])
+    expected = (
+        f"{tmp_path}/p.en is not {encoding} ({encoding.upper()} stream does not start with BOM): "
+        "--encoding holds for all texts, so convert those of another encoding first, as with "
+        f"iconv -f utf-8 -t {encoding}"
+    )
+    with pytest.raises(UserError) as caught:
+        sources_from_options(corpora=[corpus], encoding=encoding)
+    assert str(caught.value) == expected
+    with pytest.raises(UserError) as caught:
+        list(read_texts(f"{tmp_path}/p.en", encoding=encoding))
+    assert str(caught.value) == expected
+    (tmp_path / "p.en").write_bytes("dog\n".encode(encoding))
+    [source] = sources_from_options(corpora=[corpus], encoding=encoding)
+    assert read(source, tmp_path) == [("dog", "Hund", None)]
 
 
 @pytest.mark.parametrize("head", ["day\n", "Ä犬\tb", "", "a", "\ufeffa"])
