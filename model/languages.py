@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 
 import langcodes
 from langcodes.data_dicts import LIKELY_SUBTAGS
@@ -22,6 +23,16 @@ _OWN_SCRIPTS = {
 }  # fmt: skip
 
 _UNREGISTERED = ("tok",)  # newer than the registry that langcodes brings
+
+# Codes of ISO 639 that stand for no one language; and private ones, of which nobody else knows
+# which they are: languages, and subtags of scripts and regions. XK is Kosovo to all the world.
+_NO_LANGUAGE = {
+    "und": "for an undetermined language", "mul": "for several languages",
+    "mis": "for languages without a code", "zxx": "for what is no language",
+}  # fmt: skip
+_PRIVATE_LANGUAGE = re.compile(r"q[a-t][a-z]|x-.*")
+_NO_SCRIPT = re.compile(r"Qa[ab][a-x]|Z(inh|mth|sye|sym|xxx|yyy|zzz)")
+_NO_REGION = re.compile(r"AA|Q[M-Z]|X[A-JL-Z]|ZZ")
 
 # Languages whose corpora come in two scripts: a wrong guess would reject all of a good corpus.
 OF_TWO_SCRIPTS = ("sr", "uz", "ku", "ks", "crh")
@@ -88,7 +99,7 @@ def read_language(code: str, *, name: str) -> Language:
       name: What it was given for, such as "--source-language".
 
     Raises:
-      UserError: There is no such code.
+      UserError: There is no such code, or it stands for no one language.
 
     >>> read_language("cmn", name="--target-language")
     Language(code='cmn', primary='zh', script='Han')
@@ -99,7 +110,29 @@ def read_language(code: str, *, name: str) -> Language:
             f"{name} must be a language code such as en, de or zh-Hant. Received: {code}"
             f"{suggestion(code)}"
         )
+    if meaning := _special_meaning(code):
+        raise UserError(
+            f"{name} must be the code of one language, such as en, de or zh-Hant, or be left out. "
+            f"Received: {code}, which stands {meaning}"
+        )
     return language
+
+
+def _special_meaning(code: str) -> str:
+    """Says what a valid code stands for if not for one language; "" of all others."""
+    tag = langcodes.Language.get(code.strip())
+    language = tag.language or "und"
+    if language in _NO_LANGUAGE:
+        return _NO_LANGUAGE[language]
+    parts = (
+        (_PRIVATE_LANGUAGE, language, "language"),
+        (_NO_SCRIPT, tag.script, "script"),
+        (_NO_REGION, tag.territory, "region"),
+    )
+    for pattern, part, kind in parts:
+        if part and pattern.fullmatch(part):
+            return f"for a {kind} that is private or unknown"
+    return ""
 
 
 @functools.lru_cache(maxsize=256)

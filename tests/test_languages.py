@@ -53,7 +53,7 @@ from pipelines.scripts import check_script
         ("zh_TW zh-Hant zh-CN zh-Hans-SG zh-cn cmn zho cmn_Hant wuu nan", "Han"),
         ("sr-Cyrl az-Cyrl ru-RU rus xal", "Cyrillic"),
         ("pa-Arab-PK azb arz fas prs", "Arabic"),
-        ("sr uz ku tlh en-Zzzz mul und qaa tlh-x-latn", ""),
+        ("sr uz ku tlh tlh-x-latn", ""),
     ],
 )
 def test_script_of_a_language(codes, script):
@@ -87,6 +87,35 @@ def test_what_is_no_code_is_refused(code, meant):
         "--source-language must be a language code such as en, de or zh-Hant. "
         f"Received: {code}{hint}"
     )
+
+
+@pytest.mark.parametrize(
+    ("codes", "meaning"),
+    [
+        ("und root UND und-Latn", "for an undetermined language"),
+        ("mul mul-Latn", "for several languages"),
+        ("mis", "for languages without a code"),
+        ("zxx", "for what is no language"),
+        ("qaa QAA qtz x-klingon", "for a language that is private or unknown"),
+        ("en-Zzzz en-Zyyy en-Qaaa", "for a script that is private or unknown"),
+        ("en-XX en_xx en-ZZ de-AA en-QM en-Latn-XA", "for a region that is private or unknown"),
+    ],
+)
+def test_what_stands_for_no_one_language_is_refused(codes, meaning):
+    for code in codes.split():
+        with pytest.raises(UserError) as raised:
+            read_language(code, name="--target-language")
+        assert str(raised.value) == (
+            "--target-language must be the code of one language, such as en, de or zh-Hant, or be "
+            f"left out. Received: {code}, which stands {meaning}"
+        )
+        assert find_language(code), "it may have been saved before"
+
+
+def test_what_is_like_a_private_code_is_taken():
+    """Kosovo, regions by number, collections, private words behind a language, and Quechua."""
+    for code in ["sq-XK", "es-419", "en-001", "en-x-mine", "tlh-x-latn", "nah", "quz", "qya"]:
+        assert read_language(code, name="code").code == code
 
 
 @given(st.text(max_size=12))
