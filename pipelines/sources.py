@@ -351,7 +351,7 @@ def _open_file(
     if spec.kind == "jsonl":
         if _can_be_read_twice(path):
             choices = [names] if any(columns) or names == plain else [names, plain]
-            names = find_keys(path, choices, encoding=encoding)
+            names = find_keys(path, choices, are_named=any(columns), encoding=encoding)
         return Jsonl(path, *names, given_name=spec.name, encoding=encoding)
     if not any(columns) and not has_columns(path, names) and has_columns(path, plain):
         names = plain  # languages are given for other reasons, too

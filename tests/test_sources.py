@@ -370,12 +370,29 @@ def test_a_file_of_any_name_is_tsv_where_its_columns_are_numbers(tmp_path):
     assert read(source, tmp_path) == [("Go.", "Va !", None), ("Hi.", "Salut !", None)]
 
 
+def test_jsonl_whose_texts_begin_late_is_refused_only_where_their_keys_are_guessed(tmp_path):
+    path = tmp_path / "a.jsonl"
+    others = [f'{{"meta": "{i}", "part-{i % 30}": "x"}}\n' for i in range(20_000)]
+    late = '{"en": "a", "de": "x"}\n'
+    path.write_text("".join([*others, late]))
+    for columns in ({"source_column": "en"}, {"source_column": "en", "target_column": "de"}):
+        source = open_one(str(path), **columns, source_language="en", target_language="de")
+        assert source == Jsonl(str(path), "en", "de")
+    rows = read(source, tmp_path)
+    assert rows[-1] == ("a", "x", None)
+    assert {fault for _, _, fault in rows[:-1]} == {"malformed"}
+    names = ", ".join(["meta", *(f"part-{i}" for i in range(19)), r"\.\.\."])
+    with pytest.raises(UserError, match=f"'source' and 'target': its objects have {names}\\. Name"):
+        open_one(str(path), source_language="en", target_language="de")
+    # Named keys that no line has are refused, too, once all were looked at.
+    with pytest.raises(UserError, match=r"no texts under the keys 'en' and 'fr': its objects have"):
+        open_one(f"{path}:en:fr")
+
+
 def test_jsonl_names_the_keys_that_were_looked_for_and_found(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text('{"id": 7, "text": "a", "translation": {"de": "x", "n": 1}, "note": null}\n')
-    found = (
-        f"its first object has text, translation.de, note. Name two of them, as in {path}:SOURCE"
-    )
+    found = f"its objects have text, translation.de, note. Name two of them, as in {path}:SOURCE"
     for options, wanted in [
         ({}, "'source' and 'target'"),
         ({"source_language": "en"}, "'en' and 'target' or 'source' and 'target'"),
