@@ -21,7 +21,7 @@ from pipelines.cleaning import (
     text_reasons,
     token_reasons,
 )
-from pipelines.held_out import HeldOut, held_out_reasons
+from pipelines.held_out import HeldOut, held_out_reasons, seem_short
 from pipelines.records import (
     ExampleWriter,
     digest_halves,
@@ -153,11 +153,12 @@ def training_lines(
     filters: Filters,
     validation_below: int,
     held_out: HeldOut,
+    short_tokens: int,
 ) -> tuple[list[str], list[str], collections.Counter[str]]:
     """Returns the source and target lines of a unit that a vocabulary may be trained on.
 
-    And how many pairs were rejected, by reason. No held-out text is among the lines, however short:
-    its tokens cannot be counted yet.
+    And how many pairs were rejected, by reason. No held-out pair is among them, and no held-out
+    text but those that seem to have `short_tokens` at most: they cannot be counted yet.
     """
     sources: list[str] = []
     targets: list[str] = []
@@ -165,7 +166,11 @@ def training_lines(
     for clean in _clean_slices(unit, normalization=normalization, filters=filters):
         rejected.update(clean.rejected.values())
         hashes, _ = digest_halves(digest_texts(clean.sources))
-        reasons = held_out_reasons(hashes, clean.targets, held_out)
+        is_short = (
+            seem_short(clean.sources, tokens=short_tokens),
+            seem_short(clean.targets, tokens=short_tokens),
+        )
+        reasons = held_out_reasons(hashes, clean.targets, held_out, is_short=is_short)
         rejected.update(reasons.values())
         is_left = hashes >= validation_below
         is_left[list(reasons)] = False

@@ -149,6 +149,7 @@ def _add_steps(pipeline: beam.Pipeline, plan: PreprocessPlan) -> None:
         filters=options.filters,
         validation_below=encoding.validation_below,
         held_out=beam.pvalue.AsSingleton(held_out),
+        short_tokens=encoding.short_tokens,
         work_folder=work,
     )
     encoded = units | "Encode units" >> EncodeUnits(

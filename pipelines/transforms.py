@@ -200,6 +200,7 @@ class TrainVocabularies(beam.PTransform):
       filters: Pairs that they reject are not trained on.
       validation_below: Nor are pairs whose source hashes below this.
       held_out: Side input, of `HeldOut`: nor are those that it names.
+      short_tokens: A side of about so many tokens at most is not held out by itself.
       work_folder: For temporaries.
     """
 
@@ -210,6 +211,7 @@ class TrainVocabularies(beam.PTransform):
     filters: Filters
     validation_below: int
     held_out: beam.pvalue.AsSingleton
+    short_tokens: int
     work_folder: str
 
     def expand(self, units: beam.PCollection) -> beam.PCollection:
@@ -223,6 +225,7 @@ class TrainVocabularies(beam.PTransform):
                 self.normalization,
                 self.filters,
                 self.validation_below,
+                self.short_tokens,
                 self.work_folder,
             ),
             self.held_out,
@@ -248,6 +251,7 @@ class _SampleLines(beam.DoFn):
         normalization: TextNormalization,
         filters: Filters,
         validation_below: int,
+        short_tokens: int,
         work_folder: str,
     ) -> None:
         self._sides = _SIDES[:sides]
@@ -255,6 +259,7 @@ class _SampleLines(beam.DoFn):
         self._normalization = normalization
         self._filters = filters
         self._validation_below = validation_below
+        self._short_tokens = short_tokens
         self._work_folder = work_folder
         self._least = Shared()  # one a process
 
@@ -277,6 +282,7 @@ class _SampleLines(beam.DoFn):
             filters=self._filters,
             validation_below=self._validation_below,
             held_out=held_out,
+            short_tokens=self._short_tokens,
         )
         lines = [sources + targets] if len(paths) == 1 else [sources, targets]
         least = self._least.acquire(self._start)

@@ -21,6 +21,7 @@ import sentencepiece
 from model.errors import UserError
 from model.vocabulary import BOS_ID, EOS_ID, PAD_ID, SIZE_MULTIPLE, UNK_ID
 from pipelines import files
+from pipelines.held_out import HELD_OUT_SOURCE, HELD_OUT_TARGET
 from pipelines.records import UInt64s
 from pipelines.units import INVALID_UTF8
 
@@ -140,9 +141,11 @@ def describe_rejected(paths: Sequence[str]) -> str:
         return "the corpus has no pairs, or held out all"
     reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(rejected.items()))
     encoding = ", the --encoding" if INVALID_UTF8 in rejected else ""
+    by_a_side = {HELD_OUT_SOURCE, HELD_OUT_TARGET} & rejected.keys()
+    held_out = "; --held-out-by pair holds out no text by itself" if by_a_side else ""
     return (
         f"all {rejected.total():,} pairs were rejected ({reasons}). Check the corpus, its columns "
-        f"and languages{encoding}, or the filters of these reasons"
+        f"and languages{encoding}, or the filters of these reasons{held_out}"
     )
 
 

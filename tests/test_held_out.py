@@ -6,12 +6,22 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from corpora import (
+    ONE_THREAD,
+    TWO_THREADS,
+    digest,
+    options,
+    records,
+    rejected,
+    texts,
+    write_pairs,
+)
 from corpora import PAIRS as CORPUS
-from corpora import options, records, rejected, texts, write_pairs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.vocabulary import TextNormalization
+from model.errors import UserError
+from model.vocabulary import UNK_ID, TextNormalization, load_vocabularies
 from pipelines import preprocess_plan, transforms
 from pipelines.held_out import (
     HELD_OUT_BY,
@@ -20,6 +30,7 @@ from pipelines.held_out import (
     hash_pairs,
     hash_texts,
     held_out_reasons,
+    seem_short,
     short_tokens,
     unite,
 )
@@ -185,7 +196,82 @@ def test_nothing_held_out_is_small_to_send():
     assert held_out_reasons(np.array([7], np.uint64), ["a"], HeldOut()) == {}
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("yes", True),
+        ("Thank you very much.", True),  # 4 words of 20 characters
+        ("Thank you so very much", False),
+        ("a b c d", True),
+        ("a b c d e", False),
+        ("internationalization", True),
+        ("internationalizations", False),
+        ("до свидания", True),
+        ("谢谢你的帮助", True),
+        ("谢谢你的帮助啊", False),
+        ("e" + "\u0301" * 20, False),
+    ],
+)
+def test_what_seems_short(text, expected):
+    assert seem_short(["x" * 99, text], tokens=SHORT_TOKENS).tolist() == [False, expected]
+    assert not seem_short([text], tokens=short_tokens("side")).any()
+
+
 # In the job.
+
+
+def test_a_corpus_of_short_texts_has_a_vocabulary_and_no_long_held_out_text_is_in_it(
+    tmp_path, monkeypatch
+):
+    """Every text is held out, but no pair; and the one that is long is in no sample."""
+    monkeypatch.setattr(preprocess_plan, "MAX_UNIT_PAIRS", 7)
+    sides = ["ja", "oh", "yes", "bee", "cab"], ["no", "da", "tak", "ano", "jo", "si"]
+    pairs = [(source, target) for source in sides[0] for target in sides[1]]
+    long = "ein Žaba in fünf Worten"
+    validation = [*((s, s + "x") for s in sides[0]), *((t + "x", t) for t in sides[1])]
+    sources = [write_pairs(tmp_path, [*pairs, ("ja", long), ("quiz", "wo")])]
+    held = [write_pairs(tmp_path, [*validation, ("quiz", "wo"), ("ja", long)], name="held")]
+
+    def make(name, arguments=(), **given):
+        return preprocess(
+            sources=sources,
+            validation_sources=held,
+            options=options(tmp_path / name, vocabulary_type="char", **given),
+            beam_arguments=arguments,
+        )
+
+    manifest = make("one", ONE_THREAD)
+    assert sorted(texts(tmp_path / "one", "train")) == sorted(pairs)
+    assert manifest.rejected == {"held_out_pair": 2}
+    vocabulary = load_vocabularies(tmp_path / "one").source
+    known = {c for c in LETTERS if UNK_ID not in vocabulary.encode([c])[0]}
+    assert known == set("".join(source + target for source, target in pairs))
+    make("two", TWO_THREADS)
+    assert digest(tmp_path / "two") == digest(tmp_path / "one")
+    with pytest.raises(UserError) as caught:
+        make("side", held_out_by="side")
+    assert str(caught.value).startswith(
+        "no text to train the shared vocabulary on: all 32 pairs were rejected (2 held_out_pair, "
+        "30 held_out_source). Check"
+    )
+    assert str(caught.value).endswith("; --held-out-by pair holds out no text by itself")
+
+
+def test_long_held_out_texts_are_in_no_sample(tmp_path):
+    long, other = "ein Žaba in fünf Worten", "some other words of it"
+    sources = [write_pairs(tmp_path, [*PLAIN, ("ja", long), (long, "ja"), ("Öl", "Ål")])]
+    held = [write_pairs(tmp_path, [(other, long), ("Öl", "Ål")], name="held")]
+    preprocess(
+        sources=sources,
+        validation_sources=held,
+        options=options(tmp_path / "out", vocabulary_type="char"),
+    )
+    vocabulary = load_vocabularies(tmp_path / "out").source
+    assert all(UNK_ID in vocabulary.encode([character])[0] for character in "ŽÖÅ")
+
+
+LETTERS = [chr(i) for i in range(500) if chr(i).isalpha()]
+PLAIN = [(f"{source} w", target) for source, target in CORPUS[:40]]
 
 
 @pytest.mark.parametrize(
