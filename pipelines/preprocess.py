@@ -37,6 +37,7 @@ from pipelines.preprocess_plan import (
     WORK_FOLDER,
     PreprocessOptions,
     PreprocessPlan,
+    as_given,
     plan_preprocess,
 )
 from pipelines.runner import make_pipeline, run_pipeline, with_local_defaults
@@ -265,16 +266,20 @@ def _claim_output(plan: PreprocessPlan) -> DatasetManifest | None:
 
 def _describe_difference(options: dict[str, Any], plan: PreprocessPlan) -> str:
     """Says in what another run differs from this one."""
-    options = BEFORE | options
-    here = json.loads(json.dumps(plan.options.resolved()))  # as they are after JSON
+    options = as_given(BEFORE | options)
+    here = as_given(json.loads(json.dumps(plan.options.resolved())))  # as they are after JSON
     differing = [
-        f"{name} {options.get(name)!r} instead of {here.get(name)!r}"
+        f"{name} {_shown(options.get(name))} instead of {_shown(here.get(name))}"
         for name in sorted(options.keys() | here.keys())
         if options.get(name) != here.get(name)
     ]
     if not differing:
         return "from other input (a corpus of another name, size or time of change)"
     return f"with other options ({', '.join(differing)})"
+
+
+def _shown(value: Any) -> str:
+    return "none" if value is None else repr(value)
 
 
 def describe_earlier(manifest: DatasetManifest, plan: PreprocessPlan) -> str:

@@ -246,6 +246,15 @@ class PreprocessOptions:
         return values
 
 
+def as_given(resolved: dict[str, Any]) -> dict[str, Any]:
+    """Returns `PreprocessOptions.resolved` as users gave it: a size that nobody gave is None."""
+    values = dict(resolved)
+    is_given = values.pop(_IS_SIZE_GIVEN, False)
+    if values.get("vocabulary_size") == VOCABULARY_SIZE and not is_given:
+        values["vocabulary_size"] = None
+    return values
+
+
 def _check(is_valid: bool, rule: str, received: object) -> None:
     if not is_valid:
         raise UserError(f"{rule}. Received: {received!r}")

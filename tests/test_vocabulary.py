@@ -474,8 +474,12 @@ def test_the_default_vocabulary_of_a_small_corpus_is_what_fits(tmp_path, monkeyp
     again = preprocess(sources=[corpus], options=options(tmp_path / "one", vocabulary_size=None))
     assert again == made["one"]
     # Who insists on 8,000 is not told that they are there.
-    with pytest.raises(UserError, match=r"options .vocabulary_size_is_given None instead of True"):
+    with pytest.raises(UserError, match=r"other options .vocabulary_size none instead of 8000."):
         preprocess(sources=[corpus], options=options(tmp_path / "one", vocabulary_size=8000))
+    with pytest.raises(
+        UserError, match=rf"other options .vocabulary_size {pieces} instead of none."
+    ):
+        preprocess(sources=[corpus], options=options(tmp_path / "same", vocabulary_size=None))
 
 
 def test_each_side_takes_what_fits(tmp_path):
