@@ -37,7 +37,8 @@ TARGET_MODEL = "target.spm"
 # What to do where a file of a dataset folder or of a model folder is missing or damaged.
 INCOMPLETE = "copy the folder again from where it came, or make it again"
 
-WORD_BOUNDARY = "\N{LOWER ONE EIGHTH BLOCK}"  # SentencePiece's, before a word
+# SentencePiece's own for a space, before a word: in a text it cannot be told from one.
+WORD_BOUNDARY = "\N{LOWER ONE EIGHTH BLOCK}"
 
 SIZE_MULTIPLE = 8  # matrix products on GPUs want dimensions that are multiples of 8
 
@@ -69,8 +70,7 @@ _INVISIBLE = [
     0xFEFF,
     *range(0xFFF9, 0xFFFC),
 ]
-_SPACE_MARK = "\u2581"  # SentencePiece's own for a space: in a text it cannot be told from one
-_CLEAN = {**dict.fromkeys(_INVISIBLE), ord(_SPACE_MARK): " "}
+_CLEAN = {**dict.fromkeys(_INVISIBLE), ord(WORD_BOUNDARY): " "}
 
 # Texts in which this RE2 pattern finds nothing are already clean; testing all of them in Arrow
 # and mending the few that are not is several times cheaper than rewriting all.
@@ -131,7 +131,7 @@ class TextNormalization:
                     # Characters that meet now may be one in the normal form.
                     normalized[i] = text if form == "none" else unicodedata.normalize(form, text)
         elif not self.clean_whitespace:
-            normalized = [text.replace(_SPACE_MARK, " ") for text in normalized]
+            normalized = [text.replace(WORD_BOUNDARY, " ") for text in normalized]
             normalized = ["" if text.isspace() else text for text in normalized]
         return self.lower(normalized) if self.lowercase else normalized
 
@@ -239,7 +239,7 @@ class Vocabulary:
         """Whether SentencePiece leaves white space as it is: what `--keep-whitespace` needs."""
         text = "\ta  b\n"
         normalized: str = self._processor.normalize(text)
-        return normalized.replace(_SPACE_MARK, " ").removeprefix(" ") == text
+        return normalized.replace(WORD_BOUNDARY, " ").removeprefix(" ") == text
 
     def encode(self, texts: list[str]) -> list[list[int]]:
         """Normalises texts and encodes them, BOS and EOS added."""
