@@ -143,11 +143,15 @@ def describe_missing_digests(folder: str | Path, *, name: str) -> list[str]:
       folder: A model folder, the run folder that it lies in, or an export for CTranslate2.
       name: What the user calls it.
     """
-    if _read_digests(_find(folder)):
+    path = _find(folder)
+    if _read_digests(path):
         return []
+    remedy = "`tt export` writes a copy that has them"
+    if is_ctranslate2(path):
+        remedy = "export it again from the model folder that it was made of"
     return [
         f"{name} was written before models had digests of their files, so that a file that was "
-        "damaged or exchanged since goes unnoticed: `tt export` writes a copy that has them"
+        f"damaged or exchanged since goes unnoticed: {remedy}"
     ]
 
 

@@ -229,14 +229,20 @@ def test_a_model_without_digests_loads_as_it_did_and_says_so(model, tmp_path):
     expected = translate(model)
     old = without(model, "digests", "about")
     assert translate(old) == translate(old, CTRANSLATE2) == expected
-    [line] = describe_missing_digests(old, name="run")
-    assert line.startswith("run was written before models had digests of their files, so that")
+    assert describe_missing_digests(old, name="run") == [
+        "run was written before models had digests of their files, so that a file that was damaged "
+        "or exchanged since goes unnoticed: `tt export` writes a copy that has them"
+    ]
     assert load_about(old) == About()
     exported = tmp_path / "exported"
     export_ctranslate2(old, exported)
     (exported / ABOUT_FILE).unlink()
     assert translate(exported, CTRANSLATE2) == expected
-    assert describe_missing_digests(exported, name="ct2")[0].startswith("ct2 was written before")
+    assert describe_missing_digests(exported, name="ct2") == [
+        "ct2 was written before models had digests of their files, so that a file that was damaged "
+        "or exchanged since goes unnoticed: export it again from the model folder that it was made "
+        "of"
+    ]
     assert load_about(exported) == About()
 
 
