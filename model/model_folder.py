@@ -83,9 +83,10 @@ def model_files(folder: Path) -> list[str]:
 
 
 def model_fingerprint(folder: str | Path) -> str:
-    """Returns a digest of all files that the translations of a model depend on.
+    """Returns a digest of all that the translations of a model depend on.
 
-    As it reads them, it compares their own digests, too.
+    Of its configuration that is the architecture: a copy that says more of what the model is
+    translates the same. As it reads the files, it compares their own digests, too.
 
     Args:
       folder: A model folder, the run folder that it lies in, or an export for CTranslate2.
@@ -97,6 +98,9 @@ def model_fingerprint(folder: str | Path) -> str:
     expected = _read_digests(path)
     digest = hashlib.blake2b(digest_size=16)
     for name in model_files(path):
+        if name == _identity_file(path):
+            digest.update(_architecture(path))
+            continue
         own = hashlib.blake2b(digest_size=16)
         for chunk in _chunks(path / name):
             digest.update(chunk)
@@ -104,6 +108,16 @@ def model_fingerprint(folder: str | Path) -> str:
                 own.update(chunk)
         _compare(path, name, own.hexdigest(), expected)
     return digest.hexdigest()
+
+
+def identity_digest(folder: Path) -> str:
+    """Returns a digest of the file that says what a model is, most of which has no fingerprint.
+
+    Args:
+      folder: What `find_model_folder` returned, or an export for CTranslate2.
+    """
+    path = folder / _identity_file(folder)
+    return digest_path(path) if path.is_file() else ""
 
 
 def check_files(folder: Path) -> None:
@@ -272,6 +286,19 @@ def _read_identity(folder: Path) -> dict[str, Any]:
         raise _unreadable(path, error) from error
 
 
+def _architecture(folder: Path) -> bytes:
+    """Returns what of the identity file has a fingerprint.
+
+    Exactly as that file was written before it said anything else: fingerprints stay what they were.
+    """
+    if is_ctranslate2(folder):
+        return b""
+    values = _read_identity(folder)
+    if not values.keys() & {_ABOUT, _DIGESTS}:
+        return b"".join(_chunks(folder / CONFIG_FILE))
+    return _as_json({key: value for key, value in values.items() if key not in (_ABOUT, _DIGESTS)})
+
+
 def _read_digests(folder: Path) -> Mapping[str, str]:
     digests = _read_identity(folder).get(_DIGESTS, {})
     if not isinstance(digests, dict):
@@ -299,4 +326,8 @@ def _unreadable(path: Path, error: Exception) -> UserError:
 
 
 def _write_json(path: Path, values: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", "utf-8")
+    path.write_bytes(_as_json(values))
+
+
+def _as_json(values: Mapping[str, Any]) -> bytes:
+    return (json.dumps(values, indent=2, ensure_ascii=False) + "\n").encode()

@@ -28,6 +28,7 @@ from model.model_folder import (
     CTRANSLATE2_FILE,
     WEIGHTS_FILE,
     find_model_folder,
+    identity_digest,
     is_ctranslate2,
     model_fingerprint,
 )
@@ -113,7 +114,8 @@ def stage_model(model: str, *, cache: Path, report: Callable[[str], None]) -> Pa
     Args:
       model: A model folder, the run folder that it lies in, or an export for CTranslate2, of any
         file system that Beam knows. A local one is not copied.
-      cache: Local folder; the copy is the folder in it that is named by the fingerprint.
+      cache: Local folder; the copy is the folder in it that is named by the fingerprint and by
+        what the model says it is.
       report: Takes a line that says what is copied, if anything is.
 
     Returns:
@@ -130,7 +132,7 @@ def stage_model(model: str, *, cache: Path, report: Callable[[str], None]) -> Pa
     found = _identities(paths, kind=_MODEL)
     sizes = {name: int(identity["bytes"]) for name, identity in zip(names, found, strict=True)}
     digest = hashlib.blake2b(json.dumps(found).encode(), digest_size=16).hexdigest()
-    pointer = cache / f"{digest}.model"  # holds the fingerprint
+    pointer = cache / f"{digest}.model"  # holds the folder's name
     staged = _follow(pointer)
     if staged is not None and all(_is_whole(staged / name, sizes[name]) for name in names):
         return staged
@@ -142,7 +144,8 @@ def stage_model(model: str, *, cache: Path, report: Callable[[str], None]) -> Pa
             _copy(path, temporary / name, size=sizes[name], kind=_MODEL)
         if _identities(paths, kind=_MODEL) != found:
             raise UserError(f"{folder} was changed while it was copied: run the same command again")
-        staged = cache / model_fingerprint(temporary)
+        # What a model is has no fingerprint, but copies of other content must not share a folder.
+        staged = cache / f"{model_fingerprint(temporary)}-{identity_digest(temporary)[:8]}"
         staged.mkdir(exist_ok=True)
         for name in names:  # another process may do the same, with files of equal content
             (temporary / name).replace(staged / name)

@@ -13,6 +13,7 @@ import sentencepiece
 import toy
 from test_cli import run
 from test_export import write_model
+from translation_jobs import translate as translate_batch
 from translation_jobs import write
 
 from model import model_folder as model_folder_module
@@ -70,7 +71,8 @@ def without(folder, *parts):
     """Makes of a model folder one that was written before it had certain parts."""
     path = folder / CONFIG_FILE
     values = json.loads(path.read_text())
-    path.write_text(json.dumps({k: v for k, v in values.items() if k not in parts}))
+    left = {name: value for name, value in values.items() if name not in parts}
+    path.write_text(json.dumps(left, indent=2) + "\n")
     return folder
 
 
@@ -179,12 +181,12 @@ def test_with_a_planned_fingerprint_the_weights_are_read_once_for_it_and_the_dig
         model_folder_module, "_chunks", lambda path: read.append(path.name) or chunks(path)
     )
     planned = model_fingerprint(model)
-    files = [CONFIG_FILE, WEIGHTS_FILE, VOCABULARY_FILE, SHARED_MODEL]
+    files = [WEIGHTS_FILE, VOCABULARY_FILE, SHARED_MODEL]
     assert read == files
     ModelLoader(str(model), GREEDY, fingerprint=planned)()
     assert read == files * 2
     load(model)
-    assert read == files * 2 + files[1:]
+    assert read == files * 3
 
 
 # Every kind of folder.
@@ -246,6 +248,56 @@ def test_a_model_without_digests_loads_as_it_did_and_says_so(model, tmp_path):
     assert load_about(exported) == About()
 
 
+# As a version wrote it that said no more of a model.
+RECORDED = b"""{
+  "source_vocabulary_size": 16,
+  "target_vocabulary_size": 16,
+  "shared_vocabulary": true,
+  "layers": 2,
+  "d_model": 32,
+  "heads": 4,
+  "d_ff": 64,
+  "dropout": 0.1,
+  "attention_dropout": 0.0,
+  "norm": "post",
+  "tie_embeddings": true,
+  "position_base": 10000.0
+}
+"""
+
+
+def test_what_a_model_says_of_itself_does_not_change_its_fingerprint(model):
+    names = [WEIGHTS_FILE, VOCABULARY_FILE, SHARED_MODEL]
+    content = RECORDED + b"".join((model / name).read_bytes() for name in names)
+    expected = hashlib.blake2b(content, digest_size=16).hexdigest()
+    values = json.loads(RECORDED)
+    digests = {name: digest_file((model / name).read_bytes()) for name in names}
+    more = [{}, {"about": {}, "digests": digests}, {"about": {"steps": 7}, "digests": digests},
+            {"about": {"recipe": {"log_every": 5}, "versions": {"tensorflow": "ä"}}}]  # fmt: skip
+    for each in more:
+        (model / CONFIG_FILE).write_text(json.dumps(values | each, indent=2) + "\n")
+        assert model_fingerprint(model) == expected
+    (model / CONFIG_FILE).write_bytes(RECORDED)
+    assert model_fingerprint(model) == expected
+    for each in more:
+        (model / CONFIG_FILE).write_text(json.dumps(values | {"heads": 8} | each, indent=2) + "\n")
+        assert model_fingerprint(model) != expected
+
+
+def test_a_copy_of_a_model_of_before_goes_on_with_its_translations(model, tmp_path):
+    old = without(model, "digests", "about")
+    copy_model(old, tmp_path / "copy")
+    assert describe_missing_digests(tmp_path / "copy", name="copy") == []
+    assert model_fingerprint(tmp_path / "copy") == model_fingerprint(old)
+    source = write(tmp_path / "in.parquet", {"text": ["one", "two"]})
+    for folder, reused in ((old, 0), (tmp_path / "copy", 2)):
+        summary = translate_batch(
+            source, tmp_path / "out", fingerprint=model_fingerprint(folder), unit_rows=1
+        )
+        assert (summary.units, summary.reused_units) == (2, reused)
+        (tmp_path / "out/_tt/manifest.json").unlink()
+
+
 def test_the_fingerprint_is_that_of_all_files_as_it_has_always_been(model, tmp_path):
     export_ctranslate2(model, tmp_path / "new")
     export_ctranslate2(model, tmp_path / "old")
@@ -257,8 +309,9 @@ def test_the_fingerprint_is_that_of_all_files_as_it_has_always_been(model, tmp_p
         tmp_path / "old": [CONFIG_FILE, *own, *vocabularies],
         tmp_path / "new": [CONFIG_FILE, *own, ABOUT_FILE, *vocabularies],
     }
+    without(model, "digests", "about")
     for folder, files in names.items():
-        content = b"".join((folder / name).read_bytes() for name in files)
+        content = b"".join((folder / name).read_bytes() for name in files if name != ABOUT_FILE)
         assert model_files(folder) == files
         assert model_fingerprint(folder) == hashlib.blake2b(content, digest_size=16).hexdigest()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import shutil
@@ -78,8 +79,8 @@ def test_a_worker_refuses_another_model_than_was_planned(trained_toy, tmp_path):
     planned = model_fingerprint(folder)
     loader = ModelLoader(str(folder), Decoding(), fingerprint=planned)
     assert loader().encode(TEXTS)
-    config = (folder / "config.json").read_bytes()
-    (folder / "config.json").write_bytes(config + b" ")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"dropout": 0.5}))
     with pytest.raises(UserError, match=rf"^the model {folder} is another one .* \({planned}\): "):
         loader()
     assert ModelLoader(str(folder), Decoding())().encode(TEXTS), "no fingerprint, any model"

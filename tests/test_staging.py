@@ -16,7 +16,7 @@ from apache_beam.io.localfilesystem import LocalFileSystem
 from memory_filesystem import MemoryFileSystem
 from toy import write_dataset, write_vocabulary
 
-from model.artifacts import MANIFEST_FILE, DatasetManifest
+from model.artifacts import MANIFEST_FILE, DatasetManifest, digest_file
 from model.errors import DiskFullError, UserError
 from model.model_folder import CONFIG_FILE, WEIGHTS_FILE, model_fingerprint
 from model.vocabulary import SHARED_MODEL, VOCABULARY_FILE, load_vocabularies
@@ -395,7 +395,8 @@ def test_a_staged_model_is_the_model(tmp_path, remote_model):
     cache = tmp_path / "cache"
     folder, reports = stage_remote(cache)
     assert contents(folder) == remote_model
-    assert folder == cache / model_fingerprint(folder)
+    identity = digest_file(remote_model[CONFIG_FILE])
+    assert folder == cache / f"{model_fingerprint(folder)}-{identity[:8]}"
     assert reports == [f"Staging {REMOTE_MODEL} (4 files, 0.2 MB) to {cache}"]
     assert len(list(cache.iterdir())) == 2  # the folder, and what names it
 
@@ -470,7 +471,7 @@ def test_an_export_for_ctranslate2_is_staged_with_its_tokens(tmp_path, remote_mo
         MemoryFileSystem.put(f"mem://bucket/exported/{name}", data)
     folder, _ = stage_remote(tmp_path, "mem://bucket/exported")
     assert contents(folder) == exported
-    assert folder.name == model_fingerprint(folder)
+    assert folder.name == f"{model_fingerprint(folder)}-", "it does not say what it is"
     assert stage_model(str(folder), cache=tmp_path / "no", report=pytest.fail) == folder
 
 
