@@ -228,7 +228,7 @@ def read_translations(path: Path, *, column: str | None = None) -> list[str | No
     """
     files = _find_parquet(path)
     if not files:
-        if column is not None and path.exists():
+        if column is not None:
             raise UserError(f"--column belongs to Parquet, and {path} is a text: leave it out")
         return [*read_lines(path)]
     tables = _read_column(files, column or "translation", flag="--column")

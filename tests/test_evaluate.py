@@ -75,6 +75,9 @@ def test_errors_of_evaluate(folder, capsys):
     assert ". is a folder: name a text file" in last_error(capsys)
     assert run("evaluate", "two.txt", "--reference", "two.txt", "--column", "a") == 2
     assert "--column belongs to Parquet, and two.txt is a text" in last_error(capsys)
+    for pipe in ("-", "/dev/fd/0"):  # of which nothing is read
+        assert run("evaluate", pipe, "--reference", "two.txt", "--column", "nosuch") == 2
+        assert f"--column belongs to Parquet, and {pipe} is a text: leave" in last_error(capsys)
     pq.write_table(pa.table({"a": [1]}), folder / "p.parquet")
     assert run("evaluate", "p.parquet", "--reference", "two.txt", "--column", "a") == 2
     assert "must hold strings. Received: int64" in last_error(capsys)
