@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import urllib.parse
+from pathlib import Path
 from typing import Any
 
 from model.errors import UserError
@@ -27,6 +28,8 @@ def plain_paths(parameters: dict[str, Any]) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     if isinstance(value, list):
         return [_plain(each) for each in value]
+    if isinstance(value, Path):  # which has made one slash of two
+        return Path(plain_path(str(value)))
     return plain_path(value) if isinstance(value, str) else value
 
 

@@ -1,5 +1,7 @@
 """file:// URLs, as every command takes them."""
 
+from pathlib import Path
+
 import pytest
 from test_cli import TEXTS, run, write_corpus
 
@@ -59,6 +61,25 @@ def test_corpora_and_outputs_may_be_urls(tmp_path, monkeypatch, capsys):
     assert f"a text of {tmp_path}/a.xx" in capsys.readouterr().out
     assert run("preprocess", "file://server/a.tsv") == 2
     assert "is on another machine, server" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("url", "path"),
+    [("file:///a/b%20c", "/a/b c"), ("file:/a", "/a"), ("a.txt", "a.txt"), ("-", "-"),
+     ("file", "file"), ("/a%20b", "/a%20b")],
+)  # fmt: skip
+def test_paths_that_were_urls(url, path):
+    given = {"folder": Path(url), "reference": [Path(url)], "column": None}
+    assert plain_paths(given) == {"folder": Path(path), "reference": [Path(path)], "column": None}
+
+
+def test_texts_of_an_evaluation_may_be_urls(tmp_path, capsys):
+    (tmp_path / "a b.txt").write_text("one two three four five\n")
+    url = f"file://{tmp_path}/a%20b.txt"
+    assert run("evaluate", url, "--reference", url) == 0
+    assert " = 100.0" in capsys.readouterr().out
+    assert run("evaluate", f"file://{tmp_path}/none", "--reference", url) == 2
+    assert capsys.readouterr().err == f"tt: error: no file {tmp_path}/none: name a text file\n"
 
 
 def test_inputs_of_a_translation_may_be_urls(tmp_path, capsys):
