@@ -10,7 +10,7 @@ import math
 import os
 import sys
 import time
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, TextIO
 
 import typer
 
@@ -42,7 +42,7 @@ from model.config import MAX_SOURCE_TOKENS, Decoding, Engine
 from model.errors import UserError
 from model.translation import Hypothesis, TranslatorLike
 from model.under_way import begin_rows, rows_under_way
-from pipelines.status_line import PLAIN_SECONDS, StatusLine, format_seconds
+from pipelines.status_line import StatusLine, format_seconds
 
 if TYPE_CHECKING:
     from model.about import TrainingData
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 _DECODING = Decoding()
 _ENGINE = Engine()
 CHUNK = 1024  # lines that are sorted by length and batched together
+_LOOK_SECONDS = 1.0
 SHOWN = 10  # places of a kind that a report names
 BROKEN_PIPE = 128 + 13  # what shells say of a program that SIGPIPE ended
 
@@ -114,20 +115,8 @@ def translate_command(
     translator = load_translator(str(folder), decoding=decoding, engine=engine)
     say_what_is_awaited(sys.stdin)
     report = Report(max_source_tokens=max_source_tokens)
-    start = time.monotonic()
-    progress = StatusLine(
-        lambda: (
-            f"translating: {report.done + rows_under_way():,} lines, "
-            f"{format_seconds(time.monotonic() - start)}"
-        ),
-        interval=PLAIN_SECONDS,
-        stream=sys.stderr,
-        is_shown_on_terminals=False,  # which show the translations
-    )
-    # Who types has an answer for each line.
-    watched = contextlib.nullcontext() if sys.stdin.isatty() else progress
     try:
-        with watched:
+        with watch(report, source=sys.stdin, output=sys.stdout, stream=sys.stderr):
             translate_lines(
                 sys.stdin.buffer,
                 sys.stdout.buffer,
@@ -147,6 +136,31 @@ def translate_command(
         say(f"tt: {line}")
     if report.failed:
         raise typer.Exit(1)
+
+
+def watch(
+    report: Report, *, source: TextIO, output: TextIO, stream: TextIO
+) -> contextlib.AbstractContextManager[object]:
+    """Shows how many lines are translated, but to none who sees the translations.
+
+    Args:
+      report: Of the lines.
+      source: Who types has an answer for each line.
+      output: A terminal shows the translations.
+      stream: Where it is shown.
+    """
+    if source.isatty():
+        return contextlib.nullcontext()
+    start = time.monotonic()
+    return StatusLine(
+        lambda: (
+            f"translating: {report.done + rows_under_way():,} lines, "
+            f"{format_seconds(time.monotonic() - start)}"
+        ),
+        interval=_LOOK_SECONDS,
+        stream=stream,
+        is_shown_on_terminals=not output.isatty(),
+    )
 
 
 class OutputError(UserError):

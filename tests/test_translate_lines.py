@@ -7,13 +7,14 @@ import os
 import pty
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 from test_cells import Reverser
 from test_cli import last_error, run
 
-from cli.translate_lines import BROKEN_PIPE, Report, format_cell, translate_lines
+from cli.translate_lines import BROKEN_PIPE, Report, format_cell, translate_lines, watch
 from model import engines
 from model.config import Decoding, Engine
 from model.translation import Hypothesis
@@ -222,6 +223,28 @@ def test_a_terminal_is_told_once_what_is_awaited(monkeypatch, capfdbinary):
         b"ba\ndc\n",
         b"tt: reading lines from the terminal; end with Ctrl-D\n",
     )
+
+
+@pytest.mark.parametrize(
+    ("source_types", "output_shows", "is_shown"),
+    [(False, False, True), (False, True, False), (True, False, False), (True, True, False)],
+)
+def test_a_terminal_shows_progress_unless_it_shows_translations(
+    source_types, output_shows, is_shown
+):
+    class Stream(io.StringIO):
+        def __init__(self, is_terminal):
+            super().__init__()
+            self.isatty = lambda: is_terminal
+
+    shown = threading.Event()
+    terminal = Stream(True)
+    write = terminal.write
+    terminal.write = lambda text: (write(text), shown.set())[0]
+    report = Report(max_source_tokens=8)
+    with watch(report, source=Stream(source_types), output=Stream(output_shows), stream=terminal):
+        assert shown.wait(30 if is_shown else 0.2) == is_shown
+    assert terminal.getvalue().startswith("\rtranslating: 0 lines, 0:0") == is_shown
 
 
 def test_the_end_names_lines_that_fail_by_exit_code_1_too(monkeypatch, capfdbinary):
