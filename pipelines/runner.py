@@ -7,7 +7,7 @@ import io
 import logging
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TextIO
 
 import apache_beam as beam
@@ -23,7 +23,7 @@ from apache_beam.runners.runner import PipelineResult, PipelineState
 
 from model.access import explain_denied, no_access
 from model.engines import cores
-from model.errors import BadFileError, DiskFullError, UserError
+from model.errors import UserError
 from pipelines.files import is_local
 from pipelines.foreign_errors import chain, explain_submission
 
@@ -47,8 +47,15 @@ def _denied(message: str) -> UserError:
     return no_access(found["path"] or "a file", reason=found["reason"])
 
 
+def _kinds(error: type[UserError]) -> Iterator[type[UserError]]:
+    """Yields a class of errors and all below it."""
+    yield error
+    for kind in error.__subclasses__():
+        yield from _kinds(kind)
+
+
 _ERRORS: dict[str, Callable[[str], UserError]] = {
-    **{error.__name__: error for error in (UserError, BadFileError, DiskFullError)},
+    **{error.__name__: error for error in _kinds(UserError)},
     PermissionError.__name__: _denied,
 }
 

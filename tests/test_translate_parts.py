@@ -11,7 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from translation_jobs import NO_ROWS, Reverser, load_reverser, numbered, translate, write
 
-from model.errors import UserError
+from model.errors import (
+    DiskFullError,
+    NoAccessError,
+    NotFiniteError,
+    ServiceError,
+    UserError,
+)
 from pipelines.parquet import (
     BadFileError,
     overlapping_row_groups,
@@ -264,6 +270,10 @@ def test_user_errors_are_found_in_what_wraps_them():
     assert find_user_error(RuntimeError("ValueError: something else")) is None
     bad = find_user_error(RuntimeError("Traceback ...\npipelines.parquet.BadFileError: x is cut"))
     assert (type(bad), str(bad)) == (BadFileError, "x is cut")
+
+    for kind in (DiskFullError, NoAccessError, NotFiniteError, ServiceError):
+        found = find_user_error(RuntimeError(f"Traceback ...\nmodel.errors.{kind.__name__}: why"))
+        assert (type(found), str(found)) == (kind, "why")
 
     class OtherError(UserError):
         pass
