@@ -26,9 +26,11 @@ HELD_OUT_TARGET = "held_out_target"
 # 5 tokens 6 %, of 6 to 8 1.5 %, of 9,600 longer ones none.
 SHORT_TOKENS = 4
 
-# What a token is taken for where there is no vocabulary yet: a word, of 5 characters in the mean.
-_TOKEN_WIDTH = 5
-_WIDE = 3  # characters of Han, kana or Hangul make as many letters, and no words
+# What is a token where there is no vocabulary yet: a sign, or 4 characters of a word. Of the
+# texts of Tatoeba and TED 0.2 to 1.7 % seem short so and have more than 4 tokens of a vocabulary of
+# 8,000, at most 0.2 % more than 6 and none more than 10.
+_TOKEN_WIDTH = 4
+_WIDE = 3  # characters of Han, kana or Hangul make as many letters
 
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 _NONE: UInt64s = np.empty(0, np.uint64)
@@ -74,24 +76,27 @@ def seem_short(texts: Sequence[str], *, tokens: int) -> npt.NDArray[np.bool_]:
       texts: Normalised.
       tokens: Up to how many a text is short; of 0 none is.
 
-    >>> seem_short(["Thank you.", "Thank you all so much.", "谢谢你", "谢谢你们的帮助"], tokens=4)
+    >>> seem_short(["Thank you.", "Thank you so much.", "谢谢你", "谢谢你们的帮助"], tokens=4)
     array([ True, False,  True, False])
     """
-    limit = tokens * _TOKEN_WIDTH
+    most = tokens * (_TOKEN_WIDTH + 1)  # with a space behind each
     return np.fromiter(
-        (
-            len(text) <= limit and _width(text) <= limit and len(text.split()) <= tokens
-            for text in texts
-        ),
+        (len(text) < most and _likely_tokens(text) <= tokens for text in texts),
         np.bool_,
         len(texts),
     )
 
 
-def _width(text: str) -> int:
-    if text.isascii():
-        return len(text)
-    return sum(_WIDE if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+def _likely_tokens(text: str) -> int:
+    tokens = width = 0
+    for character in f"{text} ":
+        is_sign = unicodedata.category(character)[0] in "PS"
+        if is_sign or character.isspace():
+            tokens += -(-width // _TOKEN_WIDTH) + is_sign
+            width = 0
+        else:
+            width += _WIDE if unicodedata.east_asian_width(character) in "WF" else 1
+    return tokens
 
 
 def hash_pairs(tables: Iterable[pa.Table], *, by: str, normalization: TextNormalization) -> HeldOut:
