@@ -58,8 +58,8 @@ class Remains:
         if not self.step:
             return []
         return [
-            f"{self.path} was stopped at step {self.step:,} or later, before its first checkpoint: "
-            "it begins again at step 0"
+            f"{self.path} has no checkpoint, though it came to step {self.step:,} (it was stopped "
+            "before its first one, or they were deleted): it begins again at step 0"
         ]
 
 

@@ -107,8 +107,8 @@ def test_a_run_that_was_killed_before_its_first_checkpoint_begins_again(toy_data
     again = make_trainer(toy_dataset, tmp_path / "run")
     assert again.state.step == 0
     assert again.notes == [
-        f"{tmp_path / 'run'} was stopped at step 3 or later, before its first checkpoint: it "
-        "begins again at step 0"
+        f"{tmp_path / 'run'} has no checkpoint, though it came to step 3 (it was stopped before "
+        "its first one, or they were deleted): it begins again at step 0"
     ]
 
 
