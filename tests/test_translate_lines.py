@@ -16,6 +16,7 @@ from test_cli import last_error, run
 
 from cli.translate_lines import BROKEN_PIPE, Report, format_cell, translate_lines, watch
 from model import engines
+from model.about import About
 from model.config import Decoding, Engine
 from model.translation import Hypothesis
 from pipelines.cells import CellOptions, TranslatedCell
@@ -173,6 +174,15 @@ def test_errors_of_translate(tmp_path, monkeypatch, capsys, arguments, message):
     assert message in last_error(capsys)
 
 
+def stand_in_for_a_model(monkeypatch, load):
+    """Has `tt translate` call `load` for a translator, and find nothing to say of its folder."""
+    monkeypatch.setattr(engines, "load_translator", load)
+    monkeypatch.setattr(engines, "check_engine", lambda *_, **__: None)
+    monkeypatch.setattr("cli.translate_lines.prepare_engine", lambda *_: None)
+    monkeypatch.setattr("model.model_folder.describe_missing_digests", lambda *_, **__: [])
+    monkeypatch.setattr("model.model_folder.load_about", lambda *_: About())
+
+
 def test_each_flag_arrives(monkeypatch, capfdbinary):
     loaded = {}
 
@@ -180,9 +190,7 @@ def test_each_flag_arrives(monkeypatch, capfdbinary):
         loaded[folder] = decoding, engine
         return Reverser(n_best=2)
 
-    monkeypatch.setattr(engines, "load_translator", load)
-    monkeypatch.setattr("cli.translate_lines.prepare_engine", lambda *_: None)
-    monkeypatch.setattr(engines, "check_engine", lambda *_, **__: None)  # there is no model
+    stand_in_for_a_model(monkeypatch, load)
     long = "Am 3. Oktober kam er. Sie ging.\n"  # 3. ends a sentence, but in German
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(f"x\n{long}".encode())))
     assert run(
@@ -210,9 +218,7 @@ def test_each_flag_arrives(monkeypatch, capfdbinary):
 
 
 def test_a_terminal_is_told_once_what_is_awaited(monkeypatch, capfdbinary):
-    monkeypatch.setattr(engines, "load_translator", lambda *_, **__: Reverser())
-    monkeypatch.setattr("cli.translate_lines.prepare_engine", lambda *_: None)
-    monkeypatch.setattr(engines, "check_engine", lambda *_, **__: None)
+    stand_in_for_a_model(monkeypatch, lambda *_, **__: Reverser())
     typed, terminal = pty.openpty()
     os.write(typed, b"ab\ncd\n\x04")  # Ctrl-D
     with open(terminal, encoding="utf-8") as stdin:  # noqa: PTH123 -- of a descriptor
@@ -248,9 +254,7 @@ def test_a_terminal_shows_progress_unless_it_shows_translations(
 
 
 def test_the_end_names_lines_that_fail_by_exit_code_1_too(monkeypatch, capfdbinary):
-    monkeypatch.setattr(engines, "load_translator", lambda *_, **__: Reverser())
-    monkeypatch.setattr("cli.translate_lines.prepare_engine", lambda *_: None)
-    monkeypatch.setattr(engines, "check_engine", lambda *_, **__: None)
+    stand_in_for_a_model(monkeypatch, lambda *_, **__: Reverser())
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"ab\n\xff\ncd\n")))
     options = ("--model", "m", "--engine", "ctranslate2", "--source-language", "tlh")
     assert run("translate", *options) == 1
