@@ -412,7 +412,9 @@ def test_lower_case_reaches_records_vocabulary_and_translation(tmp_path):
     vocabularies = load_vocabularies(output)
     processor = sentencepiece.SentencePieceProcessor(str(output / "vocabulary.spm"))
     pieces = [processor.id_to_piece(i) for i in range(4, processor.get_piece_size())]
-    assert set("".join(pieces)) - {"▁"} == set("".join(map("".join, expected))) - {" "}
+    # Before there is a vocabulary, held-out sides of few words seem short enough to stay.
+    sampled = [*expected, ("feed dad", "x"), ("y", "excluded")]
+    assert set("".join(pieces)) - {"▁"} == set("".join(map("".join, sampled))) - {" "}
     train = {(tuple(source), tuple(target)) for source, target in records(output, "train")}
     for both in ([*upper, ("STRAßE İX", "ΟΔΟΣ É")], expected):
         sources, targets = zip(*both, strict=True)
