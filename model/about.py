@@ -106,6 +106,7 @@ def describe_run(config: Mapping[str, Any]) -> About:
 def ratio_quantiles(counts: list[int]) -> dict[str, float]:
     """Returns quantiles of what `SplitInfo.length_ratios` counts; of nothing, none.
 
+    >>> import numpy as np
     >>> from model.artifacts import ratio_places
     >>> counts = np.bincount(ratio_places(np.array([9] * 98 + [4] * 2), np.array([9] * 100)))
     >>> ratio_quantiles(counts.tolist())["50%"], ratio_quantiles(counts.tolist())["99%"]
