@@ -99,7 +99,7 @@ def describe_run(config: Mapping[str, Any]) -> About:
     return About(
         data=TrainingData.from_json(data),
         recipe={**config["training"], "replicas": config["replicas"]},
-        versions=installed_versions(_PROGRAMS),
+        versions=versions_of(_PROGRAMS),
     )
 
 
@@ -124,7 +124,7 @@ def ratio_quantiles(counts: list[int]) -> dict[str, float]:
     return found
 
 
-def installed_versions(names: Iterable[str]) -> dict[str, str]:
+def versions_of(names: Iterable[str]) -> dict[str, str]:
     """Returns the versions of packages; "not installed" of those that are not there."""
     versions = {}
     for name in names:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-import importlib.metadata
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from model.about import versions_of
 from model.config import BATCH_TOKENS, Decoding, option_flag
 from model.errors import UserError
 from pipelines import parquet
@@ -444,13 +444,7 @@ def find_leftovers(
 @functools.cache
 def installed_versions() -> dict[str, str]:
     """Returns the versions of what decides the bytes of an output file."""
-    versions = {}
-    for name in _PROGRAMS:
-        try:
-            versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            versions[name] = "not installed"
-    return versions
+    return versions_of(_PROGRAMS)
 
 
 def write_json(content: Mapping[str, Any], *, output: str, path: str, run_id: str) -> None:
