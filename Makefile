@@ -23,7 +23,7 @@ mutants: $(DEVELOPMENT)
 # Trains and translates a little on the GPUs of this machine, and compares with its CPU; it fails where
 # TensorFlow finds no GPU. No GPU has run it yet.
 test-gpu: $(DEVELOPMENT)
-	TT_REQUIRE_GPU=1 $(BIN)/python -m pytest tests/test_gpu_smoke.py -v
+	TT_REQUIRE_GPU=1 $(BIN)/python -m pytest tests/model/engines/test_gpu_smoke.py -v
 
 # Ratios to bare SentencePiece and to Hugging Face's datasets and tokenizers, about an hour; how the
 # memory of translating grows; then those of training.

@@ -11,14 +11,14 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.average import average_command
-from cli.evaluate import evaluate_command
-from cli.export import export_command
+from cli.commands.average import average_command
+from cli.commands.evaluate import evaluate_command
+from cli.commands.export import export_command
+from cli.commands.preprocess import preprocess_command
+from cli.commands.train import train_command
+from cli.commands.translate import translate_command
+from cli.commands.translate_batch import translate_batch_command
 from cli.options import GroupedCommand, resumable_command, say
-from cli.preprocess import preprocess_command
-from cli.train import train_command
-from cli.translate import translate_batch_command
-from cli.translate_lines import translate_command
 
 _INTERRUPTED = 130
 _UsageError: Any = typer.BadParameter.__base__  # of all that Typer says of wrong flags
@@ -70,7 +70,7 @@ def demo_command(
 
     It shows and scores translations of held-out sentences at the end.
     """
-    from cli.demo import run_demo
+    from cli.commands.demo import run_demo
 
     def run_command(arguments: Sequence[str]) -> None:
         code = app(args=list(arguments), obj=[], standalone_mode=False)

@@ -17,9 +17,9 @@ import typer
 from typer.core import TyperCommand
 
 from cli.paths import plain_path, plain_paths
-from model.config import BATCH_TOKENS, GPU_BATCH_TOKENS, Engine
 from model.errors import UserError
-from pipelines.foreign_errors import explain
+from model.transformer.config import BATCH_TOKENS, GPU_BATCH_TOKENS, Engine
+from pipelines.runners.foreign_errors import explain
 
 DEFAULT_DATASET = Path("dataset")
 DEFAULT_RUN = Path("run")
@@ -214,7 +214,7 @@ class GroupedCommand(TyperCommand):
 
 def warn_of_language(code: str) -> None:
     """Warns of a `--source-language` for which the rules may be those of English."""
-    from model.languages import OF_TWO_SCRIPTS, find_language
+    from model.text.languages import OF_TWO_SCRIPTS, find_language
 
     known = find_language(code)
     if known and not known.script and known.primary not in OF_TWO_SCRIPTS:
@@ -243,7 +243,7 @@ def say(message: str) -> None:
 
 def warn_of_missing_digests(folder: Path, *, name: str) -> None:
     """Warns of a model that was written before models had digests of their files."""
-    from model.model_folder import describe_missing_digests
+    from model.formats.model_folder import describe_missing_digests
 
     for line in describe_missing_digests(folder, name=name):
         say(f"tt: warning: {line}")
@@ -273,7 +273,7 @@ def import_tensorflow(*, uses_onednn: bool | None = None) -> None:
     with tempfile.TemporaryFile() as notices:
         os.dup2(notices.fileno(), 2)
         try:
-            from model.gpus import let_memory_grow
+            from model.engines.gpus import let_memory_grow
 
             let_memory_grow()  # looks at the devices
         except Exception:  # not an interrupt: there the notices are no help
@@ -295,12 +295,12 @@ def prepare_engine(folder: Path, engine: Engine) -> None:
       UserError: The cache for what is converted cannot be written.
     """
     if engine.name == "tensorflow":
-        from model.engines import uses_onednn
+        from model.engines.loading import uses_onednn
 
         import_tensorflow(uses_onednn=uses_onednn(engine))
         warn_of_unused_gpu()
     else:
-        from model.ctranslate2_engine import convert
+        from model.engines.ctranslate2_engine import convert
 
         convert(folder, prepare=import_tensorflow)
 
@@ -311,7 +311,7 @@ def warn_of_unused_gpu(*, remedy: str = "") -> None:
     Args:
       remedy: How to insist on the GPU.
     """
-    from model.gpus import explain_missing_gpu
+    from model.engines.gpus import explain_missing_gpu
 
     reason = explain_missing_gpu()
     if reason:

@@ -49,7 +49,7 @@ def dataset(tmp_path_factory, corpus):
     """A finished dataset of `corpus`, to be read only."""
     from corpora import ONE_THREAD, options
 
-    from pipelines.preprocess import preprocess
+    from pipelines.preprocess.job import preprocess
 
     output = tmp_path_factory.mktemp("dataset") / "data"
     preprocess(sources=[corpus], options=options(output), beam_arguments=ONE_THREAD)
@@ -67,9 +67,9 @@ def toy_dataset(tmp_path_factory):
 @pytest.fixture(scope="session")
 def trained_toy(tmp_path_factory):
     """A folder with `dataset` and `run`: a model that reverses digit words, trained in seconds."""
-    from model.config import TrainingConfig
-    from model.strategies import make_strategy
-    from model.training import Trainer
+    from model.training.trainer import Trainer
+    from model.transformer.config import TrainingConfig
+    from model.updates.strategies import make_strategy
 
     folder = tmp_path_factory.mktemp("trained")
     toy.write_dataset(folder / "dataset")

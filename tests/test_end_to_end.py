@@ -8,13 +8,13 @@ import unicodedata
 import pyarrow as pa
 import pyarrow.parquet as pq
 import tensorflow as tf
-from test_cli import run
+from test_main import run
 from toy import toy_sentences
 from trainers import log_of
 
-from cli import training_options
-from model.translator import Translator
-from pipelines import demo_corpus
+from cli.commands import training_options
+from model.engines.tensorflow_engine import Translator
+from pipelines.english_spanish import choices as demo_corpus
 
 TINY = ("--layers", "1", "--d-model", "16", "--heads", "2", "--d-ff", "16")
 

@@ -21,11 +21,11 @@ import ctranslate2
 if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from model.config import Decoding
-from model.ctranslate2_engine import load_tokens
-from model.export import export_ctranslate2
-from model.translator import Translator
-from model.vocabulary import is_empty
+from model.engines.ctranslate2_engine import load_tokens
+from model.engines.tensorflow_engine import Translator
+from model.formats.to_ctranslate2 import export_ctranslate2
+from model.text.vocabulary import is_empty
+from model.transformer.config import Decoding
 
 _SHOWN = 5
 

@@ -35,8 +35,8 @@ from train import Competitor
 # The project stands two folders up where this file is run and not imported.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from cli.evaluate import read_lines
-from model.config import Decoding
+from cli.commands.evaluate import read_lines
+from model.transformer.config import Decoding
 
 _PADDED_TOKENS = (2048, 4096, 8192, 16_384)  # of our batches, over all beams
 _EXAMPLES = (32, 64, 128, 256, 512)  # of CTranslate2's
@@ -88,7 +88,7 @@ def serve_tensorflow(
     model: str, texts: list[str], *, decoding: Decoding, compute_type: str
 ) -> None:
     """Is a competitor: `Translator` as it is."""
-    from model.translator import Translator
+    from model.engines.tensorflow_engine import Translator
 
     translators = {
         size: Translator.load(
@@ -108,8 +108,8 @@ def serve_ctranslate2(
     """Is a competitor: CTranslate2, which sorts and cuts by itself."""
     import ctranslate2
 
-    from model.ctranslate2_engine import load_tokens
-    from model.vocabulary import load_vocabularies
+    from model.engines.ctranslate2_engine import load_tokens
+    from model.text.vocabulary import load_vocabularies
 
     tokens = load_tokens(Path(model), "source")
     rows = load_vocabularies(model).source.encode(texts)
@@ -135,7 +135,7 @@ def measure(
     contestants: list[Contestant], *, options: argparse.Namespace, beam_size: int, folder: Path
 ) -> dict[str, list[float]]:
     """Returns the sentences a second of each contestant, round by round."""
-    from model.ctranslate2_engine import convert
+    from model.engines.ctranslate2_engine import convert
 
     count = len(_read(options))
     rates: dict[str, list[float]] = {contestant.name: [] for contestant in contestants}
@@ -246,7 +246,7 @@ def main() -> None:
         contestant, texts = _CONTESTANTS[options.serve], _read(options)
         decoding = Decoding(beam_size=options.beam_sizes[0], length_penalty=0.0)
         if contestant.engine == "tensorflow":
-            from model.engines import keep_freed_memory, set_threads
+            from model.engines.loading import keep_freed_memory, set_threads
 
             keep_freed_memory()
             set_threads(options.threads)

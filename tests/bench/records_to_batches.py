@@ -26,7 +26,7 @@ import sentencepiece
 import tensorflow as tf
 from processes import available_cores
 
-from model.artifacts import (
+from model.dataset.manifest import (
     MANIFEST_FILE,
     TRAIN,
     VALIDATION,
@@ -35,11 +35,8 @@ from model.artifacts import (
     length_histogram,
     shard_name,
 )
-from model.config import TrainingConfig, TransformerConfig
-from model.dataset import Position, TokenBatches
-from model.strategies import make_strategy
-from model.training import Trainer
-from model.vocabulary import (
+from model.dataset.windows import Position, TokenBatches
+from model.text.vocabulary import (
     BOS_ID,
     EOS_ID,
     PAD_ID,
@@ -50,7 +47,10 @@ from model.vocabulary import (
     TextNormalization,
     vocabulary_json,
 )
-from pipelines.records import ExampleWriter, framed_runs
+from model.training.trainer import Trainer
+from model.transformer.config import TrainingConfig, TransformerConfig
+from model.updates.strategies import make_strategy
+from pipelines.pairs.examples import ExampleWriter, framed_runs
 
 _FIRST_WORD = 4  # the ids below are special
 _ZIPF_EXPONENT = 1.05

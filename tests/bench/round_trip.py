@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from model.vocabulary import UNK_ID, TextNormalization, Vocabulary
-from pipelines.vocabulary import distinct_lines, train_vocabulary
+from model.text.vocabulary import UNK_ID, TextNormalization, Vocabulary
+from pipelines.preprocess.vocabulary_sample import distinct_lines, train_vocabulary
 
 DATA = Path(__file__).resolve().parents[2].parent / "shared/data"
 CORPORA = {  # folder, what is trained on, what is held out, languages

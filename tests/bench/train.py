@@ -40,11 +40,11 @@ from processes import CommandError, available_cores
 from product import COLUMNS, INNER, ROWS
 from records_to_batches import write_dataset
 
-from model.artifacts import TRAIN, DatasetManifest
-from model.config import TrainingConfig, TransformerConfig
-from model.dataset import Position, TokenBatches
-from model.strategies import make_strategy
-from model.training import Trainer
+from model.dataset.manifest import TRAIN, DatasetManifest
+from model.dataset.windows import Position, TokenBatches
+from model.training.trainer import Trainer
+from model.transformer.config import TrainingConfig, TransformerConfig
+from model.updates.strategies import make_strategy
 
 _HERE = Path(__file__).resolve().parent
 _TORCH_PYTHON = Path(sys.prefix, "torch", "bin", "python")

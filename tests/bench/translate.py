@@ -46,7 +46,7 @@ from processes import CommandError, Finished, available_cores, run
 # The project stands two folders up where this file is run and not imported.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from model.config import ENGINES, MAX_SOURCE_TOKENS, Decoding
+from model.transformer.config import ENGINES, MAX_SOURCE_TOKENS, Decoding
 
 Row = TypeVar("Row", list[int], list[str])
 
@@ -120,8 +120,8 @@ def write_table(
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from cli.evaluate import read_lines
-    from model.vocabulary import is_empty, load_vocabularies
+    from cli.commands.evaluate import read_lines
+    from model.text.vocabulary import is_empty, load_vocabularies
 
     nulls, empties = round(_NULL_SHARE * rows), round(_EMPTY_SHARE * rows)
     wanted = rows - nulls - empties
@@ -176,7 +176,7 @@ def read_sources(path: Path, *, model: str) -> list[list[int]]:
     """Returns the ids of the table's sentences, BOS and EOS included."""
     import pyarrow.parquet as pq
 
-    from model.vocabulary import is_empty, load_vocabularies
+    from model.text.vocabulary import is_empty, load_vocabularies
 
     cells = pq.read_table(path, columns=["text"])["text"].to_pylist()
     texts = [cell for cell in cells if cell is not None]
@@ -206,8 +206,8 @@ def bare_tensorflow(
     """Returns what translates batches of ids, and returns the number of ids that it found."""
     from concurrent.futures import ThreadPoolExecutor
 
-    from model.engines import keep_freed_memory, set_threads
-    from model.translator import Translator
+    from model.engines.loading import keep_freed_memory, set_threads
+    from model.engines.tensorflow_engine import Translator
 
     keep_freed_memory()
     set_threads(threads)
@@ -229,7 +229,7 @@ def bare_ctranslate2(
     """Returns what translates batches of pieces, and returns the number of ids that it found."""
     import ctranslate2
 
-    from model.ctranslate2_engine import convert, length_limit
+    from model.engines.ctranslate2_engine import convert, length_limit
 
     translator = ctranslate2.Translator(
         str(convert(model)),
@@ -262,8 +262,8 @@ def run_bare(
     path: Path, *, model: str, engine: str, decoding: Decoding, size: str
 ) -> dict[str, Any]:
     """Translates the table's sentences; without a size it finds the fastest instead."""
-    from model.ctranslate2_engine import convert, load_tokens
-    from pipelines.model_loading import plan_copies
+    from model.engines.ctranslate2_engine import convert, load_tokens
+    from pipelines.texts.model import plan_copies
 
     plan = plan_copies(None, beam_arguments=())  # the job's own
     assert plan.copies
@@ -299,7 +299,7 @@ def run_bare(
 
 
 def _model_folder(model: str) -> Path:
-    from model.model_folder import find_model_folder
+    from model.formats.model_folder import find_model_folder
 
     return find_model_folder(model)
 

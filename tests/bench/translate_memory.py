@@ -53,10 +53,10 @@ def write_input(folder: Path, rows: int) -> None:
 
 def translate(source: Path, output: Path) -> None:
     """Runs the job."""
-    from model.config import Decoding
-    from model.translation import Hypothesis, Translation, Work
-    from model.unknown import UnknownParts
-    from pipelines.translate import TranslateOptions, translate_parquet
+    from model.engines.translator import Hypothesis, Translation, Work
+    from model.text.unknown import UnknownParts
+    from model.transformer.config import Decoding
+    from pipelines.translate.transforms import TranslateOptions, translate_parquet
 
     class OneStep:
         """Gives every source back as it is."""

@@ -1,0 +1,79 @@
+"""`tt demo`: the three commands on the embedded corpus, and what came of them."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import typer
+
+from cli.commands.evaluate import read_hypotheses
+from cli.options import DEFAULT_INPUT, DEFAULT_TRANSLATED, say
+from model.errors import UserError
+from model.text.scores import bleu
+
+STEPS = (
+    ["preprocess"],
+    ["train", "--strategy", "mirrored"],
+    ["translate-batch", str(DEFAULT_INPUT)],
+)
+SHOWN = 8  # sentences
+LEAST_BLEU = 90
+
+
+def run_demo(folder: Path, *, run_command: Callable[[Sequence[str]], None]) -> None:
+    """Runs preprocess, train and translate-batch in a folder, and prints translations and scores.
+
+    Args:
+      folder: Made if need be; a demo that was interrupted there goes on.
+      run_command: Runs `tt` with arguments, in this process.
+
+    Raises:
+      UserError: The folder is a file, or a step failed.
+      typer.Exit: With code 1, where the model does not reach `LEAST_BLEU`.
+    """
+    from pipelines.english_spanish.choices import held_out_pairs, translate_word_for_word
+
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"{folder} is a file: name a folder with --folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    start = time.monotonic()
+    with contextlib.chdir(folder):
+        for arguments in STEPS:
+            say(f"\n$ tt {' '.join(arguments)}")
+            run_command(arguments)
+        translations = read_hypotheses(DEFAULT_TRANSLATED, column="translation")
+    pairs = held_out_pairs()
+    if len(translations) != len(pairs):
+        raise UserError(
+            f"{folder / DEFAULT_INPUT} has {len(translations)} rows, the held-out part "
+            f"{len(pairs)}: remove {folder}, or choose another --folder"
+        )
+    references = [pair.target for pair in pairs]
+    typer.echo("\nHeld-out sentences (no subject, verb and object of theirs was trained together):")
+    for i in range(0, len(pairs), len(pairs) // SHOWN):
+        mark = "=" if translations[i] == references[i] else "~"
+        typer.echo(f"  {pairs[i].source}\n  {mark} {translations[i]}")
+        if mark == "~":
+            typer.echo(f"    reference: {references[i]}")
+    word_for_word = [translate_word_for_word(pair.source) for pair in pairs]
+    model_score, signature = bleu(translations, references)
+    baseline_score, _ = bleu(word_for_word, references)
+    equal = sum(a == b for a, b in zip(translations, references, strict=True))
+    typer.echo(
+        f"\nBLEU of {len(pairs)} held-out sentences: {model_score:.1f} "
+        f"({equal} are the reference to the letter)\n"
+        f"BLEU of a word-for-word lexicon:     {baseline_score:.1f}\n"
+        f"Signature: {signature}\n"
+        f"\nEverything lies in {folder.resolve()}:\n"
+        "  dataset/       TFRecords, vocabulary, rejected pairs, dataset.json\n"
+        "  run/           checkpoints, TensorBoard logs, model/ (all that translation needs)\n"
+        "  input.parquet  held-out English sentences\n"
+        "  translated/    the same rows with their translations\n"
+        f"It took {time.monotonic() - start:.0f} s."
+    )
+    if model_score < LEAST_BLEU:
+        say(f"tt: a model that works reaches {LEAST_BLEU} BLEU here; this one does not")
+        raise typer.Exit(1)

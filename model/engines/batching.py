@@ -1,0 +1,123 @@
+"""Encoded texts to batches of like length; where memory runs out, to smaller ones."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+import numpy as np
+
+from model.engines.translator import Work
+from model.engines.under_way import add_done
+from model.text.vocabulary import PAD_ID
+
+Result = TypeVar("Result")
+
+_MOST_PADDING = 0.1  # of the positions of a batch
+_SMALL = 2048  # padded positions; a smaller batch for less padding would take longer
+
+
+class TokenBudget:
+    """The most padded source positions of a batch. Threads share one; it only shrinks.
+
+    Args:
+      tokens: To begin with, at least 1.
+    """
+
+    def __init__(self, tokens: int) -> None:
+        self._tokens = max(1, tokens)
+        self._lock = threading.Lock()
+
+    @property
+    def tokens(self) -> int:
+        """The most padded source positions now."""
+        return self._tokens
+
+    def shrink(self, tokens: int) -> None:
+        """Lowers the budget; one that is lower already stays."""
+        with self._lock:
+            self._tokens = max(1, min(self._tokens, tokens))
+
+
+def translate_in_batches(
+    rows: list[list[int]],
+    *,
+    budget: TokenBudget,
+    translate_batch: Callable[[list[list[int]]], tuple[list[Result], Work]],
+    is_memory_error: Callable[[Exception], bool],
+) -> tuple[list[Result], Work]:
+    """Translates rows in batches of like length, the longest first, and puts them back in order.
+
+    A batch ends where the budget does, or before a tenth of it would be padding if it is large.
+
+    A batch for which memory runs out is cut in half, and the budget with it: later batches, and
+    those of other threads, keep to what fits.
+
+    Args:
+      rows: Ids of each source.
+      budget: Rows times the longest length of a batch at the most; one row always fits.
+      translate_batch: Gives a result for each row of a batch, and what it took.
+      is_memory_error: Tells whether memory ran out.
+
+    Raises:
+      Exception: What `translate_batch` raised, if it was no lack of memory or one row's.
+    """
+    order = sorted(range(len(rows)), key=lambda i: (-len(rows[i]), i))
+    results: dict[int, Result] = {}
+    work = Work()
+    while len(results) < len(rows):
+        first = len(results)
+        longest = max(1, len(rows[order[first]]))
+        candidates = order[first : first + max(1, budget.tokens // longest)]
+        batch = candidates[: _rows_with_little_padding([len(rows[i]) for i in candidates])]
+        try:
+            found, took = translate_batch([rows[i] for i in batch])
+        except Exception as error:
+            if len(batch) == 1 or not is_memory_error(error):
+                raise
+            budget.shrink(len(batch) * longest // 2)
+            work += Work(memory_backoffs=1)
+            continue
+        results.update(zip(batch, found, strict=True))
+        add_done(len(batch))
+        work += took
+    return [results[i] for i in range(len(rows))], work
+
+
+def _rows_with_little_padding(lengths: list[int]) -> int:
+    """Returns how many of the rows, whose lengths fall, make a batch that is hardly padded."""
+    ids = 0
+    for rows, length in enumerate(lengths, 1):
+        ids += length
+        positions = rows * lengths[0]
+        if positions > _SMALL and ids < (1 - _MOST_PADDING) * positions:
+            return rows - 1
+    return len(lengths)
+
+
+def count_work(rows: list[list[int]], *, target_tokens: int) -> Work:
+    """Returns what a batch of rows took.
+
+    >>> count_work([[2, 7, 3], [2, 3]], target_tokens=4).padded_tokens
+    6
+    """
+    return Work(
+        sources=len(rows),
+        source_tokens=sum(map(len, rows)),
+        padded_tokens=len(rows) * max(map(len, rows)),
+        target_tokens=target_tokens,
+    )
+
+
+def pad(rows: list[list[int]]) -> np.ndarray:
+    """Returns the rows as int32 [B, S], PAD at the end.
+
+    >>> pad([[2, 3], [2, 7, 3]])
+    array([[2, 3, 0],
+           [2, 7, 3]], dtype=int32)
+    """
+    padded = np.full([len(rows), max(map(len, rows))], PAD_ID, np.int32)
+    for i, row in enumerate(rows):
+        padded[i, : len(row)] = row
+    return padded

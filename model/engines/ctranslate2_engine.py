@@ -1,0 +1,385 @@
+"""CTranslate2 as an engine: a model folder, converted once, to translations; no TensorFlow.
+
+It searches as `model.decoding.search` does, with these differences:
+
+- Hypotheses are ranked by our length penalty, but among those that CTranslate2's search ends
+  with. That stops when `beam_size` have ended, ours also when nothing can outrank the best.
+- At the length limit, only the best `beam_size` hypotheses are made to end.
+- Scores are log-probabilities among the ids that may be chosen (see `export_ctranslate2`), so
+  they are a little higher than ours.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from model.engines.batching import TokenBudget, count_work, translate_in_batches
+from model.engines.loading import calls_at_once
+from model.engines.translator import Hypothesis, Translation, Work, check_scores
+from model.errors import NotFiniteError, UserError
+from model.extras import install_extra
+from model.folders.access import check_readable
+from model.folders.cache import OTHER_CACHE, default_cache, make_whole
+from model.formats.model_folder import (
+    CTRANSLATE2_FILE,
+    check_vocabulary_sizes,
+    checked_meanwhile,
+    is_ctranslate2,
+    model_fingerprint,
+)
+from model.text.unknown import UnknownParts
+from model.text.vocabulary import EOS_ID, Vocabulary, load_vocabularies
+from model.transformer.config import Decoding
+
+# CTranslate2 has a table of positions, we compute them: its own default cuts sources at 1024.
+POSITIONS = 2048
+
+# Of what `export_ctranslate2` writes: another one does not use older folders of the cache.
+_EXPORT_VERSION = 2
+
+# Padded positions beyond which batches are no faster: of sources over all beams, and of targets
+# that are scored.
+_FAST_BATCH, _FAST_SCORING = 4096, 256
+
+# Without any length penalty CTranslate2 would stop at the first hypothesis that ends.
+_LEAST_PENALTY = 1e-9
+
+# What CTranslate2 gives places of a beam that hold nothing is below.
+_LEAST_SCORE = -1e9
+
+
+class _Found(NamedTuple):
+    """A hypothesis.
+
+    Attributes:
+      ids: EOS included, unless the search was cut short.
+      score: Its log-probability; of no meaning without EOS.
+    """
+
+    ids: list[int]
+    score: float
+
+
+class CTranslate2Translator:
+    """A loaded model: ids in, translations out, in order. Threads may share one.
+
+    Args:
+      folder: What `tt export --format ctranslate2` wrote.
+      decoding: How to search.
+      compute_type: float32 or int8.
+      threads: Of a translation. As many translations run at once as the cores allow.
+
+    Raises:
+      UserError: CTranslate2 is not installed, or cannot load the model.
+    """
+
+    def __init__(
+        self, folder: Path, *, decoding: Decoding, compute_type: str, threads: int
+    ) -> None:
+        check_length("--max-decoding-length", decoding.max_decoding_length)
+        check_readable(folder / CTRANSLATE2_FILE)
+        self.decoding = decoding
+        self.vocabularies = load_vocabularies(folder)
+        self._source_tokens = load_tokens(folder, "source")
+        target_tokens = load_tokens(folder, "target")
+        self._target_tokens = target_tokens
+        sizes = (len(self._source_tokens), len(target_tokens))
+        check_vocabulary_sizes(folder, self.vocabularies, sizes=sizes)
+        self._target_ids = {token: i for i, token in enumerate(target_tokens)}
+        self._budget = TokenBudget((decoding.batch_tokens or _FAST_BATCH) // decoding.beam_size)
+        try:
+            self._translator = import_ctranslate2().Translator(
+                str(folder),
+                device="cpu",
+                compute_type=compute_type,
+                inter_threads=calls_at_once(threads),
+                intra_threads=threads,
+            )
+        except (ValueError, RuntimeError) as error:
+            raise UserError(
+                f"CTranslate2 cannot load {folder} as {compute_type}: {str(error).splitlines()[0]}"
+            ) from error
+
+    @classmethod
+    def load(
+        cls,
+        folder: str | Path,
+        *,
+        decoding: Decoding,
+        compute_type: str,
+        threads: int,
+        is_checked: bool = False,
+    ) -> CTranslate2Translator:
+        """Loads a model folder or run folder, converted in the cache, or an exported one.
+
+        Args:
+          folder: Of the model.
+          decoding: How to search.
+          compute_type: float32 or int8.
+          threads: Of a translation.
+          is_checked: Whether the files of `folder` are known to be those that it was written
+            with; those of the cache are looked at.
+
+        Raises:
+          UserError: There is no finished model, a file of it is another one, or CTranslate2 is
+            missing or cannot load it.
+        """
+        import_ctranslate2()  # before TensorFlow is, to convert
+        converted = convert(folder)
+        is_known = is_checked and converted == Path(folder)
+        with contextlib.nullcontext() if is_known else checked_meanwhile(converted):
+            return cls(converted, decoding=decoding, compute_type=compute_type, threads=threads)
+
+    def encode(self, texts: list[str]) -> list[list[int]]:
+        """Normalises texts and encodes them as the training data was, BOS and EOS added."""
+        return self.vocabularies.source.encode(texts)
+
+    def count_unknown(self, text: str) -> UnknownParts:
+        """Counts what of a text is unknown."""
+        return self.vocabularies.source.count_unknown(text)
+
+    def translate_ids(self, source_ids: list[list[int]]) -> tuple[list[Translation], Work]:
+        """Translates encoded texts: batches of like length, put back into order.
+
+        Raises:
+          ValueError: A source is longer than the positions of the model.
+        """
+        longest = max(map(len, source_ids), default=0)
+        if longest > POSITIONS:
+            raise ValueError(
+                f"a source has {longest:,} ids; the engine ctranslate2 has {POSITIONS:,} positions"
+            )
+        return translate_in_batches(
+            source_ids,
+            budget=self._budget,
+            translate_batch=self._translate_batch,
+            is_memory_error=_is_memory_error,
+        )
+
+    def is_input_error(self, error: Exception) -> bool:
+        """Tells whether what was raised can be the fault of a source, not of the machine."""
+        return isinstance(error, (ValueError, TypeError, NotFiniteError))
+
+    def _translate_batch(self, rows: list[list[int]]) -> tuple[list[Translation], Work]:
+        limits = [length_limit(len(row), self.decoding) for row in rows]
+        sources = self._sources(rows)
+        found = self._search(sources, limit=max(limits))
+        # CTranslate2 has one limit a call. A search whose longest hypothesis is shorter than its
+        # own limit was over before; a greedy one went the same way up to its limit.
+        if self.decoding.beam_size == 1:
+            found = [
+                [_cut(hypothesis, limit) for hypothesis in row]
+                for row, limit in zip(found, limits, strict=True)
+            ]
+        else:
+            self._search_again(sources, found, limits)
+        return self._translations(rows, self._end(sources, found))
+
+    def _search_again(
+        self, sources: list[list[str]], found: list[list[_Found]], limits: list[int]
+    ) -> None:
+        """Replaces what was found beyond a source's own limit; the sources of a limit together."""
+        late = [
+            i
+            for i, limit in enumerate(limits)
+            if limit < max(limits) and max(len(h.ids) for h in found[i]) >= limit - 1
+        ]
+        for limit, group in itertools.groupby(
+            sorted(late, key=limits.__getitem__), key=limits.__getitem__
+        ):
+            places = list(group)
+            again = self._search([sources[i] for i in places], limit=limit)
+            for i, hypotheses in zip(places, again, strict=True):
+                found[i] = hypotheses
+
+    def _translations(
+        self, rows: list[list[int]], found: list[list[_Found]]
+    ) -> tuple[list[Translation], Work]:
+        best = [self._rank(hypotheses) for hypotheses in found]
+        texts = iter(self.vocabularies.target.decode([h.ids for row in best for h in row]))
+        translations = [
+            Translation(tuple(Hypothesis(next(texts), h.score) for h in row)) for row in best
+        ]
+        check_scores(translations)
+        return translations, count_work(rows, target_tokens=sum(len(row[0].ids) for row in best))
+
+    def _search(self, sources: list[list[str]], *, limit: int) -> list[list[_Found]]:
+        """Returns the hypotheses that each source's search ended with; some are without EOS.
+
+        Args:
+          sources: Tokens of each.
+          limit: The most ids of a translation, EOS counted.
+        """
+        decoding = self.decoding
+        penalty = max(decoding.length_penalty, _LEAST_PENALTY)
+        hypotheses: list[list[list[str]]] = [[[]] for _ in sources]
+        totals = [[0.0] for _ in sources]
+        if limit > 1:  # else there is room for EOS alone
+            results = self._translator.translate_batch(
+                sources,
+                beam_size=decoding.beam_size,
+                num_hypotheses=decoding.beam_size,
+                length_penalty=penalty,
+                no_repeat_ngram_size=decoding.no_repeat_ngram_size,
+                max_input_length=0,
+                min_decoding_length=0,
+                max_decoding_length=limit - 1,  # the last id is the EOS that `_end` appends
+                return_end_token=True,
+                return_scores=True,
+            )
+            hypotheses = [result.hypotheses for result in results]
+            totals = [
+                [
+                    score * len(hypothesis) ** penalty
+                    for hypothesis, score in zip(result.hypotheses, result.scores, strict=True)
+                ]
+                for result in results
+            ]
+        ids = self._target_ids
+        return [
+            [
+                _Found([ids[token] for token in hypothesis], total)
+                for hypothesis, total in zip(row, row_totals, strict=True)
+            ]
+            for row, row_totals in zip(hypotheses, totals, strict=True)
+        ]
+
+    def _sources(self, rows: list[list[int]]) -> list[list[str]]:
+        tokens = self._source_tokens
+        return [[tokens[i] for i in row[1:-1]] for row in rows]  # CTranslate2 adds BOS and EOS
+
+    def _end(self, sources: list[list[str]], found: list[list[_Found]]) -> list[list[_Found]]:
+        """Appends EOS to what was cut at the limit, and scores that.
+
+        Ids that were forbidden because of `no_repeat_ngram_size` keep their share of the
+        probability: with it, all hypotheses are scored again.
+        """
+        scores_all = self.decoding.no_repeat_ngram_size > 0
+        places = [
+            (i, j)
+            for i, row in enumerate(found)
+            for j, hypothesis in enumerate(row)
+            if scores_all or hypothesis.ids[-1:] != [EOS_ID]
+        ]
+        if not places:
+            return found
+        inner = [[k for k in found[i][j].ids if k != EOS_ID] for i, j in places]
+        scored = self._translator.score_batch(
+            [sources[i] for i, _ in places],
+            [[self._target_tokens[k] for k in ids] for ids in inner],
+            max_batch_size=_FAST_SCORING,
+            batch_type="tokens",
+            max_input_length=0,
+        )
+        for (i, j), ids, result in zip(places, inner, scored, strict=True):
+            found[i][j] = _Found([*ids, EOS_ID], sum(result.log_probs))
+        return found
+
+    def _rank(self, hypotheses: list[_Found]) -> list[_Found]:
+        """Returns the best hypotheses by our length penalty, at least one."""
+        target, alpha = self.vocabularies.target, self.decoding.length_penalty
+        # Ids that are never chosen stand only where the vocabulary has fewer others.
+        chosen = [h for h in hypotheses if h.score > _LEAST_SCORE and _may_be_chosen(h.ids, target)]
+        ranked = sorted(
+            chosen or hypotheses[:1], key=lambda h: -h.score / ((5 + len(h.ids)) / 6) ** alpha
+        )
+        return ranked[: self.decoding.n_best]
+
+
+def convert(folder: str | Path, *, prepare: Callable[[], None] | None = None) -> Path:
+    """Returns the model for CTranslate2: made once in the cache, which its fingerprint names.
+
+    Args:
+      folder: A model folder, the run folder that it lies in, or an export for CTranslate2, which
+        is returned as it is.
+      prepare: Called before TensorFlow is imported, which only making it needs.
+
+    Raises:
+      UserError: There is no finished model, or the cache cannot be written.
+    """
+    if is_ctranslate2(folder):
+        return Path(folder)
+    name = f"{model_fingerprint(folder)}-ctranslate2-{_EXPORT_VERSION}"
+
+    def write(output: Path) -> None:
+        if prepare is not None:
+            prepare()
+        from model.formats.to_ctranslate2 import export_ctranslate2
+
+        export_ctranslate2(Path(folder), output, remedy=OTHER_CACHE)
+
+    return make_whole(default_cache() / name, write)
+
+
+def import_ctranslate2() -> Any:
+    """Imports the package.
+
+    Raises:
+      UserError: It is not installed.
+    """
+    try:
+        import ctranslate2
+    except ImportError as error:
+        raise UserError(
+            f"the engine ctranslate2 needs the package of that name ({error}): "
+            f"{install_extra('ctranslate2')}"
+        ) from error
+    return ctranslate2
+
+
+def check_length(flag: str, length: int) -> None:
+    """Raises a UserError that names an option whose length is beyond the positions."""
+    if length > POSITIONS:
+        raise UserError(
+            f"the engine ctranslate2 has {POSITIONS:,} positions: {flag} must not be greater. "
+            f"Received: {length:,}"
+        )
+
+
+def length_limit(source_length: int, decoding: Decoding) -> int:
+    """Returns the most ids that a translation may have: what `model.engines.tensorflow_engine` computes.
+
+    >>> length_limit(10, Decoding(max_length_ratio=1.5, max_extra_tokens=2))
+    17
+    """
+    ratio = min(decoding.max_length_ratio, float(decoding.max_decoding_length))
+    scaled = np.ceil(np.float32(source_length) * np.float32(ratio))
+    return min(int(scaled) + decoding.max_extra_tokens, decoding.max_decoding_length)
+
+
+def load_tokens(folder: Path, side: str) -> list[str]:
+    """Returns CTranslate2's names of the ids of a side, "source" or "target"."""
+    shared = folder / "shared_vocabulary.json"
+    path = shared if shared.is_file() else folder / f"{side}_vocabulary.json"
+    try:
+        tokens: list[str] = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"{path} cannot be read: {error}. Write the folder again with `tt export`"
+        ) from error
+    return tokens
+
+
+def _cut(hypothesis: _Found, limit: int) -> _Found:
+    """Returns as much of a hypothesis as leaves room for EOS.
+
+    >>> _cut(_Found([7, 8, 9], -1.0), limit=3).ids
+    [7, 8]
+    """
+    length = len(hypothesis.ids) - (hypothesis.ids[-1:] == [EOS_ID])
+    return hypothesis if length < limit else _Found(hypothesis.ids[: limit - 1], 0.0)
+
+
+def _may_be_chosen(ids: list[int], vocabulary: Vocabulary) -> bool:
+    return all(EOS_ID <= i < vocabulary.piece_count for i in ids)
+
+
+def _is_memory_error(error: Exception) -> bool:
+    return isinstance(error, MemoryError) or "out of memory" in str(error)

@@ -1,0 +1,104 @@
+"""What any translating engine takes and gives; nothing here needs TensorFlow."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Protocol
+
+from model.errors import NotFiniteError
+from model.text.unknown import UnknownParts
+
+
+@dataclasses.dataclass(frozen=True)
+class Hypothesis:
+    """A text and the log-probability of its ids, EOS included, under the model."""
+
+    text: str
+    score: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Translation:
+    """The hypotheses of a source, best first: at least one, at most `Decoding.n_best`."""
+
+    hypotheses: tuple[Hypothesis, ...]
+
+    @property
+    def text(self) -> str:
+        """The best text."""
+        return self.hypotheses[0].text
+
+    @property
+    def score(self) -> float:
+        """The log-probability of the best text."""
+        return self.hypotheses[0].score
+
+
+def check_scores(translations: Sequence[Translation]) -> None:
+    """Checks that each source has a hypothesis, and each of them a probability.
+
+    Raises:
+      NotFiniteError: One has none, as with weights that are not finite or so large that they
+        overflow.
+    """
+    for translation in translations:
+        found = translation.hypotheses
+        if not found or not all(math.isfinite(each.score) for each in found):
+            raise NotFiniteError(
+                "the model gives no probability to any translation: its weights, or what they make "
+                "of a text, are not finite. Export another checkpoint with `tt export "
+                "--checkpoint`, or train again"
+            )
+
+
+NOTHING = Translation((Hypothesis("", 0.0),))  # the translation of an empty text
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Work:
+    """What translating some sources took; two add up with `+`.
+
+    Attributes:
+      sources: Sources translated.
+      source_tokens: Their ids, BOS and EOS counted.
+      padded_tokens: Source positions computed, padding included.
+      target_tokens: Ids of the best translations, EOS counted.
+      memory_backoffs: Times that a batch was cut because memory ran out.
+    """
+
+    sources: int = 0
+    source_tokens: int = 0
+    padded_tokens: int = 0
+    target_tokens: int = 0
+    memory_backoffs: int = 0
+
+    @property
+    def padding(self) -> float:
+        """The share of source positions that were padding; 0 of no work."""
+        return 1 - self.source_tokens / self.padded_tokens if self.padded_tokens else 0.0
+
+    def __add__(self, other: Work) -> Work:
+        return Work(
+            **{
+                field.name: getattr(self, field.name) + getattr(other, field.name)
+                for field in dataclasses.fields(Work)
+            }
+        )
+
+
+class TranslatorLike(Protocol):
+    """A loaded model. Threads may share one; it must be weak-referenceable."""
+
+    def encode(self, texts: list[str]) -> list[list[int]]:
+        """Normalises texts and turns them into ids, BOS and EOS included."""
+
+    def translate_ids(self, source_ids: list[list[int]]) -> tuple[list[Translation], Work]:
+        """Translates ids; the translations are in their order."""
+
+    def count_unknown(self, text: str) -> UnknownParts:
+        """Counts what of a text is unknown, where `encode` gave it an unknown token."""
+
+    def is_input_error(self, error: Exception) -> bool:
+        """Tells whether what was raised can be the fault of a source, not of the machine."""

@@ -1,0 +1,9 @@
+"""Folders of ours, on this machine or on gs://.
+
+access       files that this user may not read or write
+cache        the folder of caches of this user
+differences  saved options compared with those asked for now
+whole        folders that are whole or not there
+lock         one process at a time in a folder
+remote       files on a file system that TensorFlow knows
+"""

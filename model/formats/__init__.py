@@ -1,0 +1,8 @@
+"""A trained model as files.
+
+about           what a model is: its data, its training, its programs
+model_folder    the files of a model folder and their digests
+weights         weights saved, loaded and copied
+saved_model     export to a TensorFlow SavedModel
+to_ctranslate2  export to a CTranslate2 model
+"""

@@ -1,0 +1,333 @@
+"""What lies in a folder that holds a model, and how it is known that it is all the model's.
+
+A model folder is known by its `config.json`, which has the digests of all other files and what the
+model is (`model.formats.about`) beside the architecture. In exports for other programs, whose `config.json`
+is theirs, both are in `about.json`. Nothing here needs TensorFlow.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from model.errors import UserError
+from model.folders.access import no_access
+from model.formats.about import About
+from model.text.vocabulary import INCOMPLETE, VOCABULARY_FILE, VocabularyPair, load_vocabularies
+from model.transformer.config import TransformerConfig
+
+CONFIG_FILE = "config.json"
+WEIGHTS_FILE = "model.weights.h5"
+CTRANSLATE2_FILE = "model.bin"  # of CTranslate2: its weights, beside its own config.json
+ABOUT_FILE = "about.json"
+
+_ABOUT, _DIGESTS = "about", "digests"
+_CHUNK_BYTES = 8 << 20
+
+
+def find_model_folder(folder: str | Path) -> Path:
+    """Returns the exported model folder that a model folder or a run folder names.
+
+    Raises:
+      UserError: Neither the folder nor its `model/` holds an exported model.
+    """
+    given = Path(folder)
+    for candidate in (given, given / "model"):
+        if (candidate / CONFIG_FILE).is_file() and (candidate / WEIGHTS_FILE).is_file():
+            return candidate
+    if given.is_file():
+        raise UserError(
+            f"the model must be a folder; {folder} is a file: name the run folder of a `tt train`, "
+            "or the model/ in it"
+        )
+    if not given.is_dir():
+        raise UserError(f"no model folder at {folder}: train one with `tt train`")
+    if is_ctranslate2(given):
+        raise UserError(
+            f"{folder} was exported for CTranslate2: translate with --engine ctranslate2, or name "
+            "the folder that it was exported from"
+        )
+    raise UserError(
+        f"{folder} holds no exported model ({CONFIG_FILE} and {WEIGHTS_FILE}, there or in "
+        "model/): let its `tt train` finish, or name another folder"
+    )
+
+
+def is_ctranslate2(folder: str | Path) -> bool:
+    """Says whether a folder was written by `tt export --format ctranslate2`."""
+    return (Path(folder) / CTRANSLATE2_FILE).is_file()
+
+
+def model_files(folder: Path) -> list[str]:
+    """Returns the names of all files that the translations of a model folder depend on.
+
+    Args:
+      folder: What `find_model_folder` returned, or an export for CTranslate2.
+
+    Raises:
+      UserError: The vocabularies cannot be read.
+    """
+    if is_ctranslate2(folder):
+        tokens = sorted(path.name for path in folder.glob("*_vocabulary.json"))
+        about = [ABOUT_FILE] if (folder / ABOUT_FILE).is_file() else []
+        weights = [CTRANSLATE2_FILE, *tokens, *about]
+    else:
+        weights = [WEIGHTS_FILE]
+    return [CONFIG_FILE, *weights, *load_vocabularies(folder).files]
+
+
+def model_fingerprint(folder: str | Path) -> str:
+    """Returns a digest of all that the translations of a model depend on.
+
+    Of its configuration that is the architecture: a copy that says more of what the model is
+    translates the same. As it reads the files, it compares their own digests, too.
+
+    Args:
+      folder: A model folder, the run folder that it lies in, or an export for CTranslate2.
+
+    Raises:
+      UserError: A file is not the one that the model was written with.
+    """
+    path = _find(folder)
+    expected = _read_digests(path)
+    digest = hashlib.blake2b(digest_size=16)
+    for name in model_files(path):
+        if name == _identity_file(path):
+            digest.update(_architecture(path))
+            continue
+        own = hashlib.blake2b(digest_size=16)
+        for chunk in _chunks(path / name):
+            digest.update(chunk)
+            if expected:
+                own.update(chunk)
+        _compare(path, name, own.hexdigest(), expected)
+    return digest.hexdigest()
+
+
+def identity_digest(folder: Path) -> str:
+    """Returns a digest of the file that says what a model is, most of which has no fingerprint.
+
+    Args:
+      folder: What `find_model_folder` returned, or an export for CTranslate2.
+    """
+    path = folder / _identity_file(folder)
+    return digest_path(path) if path.is_file() else ""
+
+
+def check_files(folder: Path) -> None:
+    """Checks that the files of a model are those that it was written with, where that is known.
+
+    Args:
+      folder: What `find_model_folder` returned, or an export for CTranslate2.
+
+    Raises:
+      UserError: One is not.
+    """
+    if expected := _read_digests(folder):
+        for name in model_files(folder):
+            if name != _identity_file(folder):
+                _compare(folder, name, digest_path(folder / name), expected)
+
+
+@contextlib.contextmanager
+def checked_meanwhile(folder: Path) -> Iterator[None]:
+    """Does what `check_files` does while the model is loaded, which takes longer.
+
+    Raises:
+      UserError: A file is not the one that the model was written with, whatever else was raised.
+    """
+    with ThreadPoolExecutor(1, thread_name_prefix="digests") as pool:
+        checked = pool.submit(check_files, folder)
+        try:
+            yield
+        finally:
+            checked.result()
+
+
+def describe_missing_digests(folder: str | Path, *, name: str) -> list[str]:
+    """Returns a line for users of a model that was written before there were digests, else none.
+
+    Args:
+      folder: A model folder, the run folder that it lies in, or an export for CTranslate2.
+      name: What the user calls it.
+    """
+    path = _find(folder)
+    if _read_digests(path):
+        return []
+    remedy = "`tt export` writes a copy that has them"
+    if is_ctranslate2(path):
+        remedy = "export it again from the model folder that it was made of"
+    return [
+        f"{name} was written before models had digests of their files, so that a file that was "
+        f"damaged or exchanged since goes unnoticed: {remedy}"
+    ]
+
+
+def load_about(folder: str | Path) -> About:
+    """Returns what a model is; empty where it was written before that was written down.
+
+    Args:
+      folder: A model folder, the run folder that it lies in, or an export for CTranslate2.
+    """
+    path = _find(folder)
+    try:
+        return About.from_json(_read_identity(path).get(_ABOUT, {}))
+    except (TypeError, AttributeError) as error:
+        raise _unreadable(path / _identity_file(path), error) from error
+
+
+def load_config(folder: Path) -> TransformerConfig:
+    """Returns the architecture of the model in a model folder.
+
+    Raises:
+      UserError: It cannot be read.
+    """
+    values = _read_identity(folder)
+    fields = {name: value for name, value in values.items() if name not in (_ABOUT, _DIGESTS)}
+    try:
+        return TransformerConfig(**fields)
+    except TypeError as error:
+        raise _unreadable(folder / CONFIG_FILE, error) from error
+
+
+def write_config(folder: Path, config: TransformerConfig, about: About) -> None:
+    """Writes the configuration of a model folder, with the digests of the files that lie there."""
+    names = sorted(path.name for path in folder.iterdir() if path.name != CONFIG_FILE)
+    values = {**dataclasses.asdict(config), **_identity(folder, names, about)}
+    _write_json(folder / CONFIG_FILE, values)
+
+
+def write_about(folder: Path, about: About, *, within: str = "") -> None:
+    """Writes what an export for another program is, and the digests of all of its files.
+
+    Args:
+      folder: The export.
+      about: What the model is.
+      within: A folder of it that the file shall lie in; names in it are relative to the export.
+    """
+    found = (path for path in folder.rglob("*") if path.is_file())
+    names = sorted(path.relative_to(folder).as_posix() for path in found)
+    _write_json(folder / within / ABOUT_FILE, _identity(folder, names, about))
+
+
+def check_vocabulary_sizes(
+    folder: Path, vocabularies: VocabularyPair, *, sizes: tuple[int, int]
+) -> None:
+    """Checks that vocabularies have as many ids as the model, whose digests may not be known.
+
+    Args:
+      folder: Where they lie.
+      vocabularies: Of the source and the target.
+      sizes: Of the model.
+
+    Raises:
+      UserError: One has another size.
+    """
+    sides = (vocabularies.source, vocabularies.target)
+    names = (vocabularies.files[1], vocabularies.files[-1])
+    for name, vocabulary, size in zip(names, sides, sizes, strict=True):
+        if vocabulary.size != size:
+            raise UserError(
+                f"{folder / name} is not the one that this model was trained with: it has "
+                f"{vocabulary.size} ids, the model {size}. Put that one back, or copy the folder "
+                "again from where it came"
+            )
+
+
+def digest_path(path: Path) -> str:
+    """Returns the digest of a file, as `model.dataset.manifest.digest_file` does of its content."""
+    digest = hashlib.blake2b(digest_size=16)
+    for chunk in _chunks(path):
+        digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _chunks(path: Path) -> Iterator[bytes]:
+    try:
+        with path.open("rb") as file:
+            while chunk := file.read(_CHUNK_BYTES):
+                yield chunk
+    except PermissionError as error:
+        raise no_access(path, reason=error.strerror or str(error)) from error
+    except OSError as error:
+        raise UserError(
+            f"{path} cannot be read: {error.strerror}. See why, or {INCOMPLETE}"
+        ) from error
+
+
+def _find(folder: str | Path) -> Path:
+    return Path(folder) if is_ctranslate2(folder) else find_model_folder(folder)
+
+
+def _identity_file(folder: Path) -> str:
+    """Names the file that holds the digests of the others."""
+    return ABOUT_FILE if is_ctranslate2(folder) else CONFIG_FILE
+
+
+def _identity(folder: Path, names: list[str], about: About) -> dict[str, Any]:
+    digests = {name: digest_path(folder / name) for name in names}
+    return {_ABOUT: dataclasses.asdict(about), _DIGESTS: digests}
+
+
+def _read_identity(folder: Path) -> dict[str, Any]:
+    path = folder / _identity_file(folder)
+    if path.name == ABOUT_FILE and not path.is_file():
+        return {}  # written before there was one
+    try:
+        values = json.loads(path.read_text("utf-8"))
+        return {**values}
+    except (ValueError, TypeError) as error:
+        raise _unreadable(path, error) from error
+
+
+def _architecture(folder: Path) -> bytes:
+    """Returns what of the identity file has a fingerprint.
+
+    Exactly as that file was written before it said anything else: fingerprints stay what they were.
+    """
+    if is_ctranslate2(folder):
+        return b""
+    values = _read_identity(folder)
+    if not values.keys() & {_ABOUT, _DIGESTS}:
+        return b"".join(_chunks(folder / CONFIG_FILE))
+    return _as_json({key: value for key, value in values.items() if key not in (_ABOUT, _DIGESTS)})
+
+
+def _read_digests(folder: Path) -> Mapping[str, str]:
+    digests = _read_identity(folder).get(_DIGESTS, {})
+    if not isinstance(digests, dict):
+        raise _unreadable(folder / _identity_file(folder), TypeError(_DIGESTS))
+    return digests
+
+
+def _compare(folder: Path, name: str, found: str, expected: Mapping[str, str]) -> None:
+    """Raises a UserError where a file has another digest than the model's."""
+    identity_file = _identity_file(folder)
+    if not expected or name == identity_file or expected.get(name) == found:
+        return
+    is_vocabulary = name == VOCABULARY_FILE or name.endswith(".spm")
+    wrong = "is not the one that this model was trained with"
+    if not is_vocabulary:
+        wrong = "is damaged or another model's"
+    raise UserError(
+        f"{folder / name} {wrong} (it has changed since {identity_file} was written): put that one "
+        "back, or copy the whole folder again from where it came"
+    )
+
+
+def _unreadable(path: Path, error: Exception) -> UserError:
+    return UserError(f"{path} cannot be read as a model's ({error}): {INCOMPLETE}")
+
+
+def _write_json(path: Path, values: Mapping[str, Any]) -> None:
+    path.write_bytes(_as_json(values))
+
+
+def _as_json(values: Mapping[str, Any]) -> bytes:
+    return (json.dumps(values, indent=2, ensure_ascii=False) + "\n").encode()

@@ -1,0 +1,252 @@
+"""The checkpoints of a run: the last few, all that resuming needs, and the weights of the best.
+
+`checkpoints.json` names the checkpoints that count. It is written when they are whole, and only
+then are others deleted: whenever a run is killed, those named are there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from model.errors import UserError
+from model.runs.run_folder import CHECKPOINT_FOLDER, MODEL_FOLDER, RunFolder, read_text, write_text
+from model.transformer.transformer import Transformer
+
+INDEX_FILE = "checkpoints.json"
+
+# What reading a damaged or foreign checkpoint raises; an IndexError where its data are cut off.
+_DAMAGED = (
+    tf.errors.DataLossError,
+    tf.errors.NotFoundError,
+    tf.errors.OutOfRangeError,
+    tf.errors.InvalidArgumentError,
+    AssertionError,
+    ValueError,
+    IndexError,
+)
+# TensorFlow has no class of its own for an index that is no index: what its text has then.
+_DAMAGED_TEXTS = ("sstable", "corrupt", "checksum", "No such file")
+_PREFIXES = ("ckpt-", "best-", "stop-")
+
+
+@dataclasses.dataclass
+class Kept:
+    """The names of the checkpoints that count.
+
+    Attributes:
+      last: The last ones, the newest at the end.
+      best: Those of the best validations, the best first.
+      stop: One that was made between them, only to go on from; newer than all others.
+    """
+
+    last: list[str] = dataclasses.field(default_factory=list)
+    best: list[str] = dataclasses.field(default_factory=list)
+    stop: str | None = None
+
+    def to_go_on_from(self) -> list[str]:
+        """Returns those that a run can go on from, the newest first."""
+        return [*([self.stop] if self.stop else []), *self.last[::-1]]
+
+
+def _is_damage(error: Exception) -> bool:
+    return isinstance(error, _DAMAGED) or any(text in str(error) for text in _DAMAGED_TEXTS)
+
+
+def best_name(step: int) -> str:
+    """Returns the name of the weights of a validation."""
+    return f"best-{step}"
+
+
+def named_weights(model: Transformer) -> dict[str, tf.Variable]:
+    """Returns a model's variables by their paths, for a `tf.train.Checkpoint`.
+
+    Given the model itself, that finds none of the variables in Keras's lists of layers.
+    """
+    return {variable.path: variable.value for variable in model.trainable_variables}
+
+
+class NoneReadableError(Exception):
+    """A run has checkpoints, but none that can be read."""
+
+
+class Checkpoints:
+    """The folder of checkpoints of a run.
+
+    Args:
+      run: The run folder.
+
+    Attributes:
+      kept: Those that count.
+      has_left_out: Whether one of them could not be read. It stays until the next is written.
+    """
+
+    def __init__(self, run: RunFolder) -> None:
+        self._run = run
+        self._folder = run.inside(CHECKPOINT_FOLDER)
+        self.kept = self._load_index()
+        self._found = bool(self.kept.to_go_on_from()) and not self._was_writing_its_first()
+        self.has_left_out = False
+
+    def has(self, name: str) -> bool:
+        """Says whether there is such a checkpoint."""
+        found: bool = tf.io.gfile.exists(f"{self.path(name)}.index")
+        return found
+
+    def path(self, name: str) -> str:
+        """Returns the path of a checkpoint as TensorFlow takes it: files begin with it."""
+        return f"{self._folder}/{name}"
+
+    def write(self, checkpoint: tf.train.Checkpoint, name: str) -> None:
+        """Writes a checkpoint; it counts once `keep` names it.
+
+        Raises:
+          UserError: There is no room, or the folder cannot be written; no part of it stays.
+        """
+        try:
+            with self._run.errors():
+                checkpoint.write(self.path(name))
+        except UserError:
+            self._delete(name)
+            raise
+
+    def keep(self, kept: Kept) -> None:
+        """Makes these the checkpoints that count, and deletes all others."""
+        with self._run.errors():
+            tf.io.gfile.makedirs(self._folder)
+            text = json.dumps(dataclasses.asdict(kept), indent=2) + "\n"
+            write_text(f"{self._folder}/{INDEX_FILE}", text)
+        self.kept = kept
+        self.delete_others()
+
+    def delete_others(self) -> None:
+        """Deletes what does not count: what a killed run was writing, or had not yet deleted."""
+        wanted = {*self.kept.last, *self.kept.best, self.kept.stop}
+        if not tf.io.gfile.exists(self._folder):
+            return
+        for file in tf.io.gfile.listdir(self._folder):
+            name = file.removesuffix(".index").split(".data-")[0]
+            if name not in wanted and file.startswith(_PREFIXES):
+                self._remove(file)
+
+    def restore_last(
+        self, checkpoint: tf.train.Checkpoint, note: Callable[[str], None]
+    ) -> str | None:
+        """Restores the newest checkpoint that can be read; those after it no longer count.
+
+        Args:
+          checkpoint: Takes the values.
+          note: Told of each checkpoint that cannot be read.
+
+        Returns:
+          Its name, or None where there is none at all.
+
+        Raises:
+          NoneReadableError: There are some, but none can be read.
+          UserError: What keeps one from being read may pass.
+        """
+        for name in self.kept.to_go_on_from():
+            try:
+                status = checkpoint.read(self.path(name))
+                status.assert_existing_objects_matched().expect_partial()
+            except (tf.errors.OpError, *_DAMAGED) as error:
+                if not _is_damage(error):
+                    raise self._cannot_be_read(name, error) from error
+                reason = str(error).splitlines()[0]
+            else:
+                return name
+            note(f"checkpoint {self.path(name)} cannot be read, so it is left out: {reason}")
+            self.has_left_out = True
+            last = [other for other in self.kept.last if other != name]
+            self.kept = Kept(last, self.kept.best)
+        if self._found:
+            raise NoneReadableError(f"none of the checkpoints in {self._folder} can be read")
+        return None
+
+    def names(self, which: str, count: int | None = None) -> list[str]:
+        """Returns the last or the best checkpoints.
+
+        Args:
+          which: "last" or "best".
+          count: How many; None takes all.
+
+        Raises:
+          UserError: There are fewer, or none.
+        """
+        found = self.kept.last[::-1] if which == "last" else self.kept.best
+        if not found or (count is not None and count > len(found)):
+            raise UserError(
+                f"{self._folder} has {len(found)} of the {which} checkpoints. "
+                f"Received: {count or 'all'}; keep more with --keep-checkpoints or --keep-best"
+            )
+        return found[:count]
+
+    def load_average(self, model: Transformer, names: Sequence[str]) -> None:
+        """Sets a model's weights to the mean of those of some checkpoints.
+
+        Raises:
+          UserError: One of them is missing or damaged, or of another architecture.
+        """
+        reader = tf.train.Checkpoint(weights=named_weights(model))
+        sums: list[Any] = [np.zeros(v.shape, np.float64) for v in model.trainable_variables]
+        for name in names:
+            try:
+                status = reader.read(self.path(name))
+                status.assert_existing_objects_matched().expect_partial()
+            except (tf.errors.OpError, *_DAMAGED) as error:
+                raise self._cannot_be_read(name, error) from error
+            for total, variable in zip(sums, model.trainable_variables, strict=True):
+                total += variable.numpy()
+        for total, variable in zip(sums, model.trainable_variables, strict=True):
+            variable.assign((total / len(names)).astype(np.float32))
+
+    def _cannot_be_read(self, name: str, error: Exception) -> UserError:
+        reason = str(error).splitlines()[0]
+        return UserError(f"checkpoint {self.path(name)} cannot be read: {reason}")
+
+    def _was_writing_its_first(self) -> bool:
+        """Says whether the run was killed before any weights of it counted."""
+        best = tf.io.gfile.glob(f"{self._folder}/best-*")
+        is_exported = tf.io.gfile.exists(self._run.inside(MODEL_FOLDER))
+        return not (self._has_index() or len(self.kept.last) > 1 or best or is_exported)
+
+    def _has_index(self) -> bool:
+        found: bool = tf.io.gfile.exists(f"{self._folder}/{INDEX_FILE}")
+        return found
+
+    def _load_index(self) -> Kept:
+        path = f"{self._folder}/{INDEX_FILE}"
+        if not self._has_index():
+            # Killed before the first was named, or the file is lost: all that is there counts.
+            files = tf.io.gfile.glob(f"{self._folder}/ckpt-*.index")
+            steps = sorted(int(file.rsplit("-", 1)[1].removesuffix(".index")) for file in files)
+            return Kept(last=[f"ckpt-{step}" for step in steps])
+        try:
+            values = json.loads(read_text(path))
+            kept = Kept(**values)
+            names = [*kept.last, *kept.best, kept.stop or "stop-"]
+            if not all(name.startswith(_PREFIXES) for name in names):
+                raise ValueError(values)
+        except (ValueError, TypeError, AttributeError) as error:
+            raise UserError(
+                f"{path} cannot be read ({error!r}): delete it, and all ckpt- files beside it count"
+            ) from error
+        return kept
+
+    def _delete(self, name: str) -> None:
+        if tf.io.gfile.exists(self._folder):
+            for file in tf.io.gfile.listdir(self._folder):
+                if file.startswith((f"{name}.", f"{name}_temp")):
+                    self._remove(file)
+
+    def _remove(self, file: str) -> None:
+        path = f"{self._folder}/{file.rstrip('/')}"
+        if tf.io.gfile.isdir(path):
+            tf.io.gfile.rmtree(path)
+        else:
+            tf.io.gfile.remove(path)

@@ -1,0 +1,399 @@
+"""A run folder: its configuration, its log, its vocabularies, and the models exported into it.
+
+It lies on this machine or on a file system that TensorFlow knows, such as gs://.
+
+    config.json     what is trained and how; another configuration is refused
+    train.jsonl     a line for each report and each validation
+    checkpoints/    see `model.runs.checkpoints`
+    tensorboard/    the same numbers, and attention images
+    vocabulary/     what turns text to ids and back
+    model/          the exported model at the end
+    best_model/     the exported model of the best validation
+    train.lock      locked by the process that trains here, while it does
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from model.errors import DiskFullError, UserError
+from model.folders.lock import lock_folder
+from model.formats.about import About, describe_run
+from model.text.vocabulary import VocabularyPair, load_vocabularies
+from model.training.config import describe_difference
+from model.transformer.config import TransformerConfig
+
+CONFIG_FILE = "config.json"
+LOG_FILE = "train.jsonl"
+CHECKPOINT_FOLDER = "checkpoints"
+TENSORBOARD_FOLDER = "tensorboard"
+VOCABULARY_FOLDER = "vocabulary"
+MODEL_FOLDER = "model"
+BEST_MODEL_FOLDER = "best_model"
+LOCK_FILE = "train.lock"
+
+_FORMAT = 2  # of the configuration and the checkpoints
+_SCRATCH = ".export-"  # what the names of folders for exports begin with
+# What there is where making the folder was cut short.
+_UNFINISHED = {VOCABULARY_FOLDER, LOCK_FILE, f"{CONFIG_FILE}.tmp"}
+
+# What to do where the disk is full, beside making room.
+OTHER_OUTPUT = ", or name another folder with --output"
+
+_REMOTE = ("gs://", "ram://")  # the second is TensorFlow's memory, for tests
+
+
+def is_local(path: str) -> bool:
+    """Says whether a path is on this machine."""
+    return "://" not in path
+
+
+class RunFolder:
+    """A run folder by its path.
+
+    Attributes:
+      path: Of the folder.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = str(path).rstrip("/")
+        if not self.path:
+            raise UserError(f"{str(path)!r} is no folder for a run: name one with --run")
+        if not is_local(self.path) and not self.path.startswith(_REMOTE):
+            raise UserError(
+                f"the run folder {self.path} is on a file system that training cannot write "
+                "checkpoints to: name a local folder or one on gs:// with --run"
+            )
+        self._lock = contextlib.ExitStack()
+
+    def inside(self, *names: str) -> str:
+        """Returns the path of something in the folder."""
+        return "/".join((self.path, *names))
+
+    def claim(
+        self, config: dict[str, Any], *, vocabulary_folder: Path, is_lost: bool = False
+    ) -> list[str]:
+        """Makes the folder for a run, or checks that what was trained in it was this very run.
+
+        Which one is trained there, `write_config` writes down. Until `release`, or the end of this
+        process, no other one can claim a local folder.
+
+        Args:
+          config: Of `run_config`, with what `describe_dataset` adds.
+          vocabulary_folder: Whose vocabularies are copied.
+          is_lost: Whether it holds a run whose checkpoints are gone.
+
+        Returns:
+          What a user should know, a line each.
+
+        Raises:
+          UserError: It holds another run or something else, another process trains there, or it
+            cannot be written.
+        """
+        if tf.io.gfile.exists(self.path) and not tf.io.gfile.isdir(self.path):
+            raise UserError(f"{self.path} is a file: name a folder for the run with --run")
+        config = {"format": _FORMAT, **config}
+        if tf.io.gfile.exists(self.inside(CONFIG_FILE)):
+            self.load_config()  # before anything is written: the folder may be something else's
+        elif self._names() - _UNFINISHED:
+            raise UserError(
+                f"{self.path} holds something else than a run: choose another folder with --run"
+            )
+        notes = []
+        if is_local(self.path) and not self._take_lock():
+            notes.append(
+                f"{self.path} is on a file system without locks: let no other process train there"
+            )
+        has_trained = is_lost or self._has_checkpoints()
+        if tf.io.gfile.exists(self.inside(CONFIG_FILE)):
+            self._check(config, has_trained=has_trained)
+        with self.errors():
+            for name in self._names():
+                if name.startswith(_SCRATCH):  # of an export that was killed
+                    tf.io.gfile.rmtree(self.inside(name))
+            tf.io.gfile.makedirs(self.inside(VOCABULARY_FOLDER))
+            for name in load_vocabularies(vocabulary_folder).files:
+                copied = self.inside(VOCABULARY_FOLDER, name)
+                if not tf.io.gfile.exists(copied) or not has_trained:
+                    _copy(str(vocabulary_folder / name), copied)
+        return notes
+
+    def write_config(self, config: dict[str, Any]) -> None:
+        """Writes what a claimed folder trains, once it is sure that it will."""
+        text = json.dumps({"format": _FORMAT, **config}, indent=2) + "\n"
+        with self.errors():
+            write_text(self.inside(CONFIG_FILE), text)
+
+    def release(self) -> None:
+        """Lets other processes claim the folder."""
+        self._lock.close()
+
+    def load_config(self) -> dict[str, Any]:
+        """Returns what `write_config` wrote, and its format.
+
+        Raises:
+          UserError: There is no run, or one of another version of tt.
+        """
+        path = self.inside(CONFIG_FILE)
+        try:
+            config: dict[str, Any] = json.loads(read_text(path))
+            found = config.get("format")
+        except tf.errors.NotFoundError:
+            raise UserError(
+                f"no run at {self.path} (it has no {CONFIG_FILE}): name the --run of a `tt train`"
+            ) from None
+        except tf.errors.OpError as error:
+            if is_local(self.path) and Path(self.path).is_file():
+                raise UserError(
+                    f"{self.path} is a file: name the --run of a `tt train`, which is a folder"
+                ) from error
+            raise UserError(f"{path} cannot be read: {error.message}") from error
+        except (ValueError, AttributeError) as error:
+            raise UserError(f"{path} cannot be read: {error!r}") from error
+        if "training" not in config:
+            raise UserError(
+                f"{self.path} is no run folder ({CONFIG_FILE} there is something else's): name the "
+                "--run of a `tt train`"
+            )
+        if found != _FORMAT:
+            raise UserError(
+                f"{path} has format {found}, this tt goes on with {_FORMAT}: train in another "
+                "folder with --run"
+            )
+        return config
+
+    def begun(self, *, dataset: str) -> dict[str, Any] | None:
+        """Returns the configuration of what the same command would go on with.
+
+        That is what was trained here, or what was about to be on that dataset.
+
+        Args:
+          dataset: Fingerprint of the dataset.
+
+        Raises:
+          UserError: The folder holds something else, or a run of another version of tt.
+        """
+        if not tf.io.gfile.exists(self.inside(CONFIG_FILE)):
+            return None
+        config = self.load_config()
+        if not all(isinstance(config.get(part), dict) for part in ("model", "training")):
+            raise UserError(f"{self.inside(CONFIG_FILE)} cannot be read: a part of it is missing")
+        is_same = config.get("dataset") == dataset
+        return config if is_same or self._has_checkpoints() else None
+
+    def _has_checkpoints(self) -> bool:
+        return bool(tf.io.gfile.glob(self.inside(CHECKPOINT_FOLDER, "*.index")))
+
+    def model_config(self) -> TransformerConfig:
+        """Returns the architecture that the run trains."""
+        try:
+            return TransformerConfig(**self.load_config()["model"])
+        except (KeyError, TypeError) as error:
+            raise UserError(f"{self.inside(CONFIG_FILE)} cannot be read: {error!r}") from error
+
+    def about(self) -> About:
+        """Returns what is known of the run's models, whatever their steps."""
+        try:
+            return describe_run(self.load_config())
+        except (KeyError, TypeError, AttributeError) as error:
+            raise UserError(f"{self.inside(CONFIG_FILE)} cannot be read: {error!r}") from error
+
+    def vocabularies(self, folder: Path) -> VocabularyPair:
+        """Copies the vocabularies into a local folder and loads them from there.
+
+        Raises:
+          UserError: They are not there.
+        """
+        source = self.inside(VOCABULARY_FOLDER)
+        try:
+            for name in tf.io.gfile.listdir(source):
+                tf.io.gfile.copy(f"{source}/{name}", str(folder / name), overwrite=True)
+        except tf.errors.OpError as error:
+            raise UserError(f"{source} cannot be read: {error.message}") from error
+        return load_vocabularies(folder)
+
+    def publish(self, folder: Path, name: str) -> None:
+        """Moves a local folder with an exported model into the run folder, by that name."""
+        target = self.inside(name)
+        with self.errors():
+            if is_local(self.path):
+                if Path(target).exists():  # out of the way; it goes with the scratch folder
+                    Path(target).rename(folder.with_name("replaced"))
+                folder.rename(target)
+                return
+            if tf.io.gfile.exists(target):
+                tf.io.gfile.rmtree(target)
+            tf.io.gfile.makedirs(target)
+            # Without its configuration a model folder is unfinished.
+            files = sorted(folder.iterdir(), key=lambda file: file.name == CONFIG_FILE)
+            for file in files:
+                tf.io.gfile.copy(str(file), f"{target}/{file.name}")
+
+    def scratch(self) -> tempfile.TemporaryDirectory[str]:
+        """Returns a new local folder, on the same disk as a local run."""
+        return tempfile.TemporaryDirectory(
+            prefix=_SCRATCH, dir=self.path if is_local(self.path) else None
+        )
+
+    def errors(self) -> contextlib.AbstractContextManager[None]:
+        """Returns a context in which failing to write becomes a UserError."""
+        return storage_errors(
+            self.path,
+            what="run folder",
+            remedy="; the same command goes on from the last checkpoint",
+        )
+
+    def _take_lock(self) -> bool:
+        """Locks the folder; returns whether its file system can."""
+        lock = lock_folder(
+            self.path,
+            name=LOCK_FILE,
+            activity="trains",
+            remedy="train in another folder with --run",
+        )
+        with self.errors():
+            return self._lock.enter_context(lock)
+
+    def _names(self) -> set[str]:
+        """Returns what is in the folder; nothing where there is none."""
+        if not tf.io.gfile.exists(self.path):
+            return set()
+        return {name.rstrip("/") for name in tf.io.gfile.listdir(self.path)}
+
+    def _check(self, config: dict[str, Any], *, has_trained: bool) -> None:
+        found = self.load_config()
+        try:
+            difference = describe_difference(found, config)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise UserError(f"{self.inside(CONFIG_FILE)} cannot be read: {error!r}") from error
+        if difference and has_trained:
+            raise UserError(
+                f"{self.path} holds another run: {difference}. Give the same options to resume "
+                "it, or another --run"
+            )
+
+
+@contextlib.contextmanager
+def storage_errors(
+    path: str,
+    *,
+    what: str = "folder",
+    remedy: str = OTHER_OUTPUT,
+) -> Iterator[None]:
+    """Turns what TensorFlow and Python raise where a file cannot be written into a UserError.
+
+    Args:
+      path: What is written.
+      what: What that is.
+      remedy: What to do where the disk is full, beside making room.
+    """
+    try:
+        yield
+    except (OSError, tf.errors.OpError) as error:
+        message = str(error.message) if isinstance(error, tf.errors.OpError) else error.strerror
+        reason = (message or str(error)).splitlines()[0]
+        if isinstance(error, FileExistsError):  # of a folder that must be one
+            reason = f"{error.filename} is a file"
+        # TensorFlow has these texts alone.
+        if any(text in reason for text in ("No space left", "File too large", "quota")):
+            raise DiskFullError(
+                f"the disk of {path} is full ({reason}): make room there{remedy}"
+            ) from error
+        raise UserError(
+            f"the {what} {path} cannot be written: {reason}. Name another one"
+        ) from error
+
+
+def is_free(output: Path) -> bool:
+    """Says whether a local folder can be written as a new one.
+
+    It is not there, or it is empty and can be replaced: no link, no root of a disk, and not the
+    folder that the user stands in.
+    """
+    if output.is_symlink() or not output.is_dir():
+        return not (output.is_symlink() or output.exists())
+    is_used = output.is_mount() or output.resolve() == Path.cwd()
+    return not is_used and not any(output.iterdir())
+
+
+class RunLog:
+    """`train.jsonl`: a JSON object a line, with the keys "step" and "kind" and what was measured.
+
+    Args:
+      path: Of the file.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def read(self) -> list[dict[str, Any]]:
+        """Returns what the lines hold, but for a last line that was cut off.
+
+        Raises:
+          UserError: A line is damaged.
+        """
+        return [values for _, values in self._lines()]
+
+    def keep_until(self, *, step: int, validated: int) -> None:
+        """Drops the lines of later steps and validations, and a last line that was cut off."""
+        if not tf.io.gfile.exists(self._path):
+            return
+        kept = [
+            line
+            for line, values in self._lines()
+            if values["step"] <= (validated if values["kind"] == "validation" else step)
+        ]
+        write_text(self._path, "".join(kept))
+
+    def _lines(self) -> list[tuple[str, dict[str, Any]]]:
+        if not tf.io.gfile.exists(self._path):
+            return []
+        found = []
+        for number, line in enumerate(read_text(self._path).splitlines(keepends=True), 1):
+            if not line.endswith("\n"):
+                continue  # it was being written
+            try:
+                values = json.loads(line)
+                if not isinstance(values["kind"], str) or not isinstance(values["step"], int):
+                    raise ValueError(values)
+            except (ValueError, KeyError, TypeError) as error:
+                raise UserError(
+                    f"line {number} of {self._path} is damaged ({error!r}): delete that line, or "
+                    "the file"
+                ) from error
+            found.append((line, values))
+        return found
+
+    def write(self, **values: Any) -> None:
+        """Appends a line."""
+        with tf.io.gfile.GFile(self._path, "a") as file:
+            file.write(json.dumps(values) + "\n")
+
+
+def read_text(path: str) -> str:
+    """Reads a text file of any file system that TensorFlow knows."""
+    with tf.io.gfile.GFile(path, "r") as file:
+        text: str = file.read()
+    return text
+
+
+def write_text(path: str, text: str) -> None:
+    """Writes a text file under a temporary name, then renames it into place."""
+    temporary = f"{path}.tmp"
+    with tf.io.gfile.GFile(temporary, "w") as file:
+        file.write(text)
+    tf.io.gfile.rename(temporary, path, overwrite=True)
+
+
+def _copy(source: str, target: str) -> None:
+    """Copies a file over another; not every file system cuts off what was there before."""
+    if tf.io.gfile.exists(target):
+        tf.io.gfile.remove(target)
+    tf.io.gfile.copy(source, target)

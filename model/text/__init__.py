@@ -1,0 +1,8 @@
+"""Texts before any model sees them.
+
+normalization  the normalization of a text
+vocabulary     text to token ids and back
+languages      language codes, their names and scripts
+scores         BLEU and chrF
+unknown        how much of a text a vocabulary lacks
+"""

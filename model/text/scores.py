@@ -1,0 +1,63 @@
+"""BLEU and chrF by sacreBLEU, with the signatures that say how they were computed."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from model.text.languages import find_language, suggestion
+
+# Scripts that are written without spaces: the tokenizer that sacreBLEU has for them, or
+# characters. (Korean has spaces, but its words end in what other languages have words for.)
+_TOKENIZERS = {"Han": "zh", "Japanese": "char", "Korean": "char", "Thai": "char", "Lao": "char",
+               "Khmer": "char", "Myanmar": "char"}  # fmt: skip
+
+
+class Score(NamedTuple):
+    """A corpus score, 0 to 100, and sacreBLEU's signature."""
+
+    value: float
+    signature: str
+
+
+def bleu(hypotheses: list[str], references: list[str], *, language: str = "") -> Score:
+    """Returns corpus BLEU.
+
+    Args:
+      hypotheses: Translations.
+      references: A text for each.
+      language: Of the texts, by its code; it chooses the tokenizer, 13a for most.
+    """
+    from sacrebleu.metrics.bleu import BLEU
+
+    metric = BLEU(tokenize=bleu_tokenizer(language))
+    score = metric.corpus_score(hypotheses, [references])
+    return Score(float(score.score), str(metric.get_signature()))
+
+
+def bleu_tokenizer(language: str) -> str | None:
+    """Returns the name of BLEU's tokenizer for a language code, or None for sacreBLEU's default.
+
+    >>> bleu_tokenizer("zh_TW"), bleu_tokenizer("jpn"), bleu_tokenizer("zh-Latn")
+    ('zh', 'char', None)
+    """
+    known = find_language(language)
+    return _TOKENIZERS.get(known.script) if known else None
+
+
+def tokenizer_notes(language: str) -> list[str]:
+    """Says it where a dataset was made with a target language that is no code; "" is none."""
+    if not language or find_language(language):
+        return []
+    return [
+        f"the dataset's target language {language} is no language code{suggestion(language)}: BLEU "
+        "is tokenised by 13a, sacreBLEU's default"
+    ]
+
+
+def chrf(hypotheses: list[str], references: list[str]) -> Score:
+    """Returns corpus chrF2."""
+    from sacrebleu.metrics.chrf import CHRF
+
+    metric = CHRF()
+    score = metric.corpus_score(hypotheses, [references])
+    return Score(float(score.score), str(metric.get_signature()))

@@ -1,0 +1,376 @@
+"""Text <-> ids: the normalisation of text and the SentencePiece vocabularies, without TensorFlow.
+
+Training data and the text to translate go through the same two steps, `TextNormalization` and
+`Vocabulary.encode`; the options of the first lie beside the second in `vocabulary.json`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import unicodedata
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import sentencepiece
+
+from model.errors import UserError
+from model.folders.access import explain_denied
+from model.text.unknown import UnknownParts, count_letters
+
+PAD_ID = 0
+UNK_ID = 1
+BOS_ID = 2
+EOS_ID = 3
+
+VOCABULARY_FILE = "vocabulary.json"
+SHARED_MODEL = "vocabulary.spm"
+SOURCE_MODEL = "source.spm"
+TARGET_MODEL = "target.spm"
+
+# What to do where a file of a dataset folder or of a model folder is missing or damaged.
+INCOMPLETE = "copy the folder again from where it came, or make it again"
+
+# SentencePiece's own for a space, before a word: in a text it cannot be told from one.
+WORD_BOUNDARY = "\N{LOWER ONE EIGHTH BLOCK}"
+
+SIZE_MULTIPLE = 8  # matrix products on GPUs want dimensions that are multiples of 8
+
+UnicodeForm = Literal["NFC", "NFKC", "none"]
+Reader = Callable[[str], bytes]
+
+
+def read_local(path: str) -> bytes:
+    """Reads a file of this machine."""
+    return Path(path).read_bytes()
+
+
+# What str.split() does not take for white space and no reader sees: C0 and C1 controls, soft
+# hyphen, zero-width space, marks of direction, word joiner and other invisible operators, byte
+# order mark, annotation marks. ZWNJ and ZWJ stay: Persian and the scripts of India spell with them.
+_INVISIBLE = [
+    *range(0x00, 0x09),
+    *range(0x0E, 0x1C),
+    *range(0x7F, 0x85),
+    *range(0x86, 0xA0),
+    0xAD,
+    0x61C,
+    0x180E,
+    0x200B,
+    0x200E,
+    0x200F,
+    *range(0x202A, 0x202F),
+    *range(0x2060, 0x2070),
+    0xFEFF,
+    *range(0xFFF9, 0xFFFC),
+]
+_CLEAN = {**dict.fromkeys(_INVISIBLE), ord(WORD_BOUNDARY): " "}
+
+# Texts in which this RE2 pattern finds nothing are already clean; testing all of them in Arrow
+# and mending the few that are not is several times cheaper than rewriting all.
+_UNCLEAN = (
+    r"  |^ | $"
+    r"|[\x00-\x1f\x7f-\xa0\xad\x{61c}\x{1680}\x{180e}\x{2000}-\x{200b}\x{200e}\x{200f}"
+    r"\x{2028}-\x{202f}\x{205f}-\x{206f}\x{2581}\x{3000}\x{feff}\x{fff9}-\x{fffb}]"
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextNormalization:
+    """What is done to a text before it is split into pieces, in training and in translation.
+
+    U+2581 always becomes a space: SentencePiece writes spaces so.
+
+    Attributes:
+      unicode_form: The Unicode normal form, or "none".
+      clean_whitespace: Delete control and invisible characters, turn every run of white space
+        (line separators and no-break spaces too) into one space, and strip the ends. Without it
+        only a text of white space alone becomes empty.
+      lowercase: Bring all letters to lower case, as Python's `str.lower` does: German ß stays.
+    """
+
+    unicode_form: UnicodeForm = "NFC"
+    clean_whitespace: bool = True
+    lowercase: bool = False
+
+    def __post_init__(self) -> None:
+        if self.unicode_form not in ("NFC", "NFKC", "none"):
+            raise UserError(
+                f"Unicode form must be NFC, NFKC or none. Received: {self.unicode_form!r}"
+            )
+
+    def __call__(self, texts: list[str]) -> list[str]:
+        r"""Normalises texts.
+
+        >>> TextNormalization()(["  a\u00a0 b\u200b ", "c"])
+        ['a b', 'c']
+        """
+        return self.column(pa.array(texts, pa.large_string()))
+
+    def column(self, texts: pa.Array | pa.ChunkedArray) -> list[str]:
+        """Normalises a column of strings without nulls."""
+        form = self.unicode_form
+        normalized: list[str] = texts.to_pylist()
+        if form != "none":
+            normalized = [
+                text if text.isascii() else unicodedata.normalize(form, text) for text in normalized
+            ]
+        if self.clean_whitespace and normalized:
+            # NFC makes no clean text unclean, but NFKC does.
+            tested = pa.array(normalized, pa.large_string()) if form == "NFKC" else texts
+            unclean = pc.match_substring_regex(tested, _UNCLEAN)
+            if pc.any(unclean).as_py():
+                for i in np.flatnonzero(np.asarray(unclean)):
+                    text = " ".join(normalized[i].translate(_CLEAN).split())
+                    # Characters that meet now may be one in the normal form.
+                    normalized[i] = text if form == "none" else unicodedata.normalize(form, text)
+        elif not self.clean_whitespace:
+            normalized = [text.replace(WORD_BOUNDARY, " ") for text in normalized]
+            normalized = ["" if text.isspace() else text for text in normalized]
+        return self.lower(normalized) if self.lowercase else normalized
+
+    def lower(self, texts: list[str]) -> list[str]:
+        r"""Lower-cases texts that are normalised but for their case, into the same normal form.
+
+        Not Arrow's `utf8_lower`: that turns İ into i and knows no Greek final sigma.
+
+        >>> TextNormalization().lower(["Straße", "ΟΔΟΣ"])
+        ['straße', 'οδος']
+        """
+        form = self.unicode_form
+        lowered = [text.lower() for text in texts]
+        if form == "none":
+            return lowered
+        # Letters in lower case may make one character with a mark that those in upper case do not.
+        return [text if text.isascii() else unicodedata.normalize(form, text) for text in lowered]
+
+    def as_json(self) -> dict[str, Any]:
+        """Returns the options as they are saved.
+
+        One that came later is left out where it does nothing: what was made before it existed has
+        the same files and fingerprint as what is made without it.
+        """
+        values = dataclasses.asdict(self)
+        if not self.lowercase:
+            del values["lowercase"]
+        return values
+
+
+def is_empty(ids: list[int]) -> bool:
+    """Says whether an encoded text is BOS and EOS alone: normalisation left nothing of it.
+
+    >>> is_empty([BOS_ID, EOS_ID]), is_empty([BOS_ID, 17, EOS_ID])
+    (True, False)
+    """
+    return len(ids) <= 2
+
+
+class FlatIds(NamedTuple):
+    """The ids of many texts.
+
+    Attributes:
+      ids: Of one text after the other.
+      ends: Where those of each text end.
+    """
+
+    ids: npt.NDArray[np.int32]
+    ends: npt.NDArray[np.int64]
+
+    @property
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """The number of ids of each text."""
+        return np.diff(self.ends, prepend=0)
+
+
+class Vocabulary:
+    """One side's SentencePiece model with the normalisation that goes before it.
+
+    Ids: PAD 0, UNK 1, BOS 2, EOS 3. `size` is the number of pieces rounded up to a multiple of
+    8; ids from `piece_count` on have an embedding and no text.
+
+    Args:
+      path: Of the SentencePiece model.
+      normalization: Of the texts.
+      read: Reads the file.
+      remedy: What the user should do where it cannot be read.
+
+    Raises:
+      UserError: The file is missing, is no SentencePiece model, or has other special ids.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        normalization: TextNormalization,
+        *,
+        read: Reader = read_local,
+        remedy: str = "name a SentencePiece model file (*.spm)",
+    ) -> None:
+        self.normalization = normalization
+        try:
+            model = read(str(path))
+        except OSError as error:
+            missing = UserError(f"no vocabulary at {path}: {remedy}")
+            raise explain_denied(error) or missing from error
+        try:
+            self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        except (RuntimeError, OSError) as error:
+            raise UserError(
+                f"{path} is not a SentencePiece model ({str(error).split(' [')[0]}): {remedy}"
+            ) from error
+        processor = self._processor
+        received = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
+        if received != (PAD_ID, UNK_ID, BOS_ID, EOS_ID):
+            raise UserError(
+                f"{path} must have the ids PAD 0, UNK 1, BOS 2, EOS 3. Received: {received} "
+                "(train it with --pad_id=0 --unk_id=1 --bos_id=2 --eos_id=3)"
+            )
+        self.piece_count: int = processor.get_piece_size()
+        self.size = -(-self.piece_count // SIZE_MULTIPLE) * SIZE_MULTIPLE
+
+    @property
+    def keeps_whitespace(self) -> bool:
+        """Whether SentencePiece leaves white space as it is: what `--keep-whitespace` needs."""
+        text = "\ta  b\n"
+        normalized: str = self._processor.normalize(text)
+        return normalized.replace(WORD_BOUNDARY, " ").removeprefix(" ") == text
+
+    def encode(self, texts: list[str]) -> list[list[int]]:
+        """Normalises texts and encodes them, BOS and EOS added."""
+        # One thread: the callers are themselves one of many workers.
+        ids: list[list[int]] = self._processor.encode(
+            self.normalization(texts), add_bos=True, add_eos=True, num_threads=1
+        )
+        return ids
+
+    def encode_flat(self, texts: list[str]) -> FlatIds:
+        """Encodes texts that have been normalised already, BOS and EOS added.
+
+        The ids are those of `encode`, without a Python object for each.
+        """
+        # What return_type="numpy" calls, but without an array for each text: a tenth faster.
+        native: Any = getattr(self._processor, "_processor", None)
+        if hasattr(native, "_EncodeAsBufferBatch"):
+            buffers = native._EncodeAsBufferBatch(texts, 1, None, False, -1, 0.1, True, True, False)
+            ids = np.frombuffer(b"".join(buffers), np.int32)
+            ends = np.flatnonzero(ids == EOS_ID) + 1
+            if len(ends) != len(texts):
+                raise RuntimeError(f"{len(texts)} texts were encoded with {len(ends)} EOS")
+            return FlatIds(ids, ends)
+        rows = self._processor.encode(texts, add_bos=True, add_eos=True, num_threads=1)
+        ids = np.fromiter(itertools.chain.from_iterable(rows), np.int32)
+        return FlatIds(ids, np.cumsum(np.fromiter(map(len, rows), np.int64, len(rows))))
+
+    def count_unknown(self, text: str) -> UnknownParts:
+        """Counts what of a text is unknown; it costs several times what encoding it does.
+
+        Word boundaries that stand alone are no tokens: "👍" becomes one, and UNK, and all of it is
+        unknown.
+        """
+        processor = self._processor
+        pieces: list[str] = processor.encode(self.normalization([text])[0], out_type=str)
+        # Of an unknown token, SentencePiece gives the characters.
+        unknown = [piece for piece in pieces if processor.piece_to_id(piece) == UNK_ID]
+        return UnknownParts(
+            unknown_characters=count_letters(_with_spaces(unknown)),
+            characters=count_letters(_with_spaces(pieces)),
+            unknown_tokens=len(unknown),
+            tokens=len(pieces) - pieces.count(WORD_BOUNDARY),
+        )
+
+    def decode(self, ids: list[list[int]]) -> list[str]:
+        """Decodes ids to texts; special ids and those without a piece add nothing.
+
+        UNK is SentencePiece's own mark for the unknown, " ⁇ ".
+        """
+        if not ids:
+            return []  # SentencePiece would take it for one text without ids
+        pieces = self.piece_count
+        skipped = (PAD_ID, BOS_ID, EOS_ID)
+        plain = [[i for i in row if i not in skipped and i < pieces] for row in ids]
+        texts: list[str] = self._processor.decode(plain, num_threads=1)
+        return texts
+
+    def piece(self, i: int) -> str:
+        """Returns the piece of an id below `piece_count`; U+2581 begins a word."""
+        piece: str = self._processor.id_to_piece(i)
+        return piece
+
+    def learnt_pieces(self) -> dict[str, tuple[int, float]]:
+        """Returns the id and the score of each piece that SentencePiece learnt from text.
+
+        Scores are log-probabilities in a unigram model and negated ranks in BPE. Special pieces,
+        bytes and symbols of the user are left out.
+        """
+        processor = self._processor
+        scores = {i: processor.get_score(i) for i in range(self.piece_count)}
+        # Pieces that were not learnt have the score 0; the first merge of BPE has -0.
+        return {
+            self.piece(i): (i, score)
+            for i, score in scores.items()
+            if np.signbit(score) and not processor.is_byte(i)
+        }
+
+
+def _with_spaces(pieces: list[str]) -> str:
+    return "".join(pieces).replace(WORD_BOUNDARY, " ")
+
+
+@dataclasses.dataclass(frozen=True)
+class VocabularyPair:
+    """The vocabularies of both sides; with a shared one, the same object twice."""
+
+    source: Vocabulary
+    target: Vocabulary
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether both sides use one vocabulary."""
+        return self.source is self.target
+
+    @property
+    def files(self) -> list[str]:
+        """The names of all files that belong to the pair, `vocabulary.json` first."""
+        models = [SHARED_MODEL] if self.is_shared else [SOURCE_MODEL, TARGET_MODEL]
+        return [VOCABULARY_FILE, *models]
+
+
+def vocabulary_json(*, shared: bool, normalization: TextNormalization) -> str:
+    """Returns the text of `vocabulary.json`: which models lie beside it, and the normalisation."""
+    info = {"shared": shared, "normalization": normalization.as_json()}
+    return json.dumps(info, indent=2) + "\n"
+
+
+def load_vocabularies(folder: str | Path, *, read: Reader = read_local) -> VocabularyPair:
+    """Loads the vocabularies of a dataset folder or of an exported model folder.
+
+    Args:
+      folder: Where they lie.
+      read: Reads a file of the folder; those of other file systems need one of their own.
+
+    Raises:
+      UserError: The folder has no `vocabulary.json`, or it or a model cannot be read.
+    """
+    path = f"{folder}/{VOCABULARY_FILE}"
+    try:
+        info = json.loads(read(path))
+        normalization = TextNormalization(**info["normalization"])
+        shared = info["shared"]
+    except FileNotFoundError:
+        raise UserError(
+            f"{folder} has no {VOCABULARY_FILE}: it is neither a dataset nor a model folder"
+        ) from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path} cannot be read ({error}): {INCOMPLETE}") from error
+    names = [SHARED_MODEL, SHARED_MODEL] if shared else [SOURCE_MODEL, TARGET_MODEL]
+    models = {
+        n: Vocabulary(f"{folder}/{n}", normalization, read=read, remedy=INCOMPLETE)
+        for n in dict.fromkeys(names)
+    }
+    return VocabularyPair(*(models[name] for name in names))

@@ -1,0 +1,193 @@
+"""What a dataset is trained with where nobody says: the model and the training by its size.
+
+The table is what was measured and published, not a law:
+
+- 29,000 pairs (Multi30k, 0.5M tokens): `tiny` with a dropout of 0.25 and batches of 2,048 tokens
+  reaches its least validation loss in 10,000 to 16,000 updates (README.md, "Measured"). Of peak
+  rates, 0.001 learnt faster at the start than 0.003, and 0.005 is published for that width.
+- 160,000 pairs (IWSLT 2014, 4M tokens): fairseq's recipe has a dropout of 0.3, batches of 4,096
+  tokens and a peak rate of 0.0005 after 4,000 updates for a model of width 512; `small` is half as
+  wide, and gets less dropout and a higher rate.
+- 4.5 million pairs (WMT 2014): `base` of the paper, 100,000 updates.
+- With less data, smaller models, smaller batches and more dropout are better: Sennrich and Zhang
+  2019, "Revisiting Low-Resource Neural Machine Translation" (recurrent models), and Araabi and Monz
+  2020, "Optimizing Transformer for Low-Resource Neural Machine Translation".
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from model.transformer.config import PRESETS, TrainingConfig
+
+if TYPE_CHECKING:
+    from model.dataset.manifest import SplitInfo
+
+MAX_STEPS = 100_000
+_MAX_PASSES = 100
+_FILL = 0.85  # of a batch's tokens are real: measured on Multi30k and Tatoeba
+_PAPER_WARMUP = 4000  # section 5.3; with the width, it makes the paper's peak rate
+_SANE_PEAK = 4  # times the paper's: 0.0056 at width 128, where 0.005 is the highest published
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DatasetSize:
+    """How large the training split is.
+
+    Attributes:
+      pairs: Its records.
+      tokens: Of its longer side, BOS and EOS counted.
+      longest: The most tokens on any side of any pair.
+    """
+
+    pairs: int
+    tokens: int
+    longest: int
+
+    @classmethod
+    def of(cls, split: SplitInfo) -> DatasetSize:
+        """Takes the size of a split from a dataset's manifest."""
+        tokens = max(split.source_tokens, split.target_tokens)
+        return cls(pairs=split.records, tokens=tokens, longest=split.longest)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Row:
+    """What datasets of less than so many tokens get.
+
+    Attributes:
+      below: Tokens of the longer side.
+      preset: Of the model.
+      dropout: In place of the preset's.
+      batch_tokens: See `TrainingConfig`.
+      warmup_steps: At the most; a quarter of the steps where that is less.
+      reason: Why, for the user.
+    """
+
+    below: float
+    preset: str
+    dropout: float
+    batch_tokens: int
+    warmup_steps: int
+    reason: str
+
+
+_TABLE = (
+    _Row(1e6, "tiny", 0.25, 2048, 1000,
+         "a larger model, or one with less dropout, learns so little text by heart"),
+    _Row(10e6, "small", 0.2, 4096, 2000,
+         "there is enough text for a model of medium size, with more dropout than usual"),
+    _Row(50e6, "base", 0.2, 4096, 4000,
+         "there is enough text for the paper's base model, with more dropout than there"),
+    _Row(math.inf, "base", 0.1, 4096, 4000, "as the paper trains its base model"),
+)  # fmt: skip
+
+
+def choose_options(size: DatasetSize, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Chooses preset, dropout, steps, batches, rates and intervals for a dataset.
+
+    What is given stands, and the rest is chosen to fit: half the steps come with half the warm-up
+    where that was a quarter of them, and larger batches with fewer steps. A preset that is given
+    brings its own dropout. Steps are those of one replica.
+
+    Args:
+      size: Of the training split.
+      given: Option values by the names of the fields, and "preset"; None is not given.
+
+    Returns:
+      The values that are not given, by name.
+
+    >>> multi30k = DatasetSize(pairs=29_000, tokens=465_000, longest=60)
+    >>> chosen = choose_options(multi30k, {"batch_tokens": 4096})
+    >>> chosen["preset"], chosen["steps"], chosen["warmup_steps"]
+    ('tiny', 8200, 1000)
+    """
+    stated = {name: value for name, value in given.items() if value is not None}
+    row = _row(size)
+    chosen: dict[str, Any] = {"preset": row.preset}
+    if "preset" not in stated:
+        chosen["dropout"] = row.dropout
+    # A power of two that the longest pair fits into.
+    chosen["batch_tokens"] = max(row.batch_tokens, 1 << (size.longest - 1).bit_length())
+    found = {**chosen, **stated}
+    update = found.get("effective_batch_size") or found["batch_tokens"]
+    chosen["steps"] = _steps(size.tokens, update)
+    found = {**chosen, **stated}
+    chosen["warmup_steps"] = max(1, min(row.warmup_steps, found["steps"] // 4))
+    width = found.get("d_model") or PRESETS.get(found["preset"], PRESETS["base"])["d_model"]
+    chosen["peak_learning_rate"] = _rounded(paper_peak(width), 2)
+    interval = _interval(found["steps"])
+    score_every = found.get("score_every")
+    chosen["validate_every"] = score_every if score_every and score_every % interval else interval
+    chosen["save_every"] = min(interval, 500)
+    return {name: value for name, value in chosen.items() if name not in stated}
+
+
+def reason(size: DatasetSize) -> str:
+    """Returns why a dataset of that size gets what it gets."""
+    return _row(size).reason
+
+
+def updates_an_epoch(size: DatasetSize, training: TrainingConfig, *, replicas: int) -> int:
+    """Returns about how many updates one pass over the training split takes."""
+    batch = training.batch_tokens * replicas * training.batches_an_update(replicas)
+    return max(1, round(size.tokens / (batch * _FILL)))
+
+
+def paper_peak(width: int) -> float:
+    """Returns the greatest rate of equation 3 of the paper with its warm-up of 4,000 steps."""
+    return float(width**-0.5 * _PAPER_WARMUP**-0.5)
+
+
+def doubts(training: TrainingConfig, *, width: int) -> list[str]:
+    """Returns what speaks against a training before it begins, a line each.
+
+    Args:
+      training: How it is trained.
+      width: `d_model` of the model.
+    """
+    found = []
+    steps, warmup = training.steps, training.warmup_steps
+    if steps <= warmup:
+        found.append(
+            f"all {steps:,} steps lie in the warm-up of {warmup:,}, so that the rate comes to "
+            f"{steps / warmup:.1%} of its peak and never falls: raise --steps, or lower "
+            "--warmup-steps to a quarter of them"
+        )
+    most = _SANE_PEAK * paper_peak(width)
+    peak = training.peak_rate(width)
+    if peak > most:
+        found.append(
+            f"a peak rate of {peak:.3g} is above {most:.3g}, which is {_SANE_PEAK} / sqrt(width * "
+            f"{_PAPER_WARMUP}) with the width {width}: training is likely to diverge; lower "
+            "--peak-learning-rate"
+        )
+    return found
+
+
+def _row(size: DatasetSize) -> _Row:
+    return next(row for row in _TABLE if size.tokens < row.below)
+
+
+def _steps(tokens: int, update: int) -> int:
+    """Returns the updates for about 60 passes over 0.5M tokens, and fewer over more."""
+    passes = min(_MAX_PASSES, 60 * (0.5e6 / max(tokens, 1)) ** 0.4)
+    steps = passes * max(1.0, tokens / (update * _FILL))
+    return min(MAX_STEPS, int(_rounded(steps, 2)))
+
+
+def _interval(steps: int) -> int:
+    """Returns about a fortieth of the steps: 50, 100, 200, 500 or 1000."""
+    return max(each for each in (50, 100, 200, 500, 1000) if each == 50 or each <= steps / 40)
+
+
+def _rounded(value: float, digits: int) -> float:
+    """Rounds to significant digits.
+
+    >>> _rounded(0.00139754, 2), _rounded(12_345, 2)
+    (0.0014, 12000.0)
+    """
+    return float(f"{value:.{digits}g}")

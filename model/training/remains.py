@@ -1,0 +1,244 @@
+"""A run whose checkpoints are gone: how that is noticed, and what it can go on from."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from model.dataset.windows import Position
+from model.engines.tensorflow_engine import Translator
+from model.errors import UserError
+from model.runs.checkpoints import INDEX_FILE
+from model.runs.run_folder import (
+    BEST_MODEL_FOLDER,
+    CHECKPOINT_FOLDER,
+    CONFIG_FILE,
+    LOG_FILE,
+    MODEL_FOLDER,
+    RunFolder,
+    RunLog,
+    read_text,
+)
+from model.training.state import TrainingState
+from model.transformer.transformer import Transformer
+
+
+@dataclasses.dataclass(frozen=True)
+class Remains:
+    """What there is of a run beside checkpoints that it could go on from, of which it has none.
+
+    Attributes:
+      path: Of the run folder.
+      step: The last that its log tells of; 0 where that tells of none.
+      models: Those of `model/` and `best_model/` that are there, in this order.
+      is_lost: Whether there must have been a checkpoint; else it was killed before the first.
+    """
+
+    path: str
+    step: int
+    models: list[str]
+    is_lost: bool
+
+    def refusal(self) -> UserError:
+        """Returns what is said where the run would begin again and replace all of that."""
+        found = [f"{LOG_FILE} up to step {self.step:,}"] if self.step else []
+        found += [f"{name}/" for name in self.models]
+        return UserError(
+            f"a run goes on from its checkpoints, and those of {self.path} are gone (left are "
+            f"{', '.join([CONFIG_FILE, *found])}): put {CHECKPOINT_FOLDER}/ back"
+            f"{how_to_go_on(self.models)}"
+        )
+
+    def notes(self) -> list[str]:
+        """Returns a line where the log tells of steps that nothing was saved of."""
+        if not self.step:
+            return []
+        return [
+            f"{self.path} has no checkpoint, though it came to step {self.step:,} (it was stopped "
+            "before its first one, or they were deleted): it begins again at step 0"
+        ]
+
+
+def how_to_go_on(models: list[str]) -> str:
+    """Returns what to do without checkpoints, the end of a sentence.
+
+    Args:
+      models: See `Remains`.
+    """
+    weights = (
+        f", go on from the weights of {models[0]}/ with --restart-from-model" if models else ""
+    )
+    return f"{weights}, or train in another folder with --run"
+
+
+def find_models(run: RunFolder) -> list[str]:
+    """Returns those of `model/` and `best_model/` that are there, in this order."""
+    return [
+        name
+        for name in (MODEL_FOLDER, BEST_MODEL_FOLDER)
+        if tf.io.gfile.exists(run.inside(name, CONFIG_FILE))
+    ]
+
+
+def find_remains(run: RunFolder) -> Remains | None:
+    """Looks for a run that has no checkpoint to go on from; None where there is none, or no run.
+
+    Raises:
+      UserError: The folder holds something else, or its log is damaged.
+    """
+    if not tf.io.gfile.exists(run.inside(CONFIG_FILE)):
+        return None
+    kinds = ("ckpt", "stop")
+    if any(tf.io.gfile.glob(run.inside(CHECKPOINT_FOLDER, f"{kind}-*.index")) for kind in kinds):
+        return None
+    config = run.load_config()
+    lines = RunLog(run.inside(LOG_FILE)).read()
+    step = max((line["step"] for line in lines), default=0)
+    models = find_models(run)
+    # The weights of a best validation are written before their model, and both before a checkpoint.
+    is_before_first = models in ([], [BEST_MODEL_FOLDER]) and (
+        not models or bool(tf.io.gfile.glob(run.inside(CHECKPOINT_FOLDER, "best-*")))
+    )
+    try:
+        first_save = config["training"]["save_every"]
+    except (KeyError, TypeError) as error:
+        raise UserError(f"{run.inside(CONFIG_FILE)} cannot be read: {error!r}") from error
+    has_index = tf.io.gfile.exists(run.inside(CHECKPOINT_FOLDER, INDEX_FILE))
+    # What is due at a step is reported before it is saved.
+    return Remains(
+        path=run.path,
+        step=step,
+        models=models,
+        is_lost=has_index or step > first_save or not is_before_first,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Restart:
+    """What a run goes on from without checkpoints.
+
+    Attributes:
+      weights: Of its last model.
+      state: Where it stood, as far as that is known.
+      best: Weights of its best validation, where they are there; the step is in the state.
+      note: For the user.
+    """
+
+    weights: Transformer
+    state: TrainingState
+    best: Transformer | None
+    note: str
+
+
+def restart_from_model(
+    run: RunFolder, *, model: Transformer, metric: str, batches_an_update: int, replicas: int
+) -> Restart:
+    """Takes the weights of the model that a run has exported, and its place from the log.
+
+    The step is the model's own, where that was written down, else that of the log's last end of a
+    training; the data go on with the epoch after the one that was begun.
+
+    Args:
+      run: The run folder.
+      model: What is trained.
+      metric: Chooses the best validation.
+      batches_an_update: See `TrainingConfig`.
+      replicas: That train together.
+
+    Raises:
+      UserError: There is no model, or it is another than the run's.
+    """
+    models = find_models(run)
+    if not models:
+        raise UserError(
+            "--restart-from-model goes on from the model of a run whose checkpoints are gone, and "
+            f"{run.path} has none: leave it out"
+        )
+    loaded, steps = _load(run, models[0])
+    if loaded.config != model.config:
+        raise UserError(
+            f"{run.inside(models[0])} is another model than {CONFIG_FILE} in {run.path} describes: "
+            "put the run's own model back, or train in another folder with --run"
+        )
+    lines = RunLog(run.inside(LOG_FILE)).read()
+    validations = [line for line in lines if line["kind"] == "validation"]
+    bests = [line for line in validations if line.get("is_best")]
+    step, source = steps, ""
+    if not step:
+        is_best = models[0] == BEST_MODEL_FOLDER
+        step, source = _last_best(bests) if is_best else _last_end(lines)
+    if not step:
+        raise UserError(
+            f"neither {run.inside(models[0])} nor {LOG_FILE} says after how many steps the model "
+            "was exported: train in another folder with --run"
+        )
+    validations = [line for line in validations if line["step"] <= step]
+    bests = [line for line in bests if line["step"] <= step and metric in line]
+    epochs = [line["epoch"] for line in lines if "epoch" in line and line["step"] <= step]
+    position = Position(epoch=max(epochs, default=-1) + 1)
+    state = TrainingState(
+        step=step,
+        batches=step * batches_an_update,
+        position=position,
+        update_start=position,
+        replicas=replicas,
+        validated=max((line["step"] for line in validations), default=0),
+    )
+    best = None
+    if BEST_MODEL_FOLDER in models and bests:
+        best, _ = _load(run, BEST_MODEL_FOLDER)
+        state.best = [(bests[-1][metric], bests[-1]["step"])]
+        state.since_best = sum(line["step"] > bests[-1]["step"] for line in validations)
+    return Restart(
+        weights=loaded,
+        state=state,
+        best=best,
+        note=f"the checkpoints of {run.path} are gone: it goes on from the weights of {models[0]}/ "
+        f"at step {step:,}{source}, with an optimizer that begins anew",
+    )
+
+
+def _last_best(bests: list[dict[str, Any]]) -> tuple[int, str]:
+    """Returns the step of the last best validation, 0 without one, and what is said of it."""
+    return max((line["step"] for line in bests), default=0), f", the last that {LOG_FILE} tells of"
+
+
+def _last_end(lines: list[dict[str, Any]]) -> tuple[int, str]:
+    """Returns where a log tells of the last end of a training, else its last step, and how sure.
+
+    At the end, and only there, a report has no seconds left and `model/` is exported. Where the run
+    was extended later, or has stopped early, the model can be of another step.
+
+    Returns:
+      The step, 0 of an empty log; and what is said of it.
+    """
+    last = max((line["step"] for line in lines), default=0)
+    end = max((line["step"] for line in lines if line.get("seconds_left") == 0), default=0)
+    if end and end == last:
+        return end, f", where {LOG_FILE} tells of the end of the training"
+    guess = ", which is a guess (the model does not say its own, and "
+    if end:
+        return end, f"{guess}{LOG_FILE} goes on from the end of a training there to step {last:,})"
+    return last, f"{guess}{LOG_FILE} ends there without the end of a training)"
+
+
+def _load(run: RunFolder, name: str) -> tuple[Transformer, int]:
+    """Returns a model of the run, and after how many steps it was exported; 0 is not known."""
+    with run.scratch() as scratch:
+        for file in tf.io.gfile.listdir(run.inside(name)):
+            tf.io.gfile.copy(run.inside(name, file), f"{scratch}/{file}")
+        model = Translator.load(Path(scratch)).model  # which says what is wrong with its files
+        return model, steps_of(json.loads(read_text(f"{scratch}/{CONFIG_FILE}")))
+
+
+def steps_of(config: dict[str, Any]) -> int:
+    """Returns after how many steps a model was exported, by its configuration; 0 is not known.
+
+    >>> steps_of({"layers": 6, "about": {"steps": 700}}), steps_of({"layers": 6})
+    (700, 0)
+    """
+    return int(config.get("about", {}).get("steps", 0))

@@ -1,0 +1,188 @@
+"""The validation split under the weights of the moment: loss, and real translations scored."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from model.dataset.windows import Batch, Position, TokenBatches, read_target_texts
+from model.engines.tensorflow_engine import Translator
+from model.runs.attention_images import sample_attention
+from model.runs.reports import Validation, perplexity
+from model.text import scores
+from model.text.vocabulary import PAD_ID, VocabularyPair
+from model.transformer.config import Decoding
+from model.transformer.transformer import Transformer
+from model.updates.loss import TokenSums
+from model.updates.step import TrainingStep
+
+_SAMPLES = 3  # sentences whose attention is shown
+_SENTENCES_AT_ONCE = 256  # between two looks at whether the run is to stop
+
+
+class Validator:
+    """Validates a model.
+
+    Args:
+      model: What translates.
+      step: What computes the loss.
+      batches: Of the validation split.
+      vocabularies: Of its ids.
+      language: Of the target; chooses BLEU's tokenizer.
+      max_sentences: That are translated.
+      check_stop: Called now and then, by all workers equally often; what it raises ends the
+        validation.
+      devices: Of this process's replicas, which translate a part of the sentences each; None
+        leaves it to TensorFlow.
+      worker: Number of this process among those that train together, from 0, and their number.
+    """
+
+    def __init__(
+        self,
+        model: Transformer,
+        *,
+        step: TrainingStep,
+        batches: TokenBatches,
+        vocabularies: VocabularyPair,
+        language: str,
+        max_sentences: int,
+        check_stop: Callable[[], None],
+        devices: Sequence[str | None] = (None,),
+        worker: tuple[int, int] = (0, 1),
+    ) -> None:
+        self._step = step
+        self._batches = batches
+        self._vocabularies = vocabularies
+        self._language = language
+        self._max_sentences = max_sentences
+        self._check_stop = check_stop
+        self._model = model
+        self._worker, self._workers = worker
+        decoding = Decoding(beam_size=1)
+        self._translators = [
+            Translator(model, vocabularies, decoding, device=device) for device in devices
+        ]
+
+    def read(self) -> None:
+        """Reads the split once: what is wrong with it is better known before the training.
+
+        Raises:
+          UserError: See `TokenBatches.epoch`.
+        """
+        _ = self._references
+
+    @property
+    def has_texts(self) -> bool:
+        """Whether the split has the texts of its targets; that of an older `tt` has ids alone."""
+        return self._texts.keys() == {record for record, _, _ in self._pairs}
+
+    def validate(self, step: int) -> Validation:
+        """Returns loss, nll, perplexity and accuracy on the whole split."""
+        totals = np.zeros(len(TokenSums._fields))
+        for batch in self._batches.epoch(Position()):
+            self._check_stop()
+            totals += self._step.sums(batch.source, batch.target)
+        sums = TokenSums(*totals.tolist())
+        return Validation(
+            step=step,
+            loss=sums.loss / sums.tokens,
+            nll=sums.cross_entropy / sums.tokens,
+            perplexity=perplexity(sums.cross_entropy / sums.tokens),
+            accuracy=sums.correct / sums.tokens,
+        )
+
+    def score(self) -> tuple[scores.Score, scores.Score]:
+        """Translates greedily; returns BLEU and chrF against the split's target texts.
+
+        Those are normalised, but as they were before the vocabulary: what that changes or does
+        not know is a difference to them.
+        """
+        sources, _ = self._first_pairs(self._max_sentences)
+        references = self._references
+        # Like lengths together: a batch goes on until its longest translation has ended.
+        order = sorted(range(len(sources)), key=lambda i: len(sources[i]))
+        hypotheses = [""] * len(sources)
+        parts = [
+            order[first : first + _SENTENCES_AT_ONCE]
+            for first in range(0, len(order), _SENTENCES_AT_ONCE)
+        ]
+
+        def translate(translator: Translator, rows: list[int]) -> None:
+            found, _ = translator.translate_ids([sources[i] for i in rows])
+            for i, translation in zip(rows, found, strict=True):
+                hypotheses[i] = translation.text
+
+        here = len(self._translators)
+        with ThreadPoolExecutor(here) as threads:
+            for first in range(0, len(parts), self._workers * here):
+                self._check_stop()
+                own = first + self._worker * here
+                # The parts are those of one process, so that what is found is the same.
+                list(threads.map(translate, self._translators, parts[own : own + here]))
+        if self._workers > 1:
+            self._check_stop()
+            hypotheses = self._gather(hypotheses)
+        return (
+            scores.bleu(hypotheses, references, language=self._language),
+            scores.chrf(hypotheses, references),
+        )
+
+    def _gather(self, texts: list[str]) -> list[str]:
+        """Returns the texts of all workers; each gives "" for those of others."""
+        encoded = [text.encode() for text in texts]
+        lengths = self._step.sum_over_workers(np.array([len(text) for text in encoded]))
+        ends = np.cumsum(lengths, dtype=np.int64).tolist()
+        starts = [0, *ends[:-1]]
+        # Only numbers travel between workers: these are bytes.
+        values = np.zeros(max(1, ends[-1]), np.float32)
+        for start, text in zip(starts, encoded, strict=True):
+            values[start : start + len(text)] = np.frombuffer(text, np.uint8)
+        found = self._step.sum_over_workers(values).astype(np.uint8).tobytes()
+        return [found[start:end].decode() for start, end in zip(starts, ends, strict=True)]
+
+    def attention(self) -> Iterator[list[np.ndarray]]:
+        """Yields what the decoder looks at in each of a few pairs; see `sample_attention`."""
+        for source, target in zip(*self._first_pairs(_SAMPLES), strict=True):
+            yield sample_attention(
+                self._model, self._vocabularies, source_ids=source, target_ids=target
+            )
+
+    def _first_pairs(self, count: int) -> tuple[list[list[int]], list[list[int]]]:
+        """Returns the ids of the first pairs of the split, in the order of its records."""
+        first = self._pairs[:count]
+        return [source for _, source, _ in first], [target for _, _, target in first]
+
+    @functools.cached_property
+    def _references(self) -> list[str]:
+        """The target texts of the pairs that `score` translates; of older datasets, decoded."""
+        pairs = self._pairs[: self._max_sentences]
+        if self.has_texts:
+            return [self._texts[record] for record, _, _ in pairs]
+        return self._vocabularies.target.decode([target for _, _, target in pairs])
+
+    @functools.cached_property
+    def _texts(self) -> dict[tuple[str, int], str]:
+        return read_target_texts(self._batches.files, {record for record, _, _ in self._pairs})
+
+    @functools.cached_property
+    def _pairs(self) -> list[tuple[tuple[str, int], list[int], list[int]]]:
+        """All that `_first_pairs` is asked for, read once."""
+        found = [row for batch in self._batches.epoch(Position()) for row in _rows(batch)]
+        found.sort(key=lambda pair: pair[0])
+        return found[: max(self._max_sentences, _SAMPLES)]
+
+
+def _rows(batch: Batch) -> list[tuple[tuple[str, int], list[int], list[int]]]:
+    return [
+        (record, _real(source), _real(target))
+        for record, source, target in zip(
+            batch.records, batch.source, batch.target, strict=False
+        )  # the last rows may be padding alone
+    ]
+
+
+def _real(ids: Sequence[int] | np.ndarray) -> list[int]:
+    return [int(i) for i in ids if i != PAD_ID]

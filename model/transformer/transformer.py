@@ -1,0 +1,401 @@
+"""The Transformer of section 3 of the paper: encoder, decoder, and one step of decoding.
+
+Axes as in `model.transformer.layers`: B batch, S source, T target, D width, H heads, K head width, V target
+vocabulary; N beams of a sentence. Each residual sub-layer is LayerNorm(x + Dropout(sublayer(x)))
+(post-norm, section 3.1), or x + Dropout(sublayer(LayerNorm(x))) (pre-norm).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from model.decoding.search import HIDDEN, Prediction
+from model.transformer.config import TransformerConfig
+from model.transformer.layers import (
+    CrossAttention,
+    Dropout,
+    Embedding,
+    FeedForward,
+    LayerNorm,
+    Noise,
+    SelfAttention,
+    look_ahead_bias,
+    no_noise,
+    padding_bias,
+    sinusoidal_positions,
+)
+
+
+@contextlib.contextmanager
+def dtype_policy(name: str) -> Iterator[None]:
+    """Gives the layers that are made inside a Keras policy, such as "mixed_bfloat16"."""
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(name)
+    try:
+        yield
+    finally:
+        keras.config.set_dtype_policy(before)
+
+
+class _ResidualLayer(keras.layers.Layer):
+    """Puts the normalisation of a sub-layer before it, or after its residual sum."""
+
+    def __init__(self, config: TransformerConfig, name: str) -> None:
+        super().__init__(name=name)
+        self._is_pre_norm = config.norm == "pre"
+
+    def _before(self, norm: LayerNorm, x: tf.Tensor) -> tf.Tensor:
+        return norm(x) if self._is_pre_norm else x
+
+    def _after(self, norm: LayerNorm, x: tf.Tensor) -> tf.Tensor:
+        return x if self._is_pre_norm else norm(x)
+
+
+class EncoderLayer(_ResidualLayer):
+    """Self-attention, then a feed-forward layer."""
+
+    def __init__(self, config: TransformerConfig, name: str) -> None:
+        super().__init__(config, name)
+        with keras.name_scope(name):
+            self.attention = SelfAttention(config.d_model, config.heads, "attention")
+            self.attention_norm = LayerNorm(config.d_model, "attention_norm")
+            self.feed_forward = FeedForward(config.d_model, config.d_ff, "feed_forward")
+            self.feed_forward_norm = LayerNorm(config.d_model, "feed_forward_norm")
+        self.built = True
+
+    def call(
+        self, x: tf.Tensor, *, bias: tf.Tensor, noise: Noise, attention_noise: Noise
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """[B, S, D] -> [B, S, D], and the attention weights [B, H, S, S]."""
+        attended, weights = self.attention(
+            self._before(self.attention_norm, x), bias=bias, noise=attention_noise
+        )
+        x = self._after(self.attention_norm, x + noise(attended))
+        transformed = self.feed_forward(self._before(self.feed_forward_norm, x))
+        return self._after(self.feed_forward_norm, x + noise(transformed)), weights
+
+
+class DecoderLayer(_ResidualLayer):
+    """Self-attention, attention to the source, then a feed-forward layer."""
+
+    def __init__(self, config: TransformerConfig, name: str) -> None:
+        super().__init__(config, name)
+        with keras.name_scope(name):
+            self.attention = SelfAttention(config.d_model, config.heads, "attention")
+            self.attention_norm = LayerNorm(config.d_model, "attention_norm")
+            self.cross_attention = CrossAttention(config.d_model, config.heads, "cross_attention")
+            self.cross_attention_norm = LayerNorm(config.d_model, "cross_attention_norm")
+            self.feed_forward = FeedForward(config.d_model, config.d_ff, "feed_forward")
+            self.feed_forward_norm = LayerNorm(config.d_model, "feed_forward_norm")
+        self.built = True
+
+    def call(
+        self,
+        x: tf.Tensor,
+        *,
+        memory: tf.Tensor,
+        bias: tf.Tensor,
+        source_bias: tf.Tensor,
+        noise: Noise,
+        attention_noise: Noise,
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """[B, T, D] -> [B, T, D], and the weights [B, H, T, T] and [B, H, T, S]."""
+        attended, self_weights = self.attention(
+            self._before(self.attention_norm, x), bias=bias, noise=attention_noise
+        )
+        x = self._after(self.attention_norm, x + noise(attended))
+        keys, values = self.cross_attention.project(memory)
+        attended, cross_weights = self.cross_attention(
+            self._before(self.cross_attention_norm, x),
+            keys=keys,
+            values=values,
+            bias=source_bias,
+            noise=attention_noise,
+        )
+        x = self._after(self.cross_attention_norm, x + noise(attended))
+        transformed = self.feed_forward(self._before(self.feed_forward_norm, x))
+        x = self._after(self.feed_forward_norm, x + noise(transformed))
+        return x, self_weights, cross_weights
+
+    def step(
+        self,
+        x: tf.Tensor,
+        *,
+        beams: int,
+        caches: list[tf.Tensor],
+        keys: tf.Tensor,
+        values: tf.Tensor,
+        source_bias: tf.Tensor,
+    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        """One new position of each beam.
+
+        Args:
+          x: [B * N, D].
+          beams: N.
+          caches: Keys and values [B * N, H, T, K], see `SelfAttention.step`.
+          keys: [B, H, S, K], of the source.
+          values: [B, H, S, K], of the source.
+          source_bias: [B, 1, 1, S].
+
+        Returns:
+          [B * N, D], and the caches with the new position.
+        """
+        attended, *caches = self.attention.step(
+            self._before(self.attention_norm, x), keys=caches[0], values=caches[1]
+        )
+        x = self._after(self.attention_norm, x + attended)
+        attended = self.cross_attention.step(
+            self._before(self.cross_attention_norm, x),
+            beams=beams,
+            keys=keys,
+            values=values,
+            bias=source_bias,
+        )
+        x = self._after(self.cross_attention_norm, x + attended)
+        transformed = self.feed_forward(self._before(self.feed_forward_norm, x))
+        return self._after(self.feed_forward_norm, x + transformed), caches
+
+
+@dataclasses.dataclass(frozen=True)
+class AttentionWeights:
+    """The attention of a forward pass, one tensor a layer.
+
+    Attributes:
+      encoder: [B, H, S, S] each.
+      decoder: [B, H, T, T] each.
+      cross: [B, H, T, S] each: from target positions to source positions.
+    """
+
+    encoder: list[tf.Tensor]
+    decoder: list[tf.Tensor]
+    cross: list[tf.Tensor]
+
+
+@dataclasses.dataclass(frozen=True)
+class OutputProjection:
+    """The output embedding as decoding wants it.
+
+    Attributes:
+      kernel: [D + 1, V], transposed: with few rows, the product with the table as it stands takes
+        two to five times as long on a CPU. The last row is a bias, 0 or HIDDEN; added by itself
+        it would take as long as the product.
+      hidden: [D, H], the columns of the hidden ids.
+    """
+
+    kernel: tf.Tensor
+    hidden: tf.Tensor
+
+    def __call__(self, x: tf.Tensor) -> Prediction:
+        """[R, D] to the logits."""
+        ones = tf.ones([tf.shape(x)[0], 1], x.dtype)
+        logits = tf.matmul(tf.concat([x, ones], 1), self.kernel)
+        hidden = tf.matmul(x, self.hidden)
+        return Prediction(tf.cast(logits, tf.float32), tf.cast(hidden, tf.float32))
+
+
+@dataclasses.dataclass(frozen=True)
+class EncodedSource:
+    """What decoding needs of the source, computed once a sentence.
+
+    Attributes:
+      keys: [B, H, S, K] for each decoder layer.
+      values: [B, H, S, K] for each decoder layer.
+      bias: float32 [B, 1, 1, S], hides padding.
+      positions: [T, D], encodings of the target positions that will be decoded.
+      projection: Of the decoder's output to logits.
+    """
+
+    keys: list[tf.Tensor]
+    values: list[tf.Tensor]
+    bias: tf.Tensor
+    positions: tf.Tensor
+    projection: OutputProjection
+
+
+class Transformer(keras.Model):
+    """The whole model; its variables exist once it is constructed.
+
+    >>> from model.transformer.config import TransformerConfig
+    >>> config = TransformerConfig.from_preset(
+    ...     "tiny", source_vocabulary_size=16, target_vocabulary_size=24, shared_vocabulary=False)
+    >>> model = Transformer(config)
+    >>> source, target = tf.constant([[2, 5, 6, 3]]), tf.constant([[2, 7]])
+    >>> model.logits(model(source, target=target)).shape
+    TensorShape([1, 2, 24])
+    """
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__(name="transformer")
+        self.config = config
+        width, layers = config.d_model, range(config.layers)
+        name = "embedding" if config.shared_vocabulary else "source_embedding"
+        self.source_embedding = Embedding(config.source_vocabulary_size, width, name)
+        self.target_embedding = (
+            self.source_embedding
+            if config.shared_vocabulary
+            else Embedding(config.target_vocabulary_size, width, "target_embedding")
+        )
+        self.output_embedding = (
+            self.target_embedding
+            if config.tie_embeddings
+            else Embedding(config.target_vocabulary_size, width, "output_embedding")
+        )
+        self.encoder_layers = [EncoderLayer(config, f"encoder_{i}") for i in layers]
+        self.decoder_layers = [DecoderLayer(config, f"decoder_{i}") for i in layers]
+        # What pre-norm layers add up is normalised once, at the end of each side.
+        is_pre_norm = config.norm == "pre"
+        self.encoder_norm = LayerNorm(width, "encoder_norm") if is_pre_norm else None
+        self.decoder_norm = LayerNorm(width, "decoder_norm") if is_pre_norm else None
+        self.built = True
+
+    def call(
+        self, source: tf.Tensor, *, target: tf.Tensor, dropout: Dropout | None = None
+    ) -> tf.Tensor:
+        """Encodes the source and decodes the whole target at once.
+
+        Args:
+          source: int32 [B, S], BOS and EOS included, PAD at the end.
+          target: int32 [B, T], BOS first: the output at a position predicts the next id.
+          dropout: None in inference.
+
+        Returns:
+          The decoder's output [B, T, D]; `logits` turns it into [B, T, V].
+        """
+        output, _ = self.decode_with_attention(source, target=target, dropout=dropout)
+        return output
+
+    def decode_with_attention(
+        self, source: tf.Tensor, *, target: tf.Tensor, dropout: Dropout | None = None
+    ) -> tuple[tf.Tensor, AttentionWeights]:
+        """Does what `call` does and returns the attention weights too."""
+        noise = dropout.at(self.config.dropout) if dropout else no_noise
+        attention_noise = dropout.at(self.config.attention_dropout) if dropout else no_noise
+        source_bias = padding_bias(source)
+        attention = AttentionWeights([], [], [])
+        memory = self._encode(source, source_bias, noise, attention_noise, attention.encoder)
+        x = noise(self._embed(self.target_embedding, target))  # [B, T, D]
+        # Padding stands at the end, so the look-ahead mask hides it from all real positions.
+        bias = look_ahead_bias(tf.shape(target)[1])
+        for layer in self.decoder_layers:
+            x, self_weights, cross_weights = layer(
+                x,
+                memory=memory,
+                bias=bias,
+                source_bias=source_bias,
+                noise=noise,
+                attention_noise=attention_noise,
+            )
+            attention.decoder.append(self_weights)
+            attention.cross.append(cross_weights)
+        return _normalized(self.decoder_norm, x), attention
+
+    def logits(self, output: tf.Tensor) -> tf.Tensor:
+        """[..., D] -> [..., V], by the (tied) output embedding."""
+        table = tf.cast(self.output_embedding.table, output.dtype)
+        rows = tf.matmul(tf.reshape(output, [-1, self.config.d_model]), table, transpose_b=True)
+        return tf.reshape(rows, tf.concat([tf.shape(output)[:-1], [table.shape[0]]], 0))
+
+    def encode(
+        self, source: tf.Tensor, *, target_length: tf.Tensor, hidden_ids: Sequence[int] = ()
+    ) -> EncodedSource:
+        """Encodes the source and projects the cross-attention's keys and values.
+
+        Args:
+          source: int32 [B, S], BOS and EOS included, PAD at the end.
+          target_length: int32 scalar, how many steps will be decoded at the most.
+          hidden_ids: Those that must not be decoded.
+        """
+        bias = padding_bias(source)
+        memory = self._encode(source, bias, no_noise, no_noise, [])
+        projected = [layer.cross_attention.project(memory) for layer in self.decoder_layers]
+        return EncodedSource(
+            keys=[keys for keys, _ in projected],
+            values=[values for _, values in projected],
+            bias=bias,
+            positions=self._positions(target_length),
+            projection=self._output_projection(hidden_ids),
+        )
+
+    def empty_caches(self, rows: tf.Tensor) -> list[tf.Tensor]:
+        """Returns each decoder layer's keys and values before the first step, [rows, H, 0, K]."""
+        config = self.config
+        shape = [rows, config.heads, 0, config.d_model // config.heads]
+        return [tf.zeros(shape, self.compute_dtype) for _ in range(2 * config.layers)]
+
+    def decode_step(
+        self,
+        ids: tf.Tensor,
+        *,
+        position: tf.Tensor,
+        caches: list[tf.Tensor],
+        encoded: EncodedSource,
+    ) -> tuple[Prediction, list[tf.Tensor]]:
+        """Predicts the next id of each beam.
+
+        Args:
+          ids: int32 [B, N], the last id of each beam; N is static.
+          position: int32 scalar, where those ids stand; BOS stands at 0.
+          caches: Keys and values [B * N, H, position, K] of one layer after the other.
+          encoded: The sources of the B sentences.
+
+        Returns:
+          What comes next, and the caches, one position longer.
+        """
+        beams = ids.shape[1]
+        # Rows alone: with three axes, half of the operations of a step would compute shapes.
+        x = self.target_embedding(tf.reshape(ids, [-1])) + encoded.positions[position]
+        new_caches: list[tf.Tensor] = []
+        for i, layer in enumerate(self.decoder_layers):
+            x, longer = layer.step(
+                x,
+                beams=beams,
+                caches=caches[2 * i : 2 * i + 2],
+                keys=encoded.keys[i],
+                values=encoded.values[i],
+                source_bias=encoded.bias,
+            )
+            new_caches += longer
+        return encoded.projection(_normalized(self.decoder_norm, x)), new_caches
+
+    def _output_projection(self, hidden_ids: Sequence[int]) -> OutputProjection:
+        table = tf.cast(self.output_embedding.table, self.compute_dtype)
+        bias = np.zeros([1, table.shape[0]], np.float32)
+        bias[0, list(hidden_ids)] = HIDDEN
+        hidden = tf.gather(table, tf.constant(hidden_ids, tf.int32, [len(hidden_ids)]))
+        return OutputProjection(
+            kernel=tf.concat([tf.transpose(table), tf.cast(bias, table.dtype)], 0),
+            hidden=tf.ensure_shape(tf.transpose(hidden), [table.shape[1], len(hidden_ids)]),
+        )
+
+    def _encode(
+        self,
+        source: tf.Tensor,
+        bias: tf.Tensor,
+        noise: Noise,
+        attention_noise: Noise,
+        attention: list[tf.Tensor],
+    ) -> tf.Tensor:
+        x = noise(self._embed(self.source_embedding, source))  # [B, S, D]
+        for layer in self.encoder_layers:
+            x, weights = layer(x, bias=bias, noise=noise, attention_noise=attention_noise)
+            attention.append(weights)
+        return _normalized(self.encoder_norm, x)
+
+    def _embed(self, embedding: Embedding, ids: tf.Tensor) -> tf.Tensor:
+        return embedding(ids) + self._positions(tf.shape(ids)[1])
+
+    def _positions(self, length: tf.Tensor) -> tf.Tensor:
+        config = self.config
+        rows = sinusoidal_positions(length, config.d_model, config.position_base)
+        return tf.cast(rows, self.compute_dtype)  # [length, D]
+
+
+def _normalized(norm: LayerNorm | None, x: tf.Tensor) -> tf.Tensor:
+    """Normalises the sum of a side's layers, [..., D]; post-norm layers leave nothing to do."""
+    return x if norm is None else norm(x)

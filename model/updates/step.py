@@ -1,0 +1,328 @@
+"""The compiled functions of training, under any strategy: a batch to an update of the weights.
+
+Axes: B rows of the global batch, S source, T target.
+
+Every replica gets the whole batch and takes its share of the rows, so a batch is divided by its
+true number of tokens, however uneven the shares are. Replicas exchange gradients once an update,
+and what a step returns stays on its device until it is read: nothing else waits for them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from model.transformer.layers import Dropout
+from model.transformer.transformer import Transformer
+from model.updates.loss import TokenSums, batch_sums
+from model.updates.loss_scaling import LossScale
+from model.updates.optimizer import Accumulator, Adam
+from model.updates.strategies import is_multi_worker
+
+# Gradients travel in packs of this size: the first are under way while the last are computed.
+_EXCHANGE = tf.distribute.experimental.CommunicationOptions(bytes_per_pack=32 * 2**20)
+
+_PAIR = (tf.TensorSpec([None, None], tf.int32),) * 2
+
+
+class Numbers(NamedTuple):
+    """What the step needs to know of an update: scalars of NumPy outside of it, tensors inside.
+
+    Attributes:
+      place: int32, of the batch in the whole run; with the seed it makes the dropout masks.
+      tokens: float32, real target tokens of all batches of the update.
+      rate: float32, the learning rate.
+      update: float32, the number of the update; the first is 1.
+      stop: float32, whether this process was told to stop.
+    """
+
+    place: Any
+    tokens: Any
+    rate: Any
+    update: Any
+    stop: Any
+
+
+_NUMBERS = Numbers(tf.TensorSpec([], tf.int32), *[tf.TensorSpec([], tf.float32)] * 4)
+
+
+class StepResult(NamedTuple):
+    """What is known after a batch, of all replicas.
+
+    Attributes:
+      sums: Over the real target tokens.
+      gradient_norm: Global norm before clipping; 0 where the batch was only accumulated, or the
+        update left out.
+      skipped: 1 where the update was left out, as float16 could not hold its gradients.
+      stops: How many replicas' processes were told to stop.
+    """
+
+    sums: TokenSums
+    gradient_norm: float
+    skipped: float
+    stops: float
+
+
+# The parts of a step's result, [7] each on the device that it was made on; they are to be added up.
+Unread = tuple[tf.Tensor, ...]
+
+
+class TrainingStep:
+    """A model with its optimizer, and what is done to them batch by batch.
+
+    Args:
+      model: Made in the scope of the strategy.
+      strategy: Where it is trained.
+      seed: Of dropout, below 2^30.
+      label_smoothing: See `TrainingConfig`.
+      clip_norm: See `TrainingConfig`.
+      accumulates: Whether an update may take several batches.
+      scales_loss: Whether the products are in float16, whose gradients need a factor.
+      jit: Whether XLA compiles the model forward and backward, anew for each shape of a batch.
+
+    Attributes:
+      adam: Its moments.
+      accumulator: The gradients of the update that is to come, or None.
+      loss_scale: The factor for float16, or None.
+    """
+
+    def __init__(
+        self,
+        model: Transformer,
+        *,
+        strategy: tf.distribute.Strategy,
+        seed: int,
+        label_smoothing: float,
+        clip_norm: float | None,
+        accumulates: bool,
+        scales_loss: bool = False,
+        jit: bool = False,
+    ) -> None:
+        self._model = model
+        self._strategy = strategy
+        self._replicas: int = strategy.num_replicas_in_sync
+        self._seed = seed
+        self._label_smoothing = label_smoothing
+        self._clip_norm = clip_norm
+        self._jit = jit
+        self._variables = [variable.value for variable in model.trainable_variables]
+        with strategy.scope():
+            self.adam = Adam(self._variables)
+            self.accumulator = Accumulator(self._variables) if accumulates else None
+            self.loss_scale = LossScale() if scales_loss else None
+        numbered = [*_PAIR, _NUMBERS]
+        self._update = _compiled(self._update_on_batch, numbered)
+        self._accumulate = _compiled(self._accumulate_batch, numbered)
+        self._sums = _compiled(self._sums_of_batch, _PAIR)
+        numbers = [tf.TensorSpec([None], tf.float32)]
+        self._sum_over_workers = _compiled(self._sum_of_workers, numbers)
+
+    def update(self, source: np.ndarray, target: np.ndarray, numbers: Numbers) -> Unread:
+        """Updates the weights by a batch and what was accumulated; see `read`."""
+        result: Unread = self._update(source, target, numbers)
+        return result
+
+    def accumulate(self, source: np.ndarray, target: np.ndarray, numbers: Numbers) -> Unread:
+        """Adds a batch's gradients to those of the update that is to come; see `read`."""
+        result: Unread = self._accumulate(source, target, numbers)
+        return result
+
+    @staticmethod
+    def read(result: Unread) -> StepResult:
+        """Waits for a step's result and returns it."""
+        *sums, norm, skipped, stops = np.sum([part.numpy() for part in result], axis=0).tolist()
+        return StepResult(TokenSums(*sums), norm, skipped, stops)
+
+    def sums(self, source: np.ndarray, target: np.ndarray) -> TokenSums:
+        """Returns the sums of a validation batch: no dropout, no update."""
+        return TokenSums(*self._sums(source, target).numpy().tolist())
+
+    def sum_over_workers(self, values: np.ndarray) -> np.ndarray:
+        """Returns the sum of what all worker processes give, float32 [N]."""
+        total: np.ndarray = self._sum_over_workers(values.astype(np.float32)).numpy()
+        return total
+
+    def is_equal_on_all_workers(self, text: str) -> bool:
+        """Says whether all worker processes give the same text; all must call this."""
+        digest = hashlib.blake2b(text.encode(), digest_size=16).digest()
+        own = np.frombuffer(digest, np.uint16).astype(np.float32)  # sums of them are exact
+        workers = self.sum_over_workers(np.ones(1))[0]
+        return np.array_equal(self.sum_over_workers(own), workers * own)
+
+    @property
+    def traces(self) -> int:
+        """How often any of the functions was traced."""
+        functions = (self._update, self._accumulate, self._sums)
+        return sum(function.experimental_get_tracing_count() for function in functions)
+
+    def _update_on_batch(self, source: tf.Tensor, target: tf.Tensor, numbers: Numbers) -> Unread:
+        def update(source: tf.Tensor, target: tf.Tensor, numbers: Numbers) -> tf.Tensor:
+            gradients, sums = self._own_gradients(
+                source, target, tokens=numbers.tokens, seed=self._dropout_seed(numbers.place)
+            )
+            if self.accumulator:
+                before = self.accumulator.drain()
+                gradients = [
+                    gradient + pending / numbers.tokens
+                    for gradient, pending in zip(gradients, before, strict=True)
+                ]
+            *gradients, told = self._sum_over_replicas(
+                [*gradients, tf.stack([*sums, numbers.stop])]
+            )
+            norm = tf.linalg.global_norm(gradients)
+            if self._clip_norm is not None:
+                factor = self._clip_norm / tf.maximum(norm, self._clip_norm)
+                gradients = [gradient * factor for gradient in gradients]
+            if self.loss_scale is None:
+                self.adam.apply(gradients, rate=numbers.rate, update=numbers.update)
+                skipped = tf.zeros([])
+            else:
+                skipped = self._apply_if_finite(gradients, norm=norm, numbers=numbers)
+                norm = tf.where(skipped > 0, 0.0, norm)
+            return tf.concat([told[:-1], [norm, skipped], told[-1:]], 0)
+
+        # All replicas know it all.
+        return self._run_apart(update, source, target, numbers)[:1]
+
+    def _accumulate_batch(self, source: tf.Tensor, target: tf.Tensor, numbers: Numbers) -> Unread:
+        has_other_processes = is_multi_worker(self._strategy)
+
+        def accumulate(source: tf.Tensor, target: tf.Tensor, numbers: Numbers) -> tf.Tensor:
+            assert self.accumulator
+            gradients, sums = self._own_gradients(
+                source, target, tokens=1.0, seed=self._dropout_seed(numbers.place)
+            )
+            self.accumulator.add(gradients)
+            told = tf.stack([*sums, 0.0, 0.0, numbers.stop])
+            # What other processes know cannot be read here later.
+            return self._sum_over_replicas([told])[0] if has_other_processes else told
+
+        parts = self._run_apart(accumulate, source, target, numbers)
+        return parts[:1] if has_other_processes else parts
+
+    def _apply_if_finite(
+        self, gradients: list[tf.Tensor], *, norm: tf.Tensor, numbers: Numbers
+    ) -> tf.Tensor:
+        """Updates the weights unless a gradient overflowed; returns 1 where one did, else 0."""
+        assert self.loss_scale
+        is_finite = tf.math.is_finite(norm)
+        # Adam corrects its moments by the number of updates that they have seen.
+        seen = numbers.update - tf.convert_to_tensor(self.loss_scale.skipped)
+
+        def apply() -> tf.Tensor:
+            self.adam.apply(gradients, rate=numbers.rate, update=seen)
+            return is_finite
+
+        return self.loss_scale.adapt(tf.cond(is_finite, apply, lambda: is_finite))
+
+    def _sums_of_batch(self, source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
+        def sums(source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
+            return tf.stack(self._row_sums(*self._own_rows(source, target), dropout=None))
+
+        return self._run(sums, source, target)
+
+    def _sum_of_workers(self, values: tf.Tensor) -> tf.Tensor:
+        local = len(self._strategy.extended.worker_devices)
+
+        def share(values: tf.Tensor) -> tf.Tensor:
+            # The first replica of a process gives all of it: shares would not add up exactly.
+            replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+            return tf.where(replica % local == 0, values, tf.zeros_like(values))
+
+        return self._run(share, values)
+
+    def _run(self, function: Callable[..., tf.Tensor], *args: Any) -> tf.Tensor:
+        """Adds up what a function returns on every replica; whoever calls this reads it at once."""
+        return self._strategy.reduce("SUM", self._on_replicas(function, *args), axis=None)
+
+    def _run_apart(self, function: Callable[..., tf.Tensor], *args: Any) -> Unread:
+        """Returns what a function returns on each replica of this process, where it was made."""
+        found: Unread = self._strategy.experimental_local_results(
+            self._on_replicas(function, *args)
+        )
+        return found
+
+    def _on_replicas(self, function: Callable[..., tf.Tensor], *args: Any) -> Any:
+        # As `autograph=False`: nothing here needs to be rewritten, which takes seconds.
+        plain = tf.autograph.experimental.do_not_convert(function)
+        return self._strategy.run(plain, args=args)
+
+    @staticmethod
+    def _sum_over_replicas(values: list[tf.Tensor]) -> list[tf.Tensor]:
+        """Adds up what the replicas of all processes give, in a replica's context."""
+        context = tf.distribute.get_replica_context()
+        summed: list[tf.Tensor] = context.all_reduce(
+            tf.distribute.ReduceOp.SUM, values, options=_EXCHANGE
+        )
+        return summed
+
+    def _own_gradients(
+        self,
+        source: tf.Tensor,
+        target: tf.Tensor,
+        *,
+        tokens: tf.Tensor | float,
+        seed: tf.Tensor | None,
+    ) -> tuple[list[tf.Tensor], TokenSums]:
+        """Returns the gradients of this replica's loss over `tokens`, and its sums.
+
+        Args:
+          source: int32 [B, S], of all replicas.
+          target: int32 [B, T], of all replicas.
+          tokens: What the loss is divided by.
+          seed: Of dropout; None has none.
+        """
+        rows = self._own_rows(source, target)
+        compute = self._row_gradients
+        if self._jit:  # one for each replica, as each has weights of its own
+            compute = tf.function(compute, autograph=False, jit_compile=True)
+        if self.loss_scale is None:
+            return compute(*rows, tokens, seed)
+        # The sum and not the mean is scaled: batches that are accumulated do not know its size yet.
+        scale = tf.convert_to_tensor(self.loss_scale.scale)
+        gradients, sums = compute(*rows, 1 / scale, seed)
+        return [gradient / (scale * tokens) for gradient in gradients], sums
+
+    def _row_gradients(
+        self,
+        source: tf.Tensor,
+        target: tf.Tensor,
+        divisor: tf.Tensor | float,
+        seed: tf.Tensor | None,
+    ) -> tuple[list[tf.Tensor], TokenSums]:
+        with tf.GradientTape() as tape:
+            dropout = None if seed is None else Dropout(seed)
+            sums = self._row_sums(source, target, dropout=dropout)
+            loss = sums.loss / divisor
+        gradients = tape.gradient(loss, self._variables)
+        return [tf.convert_to_tensor(gradient) for gradient in gradients], sums
+
+    def _own_rows(self, source: tf.Tensor, target: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns this replica's rows of a batch."""
+        replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+        return source[replica :: self._replicas], target[replica :: self._replicas]
+
+    def _row_sums(
+        self, source: tf.Tensor, target: tf.Tensor, *, dropout: Dropout | None
+    ) -> TokenSums:
+        return batch_sums(
+            self._model,
+            source,
+            target,
+            smoothing=self._label_smoothing,
+            dropout=dropout,
+            has_static_shapes=self._jit,
+        )
+
+    def _dropout_seed(self, place: tf.Tensor) -> tf.Tensor:
+        replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+        return tf.stack([self._seed, place * self._replicas + replica])
+
+
+def _compiled(function: Callable[..., Any], signature: Sequence[Any]) -> Any:
+    # One signature with free lengths: no batch traces a function again.
+    return tf.function(function, input_signature=signature, autograph=False)

@@ -1,0 +1,218 @@
+"""Two columns of a Parquet file as a source."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from model.errors import UserError
+from pipelines.corpora.text import is_damage
+from pipelines.pairs import units
+from pipelines.pairs.units import (
+    ColumnsSource,
+    Unit,
+    cut_in_place,
+    cut_into_chunks,
+    decode_columns,
+    describe_source,
+    megabytes,
+    rows_within,
+)
+from pipelines.storage import files, parquet
+from pipelines.storage.text_cells import cells_as_binary, is_text
+
+_BUFFER_BYTES = 1 << 20  # column chunks are streamed through it: a row group may be the file
+
+
+@dataclasses.dataclass(frozen=True)
+class ParquetColumns(ColumnsSource):
+    """Two string columns of a Parquet file; a null counts as empty.
+
+    A dotted column reaches into a struct: "translation.en" is the field "en" of "translation".
+    """
+
+    kind: ClassVar[str] = "parquet"
+
+    path: str
+    source_column: str
+    target_column: str
+    given_name: str = ""
+
+    def text_bytes(self) -> int:
+        """Returns about how many bytes of text there are."""
+        return sum(size for _, size in self._groups())
+
+    def describe(self) -> str:
+        """Returns a line on what would be read."""
+        pairs = sum(rows for rows, _ in self._groups())
+        size = megabytes(files.file_identity(self.path)["bytes"])
+        return describe_source(self, where=self.path, size=size, pairs=pairs)
+
+    def cut(
+        self, *, order: int, is_held_out: bool, max_pairs: int, work_folder: str
+    ) -> Iterator[Unit]:
+        """Yields the units, in order: whole row groups, or chunks where one is more than a unit.
+
+        A row group can only be decoded from its start: each unit of a large one would decode all
+        that lies before it.
+        """
+        groups = self._groups()
+        if all(rows <= max_pairs and size <= units.MAX_UNIT_BYTES for rows, size in groups):
+            return cut_in_place(
+                self,
+                _join_groups(groups, max_pairs=max_pairs, max_bytes=units.MAX_UNIT_BYTES),
+                order=order,
+                is_held_out=is_held_out,
+                work_folder=work_folder,
+            )
+        return cut_into_chunks(
+            self,
+            self.read_rows(first_row=0, rows=sum(rows for rows, _ in groups)),
+            order=order,
+            is_held_out=is_held_out,
+            max_pairs=max_pairs,
+            work_folder=work_folder,
+        )
+
+    def read_rows(self, *, first_row: int, rows: int) -> Iterator[pa.Table]:
+        """Reads a run of rows.
+
+        Raises:
+          UserError: The file is damaged.
+        """
+        with _opened_parquet(self.path) as file:
+            groups = _group_sizes(file, self.columns())
+            batch_rows = min(
+                (
+                    rows_within(units.SLICE_BYTES, rows=n, total_bytes=size, most=units.SLICE_PAIRS)
+                    for n, size in groups
+                ),
+                default=1,
+            )
+            for batch in parquet.iter_rows(
+                file,
+                path=self.path,
+                first_row=first_row,
+                rows=rows,
+                batch_rows=batch_rows,
+                columns=[self.source_column, self.target_column],
+            ):
+                yield decode_columns(
+                    cells_as_binary(_column(batch, self.source_column)),
+                    cells_as_binary(_column(batch, self.target_column)),
+                )
+
+    def _groups(self) -> list[tuple[int, int]]:
+        with _opened_parquet(self.path) as file:
+            return _group_sizes(file, self.columns())
+
+
+@contextlib.contextmanager
+def _opened_parquet(path: str) -> Iterator[pq.ParquetFile]:
+    """Opens a Parquet file; what Arrow raises on damaged data is the user's error."""
+    with files.open_binary(path) as handle:
+        try:
+            yield pq.ParquetFile(handle, buffer_size=_BUFFER_BYTES, pre_buffer=False)
+        except (OSError, pa.ArrowException) as error:
+            if not is_damage(error):
+                raise
+            reason = " ".join(str(error).split())
+            raise UserError(
+                f"{path} is not a Parquet file, or is damaged: {reason}. Fetch it again"
+            ) from error
+
+
+def _group_sizes(file: pq.ParquetFile, columns: Sequence[str | int]) -> list[tuple[int, int]]:
+    """Returns, of each row group, its rows and about how many bytes of text the columns have."""
+    metadata = file.metadata
+    wanted = [i for i, column in enumerate(file.schema) if column.path in columns]
+    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+    return [
+        (group.num_rows, sum(group.column(i).total_uncompressed_size for i in wanted))
+        for group in groups
+    ]
+
+
+def _join_groups(groups: Sequence[tuple[int, int]], *, max_pairs: int, max_bytes: int) -> list[int]:
+    """Joins neighbouring row groups, of (rows, bytes), to units; returns the rows of these.
+
+    >>> _join_groups([(3, 30), (4, 40), (5, 50), (0, 0), (1, 999)], max_pairs=9, max_bytes=100)
+    [7, 5, 1]
+    """
+    sizes: list[int] = []
+    rows_left = bytes_left = 0
+    for rows, size in groups:
+        if not rows:
+            continue
+        if rows <= rows_left and size <= bytes_left:
+            sizes[-1] += rows
+        else:
+            sizes.append(rows)
+            rows_left, bytes_left = max_pairs, max_bytes
+        rows_left -= rows
+        bytes_left -= size
+    return sizes
+
+
+def _path_in_schema(schema: pa.Schema, column: str) -> list[str]:
+    """Returns the names that lead to a column: one, or those of a struct and of its field."""
+    return [column] if column in schema.names else column.split(".")
+
+
+def _column(batch: pa.RecordBatch, column: str) -> pa.Array:
+    first, *inner = _path_in_schema(batch.schema, column)
+    values = batch.column(first)
+    return pc.struct_field(values, inner) if inner else values
+
+
+def check_columns(path: str, columns: tuple[str, str]) -> None:
+    """Checks that a file is Parquet and that its two columns hold strings.
+
+    Raises:
+      UserError: It is not so.
+    """
+    with _opened_parquet(path) as file:
+        schema = file.schema_arrow
+    for option, column in zip(("--source-column", "--target-column"), columns, strict=True):
+        kind = _kind_of(schema, column)
+        if kind is None:
+            raise UserError(
+                f"{path} has no column {column!r}, or more than one: give {option} one of "
+                f"{', '.join(_names(schema))}"
+            )
+        if not is_text(kind):
+            raise UserError(
+                f"column {column!r} of {path} must hold strings. Received: {kind} "
+                f"({option} chooses another of {', '.join(_names(schema))})"
+            )
+
+
+def has_columns(path: str, columns: tuple[str, str]) -> bool:
+    """Tells whether a file has these columns."""
+    with _opened_parquet(path) as file:
+        return all(_kind_of(file.schema_arrow, column) is not None for column in columns)
+
+
+def _kind_of(schema: pa.Schema, column: str) -> pa.DataType | None:
+    """Returns the type of a column, or None where there is not exactly one of that name."""
+    kind: pa.DataType = pa.struct(list(schema))
+    for name in _path_in_schema(schema, column):
+        if not pa.types.is_struct(kind) or kind.get_field_index(name) < 0:
+            return None
+        kind = kind.field(name).type
+    return kind
+
+
+def _names(schema: pa.Schema) -> Iterator[str]:
+    """Yields the names that a column can be chosen by: of a struct, those of its fields."""
+    for field in schema:
+        if pa.types.is_struct(field.type):
+            yield from (f"{field.name}.{inner.name}" for inner in field.type)
+        else:
+            yield field.name

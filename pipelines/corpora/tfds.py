@@ -1,0 +1,289 @@
+"""Translation datasets of TensorFlow Datasets as sources, found on disk or, if asked, fetched."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+import pyarrow as pa
+from apache_beam.io.filesystems import FileSystems
+
+from model.errors import UserError
+from pipelines.pairs import units
+from pipelines.pairs.units import (
+    Source,
+    Unit,
+    cut_in_place,
+    decode_lines,
+    describe_source,
+    even_sizes,
+    megabytes,
+    rows_within,
+)
+from pipelines.storage import files
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TfdsPairs(Source):
+    """A split of a translation dataset of TensorFlow Datasets.
+
+    Attributes:
+      dataset: NAME/CONFIG, such as "ted_hrlr_translate/ru_to_en".
+      split: In TFDS's own syntax, such as "train[:70%]".
+      directory: Where the prepared dataset lies: `<data_dir>/<name>/<config>/<version>`.
+      source_language: Feature of the source.
+      target_language: Feature of the target.
+      given_name: The name that the user gave the corpus, or "".
+    """
+
+    kind: ClassVar[str] = "tfds"
+
+    dataset: str
+    split: str
+    directory: str
+    source_language: str
+    target_language: str
+    given_name: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name that it was given, or else those of the dataset and of the split."""
+        return self.given_name or f"tfds:{self.dataset}:{self.split}"
+
+    def _split_info(self) -> Any:
+        return _tfds_builder(self.directory).info.splits[self.split]
+
+    def _paths(self) -> list[str]:
+        return [os.fspath(path) for path in self._split_info().filepaths]
+
+    def identity(self) -> dict[str, Any]:
+        """Returns what tells one state of the dataset from another."""
+        return {
+            "kind": self.kind,
+            "name": self.name,
+            "files": [files.file_identity(path) for path in self._paths()],
+            "columns": [self.source_language, self.target_language],
+            "dataset": self.dataset,
+            "split": self.split,
+            "directory": self.directory,
+        }
+
+    def text_bytes(self) -> int:
+        """Returns about how many bytes of text there are: all of the files of the split."""
+        return sum(files.file_identity(path)["bytes"] for path in self._paths())
+
+    def describe(self) -> str:
+        """Returns a line on what would be read."""
+        return describe_source(
+            self,
+            where=f"tfds:{self.dataset}:{self.split}",
+            size=megabytes(self.text_bytes()),
+            pairs=self._split_info().num_examples,
+        )
+
+    def cut(
+        self, *, order: int, is_held_out: bool, max_pairs: int, work_folder: str
+    ) -> Iterator[Unit]:
+        """Yields the units, in order."""
+        return cut_in_place(
+            self,
+            even_sizes(
+                total=self._split_info().num_examples,
+                most=self._rows_within(units.MAX_UNIT_BYTES, most=max_pairs),
+            ),
+            order=order,
+            is_held_out=is_held_out,
+            work_folder=work_folder,
+        )
+
+    def _rows_within(self, limit: int, *, most: int) -> int:
+        info = self._split_info()
+        return rows_within(limit, rows=info.num_examples, total_bytes=self.text_bytes(), most=most)
+
+    def read_rows(self, *, first_row: int, rows: int) -> Iterator[pa.Table]:
+        """Reads a run of rows."""
+        import tensorflow as tf
+        import tensorflow_datasets as tfds
+
+        builder = _tfds_builder(self.directory)
+        slice_rows = self._rows_within(units.SLICE_BYTES, most=units.SLICE_PAIRS)
+        # One file after the other: rows keep the order, and so the numbers, that they have there.
+        order = tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False)
+        for instruction in _tfds_ranges(builder, self.split, first_row, rows):
+            data = builder.as_dataset(split=instruction, read_config=order, shuffle_files=False)
+            with tf.device("cpu"):
+                for batch in data.batch(slice_rows).as_numpy_iterator():
+                    yield decode_lines(
+                        batch[self.source_language].tolist(),
+                        batch[self.target_language].tolist(),
+                    )
+
+
+def _tfds_builder(directory: str) -> Any:
+    import tensorflow_datasets as tfds
+
+    return tfds.builder_from_directory(directory)
+
+
+def _tfds_ranges(builder: Any, split: str, first_row: int, rows: int) -> Iterator[Any]:
+    """Cuts a run of rows of a split, whatever its syntax, into TFDS's absolute instructions."""
+    import tensorflow_datasets as tfds
+
+    position = 0
+    instruction = tfds.core.ReadInstruction.from_spec(split)
+    for part in instruction.to_absolute(builder.info.splits):
+        begin = part.from_ or 0
+        end = builder.info.splits[part.splitname].num_examples if part.to is None else part.to
+        low = max(first_row - position, 0)
+        high = min(first_row + rows - position, end - begin)
+        position += end - begin
+        if low < high:
+            yield tfds.core.ReadInstruction(
+                part.splitname, from_=begin + low, to=begin + high, unit="abs"
+            )
+
+
+def open_tfds(
+    name: str,
+    *,
+    split: str,
+    data_dir: str | None,
+    source_language: str | None,
+    target_language: str | None,
+    language_pair: str | None,
+    subsets: Sequence[str],
+    download: bool,
+    given_name: str = "",
+) -> TfdsPairs:
+    """Opens a dataset that is prepared on disk, or prepares it; see `sources_from_options`.
+
+    Raises:
+      UserError: It is not there, not whole, or has no such split or language.
+    """
+    if download:
+        builder = _prepare_tfds(name, data_dir, language_pair, subsets)
+    else:
+        builder = _find_tfds(name, data_dir, language_pair, subsets)
+    languages = _tfds_languages(name, builder)
+    keys = builder.info.supervised_keys
+    ordered = list(keys) if keys and set(keys) <= set(languages) else languages
+    for language in (source_language, target_language):
+        if language and language not in languages:
+            raise UserError(
+                f"tfds:{name} has no language {language!r}: it has {' and '.join(languages)}"
+            )
+    source = source_language or next(x for x in ordered if x != target_language)
+    target = target_language or next(x for x in ordered if x != source)
+    if source == target:
+        raise UserError(f"tfds:{name}: source and target language are both {source!r}")
+    try:
+        info = builder.info.splits[split]
+        paths = [os.fspath(path) for path in info.filepaths]
+    except ValueError as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"tfds:{name} cannot be read with --split {split!r}: {reason}") from error
+    missing = [path for path in paths if not FileSystems.exists(path)]
+    if missing:
+        raise UserError(
+            f"tfds:{name} is not whole, {missing[0]} is missing: prepare it again, or choose "
+            "another --split"
+        )
+    return TfdsPairs(
+        dataset=name,
+        split=split,
+        directory=os.fspath(builder.data_dir),
+        source_language=source,
+        target_language=target,
+        given_name=given_name,
+    )
+
+
+def _tfds_languages(name: str, builder: Any) -> list[str]:
+    """Returns the names of the text features, in the builder's order."""
+    import tensorflow_datasets as tfds
+
+    found = builder.info.features
+    texts = [
+        key
+        for key, feature in (found.items() if hasattr(found, "items") else ())
+        if isinstance(feature, tfds.features.Text)
+    ]
+    if len(texts) < 2:
+        raise UserError(f"tfds:{name} is not a translation dataset: its features are {found!r}")
+    return texts
+
+
+def _find_tfds(
+    name: str, data_dir: str | None, language_pair: str | None, subsets: Sequence[str]
+) -> Any:
+    """Opens a prepared dataset from its files alone: never asks the network."""
+    import tensorflow_datasets as tfds
+    from tensorflow_datasets.core import read_only_builder
+
+    wanted = name
+    if language_pair and "/" not in name:
+        wanted = f"{name}/{_wmt_config_name(language_pair, subsets)}"
+    try:
+        return read_only_builder.builder_from_files(wanted, data_dir=data_dir)
+    except (tfds.core.DatasetNotFoundError, ValueError, OSError) as error:
+        folder = data_dir or tfds.core.constants.DATA_DIR
+        raise UserError(
+            f"tfds:{name} is not prepared in {folder}: check the name, name another --data-dir, "
+            "or let TFDS fetch it with --download"
+        ) from error
+
+
+def _prepare_tfds(
+    name: str, data_dir: str | None, language_pair: str | None, subsets: Sequence[str]
+) -> Any:
+    """Opens a dataset, downloading and preparing it where it is missing."""
+    import tensorflow_datasets as tfds
+
+    options: dict[str, Any] = {"data_dir": data_dir}
+    if language_pair:
+        options["config"] = _wmt_config(language_pair, subsets)
+    try:
+        builder = tfds.builder(name, **options)
+        builder.download_and_prepare()
+    except Exception as error:
+        reason = (str(error).strip() or repr(error)).splitlines()[0]
+        raise UserError(f"tfds:{name} could not be downloaded and prepared: {reason}") from error
+    return builder
+
+
+def _wmt_config(language_pair: str, subsets: Sequence[str]) -> Any:
+    import tensorflow_datasets as tfds
+
+    languages = tuple(language_pair.split("-"))
+    by_split: dict[str, list[str]] = {}
+    for subset in subsets:
+        split, _, wanted = subset.partition("=")
+        if not split or wanted not in tfds.translate.wmt.DATASET_MAP:
+            raise UserError(
+                "a subset is SPLIT=NAME, such as train=newscommentary_v14. "
+                f"Received: {subset!r}; names: {', '.join(sorted(tfds.translate.wmt.DATASET_MAP))}"
+            )
+        by_split.setdefault(split, []).append(wanted)
+    if len(languages) != 2 or not by_split:
+        raise UserError(
+            "wmt_translate needs --language-pair SOURCE-TARGET and a --subset SPLIT=NAME. "
+            f"Received: {language_pair!r} and {list(subsets)}"
+        )
+    # Datasets are found by their name: two choices of subsets must not share one.
+    return tfds.translate.wmt.WmtConfig(
+        version="0.0.1",
+        language_pair=languages,
+        subsets=by_split,
+        name=_subsets_name(subsets),
+    )
+
+
+def _wmt_config_name(language_pair: str, subsets: Sequence[str]) -> str:
+    return f"{language_pair}.{_subsets_name(subsets)}" if subsets else language_pair
+
+
+def _subsets_name(subsets: Sequence[str]) -> str:
+    return hashlib.sha256("\n".join(sorted(subsets)).encode()).hexdigest()[:8]

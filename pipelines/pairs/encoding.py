@@ -1,0 +1,365 @@
+"""A unit of rows -> records with their headers, and rejected pairs. No Beam in it."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from model.dataset.manifest import TRAIN, VALIDATION
+from model.errors import UserError
+from model.text.vocabulary import TextNormalization, VocabularyPair
+from pipelines.corpora.opening import Unit
+from pipelines.pairs.examples import (
+    ExampleWriter,
+    digest_halves,
+    digest_pairs,
+    digest_sides,
+    digest_texts,
+    seed_salt,
+    with_texts,
+)
+from pipelines.pairs.filters import (
+    TOO_MANY_CHARACTERS,
+    Filters,
+    text_reasons,
+    token_reasons,
+)
+from pipelines.pairs.held_out import HeldOut, held_out_reasons, seem_short
+from pipelines.pairs.spills import HEADER, Batch, Headers, SpillPart, SplitPlan, without_copies
+from pipelines.preprocess.accounts import Rejections, UnitStatistics
+
+DEDUPLICATE = ("pair", "source", "target", "none")
+
+_SPECIAL_IDS = 2  # BOS and EOS
+_ONLY_MOJIBAKE = Filters(max_characters=65_535, min_letters=0, reject_identical=False)
+_EMPTY = pa.scalar("", pa.large_string())
+_HUGE = 16  # bytes, times the most characters: 4 bytes each, and as much again in white space
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EncodingOptions:
+    """What encoding has to know.
+
+    Attributes:
+      filters: Which pairs are left out.
+      deduplicate: By what duplicates are told: one of `DEDUPLICATE`.
+      short_tokens: A side of so many tokens at most is not held out by itself.
+      seed: Of the order.
+      validation_below: Pairs whose source hashes below this are for validation.
+      plans: How each split is spread.
+    """
+
+    filters: Filters
+    deduplicate: str
+    short_tokens: int
+    seed: int
+    validation_below: int
+    plans: dict[str, SplitPlan]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EncodedUnit:
+    """The records of a unit by split, the pairs rejected, and the counts of both."""
+
+    parts: list[SpillPart]
+    rejections: Rejections
+    statistics: UnitStatistics
+
+
+@dataclasses.dataclass(frozen=True)
+class _Slice:
+    """Normalised texts of those rows of a table that no filter of texts rejects.
+
+    Attributes:
+      table: The rows as they were read.
+      first_row: Row of the source that the table begins with.
+      positions: In the table, of the texts.
+      sources: Normalised.
+      targets: Normalised.
+      rejected: The other positions, and the reason of each.
+    """
+
+    table: pa.Table
+    first_row: int
+    positions: npt.NDArray[np.int64]
+    sources: list[str]
+    targets: list[str]
+    rejected: dict[int, str]
+
+    def reject_into(self, rejections: Rejections) -> None:
+        """Adds the rejected rows, with their texts as they were read."""
+        if self.rejected:
+            table = self.table.take(list(self.rejected))
+            rejections.add_texts(
+                reasons=list(self.rejected.values()),
+                rows=[self.first_row + position for position in self.rejected],
+                sources=table["source"],
+                targets=table["target"],
+            )
+
+
+def _clean_slices(
+    unit: Unit, *, normalization: TextNormalization, filters: Filters
+) -> Iterator[_Slice]:
+    first = unit.first_row
+    with_case = dataclasses.replace(normalization, lowercase=False)
+    for table in unit.read():
+        is_huge = _is_huge(table, filters.max_characters)
+        sources, targets = (
+            with_case.column(pc.if_else(is_huge, _EMPTY, table[side]).fill_null(""))
+            for side in ("source", "target")
+        )
+        rejected: dict[int, str] = {}
+        if normalization.lowercase:
+            if filters.reject_mojibake:  # capitals give it away: "Ã©"
+                rejected = text_reasons(sources, targets, filters=_ONLY_MOJIBAKE)
+            sources, targets = normalization.lower(sources), normalization.lower(targets)
+        rejected |= text_reasons(sources, targets, filters=filters)
+        rejected |= dict.fromkeys(np.flatnonzero(is_huge).tolist(), TOO_MANY_CHARACTERS)
+        if table["fault"].null_count < table.num_rows:
+            faults = enumerate(table["fault"].to_pylist())
+            rejected |= {position: fault for position, fault in faults if fault}
+        positions = np.arange(table.num_rows)
+        if rejected:
+            positions = np.delete(positions, list(rejected))
+            sources = [sources[i] for i in positions.tolist()]
+            targets = [targets[i] for i in positions.tolist()]
+        yield _Slice(table, first, positions, sources, targets, rejected)
+        first += table.num_rows
+
+
+def _is_huge(table: pa.Table, max_characters: int) -> pa.ChunkedArray:
+    """Tells which rows have a text that is too long before it is normalised, however short after.
+
+    A line of 100 MB, with its copies on the way through normalisation, would need 2 GB.
+    """
+    limit = _HUGE * max_characters
+    return pc.or_(
+        *(pc.fill_null(pc.greater(pc.binary_length(table[side]), limit), False)
+          for side in ("source", "target"))
+    )  # fmt: skip
+
+
+def training_lines(
+    unit: Unit,
+    *,
+    normalization: TextNormalization,
+    filters: Filters,
+    validation_below: int,
+    held_out: HeldOut,
+    short_tokens: int,
+) -> tuple[list[str], list[str], collections.Counter[str]]:
+    """Returns the source and target lines of a unit that a vocabulary may be trained on.
+
+    And how many pairs were rejected, by reason. No held-out pair is among them, and no held-out
+    text but those that seem to have `short_tokens` at most: they cannot be counted yet.
+    """
+    sources: list[str] = []
+    targets: list[str] = []
+    rejected: collections.Counter[str] = collections.Counter()
+    for clean in _clean_slices(unit, normalization=normalization, filters=filters):
+        rejected.update(clean.rejected.values())
+        hashes, _ = digest_halves(digest_texts(clean.sources))
+        is_short = (
+            seem_short(clean.sources, tokens=short_tokens),
+            seem_short(clean.targets, tokens=short_tokens),
+        )
+        reasons = held_out_reasons(hashes, clean.targets, held_out, is_short=is_short)
+        rejected.update(reasons.values())
+        is_left = hashes >= validation_below
+        is_left[list(reasons)] = False
+        for row in np.flatnonzero(is_left).tolist():
+            sources.append(clean.sources[row])
+            targets.append(clean.targets[row])
+    return sources, targets, rejected
+
+
+def encode_unit(
+    unit: Unit, vocabularies: VocabularyPair, *, options: EncodingOptions, held_out: HeldOut
+) -> EncodedUnit:
+    """Cleans, encodes, filters and serialises the pairs of a unit.
+
+    Args:
+      unit: The rows.
+      vocabularies: Of both sides.
+      options: How.
+      held_out: What training must not see: such pairs are rejected, unless the unit is held out
+        itself. Then it is kept whole, but for what cannot be encoded.
+    """
+    make_headers = _HeaderMaker(options)
+    writer = ExampleWriter(max(vocabularies.source.size, vocabularies.target.size))
+    filters = options.filters
+    if unit.is_held_out:
+        held_out, filters = HeldOut(), filters.for_validation()
+    headers: list[Headers] = [np.empty(0, HEADER)]
+    records: list[bytes] = []
+    validation_records: dict[int, bytes] = {}
+    rejections = Rejections(unit.order)
+    rows_read = 0
+    for clean in _clean_slices(
+        unit, normalization=vocabularies.source.normalization, filters=filters
+    ):
+        rows_read += clean.table.num_rows
+        source_ids = vocabularies.source.encode_flat(clean.sources)
+        target_ids = vocabularies.target.encode_flat(clean.targets)
+        part = make_headers(clean.sources, clean.targets)
+        part["row"] = clean.first_row + clean.positions
+        part["source_length"], part["target_length"] = source_ids.lengths, target_ids.lengths
+        encoded = writer.serialize(source_ids, target_ids)
+        part["size"] = np.fromiter(map(len, encoded), np.uint32, len(encoded))
+        source_tokens = source_ids.lengths - _SPECIAL_IDS
+        target_tokens = target_ids.lengths - _SPECIAL_IDS
+        reasons = held_out_reasons(
+            part["source_hash"],
+            clean.targets,
+            held_out,
+            is_short=(
+                source_tokens <= options.short_tokens,
+                target_tokens <= options.short_tokens,
+            ),
+        ) | token_reasons(source_tokens, target_tokens, filters=filters)
+        kept = np.arange(len(part))
+        if reasons:
+            clean.rejected.update(
+                (int(clean.positions[place]), reason) for place, reason in reasons.items()
+            )
+            kept = np.delete(kept, list(reasons))
+            part = part[kept]
+        for row in _may_validate(part, unit=unit, options=options).tolist():
+            place = kept[row]
+            validation_records[len(records) + row] = with_texts(
+                encoded[place], clean.sources[place], clean.targets[place]
+            )
+        headers.append(part)
+        records += [encoded[place] for place in kept.tolist()] if reasons else encoded
+        clean.reject_into(rejections)
+
+    if rows_read != unit.rows:
+        raise UserError(
+            f"{unit.source.name} changed while it was read ({rows_read} rows of a unit of "
+            f"{unit.rows}): run the same command again"
+        )
+
+    parts, least_hash = _split(
+        Batch(np.concatenate(headers), records),
+        validation_records,
+        is_held_out=unit.is_held_out,
+        options=options,
+    )
+    if options.deduplicate != "none" and not unit.is_held_out:
+        parts = [
+            dataclasses.replace(part, batch=without_copies(part.batch, apart=least_hash))
+            for part in parts
+        ]
+    statistics = UnitStatistics(
+        order=unit.order,
+        index=unit.index,
+        rows=rows_read,
+        rejected=dict(sorted(collections.Counter(rejections.reasons).items())),
+        least_source_hash=least_hash,
+    )
+    return EncodedUnit(parts=parts, rejections=rejections, statistics=statistics)
+
+
+class _HeaderMaker:
+    """Makes the headers of pairs, with what their texts tell: the hashes."""
+
+    def __init__(self, options: EncodingOptions) -> None:
+        self._salt = seed_salt(options.seed)
+        self._deduplicate = options.deduplicate
+
+    def __call__(self, sources: Sequence[str], targets: Sequence[str]) -> Headers:
+        source_digests = digest_texts(sources)
+        pair_digests = digest_pairs(source_digests, targets, salt=self._salt)
+        groups = pair_digests
+        if self._deduplicate == "source":
+            groups = digest_sides(source_digests, salt=self._salt)
+        elif self._deduplicate == "target":
+            groups = digest_sides(digest_texts(targets), salt=self._salt)
+        headers = np.zeros(len(sources), HEADER)
+        headers["source_hash"] = digest_halves(source_digests)[0]
+        headers["key"] = digest_halves(pair_digests)[0]
+        headers["group_high"], headers["group_low"] = digest_halves(groups)
+        return headers
+
+
+def _may_validate(part: Headers, *, unit: Unit, options: EncodingOptions) -> npt.NDArray[np.int64]:
+    """Returns the rows of a part of a unit that `_split` may choose for validation."""
+    if unit.is_held_out:
+        return np.arange(len(part))
+    hashes = part["source_hash"]
+    least = hashes.min() if len(part) else 0
+    return np.flatnonzero((hashes < options.validation_below) | (hashes == least))
+
+
+def _select_for_validation(
+    batch: Batch, rows: npt.NDArray[np.int64], validation_records: Mapping[int, bytes]
+) -> Batch:
+    """Returns the records at these positions as they are for validation."""
+    records = [validation_records[row] for row in rows.tolist()]
+    headers = batch.headers[rows]  # a copy
+    headers["size"] = np.fromiter(map(len, records), np.uint32, len(records))
+    return Batch(headers, records)
+
+
+def _split(
+    batch: Batch,
+    validation_records: Mapping[int, bytes],
+    *,
+    is_held_out: bool,
+    options: EncodingOptions,
+) -> tuple[list[SpillPart], int | None]:
+    """Splits records by the hash of their source, so that a source stands in one split only.
+
+    Where none is for validation, copies of those with the least hash stand by as candidates:
+    if that is so in the whole corpus, they are its validation split.
+
+    Args:
+      batch: All records of the unit.
+      validation_records: Records with their texts, by position: those that may be for validation.
+      is_held_out: Whether the unit is for validation as a whole.
+      options: How pairs are split.
+
+    Returns:
+      The parts of the spill, and the least hash.
+    """
+    plans = options.plans
+
+    def for_validation(rows: npt.NDArray[np.int64]) -> Batch:
+        return _select_for_validation(batch, rows, validation_records)
+
+    if is_held_out:
+        whole = for_validation(np.arange(len(batch.records)))
+        return [SpillPart(split=VALIDATION, batch=whole, plan=plans[VALIDATION])], None
+    if not batch.records:
+        return [], None
+    hashes = batch.headers["source_hash"]
+    least = int(hashes.min())
+    is_validation = hashes < options.validation_below
+    parts = [
+        SpillPart(
+            split=TRAIN, batch=batch.select(np.flatnonzero(~is_validation)), plan=plans[TRAIN]
+        )
+    ]
+    if least < options.validation_below:
+        chosen = np.flatnonzero(is_validation)
+        parts.append(
+            SpillPart(split=VALIDATION, batch=for_validation(chosen), plan=plans[VALIDATION])
+        )
+    else:
+        chosen = np.flatnonzero(hashes == least)
+        parts.append(
+            SpillPart(
+                split=VALIDATION,
+                batch=for_validation(chosen),
+                plan=SplitPlan(shards=1, buckets_per_shard=1),  # at the first shard
+                is_candidate=True,
+            )
+        )
+    return parts, least

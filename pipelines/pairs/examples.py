@@ -1,0 +1,195 @@
+"""Pairs of ids -> serialised `tf.train.Example`s -> TFRecord framing, without TensorFlow.
+
+Also the hashes that decide a pair's split, its place in the global shuffle and its duplicates.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import itertools
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+
+import google_crc32c
+import numpy as np
+import numpy.typing as npt
+
+from model.dataset.manifest import (
+    SOURCE_FEATURE,
+    SOURCE_TEXT_FEATURE,
+    TARGET_FEATURE,
+    TARGET_TEXT_FEATURE,
+)
+from model.text.vocabulary import FlatIds
+
+UInt64s = npt.NDArray[np.uint64]
+
+DIGEST_BYTES = 16  # among 10^9 texts two share a digest with a probability below 10^-20
+_FRAMED_AT_ONCE = 4096  # records
+
+
+# Records: https://protobuf.dev/programming-guides/encoding/
+
+
+def _varint(value: int) -> bytes:
+    """Encodes a number, 7 bits a byte, the least significant first."""
+    encoded = bytearray()
+    while value >= 0x80:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def _field(number: int, content: bytes = b"", *, more: int = 0) -> bytes:
+    """Begins a field of `content` and `more` bytes that the caller appends."""
+    length_delimited = 2
+    return _varint(number << 3 | length_delimited) + _varint(len(content) + more) + content
+
+
+def _entry(name: str, size: int) -> bytes:
+    """Begins an entry of Features.feature, up to its packed ids, which have `size` bytes."""
+    values = _field(1, more=size) if size else b""  # Int64List.value
+    ids = _field(3, values, more=size)  # Feature.int64_list
+    return _field(1, _field(1, name.encode()) + _field(2, ids, more=size), more=size)
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _around_ids(source_size: int, target_size: int) -> tuple[bytes, bytes]:
+    """Returns what stands in an Example before its source ids, and between them and the others."""
+    source = _entry(SOURCE_FEATURE, source_size)
+    target = _entry(TARGET_FEATURE, target_size)
+    content = len(source) + source_size + len(target) + target_size
+    return _field(1, more=content) + source, target  # Example.features
+
+
+class ExampleWriter:
+    """Serialises pairs of ids many at a time, the bytes being those of TensorFlow.
+
+    Filling a protobuf message for each pair takes 1.6 times as long.
+
+    Attributes:
+      vocabulary_size: Ids are below it; up to 2^28.
+    """
+
+    def __init__(self, vocabulary_size: int) -> None:
+        self.vocabulary_size = vocabulary_size
+        # For each id, its varint in the first of 4 bytes, and which of the 4 those are.
+        ids = np.arange(vocabulary_size, dtype=np.uint32)
+        sizes = (1 + (ids >= 1 << 7) + (ids >= 1 << 14) + (ids >= 1 << 21)).astype(np.uint8)
+        place = np.arange(4)
+        has_more = (place + 1 < sizes[:, None]).astype(np.uint8) << 7
+        septets = (ids[:, None] >> (7 * place).astype(np.uint32) & 0x7F).astype(np.uint8)
+        # Four bytes in one number: NumPy picks single numbers far faster than rows.
+        self._varints = (septets | has_more).view(np.uint32).ravel()
+        self._is_used = (place < sizes[:, None]).view(np.uint32).ravel()
+        self._sizes = sizes
+
+    def serialize(self, sources: FlatIds, targets: FlatIds) -> list[bytes]:
+        """Returns the bytes of a tf.train.Example for each pair."""
+        records = []
+        for source, target in zip(self._pack(sources), self._pack(targets), strict=True):
+            before, between = _around_ids(len(source), len(target))
+            records.append(b"".join((before, source, between, target)))
+        return records
+
+    def _pack(self, texts: FlatIds) -> list[bytes]:
+        """Returns the varints of each text."""
+        ids = texts.ids.astype(np.intp)  # once, not in each look-up
+        varints = self._varints.take(ids).view(np.uint8)
+        packed = np.compress(self._is_used.take(ids).view(np.bool_), varints).tobytes()
+        ends = np.concatenate([[0], np.cumsum(self._sizes.take(ids), dtype=np.int64)])
+        cuts = [0, *ends[texts.ends].tolist()]
+        return [packed[begin:end] for begin, end in itertools.pairwise(cuts)]
+
+
+def with_texts(record: bytes, source: str, target: str) -> bytes:
+    """Adds the texts of a pair to what `ExampleWriter` made of its ids."""
+    begin, _ = _content(record, 0)
+    _, middle = _content(record, begin)
+    return _field(
+        1,
+        _text_entry(SOURCE_TEXT_FEATURE, source)
+        + record[begin:middle]
+        + _text_entry(TARGET_TEXT_FEATURE, target)
+        + record[middle:],
+    )
+
+
+def _text_entry(name: str, text: str) -> bytes:
+    """Returns the entry of Features.feature that holds one text."""
+    values = _field(1, text.encode())  # BytesList.value
+    return _field(1, _field(1, name.encode()) + _field(2, _field(1, values)))
+
+
+def _content(message: bytes, start: int) -> tuple[int, int]:
+    """Returns where the content of a field begins and ends; its tag stands at `start`."""
+    size = shift = 0
+    place = start + 1
+    while True:
+        byte = message[place]
+        size |= (byte & 0x7F) << shift
+        place, shift = place + 1, shift + 7
+        if byte < 0x80:
+            return place, place + size
+
+
+# https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format_details
+
+
+def _masked_crc(data: bytes) -> bytes:
+    crc = google_crc32c.value(data)
+    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+
+
+@functools.lru_cache(maxsize=4096)
+def _length_header(size: int) -> bytes:
+    length = struct.pack("<Q", size)
+    return length + _masked_crc(length)
+
+
+def framed_runs(records: Sequence[bytes]) -> Iterator[bytes]:
+    """Yields records as they stand in a TFRecord file, some thousand at a time."""
+    for i in range(0, len(records), _FRAMED_AT_ONCE):
+        parts: list[bytes] = []
+        for record in records[i : i + _FRAMED_AT_ONCE]:
+            parts += (_length_header(len(record)), record, _masked_crc(record))
+        yield b"".join(parts)
+
+
+# Hashes.
+
+
+def digest_texts(texts: Iterable[str]) -> list[bytes]:
+    """Returns the digest of each text; that of a source decides the split, whatever the seed."""
+    blake2b = hashlib.blake2b
+    return [blake2b(text.encode(), digest_size=DIGEST_BYTES).digest() for text in texts]
+
+
+def seed_salt(seed: int) -> bytes:
+    """Returns what makes another hash of `digest_pairs` for each seed."""
+    return seed.to_bytes(8, "little", signed=True)
+
+
+def digest_pairs(
+    source_digests: Iterable[bytes], targets: Iterable[str], *, salt: bytes
+) -> list[bytes]:
+    """Returns the digest of each pair: equal for duplicates, in a random order under each seed."""
+    blake2b = hashlib.blake2b
+    return [
+        blake2b(source + target.encode(), digest_size=DIGEST_BYTES, salt=salt).digest()
+        for source, target in zip(source_digests, targets, strict=True)
+    ]
+
+
+def digest_sides(digests: Iterable[bytes], *, salt: bytes) -> list[bytes]:
+    """Returns the digests of one side of pairs under a seed, from those of the texts."""
+    blake2b = hashlib.blake2b
+    return [blake2b(text, digest_size=DIGEST_BYTES, salt=salt).digest() for text in digests]
+
+
+def digest_halves(digests: Sequence[bytes]) -> tuple[UInt64s, UInt64s]:
+    """Returns the first and the last 8 bytes of digests, as numbers."""
+    halves = np.frombuffer(b"".join(digests), "<u8").reshape(-1, 2)
+    return halves[:, 0], halves[:, 1]

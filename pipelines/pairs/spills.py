@@ -1,0 +1,331 @@
+"""Spill files, through which the records of units get to shards, and the merge of a bucket.
+
+A unit writes all its records to one spill. A bucket is a range of the digests by which duplicates
+are told, and a shard a run of buckets: the records of a bucket lie together in each spill, and a
+shard is written by reading its buckets, one after the other, from all spills.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipelines.pairs.examples import UInt64s
+from pipelines.storage import files
+
+Headers = npt.NDArray[Any]  # structured, of HEADER
+
+# What a spill holds of each record beside its bytes.
+HEADER = np.dtype(
+    [
+        ("group_high", "<u8"),  # digest of what duplicates share: the pair, or one side of it
+        ("group_low", "<u8"),
+        ("key", "<u8"),  # the order of the records inside a bucket
+        ("source_hash", "<u8"),  # decides the split
+        ("row", "<u8"),  # of its source, from 0
+        ("source_length", "<u4"),  # ids, BOS and EOS counted
+        ("target_length", "<u4"),
+        ("size", "<u4"),  # bytes of the record; 0 for a duplicate of another in the same unit
+    ]
+)
+
+_MAGIC = b"ttspill2"
+_FOOTER_END = struct.Struct("<Q8s")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SplitPlan:
+    """How the records of a split are spread: `shards` files of `buckets_per_shard` buckets."""
+
+    shards: int
+    buckets_per_shard: int
+
+    @property
+    def buckets(self) -> int:
+        """The number of buckets of all shards."""
+        return self.shards * self.buckets_per_shard
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Region:
+    """Where the records of one shard lie in a spill, bucket after bucket.
+
+    Attributes:
+      path: The spill.
+      order: The place of the spill's source among all sources.
+      index: The place of the spill's unit in its source.
+      counts: Records of each bucket.
+      bounds: Where each bucket begins, and where the last one ends; headers, then records.
+      is_candidate: Copies of records of the train split, for a validation split that would
+        stay empty.
+    """
+
+    path: str
+    order: int
+    index: int
+    counts: tuple[int, ...]
+    bounds: tuple[int, ...]
+    is_candidate: bool = False
+
+
+RegionOfShard = tuple[tuple[str, int], Region]  # the key is (split, shard)
+
+
+@dataclasses.dataclass(frozen=True)
+class Batch:
+    """Records with their headers, in the same order."""
+
+    headers: Headers
+    records: list[bytes]
+
+    def select(self, rows: npt.NDArray[Any]) -> Batch:
+        """Returns the records at these positions, in this order."""
+        return Batch(self.headers[rows], [self.records[row] for row in rows.tolist()])
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SpillPart:
+    """Records of one split on their way into a spill, by row."""
+
+    split: str
+    batch: Batch
+    plan: SplitPlan
+    is_candidate: bool = False
+
+
+def bucket_bounds(buckets: int) -> UInt64s:
+    """Returns the least digest of each bucket but the first."""
+    return np.array([-(-(i << 64) // buckets) for i in range(1, buckets)], np.uint64)
+
+
+def without_copies(batch: Batch, *, apart: int | None = None) -> Batch:
+    """Drops the bytes of every record but the first of a group; the headers stay.
+
+    A pair that a unit holds a million times then takes the room of one.
+
+    Args:
+      batch: The records, by row.
+      apart: Hash of a source that may be moved to another split: its records are no copies of
+        others, nor others of them.
+    """
+    is_copy = np.zeros(len(batch.records), np.bool_)
+    is_apart = np.zeros(len(batch.records), np.bool_)
+    if apart is not None:
+        is_apart = batch.headers["source_hash"] == apart
+    for rows in (np.flatnonzero(is_apart), np.flatnonzero(~is_apart)):
+        is_copy[rows] = _first_of_group(batch.headers[rows]) != np.arange(len(rows))
+    headers = batch.headers.copy()
+    headers["size"][is_copy] = 0
+    records = list(batch.records)
+    for row in np.flatnonzero(is_copy).tolist():
+        records[row] = b""
+    return Batch(headers, records)
+
+
+def write_spill(
+    path: str,
+    parts: Sequence[SpillPart],
+    *,
+    order: int,
+    index: int,
+    statistics: dict[str, Any],
+    temporary_folder: str,
+) -> list[RegionOfShard]:
+    """Writes a unit's records and returns where those of each (split, shard) lie.
+
+    Args:
+      path: The spill file.
+      parts: The records, by split.
+      order: The place of the unit's source among all sources.
+      index: The place of the unit in its source.
+      statistics: What a rerun wants to know of the unit; JSON.
+      temporary_folder: Where the file lies until it is whole.
+    """
+    regions: list[RegionOfShard] = []
+    with files.write_whole(path, temporary_folder=temporary_folder) as file:
+        offset = 0
+        for part in parts:
+            plan = part.plan
+            buckets = np.searchsorted(
+                bucket_bounds(plan.buckets), part.batch.headers["group_high"], side="right"
+            )
+            batch = part.batch.select(np.argsort(buckets, kind="stable"))
+            ends = np.cumsum(np.bincount(buckets, minlength=plan.buckets)).tolist()
+            bounds = [0, *ends]
+            for shard in range(plan.shards):
+                counts, region_bounds = [], [offset]
+                first = shard * plan.buckets_per_shard
+                for bucket in range(first, first + plan.buckets_per_shard):
+                    begin, end = bounds[bucket], bounds[bucket + 1]
+                    headers = batch.headers[begin:end].tobytes()
+                    records = b"".join(batch.records[begin:end])
+                    file.write(headers)
+                    file.write(records)
+                    counts.append(end - begin)
+                    offset += len(headers) + len(records)
+                    region_bounds.append(offset)
+                if any(counts):
+                    region = Region(
+                        path=path,
+                        order=order,
+                        index=index,
+                        counts=tuple(counts),
+                        bounds=tuple(region_bounds),
+                        is_candidate=part.is_candidate,
+                    )
+                    regions.append(((part.split, shard), region))
+        footer = {
+            "statistics": statistics,
+            "order": order,
+            "index": index,
+            "regions": [
+                [split, shard, region.counts, region.bounds, region.is_candidate]
+                for (split, shard), region in regions
+            ],
+        }
+        text = json.dumps(footer).encode()
+        file.write(text + _FOOTER_END.pack(len(text), _MAGIC))
+    return regions
+
+
+def read_spill_footer(path: str) -> tuple[list[RegionOfShard], dict[str, Any]]:
+    """Returns what `write_spill` returned, and the unit's statistics."""
+    size = files.file_identity(path)["bytes"]
+    with files.open_binary(path) as file:
+        file.seek(size - _FOOTER_END.size)
+        length, magic = _FOOTER_END.unpack(file.read(_FOOTER_END.size))
+        if magic != _MAGIC:
+            raise ValueError(f"{path} is not a spill of this version")
+        file.seek(size - _FOOTER_END.size - length)
+        footer = json.loads(file.read(length))
+    regions = [
+        (
+            (split, shard),
+            Region(
+                path=path,
+                order=footer["order"],
+                index=footer["index"],
+                counts=tuple(counts),
+                bounds=tuple(bounds),
+                is_candidate=is_candidate,
+            ),
+        )
+        for split, shard, counts, bounds, is_candidate in footer["regions"]
+    ]
+    return regions, footer["statistics"]
+
+
+def read_bucket(region: Region, bucket: int) -> Batch:
+    """Reads one bucket of a region."""
+    count, begin, end = region.counts[bucket], region.bounds[bucket], region.bounds[bucket + 1]
+    if not count:
+        return Batch(np.empty(0, HEADER), [])
+    with files.open_binary(region.path) as file:
+        file.seek(begin)
+        data = file.read(end - begin)
+    headers = np.frombuffer(data, HEADER, count)
+    ends = (np.cumsum(headers["size"], dtype=np.int64) + headers.nbytes).tolist()
+    starts = [headers.nbytes, *ends[:-1]]
+    return Batch(headers, [data[a:b] for a, b in zip(starts, ends, strict=True)])
+
+
+@dataclasses.dataclass(frozen=True)
+class Places:
+    """Where pairs stand.
+
+    Attributes:
+      orders: The places of their sources among all sources.
+      rows: Their rows in those sources, from 0.
+    """
+
+    orders: npt.NDArray[np.int64]
+    rows: npt.NDArray[np.int64]
+
+    def select(self, rows: npt.NDArray[Any] | slice) -> Places:
+        """Returns the places at these positions."""
+        return Places(self.orders[rows], self.rows[rows])
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MergedBucket:
+    """A bucket of a shard.
+
+    Attributes:
+      batch: The records, in their final order.
+      places: Where each of them stands in the corpus.
+      duplicates: Where the pairs stand that were left out, by place.
+      survivors: For each of those, where the one stands that was kept instead.
+    """
+
+    batch: Batch
+    places: Places
+    duplicates: Places
+    survivors: Places
+
+
+def merge_bucket(
+    batches: Sequence[tuple[int, Batch]],
+    *,
+    deduplicate: bool = True,
+    moved: int | None = None,
+    only: int | None = None,
+) -> MergedBucket:
+    """Drops the duplicates among the records of a bucket from all spills, and sorts the others.
+
+    Of a group the pair with the least (source order, row) is kept, so that the result does not
+    depend on who worked on what, or when.
+
+    Args:
+      batches: The source's order and the records of each spill, by order and row.
+      deduplicate: Without it all are kept.
+      moved: Hash of a source that was moved to another split: its pairs are passed over.
+      only: Hash of a source: all pairs of others are passed over.
+    """
+    headers = np.concatenate([np.empty(0, HEADER), *(batch.headers for _, batch in batches)])
+    orders = np.repeat(
+        np.array([order for order, _ in batches], np.int64),
+        [len(batch.records) for _, batch in batches],
+    )
+    merged = Batch(headers, [record for _, batch in batches for record in batch.records])
+    if moved is not None or only is not None:
+        is_other = headers["source_hash"] != (moved if only is None else only)
+        wanted = np.flatnonzero(is_other if only is None else ~is_other)
+        merged, orders = merged.select(wanted), orders[wanted]
+    headers = merged.headers
+    places = Places(orders, headers["row"].astype(np.int64))
+    positions = np.arange(len(headers))
+    survivors = _first_of_group(headers) if deduplicate else positions
+    is_kept = survivors == positions
+    kept = positions[is_kept]
+    kept = kept[np.argsort(headers["key"][kept], kind="stable")]
+    dropped = positions[~is_kept]
+    return MergedBucket(
+        batch=merged.select(kept),
+        places=places.select(kept),
+        duplicates=places.select(dropped),
+        survivors=places.select(survivors[dropped]),
+    )
+
+
+def _first_of_group(headers: Headers) -> npt.NDArray[np.int64]:
+    """Returns for each record the position of the first one of its group."""
+    count = len(headers)
+    high, low = headers["group_high"], headers["group_low"]
+    ranks = np.argsort(high, kind="stable")
+    is_same = high[ranks][1:] == high[ranks][:-1]
+    if not is_same.any():
+        return np.arange(count)
+    if (is_same & (low[ranks][1:] != low[ranks][:-1])).any():  # half of two digests collides
+        ranks = np.lexsort((low, high))
+        is_same = (high[ranks][1:] == high[ranks][:-1]) & (low[ranks][1:] == low[ranks][:-1])
+    # The sorts are stable: the first of a run of equal digests is the first of all.
+    starts = np.where(np.concatenate([[False], is_same]), 0, np.arange(count))
+    first = np.empty(count, np.int64)
+    first[ranks] = ranks[np.maximum.accumulate(starts)]
+    return first

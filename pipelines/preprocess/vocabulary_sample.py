@@ -1,0 +1,269 @@
+"""Trains SentencePiece vocabularies on a deterministic sample of the training lines.
+
+The sample is the k lines with the least hashes, of distinct, normalised lines: the same whoever
+read which line, and in whatever order.
+"""
+
+from __future__ import annotations
+
+import collections
+import hashlib
+import io
+import json
+import re
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import sentencepiece
+
+from model.errors import UserError
+from model.text.vocabulary import BOS_ID, EOS_ID, PAD_ID, SIZE_MULTIPLE, UNK_ID
+from pipelines.pairs.examples import UInt64s
+from pipelines.pairs.held_out import HELD_OUT_SOURCE, HELD_OUT_TARGET
+from pipelines.pairs.units import INVALID_UTF8
+from pipelines.storage import files
+
+SAMPLE_SCHEMA = pa.schema([("hash", pa.uint64()), ("line", pa.large_string())])
+
+_REJECTED = b"rejected"  # in a file's metadata: pairs left out, by reason
+
+# SentencePiece's result depends on the number of threads, so it is the same on every machine.
+TRAINER_THREADS = 4
+
+# Share of Han, kana and Hangul among the letters of a side from which on the rarest 0.05 % of
+# its characters are left to UNK, as SentencePiece's authors advise for such scripts.
+_LARGE_SCRIPT_SHARE = 0.2
+_LARGE_SCRIPT_COVERAGE = 0.9995
+_LARGE_SCRIPT_RANGES = (
+    (0x1100, 0x1200),  # Hangul jamo
+    (0x2E80, 0x2FE0),  # radicals
+    (0x3040, 0x3130),  # hiragana, katakana, bopomofo
+    (0x3130, 0x3190),  # Hangul compatibility jamo
+    (0x31A0, 0x31C0),
+    (0x31F0, 0x3200),
+    (0x3400, 0x4DC0),  # Han, extension A
+    (0x4E00, 0xA000),  # Han
+    (0xAC00, 0xD7B0),  # Hangul syllables
+    (0xF900, 0xFB00),
+    (0x20000, 0x32000),  # Han, further extensions
+)
+_COVERAGE_LINES = 100_000
+
+
+# No text of the sample may have them, and U+0020 always has its piece.
+_KEPT_WHITESPACE = ("\t", "\n", "\r")
+
+
+def _hash_line(line: str) -> bytes:
+    # Another hash than the one that decides the split, so that the two are independent.
+    return hashlib.blake2b(line.encode(), digest_size=8, person=b"tt sample").digest()
+
+
+def distinct_lines(lines: Sequence[str]) -> pa.Table:
+    """Returns the distinct lines with their hashes, by hash, as `SAMPLE_SCHEMA`.
+
+    >>> distinct_lines(["b", "a", "b"])["line"].to_pylist()
+    ['a', 'b']
+    """
+    hashes = np.frombuffer(b"".join([_hash_line(line) for line in lines]), "<u8")
+    return _distinct(pa.table([hashes, lines], schema=SAMPLE_SCHEMA))
+
+
+def _distinct(table: pa.Table) -> pa.Table:
+    # An equal hash is taken for an equal line: of 10^9 lines one may be lost, and no harm done.
+    _, first = np.unique(table["hash"].to_numpy(), return_index=True)
+    return table.take(first)
+
+
+class LeastHashes:
+    """The least hashes that a process has seen: they bound what can still be in the sample.
+
+    All threads of a process share one, so that of 10^9 lines only some million are written.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._hashes: UInt64s = np.empty(0, np.uint64)
+        self._lock = threading.Lock()
+
+    def add(self, hashes: UInt64s) -> int:
+        """Adds hashes; returns a bound above which none is among the least of all."""
+        with self._lock:
+            self._hashes = np.union1d(self._hashes, hashes)[: self._limit]
+            is_full = len(self._hashes) == self._limit
+            return int(self._hashes[-1]) if is_full else 2**64 - 1
+
+
+def up_to(table: pa.Table, bound: int) -> pa.Table:
+    """Returns the lines of `distinct_lines` whose hash is at most a bound."""
+    hashes = table["hash"].to_numpy()
+    return table.slice(0, int(np.searchsorted(hashes, np.uint64(bound), side="right")))
+
+
+def write_sample(
+    path: str, table: pa.Table, *, temporary_folder: str, rejected: Mapping[str, int] | None = None
+) -> None:
+    """Writes lines of `distinct_lines` to a file, and how many pairs were rejected by reason."""
+    options = pa.ipc.IpcWriteOptions(compression="lz4")
+    schema = SAMPLE_SCHEMA.with_metadata({_REJECTED: json.dumps(rejected or {})})
+    with (
+        files.write_whole(path, temporary_folder=temporary_folder) as file,
+        pa.ipc.new_file(file, schema, options=options) as writer,
+    ):
+        writer.write_table(table)
+
+
+def read_samples(paths: Sequence[str], *, limit: int) -> pa.Table:
+    """Returns the `limit` lines with the least hashes of all files, by hash."""
+    least = LeastHashes(limit)
+    bound = 2**64 - 1
+    for path in paths:
+        bound = least.add(_read_sample(path, columns=[0])["hash"].to_numpy())
+    tables = [up_to(_read_sample(path, columns=[0, 1]), bound) for path in paths]
+    return _distinct(pa.concat_tables([SAMPLE_SCHEMA.empty_table(), *tables]))
+
+
+def _read_sample(path: str, *, columns: list[int]) -> pa.Table:
+    options = pa.ipc.IpcReadOptions(included_fields=columns)
+    with files.open_binary(path) as file, pa.ipc.open_file(file, options=options) as reader:
+        return reader.read_all().replace_schema_metadata(None)
+
+
+def describe_rejected(paths: Sequence[str]) -> str:
+    """Says why samples hold no line."""
+    rejected: collections.Counter[str] = collections.Counter()
+    for path in paths:
+        with files.open_binary(path) as file, pa.ipc.open_file(file) as reader:
+            rejected.update(json.loads(reader.schema.metadata[_REJECTED]))
+    if not rejected:
+        return "the corpus has no pairs, or held out all"
+    reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(rejected.items()))
+    encoding = ", the --encoding" if INVALID_UTF8 in rejected else ""
+    by_a_side = {HELD_OUT_SOURCE, HELD_OUT_TARGET} & rejected.keys()
+    held_out = "; --held-out-by pair holds out no text by itself" if by_a_side else ""
+    return (
+        f"all {rejected.total():,} pairs were rejected ({reasons}). Check the corpus, its columns "
+        f"and languages{encoding}, or the filters of these reasons{held_out}"
+    )
+
+
+def has_large_script(lines: Sequence[str]) -> bool:
+    """Says whether a fifth or more of the letters are Han, kana or Hangul.
+
+    >>> has_large_script(["the dog", "das Pferd"]), has_large_script(["我有一只狗", "dog"])
+    (False, True)
+    """
+    text = "".join(lines).encode("utf-32-le", errors="ignore")
+    points = np.frombuffer(text, "<u4")
+    letters = int(np.count_nonzero(points > 0x40))
+    large = sum(
+        int(np.count_nonzero((points >= begin) & (points < end)))
+        for begin, end in _LARGE_SCRIPT_RANGES
+    )
+    return large >= _LARGE_SCRIPT_SHARE * max(letters, 1)
+
+
+def train_vocabulary(
+    sample: pa.Table,
+    *,
+    name: str,
+    size: int,
+    is_size_given: bool = True,
+    kind: str,
+    normalization_rule: str,
+    character_coverage: float | None = None,
+    byte_fallback: bool = False,
+    user_symbols: Sequence[str] = (),
+    keep_whitespace: bool = False,
+) -> bytes:
+    """Trains a SentencePiece model.
+
+    Args:
+      sample: Lines, of `SAMPLE_SCHEMA`.
+      name: "shared", "source" or "target", for messages.
+      size: Number of pieces, the 4 special ones counted; for "char" the most there may be.
+      is_size_given: Whether the user wants that number; if not, a sample that is too small for it
+        gets the greatest that it allows.
+      kind: "unigram", "bpe" or "char".
+      normalization_rule: SentencePiece's own, such as "identity".
+      character_coverage: Share of all characters that get a piece; None chooses by script.
+      byte_fallback: Have 256 pieces for bytes, of which characters without a piece are made.
+      user_symbols: Texts that are always a piece of their own.
+      keep_whitespace: Leave runs of spaces and those at the ends, and have a piece for each of
+        the other white space that lines and columns are made with.
+
+    Returns:
+      The bytes of the model file.
+
+    Raises:
+      UserError: There are no lines, or the size does not suit them.
+    """
+    if not sample.num_rows:
+        raise UserError(f"no text to train the {name} vocabulary on")
+    if character_coverage is None:
+        some = sample["line"].slice(0, _COVERAGE_LINES).to_pylist()
+        character_coverage = _LARGE_SCRIPT_COVERAGE if has_large_script(some) else 1.0
+    kept = [s for s in _KEPT_WHITESPACE if s not in user_symbols] if keep_whitespace else []
+    while True:
+        model = io.BytesIO()
+        try:
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=_lines(sample),
+                model_writer=model,
+                model_type=kind,
+                vocab_size=size,
+                pad_id=PAD_ID,
+                unk_id=UNK_ID,
+                bos_id=BOS_ID,
+                eos_id=EOS_ID,
+                character_coverage=character_coverage,
+                normalization_rule_name=normalization_rule,
+                byte_fallback=byte_fallback,
+                user_defined_symbols=[*user_symbols, *kept],
+                remove_extra_whitespaces=not keep_whitespace,
+                num_threads=TRAINER_THREADS,
+                minloglevel=2,
+            )
+        except (RuntimeError, ValueError, TypeError, OverflowError) as error:
+            most = _greatest_size(str(error))
+            if is_size_given or not SIZE_MULTIPLE <= most < size:
+                raise UserError(_trainer_message(str(error), name=name, size=size)) from error
+            size = most
+        else:
+            return model.getvalue()
+
+
+def _lines(sample: pa.Table) -> Iterator[str]:
+    for batch in sample.to_batches(max_chunksize=4096):
+        yield from batch.column("line").to_pylist()
+
+
+def _greatest_size(message: str) -> int:
+    """Returns the greatest size that the trainer says is possible, or 0."""
+    found = re.search(r"Vocabulary size too high.*?<= (\d+)", message)
+    return int(found[1]) if found else 0
+
+
+def _trainer_message(message: str, *, name: str, size: int) -> str:
+    """Turns what the trainer says into what its user can do."""
+    if most := _greatest_size(message):
+        if most < SIZE_MULTIPLE:
+            return f"the corpus is too small for a {name} vocabulary: it allows {most} pieces"
+        return (
+            f"a {name} vocabulary of {size} pieces is larger than this corpus allows, which is "
+            f"{most}: pass --vocabulary-size {most} or less"
+        )
+    if found := re.search(
+        r"Vocabulary size is smaller than required_chars\. \d+ vs (\d+)", message
+    ):
+        least = int(found[1])
+        return (
+            f"a {name} vocabulary of {size} pieces is smaller than the characters of this corpus "
+            f"need, which is {least}: pass --vocabulary-size {least} or more"
+        )
+    if "!sentences_.empty()" in message:
+        return f"no text to train the {name} vocabulary on: no line is shorter than 4,192 bytes"
+    reason = " ".join(message.split())
+    return f"SentencePiece cannot train the {name} vocabulary so: {reason}. Check its options"

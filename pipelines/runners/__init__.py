@@ -1,0 +1,11 @@
+"""Where and how a Beam job runs.
+
+beam_options    Beam's own flags
+runner          a pipeline made and run
+workers         copies of the model on a machine
+failures        the failure of a job, for the user
+foreign_errors  errors of other services in one line
+staging         datasets and models copied to a local cache
+status_line     how far a run is, in one line
+figures         sizes, times and prices as a user reads them
+"""

@@ -1,0 +1,128 @@
+"""What Beam and the clients of other services raise, told in one line.
+
+An error is known by its type, or where that says nothing, by its text. The types are known by their
+names, so that none of the packages is imported for it. Whatever is not known here is a bug until
+somebody has seen it: it keeps its traceback.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from model.errors import ServiceError, UserError
+from model.folders.access import explain_denied
+
+# What to do, by the type that is raised; the first that fits holds.
+_SERVICES = {
+    "google.auth.exceptions.TransportError": "Google Cloud cannot be reached: check the network, "
+    "and run the same command again",
+    "google.auth.exceptions.GoogleAuthError": "Google Cloud wants to know who you are: run `gcloud "
+    "auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS",
+    "google.api_core.exceptions.GoogleAPIError": "Google Cloud does not do it: check project, "
+    "bucket and your rights there, and run the same command again",
+    "requests.exceptions.ConnectionError": "a server cannot be reached: check the network, and run "
+    "the same command again",
+}
+_JOB_SERVICES = {
+    "grpc.FutureTimeoutError": "no job service answers at --job_endpoint: start it, or name where "
+    "it listens",
+    "grpc.RpcError": "the job service does not do it: see that the one at --job_endpoint runs, and "
+    "what it has logged",
+}
+_LONGEST_REASON = 300  # characters
+
+_NO_JAR = re.compile(
+    r"Unable to fetch remote job server jar at (?P<url>\S+): (?P<reason>.*?)\. (?:Also|If no) .*"
+    r"stage the jar at (?P<path>\S+)",
+    re.DOTALL,
+)
+_NO_SUCH_JAR = re.compile(r'Unable to parse jar URL "(?P<path>.*?)"')
+_SERVER_ENDED = re.compile(r"Service failed to start up with error (?P<code>-?\d+)")
+
+
+def chain(error: BaseException) -> Iterator[BaseException]:
+    """Yields an exception and those behind it."""
+    seen: set[int] = set()
+    link: BaseException | None = error
+    while link is not None and id(link) not in seen:
+        seen.add(id(link))
+        yield link
+        link = link.__cause__ or link.__context__
+
+
+def explain(error: BaseException) -> UserError | None:
+    """Returns what to tell the user of rights, networks and services; None of what is none of it.
+
+    Args:
+      error: As it was raised.
+    """
+    if denied := explain_denied(error):
+        return denied
+    return _explain_service(error, _SERVICES)
+
+
+def _explain_service(error: BaseException, services: Mapping[str, str]) -> UserError | None:
+    names = [f"{kind.__module__}.{kind.__qualname__}" for kind in type(error).__mro__]
+    for name, remedy in services.items():
+        if name in names:
+            what, _, do = remedy.partition(": ")
+            return ServiceError(f"{what} ({_reason(error)}): {do}")
+    return None
+
+
+def explain_submission(error: BaseException, *, runner: str, java: str) -> UserError | None:
+    """Returns what to tell the user of a job that a runner of Beam's does not take.
+
+    Args:
+      error: As `pipeline.run()` raised it.
+      runner: As it is called, such as "FlinkRunner".
+      java: The program that starts a runner's job server.
+    """
+    for link in chain(error):
+        found = (
+            _explain_job_server(link, runner=runner, java=java)
+            or explain(link)
+            or _explain_service(link, _JOB_SERVICES)
+        )
+        if found:
+            return found
+    if isinstance(error, NotImplementedError):
+        return UserError(
+            f"{runner} cannot take the job ({_reason(error)}): choose another --runner"
+        )
+    return None
+
+
+def _explain_job_server(error: BaseException, *, runner: str, java: str) -> UserError | None:
+    text = str(error)
+    option = f"--{runner.removesuffix('Runner').lower()}_job_server_jar"
+    if found := _NO_JAR.search(text):
+        return UserError(
+            f"{runner} needs a jar of Beam's, which could not be fetched from {found['url']} "
+            f"({found['reason']}): put it at {found['path']}, or name it behind -- with {option}"
+        )
+    if found := _NO_SUCH_JAR.search(text):
+        return UserError(
+            f"there is no jar at {found['path']}: name that of Beam's job server with {option}, or "
+            "leave that out, and Beam fetches its own"
+        )
+    if found := _SERVER_ENDED.search(text):
+        return UserError(
+            f"the job server of {runner} ended at once, with exit code {found['code']}: see that "
+            f"{java} is a Java that runs it, and {option} its jar"
+        )
+    if isinstance(error, FileNotFoundError) and error.filename == java:
+        return UserError(
+            f"{runner} needs Java, and there is no program {java}: install it, or name it behind "
+            "-- with --job_server_java_launcher"
+        )
+    return None
+
+
+def _reason(error: BaseException) -> str:
+    """Returns what an error says of itself, on a line."""
+    details = getattr(error, "details", None)  # of grpc, whose text has many lines
+    found = details() if callable(details) else None
+    line = " ".join(str(found or error).split()) or type(error).__name__
+    return line if len(line) <= _LONGEST_REASON else f"{line[:_LONGEST_REASON]}..."

@@ -1,0 +1,368 @@
+"""Parquet through Beam's file systems: find files, read footers and runs of rows.
+
+No transforms here, and nothing of translation: `translate` builds on it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import IO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from apache_beam.io.filesystem import BeamIOError
+from apache_beam.io.filesystems import FileSystems
+
+from model.errors import BadFileError as BadFileError
+from model.errors import UserError
+from model.folders.access import explain_denied
+from pipelines.corpora.text import is_damage
+from pipelines.storage import files
+from pipelines.storage.files import is_local, list_folder, open_binary
+from pipelines.storage.text_cells import is_text
+
+SUFFIX = ".parquet"
+
+_MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
+_FOOTER_THREADS = 16  # footers are latency on an object store
+_BATCH_ROWS = 8192
+# Column chunks are streamed through a buffer, never loaded whole: a row group may be the file.
+_BUFFER_BYTES = 1 << 20
+_ROW_GROUP_ROWS = 1 << 20
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FoundFile:
+    """A file that an argument named.
+
+    Attributes:
+      path: Absolute, or with its scheme.
+      relative_path: Where it lies below the folder or the fixed part of the glob, with "/"; a
+        file that is named itself has its name only.
+    """
+
+    path: str
+    relative_path: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Footer:
+    """What a Parquet file says of itself.
+
+    Attributes:
+      size: Bytes of the file.
+      rows: Rows of the file.
+      checksum: Hex blake2b of the footer's bytes, which hold the place of every column chunk.
+      schema: As Arrow reads the file.
+    """
+
+    size: int
+    rows: int
+    checksum: str
+    schema: pa.Schema
+
+
+def normalize_path(path: str) -> str:
+    """Makes a local path absolute, so that workers with another folder agree on it.
+
+    Raises:
+      UserError: The file system is not known, or not installed.
+    """
+    if FileSystems.get_scheme(path) is None:
+        return os.path.abspath(path)  # noqa: PTH100 -- paths stay strings: they may be gs://
+    try:
+        FileSystems.get_filesystem(path)
+    except (ValueError, BeamIOError) as error:
+        raise files.lookup_error(path, error) from error
+    return path.rstrip("/")
+
+
+def is_folder(path: str) -> bool:
+    """Tells whether a path is a folder; on an object store, whether anything lies below it."""
+    if FileSystems.get_scheme(path) is None:
+        return os.path.isdir(path)  # noqa: PTH112
+    return bool(list_folder(path))
+
+
+def find_files(arguments: Sequence[str]) -> list[FoundFile]:
+    """Finds the Parquet files that files, globs and folders name.
+
+    In a folder every `*.parquet` counts at any depth, but nothing whose name, or the name of a
+    folder on its way, starts with "." or "_".
+
+    Raises:
+      UserError: An argument names nothing.
+    """
+    return [file for argument in arguments for file in _find_files(argument)]
+
+
+def _find_files(argument: str) -> list[FoundFile]:
+    path = normalize_path(argument)
+    if is_folder(path):
+        base = path.rstrip("/") + "/"
+        found = [
+            FoundFile(path=match, relative_path=match.removeprefix(base))
+            for match in files.list_with_links(path, leaves_out=_is_left_out)
+            if match.endswith(SUFFIX)
+        ]
+        if not found:
+            raise UserError(
+                f"the input folder {argument} holds no *{SUFFIX} file: name another one, or files "
+                "of other names by a glob"
+            )
+    elif files.exists(path):
+        found = [FoundFile(path=path, relative_path=path.rpartition("/")[2])]
+    elif re.search(r"[*?[]", path):
+        base = re.split(r"[*?[]", path, maxsplit=1)[0].rpartition("/")[0] + "/"
+        found = [
+            FoundFile(path=match, relative_path=match.removeprefix(base))
+            for match in files.find_files(path)
+        ]
+        if not found:
+            files.check_is_open(path)
+            raise UserError(f"no file matches the input {argument}: check the path")
+    else:
+        raise UserError(f"no such input file or folder: {argument} (check the path)")
+    return found
+
+
+def _is_left_out(name: str) -> bool:
+    return name.startswith((".", "_")) or name == "lost+found"  # of a disk, for its owner alone
+
+
+def read_footers(paths: Sequence[str]) -> list[Footer | BadFileError]:
+    """Reads the footers of many files, in order, several at a time.
+
+    Raises:
+      UserError: A file cannot be opened; of one that is not good Parquet the error is returned.
+    """
+    with ThreadPoolExecutor(_FOOTER_THREADS) as pool:
+        return list(pool.map(_try_read_footer, paths))
+
+
+def _try_read_footer(path: str) -> Footer | BadFileError:
+    try:
+        return read_footer(path)
+    except BadFileError as error:
+        return error
+
+
+def read_footer(path: str) -> Footer:
+    """Reads the footer of a file.
+
+    Raises:
+      BadFileError: The file is not good Parquet.
+      UserError: The file cannot be opened.
+    """
+    try:
+        handle = open_binary(path)
+    except OSError as error:
+        if is_local(path) and Path(path).is_symlink() and not Path(path).exists():
+            raise BadFileError(f"{path} is a link that leads nowhere") from error
+        unknown = UserError(f"{path} cannot be opened: {error}")
+        raise explain_denied(error) or unknown from error
+    with handle:
+        size, checksum, file = _open_footer(handle, path=path)
+    return Footer(
+        size=size, rows=file.metadata.num_rows, checksum=checksum, schema=file.schema_arrow
+    )
+
+
+def _open_footer(handle: IO[bytes], *, path: str) -> tuple[int, str, pq.ParquetFile]:
+    """Reads the footer once: the size of the file, the checksum, and Parquet that is only that."""
+    size = handle.seek(0, os.SEEK_END)
+    handle.seek(max(0, size - 8))
+    tail = handle.read(8)
+    if tail[4:] == _ENCRYPTED:
+        raise BadFileError(f"{path} is encrypted, which tt cannot read")
+    if size < 12 or tail[4:] != _MAGIC:
+        raise BadFileError(f"{path} is not a Parquet file (it does not end in PAR1)")
+    handle.seek(max(0, size - 8 - int.from_bytes(tail[:4], "little")))
+    footer = handle.read(int.from_bytes(tail[:4], "little"))
+    checksum = hashlib.blake2b(footer, digest_size=16).hexdigest()
+    with _bad_content(f"{path} is not a readable Parquet file"):
+        return size, checksum, pq.ParquetFile(pa.BufferReader(_MAGIC + footer + tail))
+
+
+@contextlib.contextmanager
+def _bad_content(problem: str) -> Iterator[None]:
+    """Makes a BadFileError of what Arrow says of bytes; a file system's own errors pass."""
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        if not is_damage(error):
+            raise
+        reason = " ".join(str(error).split()).rstrip(".")  # Arrow's has lines, and bytes of files
+        reason = "".join(c if c.isprintable() else "?" for c in reason)
+        raise BadFileError(f"{problem}: {reason}") from error
+
+
+def overlapping_row_groups(
+    *, group_rows: Iterable[int], first_row: int, rows: int
+) -> tuple[list[int], int]:
+    """Finds the row groups that hold a run of rows.
+
+    Returns:
+      Their indices, and how many rows of the first of them lie before the run.
+
+    >>> overlapping_row_groups(group_rows=[10, 10, 10], first_row=12, rows=9)
+    ([1, 2], 2)
+    """
+    groups: list[int] = []
+    rows_before_run = 0
+    start = 0
+    for index, count in enumerate(group_rows):
+        if max(start, first_row) < min(start + count, first_row + rows):
+            if not groups:
+                rows_before_run = first_row - start
+            groups.append(index)
+        start += count
+    return groups, max(0, rows_before_run)
+
+
+def iter_rows(
+    file: pq.ParquetFile,
+    *,
+    path: str,
+    first_row: int,
+    rows: int,
+    batch_rows: int,
+    columns: Sequence[str] | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Yields consecutive rows of an open file, whatever its row groups are.
+
+    Only the row groups that hold them are touched, and only a batch of what comes before the
+    rows is in memory at a time.
+
+    Args:
+      file: The file.
+      path: Of the file, for the message.
+      first_row: From 0.
+      rows: How many.
+      batch_rows: The most rows of a batch.
+      columns: Those to read; None reads all.
+
+    Raises:
+      ArrowInvalid: The pages hold fewer rows than the footer says.
+    """
+    metadata = file.metadata
+    groups, skipped = overlapping_row_groups(
+        group_rows=(metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)),
+        first_row=first_row,
+        rows=rows,
+    )
+    missing = rows
+    batches = file.iter_batches(batch_size=batch_rows, row_groups=groups, columns=columns)
+    while missing and (batch := next(batches, None)) is not None:
+        piece = batch.slice(min(skipped, batch.num_rows), missing)
+        skipped -= min(skipped, batch.num_rows)
+        missing -= piece.num_rows
+        if piece.num_rows:
+            yield piece
+    if missing:
+        raise pa.ArrowInvalid(f"{path} lacks {missing} of {rows} rows from row {first_row} on")
+
+
+def read_rows(*, path: str, first_row: int, rows: int, footer_checksum: str) -> pa.Table:
+    """Reads consecutive rows of a file as one table; see `iter_rows`.
+
+    Args:
+      path: The file.
+      first_row: From 0.
+      rows: How many.
+      footer_checksum: That of the footer when the rows were planned.
+
+    Raises:
+      BadFileError: Bytes on the way to the rows are damaged.
+      UserError: The file is another one now.
+    """
+    with open_binary(path) as handle:
+        _, checksum, footer = _open_footer(handle, path=path)
+        if checksum != footer_checksum:
+            raise UserError(
+                f"{path} has changed since the run was planned: put the file back that it was, or "
+                "translate the new one into another folder"
+            )
+        last_row = first_row + rows - 1
+        with _bad_content(f"{path} cannot be read (rows {first_row:,} to {last_row:,}, from 0)"):
+            handle.seek(0)
+            file = pq.ParquetFile(
+                handle,
+                metadata=footer.metadata,
+                buffer_size=_BUFFER_BYTES,
+                pre_buffer=False,
+                page_checksum_verification=True,
+            )
+            batch_rows = max(1, min(rows, _BATCH_ROWS))
+            pieces = iter_rows(
+                file, path=path, first_row=first_row, rows=rows, batch_rows=batch_rows
+            )
+            return pa.Table.from_batches(list(pieces), schema=file.schema_arrow)
+
+
+def write_table(table: pa.Table, handle: IO[bytes], *, compression: str) -> None:
+    """Writes a table as Parquet, with checksums of pages; what decides the bytes is pinned."""
+    pq.write_table(
+        table,
+        handle,
+        compression=compression,
+        version="2.6",
+        data_page_version="1.0",
+        data_page_size=1 << 20,
+        row_group_size=_ROW_GROUP_ROWS,
+        use_dictionary=True,
+        write_statistics=True,
+        write_page_checksum=True,
+        store_schema=True,
+    )
+
+
+def find_text_columns(
+    *, schema: pa.Schema, text_columns: Sequence[str], path: str
+) -> tuple[str, ...]:
+    """Finds the columns to translate.
+
+    Args:
+      schema: Of the file.
+      text_columns: Those that the user named; none for the only one that holds text.
+      path: Of the file, for the message.
+
+    Raises:
+      BadFileError: There is no such column, or it holds no text.
+      UserError: No column is named, and several hold text.
+    """
+    if not text_columns:
+        names = [str(field.name) for field in schema if is_text(field.type)]
+        if not names:
+            raise BadFileError(
+                f"{path} has no column of strings to translate. Its columns: {_columns(schema)}"
+            )
+        if len(set(names)) > 1:
+            raise UserError(
+                f"{path} has {len(names)} columns of strings: {', '.join(names)}. "
+                "Choose with --text-column"
+            )
+        text_columns = names[:1]
+    for name in text_columns:
+        count = schema.names.count(name)
+        if count != 1:
+            problem = f"{count} columns of the name" if count else "no column"
+            raise BadFileError(f"{path} has {problem} {name!r}. Its columns: {_columns(schema)}")
+        kind = schema.field(name).type
+        if not (is_text(kind) or pa.types.is_null(kind)):  # of a file in which all are null
+            raise BadFileError(
+                f"the text column must hold strings; {name!r} of {path} is {kind}. "
+                f"Its columns: {_columns(schema)}"
+            )
+    return tuple(text_columns)
+
+
+def _columns(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name}: {field.type}" for field in schema) or "none"

@@ -1,0 +1,82 @@
+"""The languages of a model against those of the texts that it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import regex
+
+from model.formats.about import TrainingData
+from model.text.languages import find_language
+
+SAMPLE = 1000  # texts that are looked at
+_LEAST_SHARE = 0.2  # of the letters of a text that is in a script
+_LEAST_LETTERS = 20  # in all: of fewer, nothing is said
+
+_LETTER = regex.compile(r"\p{L}")
+_COMPOSED = {
+    "Japanese": ("Hiragana", "Katakana", "Han"),
+    "Korean": ("Hangul", "Han"),
+}
+
+
+def choose_source_language(given: str, *, data: TrainingData) -> str:
+    """Returns the language by whose rules texts are cut: the one given, else the model's, or "".
+
+    Args:
+      given: What the user said, or "".
+      data: What the model was trained on.
+
+    >>> choose_source_language("", data=TrainingData(source_language="de"))
+    'de'
+    """
+    if given:
+        return given
+    return data.source_language if find_language(data.source_language) else ""
+
+
+def describe_other_language(given: str, *, data: TrainingData) -> list[str]:
+    """Returns a line where a user says that texts are in another language than the model's.
+
+    Args:
+      given: What the user said, or "".
+      data: What the model was trained on.
+
+    >>> describe_other_language("en-GB", data=TrainingData(source_language="en"))
+    []
+    """
+    said, own = find_language(given), find_language(data.source_language)
+    if not given or said is None or own is None or said.primary == own.primary:
+        return []
+    target = f" to {data.target_language}" if data.target_language else ""
+    return [
+        f"--source-language is {given}, and the model was trained to translate from "
+        f"{data.source_language}{target}: what it makes of another language means little"
+    ]
+
+
+def describe_other_script(texts: Sequence[str], *, data: TrainingData) -> list[str]:
+    """Returns a line where most texts are plainly not in the script of the model's language.
+
+    Names and words of another script do not count: a text is in a script with a fifth of its
+    letters.
+
+    Args:
+      texts: The first texts; of these, `SAMPLE` are looked at.
+      data: What the model was trained on.
+    """
+    language = find_language(data.source_language)
+    if language is None or not language.script:
+        return []
+    names = _COMPOSED.get(language.script, (language.script,))
+    inside = regex.compile("[" + "".join(rf"\p{{{name}}}" for name in names) + "]")
+    letters = [len(_LETTER.findall(text)) for text in texts[:SAMPLE]]
+    worded = [(text, count) for text, count in zip(texts, letters, strict=False) if count]
+    others = sum(len(inside.findall(text)) < _LEAST_SHARE * count for text, count in worded)
+    if sum(letters) < _LEAST_LETTERS or 2 * others <= len(worded):
+        return []
+    return [
+        f"{others:,} of the first {len(worded):,} texts with letters are not in the script of "
+        f"{data.source_language}, {language.script}, which the model was trained to translate "
+        "from: what it makes of another language means little"
+    ]

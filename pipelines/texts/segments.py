@@ -1,0 +1,185 @@
+"""Texts to pieces that a model can take: sentences, and where one is too long, parts of it.
+
+Pieces and the white space between them stand in one list of strings: joined, they are the text
+to the letter. A string of white space alone stays as it is; all others are pieces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+import regex
+import sentencex
+
+from model.text.languages import find_language
+
+_SPACE = regex.compile(r"\s+")
+_LINE_BREAK = regex.compile(r"\r\n|[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
+_CLAUSE_END = regex.compile(
+    r"[.?!,;:،؛؟…–—।\p{Sentence_Terminal}][\p{Pe}\p{Pf}\"']*(?=\s)"  # a space follows, or
+    r"|[，；：、。．！？｡､][\p{Pe}\p{Pf}]*"  # the script has none
+)
+_CHARACTER = regex.compile(r"\X")  # with its marks: what a reader takes for one
+
+# Scripts without spaces between words, their punctuation and full-width forms.
+_UNSPACED = regex.compile(
+    r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
+    r"\u3000-\u303f\uff00-\uffef]"
+)
+
+# sentencex 1.0 fails at some white space beyond ASCII, and loses blank lines of long texts. It is
+# given single lines in which all white space is the common one, character for character.
+_PLAIN_SPACE = {i: " " for i in range(0x3001) if chr(i).isspace()}
+
+
+def split_sentences(text: str, *, language: str = "") -> list[str]:
+    r"""Cuts a text into sentences and the white space between them.
+
+    A line ends a sentence, too, but for one that was wrapped: the next goes on in lower case.
+
+    Args:
+      text: Of any length.
+      language: The code of its language, whose abbreviations do not end a sentence; without one,
+        or where there are no rules for it, the rules are those of English.
+
+    >>> split_sentences("Dr. Jones came.  She left.\n\nThe end ", language="en")
+    ['Dr. Jones came.', '  ', 'She left.', '\n\n', 'The end', ' ']
+    """
+    known = find_language(language)
+    code = known.primary if known else language
+    parts: list[str] = []
+    start = 0
+    for space in _SPACE.finditer(text):
+        breaks = len(_LINE_BREAK.findall(space[0]))
+        if breaks > 1 or (breaks == 1 and not text[space.end() : space.end() + 1].islower()):
+            parts += [*_sentences_of_line(text[start : space.start()], code=code), space[0]]
+            start = space.end()
+    return parts + _sentences_of_line(text[start:], code=code)
+
+
+def _sentences_of_line(line: str, *, code: str) -> list[str]:
+    """Cuts a line that ends in no white space, unless it is the last."""
+    parts: list[str] = []
+    start = 0
+    for sentence in _segment(line.translate(_PLAIN_SPACE), code=code):
+        parts += _apart_from_space(line[start : start + len(sentence)])
+        start += len(sentence)
+    return parts + _apart_from_space(line[start:])
+
+
+def _segment(line: str, *, code: str) -> list[str]:
+    try:
+        return list(sentencex.segment(code, line))
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # a fault in its Rust: no Exception at all
+            raise
+        return [line]  # is cut behind clauses if it must be
+
+
+def _apart_from_space(text: str) -> list[str]:
+    """Returns white space before, what is between, and white space behind, none of them empty."""
+    core = text.strip()
+    if not core:
+        return [text] if text else []
+    start = text.index(core)
+    return [part for part in (text[:start], core, text[start + len(core) :]) if part]
+
+
+def halve(text: str) -> list[str]:
+    """Cuts a text of several characters in two, with white space between them if there is some.
+
+    That is behind a clause in the middle half, else at the white space that is nearest to the
+    middle, else behind any clause, else between two characters.
+
+    >>> halve("if it rains, we stay"), halve("one two three"), halve("abcd")
+    (['if it rains,', ' ', 'we stay'], ['one two', ' ', 'three'], ['ab', 'cd'])
+    """
+    clauses = _cuts_inside(text, [match.end() for match in _CLAUSE_END.finditer(text)])
+    central = [i for i in clauses if len(text) <= 4 * i <= 3 * len(text)]
+    cuts = (
+        central
+        or _cuts_inside(text, [match.start() for match in _SPACE.finditer(text)])
+        or clauses
+        or _cuts_inside(text, [match.end() for match in _CHARACTER.finditer(text)])
+        or [len(text) // 2]
+    )
+    cut = min(cuts, key=lambda i: abs(2 * i - len(text)))
+    return [part for half in (text[:cut], text[cut:]) for part in _apart_from_space(half)]
+
+
+def _cuts_inside(text: str, cuts: list[int]) -> list[int]:
+    return [i for i in cuts if 0 < i < len(text)]
+
+
+def cut_to_fit(
+    texts: Sequence[str], *, language: str = "", fits: Callable[[list[str]], list[bool]]
+) -> list[list[str]]:
+    """Cuts texts into sentences, and those that do not fit until all of them do.
+
+    Args:
+      texts: What is to be cut.
+      language: The code of their language.
+      fits: Says of pieces, each once, which are short enough. A single character is not cut,
+        whatever it says.
+
+    Returns:
+      For each text its pieces and the white space between them; joined, they are the text.
+    """
+    cut = [split_sentences(text, language=language) for text in texts]
+    halves: dict[str, list[str]] = {}  # of each piece that does not fit
+    seen: set[str] = set()
+    new = _pieces(part for parts in cut for part in parts)
+    while new:
+        seen.update(new)
+        found = {
+            piece: halve(piece)
+            for piece, does_fit in zip(new, fits(new), strict=True)
+            if not does_fit and len(piece) > 1
+        }
+        halves.update(found)
+        new = [
+            p for p in _pieces(part for parts in found.values() for part in parts) if p not in seen
+        ]
+    return [[part for whole in parts for part in _expand(whole, halves)] for parts in cut]
+
+
+def _pieces(parts: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(part for part in parts if not part.isspace()))
+
+
+def _expand(part: str, halves: Mapping[str, list[str]]) -> Iterator[str]:
+    if part not in halves:
+        yield part
+    else:
+        for smaller in halves[part]:
+            yield from _expand(smaller, halves)
+
+
+def join_translations(parts: Sequence[str], translations: Mapping[str, str]) -> str:
+    """Puts translated pieces in the places of the pieces; the white space between them stays.
+
+    Where the source has none, since its script does without, and the translation's does not,
+    a space comes in between.
+
+    >>> join_translations(["你好。", "再见。"], {"你好。": "Hello.", "再见。": "Bye."})
+    'Hello. Bye.'
+    """
+    joined = ""
+    for i, part in enumerate(parts):
+        translation = part if part.isspace() else translations[part]
+        if (
+            i > 0
+            and joined
+            and translation
+            and _is_unspaced(parts[i - 1], part)
+            and not _is_unspaced(joined, translation)
+            and not (joined[-1].isspace() or translation[0].isspace())
+        ):
+            joined += " "
+        joined += translation
+    return joined
+
+
+def _is_unspaced(before: str, after: str) -> bool:
+    """Says whether two texts meet in a script that has no spaces between words."""
+    return bool(_UNSPACED.match(before[-1]) or _UNSPACED.match(after[0]))

@@ -1,0 +1,260 @@
+"""The files of a Parquet job, looked at before anything is written."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from apache_beam.io.filesystem import FileSystem
+
+from model.errors import UserError
+from pipelines.storage import parquet
+from pipelines.storage.files import check_no_glob, exists, is_local
+from pipelines.storage.text_cells import cell_bytes
+from pipelines.translate.plan import (
+    JOB_FOLDER,
+    PLAN_FILE,
+    SKIP,
+    InputFile,
+    TranslateOptions,
+    output_stem,
+    plan_output_paths,
+    planned_outputs,
+)
+from pipelines.translate.table import added_names
+
+_LONGEST_NAME = 255  # bytes, of the file systems in use
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FoundInput:
+    """What there is to translate.
+
+    Attributes:
+      files: The input files, with no more rows in all than the limit.
+      bad_files: Files that are skipped, by relative path, and why.
+      bad_rows: Rows of those that would be translated; None of a file that does not tell its rows.
+      text_columns: The columns to translate.
+    """
+
+    files: list[InputFile]
+    bad_files: dict[str, str]
+    bad_rows: dict[str, int | None]
+    text_columns: tuple[str, ...]
+
+
+def inspect_input(options: TranslateOptions, *, has_n_best: bool = False) -> FoundInput:
+    """Reads every footer.
+
+    Args:
+      options: What to translate.
+      has_n_best: Whether there will be a column of n best translations.
+
+    Raises:
+      UserError: A file is missing, is no good Parquet or has no such column, names collide, or it
+        is not clear what the text columns are.
+    """
+    found = parquet.find_files(options.input)
+    _check_names(found, output=parquet.normalize_path(options.output))
+    footers = parquet.read_footers([file.path for file in found])
+    files: list[InputFile] = []
+    bad_files: dict[str, str] = {}
+    bad_rows: dict[str, int | None] = {}
+    text_columns = options.text_columns
+    for file, footer in zip(found, footers, strict=True):
+        try:
+            if isinstance(footer, parquet.BadFileError):
+                raise footer
+            columns = parquet.find_text_columns(
+                schema=footer.schema, text_columns=options.text_columns, path=file.path
+            )
+        except parquet.BadFileError as error:
+            if options.on_bad_file != SKIP:
+                is_damaged = isinstance(footer, parquet.BadFileError)
+                remedy = "Check the file" if is_damaged else "Choose columns with --text-column"
+                if len(found) > 1:
+                    remedy += ", or leave such files out with --on-bad-file skip"
+                raise UserError(f"{error}. {remedy}") from error
+            bad_files[file.relative_path] = str(error)
+            bad_rows[file.relative_path] = (
+                None
+                if isinstance(footer, parquet.BadFileError)
+                else _within(options.limit, files, rows=footer.rows)
+            )
+            continue
+        if text_columns not in ((), columns):
+            raise UserError(
+                f"the files must agree on the column to translate; it is {text_columns[0]!r} in "
+                f"{files[0].path} and {columns[0]!r} in {file.path}. Translate them into two "
+                "folders"
+            )
+        text_columns = columns
+        for name in added_names(text_columns, has_n_best=has_n_best):
+            if name in footer.schema.names:
+                raise UserError(
+                    f"{file.path} has a column {name!r} already, which is the name of a column "
+                    "that is added: rename or drop it"
+                )
+        files.append(
+            InputFile(
+                path=file.path,
+                relative_path=file.relative_path,
+                size=footer.size,
+                rows=footer.rows,
+                footer_checksum=footer.checksum,
+            )
+        )
+    if not files:
+        reason = next(iter(bad_files.values()))
+        raise UserError(f"none of the {len(bad_files)} input file(s) can be translated: {reason}")
+    return FoundInput(
+        files=_limit(files, rows=options.limit),
+        bad_files=bad_files,
+        bad_rows=bad_rows,
+        text_columns=text_columns,
+    )
+
+
+def _check_names(found: Sequence[parquet.FoundFile], *, output: str) -> None:
+    paths_by_stem: dict[str, str] = {}
+    paths: set[str] = set()
+    folder = f"{_real_path(output)}/"
+    for file in found:
+        if file.path in paths:
+            raise UserError(f"the input names {file.path} twice: name each file once")
+        paths.add(file.path)
+        _check_name(file, output=output)
+        if _real_path(file.path).startswith(folder):
+            raise UserError(
+                f"the input file {file.path} lies in the output folder: choose another folder"
+            )
+        check_no_glob(f"{output}/{file.relative_path}")
+        other = paths_by_stem.setdefault(output_stem(file.relative_path), file.path)
+        if other is not file.path:
+            raise UserError(
+                f"{other} and {file.path} would have the same output files, "
+                f"{output_stem(file.relative_path)}-*{parquet.SUFFIX}: name the folder that holds "
+                "both, or translate them into two folders"
+            )
+
+
+def _check_name(file: parquet.FoundFile, *, output: str) -> None:
+    """Checks that the output files of an input file can have their names."""
+    name = file.relative_path
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise UserError(
+            f"the input file {file.path!r} has a name that is not UTF-8: rename it"
+        ) from None
+    if name.startswith(f"{JOB_FOLDER}/"):
+        raise UserError(
+            f"the outputs of {file.path} would lie in {JOB_FOLDER}/, the job's own folder: name "
+            f"the folder {JOB_FOLDER} itself, or files in it"
+        )
+    [longest] = plan_output_paths(relative_path=name.rpartition("/")[2], rows=1, unit_rows=1)
+    excess = len(longest.encode()) - _LONGEST_NAME
+    if is_local(output) and excess > 0:
+        raise UserError(
+            f"{file.path} has a name that is too long for its outputs, which have numbers behind "
+            f"it: shorten it by {excess} bytes"
+        )
+
+
+def _limit(files: Sequence[InputFile], *, rows: int | None) -> list[InputFile]:
+    """Keeps the first rows of all; files after the last of them are left out."""
+    if rows is None:
+        return list(files)
+    kept: list[InputFile] = []
+    for file in files:
+        if rows == 0:
+            break
+        kept.append(dataclasses.replace(file, rows=min(rows, file.rows)))
+        rows -= kept[-1].rows
+    return kept
+
+
+def _within(limit: int | None, before: Sequence[InputFile], *, rows: int) -> int:
+    """Returns how many of a file's rows a limit leaves behind those of the files before it."""
+    if limit is None:
+        return rows
+    return min(rows, max(0, limit - sum(file.rows for file in before)))
+
+
+def check_place(options: TranslateOptions, *, output: str) -> None:
+    """Checks that the output can be a folder there, and that no rerun would read its own output.
+
+    Raises:
+      UserError: It is a file, or lies in an input folder.
+    """
+    if exists(output) and not parquet.is_folder(output):
+        raise UserError(f"the output must be a folder; {options.output} is a file")
+    for argument in options.input:
+        path = parquet.normalize_path(argument)
+        folder = f"{_real_path(path).rstrip('/')}/"
+        if parquet.is_folder(path) and f"{_real_path(output)}/".startswith(folder):
+            raise _lies_in_input(options.output, f"the input folder {argument}")
+
+
+def check_matches(arguments: Sequence[str], *, output: str, plan: Mapping[str, Any]) -> None:
+    """Checks that no glob of the input will match what the job writes.
+
+    Args:
+      arguments: Of the input.
+      output: The output folder.
+      plan: Of the job.
+
+    Raises:
+      UserError: A glob matches an output file, or the plan.
+    """
+    written = [f"{JOB_FOLDER}/{PLAN_FILE}", *planned_outputs(plan)]
+    for argument in arguments:
+        path = parquet.normalize_path(argument)
+        if exists(path) or parquet.is_folder(path):  # a name with brackets in it is a name
+            continue
+        # As they are named, and where the links lead that Beam's globs go through: those of the
+        # path before its first pattern.
+        base = re.split(r"[*?[]", path, maxsplit=1)[0].rpartition("/")[0] + "/"
+        real_base = _real_path(base).rstrip("/") + "/"
+        for pattern, folder in (
+            (path, output),
+            (real_base + path.removeprefix(base), _real_path(output)),
+        ):
+            matches = re.compile(FileSystem.translate_pattern(pattern)).match
+            if any(matches(f"{folder}/{name}") for name in written):
+                raise _lies_in_input(output, f"what the glob {argument} matches")
+
+
+def _lies_in_input(output: str, what: str) -> UserError:
+    return UserError(f"the output folder {output} lies in {what}: choose one outside")
+
+
+def _real_path(path: str) -> str:
+    """Follows the links of a local path."""
+    return os.path.realpath(path) if is_local(path) else path
+
+
+def first_texts(found: FoundInput, *, count: int) -> list[str]:
+    """Returns the texts of the first rows of the first file that has any; null ones are left out.
+
+    Args:
+      found: The input.
+      count: Rows that are read at the most.
+    """
+    file = next((file for file in found.files if file.rows), None)
+    if file is None:
+        return []
+    try:
+        table = parquet.read_rows(
+            path=file.path,
+            first_row=0,
+            rows=min(count, file.rows),
+            footer_checksum=file.footer_checksum,
+        )
+    except parquet.BadFileError:  # which the job tells of, or skips
+        return []
+    cells = (cell for name in found.text_columns for cell in cell_bytes(table.column(name)))
+    return [cell.decode(errors="ignore") for cell in cells if cell is not None]

@@ -1,0 +1,178 @@
+"""A table with translations beside its texts: the columns that are added, and what is in them."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from model.engines.translator import TranslatorLike, Work
+from pipelines.storage.text_cells import cell_bytes
+from pipelines.texts.translating import (
+    FAILED,
+    STATUSES,
+    CellOptions,
+    TranslatedCell,
+    translate_cells,
+)
+
+TRANSLATION = "translation"
+SCORE = "translation_score"
+STATUS = "translation_status"
+ERROR = "translation_error"
+N_BEST = "translation_n_best"
+
+# Parquet calls what is in a list "element", Arrow "item": so that a table that is read and written
+# again has the same bytes, Parquet's name is given.
+_HYPOTHESES = pa.list_(
+    pa.field("element", pa.struct([("text", pa.string()), ("score", pa.float32())]))
+)
+
+
+def _hypotheses(cell: TranslatedCell) -> list[dict[str, Any]] | None:
+    found = [{"text": each.text, "score": each.score} for each in cell.n_best]
+    return found or None
+
+
+# Name, type, and the value of a cell.
+_Added = tuple[str, pa.DataType, Callable[[TranslatedCell], Any]]
+_ADDED: tuple[_Added, ...] = (
+    (TRANSLATION, pa.string(), lambda cell: cell.translation),
+    (SCORE, pa.float32(), lambda cell: cell.score),
+    (STATUS, pa.string(), lambda cell: cell.status),
+    (ERROR, pa.string(), lambda cell: cell.error),
+)
+_ADDED_N_BEST: _Added = (N_BEST, _HYPOTHESES, _hypotheses)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TableOptions:
+    """How a table is translated.
+
+    Attributes:
+      text_columns: The columns to translate, at least one.
+      has_n_best: Whether a column of n best translations is added.
+      cells: How cells are treated.
+    """
+
+    text_columns: tuple[str, ...]
+    has_n_best: bool = False
+    cells: CellOptions = dataclasses.field(default_factory=CellOptions)
+
+    def added(self) -> tuple[_Added, ...]:
+        """Returns what is added for each text column."""
+        return (*_ADDED, _ADDED_N_BEST) if self.has_n_best else _ADDED
+
+    def name(self, column: str, added: str) -> str:
+        """Returns the name of an added column: with the text column's before it if several."""
+        return added if len(self.text_columns) == 1 else f"{column}_{added}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TableWork:
+    """What translating a table took.
+
+    Attributes:
+      texts: Texts that had to be translated, each occurrence counted.
+      distinct_texts: Those that were.
+      source_characters: Of all cells that hold text.
+      work: Of the model.
+    """
+
+    texts: int
+    distinct_texts: int
+    source_characters: int
+    work: Work
+
+
+def added_names(text_columns: Sequence[str], *, has_n_best: bool) -> list[str]:
+    """Names the columns that are added.
+
+    >>> added_names(["title", "body"], has_n_best=False)[2:5]
+    ['title_translation_status', 'title_translation_error', 'body_translation']
+    """
+    options = TableOptions(text_columns=tuple(text_columns), has_n_best=has_n_best)
+    return [
+        options.name(column, added)
+        for column in options.text_columns
+        for added, _, _ in options.added()
+    ]
+
+
+def translate_table(
+    table: pa.Table, *, options: TableOptions, translator: TranslatorLike
+) -> tuple[pa.Table, TableWork]:
+    """Returns the table with the added columns at its end; a text of two columns counts once."""
+    cells = [cell_bytes(table.column(name)) for name in options.text_columns]
+    found, work = _translate(
+        [cell for column in cells for cell in column], options=options, translator=translator
+    )
+    for index, column in enumerate(options.text_columns):
+        of_column = found[index * table.num_rows : (index + 1) * table.num_rows]
+        for added, kind, value in options.added():
+            values = pa.array([value(cell) for cell in of_column], kind)
+            table = table.append_column(options.name(column, added), values)
+    return table, work
+
+
+def retry_table(
+    table: pa.Table, *, options: TableOptions, translator: TranslatorLike
+) -> tuple[pa.Table, TableWork]:
+    """Translates the failed cells of a translated table again; all others stay as they are."""
+    texts = {name: cell_bytes(table.column(name)) for name in options.text_columns}
+    places = []  # of failed cells: the column and the row
+    for column in options.text_columns:
+        statuses = table.column(options.name(column, STATUS)).to_pylist()
+        places += [(column, row) for row, status in enumerate(statuses) if status == FAILED]
+    failed = [texts[column][row] for column, row in places]
+    found, work = _translate(failed, options=options, translator=translator)
+    for column in options.text_columns:
+        for added, kind, value in options.added():
+            name = options.name(column, added)
+            values = table.column(name).to_pylist()
+            for (place, row), cell in zip(places, found, strict=True):
+                if place == column:
+                    values[row] = value(cell)
+            index = table.column_names.index(name)
+            table = table.set_column(index, table.schema.field(index), pa.array(values, kind))
+    return table, work
+
+
+def _translate(
+    cells: list[bytes | None], *, options: TableOptions, translator: TranslatorLike
+) -> tuple[list[TranslatedCell], TableWork]:
+    result = translate_cells(cells, translator=translator, options=options.cells)
+    if len(result.cells) != len(cells):
+        raise RuntimeError(f"{len(cells)} cells in, {len(result.cells)} out")
+    work = TableWork(
+        texts=result.texts,
+        distinct_texts=result.distinct_texts,
+        source_characters=_count_characters(cells),
+        work=result.work,
+    )
+    return result.cells, work
+
+
+def _count_characters(cells: Sequence[bytes | None]) -> int:
+    return sum(len(cell.decode(errors="ignore")) for cell in cells if cell is not None)
+
+
+def count_statuses(table: pa.Table, *, options: TableOptions) -> dict[str, dict[str, int]]:
+    """Counts the rows of each status, those with none included, by text column."""
+    counts = {}
+    for column in options.text_columns:
+        found = collections.Counter(table.column(options.name(column, STATUS)).to_pylist())
+        counts[column] = {status: found[status] for status in STATUSES}
+    return counts
+
+
+def count_failed_rows(table: pa.Table, *, options: TableOptions) -> int:
+    """Counts the rows of which a cell failed."""
+    failed = pa.array([False] * table.num_rows, pa.bool_())
+    for column in options.text_columns:
+        failed = pc.or_(failed, pc.equal(table.column(options.name(column, STATUS)), FAILED))
+    return int(pc.sum(failed, min_count=0).as_py())

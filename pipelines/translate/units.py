@@ -1,0 +1,325 @@
+"""A unit of work: a run of rows of one file to one output file, and what doing it took.
+
+A unit is finished when its output file and its statistics, `_tt/units/...json`, are both there and
+fit each other. The statistics come second, so that a unit that was cut short is done again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import socket
+import threading
+import time
+from typing import Any
+
+import pyarrow as pa
+from apache_beam.io.filesystems import FileSystems
+
+from model.engines.translator import TranslatorLike, Work
+from model.engines.under_way import begin_rows
+from model.errors import UserError
+from pipelines.storage import parquet
+from pipelines.storage.files import make_folder, read_bytes, write_whole
+from pipelines.translate.plan import (
+    JOB_FOLDER,
+    SKIP,
+    Unit,
+    installed_versions,
+    statistics_path,
+    write_json,
+)
+from pipelines.translate.table import (
+    TableOptions,
+    TableWork,
+    count_failed_rows,
+    count_statuses,
+    retry_table,
+    translate_table,
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Worker:
+    """Who did a unit."""
+
+    host: str
+    process: int
+    thread: int
+
+
+def this_worker() -> Worker:
+    """Says who runs this."""
+    return Worker(host=socket.gethostname(), process=os.getpid(), thread=threading.get_ident())
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class UnitStatistics:
+    """What the manifest and the progress line need of a unit; also the content of its JSON.
+
+    Attributes:
+      output_path: The output file, relative to the output folder.
+      relative_path: The input file's.
+      first_row: Index in the input file.
+      rows: Rows of the unit.
+      plan_digest: Of the plan under which it was done.
+      skipped: Why there is no output file; "" where there is one.
+      output_bytes: Size of the output file.
+      output_checksum: That of its footer.
+      rows_by_status: Rows of each of the STATUSES, by text column.
+      failed_rows: Rows of which a cell failed.
+      texts: Texts that had to be translated, each occurrence counted.
+      distinct_texts: Those that were.
+      source_characters: Of all texts.
+      work: Of the model.
+      seconds: Of the last run that worked on it, reading and writing included.
+      run_id: That run's.
+      run_rows: Rows that it translated.
+      run_characters: Their characters.
+      worker: Who did it.
+      versions: Of the programs that did.
+      was_reused: Whether an earlier run had done it.
+    """
+
+    output_path: str
+    relative_path: str
+    first_row: int
+    rows: int
+    plan_digest: str = ""
+    skipped: str = ""
+    output_bytes: int = 0
+    output_checksum: str = ""
+    rows_by_status: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
+    failed_rows: int = 0
+    texts: int = 0
+    distinct_texts: int = 0
+    source_characters: int = 0
+    work: Work = dataclasses.field(default_factory=Work)
+    seconds: float = 0.0
+    run_id: str = ""
+    run_rows: int = 0
+    run_characters: int = 0
+    worker: Worker = dataclasses.field(default_factory=this_worker)
+    versions: dict[str, str] = dataclasses.field(default_factory=installed_versions)
+    was_reused: bool = False
+
+    @property
+    def rows_out(self) -> int:
+        """Rows of the output file."""
+        return 0 if self.skipped else self.rows
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the content of the file."""
+        content = dataclasses.asdict(self)
+        del content["was_reused"]
+        return content
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> UnitStatistics:
+        """Makes statistics of the content of their file.
+
+        Raises:
+          TypeError, ValueError, KeyError: It is not what `to_json` returns.
+        """
+        work, worker = Work(**content.pop("work")), Worker(**content.pop("worker"))
+        return cls(**content, work=work, worker=worker)
+
+
+def read_statistics(*, output: str, path: str) -> UnitStatistics | None:
+    """Reads the statistics of a unit; None if they are missing or of another version of `tt`.
+
+    Args:
+      output: The output folder.
+      path: Relative to it.
+    """
+    if not FileSystems.exists(f"{output}/{path}"):
+        return None
+    content = read_bytes(f"{output}/{path}")
+    try:
+        return UnitStatistics.from_json(json.loads(content))
+    except (TypeError, ValueError, KeyError, AttributeError):
+        return None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class UnitOptions:
+    """How units are done.
+
+    Attributes:
+      output: The output folder.
+      table: How a table is translated.
+      compression: Of the output files.
+      on_bad_file: `fail`, or `skip` units that cannot be read.
+      run_id: Of this run.
+      plan_digest: Of this run's plan; a unit done under another one is done again.
+      retry_failed: Whether the failed rows of finished units are translated again.
+    """
+
+    output: str
+    table: TableOptions
+    compression: str
+    on_bad_file: str
+    run_id: str
+    plan_digest: str
+    retry_failed: bool = False
+
+
+def finish_unit(unit: Unit, *, options: UnitOptions, translator: TranslatorLike) -> UnitStatistics:
+    """Does what is missing of a unit. Two copies at once write the same files.
+
+    Raises:
+      UserError: The input cannot be read and is not to be skipped, or has changed.
+    """
+    try:
+        return _do_what_is_missing(unit, options=options, translator=translator)
+    finally:
+        pa.default_memory_pool().release_unused()  # else Arrow keeps what the largest unit took
+
+
+def _do_what_is_missing(
+    unit: Unit, *, options: UnitOptions, translator: TranslatorLike
+) -> UnitStatistics:
+    found = find_finished(unit, options=options)
+    if found is None:
+        return _write_unit(unit, options=options, translator=translator)
+    if found.run_id == options.run_id:  # another copy of this unit, or this again
+        return found
+    if options.retry_failed and found.skipped:
+        return _write_unit(unit, options=options, translator=translator)
+    if options.retry_failed and found.failed_rows:
+        return _retry_unit(unit, found, options=options, translator=translator)
+    return dataclasses.replace(found, was_reused=True, run_rows=0, run_characters=0)
+
+
+def find_finished(unit: Unit, *, options: UnitOptions) -> UnitStatistics | None:
+    """Returns the statistics of a finished unit; None if it is not, so that it is done again."""
+    found = read_statistics(output=options.output, path=statistics_path(unit.output_path))
+    if found is None or (found.first_row, found.rows) != (unit.first_row, unit.rows):
+        return None
+    if found.plan_digest != options.plan_digest:  # a worker of a job that was overwritten
+        return None
+    if found.skipped:
+        return found if options.on_bad_file == SKIP else None
+    path = f"{options.output}/{unit.output_path}"
+    if not FileSystems.exists(path):
+        return None
+    try:
+        footer = parquet.read_footer(path)
+    except parquet.BadFileError:
+        return None
+    expected = (found.output_bytes, found.output_checksum, found.rows)
+    return found if (footer.size, footer.checksum, footer.rows) == expected else None
+
+
+def _write_unit(unit: Unit, *, options: UnitOptions, translator: TranslatorLike) -> UnitStatistics:
+    start = time.monotonic()
+    try:
+        table = parquet.read_rows(
+            path=unit.path,
+            first_row=unit.first_row,
+            rows=unit.rows,
+            footer_checksum=unit.footer_checksum,
+        )
+    except parquet.BadFileError as error:
+        if options.on_bad_file != SKIP:
+            raise UserError(
+                f"{error}. Fetch the file again, or go on without such rows by --on-bad-file skip"
+            ) from error
+        statistics = UnitStatistics(
+            output_path=unit.output_path,
+            relative_path=unit.relative_path,
+            first_row=unit.first_row,
+            rows=unit.rows,
+            plan_digest=options.plan_digest,
+            skipped=str(error),
+            run_id=options.run_id,
+        )
+    else:
+        with begin_rows(unit.rows):
+            table, work = translate_table(table, options=options.table, translator=translator)
+        statistics = _write_output(
+            table, unit=unit, options=options, work=work, run_rows=unit.rows, start=start
+        )
+    _write_statistics(statistics, options=options)
+    return statistics
+
+
+def _retry_unit(
+    unit: Unit, found: UnitStatistics, *, options: UnitOptions, translator: TranslatorLike
+) -> UnitStatistics:
+    """Replaces the output file by one in which the failed rows have been tried again.
+
+    Where the output file is damaged, all of the unit is done again.
+    """
+    start = time.monotonic()
+    try:
+        table = parquet.read_rows(
+            path=f"{options.output}/{unit.output_path}",
+            first_row=0,
+            rows=unit.rows,
+            footer_checksum=found.output_checksum,
+        )
+    except parquet.BadFileError:
+        return _write_unit(unit, options=options, translator=translator)
+    table, work = retry_table(table, options=options.table, translator=translator)
+    statistics = _write_output(
+        table, unit=unit, options=options, work=work, run_rows=found.failed_rows, start=start
+    )
+    statistics = dataclasses.replace(  # with what the first time took
+        statistics,
+        texts=found.texts + work.texts,
+        distinct_texts=found.distinct_texts + work.distinct_texts,
+        source_characters=found.source_characters,
+        work=found.work + work.work,
+    )
+    _write_statistics(statistics, options=options)
+    return statistics
+
+
+def _write_output(
+    table: pa.Table,
+    *,
+    unit: Unit,
+    options: UnitOptions,
+    work: TableWork,
+    run_rows: int,
+    start: float,
+) -> UnitStatistics:
+    """Writes the output file, whole or not at all, and reads its footer back."""
+    path = f"{options.output}/{unit.output_path}"
+    make_folder(path.rpartition("/")[0])
+    with write_whole(
+        path, temporary_folder=f"{options.output}/{JOB_FOLDER}", run_id=options.run_id
+    ) as handle:
+        parquet.write_table(table, handle, compression=options.compression)
+    footer = parquet.read_footer(path)
+    counts = count_statuses(table, options=options.table)
+    for rows in (footer.rows, *(sum(of_column.values()) for of_column in counts.values())):
+        if rows != unit.rows:
+            raise RuntimeError(f"{path} has {rows} rows with a status of the unit's {unit.rows}")
+    return UnitStatistics(
+        output_path=unit.output_path,
+        relative_path=unit.relative_path,
+        first_row=unit.first_row,
+        rows=unit.rows,
+        plan_digest=options.plan_digest,
+        output_bytes=footer.size,
+        output_checksum=footer.checksum,
+        rows_by_status=counts,
+        failed_rows=count_failed_rows(table, options=options.table),
+        texts=work.texts,
+        distinct_texts=work.distinct_texts,
+        source_characters=work.source_characters,
+        work=work.work,
+        seconds=round(time.monotonic() - start, 3),
+        run_id=options.run_id,
+        run_rows=run_rows,
+        run_characters=work.source_characters,
+    )
+
+
+def _write_statistics(statistics: UnitStatistics, *, options: UnitOptions) -> None:
+    path = statistics_path(statistics.output_path)
+    make_folder(f"{options.output}/{path}".rpartition("/")[0])
+    write_json(statistics.to_json(), output=options.output, path=path, run_id=options.run_id)

@@ -1,0 +1,337 @@
+"""`tt train`, `tt average` and `tt export`: what they print, and what they refuse."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import typer
+from test_main import DEFAULT, last_error, run
+from toy import write_dataset
+
+from cli.commands.train import parameters_by_part
+from cli.commands.training_options import configure
+from cli.commands.training_reports import describe_report
+from cli.main import app
+from cli.options import EMBEDDED
+from model.dataset.manifest import DatasetManifest
+from model.runs.reports import Progress, Validation
+from model.training.choices import DatasetSize, choose_options
+from model.transformer.config import PRESETS, TrainingConfig, TransformerConfig
+from model.transformer.transformer import Transformer
+
+SMALL = ("train", "--preset", "tiny", "--layers", "1", "--d-model", "16", "--heads", "2", "--d-ff",
+         "16", "--batch-tokens", "100", "--warmup-steps", "5", "--save-every", "2", "--log-every",
+         "2", "--dropout", "0", "--score-every", "0")  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def small_dataset(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("small") / "dataset"
+    write_dataset(folder, train=50, validation=5)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def small_run(tmp_path_factory, small_dataset):
+    """A run of four updates with two checkpoints, to be read only."""
+    folder = tmp_path_factory.mktemp("small") / "run"
+    assert run(*SMALL, "--dataset", small_dataset, "--run", folder, "--steps", "4") == 0
+    return folder
+
+
+def test_train_says_what_it_does_and_resumes(folder, small_dataset, capsys):
+    small = [*SMALL, "--dataset", str(small_dataset)]
+    assert run(*small, "--strategy", "mirrored", "--steps", "4") == 0
+    printed = capsys.readouterr().err
+    assert "no GPU is visible, so `mirrored` runs one CPU replica" in printed
+    for word in ("step      2/4", "loss", "source + target tokens/s", "gradient norm", "padding",
+                 "left 0:00:", "validation: loss"):  # fmt: skip
+        assert word in printed
+    assert re.search(r"parameters, 4 steps; an epoch has about \d+ updates, so that is", printed)
+    lines = printed.splitlines()
+    (first,) = [i for i, line in enumerate(lines) if line.startswith("step      2/4")]
+    assert re.fullmatch(
+        r"About \d+ s for the 2 steps that are left, as fast as the first 2; "
+        "validations come on top",
+        lines[first + 1],
+    )
+    assert (folder / "run/model/config.json").is_file()
+    assert run(*small, "--steps", "6") == 0
+    assert "Resuming at step 4" in capsys.readouterr().err
+    assert run(*small, "--steps", "6", "--seed", "2") == 2
+    assert "seed is 1 there and 2 here" in last_error(capsys)
+
+
+def test_what_the_size_of_a_dataset_chooses_is_said(folder, small_dataset, capsys):
+    manifest = DatasetManifest.load(small_dataset)
+    train = manifest.splits["train"]
+    tokens = max(train.source_tokens, train.target_tokens)
+    arguments = ("train", "--dataset", small_dataset, "--describe")
+    assert run(*arguments) == 0
+    chosen = (
+        f"Chosen by the dataset's size, 50 pairs of {tokens} tokens: --preset tiny --dropout 0.25 "
+        "--batch-tokens 2048 --steps 100 --warmup-steps 25 --peak-learning-rate 0.0014 "
+        "--validate-every 50 --save-every 50 (a larger model, or one with less dropout, learns so "
+        "little text by heart). An option that is given stands, and the others are chosen to fit."
+    )
+    assert capsys.readouterr().err.splitlines() == [chosen]
+    given = ("--preset", "small", "--steps", "60", "--warmup-steps", "4000")
+    assert run(*arguments, *given, "--peak-learning-rate", "0.004") == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert "tokens: --batch-tokens 2048 --validate-every 50 --save-every 50. An" in lines[0]
+    assert [line.split(":")[:3] for line in lines[1:]] == [
+        ["tt", " warning", " all 60 steps lie in the warm-up of 4,000, so that the rate comes to "
+         "1.5% of its peak and never falls"],
+        ["tt", " warning", " a peak rate of 0.004 is above 0.00395, which is 4 / sqrt(width * "
+         "4000) with the width 256"],
+    ]  # fmt: skip
+
+
+def test_what_is_not_given_is_as_the_run_was_begun(folder, small_dataset, small_run, capsys):
+    shutil.copytree(small_run, "run")
+    before = (folder / "run/config.json").read_text()
+    same = ("train", "--dataset", small_dataset)
+    assert run(*same) == 0
+    printed = capsys.readouterr().err
+    assert "Resuming at step 4" in printed
+    assert "Chosen" not in printed
+    assert (folder / "run/config.json").read_text() == before
+    assert run(*same, "--steps", "6") == 0
+    after = json.loads((folder / "run/config.json").read_text())
+    assert after.pop("training") == {**json.loads(before)["training"], "steps": 6}
+    assert after.items() <= json.loads(before).items()
+    # A preset that is given is all of it.
+    assert run(*same, "--preset", "small") == 2
+    assert "d_model is 16 there and 256 here" in last_error(capsys)
+    # Where nothing was saved, another dataset chooses anew.
+    (folder / "other").mkdir()
+    shutil.copy("run/config.json", "other/config.json")
+    write_dataset(folder / "dataset", train=50, validation=5, fingerprint="another")
+    assert run("train", "--run", "other", "--describe") == 0
+    assert "Chosen by the dataset's size" in capsys.readouterr().err
+    assert run("train", "--run", "run") == 2
+    there, here = Path(small_dataset).absolute(), folder / "dataset"
+    count = DatasetManifest.load(there).pairs_kept
+    assert (
+        f"run holds another run: it trains on the dataset {there} ({count} pairs), not on {here} "
+        "(55 pairs). Give the same options to resume it, or another --run"
+    ) in last_error(capsys)
+
+
+def test_naming_the_preset_that_a_run_was_begun_with_changes_nothing(folder, small_dataset):
+    manifest = DatasetManifest.load(small_dataset)
+    for first in ({}, {"layers": 1}, {"dropout": 0.3}):
+        model, training = configure(first, manifest=manifest)
+        assert model.dropout == first.get("dropout", 0.25)
+        begun = {"model": dataclasses.asdict(model), "training": dataclasses.asdict(training)}
+        again = {**first, "preset": "tiny"}
+        assert configure(again, manifest=manifest, begun=begun) == (model, training)
+        # What is given stands, and another preset is all of it.
+        other, _ = configure({**again, "dropout": 0.5}, manifest=manifest, begun=begun)
+        assert other == dataclasses.replace(model, dropout=0.5)
+        other, _ = configure({"preset": "small"}, manifest=manifest, begun=begun)
+        assert (other.d_model, other.layers, other.dropout) == (256, 3, 0.1)
+
+
+def test_a_run_goes_on_under_the_name_of_the_preset_that_its_dataset_chose(
+    folder, small_dataset, capsys
+):
+    short = ("train", "--dataset", small_dataset, "--steps", "1")
+    assert run(*short) == 0
+    assert "--preset tiny --dropout 0.25" in capsys.readouterr().err
+    assert run(*short, "--preset", "tiny") == 0
+    assert "Resuming at step 1 from run" in capsys.readouterr().err
+
+
+def test_a_run_that_lost_its_checkpoints_goes_on_from_its_model(
+    folder, small_dataset, small_run, capsys
+):
+    shutil.copytree(small_run, "run")
+    shutil.rmtree("run/checkpoints")
+    log = (folder / "run/train.jsonl").read_text()
+    command = ("train", "--dataset", small_dataset, "--steps", "6")
+    assert run(*command) == 2
+    assert "a run goes on from its checkpoints, and those of run are gone" in last_error(capsys)
+    assert run(*command, "--restart-from-model") == 0
+    printed = capsys.readouterr().err
+    assert "tt: warning: the checkpoints of run are gone: it goes on from the weights" in printed
+    assert "Resuming at step 4 from run" in printed
+    assert (folder / "run/train.jsonl").read_text().startswith(log)
+
+
+def test_errors_of_train(folder, small_dataset, capsys):
+    assert run("train") == 2
+    assert "no dataset folder at dataset: make one with `tt preprocess`" in last_error(capsys)
+    (folder / "dataset").symlink_to(small_dataset)
+    for flags, message in {
+        ("--preset", "huge"): "choose one of tiny, small, base, big",
+        ("--strategy", "tpu"): "choose one of auto, one-device, mirrored, multi-worker",
+        ("--strategy", "multi-worker"): "needs TF_CONFIG",
+        ("--devices", "gpu:7"): "no device 'gpu:7' on this machine: there are CPU:0",
+        ("--preset", "tiny", "--heads", "7"): "Received: d_model=128, heads=7",
+        ("--norm", "sandwich"): "norm must be one of post, pre. Received: sandwich",
+        ("--best-metric", "ter"): "best_metric must be one of loss, nll, perplexity, bleu, chrf",
+        ("--run", "s3://bucket/run"): "name a local folder or one on gs://",
+        ("--preset", "tiny", "--batch-tokens", "5"): "has 8 tokens, a batch 5",
+    }.items():
+        assert run("train", *flags) == 2, flags
+        assert message in last_error(capsys)
+    assert not (folder / "run").exists()
+
+
+def test_an_unfinished_dataset_is_refused(folder, small_dataset, capsys):
+    shutil.copytree(small_dataset, folder / "dataset")
+    (folder / "dataset/dataset.json").unlink()
+    assert run("train") == 2
+    assert "not a finished dataset folder" in last_error(capsys)
+
+
+def test_a_yaml_file_gives_the_options_and_flags_win(folder, small_dataset, capsys):
+    (folder / "recipe.yaml").write_text(
+        "preset: tiny\nlayers: 1\nd_model: 16\nheads: 2\nd_ff: 16\nnorm: pre\n"
+        "tie_embeddings: false\nbatch_tokens: 100\npeak_learning_rate: 1e-3\nsteps: 2\n"
+        "score_every: 0\nclip_norm: 1\n"
+    )
+    arguments = ["train", "--config", "recipe.yaml", "--dataset", str(small_dataset)]
+    assert run(*arguments, "--steps", "3") == 0
+    config = json.loads((folder / "run/config.json").read_text())
+    assert config["model"]["norm"] == "pre"
+    assert config["model"]["tie_embeddings"] is False
+    assert config["training"]["steps"] == 3
+    assert config["training"]["peak_learning_rate"] == 0.001
+    assert config["training"]["clip_norm"] == 1.0
+    (folder / "recipe.yaml").write_text("droput: 0.1\n")
+    capsys.readouterr()
+    assert run(*arguments) == 2
+    assert "there is no option droput; did you mean dropout?" in last_error(capsys)
+
+
+def test_describe_prints_the_parameters_by_part_and_trains_nothing(folder, small_dataset, capsys):
+    assert run(*SMALL, "--dataset", small_dataset, "--describe", "--norm", "pre") == 0
+    rows = {
+        name: int(count.replace(",", ""))
+        for name, count in (line.split() for line in capsys.readouterr().out.splitlines())
+    }
+    assert not (folder / "run").exists()
+    # Width 16, inner width 16, 16 ids: an attention has 4 matrices, a norm 2 vectors.
+    assert rows.pop("all") == sum(rows.values())
+    assert rows == {
+        "embedding": 16 * 16,
+        "encoder_0/attention": 4 * 16 * 16,
+        "encoder_0/attention_norm": 2 * 16,
+        "encoder_0/feed_forward": 2 * 16 * 16 + 2 * 16,
+        "encoder_0/feed_forward_norm": 2 * 16,
+        "decoder_0/attention": 4 * 16 * 16,
+        "decoder_0/attention_norm": 2 * 16,
+        "decoder_0/cross_attention": 4 * 16 * 16,
+        "decoder_0/cross_attention_norm": 2 * 16,
+        "decoder_0/feed_forward": 2 * 16 * 16 + 2 * 16,
+        "decoder_0/feed_forward_norm": 2 * 16,
+        "encoder_norm": 2 * 16,
+        "decoder_norm": 2 * 16,
+    }
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_parts_add_up_to_the_model(preset):
+    config = TransformerConfig.from_preset(
+        preset, source_vocabulary_size=16, target_vocabulary_size=24, shared_vocabulary=False
+    )
+    if preset == "big":
+        config = dataclasses.replace(config, layers=1)  # 200 million are not needed for this
+    model = Transformer(config)
+    assert sum(count for _, count in parameters_by_part(model)) == model.count_params()
+
+
+@pytest.mark.parametrize("kind", [TransformerConfig, TrainingConfig])
+def test_all_that_the_library_takes_is_a_flag_with_its_default_in_the_help(kind):
+    from_the_dataset = {"source_vocabulary_size", "target_vocabulary_size", "shared_vocabulary"}
+    of_a_preset = {"layers", "d_model", "heads", "d_ff"}
+    chosen = choose_options(DatasetSize(pairs=1, tokens=10, longest=10), {}).keys() - {"preset"}
+    described = {"effective_batch_size", "clip_norm", "patience", "score_every"}
+    command = typer.main.get_command(app).commands["train"]
+    parameters = {parameter.name: parameter for parameter in command.params}
+    for field in dataclasses.fields(kind):
+        if field.name in from_the_dataset:
+            continue
+        flag = parameters[field.name]
+        assert flag.default is None, field.name
+        said = DEFAULT.search(flag.help)
+        if field.name in of_a_preset:
+            assert said is None
+        elif field.name in chosen:
+            assert "by the " in said[1], field.name
+        elif field.name in described:
+            assert said
+            assert field.default is None
+        elif isinstance(field.default, bool):
+            assert said[1] == (flag.opts if field.default else flag.secondary_opts)[0]
+        else:
+            assert said[1] == f"{field.default}".removesuffix(".0"), field.name
+
+
+def test_lines_of_reports():
+    progress = Progress(
+        step=1200, steps=8000, epoch=3, loss=3.14159, nll=2.2513, perplexity=9.5, accuracy=0.5,
+        gradient_norm=0.4, learning_rate=0.00123,
+        source_tokens_per_second=5012.3, target_tokens_per_second=4800.0,
+        padding=0.0871, seconds_left=3725.2,
+    )  # fmt: skip
+    assert describe_report(progress) == (
+        "step  1,200/8,000  loss 3.142  nll 2.251  perplexity 9.50  accuracy 50.0%  rate 1.23e-03  "
+        "gradient norm 0.40  5,012 + 4,800 source + target tokens/s  padding 9%  left 1:02:05"
+    )
+    validation = Validation(step=1200, loss=3.0, nll=2.1401, perplexity=8.5, accuracy=0.6)
+    assert describe_report(validation) == (
+        "step  1,200  validation: loss 3.000  nll 2.140  perplexity 8.50  accuracy 60.0%"
+    )
+    scored = dataclasses.replace(validation, bleu=32.4711, chrf=56.7, is_best=True)
+    assert describe_report(scored).endswith("60.0%  BLEU 32.47  chrF 56.70  (best)")
+
+
+def test_average_and_export(folder, small_run, capsys):
+    assert run("average", "--run", small_run, "--output", "mean") == 0
+    assert "mean, the mean of ckpt-4, ckpt-2" in capsys.readouterr().err
+    assert run("average", "--run", small_run, "--output", "mean") == 2
+    assert "mean is there already" in last_error(capsys)
+    assert run("average", "--run", small_run, "--count", "3", "--output", "three") == 2
+    assert "has 2 of the last checkpoints. Received: 3" in last_error(capsys)
+    assert run("average", "--run", "nowhere") == 2
+    assert "no run at nowhere" in last_error(capsys)
+    assert run("export", small_run, "--output", "two", "--checkpoint", "2") == 0
+    assert run("export", small_run, "--output", "best", "--checkpoint", "best") == 0
+    assert run("export", small_run, "--output", "last") == 0
+    weights = {name: (folder / name / "model.weights.h5").read_bytes() for name in
+               ("mean", "two", "last")}  # fmt: skip
+    assert len(set(weights.values())) == 3
+    assert run("export", small_run, "--output", "three", "--checkpoint", "3") == 2
+    assert "no checkpoint '3': there are ckpt-2, ckpt-4, best-4" in last_error(capsys)
+    assert run("export", "mean", "--output", "four", "--checkpoint", "4") == 2
+    assert re.search("mean .*is no run", last_error(capsys))
+
+
+def test_what_is_set_takes_the_place_of_the_embedded_corpus_settings(small_dataset):
+    manifest = dataclasses.replace(DatasetManifest.load(small_dataset), corpus=EMBEDDED)
+    model, training = configure({}, manifest=manifest)
+    assert training == TrainingConfig(
+        steps=700, batch_tokens=2048, peak_learning_rate=0.002, warmup_steps=200,
+        validate_every=200, score_every=1000, save_every=200,
+    )  # fmt: skip
+    assert model == TransformerConfig(
+        source_vocabulary_size=16, target_vocabulary_size=16, shared_vocabulary=True,
+        layers=4, d_model=128, heads=8, d_ff=512, dropout=0.1,
+    )  # fmt: skip
+    for given in ({"validate_every": 300}, {"best_metric": "bleu"}):
+        _, training = configure(given, manifest=manifest)
+        assert training.score_every is None, "with every validation"

@@ -1,0 +1,310 @@
+"""`tt translate`: a line for a line, whatever is in it."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from test_main import last_error, run
+from test_translating import Reverser
+
+from cli.commands.translate import BROKEN_PIPE, Report, format_cell, translate_lines, watch
+from model.engines import loading as engines
+from model.engines.translator import Hypothesis
+from model.formats.about import About
+from model.transformer.config import Decoding, Engine
+from pipelines.texts.translating import CellOptions, TranslatedCell
+
+
+def translated(data, *, translator=None, scored=0, chunk=1000, **options):
+    """Returns what is written, and what is said of it."""
+    output = io.BytesIO()
+    report = Report(max_source_tokens=options.get("max_source_tokens", 8))
+    translate_lines(
+        io.BytesIO(data), output, translator=translator or Reverser(), report=report,
+        options=CellOptions(**{"max_source_tokens": 8, **options}), scored=scored, chunk=chunk,
+    )  # fmt: skip
+    assert report.done == len(io.BytesIO(data).readlines())
+    return output.getvalue().decode(), report.lines()
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 1000])
+def test_a_line_for_a_line(chunk):
+    data = "ab\n\ncd\u2028e\r\n\nFar. Too long.\nlast".encode()
+    found, said = translated(data, chunk=chunk)
+    assert found == "ba\n\ne\u2028dc\n\n.raF ooT .gnol\ntsal\n"
+    assert said == ["1 line(s) have more than 8 tokens and are translated in pieces (line 5)"]
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 1000])
+def test_what_becomes_of_lines_is_said_with_their_numbers(chunk):
+    lines = [b"x", b"\xff", b"much too long", b"!", b"and much too long", b""]
+    found, said = translated(
+        b"\n".join(lines), translator=Reverser(poison="!"), on_too_long="skip", chunk=chunk
+    )
+    assert found == "x\n\n\n\n\n"
+    assert said == [
+        "2 line(s) failed and are left empty "
+        "(line 2: not UTF-8: invalid start byte, 4: ValueError: bad)",
+        "2 line(s) have more than 8 tokens and are left empty (line 3, 5)",
+    ]
+    found, said = translated(lines[2], on_too_long="truncate")
+    assert found == "t hcum\n"
+    assert said == ["1 line(s) have more than 8 tokens and are cut off there (line 1)"]
+
+
+def test_lines_of_unknown_tokens_are_left_empty_and_named():
+    found, said = translated(b"ab\n\x01\n\x01c\n\x01\x01d\n")
+    assert found == "ba\n\nc\x01\n\n"
+    assert said == [
+        "2 line(s) are mostly unknown to the model and are left empty "
+        "(line 2: 1 of 1 letters and symbols are unknown to the model, "
+        "4: 2 of 3 letters and symbols are unknown to the model)"
+    ]
+    assert translated(b"\x01\n", scored=1)[0] == "-inf ||| \n"
+
+
+def test_a_report_names_the_first_ten():
+    report = Report(max_source_tokens=8)
+    for number in range(1, 1200):
+        report.add(TranslatedCell(translation=None, score=None, status="too_long"), number=number)
+    [line] = report.lines()
+    assert line.startswith("1,199 line(s) have more than 8 tokens and are left empty (line 1, 2, ")
+    assert line.endswith("9, 10, ...)")
+
+
+def test_of_nothing_it_is_nothing():
+    assert translated(b"") == ("", [])
+    assert translated(b"\n") == ("\n", [])
+
+
+def test_hypotheses_are_lines_of_score_and_text():
+    data = b"ab\n\nmuch too long\n\xff\nc"
+    found, _ = translated(data, translator=Reverser(n_best=2), scored=3)
+    assert found.splitlines() == [
+        "-2.000000 ||| ba",
+        "-3.000000 ||| ba'",
+        "-inf ||| ",
+        "0.000000 ||| ",  # an empty line
+        "-inf ||| ",
+        "-inf ||| ",
+        "-11.000000 ||| hcum oot gnol",
+        "-inf ||| ",
+        "-inf ||| ",
+        *["-inf ||| "] * 3,  # a line that failed
+        "-1.000000 ||| c",
+        "-2.000000 ||| c'",
+        "-inf ||| ",
+    ]
+    for line in found.splitlines():
+        float(line.split(" ||| ")[0])
+    assert translated(data, scored=1)[0].splitlines()[::4] == [
+        "-2.000000 ||| ba",
+        "-1.000000 ||| c",
+    ]
+
+
+def test_a_translation_is_one_line_whatever_the_model_says():
+    cell = TranslatedCell(
+        translation="a\nb", score=-1.0, status="ok", n_best=(Hypothesis("a\nb", -1.0),)
+    )
+    assert format_cell(cell, 0) == ["a b"]
+    assert format_cell(cell, 1) == ["-1.000000 ||| a b"]
+
+
+def test_who_stops_reading_is_not_waited_for():
+    class Closed(io.BytesIO):
+        def write(self, data):
+            raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError):
+        translate_lines(io.BytesIO(b"a\nb"), Closed(), translator=Reverser(),
+                        options=CellOptions(), report=Report(max_source_tokens=8))  # fmt: skip
+
+
+def test_a_full_disk_behind_stdout_is_one_clear_error(trained_toy):
+    command = [sys.executable, "-m", "cli.main", "translate", "--model", str(trained_toy.run)]
+    with Path("/dev/full").open("wb") as full:
+        ended = subprocess.run(
+            command, input=b"a b\n", stdout=full, stderr=subprocess.PIPE, check=False
+        )
+    assert ended.returncode == 2
+    assert ended.stderr.decode() == (
+        "tt: error: the translations cannot be written to stdout: No space left on device. Make "
+        "room, or redirect stdout to another place\n"
+    )
+    for stream in ("0<&-", "1>&-"):
+        closed = subprocess.run(
+            ["bash", "-c", f'"$@" {stream}', "bash", *command], capture_output=True, check=False
+        )
+        assert closed.returncode == 2
+        assert closed.stderr.decode().startswith("tt: error: stdin or stdout is closed: ")
+        assert closed.stderr.count(b"\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--n-best", "5"], "--n-best must be at most --beam-size, 4. Received: 5"),
+        (["--on-too-long", "cut"], "--on-too-long must be one of split, truncate, skip"),
+        (
+            ["--source-language", "english"],
+            "--source-language must be a language code such as en, de or zh-Hant. Received: "
+            "english (did you mean en?)",
+        ),
+        (["--max-source-tokens", "2"], "--max-source-tokens must be at least 3"),
+        (["--max-length-ratio", "-1"], "--max-length-ratio must be finite and not negative"),
+        (["--engine", "gpt"], "--engine must be one of tensorflow, ctranslate2. Received: gpt"),
+        (
+            ["--compute-type", "int8"],
+            "engine tensorflow must be one of float32, bfloat16, float16. Received",
+        ),
+        (["--model", "nowhere"], "no model folder at nowhere"),
+    ],
+)
+def test_errors_of_translate(tmp_path, monkeypatch, capsys, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    assert run("translate", *arguments) == 2
+    assert message in last_error(capsys)
+
+
+def stand_in_for_a_model(monkeypatch, load):
+    """Has `tt translate` call `load` for a translator, and find nothing to say of its folder."""
+    monkeypatch.setattr(engines, "load_translator", load)
+    monkeypatch.setattr(engines, "check_engine", lambda *_, **__: None)
+    monkeypatch.setattr("cli.commands.translate.prepare_engine", lambda *_: None)
+    monkeypatch.setattr("model.formats.model_folder.describe_missing_digests", lambda *_, **__: [])
+    monkeypatch.setattr("model.formats.model_folder.load_about", lambda *_: About())
+
+
+def test_each_flag_arrives(monkeypatch, capfdbinary):
+    loaded = {}
+
+    def load(folder, *, decoding, engine):
+        loaded[folder] = decoding, engine
+        return Reverser(n_best=2)
+
+    stand_in_for_a_model(monkeypatch, load)
+    long = "Am 3. Oktober kam er. Sie ging.\n"  # 3. ends a sentence, but in German
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(f"x\n{long}".encode())))
+    assert run(
+        "translate", "--model", "m", "--beam-size", "5", "--length-penalty", "0.2", "--n-best", "2",
+        "--max-length-ratio", "1.5", "--max-decoding-length", "99", "--no-repeat-ngram-size", "3",
+        "--max-source-tokens", "25", "--on-too-long", "split", "--source-language", "de",
+        "--engine", "ctranslate2", "--compute-type", "int8",
+    ) == 0  # fmt: skip
+    assert loaded == {
+        "m": (
+            Decoding(beam_size=5, length_penalty=0.2, n_best=2, max_length_ratio=1.5,
+                     max_decoding_length=99, no_repeat_ngram_size=3),
+            Engine(name="ctranslate2", compute_type="int8"),
+        )
+    }  # fmt: skip
+    printed = capfdbinary.readouterr()
+    assert printed.out.decode().splitlines() == [
+        "-1.000000 ||| x",
+        "-2.000000 ||| x'",
+        "-30.000000 ||| .re mak rebotkO .3 mA .gnig eiS",
+        "-inf ||| ",
+    ]
+    said = b"tt: 1 line(s) have more than 25 tokens and are translated in pieces (line 2)"
+    assert said in printed.err
+
+
+def test_a_terminal_is_told_once_what_is_awaited(monkeypatch, capfdbinary):
+    stand_in_for_a_model(monkeypatch, lambda *_, **__: Reverser())
+    typed, terminal = pty.openpty()
+    os.write(typed, b"ab\ncd\n\x04")  # Ctrl-D
+    with open(terminal, encoding="utf-8") as stdin:  # noqa: PTH123 -- of a descriptor
+        monkeypatch.setattr("sys.stdin", stdin)
+        assert run("translate", "--model", "m") == 0
+    os.close(typed)
+    assert capfdbinary.readouterr() == (
+        b"ba\ndc\n",
+        b"tt: reading lines from the terminal; end with Ctrl-D\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("source_types", "output_shows", "is_shown"),
+    [(False, False, True), (False, True, False), (True, False, False), (True, True, False)],
+)
+def test_a_terminal_shows_progress_unless_it_shows_translations(
+    source_types, output_shows, is_shown
+):
+    class Stream(io.StringIO):
+        def __init__(self, is_terminal):
+            super().__init__()
+            self.isatty = lambda: is_terminal
+
+    shown = threading.Event()
+    terminal = Stream(True)
+    write = terminal.write
+    terminal.write = lambda text: (write(text), shown.set())[0]
+    report = Report(max_source_tokens=8)
+    with watch(report, source=Stream(source_types), output=Stream(output_shows), stream=terminal):
+        assert shown.wait(30 if is_shown else 0.2) == is_shown
+    assert terminal.getvalue().startswith("\rtranslating: 0 lines, 0:0") == is_shown
+
+
+def test_the_end_names_lines_that_fail_by_exit_code_1_too(monkeypatch, capfdbinary):
+    stand_in_for_a_model(monkeypatch, lambda *_, **__: Reverser())
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"ab\n\xff\ncd\n")))
+    options = ("--model", "m", "--engine", "ctranslate2", "--source-language", "tlh")
+    assert run("translate", *options) == 1
+    printed = capfdbinary.readouterr()
+    assert printed.out == b"ba\n\ndc\n"
+    assert printed.err == (
+        b"tt: warning: little is known here of the language tlh: where texts are cut into "
+        b"sentences, it may be by the rules of English\n"
+        b"tt: 1 line(s) failed and are left empty (line 2: not UTF-8: invalid start byte)\n"
+    )
+
+
+def test_a_model_is_converted_without_notices_of_tensorflow(trained_toy, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    done = subprocess.run(
+        [sys.executable, "-m", "cli.main", "translate", "--model", str(trained_toy.run),
+         "--engine", "ctranslate2"],
+        input="five\n", capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (0, "five\n", "")
+    assert len(list(tmp_path.glob("tt/*-ctranslate2-*"))) == 1
+
+
+def test_the_model_translates(trained_toy, tmp_path):
+    def tt(data, *arguments):
+        return subprocess.run(
+            [sys.executable, "-m", "cli.main", "translate", "--model", str(trained_toy.run),
+             *arguments],
+            input=data, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+
+    long = "one two. " * 200
+    done = tt(f"three two one\n\nfive\n{long}\n", "--beam-size", "2", "--with-scores")
+    assert done.returncode == 0, done.stderr
+    lines = [line.split(" ||| ") for line in done.stdout.split("\n")]
+    assert [len(line) for line in lines] == [2, 2, 2, 2, 1]
+    assert lines[1:3] == [["0.000000", ""], [lines[2][0], "five"]]
+    assert float(lines[2][0]) < 0
+    assert done.stderr == (
+        "tt: 1 line(s) have more than 258 tokens and are translated in pieces (line 4)\n"
+    ), "and no notices of libraries"
+
+
+def test_head_ends_it_quietly(trained_toy):
+    program = subprocess.Popen(
+        [sys.executable, "-m", "cli.main", "translate", "--model", str(trained_toy.run),
+         "--beam-size", "1"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    program.stdout.close()  # nobody reads
+    _, said = program.communicate(b"one\n" * 5000)
+    assert said == b""
+    assert program.returncode == BROKEN_PIPE

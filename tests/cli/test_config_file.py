@@ -1,0 +1,220 @@
+"""`--config`: what a file says reaches the command as flags do, and its errors take one line."""
+
+import json
+from typing import Annotated
+
+import pytest
+import typer
+
+from cli.config_file import config_option, read_config
+from cli.options import command
+from model.errors import UserError
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@app.callback()
+def program():
+    """Makes `show` a command among others, as those of `tt` are."""
+
+
+@app.command("show")
+@command
+def show_command(
+    context: typer.Context,
+    corpora: Annotated[list[str] | None, typer.Argument()] = None,
+    config: Annotated[str | None, config_option(takes_beam=True)] = None,
+    language: Annotated[str | None, typer.Option()] = None,
+    subset: Annotated[list[str] | None, typer.Option()] = None,
+    seed: Annotated[int, typer.Option()] = 1,
+    max_tokens: Annotated[int | None, typer.Option()] = None,
+    fraction: Annotated[float, typer.Option()] = 0.5,
+    download: Annotated[bool, typer.Option("--download")] = False,
+    reject_equal: Annotated[bool | None, typer.Option("--reject-equal/--keep-equal")] = None,
+) -> None:
+    """Prints what it was given."""
+    print(
+        json.dumps(
+            {
+                "corpora": list(corpora or ()),
+                "language": language,
+                "subset": list(subset or ()),
+                "seed": seed,
+                "max_tokens": max_tokens,
+                "fraction": fraction,
+                "download": download,
+                "reject_equal": reject_equal,
+                "beam": context.obj,
+            }
+        )
+    )
+
+
+@app.command("plain")
+@command
+def plain_command(
+    names: Annotated[list[str], typer.Argument()],
+    config: Annotated[str | None, config_option(takes_beam=False)] = None,
+    output_folder: Annotated[str, typer.Option("--output")] = "out",
+) -> None:
+    """Prints what it was given; it must be given a name."""
+    print(json.dumps([names, output_folder]))
+
+
+DEFAULTS = {
+    "corpora": [], "language": None, "subset": [], "seed": 1, "max_tokens": None,
+    "fraction": 0.5, "download": False, "reject_equal": None, "beam": [],
+}  # fmt: skip
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    """Runs a command with a file of the given text; returns what it prints, or its error."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(text, *arguments, name="show", beam=()):
+        (tmp_path / "c.yaml").write_text(text)
+        with pytest.raises(SystemExit) as stopped:
+            app([name, "--config", "c.yaml", *arguments], obj=list(beam))
+        printed = capsys.readouterr()
+        if stopped.value.code:
+            assert stopped.value.code == 2
+            [line] = printed.err.splitlines()
+            return line
+        return json.loads(printed.out)
+
+    return run
+
+
+EVERYTHING = """
+corpora: [a.tsv, b=c.en+c.de]   # names of arguments are keys too
+language: 'no'
+subset:
+  - train=x
+  - validation=y
+seed: 7
+max-tokens: 100
+fraction: 1e-3
+download: true
+reject_equal: false
+beam: ["--direct_num_workers=2"]
+"""
+
+
+def test_a_file_says_all_that_flags_can(run):
+    assert run(EVERYTHING) == {
+        "corpora": ["a.tsv", "b=c.en+c.de"], "language": "no",
+        "subset": ["train=x", "validation=y"], "seed": 7, "max_tokens": 100, "fraction": 0.001,
+        "download": True, "reject_equal": False, "beam": ["--direct_num_workers=2"],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n", "{}", "language:\nseed: null\n"])
+def test_what_a_file_does_not_say_is_as_without_it(run, text):
+    assert run(text) == DEFAULTS
+
+
+def test_the_command_line_wins(run):
+    found = run(
+        EVERYTHING, "d.tsv", "--language", "de", "--subset", "z", "--seed", "1", "--max-tokens",
+        "5", "--fraction", "0.5", "--reject-equal", beam=["--x"],
+    )  # fmt: skip
+    assert found == {
+        "corpora": ["d.tsv"], "language": "de", "subset": ["z"], "seed": 1, "max_tokens": 5,
+        "fraction": 0.5, "download": True, "reject_equal": True, "beam": ["--x"],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("order", [["--seed", "3", "--config"], ["--config"]])
+def test_the_place_of_the_flag_does_not_matter(run, tmp_path, capsys, order):
+    (tmp_path / "c.yaml").write_text("seed: 7\nlanguage: de\n")
+    after = [] if len(order) == 3 else ["--seed", "3"]
+    with pytest.raises(SystemExit):
+        app(["show", *order, "c.yaml", *after], obj=[])
+    assert json.loads(capsys.readouterr().out) == DEFAULTS | {"seed": 3, "language": "de"}
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "value"),
+    [
+        ("corpora: a.tsv", "corpora", ["a.tsv"]),
+        ("language: 0", "language", "0"),
+        ("subset: [1, b]", "subset", ["1", "b"]),
+        ("fraction: 1", "fraction", 1.0),
+        ("keep-equal: true", "reject_equal", False),
+        ("keep_equal: false", "reject_equal", True),
+        ("max-tokens: 1_000", "max_tokens", 1000),
+        ("beam: --x=1", "beam", ["--x=1"]),
+    ],
+)
+def test_values_are_read_as_flags_would_read_them(run, text, key, value):
+    assert run(text)[key] == value
+
+
+def test_a_file_can_give_what_a_command_requires(run):
+    assert run("names: [a, b]\noutput: there", name="plain") == [["a", "b"], "there"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("language: no", "language must be a text. Received: false (YAML reads no, yes, on and "
+                         "off so: put the word in quotes)"),
+        ("language: 2024-01-02", "language must be a text. Received: datetime.date(2024, 1, 2) "
+                                 "(put it in quotes)"),
+        ("language: [a]", "language must be a text. Received: the list ['a']"),
+        ("subset: [a, on]", "each of subset must be a text. Received: true (YAML"),
+        ("subset: [a, null]", "each of subset must be a text. Received: nothing"),
+        ("corpora: {a: b}", "each of corpora must be a text. Received: the mapping {'a': 'b'}"),
+        ("seed: 1.5", "seed must be a whole number. Received: 1.5"),
+        ("seed: true", "seed must be a whole number. Received: true"),
+        ("seed: five", "seed must be a whole number. Received: the text 'five'"),
+        ("fraction: much", "fraction must be a number. Received: the text 'much'"),
+        ("fraction: true", "fraction must be a number. Received: true"),
+        ("download: 'yes'", "download must be true or false. Received: the text 'yes'"),
+        ("download: 1", "download must be true or false. Received: 1"),
+        ("beam: [2]\nbeams: 3", "there is no option beams; --help lists the options"),
+        ("max_token: 3", "there is no option max_token; did you mean max_tokens?"),
+        ("config: x.yaml", "there is no option config; --help lists the options"),
+        ("help: true", "there is no option help; --help lists the options"),
+        ("12: 3", "there is no option 12; --help lists the options"),
+        ("max-tokens: 3\nmax_tokens: 3", "c.yaml says max_tokens twice"),
+        ("reject-equal: true\nkeep-equal: true", "c.yaml says reject_equal in two ways"),
+        ("seed: 3\nlanguage: de\nseed: 4", "c.yaml, line 3: not YAML that can be used: the key "
+                                           "seed stands there twice"),
+        ("seed: 3\nsubset: [a", "c.yaml, line 2: not YAML that can be used: expected ','"),
+        ("seed: 3\n\tlanguage: de", "c.yaml, line 2: not YAML"),
+        ("a: 1\n---\nb: 2", "c.yaml, line 2: not YAML that can be used: but found another"),
+        ("language: !!python/name:os.system", "c.yaml, line 1: not YAML that can be used: could"),
+        ("language: 2024-13-45", "c.yaml: not YAML that can be used: month must be in 1..12"),
+        ("language: \x00", "c.yaml: not YAML that can be used: unacceptable character"),
+        ("- seed", "c.yaml must map options to values, a line each, as in 'seed: 1'. Received: "
+                   "the list ['seed']"),
+        ("--seed 3", "c.yaml must map options to values"),
+    ],
+)  # fmt: skip
+def test_errors_take_one_line(run, text, message):
+    line = run(text)
+    assert line.startswith("tt: error: c.yaml")
+    assert message in line
+
+
+def test_only_commands_with_beam_take_its_options(run):
+    assert "there is no option beam;" in run("beam: [x]", name="plain")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("no.yaml", "no config file at no.yaml: check the path"),
+        ("folder", "no config file at folder"),
+        ("gs://bucket/c.yaml", "gs://bucket/c.yaml is not on this machine"),
+        ("latin.yaml", "latin.yaml is not UTF-8 text"),
+    ],
+)
+def test_files_that_cannot_be_read(tmp_path, monkeypatch, name, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "latin.yaml").write_bytes("language: é".encode("latin-1"))
+    with pytest.raises(UserError, match=message):
+        read_config(name)

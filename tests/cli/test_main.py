@@ -1,0 +1,604 @@
+"""The command line: what it prints, its exit codes, and each user error on one line."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import importlib.metadata
+import json
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import typer
+from memory_filesystem import MemoryFileSystem
+from toy import toy_sentences
+
+from cli.main import app, main
+from model.dataset.manifest import DatasetManifest
+from model.formats.model_folder import model_fingerprint
+from model.text.vocabulary import TextNormalization
+from pipelines.pairs.filters import Filters
+from pipelines.preprocess.job import PreprocessOptions
+from pipelines.runners.runner import with_local_defaults
+
+COMMANDS = ("preprocess", "train", "average", "export", "translate-batch", "translate",
+            "evaluate", "demo")  # fmt: skip
+
+
+def run(*arguments):
+    """Runs `tt` in this process and returns its exit code."""
+    with pytest.raises(SystemExit) as stopped:
+        main([str(argument) for argument in arguments])
+    return stopped.value.code or 0
+
+
+def last_error(capsys):
+    """Returns the one line that a user error prints."""
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "Traceback" not in printed.err
+    line = printed.err.splitlines()[-1]
+    assert line.startswith("tt: error: ")
+    return line
+
+
+def test_an_interrupt_is_a_line_that_promises_no_more_than_is_so(capsys, monkeypatch):
+    def interrupt(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    importlib.import_module("pipelines.texts.model")  # or it would keep what is put in below
+    monkeypatch.setattr("cli.commands.evaluate.read_translations", interrupt)
+    monkeypatch.setattr("pipelines.runners.staging.stage_model", interrupt)
+    goes_on = "; the same command goes on from what is finished"
+    for arguments, rest in (
+        (["evaluate", "a.txt", "--reference", "b.txt"], ""),
+        (["translate-batch", "a.parquet"], goes_on),
+    ):
+        assert app(args=arguments, obj=[], standalone_mode=False) == 130
+        assert capsys.readouterr().err == f"tt: interrupted{rest}\n"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_help_needs_neither_tensorflow_nor_beam():
+    code = (
+        "import sys\nfrom cli.main import main\n"
+        "try: main(['--help'])\nexcept SystemExit as stopped: assert not stopped.code\n"
+        "loaded = {'tensorflow', 'apache_beam', 'pyarrow', 'keras'} & set(sys.modules)\n"
+        "assert not loaded, loaded"
+    )
+    start = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for name in COMMANDS:
+        assert name in done.stdout
+    assert time.monotonic() - start < 30
+
+
+def test_the_version_is_that_of_the_package(capsys):
+    assert run("--version") == 0
+    assert capsys.readouterr().out == f"tt {importlib.metadata.version('tt-translate')}\n"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_has_help(command, capsys):
+    assert run(command, "--help") == 0
+    assert "Usage" in capsys.readouterr().out
+
+
+def test_help_fits_80_columns_whole(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    commands = typer.main.get_command(app).commands
+    said = {(): [command.callback.__doc__.partition(".")[0] for command in commands.values()]}
+    for name, command in commands.items():
+        said[name,] = [parameter.help for parameter in command.params if parameter.help]
+    for arguments, texts in said.items():
+        assert run(*arguments, "--help") == 0
+        printed = capsys.readouterr().out
+        assert max(map(len, printed.splitlines())) <= 80
+        letters = "".join(printed.split())  # lines are broken behind hyphens, too
+        for text in texts:
+            assert "".join(text.split()) in letters
+    assert len(said[()]) == len(COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["translate", "--beam-size", "2.5"],
+            "Invalid value for '--beam-size': Input should be a valid integer, unable to parse "
+            "string as an integer. Received: 2.5. See `tt translate --help`",
+        ),
+        (["translate", "--beam-sise", "2"], "No such option: --beam-sise (Possible options: "
+         "--beam-size). See `tt translate --help`"),
+        (["train", "--steps"], "Option '--steps' requires an argument. See `tt train --help`"),
+        (["transalte"], "No such command 'transalte'. Did you mean 'translate', 'translate-batch'? "
+         "See `tt --help`"),
+    ],
+)  # fmt: skip
+def test_wrong_flags_are_named_with_their_values(capsys, arguments, message):
+    assert run(*arguments) == 2
+    assert last_error(capsys).removeprefix("tt: error: ") == message
+
+
+def test_beam_options_are_refused_where_there_is_no_beam(capsys):
+    assert run("train", "--", "--runner=FlinkRunner") == 2
+    assert "only `tt preprocess` and `tt translate-batch`" in last_error(capsys)
+
+
+# preprocess
+
+
+def write_corpus(folder, count=60):
+    sources, targets = zip(*toy_sentences(count, seed=1), strict=True)
+    (folder / "a.en").write_text("\n".join(sources) + "\n")
+    (folder / "a.xx").write_text("\n".join(targets) + "\n")
+
+
+TEXTS = ("--source", "a.en", "--target", "a.xx", "--vocabulary-size", "24")
+
+
+def test_workers_are_threads_unless_beam_is_told_otherwise():
+    threads = "--direct_running_mode=multi_threading"
+    assert with_local_defaults([])[-1] == threads
+    two = ["--direct_num_workers=2"]
+    assert with_local_defaults(two) == [*two, threads]
+    for given in (
+        ["--direct_num_workers=1"],
+        ["--direct_num_workers", "2", "--direct_running_mode=multi_processing"],
+        ["--runner=FlinkRunner"],
+        ["--runner=PrismRunner"],
+    ):
+        assert with_local_defaults(given) == given
+    assert with_local_defaults(["--runner=DirectRunner"])[-1] == threads
+
+
+def test_preprocess_takes_beams_options(folder, capsys):
+    write_corpus(folder)
+    assert run("preprocess", *TEXTS, "--", "--direct_num_workers=2",
+               "--direct_running_mode=multi_threading") == 0  # fmt: skip
+    printed = capsys.readouterr().err
+    assert "60 pairs read" in printed
+    assert (folder / "dataset/dataset.json").is_file()
+    assert not (folder / "input.parquet").exists(), "only the embedded corpus leaves one"
+
+
+def test_what_an_error_advises_then_works(folder, capsys):
+    write_corpus(folder)
+    assert run("preprocess", *TEXTS[:4], "--vocabulary-size", "800") == 2
+    advised = re.search(r"pass --vocabulary-size (\d+) or less", last_error(capsys))[1]
+    assert not (folder / "dataset").exists(), "nothing is left to stand in the way"
+    assert run("preprocess", *TEXTS[:4], "--vocabulary-size", advised) == 0
+    assert (folder / "dataset/dataset.json").is_file()
+
+
+def test_8000_pieces_are_an_error_only_where_they_were_asked_for(folder, capsys):
+    write_corpus(folder)
+    (folder / "c.yaml").write_text("vocabulary_size: 8000\n")
+    assert run("preprocess", *TEXTS[:4], "--config", "c.yaml") == 2
+    assert "vocabulary of 8000 pieces is larger than this corpus allows" in last_error(capsys)
+    assert run("preprocess", *TEXTS[:4]) == 0
+    printed = capsys.readouterr().err
+    [size] = re.findall(r"vocabulary: (\d+) pieces, shared: the corpus allows no more", printed)
+    assert DatasetManifest.load(folder / "dataset").source_vocabulary_size == int(size)
+    assert run("preprocess", *TEXTS[:4]) == 0
+    assert "finished already" in capsys.readouterr().err
+
+
+DEFAULT = re.compile(r"\[default: ([^];]+)")
+APART = {  # what the library's options are made of beside the parameters of the same name
+    "vocabulary": "vocab",
+    "user_symbols": "user_symbol",
+    "shared_vocabulary": "separate_vocabularies",
+}
+
+
+@pytest.mark.parametrize("kind", [PreprocessOptions, Filters, TextNormalization])
+def test_all_that_the_library_takes_is_a_flag_with_its_default_in_the_help(kind):
+    command = typer.main.get_command(app).commands["preprocess"]
+    parameters = {parameter.name: parameter for parameter in command.params}
+    for field in dataclasses.fields(kind):
+        if field.name in ("output", "filters", "normalization"):
+            continue
+        flag = parameters[APART.get(field.name, field.name)]
+        said = DEFAULT.search(flag.help)
+        if field.default in (None, (), "") or field.name in ("shared_vocabulary", "byte_fallback"):
+            assert not flag.default or flag.default == "auto"
+            assert said is None, field.name
+        elif isinstance(field.default, bool):
+            assert flag.default is None
+            assert said[1] == (flag.opts if field.default else flag.secondary_opts)[0]
+        else:
+            assert flag.default is None
+            assert said[1] == f"{field.default}".removesuffix(".0"), field.name
+
+
+def options_of(folder, capsys, *arguments):
+    """Returns the options that the manifest says the dataset was made with."""
+    assert run("preprocess", *TEXTS, *arguments) == 0, capsys.readouterr().err
+    return DatasetManifest.load(folder / "dataset").options
+
+
+def test_without_flags_the_librarys_defaults_hold(folder, capsys):
+    write_corpus(folder)
+    expected = PreprocessOptions(output="", vocabulary_size=24).resolved()
+    assert options_of(folder, capsys) == json.loads(json.dumps(expected))
+
+
+def test_each_flag_arrives(folder, capsys):
+    write_corpus(folder)
+    (folder / "test.txt").write_text("no such sentence\n")
+    found = options_of(
+        folder, capsys, "--shards", "2", "--shard-megabytes", "3", "--vocabulary-type", "bpe",
+        "--vocabulary-sample", "900", "--character-coverage", "0.98", "--user-symbol", "<x>",
+        "--user-symbol", "<y>", "--sentencepiece-rule", "identity", "--unicode-form", "NFKC",
+        "--keep-whitespace", "--lowercase", "--deduplicate", "source", "--exclude", "test.txt",
+        "--held-out-by", "source", "--encoding", "latin-1",
+        "--min-characters", "2", "--max-characters", "400", "--min-tokens", "2",
+        "--max-tokens", "200", "--max-length-ratio", "4", "--min-letters", "0",
+        "--keep-identical", "--keep-mojibake", "--source-language", "en",
+        "--target-language", "tlh", "--min-script", "0.5", "--validation-fraction", "0.2",
+        "--seed", "5", "--separate-vocabularies",
+    )  # fmt: skip
+    assert [file["path"] for file in found.pop("exclude")] == ["test.txt"]
+    assert found == {
+        "held_out_by": "source", "encoding": "iso8859-1",
+        "shards": 2, "shard_megabytes": 3.0, "vocabulary_size": 24, "vocabulary_type": "bpe",
+        "source_vocabulary_type": None, "target_vocabulary_type": None,
+        "shared_vocabulary": False, "vocabulary": [], "vocabulary_sample": 900,
+        "character_coverage": 0.98, "byte_fallback": False, "user_symbols": ["<x>", "<y>"],
+        "sentencepiece_rule": "identity", "deduplicate": "source", "validation_fraction": 0.2,
+        "seed": 5, "source_language": "en", "target_language": "tlh",
+        "normalization": {
+            "unicode_form": "NFKC", "clean_whitespace": False, "lowercase": True,
+        },
+        "filters": {
+            "min_characters": 2, "max_characters": 400, "min_tokens": 2, "max_tokens": 200,
+            "max_length_ratio": 4.0, "min_letters": 0.0, "reject_identical": False,
+            "reject_mojibake": False, "min_script": 0.5,
+            "source_script": "Latin",  # that of English; what tlh is written in is not known
+            "target_script": "",
+        },
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--source-language", "English"],
+         "--source-language must be a language code such as en, de or zh-Hant. Received: English "
+         "(did you mean en?)"),
+        (["--target-language", "xx"],
+         "--target-language must be a language code such as en, de or zh-Hant. Received: xx"),
+    ],
+)  # fmt: skip
+def test_what_is_no_language_is_refused(folder, capsys, flags, message):
+    write_corpus(folder)
+    assert run("preprocess", *TEXTS, *flags) == 2
+    assert last_error(capsys) == f"tt: error: {message}"
+    assert not (folder / "dataset").exists()
+
+
+def test_a_script_that_is_not_known_is_said(folder, capsys):
+    write_corpus(folder)
+    command = ["preprocess", *TEXTS, "--source-language", "en", "--target-language", "tlh"]
+    assert run(*command, "--dry-run") == 0
+    assert (
+        "tt: warning: --target-language tlh does not say one script, and pairs in a wrong one "
+        "stay: name it with --target-script, such as Latin, or none"
+    ) in capsys.readouterr().err
+    assert run(*command, "--target-script", "none", "--dry-run") == 0
+    assert "--target-script" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flags", "scripts"),
+    [
+        ([], ["Latin", "Cyrillic"]),
+        (["--source-script", "none"], ["", "Cyrillic"]),
+        (["--target-script", "Greek"], ["Latin", "Greek"]),
+    ],
+)
+def test_scripts_go_by_the_languages(folder, capsys, flags, scripts):
+    write_corpus(folder)
+    languages = ["--source-language", "de", "--target-language", "ru"]
+    assert run("preprocess", *TEXTS, *languages, *flags, "--dry-run") == 0
+    filters = re.search("filters: (.*)", capsys.readouterr().out)[1]
+    said = [re.search(f"{side} script (\\w+)", filters) for side in ("source", "target")]
+    assert [found[1] if found else "" for found in said] == scripts
+
+
+def test_a_vocabulary_that_keeps_no_white_space_is_warned_of(folder, capsys):
+    write_corpus(folder)
+    assert run("preprocess", *TEXTS) == 0
+    shutil.move("dataset/vocabulary.spm", "given.spm")
+    command = ["preprocess", *TEXTS[:4], "--vocab", "given.spm", "--output", "new", "--dry-run"]
+    assert run(*command, "--keep-whitespace") == 0
+    warning = "tt: warning: --keep-whitespace: given.spm changes white space all the same"
+    assert warning in capsys.readouterr().err
+    assert run(*command) == 0
+    assert "warning" not in capsys.readouterr().err
+
+
+def test_a_dry_run_says_the_plan_and_leaves_nothing(folder, capsys):
+    write_corpus(folder)
+    before = sorted(folder.iterdir())
+    assert run("preprocess", *TEXTS, "--dry-run", "--", "--direct_num_workers=1") == 0
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    assert "a.en + a.xx" in printed.out
+    assert "FnApiRunner, 1 worker(s)" in printed.out
+    assert run("preprocess", "--dry-run") == 0
+    assert "embedded" in capsys.readouterr().out
+    assert sorted(folder.iterdir()) == before
+    assert run("preprocess", *TEXTS, "--dry-run", "--", "--runner=Flnk") == 2
+
+
+def test_a_config_file_says_all_that_flags_do(folder, capsys):
+    write_corpus(folder)
+    (folder / "c.yaml").write_text(
+        "corpora: ['mine=a.en+a.xx']\nvocabulary_size: 800\nkeep-identical: true\n"
+        "lowercase: true\nshards: 0\nvalidation-fraction: 0.1\nbeam: [--direct_num_workers=1]\n"
+    )
+    assert run("preprocess", "--config", "c.yaml", "--vocabulary-size", "24") == 0
+    manifest = DatasetManifest.load(folder / "dataset")
+    assert manifest.options["vocabulary_size"] == 24, "flags win"
+    assert manifest.options["filters"]["reject_identical"] is False
+    assert manifest.options["normalization"]["lowercase"] is True
+    assert manifest.options["validation_fraction"] == 0.1
+    assert [source["name"] for source in manifest.sources] == ["mine"]
+    capsys.readouterr()
+    assert run("preprocess", "--config", "c.yaml", "--dry-run") == 0
+    assert "FnApiRunner, 1 worker(s)" in capsys.readouterr().out
+    (folder / "c.yaml").write_text("keep_case: false\n")
+    assert run("preprocess", *TEXTS, "--config", "c.yaml", "--dry-run") == 0
+    assert "clean whitespace, lowercase" in capsys.readouterr().out
+    (folder / "c.yaml").write_text("source_language: no\n")
+    assert run("preprocess", "--config", "c.yaml") == 2
+    assert "c.yaml: source_language must be a text. Received: false" in last_error(capsys)
+
+
+def test_the_output_may_lie_on_another_file_system(folder, capsys):
+    write_corpus(folder)
+    MemoryFileSystem.clear()
+    # Threads see the files of this process, other processes would not.
+    beam = ["--", "--direct_num_workers=2", "--direct_running_mode=multi_threading"]
+    assert run("preprocess", *TEXTS, "--output", "mem://bucket/dataset", *beam) == 0
+    assert "mem://bucket/dataset/dataset.json" in MemoryFileSystem.paths()
+    assert "Dataset: mem://bucket/dataset" in capsys.readouterr().err
+    assert run("preprocess", *TEXTS, "--output", "mem://bucket/dataset", "--dry-run") == 0
+    assert "finished already, with " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--data-dir", "x"], "no corpus is named, and --data-dir is about one"),
+        ([*TEXTS, "--output", "nofs://b/x"], "--output nofs://b/x cannot be written"),
+        ([*TEXTS, "--vocabulary-size", "0"], "vocabulary size must be 8 to"),
+        ([*TEXTS, "--", "--runner=Flnk"], "--runner=Flnk"),
+        ([*TEXTS, "--", "--direct_num_worker=2"], "Beam has no option --direct_num_worker:"),
+        ([*TEXTS, "--", "--dry-run"], "Beam has no option --dry-run:"),
+        ([*TEXTS, "--", "--no-such-flag=1"], "Beam has no option --no-such-flag=1:"),
+        ([*TEXTS, "--", "direct_num_workers=2"], "Beam has no option direct_num_workers=2:"),
+        ([*TEXTS, "--", "--direct_num_workers=x"], "cannot take .* invalid int value: 'x'"),
+        ([*TEXTS, "--max-token", "5"], "No such option: --max-token .* See `tt preprocess --help`"),
+        ([*TEXTS, "--seed", "x"], "Invalid value for '--seed'.* See `tt preprocess --help`"),
+        (["--source", "nofs://b/x", "--target", "a.xx"], "nofs://b/x cannot be looked up"),
+        (["--source", "b.en", "--target", "a.xx"], "b.en"),
+        (["--source", "a.en"], "1 --source .* and 0 --target"),
+        (
+            [*TEXTS, "--validation-source", "a.en"],
+            "as many --validation-target texts as --validation-source texts. Received: 1 "
+            r"--validation-source \(a.en\) and 0 --validation-target \(none\)",
+        ),
+        ([*TEXTS, "--encoding", "latin-99"], "--encoding must be one .* Received: 'latin-99'"),
+        ([*TEXTS, "--held-out-by", "sides"], "long-side, pair, source, side. Received: 'sides'"),
+        (["corpus.docx"], "corpus 'corpus.docx' is none of"),
+        (["tfds:no_such_corpus"], "no_such_corpus"),
+        (["a.parquet", "--source-column", "english"], "english.*en, xx"),
+        (["--source", "a.en", "--target", "short.xx"], "60.*59|59.*60"),
+        ([*TEXTS[:4], "--vocabulary-size", "8000"], "8000.*--vocabulary-size"),
+        ([*TEXTS, "--vocabulary-type", "words"], "words"),
+        ([*TEXTS[:4], "--vocab", "no.spm"], "no.spm"),
+        (
+            [*TEXTS[:4], "--vocab", "a.en", "--byte-fallback", "--vocabulary-size", "99"],
+            "--vocabulary-size, --byte-fallback is for training one: choose",
+        ),
+        (["--validation-source", "a.en"], "no corpus is named, and --validation-source is about"),
+        (["tfds:x", "--download", "--dry-run"], "--dry-run downloads nothing"),
+        ([*TEXTS, "--exclude", "no.txt"], "no.txt"),
+        ([*TEXTS, "--deduplicate", "all"], "deduplicate must be one of pair, source, target, none"),
+        ([*TEXTS, "--unicode-form", "NFD"], "Unicode form must be NFC, NFKC or none"),
+        ([*TEXTS, "--source-script", "Latn"], "Latn"),
+        ([*TEXTS, "--min-tokens", "300"], "minimum 300, maximum 256"),
+        ([*TEXTS, "--config", "no.yaml"], "no config file at no.yaml"),
+        ([*TEXTS, "--output", "thesis"], "thesis"),
+    ],
+)
+def test_errors_of_preprocess(folder, capsys, arguments, message):
+    write_corpus(folder)
+    lines = (folder / "a.xx").read_text().splitlines(keepends=True)
+    (folder / "short.xx").write_text("".join(lines[:-1]))
+    pq.write_table(pa.table({"en": ["a"], "xx": ["b"]}), folder / "a.parquet")
+    (folder / "thesis").mkdir()
+    (folder / "thesis/thesis.tex").write_text("")
+    assert run("preprocess", *arguments) == 2
+    error = last_error(capsys)
+    assert re.search(message, error), error
+    assert not (folder / "dataset/dataset.json").exists()
+    assert [f.name for f in (folder / "thesis").iterdir()] == ["thesis.tex"]
+
+
+# translate-batch
+
+
+@pytest.fixture
+def with_model(folder, trained_toy):
+    (folder / "run").symlink_to(trained_toy.run)
+    return folder
+
+
+def test_translate_batch_keeps_rows_and_columns(with_model, capsys):
+    sources = ["one two three", None, "", "four five", "  ", " ".join(["six"] * 300)]
+    table = pa.table({"id": [5, 4, 3, 2, 1, 0], "text": sources})
+    pq.write_table(table, "input.parquet")
+    assert run("translate-batch", "input.parquet", "--beam-size", "2", "--on-too-long", "skip") == 0
+    found = pq.read_table("translated/input-00000-of-00001.parquet")
+    assert found.select(["id", "text"]).equals(table)
+    assert found.column_names[2:] == [
+        "translation", "translation_score", "translation_status", "translation_error",
+    ]  # fmt: skip
+    assert found["translation_status"].to_pylist() == [
+        "ok", "null", "empty", "ok", "empty", "too_long",
+    ]  # fmt: skip
+    translations = found["translation"].to_pylist()
+    assert translations[1:3] == [None, ""]
+    assert translations[4:] == ["", None]
+    assert set(translations[0].split()) == {"one", "two", "three"}
+    assert "6 rows of 1 file(s) in 1 unit(s) text: 2 ok, 1 null, 2 empty, 1 too_long" in (
+        capsys.readouterr().err.replace("\n", " ")
+    )
+    assert run("translate-batch", "input.parquet", "--beam-size", "2", "--on-too-long", "skip") == 0
+    assert "Finished already" in capsys.readouterr().err
+    assert run("translate-batch", "input.parquet", "--beam-size", "3", "--on-too-long", "skip") == 2
+    assert "--beam-size: 2 then, 3 now" in last_error(capsys)
+
+
+def test_too_many_failed_rows_are_exit_code_1(with_model, capsys):
+    latin = pa.array([b"one two", b"caf\xe9", b"three"], pa.binary())
+    column = pa.Array.from_buffers(pa.string(), 3, latin.buffers())
+    pq.write_table(pa.table({"text": column, "note": ["six", "two", None]}), "input.parquet")
+    command = ("translate-batch", "input.parquet", "--beam-size", "2", "--n-best", "2")
+    both = (*command, "--text-column", "text", "--text-column", "note", "--limit", "2")
+    assert run(*both, "--price-per-hour", "36") == 1
+    shown = capsys.readouterr().err
+    assert shown.splitlines()[-1].startswith("tt: error: 1 of 2 rows failed, more than")
+    assert "text: 1 ok, 1 failed\nnote: 2 ok\n" in shown
+    assert "Price of this run: " in shown
+    found = pq.read_table("translated")
+    assert found["text_translation_error"].to_pylist() == [
+        None, "not UTF-8: unexpected end of data",
+    ]  # fmt: skip
+    assert [len(best or []) for best in found["text_translation_n_best"].to_pylist()] == [2, 0]
+    assert run(*both) == 1
+    assert run(*both, "--retry-failed", "--max-failed", "0.5") == 0
+    assert run(*both, "--overwrite", "--max-failed", "1", "--compression", "gzip") == 0
+    assert run(*command, "--text-column", "note", "--limit", "2") == 2
+    error = last_error(capsys)
+    assert "--text-column: text, note then, note now; --compression: gzip then, zstd" in error
+    assert run(*both, "--compression", "gzip", "--compute-type", "bfloat16") == 2
+    assert "--compute-type: float32 then, bfloat16 now" in last_error(capsys)
+    assert run(*both, "--engine", "pencil") == 2
+    assert "--engine must be one of" in last_error(capsys)
+
+
+def test_bad_files_are_skipped_when_asked(with_model, capsys):
+    (with_model / "in").mkdir()
+    pq.write_table(pa.table({"text": ["one"]}), "in/a.parquet")
+    (with_model / "in/b.parquet").write_text("not Parquet")
+    assert run("translate-batch", "in", "--on-bad-file", "eat") == 2
+    assert (
+        last_error(capsys) == "tt: error: --on-bad-file must be one of fail, skip. Received: 'eat'"
+    )
+    assert run("translate-batch", "in", "--price-per-hour", "-1") == 2
+    assert "--price-per-hour must not be negative. Received: -1.0" in last_error(capsys)
+    assert run("translate-batch", "in") == 2
+    assert "b.parquet is not a Parquet file" in last_error(capsys)
+    assert run("translate-batch", "in", "--model-copies", "0") == 2
+    assert "--model-copies must be at least 1. Received: 0" in last_error(capsys)
+    skip = ("translate-batch", "in", "--on-bad-file", "skip", "--beam-size", "1")
+    assert run(*skip, "--model-copies", "1") == 0
+    shown = capsys.readouterr().err
+    assert "1 translation at once, by" in shown
+    assert "Skipped a file of an unknown number of rows: " in shown
+    pq.write_table(pa.table({"words": ["one"] * 9}), "in/c.parquet")
+    assert run(*skip, "--text-column", "text", "--output", "lost") == 1
+    assert (
+        capsys.readouterr()
+        .err.splitlines()[-1]
+        .startswith(
+            "tt: error: 9 of 10 rows were skipped, more than --max-failed 0.001; all else is"
+        )
+    )
+    assert run(*skip, "--text-column", "text", "--output", "lost", "--max-failed", "0.9") == 0
+
+
+def test_what_the_engine_cannot_do_leaves_no_output_folder(with_model, capsys):
+    pq.write_table(pa.table({"text": ["one"]}), "input.parquet")
+    command = ("translate-batch", "input.parquet", "--engine", "ctranslate2")
+    for flag in ("--max-decoding-length", "--max-source-tokens"):
+        assert run(*command, flag, "4096") == 2
+        assert f"{flag} must not be greater" in last_error(capsys)
+    assert not (with_model / "translated").exists()
+
+
+def test_workers_get_the_planned_model_by_its_whole_path(with_model, monkeypatch):
+    class Given(Exception):  # noqa: N818 -- ends the command
+        pass
+
+    def run_translation(job, *, load_translator, start, **_):
+        raise Given(load_translator, job.plan["model_fingerprint"], start)
+
+    monkeypatch.setattr("pipelines.translate.transforms.run_translation", run_translation)
+    pq.write_table(pa.table({"text": ["one"]}), "input.parquet")
+    before = time.monotonic()
+    with pytest.raises(Given) as given:
+        run("translate-batch", "input.parquet")
+    loader, planned, start = given.value.args
+    assert before <= start <= time.monotonic()
+    assert loader.folder == str(with_model / "run/model")
+    assert loader.fingerprint == planned == model_fingerprint("run")
+
+
+def test_dataflow_has_no_local_files(folder, capsys):
+    pq.write_table(pa.table({"text": ["one"]}), "input.parquet")
+    assert run("translate-batch", "input.parquet", "--", "--runner=DataflowRunner") == 2
+    assert last_error(capsys) == (
+        "tt: error: input.parquet is of this machine, and the workers of Dataflow are others: name "
+        "a path of gs://"
+    )
+    assert not (folder / "translated").exists()
+
+
+def test_errors_of_translate_batch(with_model, capsys):
+    assert run("translate-batch", "nowhere.parquet") == 2
+    assert last_error(capsys) == (
+        "tt: error: no such input file or folder: nowhere.parquet (check the path)"
+    )
+    assert run("translate-batch", "mem://b/x.parquet", "--output", "mem://b/out") == 2
+    assert capsys.readouterr().err == (
+        "Looking at mem://b/x.parquet, mem://b/out\n"
+        "tt: error: no such input file or folder: mem://b/x.parquet (check the path)\n"
+    )
+    pq.write_table(pa.table({"a": ["x"], "b": ["y"], "n": [1]}), "two.parquet")
+    assert run("translate-batch", "two.parquet") == 2
+    error = last_error(capsys)
+    assert "a" in error
+    assert "b" in error
+    assert "--text-column" in error
+    assert run("translate-batch", "two.parquet", "--text-column", "c") == 2
+    assert "'c'" in last_error(capsys)
+    assert run("translate-batch", "two.parquet", "--text-column", "n") == 2
+    assert "int64" in last_error(capsys)
+    assert run("translate-batch", "two.parquet", "--text-column", "a", "--model", "no") == 2
+    assert "no model folder at no" in last_error(capsys)
+    assert run("translate-batch", "two.parquet", "--model", "two.parquet") == 2
+    assert "the model must be a folder; two.parquet is a file: name" in last_error(capsys)
+    assert run("translate-batch", "two.parquet", "--text-column", "a", "--output", "run") == 2
+    assert "run" in last_error(capsys)
+    (with_model / "text.parquet").write_text("not Parquet")
+    assert run("translate-batch", "text.parquet") == 2
+    assert "text.parquet" in last_error(capsys)
+    assert not (with_model / "translated").exists()

@@ -1,0 +1,92 @@
+"""file:// URLs, as every command takes them."""
+
+from pathlib import Path
+
+import pytest
+from test_main import TEXTS, run, write_corpus
+
+from cli.paths import plain_path, plain_paths
+from model.dataset.manifest import DatasetManifest
+from model.errors import UserError
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("file:///data/a.tsv:0:1", "/data/a.tsv:0:1"),
+        ("file://localhost/data/a.tsv", "/data/a.tsv"),
+        ("file:/data/a.tsv", "/data/a.tsv"),
+        ("n=file:///a%20b/*.en+file:///a%2Bb.de", "n=/a b/*.en+/a+b.de"),
+        ("a.en+file:///a.de", "a.en+/a.de"),
+        # All others are what they are.
+        ("gs://b/a%20b.tsv", "gs://b/a%20b.tsv"),
+        ("a%20b.tsv", "a%20b.tsv"),
+        ("file", "file"),
+        ("file:0:1", "file:0:1"),
+        ("myfile:///a", "myfile:///a"),
+        ("", ""),
+    ],
+)
+def test_file_urls_are_local_paths(text, expected):
+    assert plain_path(text) == expected
+
+
+@pytest.mark.parametrize("text", ["file://server/a.tsv", "a.en+file://server/a.de"])
+def test_files_of_other_machines_are_refused(text):
+    with pytest.raises(UserError, match="is on another machine, server: a file:// URL names a loc"):
+        plain_path(text)
+
+
+def test_all_that_a_command_is_given_but_texts_of_its_own():
+    given = {"output": "file:///x", "corpora": ["file:///a", "b"], "seed": 3, "download": None,
+             "user_symbol": ["file:///x"]}  # fmt: skip
+    assert plain_paths(given) == given | {"output": "/x", "corpora": ["/a", "b"]}
+
+
+def test_corpora_and_outputs_may_be_urls(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write_corpus(tmp_path)
+    (tmp_path / "c.yaml").write_text(f"exclude: file://{tmp_path}/a.xx\nheld_out_by: pair\n")
+    here = f"file://{tmp_path}"
+    arguments = (f"n={here}/a.en+{here}/a.xx", *TEXTS[4:], "--output", f"{here}/out")
+    (tmp_path / "held.en").write_text("seven seven seven seven\n")
+    held_out = ("--validation", f"{here}/held.en+{here}/held.en")
+    assert run("preprocess", *arguments, *held_out) == 0
+    manifest = DatasetManifest.load(tmp_path / "out")
+    assert [file["path"] for source in manifest.sources for file in source["files"]] == [
+        f"{tmp_path}/a.en", f"{tmp_path}/a.xx", f"{tmp_path}/held.en", f"{tmp_path}/held.en",
+    ]  # fmt: skip
+    assert "gcp" not in capsys.readouterr().err
+    assert run("preprocess", "--config", f"{here}/c.yaml", *arguments, "--dry-run") == 0
+    assert f"a text of {tmp_path}/a.xx" in capsys.readouterr().out
+    assert run("preprocess", "file://server/a.tsv") == 2
+    assert "is on another machine, server" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("url", "path"),
+    [("file:///a/b%20c", "/a/b c"), ("file:/a", "/a"), ("a.txt", "a.txt"), ("-", "-"),
+     ("file", "file"), ("/a%20b", "/a%20b")],
+)  # fmt: skip
+def test_paths_that_were_urls(url, path):
+    given = {"folder": Path(url), "reference": [Path(url)], "column": None}
+    assert plain_paths(given) == {"folder": Path(path), "reference": [Path(path)], "column": None}
+
+
+def test_texts_of_an_evaluation_may_be_urls(tmp_path, capsys):
+    (tmp_path / "a b.txt").write_text("one two three four five\n")
+    url = f"file://{tmp_path}/a%20b.txt"
+    assert run("evaluate", url, "--reference", url) == 0
+    assert " = 100.0" in capsys.readouterr().out
+    assert run("evaluate", f"file://{tmp_path}/none", "--reference", url) == 2
+    assert capsys.readouterr().err == f"tt: error: no file {tmp_path}/none: name a text file\n"
+
+
+def test_inputs_of_a_translation_may_be_urls(tmp_path, capsys):
+    (tmp_path / "model").mkdir()
+    arguments = (f"file://{tmp_path}/none.parquet", "--model", f"file://{tmp_path}/model")
+    assert run("translate-batch", *arguments) == 2
+    error = capsys.readouterr().err
+    assert f"{tmp_path}/model" in error
+    assert "file:" not in error
+    assert "gcp" not in error

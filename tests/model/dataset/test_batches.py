@@ -1,0 +1,434 @@
+"""Records to batches: nothing lost, like lengths together, resumable anywhere."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from model.dataset import windows as dataset
+from model.dataset.windows import Position, TokenBatches, rounded_length
+from model.errors import UserError
+from model.text.vocabulary import BOS_ID, EOS_ID, PAD_ID
+
+
+def write_shards(folder, pairs, count):
+    """Writes (source, target) id lists round robin into `count` shards."""
+    files = [folder / f"train-{i}.tfrecord" for i in range(count)]
+    for i, file in enumerate(files):
+        with tf.io.TFRecordWriter(str(file)) as writer:
+            for source, target in pairs[i::count]:
+                feature = {
+                    name: tf.train.Feature(int64_list=tf.train.Int64List(value=ids))
+                    for name, ids in (("source", source), ("target", target))
+                }
+                example = tf.train.Example(features=tf.train.Features(feature=feature))
+                writer.write(example.SerializeToString())
+    return files
+
+
+def make_pairs(count, seed=0):
+    generator = np.random.default_rng(seed)
+
+    def ids():
+        inner = generator.integers(4, 1000, generator.integers(1, 30)).tolist()
+        return [BOS_ID, *inner, EOS_ID]
+
+    return [(ids(), ids()) for _ in range(count)]
+
+
+@pytest.fixture
+def small_windows(monkeypatch):
+    """Windows of 64 records, however large batches are."""
+    monkeypatch.setattr(dataset, "WINDOW", 64)
+    monkeypatch.setattr(dataset, "RECORDS_A_TOKEN", 0)
+
+
+@pytest.fixture
+def pairs():
+    return make_pairs(300)
+
+
+@pytest.fixture
+def batches(tmp_path, pairs, small_windows):
+    return TokenBatches(files=write_shards(tmp_path, pairs, 3), max_tokens=200, seed=5)
+
+
+def rows(batch):
+    def strip(matrix):
+        real = matrix[: len(batch.records)]
+        return [tuple(i for i in row if i != PAD_ID) for row in real.tolist()]
+
+    return list(zip(strip(batch.source), strip(batch.target), strict=True))
+
+
+def as_set(pairs):
+    return sorted((tuple(s), tuple(t)) for s, t in pairs)
+
+
+def test_an_epoch_has_every_pair_once(batches, pairs):
+    for epoch in (0, 1):
+        found = [row for batch in batches.epoch(Position(epoch)) for row in rows(batch)]
+        assert sorted(found) == as_set(pairs)
+
+
+def test_batches_keep_to_the_budget_and_waste_little(batches):
+    padded = real = 0
+    for batch in batches.epoch(Position()):
+        assert batch.source.dtype == batch.target.dtype == np.int32
+        assert len(batch.source) * max(batch.source.shape[1], batch.target.shape[1]) <= 200
+        longest = [(ids != PAD_ID).sum(1).max() for ids in (batch.source, batch.target)]
+        assert [ids.shape[1] for ids in (batch.source, batch.target)] == [
+            rounded_length(int(length)) for length in longest
+        ]
+        longer = np.maximum((batch.source != PAD_ID).sum(1), (batch.target != PAD_ID).sum(1))
+        padded += longer.max() * len(longer)
+        real += longer.sum()
+    # Unsorted batches of these uniform lengths would waste nearly half.
+    assert 1 - real / padded < 0.15
+
+
+def test_lengths_are_rounded_to_a_few():
+    rounded = [rounded_length(length) for length in range(1, 1025)]
+    assert all(0 <= more - length <= max(1, length / 8) for length, more in enumerate(rounded, 1))
+    assert rounded == sorted(rounded)
+    octaves = [{r for r in rounded if 2**i < r <= 2 ** (i + 1)} for i in range(10)]
+    assert [len(octave) for octave in octaves] == [1, 1, 2, 4, 8, 8, 8, 8, 8, 8]
+
+
+def test_shapes_come_again_and_again(batches):
+    def shapes(epoch):
+        return [(b.source.shape, b.target.shape) for b in batches.epoch(Position(epoch))]
+
+    full = {
+        max(s[1], t[1]): s[0]
+        for s, t in shapes(0)
+        if s[0] * max(s[1], t[1]) > 200 - max(s[1], t[1])
+    }
+    for source, target in [shape for epoch in range(3) for shape in shapes(epoch)]:
+        assert source[0] == target[0]
+        longest = max(source[1], target[1])
+        # A full batch, or the rest of a window, rounded as lengths are.
+        rows = 200 // longest
+        assert source[0] == rows or source[0] == rounded_length(source[0])
+        assert full.get(longest, rows) == rows
+
+
+def test_rows_of_padding_have_no_record(batches):
+    seen = 0
+    for batch in batches.epoch(Position()):
+        assert not batch.source[len(batch.records) :].any()
+        assert not batch.target[len(batch.records) :].any()
+        assert (batch.source[: len(batch.records), 0] == BOS_ID).all()
+        seen += len(batch.source) - len(batch.records)
+    assert seen > 0, "some window ends with a batch that is not full"
+
+
+def test_a_batch_knows_its_records(batches, pairs):
+    # `write_shards` deals the pairs out in turn.
+    for batch in batches.epoch(Position()):
+        for (shard, record), row in zip(batch.records, rows(batch), strict=False):
+            number = int(shard.removesuffix(".tfrecord").rsplit("-", 1)[1])
+            source, target = pairs[record * 3 + number]
+            assert row == (tuple(source), tuple(target))
+
+
+def test_equal_lengths_meet_others_in_each_epoch(tmp_path):
+    same = [([BOS_ID, i, EOS_ID], [BOS_ID, i, EOS_ID]) for i in range(4, 104)]
+    batches = TokenBatches(files=write_shards(tmp_path, same, 1), max_tokens=40, seed=1)
+    first, second = (
+        {frozenset(b.source[:, 1].tolist()) for b in batches.epoch(Position(epoch))}
+        for epoch in (0, 1)
+    )
+    assert not first & second
+
+
+def test_the_budget_is_that_of_a_replica(batches):
+    shared = TokenBatches(files=batches.files, max_tokens=200, seed=5, replicas=3)
+    for batch in shared.epoch(Position()):
+        longest = max(batch.source.shape[1], batch.target.shape[1])
+        assert len(batch.source) > 0
+        assert -(-len(batch.source) // 3) * longest <= 200
+    assert len(list(shared.epoch(Position()))) < len(list(batches.epoch(Position())))
+
+
+def test_order_is_a_function_of_seed_and_epoch(batches):
+    def order(batches, epoch):
+        return [rows(batch) for batch in batches.epoch(Position(epoch))]
+
+    assert order(batches, 0) == order(batches, 0)
+    assert order(batches, 0) != order(batches, 1)
+    other = TokenBatches(files=batches.files, max_tokens=200, seed=6)
+    assert order(batches, 0) != order(other, 0)
+
+
+# The order of batches, as properties: what it is does not matter, but what it must not be.
+
+
+def longest(batch):
+    return max(len(ids) for pair in rows(batch) for ids in pair)
+
+
+def windows_of(batches, epoch):
+    """Returns the batches of each window of an epoch, in the order of training."""
+    found = list(batches.epoch(Position(epoch)))
+    return [list(group) for _, group in itertools.groupby(found, key=lambda b: b.start.window)]
+
+
+def ranks(window):
+    """Returns a window's order: the place by length of each batch, in the order of training."""
+    lengths = [longest(batch) for batch in window]
+    return tuple(np.argsort(np.argsort(lengths, kind="stable")).tolist())
+
+
+def test_batches_do_not_come_by_length(batches):
+    for epoch in range(3):
+        for window in windows_of(batches, epoch):
+            lengths = [longest(batch) for batch in window]
+            assert lengths not in (sorted(lengths), sorted(lengths, reverse=True))
+
+
+def same_window_thrice(folder):
+    """Returns batches of an epoch of three windows with the same lengths, one a shard."""
+    generator = np.random.default_rng(2)
+    lengths = generator.integers(1, 30, 64)
+
+    def window():
+        return [([BOS_ID, *generator.integers(4, 1000, n).tolist(), EOS_ID],) * 2 for n in lengths]
+
+    thrice = [window() for _ in range(3)]
+    dealt = [pair for pairs in zip(*thrice, strict=True) for pair in pairs]
+    return TokenBatches(files=write_shards(folder, dealt, 3), max_tokens=100, seed=5)
+
+
+@pytest.mark.usefixtures("small_windows")
+def test_each_window_and_epoch_has_an_order_of_its_own(tmp_path):
+    batches = same_window_thrice(tmp_path)
+    orders = [ranks(window) for epoch in range(3) for window in windows_of(batches, epoch)]
+    other = dataclasses.replace(batches, seed=6)
+    orders += [ranks(window) for window in windows_of(other, 0)]
+    assert len(orders) == 12
+    assert min(map(len, orders)) > 8
+    assert len(set(orders)) == 12
+
+
+@pytest.mark.usefixtures("small_windows")
+def test_each_window_and_epoch_puts_other_pairs_of_a_length_together(tmp_path):
+    # All pairs are equally long, and each window has the same numbers in the same order.
+    same = [([BOS_ID, i // 2, EOS_ID],) * 2 for i in range(8, 136)]
+    batches = TokenBatches(files=write_shards(tmp_path, same, 2), max_tokens=40, seed=1)
+    found = [
+        {frozenset(ids for (_, ids, _), _ in rows(batch)) for batch in window}
+        for epoch in range(3)
+        for window in windows_of(batches, epoch)
+    ]
+    assert [len(groups) for groups in found] == [7] * 6
+    for one, other in itertools.combinations(found, 2):
+        assert not one & other
+
+
+def shards_read(batches, epoch):
+    """Returns the shards in the order in which an epoch reads them, one a window."""
+    found = [{shard for b in w for shard, _ in b.records} for w in windows_of(batches, epoch)]
+    assert all(len(shards) == 1 for shards in found)
+    return [shard for (shard,) in found]
+
+
+@pytest.mark.usefixtures("small_windows")
+def test_shards_come_in_another_order_in_each_epoch(tmp_path):
+    files = write_shards(tmp_path, make_pairs(8 * 64), 8)
+    batches = TokenBatches(files=files, max_tokens=200, seed=5)
+    in_order = [str(file) for file in files]
+    orders = [shards_read(batches, epoch) for epoch in range(4)]
+    for order in orders:
+        assert order != in_order
+        assert sorted(order) == in_order
+    assert len(set(map(tuple, orders))) == 4
+    other = TokenBatches(files=files, max_tokens=200, seed=6)
+    assert shards_read(other, 0) != orders[0]
+    plain = TokenBatches(files=files, max_tokens=200, seed=5, shuffle=False)
+    assert shards_read(plain, 0) == shards_read(plain, 1) == in_order
+
+
+def test_without_shuffling_batches_go_from_long_to_short(batches):
+    still = TokenBatches(files=batches.files, max_tokens=200, seed=5, shuffle=False)
+    for window in windows_of(still, 0):
+        lengths = [longest(batch) for batch in window]
+        assert lengths == sorted(lengths, reverse=True)
+    assert [b.records for b in still.epoch(Position(0))] == [
+        b.records for b in still.epoch(Position(1))
+    ]
+
+
+def test_resuming_at_any_batch_repeats_the_rest(batches):
+    whole = list(itertools.islice(batches.forever(Position()), 120))
+    assert whole[-1].following.epoch >= 1, "the run crosses an epoch"
+    for stop in range(0, 110, 7):
+        resumed = batches.forever(whole[stop].following)
+        for expected, found in zip(whole[stop + 1 : stop + 9], resumed, strict=False):
+            np.testing.assert_array_equal(expected.source, found.source)
+            np.testing.assert_array_equal(expected.target, found.target)
+            assert expected.following == found.following
+
+
+def test_resuming_reads_no_window_but_its_own(batches, monkeypatch):
+    whole = list(itertools.islice(batches.forever(Position()), 120))
+    read = []
+    read_record = dataset._read_record
+    monkeypatch.setattr(
+        dataset, "_read_record", lambda *a, **k: read.append(1) or read_record(*a, **k)
+    )
+    for batch in whole[::7]:
+        read.clear()
+        next(iter(batches.epoch(batch.following)), None)
+        assert len(read) <= 2 * 64, "its window, and the next one that is read ahead"
+
+
+def test_the_next_window_begins_where_one_ends(batches):
+    firsts = [b.start for b in batches.epoch(Position()) if b.start.batch == 0]
+    for window, following in itertools.pairwise(firsts):
+        assert batches.next_window(window._replace(batch=3)) == following
+    end = batches.next_window(firsts[-1])
+    assert list(batches.epoch(end)) == []
+    assert batches.next_window(end) == end
+
+
+def padding(batches):
+    """Returns the share of all positions of both sides that are padding."""
+    ids = np.concatenate([side.ravel() for b in batches for side in (b.source, b.target)])
+    return (ids == PAD_ID).mean()
+
+
+@pytest.mark.parametrize(
+    ("max_tokens", "replicas"), [(6000, 1), (750, 8)], ids=["large batches", "many replicas"]
+)
+def test_large_batches_have_large_windows(tmp_path, monkeypatch, max_tokens, replicas):
+    # A batch of pairs of any length has 187 rows or more; a window of 64 would be a part of one.
+    monkeypatch.setattr(dataset, "WINDOW", 64)
+    lengths = np.random.default_rng(1).integers(1, 30, 9000)
+    alike = [([BOS_ID, *[5] * length, EOS_ID],) * 2 for length in lengths]
+    batches = TokenBatches(
+        files=write_shards(tmp_path, alike, 2), max_tokens=max_tokens, replicas=replicas, seed=1
+    )
+    found = list(batches.epoch(Position()))
+    assert sum(len(batch.records) for batch in found) == 9000
+    assert padding(found) < 0.1
+
+
+def test_a_few_pairs_in_a_large_budget_are_not_padded_with_rows(tmp_path):
+    few = make_pairs(50)
+    batches = TokenBatches(files=write_shards(tmp_path, few, 1), max_tokens=100_000, seed=1)
+    [batch] = batches.epoch(Position())
+    assert len(batch.source) == rounded_length(50) == 52
+
+
+def test_a_pair_longer_than_the_budget(tmp_path, pairs):
+    batches = TokenBatches(files=write_shards(tmp_path, pairs, 1), max_tokens=20, seed=1)
+    message = r"a pair of 3\d tokens \(record \d+ of .*train-0.tfrecord\) does not fit .* of 20"
+    with pytest.raises(UserError, match=message):
+        next(batches.epoch(Position()))
+
+
+def test_a_budget_of_an_odd_longest_pair_will_do(tmp_path):
+    ids = [BOS_ID, *range(4, 37), EOS_ID]
+    batches = TokenBatches(files=write_shards(tmp_path, [(ids, ids)], 1), max_tokens=35, seed=1)
+    [batch] = batches.epoch(Position())
+    assert batch.source.tolist() == batch.target.tolist() == [ids]
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda data: data[:-5], "record 99 is cut off"),
+        (lambda data: data[:-1], "record 99 is cut off"),
+        (lambda data: data + b"\x05\x00", "record 100 is cut off"),
+        (lambda data: data[:20] + b"\xff" + data[21:], "record 0 has a wrong checksum"),
+        (lambda data: b"\xff" + data[1:], "record 0 has a wrong checksum of its size"),
+    ],
+    ids=["cut", "last byte", "half a header", "a byte of a record", "a byte of a size"],
+)
+def test_a_damaged_shard_is_named_with_its_record(tmp_path, pairs, damage, message):
+    files = write_shards(tmp_path, pairs, 3)
+    files[1].write_bytes(damage(files[1].read_bytes()))
+    batches = TokenBatches(files=files, max_tokens=200, seed=1)
+    with pytest.raises(UserError, match=rf"train-1.tfrecord is damaged: {message}"):
+        list(batches.epoch(Position()))
+
+
+@pytest.mark.usefixtures("small_windows")
+def test_a_shard_cut_between_two_records_is_noticed(tmp_path, pairs):
+    files = write_shards(tmp_path, pairs, 3)
+    batches = TokenBatches(files=files, max_tokens=200, seed=1, records=300)
+    whole = list(batches.epoch(Position()))
+    assert sum(len(batch.records) for batch in whole) == 300
+    size = sum(
+        16 + len(r) for r in tf.data.TFRecordDataset(str(files[1])).take(20).as_numpy_iterator()
+    )
+    data = files[1].read_bytes()
+    for cut, count in ((size, 220), (0, 200)):
+        files[1].write_bytes(data[:cut])
+        for start in (Position(), whole[len(whole) // 4].following):
+            with pytest.raises(
+                UserError, match=rf"3 shard\(s\) .*train-\* hold {count} .* says 300"
+            ):
+                list(batches.epoch(start))
+
+
+@pytest.mark.usefixtures("small_windows")
+def test_an_epoch_read_to_its_end_has_no_more(tmp_path, pairs):
+    files = write_shards(tmp_path, pairs, 3)
+    batches = TokenBatches(files=files, max_tokens=200, seed=1, records=300)
+    *_, last = batches.epoch(Position())
+    assert list(batches.epoch(last.following)) == []
+    assert next(batches.forever(last.following)).start == Position(1)
+
+
+@pytest.mark.usefixtures("small_windows")
+def test_a_shard_shorter_than_where_it_was_left_is_cut_off(tmp_path, pairs):
+    files = write_shards(tmp_path, pairs, 1)
+    batches = TokenBatches(files=files, max_tokens=200, seed=1)
+    later = next(batch.start for batch in batches.epoch(Position()) if batch.start.window == 2)
+    files[0].write_bytes(files[0].read_bytes()[: later.offset - 1])
+    with pytest.raises(UserError, match="record 128 is cut off"):
+        list(batches.epoch(later))
+
+
+def test_a_missing_shard_is_named(tmp_path, pairs):
+    files = write_shards(tmp_path, pairs, 3)
+    files[2].unlink()
+    batches = TokenBatches(files=files, max_tokens=200, seed=1)
+    with pytest.raises(UserError, match=r"train-2.tfrecord cannot be read: No such file"):
+        list(batches.epoch(Position()))
+
+
+@pytest.mark.parametrize(
+    ("strange", "message"),
+    [
+        (([2, 1000, 3], [2, 3]), r"record 7 of .*train-0.tfrecord has the source id 1000, .* 999"),
+        (([2, 5, 3], [2, -4, 3]), r"record 7 of .*train-0.tfrecord has the target id -4"),
+        (([], [2, 3]), r"record 7 of .*train-0.tfrecord has no source ids"),
+    ],
+)
+def test_a_strange_record_is_named(tmp_path, pairs, strange, message):
+    files = write_shards(tmp_path, [*pairs[:7], strange, *pairs[7:]], 1)
+    batches = TokenBatches(files=files, max_tokens=200, seed=1, vocabulary_sizes=(1000, 1000))
+    with pytest.raises(UserError, match=message):
+        list(batches.epoch(Position()))
+
+
+def test_a_record_of_something_else_is_named(tmp_path):
+    file = tmp_path / "train-0.tfrecord"
+    with tf.io.TFRecordWriter(str(file)) as writer:
+        writer.write(tf.train.Example().SerializeToString())
+        writer.write(b"no example at all")
+    with pytest.raises(UserError, match=r"record 1 of .* is no tf.train.Example"):
+        list(TokenBatches(files=[file], max_tokens=200, seed=1).epoch(Position()))
+
+
+def test_no_records(tmp_path):
+    batches = TokenBatches(files=write_shards(tmp_path, [], 1), max_tokens=200, seed=1)
+    with pytest.raises(UserError, match="no records"):
+        next(batches.forever(Position()))

@@ -1,0 +1,560 @@
+"""Both engines translate alike; CTranslate2 by a model that is converted once."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import logging
+import math
+import os
+import platform
+import resource
+import subprocess
+import sys
+import threading
+import time
+import weakref
+
+import pytest
+import tensorflow as tf
+from ctranslate2 import specs
+from test_exports import random_rows, write_model
+from test_tensorflow_engine import with_weight
+from toy import toy_sentences
+
+from model.engines import ctranslate2_engine
+from model.engines.ctranslate2_engine import POSITIONS, CTranslate2Translator, convert, length_limit
+from model.engines.loading import check_engine, cores, load_translator, set_threads
+from model.engines.tensorflow_engine import Translator, length_limits
+from model.errors import DiskFullError, NotFiniteError, UserError
+from model.extras import install_extra
+from model.folders.cache import make_whole
+from model.formats.model_folder import model_fingerprint
+from model.formats.to_ctranslate2 import export_ctranslate2
+from model.text.vocabulary import BOS_ID, EOS_ID
+from model.transformer.config import Decoding, Engine
+
+TENSORFLOW = Engine()
+CTRANSLATE2 = Engine(name="ctranslate2")
+INT8 = Engine(name="ctranslate2", compute_type="int8")
+GREEDY = Decoding(beam_size=1)
+TEXTS = [source for source, _ in toy_sentences(300, seed=5)]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory):
+    """A cache of this module's own, where the toy model is converted once."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("cache")
+        patch.setenv("XDG_CACHE_HOME", str(folder))
+        yield folder / "tt"
+
+
+@pytest.fixture(scope="module")
+def model_folder(trained_toy):
+    return trained_toy.run / "model"
+
+
+@pytest.fixture(scope="module")
+def random_model(tmp_path_factory):
+    """A model that tells sources apart and that ends some translations at the limit alone."""
+    return write_model(tmp_path_factory.mktemp("random"), norm="pre")
+
+
+def load(folder, engine, decoding=GREEDY, **options):
+    return load_translator(str(folder), decoding=decoding, engine=engine, **options)
+
+
+def translate(translator, texts=TEXTS):
+    found, _ = translator.translate_ids(translator.encode(texts))
+    return found
+
+
+def best_texts(translations):
+    return [translation.text for translation in translations]
+
+
+def log_probability(model, source, target):
+    """Returns log p of target ids, EOS included, among the ids that may be chosen.
+
+    By the whole forward pass of our own model.
+    """
+    output = model(tf.constant([source]), target=tf.constant([[BOS_ID, *target[:-1]]]))
+    logits = model.logits(output)[0].numpy()[:, EOS_ID:14]  # 14 pieces, padded to 16
+    log_probabilities = tf.nn.log_softmax(logits).numpy()
+    return sum(log_probabilities[i, token - EOS_ID] for i, token in enumerate(target))
+
+
+# ------------------------------------------------------------------------- equal translations
+
+
+def test_greedy_translations_of_both_engines_are_equal(model_folder):
+    ours, theirs = load(model_folder, TENSORFLOW), load(model_folder, CTRANSLATE2)
+    ids = ours.encode(TEXTS)
+    assert theirs.encode(TEXTS) == ids
+    (expected, expected_work), (found, work) = ours.translate_ids(ids), theirs.translate_ids(ids)
+    assert len(set(best_texts(expected))) > 150, "the model must tell sentences apart"
+    assert best_texts(found) == best_texts(expected)
+    assert work == expected_work
+
+
+def test_beams_of_both_engines_are_nearly_equal(model_folder):
+    decoding = Decoding(beam_size=4, length_penalty=0.6)
+    expected, found = (
+        best_texts(translate(load(model_folder, engine, decoding)))
+        for engine in (TENSORFLOW, CTRANSLATE2)
+    )
+    # They do not stop at the same time; see `model.engines.ctranslate2_engine`.
+    assert sum(a == b for a, b in zip(found, expected, strict=True)) >= 0.98 * len(TEXTS)
+
+
+def test_int8_is_near(model_folder):
+    expected = best_texts(translate(load(model_folder, CTRANSLATE2)))
+    found = best_texts(translate(load(model_folder, INT8)))
+    words = [(a.split(), b.split()) for a, b in zip(found, expected, strict=True)]
+    equal = sum(sum(x == y for x, y in zip(a, b, strict=False)) for a, b in words)
+    # A model of width 32 loses more than real ones: 91 % of the words are equal, place for place.
+    assert equal >= 0.8 * sum(max(len(a), len(b)) for a, b in words)
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_order_and_batch_mates_change_nothing(model_folder, beam_size):
+    decoding = Decoding(beam_size=beam_size, n_best=beam_size)
+    translator = load(model_folder, CTRANSLATE2, decoding)
+    texts = TEXTS[:60]
+    together = translate(translator, texts)
+    alone = [translate(translator, [text])[0] for text in texts]
+    backwards = translate(translator, texts[::-1])[::-1]
+    small = load(model_folder, CTRANSLATE2, Decoding(beam_size=beam_size, n_best=beam_size,
+                                                     batch_tokens=40))  # fmt: skip
+    for other in (alone, backwards, translate(small, texts)):
+        assert best_texts(other) == best_texts(together)
+        for one, same in zip(other, together, strict=True):
+            assert [h.text for h in one.hypotheses] == [h.text for h in same.hypotheses]
+            assert [h.score for h in one.hypotheses] == pytest.approx(
+                [h.score for h in same.hypotheses], abs=1e-4
+            )
+
+
+@pytest.mark.parametrize("no_repeat_ngram_size", [0, 2])
+def test_scores_are_log_probabilities_and_rank_the_hypotheses(model_folder, no_repeat_ngram_size):
+    decoding = Decoding(
+        beam_size=4, n_best=4, length_penalty=1.3, no_repeat_ngram_size=no_repeat_ngram_size
+    )
+    translator = load(model_folder, CTRANSLATE2, decoding)
+    model = Translator.load(model_folder).model
+    ids = translator.encode(TEXTS[:12])
+    for source, translation in zip(ids, translate(translator, TEXTS[:12]), strict=True):
+        targets = [row[1:] for row in translator.encode([h.text for h in translation.hypotheses])]
+        assert len(targets) > 1
+        expected = [log_probability(model, source, target) for target in targets]
+        assert [h.score for h in translation.hypotheses] == pytest.approx(expected, abs=2e-3)
+        ranks = [
+            score / ((5 + len(target)) / 6) ** 1.3
+            for score, target in zip(expected, targets, strict=True)
+        ]
+        assert ranks == sorted(ranks, reverse=True)
+        for target in targets if no_repeat_ngram_size else ():
+            pairs = list(itertools.pairwise(target))
+            assert len(pairs) == len(set(pairs))
+
+
+def test_nothing_to_translate_is_nothing(model_folder):
+    assert load(model_folder, CTRANSLATE2).translate_ids([])[0] == []
+
+
+# ------------------------------------------------------------------------------ length limits
+
+
+@pytest.mark.parametrize("fields", [
+    {}, {"max_length_ratio": 1.1}, {"max_length_ratio": 0.7, "max_extra_tokens": 3},
+    {"max_decoding_length": 9}, {"max_length_ratio": 1e9}, {"max_length_ratio": 1e300},
+    {"max_length_ratio": 5e6, "max_decoding_length": 2**31 - 1, "max_extra_tokens": 2**31 - 1},
+])  # fmt: skip
+def test_limits_are_those_of_tensorflow(fields):
+    decoding = Decoding(**fields)
+    lengths = list(range(1, 600))
+    expected = length_limits(tf.constant(lengths), decoding).numpy().tolist()
+    assert [length_limit(length, decoding) for length in lengths] == expected
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"max_extra_tokens": 2},
+        {"max_length_ratio": 2.5, "max_extra_tokens": 0},
+        {"max_decoding_length": 2},
+        {"max_decoding_length": 1},
+    ],
+    ids=str,
+)
+def test_each_source_has_its_own_limit(random_model, fields):
+    decoding = Decoding(beam_size=1, **fields)
+    ours, theirs = (
+        load(random_model, TENSORFLOW, decoding),
+        load(random_model, CTRANSLATE2, decoding),
+    )
+    rows = random_rows(ours)
+    (expected, expected_work), (found, work) = ours.translate_ids(rows), theirs.translate_ids(rows)
+    equal = sum(a == b for a, b in zip(best_texts(found), best_texts(expected), strict=True))
+    assert equal >= 0.99 * len(rows)  # the logits of a random model are noise: see test_export
+    assert work.target_tokens == pytest.approx(expected_work.target_tokens, rel=0.01)
+    limits = [length_limit(len(row), decoding) for row in rows]
+    at_limit = 0
+    for row, limit, translation in zip(rows, limits, found, strict=True):
+        target = theirs.vocabularies.target.encode([translation.text])[0][1:]
+        assert len(target) <= limit, row
+        at_limit += len(target) == limit
+    assert at_limit > 10
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_batch_mates_with_other_limits_change_nothing(random_model, monkeypatch, beam_size):
+    decoding = Decoding(beam_size=beam_size, n_best=beam_size, max_extra_tokens=2)
+    translator = load(random_model, CTRANSLATE2, decoding)
+    rows = random_rows(translator, count=100)
+    alone = [translator.translate_ids([row])[0][0] for row in rows]
+    searched, went_on = [], []
+    search = CTranslate2Translator._search
+
+    def observed(self, sources, *, limit):
+        searched.append((len(sources), limit))
+        found = search(self, sources, limit=limit)
+        went_on.extend(
+            len(row[0].ids) > length_limit(len(source) + 2, decoding)  # BOS and EOS
+            for source, row in zip(sources, found, strict=True)
+        )
+        return found
+
+    monkeypatch.setattr(CTranslate2Translator, "_search", observed)
+    together, _ = translator.translate_ids(rows)
+    assert searched[0] == (100, 14)  # all at once, by the limit of the longest
+    assert any(went_on), "some search must have gone beyond its own limit"
+    assert (len(searched) == 1) == (beam_size == 1), "greedy hypotheses are cut"
+    equal = 0
+    for one, other in zip(together, alone, strict=True):
+        if [h.text for h in one.hypotheses] == [h.text for h in other.hypotheses]:
+            equal += 1
+            assert one.score == pytest.approx(other.score, abs=1e-3)
+    assert equal >= 99  # noise, as above
+
+
+def test_a_source_beyond_the_positions_is_an_input_error(model_folder):
+    translator = load(model_folder, CTRANSLATE2)
+    with pytest.raises(ValueError, match="a source has 2,049 ids") as caught:
+        translator.translate_ids([[BOS_ID, *[5] * (POSITIONS - 1), EOS_ID]])
+    assert translator.is_input_error(caught.value)
+    assert not translator.is_input_error(MemoryError())
+    with pytest.raises(
+        UserError, match=r"--max-decoding-length must not be greater\. Received: 3,000"
+    ):
+        load(model_folder, CTRANSLATE2, Decoding(max_decoding_length=3000))
+
+
+# ------------------------------------------------------------------------------------- memory
+
+
+def without_memory(translator, engine, monkeypatch, *, fits):
+    """Makes batches of more than so many padded positions fail; returns the list of failures."""
+    failures = []
+
+    def check(rows, longest, error):
+        if rows * longest > fits:
+            failures.append((rows, longest))
+            raise error
+
+    if engine == TENSORFLOW:
+        search = translator._search
+        error = tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor")
+
+        def fail(source):
+            check(*source.shape, error)
+            return search(source)
+
+        monkeypatch.setattr(translator, "_search", fail)
+    else:
+        search = translator._search
+
+        def fail(sources, *, limit):
+            longest = max(map(len, sources)) + 2  # BOS and EOS
+            check(len(sources), longest, RuntimeError("CUDA failed: out of memory"))
+            return search(sources, limit=limit)
+
+        monkeypatch.setattr(translator, "_search", fail)
+    return failures
+
+
+@pytest.mark.parametrize("engine", [TENSORFLOW, CTRANSLATE2], ids=lambda engine: engine.name)
+def test_without_memory_batches_get_smaller_and_stay_so(model_folder, monkeypatch, engine):
+    translator = load(model_folder, engine)
+    ids = translator.encode(TEXTS)
+    expected, undisturbed = translator.translate_ids(ids)
+    failures = without_memory(translator, engine, monkeypatch, fits=600)
+    found, work = translator.translate_ids(ids)
+    assert best_texts(found) == best_texts(expected)
+    assert work.memory_backoffs == len(failures) == 2  # 2,400 positions, 1,200, 600
+    assert (work.sources, work.source_tokens) == (300, undisturbed.source_tokens)
+    again, work = translator.translate_ids(ids)
+    assert best_texts(again) == best_texts(expected)
+    assert (work.memory_backoffs, len(failures)) == (0, 2)
+
+
+@pytest.mark.parametrize("engine", [TENSORFLOW, CTRANSLATE2], ids=lambda engine: engine.name)
+def test_a_source_that_memory_does_not_hold_is_the_machines_fault(
+    model_folder, monkeypatch, engine
+):
+    translator = load(model_folder, engine)
+    without_memory(translator, engine, monkeypatch, fits=7)
+    with pytest.raises((tf.errors.ResourceExhaustedError, RuntimeError)) as caught:
+        translate(translator)
+    assert not translator.is_input_error(caught.value)
+
+
+# ------------------------------------------------------------------- converting and loading
+
+WITHOUT_TENSORFLOW = """
+import sys
+sys.modules["tensorflow"] = sys.modules["keras"] = None  # importing it is an error
+from model.transformer.config import Decoding, Engine
+from model.engines.loading import load_translator
+translator = load_translator(
+    sys.argv[1], decoding=Decoding(beam_size=1), engine=Engine(name="ctranslate2"), threads=1
+)
+found, _ = translator.translate_ids(translator.encode(sys.argv[2:]))
+print([translation.text for translation in found])
+"""
+
+
+def test_a_converted_model_needs_no_tensorflow(model_folder, cache):
+    run = model_folder.parent
+    expected = best_texts(translate(load(run, CTRANSLATE2), TEXTS[:3]))
+    found = subprocess.run(
+        [sys.executable, "-c", WITHOUT_TENSORFLOW, run, *TEXTS[:3]],
+        check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    assert found.stdout.strip() == repr(expected)
+    converted = [path.name for path in cache.iterdir()]
+    assert f"{model_fingerprint(model_folder)}-ctranslate2-2" in converted
+    assert not [name for name in converted if name.endswith(".tmp")]
+
+
+def test_weights_that_are_not_finite_are_refused_or_give_no_translation(
+    model_folder, tmp_path, monkeypatch
+):
+    folder = with_weight(model_folder, tmp_path / "model", math.nan, name="outer/kernel")
+    with pytest.raises(UserError, match="holds weights that are not finite"):
+        load(folder, CTRANSLATE2)
+    monkeypatch.setattr("model.engines.tensorflow_engine._not_finite", lambda model: [])
+    for beam_size in (1, 3):  # an export of before they were looked at
+        translator = load(folder, CTRANSLATE2, Decoding(beam_size=beam_size))
+        with pytest.raises(NotFiniteError, match="gives no probability to any") as caught:
+            translate(translator)
+        assert translator.is_input_error(caught.value), "a harmless text is tried, too"
+
+
+def test_an_export_is_taken_as_it_is(model_folder, tmp_path, monkeypatch):
+    export_ctranslate2(model_folder, tmp_path / "exported")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert convert(tmp_path / "exported") == tmp_path / "exported"
+    found = translate(load(tmp_path / "exported", CTRANSLATE2))
+    assert best_texts(found) == best_texts(translate(load(model_folder, TENSORFLOW)))
+    assert not (tmp_path / "cache").exists()
+    before = model_fingerprint(tmp_path / "exported")
+    with pytest.raises(UserError, match=r"exported for CTranslate2: translate with --engine ctr"):
+        load(tmp_path / "exported", TENSORFLOW)
+    (tmp_path / "exported/about.json").unlink()
+    with (tmp_path / "exported/model.bin").open("ab") as file:
+        file.write(b"x")
+    assert model_fingerprint(tmp_path / "exported") != before
+
+
+def test_translators_can_be_shared(model_folder):
+    translator = load(model_folder, CTRANSLATE2, threads=1)
+    assert weakref.ref(translator)() is translator
+    results = {}
+
+    def work(name):
+        results[name] = best_texts(translate(translator))
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results[0] == results[1] == results[2] == best_texts(translate(translator))
+
+
+def test_what_cannot_be_loaded_is_one_line(model_folder, tmp_path, monkeypatch):
+    with pytest.raises(UserError, match="no model folder at"):
+        load(tmp_path / "nowhere", CTRANSLATE2)
+    export_ctranslate2(model_folder, tmp_path / "exported")
+    (tmp_path / "exported/about.json").unlink()  # else its digests tell
+    (tmp_path / "exported/model.bin").write_bytes(b"nothing")
+    with pytest.raises(UserError, match=r"^CTranslate2 cannot load .*/exported as float32: .+$"):
+        load(tmp_path / "exported", CTRANSLATE2)
+    (tmp_path / "exported/shared_vocabulary.json").unlink()
+    with pytest.raises(UserError, match=r"target_vocabulary.json|source_vocabulary.json"):
+        load(tmp_path / "exported", CTRANSLATE2)
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
+    with pytest.raises(UserError, match=r" -m pip install 'ctranslate2>=4\.6'$"):
+        load(model_folder, CTRANSLATE2)
+
+
+def test_what_an_engine_cannot_do_is_known_before_weights_are_read(
+    model_folder, tmp_path, monkeypatch
+):
+    def refused(folder=model_folder, engine=CTRANSLATE2, most=258, **fields):
+        with pytest.raises(UserError) as caught:
+            check_engine(folder, decoding=Decoding(**fields), engine=engine, max_source_tokens=most)
+        return str(caught.value)
+
+    positions = "the engine ctranslate2 has 2,048 positions: "
+    assert refused(max_decoding_length=4096) == (
+        f"{positions}--max-decoding-length must not be greater. Received: 4,096"
+    )
+    assert refused(most=2049) == (
+        f"{positions}--max-source-tokens must not be greater. Received: 2,049"
+    )
+    for engine in (TENSORFLOW, CTRANSLATE2):
+        assert refused(tmp_path / "nowhere", engine).startswith("no model folder at ")
+    exported = tmp_path / "exported"
+    export_ctranslate2(model_folder, exported)
+    assert "translate with --engine ctranslate2" in refused(exported, TENSORFLOW)
+    long = Decoding(max_decoding_length=4096)
+    check_engine(model_folder, decoding=long, engine=TENSORFLOW, max_source_tokens=4096)
+    for folder in (model_folder, model_folder.parent, exported):
+        check_engine(folder, decoding=GREEDY, engine=CTRANSLATE2, max_source_tokens=2048)
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
+    assert refused().endswith(": " + install_extra("ctranslate2"))
+
+
+def test_a_cache_that_cannot_be_written_is_one_line(model_folder, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with pytest.raises(UserError, match=r"cannot be written: .*\. Set XDG_CACHE_HOME to a folder"):
+        load(model_folder, CTRANSLATE2)
+
+
+def test_a_full_cache_is_one_line_with_its_own_remedy(model_folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    def fail(code):
+        def failing(*_):
+            raise OSError(code, os.strerror(code))
+
+        return failing
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(specs.TransformerSpec, "save", fail(errno.ENOSPC))
+        with pytest.raises(DiskFullError, match=r"or set XDG_CACHE_HOME to a folder with room$"):
+            load(model_folder, CTRANSLATE2)
+    assert list((tmp_path / "tt").iterdir()) == []
+    # What reading raises is not of the folder that is written.
+    monkeypatch.setattr(Translator, "load", fail(errno.EIO))
+    with pytest.raises(OSError, match="Input/output error"):
+        export_ctranslate2(model_folder, tmp_path / "exported")
+
+
+def test_many_may_make_a_folder_at_once(tmp_path):
+    all_write = threading.Barrier(4)
+
+    def write(folder):
+        folder.mkdir()
+        all_write.wait(timeout=60)
+        (folder / "file").write_text("whole")
+
+    folder = tmp_path / "deep/made"
+    threads = [threading.Thread(target=make_whole, args=(folder, write)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [(p.name, (p / "file").read_text()) for p in folder.parent.iterdir()] == [
+        ("made", "whole")
+    ]
+    assert make_whole(folder, pytest.fail) == folder
+
+
+def test_a_folder_that_fails_leaves_nothing_and_old_leftovers_go(tmp_path):
+    for name, hours in {"made.1.tmp": 25, ".made.2.tmp": 25, "made.3.tmp": 1}.items():
+        (tmp_path / name).mkdir()
+        os.utime(tmp_path / name, (time.time() - hours * 3600,) * 2)
+
+    def fail(folder):
+        folder.mkdir()
+        raise RuntimeError("out of luck")
+
+    with pytest.raises(RuntimeError, match="out of luck"):
+        make_whole(tmp_path / "made", fail)
+    assert [path.name for path in tmp_path.iterdir()] == ["made.3.tmp"]
+
+
+# ------------------------------------------------------------------------------------ threads
+
+SET_THREADS = """
+import sys
+from model.engines.loading import calls_at_once, set_threads
+set_threads(3)
+import tensorflow as tf
+tf.constant(1) + 1
+assert tf.config.threading.get_intra_op_parallelism_threads() == 3
+assert tf.config.threading.get_inter_op_parallelism_threads() == calls_at_once(3)
+"""
+
+
+def test_threads_are_set_before_tensorflow_computes():
+    subprocess.run([sys.executable, "-c", SET_THREADS], check=True, capture_output=True)
+
+
+def test_threads_of_a_process_that_computes_stay(caplog):
+    tf.constant(1) + 1
+    before = tf.config.threading.get_intra_op_parallelism_threads()
+    with caplog.at_level(logging.WARNING):
+        set_threads(before + 1)
+    assert "TensorFlow keeps the threads that it has" in caplog.text
+    assert tf.config.threading.get_intra_op_parallelism_threads() == before
+
+
+PAGE_FAULTS = """
+import resource
+from model.engines.loading import keep_freed_memory
+{call}
+for i in range(20):
+    blocks = [bytearray(16 * 2**20) for _ in range(6)]
+    del blocks
+    if i == 0:
+        first = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - first)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries are left alone")
+def test_freed_memory_is_kept():
+    def page_faults(call):
+        command = [sys.executable, "-c", PAGE_FAULTS.format(call=call)]
+        return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+    pages = 6 * 16 * 2**20 // resource.getpagesize()
+    assert page_faults("keep_freed_memory()") < pages
+    assert page_faults("") > 10 * pages
+
+
+def test_cores_are_those_that_the_process_may_use(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {1, 4, 6}, raising=False)
+    assert cores() == 3
+
+
+def test_ctranslate2_has_as_many_calls_as_the_cores_allow(model_folder, monkeypatch):
+    given = {}
+    package = ctranslate2_engine.import_ctranslate2()
+
+    class Observed:
+        def Translator(self, folder, **options):  # noqa: N802
+            given.update(options)
+            return package.Translator(folder, **options)
+
+    monkeypatch.setattr(ctranslate2_engine, "import_ctranslate2", Observed)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(4)), raising=False)
+    for threads, expected in [(2, (2, 2)), (0, (1, 4)), (3, (1, 3)), (9, (1, 9))]:
+        load(model_folder, CTRANSLATE2, threads=threads)
+        assert (given["inter_threads"], given["intra_threads"]) == expected

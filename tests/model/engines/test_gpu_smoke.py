@@ -1,0 +1,81 @@
+"""Training and translation on real GPUs, where there are some: `make test-gpu`.
+
+The suite hides all GPUs from its own process, so this starts another one that sees them. Without a
+GPU two logical CPU devices stand in for them, which shows that the test itself is right.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from model.engines.gpus import find_nvidia, find_nvidia_by_tool
+from model.transformer.config import COMPUTE_TYPES
+
+SCRIPT = Path(__file__).parents[2] / "support/gpu_smoke.py"
+SECONDS = 1800
+# Of losses; GPUs multiply float32 with fewer digits (TensorFloat-32).
+TOLERANCE = {"float32": 2e-3, "mixed_bfloat16": 2e-2, "mixed_float16": 1e-2}
+# Of log-probabilities.
+SCORE_TOLERANCE = {"float32": 0.01, "bfloat16": 0.2, "float16": 0.05}
+
+
+def run_python(*arguments):
+    """Runs Python in a process that sees the GPUs that this one was started with."""
+    environment = {
+        name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"
+    }
+    if visible := os.environ.get("TT_VISIBLE_GPUS"):
+        environment["CUDA_VISIBLE_DEVICES"] = visible
+    environment["PYTHONPATH"] = os.pathsep.join([str(SCRIPT.parent), str(SCRIPT.parents[1])])
+    return subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        env=environment, capture_output=True, text=True,
+        timeout=SECONDS, check=False,
+    )  # fmt: skip
+
+
+def check(kind, folder, *compute_types):
+    """Trains and translates on all devices of a kind, and compares with the CPU."""
+    ended = run_python(SCRIPT, kind, folder, *compute_types)
+    assert ended.returncode == 0, ended.stderr[-4000:]
+    found = json.loads((folder / "found.json").read_text())
+    assert found["losses"].keys() == set(compute_types)
+    for compute_type, losses in found["losses"].items():
+        assert len(set(losses["cpu"])) == 6
+        for place in ("one", "all"):
+            expected = pytest.approx(losses["cpu"], rel=TOLERANCE[compute_type])
+            assert losses[place] == expected, (compute_type, place)
+    for compute_type, by_device in found["translations"].items():
+        cpu, device = by_device["CPU:0"], by_device[found["devices"][-1]]
+        same = [(a[1], b[1]) for a, b in zip(cpu, device, strict=True) if a[0] == b[0]]
+        assert len(same) >= 0.8 * len(cpu), compute_type
+        for expected, score in same:
+            assert score == pytest.approx(expected, abs=SCORE_TOLERANCE[compute_type])
+    return found
+
+
+def test_gpus_train_and_translate_like_the_cpu(tmp_path):
+    is_required = os.environ.get("TT_REQUIRE_GPU") == "1"
+    if not is_required and not (find_nvidia() or find_nvidia_by_tool()):
+        pytest.skip("no NVIDIA GPU on this machine: no GPU has been tested")
+    ended = run_python(
+        "-c", "from model.engines.gpus import count_gpus, explain_missing_gpu as explain\n"
+        "print(count_gpus(), explain() or 'TensorFlow finds no GPU', sep='|')",
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr[-4000:]
+    count, reason = ended.stdout.strip().splitlines()[-1].split("|", 1)
+    if not int(count):
+        (pytest.fail if is_required else pytest.skip)(f"no GPU has been tested: {reason}")
+    found = check("GPU", tmp_path, *COMPUTE_TYPES)
+    assert len(found["devices"]) == int(count)
+
+
+def test_cpus_that_stand_in_for_gpus_do_the_same(tmp_path):
+    found = check("CPU", tmp_path, "mixed_float16")
+    assert found["devices"] == ["CPU:0", "CPU:1"]

@@ -1,0 +1,115 @@
+"""A model on several devices: where it lies, and that each has one caller at a time."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import tensorflow as tf
+from toy import toy_sentences
+
+from model.engines import loading as engines
+from model.engines.loading import load_translator
+from model.engines.pool import TranslatorPool
+from model.engines.tensorflow_engine import Translator
+from model.engines.translator import Work
+from model.transformer.config import BATCH_TOKENS, GPU_BATCH_TOKENS, Decoding, Engine
+from pipelines.texts.model import ModelCopies, plan_copies
+
+CPUS = ["/device:CPU:0", "/device:CPU:1"]
+SOURCES = [source for source, _ in toy_sentences(40, seed=7)]
+
+
+def test_each_gpu_gets_the_model_and_the_same_translations_come(trained_toy, monkeypatch):
+    one = load_translator(str(trained_toy.run), decoding=Decoding(), engine=Engine())
+    assert isinstance(one, Translator)
+    monkeypatch.setattr(engines, "gpu_devices", lambda: CPUS)
+    pool = load_translator(str(trained_toy.run), decoding=Decoding(), engine=Engine())
+    translators = [pool._free.get() for _ in CPUS]
+    ids = pool.encode(SOURCES)
+    expected = one.translate_ids(ids)
+    for device, translator in zip(CPUS, translators, strict=True):
+        for variable in translator.model.trainable_variables:
+            assert variable.value.device.endswith(device)
+        assert translator.translate_ids(ids) == expected
+        result = translator._search(tf.constant([[2, 5, 3]]))
+        assert result.scores.backing_device.endswith(device)
+    assert pool.count_unknown("👍 zz") == one.count_unknown("👍 zz")
+    assert pool.is_input_error(ValueError())
+    assert not pool.is_input_error(KeyError())
+
+
+class Counting:
+    """A translator that notes how many calls of it run at once."""
+
+    def __init__(self):
+        self.running = self.most = self.calls = 0
+        self.both_run = threading.Barrier(2)
+
+    def translate_ids(self, source_ids):
+        self.running += 1
+        self.calls += 1
+        self.most = max(self.most, self.running)
+        if self.calls == 1:  # both devices are taken at the same time
+            self.both_run.wait(30)
+        self.running -= 1
+        if source_ids == [[0]]:
+            raise KeyError("no such source")
+        return source_ids, Work()
+
+
+def test_each_device_has_one_caller_at_a_time():
+    first, second = Counting(), Counting()
+    second.both_run = first.both_run
+    pool = TranslatorPool([first, second])
+    calls = [[[number]] for number in range(1, 41)]
+    with ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(lambda ids: pool.translate_ids(ids)[0], calls))
+    assert found == calls
+    assert (first.most, second.most) == (1, 1)
+    assert first.calls + second.calls == 40
+    # One that fails is free again.
+    for _ in range(3):
+        with pytest.raises(KeyError, match="no such source"):
+            pool.translate_ids([[0]])
+    assert pool.translate_ids([[5]])[0] == [[5]]
+
+
+@pytest.mark.parametrize(
+    ("device", "asked", "expected"),
+    [
+        (None, None, BATCH_TOKENS),
+        ("/device:CPU:0", None, BATCH_TOKENS),
+        ("/job:localhost/replica:0/task:0/device:GPU:1", None, GPU_BATCH_TOKENS),
+        ("/device:GPU:0", 100, 100),
+        (None, 100, 100),
+    ],
+)
+def test_a_gpu_takes_larger_batches_unless_it_is_told(trained_toy, device, asked, expected):
+    whole = Translator.load(trained_toy.run)
+    decoding = Decoding(beam_size=4, batch_tokens=asked)
+    translator = Translator(whole.model, whole.vocabularies, decoding, device=device)
+    assert translator._budget.tokens == expected // 4
+
+
+@pytest.mark.parametrize(
+    ("copies", "arguments", "gpus", "expected", "line"),
+    [
+        (None, [], 1, ModelCopies(1, 4, gpus=1), "1 translation at once, one a GPU"),
+        (None, [], 2, ModelCopies(2, 2, gpus=2), "2 translations at once, one a GPU"),
+        (None, [], 8, ModelCopies(4, 1, gpus=8), "4 translations at once, one a GPU"),
+        (3, [], 1, ModelCopies(3, 1, gpus=1), "1 translation at once, one a GPU"),
+        (None, ["--direct_num_workers=2"], 1, ModelCopies(2, 2, gpus=1),
+         "1 translation at once, one a GPU"),
+        (None, ["--runner=FlinkRunner"], 1, ModelCopies(None, 1),
+         "Translations by 1 thread each, as many at once as the runner starts workers"),
+    ],
+)  # fmt: skip
+def test_a_gpu_makes_one_translation_at_a_time(
+    monkeypatch, copies, arguments, gpus, expected, line
+):
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(4)), raising=False)
+    found = plan_copies(copies, beam_arguments=arguments, gpus=gpus)
+    assert found == expected
+    assert found.describe() == line

@@ -1,0 +1,123 @@
+"""What a model says of itself: in its folder, in exports, and after a run of before."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+import json
+import shutil
+
+import numpy as np
+import pytest
+import toy
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model.dataset.manifest import DatasetManifest, ratio_of_place, ratio_places
+from model.formats.about import About, TrainingData, ratio_quantiles
+from model.formats.model_folder import ABOUT_FILE, load_about, load_config
+from model.formats.to_ctranslate2 import (
+    VOCABULARY_FOLDER,
+    copy_model,
+    export_ctranslate2,
+    export_saved_model,
+)
+from model.runs.averaging import export_average, export_checkpoint
+from model.runs.run_folder import CONFIG_FILE, RunFolder
+from model.training.config import run_config
+from model.transformer.config import Decoding, TrainingConfig
+
+
+def test_a_trained_model_says_what_it_is(trained_toy):
+    about = load_about(trained_toy.run)
+    manifest = DatasetManifest.load(trained_toy.dataset)
+    assert about.data == TrainingData(
+        corpora=["toy"], fingerprint="toy", pairs=2000,
+        source_lengths=manifest.splits["train"].source_lengths,
+        target_lengths=manifest.splits["train"].target_lengths,
+    )  # fmt: skip
+    assert (about.steps, about.checkpoints) == (500, [])
+    assert (about.recipe["warmup_steps"], about.recipe["replicas"]) == (60, 1)
+    assert {"replicas", *about.recipe} == {
+        "replicas", *(field.name for field in dataclasses.fields(TrainingConfig))
+    }  # fmt: skip
+    assert about.versions == {
+        name: importlib.metadata.version(name)
+        for name in ("tt-translate", "tensorflow", "keras", "sentencepiece")
+    }
+    assert load_config(trained_toy.run / "model") == toy.toy_config()
+
+
+def test_averages_and_exports_carry_it_on(trained_toy, tmp_path):
+    about = load_about(trained_toy.run)
+    names = export_average(str(trained_toy.run), tmp_path / "mean")
+    assert load_about(tmp_path / "mean") == dataclasses.replace(about, checkpoints=names)
+    export_checkpoint(str(trained_toy.run), tmp_path / "best", name="best")
+    assert load_about(tmp_path / "best").checkpoints == ["best-500"]
+    copy_model(trained_toy.run, tmp_path / "copy")
+    export_ctranslate2(trained_toy.run, tmp_path / "ct2")
+    assert load_about(tmp_path / "copy") == load_about(tmp_path / "ct2") == about
+    export_saved_model(trained_toy.run, tmp_path / "saved", decoding=Decoding(beam_size=1))
+    path = tmp_path / "saved" / VOCABULARY_FOLDER / ABOUT_FILE
+    assert About.from_json(json.loads(path.read_text())["about"]) == about
+
+
+def test_a_run_of_before_is_resumed_and_exported_with_what_it_knows(trained_toy, tmp_path):
+    run = shutil.copytree(trained_toy.run, tmp_path / "run")
+    path = run / CONFIG_FILE
+    config = json.loads(path.read_text())
+    del config["data"]
+    path.write_text(json.dumps(config))
+    export_average(str(run), tmp_path / "mean")
+    about = load_about(tmp_path / "mean")
+    assert about.data == TrainingData(fingerprint="toy")
+    assert about.recipe["warmup_steps"] == 60
+    data = TrainingData.of(DatasetManifest.load(trained_toy.dataset))
+    training = TrainingConfig(**config["training"])
+    new = run_config(model=toy.toy_config(), training=training, data=data, replicas=1)
+    folder = RunFolder(run)
+    folder.claim(new, vocabulary_folder=trained_toy.dataset)  # is no other run
+    folder.write_config(new)
+    folder.release()
+    assert RunFolder(run).about().data == data
+
+
+def test_corpora_are_named_once_and_without_those_held_out(trained_toy):
+    manifest = dataclasses.replace(
+        DatasetManifest.load(trained_toy.dataset),
+        source_language="de",
+        sources=[
+            {"name": "web", "is_held_out": False},
+            {"name": "web", "is_held_out": False},
+            {"name": "news", "is_held_out": False},
+            {"name": "test", "is_held_out": True},
+        ],
+    )
+    data = TrainingData.of(manifest)
+    assert (data.source_language, data.corpora) == ("de", ["web", "news"])
+
+
+def test_what_a_later_version_writes_is_left_out():
+    data = {"source_language": "de", "colour": "blue"}
+    about = About.from_json({"data": data, "steps": 5, "mood": "fine"})
+    assert about == About(data=TrainingData(source_language="de"), steps=5)
+
+
+@given(st.lists(st.tuples(st.integers(3, 300), st.integers(3, 300)), min_size=1, max_size=50))
+def test_quantiles_are_those_of_the_ratios_but_for_the_width_of_a_place(pairs):
+    source, target = np.array(pairs).T
+    places = ratio_places(source, target)
+    counts = np.bincount(places).tolist()
+    ratios = np.clip((target - 2) / (source - 2), 2.0**-5, 2.0**5)
+    assert all(
+        abs(np.log2(ratio_of_place(place) / ratio)) <= 1 / 16 + 1e-9
+        for place, ratio in zip(places.tolist(), ratios.tolist(), strict=True)
+    )
+    exact = np.quantile(ratios, [0.1, 0.5, 0.99], method="inverted_cdf")
+    found = [ratio_quantiles(counts)[name] for name in ("10%", "50%", "99%")]
+    np.testing.assert_allclose(np.log2(found), np.log2(exact), atol=1 / 16 + 0.03)
+
+
+@pytest.mark.parametrize("counts", [[], [0], [0, 0]])
+def test_of_nothing_there_are_no_quantiles(counts):
+    assert ratio_quantiles(counts) == {}

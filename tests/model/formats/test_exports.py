@@ -1,0 +1,534 @@
+"""Exports: a SavedModel and a CTranslate2 model that translate as the model folder does.
+
+Two float32 programs that add in another order differ by about 1e-6 a logit. Where the two best
+ids are nearer than that, they may choose differently, and all that follows differs: for random
+models, whose logits are no better than noise, a sentence in two hundred is allowed to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import re
+import resource
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import ctranslate2
+import numpy as np
+import pytest
+import sentencepiece
+import tensorflow as tf
+import typer
+from bench.compare_ctranslate2 import compare, translate_ids
+from test_transformer import make_model
+from toy import toy_sentences
+from typer.testing import CliRunner
+
+from cli.commands.export import export_command
+from model.engines.batching import pad
+from model.engines.tensorflow_engine import (
+    CONFIG_FILE,
+    WEIGHTS_FILE,
+    Translator,
+    export_model,
+    hidden_ids,
+    search_batch,
+)
+from model.errors import DiskFullError, UserError
+from model.formats.to_ctranslate2 import (
+    POSITIONS,
+    SIGNATURE,
+    VOCABULARY_FOLDER,
+    copy_model,
+    export_ctranslate2,
+    export_saved_model,
+)
+from model.runs.run_folder import storage_errors
+from model.text.vocabulary import (
+    BOS_ID,
+    EOS_ID,
+    PAD_ID,
+    SHARED_MODEL,
+    SOURCE_MODEL,
+    TARGET_MODEL,
+    UNK_ID,
+    VOCABULARY_FILE,
+    TextNormalization,
+    load_vocabularies,
+    vocabulary_json,
+)
+from model.transformer.config import Decoding
+
+ROWS = 300
+EXTRA_TOKENS = 12
+VARIANTS = {
+    "post-norm, shared, tied": {},
+    "pre-norm, separate, tied": {"norm": "pre", "shared_vocabulary": False},
+    "post-norm, separate, untied, one head, another base": {
+        "shared_vocabulary": False, "tie_embeddings": False, "heads": 1, "position_base": 100.0,
+    },
+    "pre-norm, shared, untied, one layer": {"norm": "pre", "tie_embeddings": False, "layers": 1},
+}  # fmt: skip
+
+
+def write_words(path, count, **options):
+    """Trains a vocabulary of `count` words and the four special pieces."""
+    words = [f"{path.stem}{i}" for i in range(count)]
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter([" ".join(words)] * 3), model_prefix=str(path.with_suffix("")),
+        model_type="word", vocab_size=count + 4, pad_id=0, unk_id=1, bos_id=2, eos_id=3,
+        minloglevel=2, **options,
+    )  # fmt: skip
+    path.with_suffix(".model").rename(path)
+
+
+def write_model(folder, *, shared_vocabulary=True, end=3.0, **fields):
+    """Exports a random model; 33 and 41 pieces leave ids of the padded sizes without one.
+
+    Wide kernels tell sources apart. The logits of EOS vary `end` times as much as others, so that
+    some translations end and others reach the limit.
+    """
+    vocabulary_folder = folder / "vocabularies"
+    vocabulary_folder.mkdir(parents=True)
+    if shared_vocabulary:
+        write_words(vocabulary_folder / SHARED_MODEL, 37)
+    else:
+        write_words(vocabulary_folder / SOURCE_MODEL, 29)
+        write_words(vocabulary_folder / TARGET_MODEL, 37, eos_piece="<end>")
+    text = vocabulary_json(shared=shared_vocabulary, normalization=TextNormalization())
+    (vocabulary_folder / VOCABULARY_FILE).write_text(text)
+    vocabularies = load_vocabularies(vocabulary_folder)
+    model = make_model(
+        source_vocabulary_size=vocabularies.source.size,
+        target_vocabulary_size=vocabularies.target.size,
+        shared_vocabulary=shared_vocabulary, **fields,
+    )  # fmt: skip
+    for variable in model.variables:
+        if variable.name == "kernel":
+            variable.assign(3 * variable)
+    table = model.output_embedding.table.numpy()
+    table[EOS_ID] *= end
+    model.output_embedding.table.assign(table)
+    export_model(
+        model, folder / "model", vocabulary_folder=vocabulary_folder, vocabularies=vocabularies
+    )
+    return folder / "model"
+
+
+def random_rows(translator, count=ROWS):
+    """Returns ids of sources of 1 to 10 pieces, UNK among them, BOS and EOS added."""
+    generator = np.random.default_rng(7)
+    top = translator.vocabularies.source.piece_count
+    return [
+        [BOS_ID, *(UNK_ID if i == EOS_ID else int(i) for i in inner), EOS_ID]
+        for inner in (
+            generator.integers(EOS_ID, top, generator.integers(1, 11)) for _ in range(count)
+        )
+    ]
+
+
+def translator_ids(translator, rows):
+    """Returns the best ids of each row, EOS not included."""
+    best = translator._search(tf.constant(pad(rows))).ids[:, 0].numpy().tolist()
+    return [[i for i in row if i not in (PAD_ID, EOS_ID)] for row in best]
+
+
+def without_shares(model):
+    """Makes a model give the ids that are never chosen no share of the probability."""
+    decode_step = model.decode_step
+
+    def decode_allowed(*arguments, **keywords):
+        prediction, caches = decode_step(*arguments, **keywords)
+        return prediction._replace(hidden=prediction.hidden[..., :0]), caches
+
+    model.decode_step = decode_allowed
+    return model
+
+
+@pytest.fixture(scope="module", params=VARIANTS.values(), ids=VARIANTS)
+def random_model(request, tmp_path_factory):
+    return write_model(tmp_path_factory.mktemp("random"), **request.param)
+
+
+@pytest.fixture(scope="module")
+def one_model(tmp_path_factory):
+    return write_model(tmp_path_factory.mktemp("one"))
+
+
+# ------------------------------------------------------------------------------ SavedModel
+
+# Two arguments: NumPy files of the SavedModels' ids by folder, and of what they give.
+LOAD = """
+import sys
+for name in ("keras", "model", "cli", "pipelines"):
+    sys.modules[name] = None  # importing it is an error
+import numpy as np
+import tensorflow as tf
+results = {}
+for folder, batch in np.load(sys.argv[1]).items():
+    search = tf.saved_model.load(folder).signatures["serving_default"]
+    for rows in (batch, batch[:1]):
+        for name, value in search(ids=tf.constant(rows)).items():
+            results[f"{folder} {len(rows)} {name}"] = value.numpy()
+np.savez(sys.argv[2], **results)
+"""
+
+
+def test_saved_models_find_what_the_translator_finds_with_tensorflow_alone(tmp_path):
+    greedy = Decoding(beam_size=1, max_extra_tokens=EXTRA_TOKENS)
+    beams = Decoding(beam_size=3, length_penalty=1.1, max_extra_tokens=EXTRA_TOKENS)
+    models = [write_model(tmp_path / f"{i}", **f) for i, f in enumerate(VARIANTS.values())]
+    cases = [(models[0], greedy), *((model, beams) for model in models)]
+    batches, expected = {}, {}
+    for i, (model, decoding) in enumerate(cases):
+        folder = f"saved{i}"
+        export_saved_model(model, tmp_path / "made" / folder, decoding=decoding)
+        translator = Translator.load(model, decoding=decoding)
+        batches[folder] = pad(random_rows(translator, count=40))
+        for rows in (batches[folder], batches[folder][:1]):
+            found = translator._search(tf.constant(rows))
+            assert found.scores.shape == (len(rows), decoding.beam_size)
+            expected[f"{folder} {len(rows)} ids"] = found.ids.numpy()
+            expected[f"{folder} {len(rows)} scores"] = found.scores.numpy()
+    shutil.rmtree(tmp_path / "0")  # nothing is looked up where it was made
+    shutil.move(tmp_path / "made", tmp_path / "moved")
+    np.savez(tmp_path / "batches.npz", **batches)
+    subprocess.run(
+        [sys.executable, "-c", LOAD, tmp_path / "batches.npz", tmp_path / "results.npz"],
+        check=True, cwd=tmp_path / "moved", capture_output=True,
+    )  # fmt: skip
+    results = dict(np.load(tmp_path / "results.npz"))
+    assert results.keys() == expected.keys()
+    for name, values in expected.items():
+        assert results[name].dtype == (np.int32 if name.endswith("ids") else np.float32)
+        np.testing.assert_allclose(results[name], values, rtol=1e-5)
+
+
+def test_a_saved_model_says_its_shapes_and_has_the_vocabularies(one_model, tmp_path):
+    export_saved_model(one_model, tmp_path / "saved", decoding=Decoding(beam_size=2))
+    signature = tf.saved_model.load(str(tmp_path / "saved")).signatures[SIGNATURE]
+    (ids,) = signature.structured_input_signature[1].values()
+    assert (ids.name, ids.dtype, ids.shape.as_list()) == ("ids", tf.int32, [None, None])
+    outputs = {
+        name: (x.dtype, x.shape.as_list()) for name, x in signature.structured_outputs.items()
+    }
+    assert outputs == {"ids": (tf.int32, [None, 2, None]), "scores": (tf.float32, [None, 2])}
+    beside = load_vocabularies(tmp_path / "saved" / VOCABULARY_FOLDER)
+    assert beside.source.encode(["vocabulary7"]) == [
+        *load_vocabularies(one_model).source.encode(["vocabulary7"])
+    ]
+
+
+@pytest.mark.parametrize("decoding", [Decoding(beam_size=1), Decoding(beam_size=3)], ids=str)
+def test_a_saved_model_finds_nothing_for_no_rows(one_model, tmp_path, decoding):
+    export_saved_model(one_model, tmp_path / "saved", decoding=decoding)
+    search = tf.saved_model.load(str(tmp_path / "saved")).signatures[SIGNATURE]
+    for length in (0, 5):
+        found = search(ids=tf.zeros([0, length], tf.int32))
+        assert found["ids"].shape[:2] == found["scores"].shape == (0, decoding.beam_size)
+
+
+# ----------------------------------------------------------------------------- CTranslate2
+
+
+def test_ctranslate2_chooses_the_same_ids(random_model, tmp_path):
+    export_ctranslate2(random_model, tmp_path / "exported")
+    decoding = Decoding(beam_size=1, max_extra_tokens=EXTRA_TOKENS)
+    translator = Translator.load(random_model, decoding=decoding)
+    rows = random_rows(translator)
+    ours = translator_ids(translator, rows)
+    theirs = translate_ids(tmp_path / "exported", rows, extra_tokens=EXTRA_TOKENS)
+    identical = sum(a == b for a, b in zip(ours, theirs, strict=True))
+    different = len({tuple(row) for row in ours})
+    print(f"{identical} of {ROWS} identical, {different} different ones")
+    assert different > 20
+    assert identical >= 0.995 * ROWS
+
+
+# Random post-norm decoders say nearly the same of all sources; `trained_toy` is a post-norm model.
+@pytest.mark.parametrize(
+    "random_model",
+    [fields for fields in VARIANTS.values() if fields.get("norm") == "pre"],
+    ids=[name for name, fields in VARIANTS.items() if fields.get("norm") == "pre"],
+    indirect=True,
+)
+def test_beams_of_ctranslate2_are_those_among_the_ids_that_may_be_chosen(random_model, tmp_path):
+    export_ctranslate2(random_model, tmp_path / "exported")
+    decoding = Decoding(beam_size=4, length_penalty=0, max_extra_tokens=40)
+    translator = Translator.load(random_model, decoding=decoding)
+    rows = random_rows(translator)
+    limits = [len(row) + decoding.max_extra_tokens for row in rows]
+    hidden = hidden_ids(translator.model.config, translator.vocabularies)
+    model = without_shares(translator.model)
+    found = search_batch(model, tf.constant(pad(rows)), decoding=decoding, hidden_ids=hidden)
+    ours = [[i for i in row if i != PAD_ID] for row in found.ids[:, 0].numpy().tolist()]
+    theirs = translate_ids(
+        tmp_path / "exported", rows, extra_tokens=decoding.max_extra_tokens, beam_size=4,
+        length_penalty=1e-9,  # 0 would also make it go on after four hypotheses have ended
+    )  # fmt: skip
+    # At the limit ours are made to end and theirs are cut: the best of the two need not agree.
+    ended = [i for i in range(ROWS) if len(ours[i]) < limits[i]]
+    identical = sum(ours[i][:-1] == theirs[i] for i in ended)
+    different = len({tuple(ours[i]) for i in ended})
+    print(f"{identical} of {len(ended)} identical, {different} different ones")
+    assert len(ended) > ROWS / 2
+    assert different > 20
+    assert identical >= 0.995 * len(ended)
+
+
+def test_scores_of_ctranslate2_are_shares_of_what_may_be_chosen(random_model, tmp_path):
+    export_ctranslate2(random_model, tmp_path / "exported")
+    translator = Translator.load(random_model)
+    model, vocabularies = translator.model, translator.vocabularies
+    source = ctranslate2.Translator(str(tmp_path / "exported"))
+    generator = np.random.default_rng(3)
+    allowed = [EOS_ID, *range(4, vocabularies.target.piece_count)]
+    pieces = [
+        sentencepiece.SentencePieceProcessor(model_file=str(random_model / name))
+        for name in (vocabularies.files[1], vocabularies.files[-1])
+    ]
+    for row in random_rows(translator, count=20):
+        target = generator.choice(allowed[1:], 5).tolist()
+        (found,) = source.score_batch(
+            [[pieces[0].id_to_piece(i) for i in row[1:-1]]],
+            [[pieces[1].id_to_piece(i) for i in target]],
+        )
+        output = model(tf.constant([row]), target=tf.constant([[BOS_ID, *target]]))
+        logits = model.logits(output)[0].numpy()[:, allowed]  # hidden ids have no share
+        expected = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+        chosen = [allowed.index(i) for i in [*target, EOS_ID]]
+        np.testing.assert_allclose(found.log_probs, expected[range(len(chosen)), chosen], atol=1e-4)
+
+
+def test_a_trained_model_translates_pieces_identically(trained_toy, tmp_path):
+    model = trained_toy.run / "model"
+    export_ctranslate2(model, tmp_path / "exported")
+    texts = [source for source, _ in toy_sentences(500, seed=9)]
+    found = compare(model, tmp_path / "exported", ["", *texts])
+    assert (found.sentences, found.differences) == (500, [])
+    assert found.distinct > 100
+
+    # The natural use: pieces in and out, and no options but the beam. CTranslate2's length
+    # penalty is another one, so its beams need not agree.
+    model_file = str(tmp_path / "exported" / SHARED_MODEL)
+    pieces = sentencepiece.SentencePieceProcessor(model_file=model_file)
+    translator = ctranslate2.Translator(str(tmp_path / "exported"))
+    for beam_size, least in [(1, 501), (4, 475)]:
+        results = translator.translate_batch(
+            pieces.encode(["", *texts], out_type=str), beam_size=beam_size
+        )
+        theirs = pieces.decode([result.hypotheses[0] for result in results])
+        ours = Translator.load(model, decoding=Decoding(beam_size=beam_size))
+        pairs = zip(ours.translate(["", *texts]), theirs, strict=True)
+        assert sum(translation.text == text for translation, text in pairs) >= least
+
+
+@pytest.mark.parametrize("compute_type", ["int8", "bfloat16", "float16"])
+def test_ids_stay_hidden_in_other_types(one_model, tmp_path, compute_type):
+    if compute_type not in ctranslate2.get_supported_compute_types("cpu"):
+        pytest.skip(f"this processor does not compute in {compute_type}")
+    export_ctranslate2(one_model, tmp_path / "exported")
+    translator = ctranslate2.Translator(str(tmp_path / "exported"), compute_type=compute_type)
+    tokens = json.loads((tmp_path / "exported/shared_vocabulary.json").read_text())
+    hidden = {*tokens[:3], *tokens[41:]}
+    assert len(hidden) == 3 + 7
+    rows = random_rows(Translator.load(one_model), count=50)
+    results = translator.translate_batch(
+        [[tokens[i] for i in row[1:-1]] for row in rows],
+        beam_size=4, num_hypotheses=4, max_decoding_length=20,
+    )  # fmt: skip
+    hypotheses = [hypothesis for result in results for hypothesis in result.hypotheses]
+    assert len(hypotheses) == 200
+    assert not hidden & {token for hypothesis in hypotheses for token in hypothesis}
+
+
+def test_long_sources_have_positions(one_model, tmp_path):
+    export_ctranslate2(one_model, tmp_path / "exported")
+    translator = ctranslate2.Translator(str(tmp_path / "exported"))
+    source = ["vocabulary7"] * (POSITIONS - 2)
+    result = translator.translate_batch([source], max_input_length=0, max_decoding_length=1)
+    assert len(result[0].hypotheses[0]) <= 1
+
+
+# ------------------------------------------------------------------------ copies and errors
+
+
+def test_a_copy_translates_and_holds_nothing_else(one_model, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(one_model, run / "model")
+    (run / "model/notes.txt").write_text("mine")
+    copy_model(run, tmp_path / "deep/copy")
+    names = {path.name for path in (tmp_path / "deep/copy").iterdir()}
+    assert names == {CONFIG_FILE, WEIGHTS_FILE, VOCABULARY_FILE, SHARED_MODEL}
+    assert {path.name for path in (tmp_path / "deep").iterdir()} == {"copy"}
+    texts = ["vocabulary1 vocabulary2", "vocabulary3"]
+    expected = Translator.load(one_model).translate(texts)
+    assert Translator.load(tmp_path / "deep/copy").translate(texts) == expected
+
+
+def test_what_is_there_stays_unless_it_is_an_export_to_overwrite(one_model, tmp_path, monkeypatch):
+    output = tmp_path / "output"
+    output.mkdir()
+    (output / "thesis.txt").write_text("years of work")
+    for overwrite in (False, True):
+        with pytest.raises(UserError, match="output is not an exported model"):
+            copy_model(one_model, output, overwrite=overwrite)
+        with pytest.raises(UserError, match=r"must be a folder; .*thesis.txt is a file"):
+            copy_model(one_model, output / "thesis.txt", overwrite=overwrite)
+    assert (output / "thesis.txt").read_text() == "years of work"
+    (tmp_path / "linked").symlink_to(tmp_path / "empty")
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    for used in (Path(), tmp_path / "linked"):
+        with pytest.raises(UserError, match="is not an exported model"):
+            copy_model(one_model, used)
+    (tmp_path / "copy").mkdir()  # an empty folder is taken
+
+    copy_model(one_model, tmp_path / "copy")
+    with pytest.raises(UserError, match="copy exists already"):
+        export_ctranslate2(one_model, tmp_path / "copy")
+    export_ctranslate2(one_model, tmp_path / "copy", overwrite=True)
+    assert ctranslate2.contains_model(str(tmp_path / "copy"))
+    assert not (tmp_path / "copy" / WEIGHTS_FILE).exists()
+
+    with pytest.raises(UserError, match="holds the model that is exported"):
+        copy_model(one_model, one_model, overwrite=True)
+    assert (one_model / WEIGHTS_FILE).is_file()
+    assert {path.name for path in tmp_path.iterdir()} == {"output", "copy", "empty", "linked"}
+
+
+@pytest.mark.parametrize("export", [
+    lambda model, output: export_saved_model(model, output, decoding=Decoding()),
+    export_ctranslate2,
+], ids=["saved-model", "ctranslate2"])  # fmt: skip
+def test_an_export_that_fails_leaves_nothing(one_model, tmp_path, monkeypatch, export):
+    def fail(*arguments):
+        raise RuntimeError("out of luck")
+
+    monkeypatch.setattr("model.formats.to_ctranslate2._copy_vocabularies", fail)
+    with pytest.raises(RuntimeError, match="out of luck"):
+        export(one_model, tmp_path / "output")
+    assert list(tmp_path.iterdir()) == []
+
+
+@contextlib.contextmanager
+def no_file_beyond(size):
+    """Lets no file grow beyond so many bytes, which fails as a full disk does."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("overwrite", [False, True], ids=["new", "overwrite"])
+@pytest.mark.parametrize("export", [
+    copy_model,
+    lambda *given, **options: export_saved_model(*given, decoding=Decoding(), **options),
+    export_ctranslate2,
+], ids=["model", "saved-model", "ctranslate2"])  # fmt: skip
+def test_an_export_without_room_is_one_clear_error(one_model, tmp_path, export, overwrite):
+    output = tmp_path / "output"
+    if overwrite:
+        copy_model(one_model, output)
+    with pytest.raises(DiskFullError) as raised, no_file_beyond(20_000):
+        export(one_model, output, overwrite=overwrite)
+    assert re.fullmatch(
+        rf"the disk of {output} is full \(.*File too large.*\): make room there, or name another "
+        "folder with --output",
+        str(raised.value),
+    )
+    assert list(tmp_path.iterdir()) == ([output] if overwrite else [])
+    if overwrite:  # the earlier export is whole
+        assert Translator.load(output).translate(["vocabulary1"])
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
+def test_all_that_says_there_is_no_room_is_known(code):
+    with pytest.raises(DiskFullError, match="disk of there is full"), storage_errors("there"):
+        raise OSError(code, os.strerror(code))
+
+
+# ------------------------------------------------------------------------------ the command
+
+
+def tt_export(*arguments):
+    app = typer.Typer()
+    app.command()(export_command)
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "mark"),
+    [
+        ([], WEIGHTS_FILE),
+        (
+            ["--format", "saved-model", "--beam-size", "2", "--length-penalty", "0"],
+            "saved_model.pb",
+        ),
+        (["--format", "ctranslate2"], "model.bin"),
+    ],
+    ids=["model", "saved-model", "ctranslate2"],
+)
+def test_the_command_writes_each_format(one_model, tmp_path, arguments, mark):
+    output = tmp_path / "output"
+    command = [one_model, "--output", output, *arguments]
+    result = tt_export(*command)
+    assert (result.exit_code, result.stdout) == (0, ""), result.output
+    assert result.stderr.splitlines()[-1] == f"Exported: {output}"
+    assert (output / mark).is_file()
+    assert tt_export(*command).exit_code == 2
+    assert tt_export(*command, "--overwrite").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["--format", "onnx"],
+            r"--format must be one of model, saved-model, ctranslate2\. Received",
+        ),
+        (["--beam-size", "2"], "--beam-size and --length-penalty belong to --format saved-model"),
+        (["--format", "saved-model", "--beam-size", "0"], "--beam-size must be at least 1"),
+    ],
+)
+def test_wrong_options_are_refused_in_one_line(one_model, tmp_path, arguments, message):
+    result = tt_export(one_model, "--output", tmp_path / "output", *arguments)
+    assert result.exit_code == 2
+    (line,) = result.stderr.splitlines()
+    assert re.match(f"tt: error: {message}", line)
+    assert not (tmp_path / "output").exists()
+
+
+@pytest.mark.parametrize("name", ["model", "saved-model", "ctranslate2"])
+def test_what_is_no_model_is_refused_in_one_line(tmp_path, name):
+    (tmp_path / "empty").mkdir()
+    for given, message in [("nowhere", "no model folder at "), ("empty", ".* holds no exported")]:
+        result = tt_export(tmp_path / given, "--output", tmp_path / "output", "--format", name)
+        assert result.exit_code == 2
+        (line,) = result.stderr.splitlines()
+        assert re.match(f"tt: error: {message}", line)
+    assert [path.name for path in tmp_path.iterdir()] == ["empty"]
+
+
+def test_an_output_that_cannot_be_written_is_refused_in_one_line(one_model, tmp_path):
+    (tmp_path / "file").write_text("")
+    result = tt_export(one_model, "--output", tmp_path / "file/output")
+    assert result.exit_code == 2
+    (line,) = result.stderr.splitlines()
+    assert re.match(r"tt: error: .*file/output cannot be written: ", line)
+
+
+def test_without_ctranslate2_the_extra_is_named(one_model, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
+    result = tt_export(one_model, "--output", tmp_path / "o", "--format", "ctranslate2")
+    assert result.exit_code == 2
+    (line,) = result.stderr.splitlines()
+    assert line.endswith(" -m pip install 'ctranslate2>=4.6'")
+    assert list(tmp_path.iterdir()) == []

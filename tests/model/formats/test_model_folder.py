@@ -1,0 +1,403 @@
+"""A model folder holds digests of its files, and is loaded only with the files that it had."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import shutil
+import sys
+
+import pytest
+import sentencepiece
+import toy
+from test_exports import write_model
+from test_main import run
+from translation_jobs import translate as translate_batch
+from translation_jobs import write
+
+from model.dataset.manifest import digest_file
+from model.engines.ctranslate2_engine import convert
+from model.engines.loading import load_translator
+from model.errors import UserError
+from model.formats import model_folder as model_folder_module
+from model.formats.about import About
+from model.formats.model_folder import (
+    ABOUT_FILE,
+    CONFIG_FILE,
+    CTRANSLATE2_FILE,
+    WEIGHTS_FILE,
+    describe_missing_digests,
+    load_about,
+    model_files,
+    model_fingerprint,
+)
+from model.formats.to_ctranslate2 import (
+    VOCABULARY_FOLDER,
+    copy_model,
+    export_ctranslate2,
+    export_saved_model,
+)
+from model.runs.averaging import export_average, export_checkpoint
+from model.text.vocabulary import SHARED_MODEL, VOCABULARY_FILE, TextNormalization, vocabulary_json
+from model.transformer.config import Decoding, Engine
+from pipelines.texts.model import ModelLoader
+
+TENSORFLOW, CTRANSLATE2 = Engine(), Engine(name="ctranslate2")
+GREEDY = Decoding(beam_size=1)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory):
+    """A cache of this module's own."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("cache")
+        patch.setenv("XDG_CACHE_HOME", str(folder))
+        yield folder / "tt"
+
+
+@pytest.fixture
+def model(trained_toy, tmp_path):
+    """A model folder of the test's own."""
+    return shutil.copytree(trained_toy.run / "model", tmp_path / "model")
+
+
+def load(folder, engine=TENSORFLOW):
+    return load_translator(str(folder), decoding=GREEDY, engine=engine)
+
+
+def translate(folder, engine=TENSORFLOW):
+    translator = load(folder, engine)
+    found, _ = translator.translate_ids(translator.encode(["one two three", "seven"]))
+    return [translation.text for translation in found]
+
+
+def without(folder, *parts):
+    """Makes of a model folder one that was written before it had certain parts."""
+    path = folder / CONFIG_FILE
+    values = json.loads(path.read_text())
+    left = {name: value for name, value in values.items() if name not in parts}
+    path.write_text(json.dumps(left, indent=2) + "\n")
+    return folder
+
+
+# What becomes of the files that were there.
+
+
+def other_words(folder):
+    """Puts a vocabulary of as many other words there."""
+    words = [*toy.DIGITS[1:], "ten"]
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter([" ".join(words)] * 10),
+        model_prefix=str(folder / "toy"), model_type="word", vocab_size=14,
+        pad_id=0, unk_id=1, bos_id=2, eos_id=3, minloglevel=2,
+    )  # fmt: skip
+    (folder / "toy.model").replace(folder / SHARED_MODEL)
+    (folder / "toy.vocab").unlink()
+    return SHARED_MODEL
+
+
+def other_normalization(folder):
+    normalization = TextNormalization(lowercase=True)
+    (folder / VOCABULARY_FILE).write_text(vocabulary_json(shared=True, normalization=normalization))
+    return VOCABULARY_FILE
+
+
+def zero_bytes(folder):
+    """Sets 64 bytes in the middle of the weights to zero."""
+    name = next(n for n in (WEIGHTS_FILE, CTRANSLATE2_FILE) if (folder / n).is_file())
+    content = bytearray((folder / name).read_bytes())
+    middle = len(content) // 2
+    assert any(content[middle : middle + 64])
+    content[middle : middle + 64] = bytes(64)
+    (folder / name).write_bytes(content)
+    return name
+
+
+CHANGES = pytest.mark.parametrize("change", [other_words, other_normalization, zero_bytes])
+
+
+def message_of(path, name, *, identity_file):
+    wrong = "is not the one that this model was trained with"
+    if name in (WEIGHTS_FILE, CTRANSLATE2_FILE):
+        wrong = "is damaged or another model's"
+    return (
+        f"{path / name} {wrong} (it has changed since {identity_file} was written): put that one "
+        "back, or copy the whole folder again from where it came"
+    )
+
+
+@CHANGES
+def test_no_engine_loads_a_model_of_which_a_file_has_changed(model, tmp_path, change):
+    expected = translate(model)
+    assert translate(model, CTRANSLATE2) == expected
+    before = model_fingerprint(model)
+    name = change(model)
+    message = message_of(model, name, identity_file=CONFIG_FILE)
+    for attempt in (
+        lambda: load(model),
+        lambda: load(model, CTRANSLATE2),
+        lambda: model_fingerprint(model),
+        ModelLoader(str(model), GREEDY),
+        ModelLoader(str(model), GREEDY, fingerprint=before),
+        lambda: copy_model(model, tmp_path / "copy"),
+        lambda: export_saved_model(model, tmp_path / "copy", decoding=GREEDY),
+        lambda: export_ctranslate2(model, tmp_path / "copy"),
+    ):
+        with pytest.raises(UserError) as caught:
+            attempt()
+        assert str(caught.value) == message
+    assert not (tmp_path / "copy").exists()
+
+
+@CHANGES
+def test_an_export_for_ctranslate2_of_which_a_file_has_changed_is_not_loaded(
+    model, tmp_path, change
+):
+    exported = tmp_path / "exported"
+    export_ctranslate2(model, exported)
+    assert translate(exported, CTRANSLATE2) == translate(model)
+    name = change(exported)
+    for attempt in (
+        lambda: load(exported, CTRANSLATE2),
+        ModelLoader(str(exported), GREEDY, CTRANSLATE2, fingerprint="f"),
+    ):
+        with pytest.raises(UserError) as caught:
+            attempt()
+        assert str(caught.value) == message_of(exported, name, identity_file=ABOUT_FILE)
+
+
+def test_a_converted_model_that_was_damaged_in_the_cache_is_not_loaded(model):
+    converted = convert(model)
+    try:
+        zero_bytes(converted)
+        with pytest.raises(UserError, match=r"model\.bin is damaged or another model's"):
+            load(model, CTRANSLATE2)
+    finally:
+        shutil.rmtree(converted)
+
+
+def test_with_a_planned_fingerprint_the_weights_are_read_once_for_it_and_the_digest(
+    model, monkeypatch
+):
+    read = []
+    chunks = model_folder_module._chunks
+    monkeypatch.setattr(
+        model_folder_module, "_chunks", lambda path: read.append(path.name) or chunks(path)
+    )
+    planned = model_fingerprint(model)
+    files = [WEIGHTS_FILE, VOCABULARY_FILE, SHARED_MODEL]
+    assert read == files
+    ModelLoader(str(model), GREEDY, fingerprint=planned)()
+    assert read == files * 2
+    load(model)
+    assert read == files * 3
+
+
+# Every kind of folder.
+
+
+@pytest.mark.parametrize("kind", ["run", "best", "export", "average", "checkpoint", "old"])
+def test_every_model_folder_has_the_digests_of_its_files(trained_toy, tmp_path, kind):
+    run, made = trained_toy.run, tmp_path / "made"
+    if kind == "export":
+        copy_model(run, made)
+    elif kind == "average":
+        export_average(str(run), made)
+    elif kind == "checkpoint":
+        export_checkpoint(str(run), made, name="best")
+    elif kind == "old":
+        old = without(shutil.copytree(run / "model", tmp_path / "old"), "digests", "about")
+        copy_model(old, made)
+    else:
+        made = run / {"run": "model", "best": "best_model"}[kind]
+    names = [WEIGHTS_FILE, VOCABULARY_FILE, SHARED_MODEL]
+    digests = json.loads((made / CONFIG_FILE).read_text())["digests"]
+    assert digests == {name: digest_file((made / name).read_bytes()) for name in names}
+    assert {path.name for path in made.iterdir()} == {CONFIG_FILE, *names}
+    assert describe_missing_digests(made, name="m") == []
+
+
+def test_exports_for_other_programs_have_the_digests_of_all_their_files(trained_toy, tmp_path):
+    export_ctranslate2(trained_toy.run, tmp_path / "ct2")
+    export_saved_model(trained_toy.run, tmp_path / "saved", decoding=GREEDY)
+    for folder, about in (("ct2", ABOUT_FILE), ("saved", f"{VOCABULARY_FOLDER}/{ABOUT_FILE}")):
+        made = tmp_path / folder
+        files = {p.relative_to(made).as_posix(): p for p in made.rglob("*") if p.is_file()}
+        digests = json.loads(files.pop(about).read_text())["digests"]
+        assert digests == {name: digest_file(path.read_bytes()) for name, path in files.items()}
+        assert {"ct2": CTRANSLATE2_FILE, "saved": "saved_model.pb"}[folder] in digests
+
+
+# Folders of before.
+
+
+def test_a_model_without_digests_loads_as_it_did_and_says_so(model, tmp_path):
+    expected = translate(model)
+    old = without(model, "digests", "about")
+    assert translate(old) == translate(old, CTRANSLATE2) == expected
+    assert describe_missing_digests(old, name="run") == [
+        "run was written before models had digests of their files, so that a file that was damaged "
+        "or exchanged since goes unnoticed: `tt export` writes a copy that has them"
+    ]
+    assert load_about(old) == About()
+    exported = tmp_path / "exported"
+    export_ctranslate2(old, exported)
+    (exported / ABOUT_FILE).unlink()
+    assert translate(exported, CTRANSLATE2) == expected
+    assert describe_missing_digests(exported, name="ct2") == [
+        "ct2 was written before models had digests of their files, so that a file that was damaged "
+        "or exchanged since goes unnoticed: export it again from the model folder that it was made "
+        "of"
+    ]
+    assert load_about(exported) == About()
+
+
+# As a version wrote it that said no more of a model.
+RECORDED = b"""{
+  "source_vocabulary_size": 16,
+  "target_vocabulary_size": 16,
+  "shared_vocabulary": true,
+  "layers": 2,
+  "d_model": 32,
+  "heads": 4,
+  "d_ff": 64,
+  "dropout": 0.1,
+  "attention_dropout": 0.0,
+  "norm": "post",
+  "tie_embeddings": true,
+  "position_base": 10000.0
+}
+"""
+
+
+def test_what_a_model_says_of_itself_does_not_change_its_fingerprint(model):
+    names = [WEIGHTS_FILE, VOCABULARY_FILE, SHARED_MODEL]
+    content = RECORDED + b"".join((model / name).read_bytes() for name in names)
+    expected = hashlib.blake2b(content, digest_size=16).hexdigest()
+    values = json.loads(RECORDED)
+    digests = {name: digest_file((model / name).read_bytes()) for name in names}
+    more = [{}, {"about": {}, "digests": digests}, {"about": {"steps": 7}, "digests": digests},
+            {"about": {"recipe": {"log_every": 5}, "versions": {"tensorflow": "ä"}}}]  # fmt: skip
+    for each in more:
+        (model / CONFIG_FILE).write_text(json.dumps(values | each, indent=2) + "\n")
+        assert model_fingerprint(model) == expected
+    (model / CONFIG_FILE).write_bytes(RECORDED)
+    assert model_fingerprint(model) == expected
+    for each in more:
+        (model / CONFIG_FILE).write_text(json.dumps(values | {"heads": 8} | each, indent=2) + "\n")
+        assert model_fingerprint(model) != expected
+
+
+def test_a_copy_of_a_model_of_before_goes_on_with_its_translations(model, tmp_path):
+    old = without(model, "digests", "about")
+    copy_model(old, tmp_path / "copy")
+    assert describe_missing_digests(tmp_path / "copy", name="copy") == []
+    assert model_fingerprint(tmp_path / "copy") == model_fingerprint(old)
+    source = write(tmp_path / "in.parquet", {"text": ["one", "two"]})
+    for folder, reused in ((old, 0), (tmp_path / "copy", 2)):
+        summary = translate_batch(
+            source, tmp_path / "out", fingerprint=model_fingerprint(folder), unit_rows=1
+        )
+        assert (summary.units, summary.reused_units) == (2, reused)
+        (tmp_path / "out/_tt/manifest.json").unlink()
+
+
+def test_the_fingerprint_is_that_of_all_files_as_it_has_always_been(model, tmp_path):
+    export_ctranslate2(model, tmp_path / "new")
+    export_ctranslate2(model, tmp_path / "old")
+    (tmp_path / "old" / ABOUT_FILE).unlink()
+    own = [CTRANSLATE2_FILE, "shared_vocabulary.json"]
+    vocabularies = [VOCABULARY_FILE, SHARED_MODEL]
+    names = {
+        model: [CONFIG_FILE, WEIGHTS_FILE, *vocabularies],
+        tmp_path / "old": [CONFIG_FILE, *own, *vocabularies],
+        tmp_path / "new": [CONFIG_FILE, *own, ABOUT_FILE, *vocabularies],
+    }
+    without(model, "digests", "about")
+    for folder, files in names.items():
+        content = b"".join((folder / name).read_bytes() for name in files if name != ABOUT_FILE)
+        assert model_files(folder) == files
+        assert model_fingerprint(folder) == hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+def test_without_digests_a_vocabulary_of_another_size_is_noticed(model, tmp_path):
+    other = write_model(tmp_path / "other")  # 48 words
+    old = without(model, "digests")
+    export_ctranslate2(old, tmp_path / "exported")
+    (tmp_path / "exported" / ABOUT_FILE).unlink()
+    for folder, engine in (
+        (old, TENSORFLOW),
+        (old, CTRANSLATE2),
+        (tmp_path / "exported", CTRANSLATE2),
+    ):
+        shutil.copyfile(other / SHARED_MODEL, folder / SHARED_MODEL)
+        with pytest.raises(UserError) as caught:
+            load(folder, engine)
+        size = load(other).vocabularies.source.size
+        assert str(caught.value) == (
+            f"{folder / SHARED_MODEL} is not the one that this model was trained with: it has "
+            f"{size} ids, the model 16. Put that one back, or copy the folder again from where it "
+            "came"
+        )
+
+
+@pytest.mark.parametrize("digests", [[], "x", 7])
+def test_digests_that_are_none_are_refused(model, digests):
+    path = model / CONFIG_FILE
+    path.write_text(json.dumps({**json.loads(path.read_text()), "digests": digests}))
+    with pytest.raises(UserError, match=r"config\.json cannot be read as a model's \(digests\)"):
+        load(model)
+
+
+def test_a_file_without_a_digest_is_no_file_of_the_model(model):
+    path = model / CONFIG_FILE
+    values = json.loads(path.read_text())
+    del values["digests"][VOCABULARY_FILE]
+    path.write_text(json.dumps(values))
+    with pytest.raises(UserError, match=r"vocabulary\.json is not the one that this model was"):
+        load(model)
+
+
+# What the commands say of it.
+
+
+def give(monkeypatch, text):
+    """Makes a text what stdin gives."""
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+
+
+def test_commands_warn_once_of_a_model_without_digests(model, tmp_path, monkeypatch, capfd):
+    old = without(model, "digests", "about")
+    source = write(tmp_path / "in.parquet", {"text": ["one two", "three", "four", "five"]})
+    batch = (
+        "translate-batch", source, "--output", tmp_path / "out", "--model", old,
+        "--unit-rows", "1", "--", "--direct_num_workers=2",
+    )  # fmt: skip
+    for command in (("translate", "--model", old), batch):
+        give(monkeypatch, "one two\nthree\n")
+        assert run(*command) == 0
+        said = capfd.readouterr().err
+        assert said.count("before models had digests") == 1
+        assert f"tt: warning: {old} was written before models had digests" in said
+    assert run(*batch) == 0
+    assert "Finished already" in capfd.readouterr().err
+
+
+def test_commands_end_with_one_line_where_a_file_has_changed(model, tmp_path, monkeypatch, capfd):
+    source = write(tmp_path / "in.parquet", {"text": ["one two"]})
+    zero_bytes(model)
+    for command in (
+        ("translate", "--model", model),
+        ("translate-batch", source, "--output", tmp_path / "out", "--model", model),
+        ("export", model, "--output", tmp_path / "copy"),
+    ):
+        give(monkeypatch, "one two\n")
+        assert run(*command) == 2
+        out, err = capfd.readouterr()
+        assert out == ""
+        assert err.splitlines()[-1].startswith(
+            f"tt: error: {model / WEIGHTS_FILE} is damaged or another model's"
+        )
+        assert "Traceback" not in err
+    assert not (tmp_path / "out").exists()

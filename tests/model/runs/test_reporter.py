@@ -1,0 +1,91 @@
+"""What a run reports: numbers that NumPy computes too, and logs of before."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from numpy_transformer import PAD, NumpyTransformer
+from toy import toy_config
+from trainers import changed, ignore, log_of, make_trainer
+
+from model.dataset.windows import Position
+
+SMOOTHING = 0.3
+
+
+def weights_by_path(model):
+    return {variable.path: variable.numpy() for variable in model.trainable_variables}
+
+
+def expected_means(weights, batches):
+    """Returns loss and nll of a target token, from the definitions in float64."""
+    numpy_model = NumpyTransformer(toy_config(layers=1), weights)
+    losses, nlls = [], []
+    for batch in batches:
+        for source, target in zip(batch.source, batch.target, strict=True):
+            if not target.any():
+                continue  # a row of padding alone
+            ids = target[target != PAD]
+            logits, _ = numpy_model.one_sentence(source[source != PAD], ids[:-1])
+            logs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+            likelihoods = logs[np.arange(len(ids) - 1), ids[1:]]
+            nlls.extend(-likelihoods)
+            losses.extend(-((1 - SMOOTHING) * likelihoods + SMOOTHING * logs.mean(-1)))
+    return np.mean(losses), np.mean(nlls)
+
+
+@pytest.fixture(scope="module")
+def smoothed(toy_dataset, tmp_path_factory):
+    """A run with label smoothing: its folder, its trainer, and the weights before it."""
+    run = tmp_path_factory.mktemp("smoothed") / "run"
+    training = changed(
+        steps=6, label_smoothing=SMOOTHING, log_every=1, validate_every=6, best_metric="nll"
+    )
+    trainer = make_trainer(toy_dataset, run, training=training)
+    before = weights_by_path(trainer.model)
+    trainer.train(ignore)
+    return run, trainer, before
+
+
+def test_perplexity_is_of_the_nll_and_loss_is_what_is_minimised(smoothed):
+    run, trainer, before = smoothed
+    first, *_, validation = log_of(run)
+    assert (first["step"], validation["kind"]) == (1, "validation")
+    batch = next(trainer._batches("train").epoch(Position()))
+    weights_then = {
+        "train": (first, before, [batch]),
+        "validation": (
+            validation,
+            weights_by_path(trainer.model),
+            list(trainer._batches("validation").epoch(Position())),
+        ),
+    }
+    for line, weights, batches in weights_then.values():
+        loss, nll = expected_means(weights, batches)
+        assert abs(loss - nll) > 0.01
+        assert line["loss"] == pytest.approx(loss, rel=1e-4)
+        assert line["nll"] == pytest.approx(nll, rel=1e-4)
+        assert line["perplexity"] == math.exp(line["nll"])
+
+
+def test_the_best_can_be_chosen_by_nll(smoothed):
+    run, trainer, _ = smoothed
+    validation = log_of(run)[-1]
+    assert validation["is_best"] is True
+    assert trainer.state.best == [(validation["nll"], 6)]
+
+
+def test_a_log_without_nll_goes_on(toy_dataset, tmp_path):
+    run = tmp_path / "run"
+    make_trainer(toy_dataset, run, training=changed(steps=8)).train(ignore)
+    before = [{k: v for k, v in line.items() if k != "nll"} for line in log_of(run)]
+    (run / "train.jsonl").write_text("".join(json.dumps(line) + "\n" for line in before))
+    make_trainer(toy_dataset, run).train(ignore)
+    after = log_of(run)
+    assert after[: len(before)] == before
+    added = after[len(before) :]
+    assert [line["step"] for line in added] == [9, 12, 12]
+    assert all(line["perplexity"] == math.exp(line["nll"]) for line in added)

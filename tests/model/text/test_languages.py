@@ -1,0 +1,156 @@
+"""Language codes: which there are, in which script, and what is said of others."""
+
+import langcodes
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model.errors import UserError
+from model.text.languages import (
+    _NAMES,
+    _SCRIPT_NAMES,
+    Language,
+    find_language,
+    read_language,
+    suggestion,
+)
+from model.text.scores import bleu_tokenizer
+from pipelines.pairs.characters import check_script
+
+
+@pytest.mark.parametrize(
+    ("codes", "script"),
+    [
+        ("en de fr es pt it nl pl cs sk ro hu fi sv da nb no et lv lt sl hr bs sq tr", "Latin"),
+        ("vi id ms tl sw af ca eu gl cy ga mt is eo la az tk so ha yo ig zu xh mg ht lb", "Latin"),
+        ("ru uk be bg mk kk ky tg mn tt ba cv", "Cyrillic"),
+        ("ar fa ur ps sd ug ckb", "Arabic"),
+        ("hi mr ne sa", "Devanagari"),
+        ("bn as", "Bengali"),
+        ("zh yue", "Han"),
+        ("he yi", "Hebrew"),
+        ("am ti", "Ethiopic"),
+        ("el ell grc", "Greek"),
+        ("ja jpn JA ja-JP", "Japanese"),
+        ("ko", "Korean"),
+        ("th", "Thai"),
+        ("ta", "Tamil"),
+        ("te", "Telugu"),
+        ("kn", "Kannada"),
+        ("ml", "Malayalam"),
+        ("gu", "Gujarati"),
+        ("pa", "Gurmukhi"),
+        ("si", "Sinhala"),
+        ("my", "Myanmar"),
+        ("km", "Khmer"),
+        ("lo", "Lao"),
+        ("ka", "Georgian"),
+        ("hy", "Armenian"),
+        ("bo dz", "Tibetan"),
+        ("dv", "Thaana"),
+        ("or", "Oriya"),
+        ("pt-BR pt_br EN en-GB de-DE-1996 es-419 zh-Latn-pinyin sr-Latn uz_Latn_UZ", "Latin"),
+        ("zh_TW zh-Hant zh-CN zh-Hans-SG zh-cn cmn zho cmn_Hant wuu nan", "Han"),
+        ("sr-Cyrl az-Cyrl ru-RU rus xal", "Cyrillic"),
+        ("pa-Arab-PK azb arz fas prs", "Arabic"),
+        ("sr uz ku tlh tlh-x-latn", ""),
+    ],
+)
+def test_script_of_a_language(codes, script):
+    found = {code: read_language(code, name="code").script for code in codes.split()}
+    assert found == dict.fromkeys(codes.split(), script)
+
+
+@pytest.mark.parametrize(
+    ("code", "primary"),
+    [("zh_TW", "zh"), ("cmn", "zh"), ("zho-Hans", "zh"), ("jpn", "ja"), ("DEU", "de"),
+     ("ger", "de"), ("arz", "arz"), ("arb", "ar"), ("yue", "yue"), ("sr-Latn-RS", "sr"),
+     ("iw", "he"), ("i-klingon", "tlh"), ("nob", "nb"), (" en ", "en"), ("tok", "tok")],
+)  # fmt: skip
+def test_a_language_by_its_usual_code(code, primary):
+    language = read_language(code, name="code")
+    assert (language.code, language.primary) == (code, primary)
+
+
+@pytest.mark.parametrize(
+    ("code", "meant"),
+    [("English", "en"), ("german", "de"), ("klingon", "tlh"), ("jp", "ja"), ("gr", "el"),
+     ("cz", "cs"), ("xx", ""), ("eng lish", ""), ("e", ""), ("-", ""), ("en-", ""),
+     ("en_US.UTF-8", ""), ("ＥＮ", ""), ("\ud800", ""), ("english-us", ""),
+     ("none", ""), ("no way", "")],
+)  # fmt: skip
+def test_what_is_no_code_is_refused(code, meant):
+    with pytest.raises(UserError) as raised:
+        read_language(code, name="--source-language")
+    hint = f" (did you mean {meant}?)" if meant else ""
+    assert str(raised.value) == (
+        "--source-language must be a language code such as en, de or zh-Hant. "
+        f"Received: {code}{hint}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("codes", "meaning"),
+    [
+        ("und root UND und-Latn", "for an undetermined language"),
+        ("mul mul-Latn", "for several languages"),
+        ("mis", "for languages without a code"),
+        ("zxx", "for what is no language"),
+        ("qaa QAA qtz x-klingon", "for a language that is private or unknown"),
+        ("en-Zzzz en-Zyyy en-Qaaa", "for a script that is private or unknown"),
+        ("en-XX en_xx en-ZZ de-AA en-QM en-Latn-XA", "for a region that is private or unknown"),
+    ],
+)
+def test_what_stands_for_no_one_language_is_refused(codes, meaning):
+    for code in codes.split():
+        with pytest.raises(UserError) as raised:
+            read_language(code, name="--target-language")
+        assert str(raised.value) == (
+            "--target-language must be the code of one language, such as en, de or zh-Hant, or be "
+            f"left out. Received: {code}, which stands {meaning}"
+        )
+        assert find_language(code), "it may have been saved before"
+
+
+def test_what_is_like_a_private_code_is_taken():
+    """Kosovo, regions by number, collections, private words behind a language, and Quechua."""
+    for code in ["sq-XK", "es-419", "en-001", "en-x-mine", "tlh-x-latn", "nah", "quz", "qya"]:
+        assert read_language(code, name="code").code == code
+
+
+@given(st.text(max_size=12))
+def test_any_text_is_a_code_or_none(text):
+    language = find_language(text)
+    assert language is None or (language.code == text and language.primary)
+
+
+def test_every_script_of_a_language_can_be_filtered_by():
+    for script in sorted(set(_SCRIPT_NAMES.values())):
+        check_script(script)
+
+
+def test_every_suggestion_is_a_code():
+    for name, code in _NAMES.items():
+        assert find_language(name) is None, name
+        assert find_language(code), name
+        assert suggestion(name.title()) == f" (did you mean {code}?)"
+
+
+def test_a_language_without_a_likely_script_has_none():
+    """Where langcodes would say Latin, of a language it does not know."""
+    assert langcodes.Language.get("tlh").maximize().script == "Latn"
+    assert find_language("tlh") == Language("tlh", "tlh", "")
+
+
+@pytest.mark.parametrize(
+    ("codes", "tokenizer"),
+    [
+        ("zh zh_TW cmn zho yue ZH-hant", "zh"),
+        ("ja jpn ko kor th lo km my mya", "char"),
+        ("en de sr ar hi zh-Latn-pinyin ja-Latn tlh", None),
+        ("English xx", None),  # saved by an older version
+    ],
+)
+def test_the_tokenizer_of_bleu(codes, tokenizer):
+    assert {bleu_tokenizer(code) for code in codes.split()} == {tokenizer}
+    assert bleu_tokenizer("") is None

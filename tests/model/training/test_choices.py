@@ -1,0 +1,130 @@
+"""What the size of a dataset chooses: the table, what is given, and what is warned of."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model.training.choices import MAX_STEPS, DatasetSize, choose_options, doubts, updates_an_epoch
+from model.transformer.config import PRESETS, TrainingConfig, preset_fields
+
+
+def size_of(pairs, tokens, longest=60):
+    return DatasetSize(pairs=pairs, tokens=tokens, longest=longest)
+
+
+TATOEBA = size_of(18_882, 209_851)  # of its Chinese and English
+MULTI30K = size_of(29_000, 465_000)
+IWSLT = size_of(167_000, 4_000_000)
+WMT = size_of(4_500_000, 130_000_000)
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [
+        (TATOEBA, ("tiny", 0.25, 2048, 10_000, 1000, 0.0014, 200, 200)),
+        (MULTI30K, ("tiny", 0.25, 2048, 16_000, 1000, 0.0014, 200, 200)),
+        (IWSLT, ("small", 0.2, 4096, 30_000, 2000, 0.00099, 500, 500)),
+        (size_of(1_000_000, 25_000_000), ("base", 0.2, 4096, 90_000, 4000, 0.0007, 1000, 500)),
+        (WMT, ("base", 0.1, 4096, 100_000, 4000, 0.0007, 1000, 500)),
+    ],
+    ids=["tatoeba", "multi30k", "iwslt", "a million pairs", "wmt"],
+)
+def test_what_is_chosen_where_nothing_is_given(size, expected):
+    names = ("preset", "dropout", "batch_tokens", "steps", "warmup_steps", "peak_learning_rate",
+             "validate_every", "save_every")  # fmt: skip
+    assert choose_options(size, {}) == dict(zip(names, expected, strict=True))
+
+
+def test_what_is_given_stands_and_the_rest_fits():
+    assert "steps" not in choose_options(WMT, {"steps": 2000})
+    assert choose_options(WMT, {"steps": 2000})["warmup_steps"] == 500
+    assert choose_options(WMT, {"steps": 60})["warmup_steps"] == 15
+    assert choose_options(WMT, {"steps": 3})["warmup_steps"] == 1
+    # A preset brings its own dropout, and its width the rate: 512^-0.5 * 4000^-0.5 = 0.000699.
+    with_base = choose_options(TATOEBA, {"preset": "base"})
+    assert "dropout" not in with_base
+    assert with_base["peak_learning_rate"] == 0.0007
+    assert choose_options(TATOEBA, {"d_model": 512})["peak_learning_rate"] == 0.0007
+    # Twice the tokens an update, half the updates.
+    assert choose_options(MULTI30K, {})["steps"] == 16_000
+    assert choose_options(MULTI30K, {"batch_tokens": 4096})["steps"] == 8200
+    assert choose_options(MULTI30K, {"effective_batch_size": 4096})["steps"] == 8200
+    assert choose_options(MULTI30K, {"score_every": 300})["validate_every"] == 300
+    assert choose_options(MULTI30K, {"score_every": 400})["validate_every"] == 200
+    assert choose_options(MULTI30K, {"score_every": 0})["validate_every"] == 200
+    assert choose_options(size_of(500, 9000, longest=2050), {})["batch_tokens"] == 4096
+    assert choose_options(size_of(500, 9000, longest=2048), {})["batch_tokens"] == 2048
+
+
+@given(
+    pairs=st.integers(1, 10**9),
+    length=st.integers(2, 300),
+    stated=st.fixed_dictionaries(
+        {},
+        optional={
+            "preset": st.sampled_from([None, *PRESETS]),
+            "steps": st.integers(1, 10**6),
+            "batch_tokens": st.integers(300, 10**5),
+            "effective_batch_size": st.integers(300, 10**6),
+            "warmup_steps": st.integers(1, 10**5),
+            "score_every": st.integers(0, 5000),
+        },
+    ),
+)
+def test_any_size_gives_a_training_that_is_sane(pairs, length, stated):
+    size = size_of(pairs, pairs * length, longest=length)
+    chosen = choose_options(size, stated)
+    named = {name for name, value in stated.items() if value is not None}
+    assert not chosen.keys() & named
+    values = {**chosen, **{name: stated[name] for name in named}}
+    preset = preset_fields(values.pop("preset"))
+    values.pop("dropout", None)
+    training = TrainingConfig(**values)  # which checks them
+    assert training.batch_tokens >= length
+    if not {"steps", "warmup_steps"} & named:
+        assert doubts(training, width=preset["d_model"]) == []
+        assert training.warmup_steps <= training.steps / 4 or training.steps < 8
+        assert 1 <= training.steps <= MAX_STEPS
+
+
+@given(st.integers(1, 10**8), st.integers(1, 10**8))
+def test_more_text_is_never_trained_on_for_fewer_tokens(first, second):
+    less, more = sorted([first, second])
+    tokens = []
+    for count in (less, more):
+        chosen = choose_options(size_of(count, count), {})
+        if chosen["steps"] == MAX_STEPS:
+            return
+        tokens.append(chosen["steps"] * chosen["batch_tokens"])
+    assert tokens[0] <= 1.06 * tokens[1]  # steps are rounded to two digits
+
+
+def test_updates_an_epoch():
+    # 26,000 updates of Multi30k were 93 epochs, 280 each; its validation text is not trained on.
+    training = TrainingConfig(batch_tokens=2048)
+    assert updates_an_epoch(MULTI30K, training, replicas=1) == pytest.approx(280, rel=0.1)
+    assert updates_an_epoch(MULTI30K, training, replicas=2) == pytest.approx(140, rel=0.1)
+    accumulated = TrainingConfig(batch_tokens=2048, effective_batch_size=8192)
+    assert updates_an_epoch(MULTI30K, accumulated, replicas=1) == pytest.approx(70, rel=0.1)
+    assert updates_an_epoch(size_of(1, 5), training, replicas=1) == 1
+
+
+def test_what_is_warned_of():
+    short = TrainingConfig(steps=60, warmup_steps=4000, peak_learning_rate=0.001)
+    assert doubts(short, width=128) == [
+        "all 60 steps lie in the warm-up of 4,000, so that the rate comes to 1.5% of its peak and "
+        "never falls: raise --steps, or lower --warmup-steps to a quarter of them"
+    ]
+    # 4 / sqrt(128 * 4000) = 0.00559
+    assert doubts(TrainingConfig(peak_learning_rate=0.0055), width=128) == []
+    (line,) = doubts(TrainingConfig(peak_learning_rate=0.0057), width=128)
+    assert line == (
+        "a peak rate of 0.0057 is above 0.00559, which is 4 / sqrt(width * 4000) with the width "
+        "128: training is likely to diverge; lower --peak-learning-rate"
+    )
+    # The library's default rate is the paper's for its warm-up: 512^-0.5 * 100^-0.5 = 0.0044.
+    (line,) = doubts(TrainingConfig(warmup_steps=100), width=512)
+    assert line.startswith("a peak rate of 0.00442 is above")
+    assert doubts(TrainingConfig(), width=512) == []

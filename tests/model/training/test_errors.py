@@ -1,0 +1,438 @@
+"""What training refuses, and what stops it."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import itertools
+import json
+import os
+import re
+import resource
+import shutil
+import sys
+import types
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from toy import write_dataset
+from trainers import changed, ignore, make_trainer
+
+from model.dataset.manifest import MANIFEST_FILE, digest_file
+from model.dataset.windows import Position
+from model.errors import UserError
+from model.runs.run_folder import RunFolder
+from model.training.config import describe_dataset
+from model.training.stops import Terminated
+
+
+def config_of(fingerprint, *, folder=None, pairs=12, corpora=("a.en + a.xx",)):
+    """The configuration of a run that trains on a dataset; without a folder, of an older tt."""
+    config = {
+        "model": {"layers": 1},
+        "training": {"seed": 1},
+        "dataset": fingerprint,
+        "replicas": 1,
+    }
+    if folder is None:
+        return config
+    sources = [{"name": name, "is_held_out": False} for name in corpora]
+    sources.append({"name": "val.en + val.xx", "is_held_out": True})
+    manifest = types.SimpleNamespace(pairs_kept=pairs, sources=sources)
+    return config | describe_dataset(manifest, folder=folder)
+
+
+OURS = {"folder": "/d/other", "pairs": 3400, "corpora": ["1", "2", "2", "3", "4"]}
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (
+            {"folder": "gs://d/one"},
+            "it trains on the dataset gs://d/one (12 pairs of a.en + a.xx), not on /d/other "
+            "(3,400 pairs of 1, 2, 3, ...)",
+        ),
+        (
+            {},
+            "it trains on the dataset of another fingerprint (an older tt did not write down which "
+            "folder that was), not on /d/other (3,400 pairs of 1, 2, 3, ...)",
+        ),
+        (
+            OURS,
+            "its dataset, /d/other (3,400 pairs of 1, 2, 3, ...), has been made anew since, of "
+            "other input or otherwise",
+        ),
+    ],
+)
+def test_another_dataset_is_named_by_its_folder(tmp_path, toy_dataset, found, said):
+    run = RunFolder(tmp_path)
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints/1.index").touch()
+    run.write_config(config_of("0a1b", **found))
+    with pytest.raises(UserError) as caught:
+        run.claim(config_of("2c3d", **OURS), vocabulary_folder=toy_dataset)
+    run.release()
+    assert str(caught.value) == (
+        f"{tmp_path} holds another run: {said}. Give the same options to resume it, or another "
+        "--run"
+    )
+    assert "0a1b" not in str(caught.value)
+
+
+@pytest.mark.parametrize("found", [{}, {"folder": "/before/it/was/moved"}])
+def test_a_dataset_may_be_moved(tmp_path, toy_dataset, found):
+    run = RunFolder(tmp_path)
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints/1.index").touch()
+    run.write_config(config_of("0a1b", **found))
+    assert run.claim(config_of("0a1b", **OURS), vocabulary_folder=toy_dataset) == []
+    run.release()
+
+
+def test_an_unfinished_dataset_is_refused(tmp_path):
+    write_dataset(tmp_path / "dataset", train=20, validation=5)
+    (tmp_path / "dataset" / MANIFEST_FILE).unlink()
+    with pytest.raises(UserError, match="not a finished dataset folder"):
+        make_trainer(tmp_path / "dataset", tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    with pytest.raises(UserError, match="no dataset folder at"):
+        make_trainer(tmp_path / "nowhere", tmp_path / "run")
+
+
+def test_another_vocabulary_is_refused(tmp_path):
+    write_dataset(tmp_path / "dataset", train=20, validation=5)
+    manifest = tmp_path / "dataset" / MANIFEST_FILE
+    manifest.write_text(manifest.read_text().replace('_size": 16', '_size": 24'))
+    with pytest.raises(UserError, match=r"source vocabulary in .* has 16 ids, dataset.json 24"):
+        make_trainer(tmp_path / "dataset", tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_dataset_that_is_a_file_is_refused(tmp_path):
+    (tmp_path / "dataset").write_text("")
+    with pytest.raises(UserError, match=r"dataset is a file: name the folder that `tt preproc"):
+        make_trainer(tmp_path / "dataset", tmp_path / "run")
+
+
+def test_a_manifest_without_a_split_is_refused(tmp_path):
+    write_dataset(tmp_path / "dataset", train=20, validation=5)
+    manifest = tmp_path / "dataset" / MANIFEST_FILE
+    values = json.loads(manifest.read_text())
+    del values["splits"]["validation"]
+    manifest.write_text(json.dumps(values))
+    with pytest.raises(UserError, match=r"dataset.json cannot be read: KeyError\('validation'\)"):
+        make_trainer(tmp_path / "dataset", tmp_path / "run")
+
+
+def test_a_target_language_of_before_codes_were_checked_is_warned_of(tmp_path):
+    write_dataset(tmp_path / "dataset", train=20, validation=5)
+    manifest = tmp_path / "dataset" / MANIFEST_FILE
+    text = manifest.read_text()
+    manifest.write_text(text.replace('"target_language": ""', '"target_language": "German"'))
+    trainer = make_trainer(tmp_path / "dataset", tmp_path / "run")
+    trainer.close()
+    assert trainer.notes == [
+        "the dataset's target language German is no language code (did you mean de?): BLEU is "
+        "tokenised by 13a, sacreBLEU's default"
+    ]
+
+
+def preprocessed(folder):
+    """Writes a dataset folder with all that `tt preprocess` says of it."""
+    manifest = write_dataset(folder, train=20, validation=5)
+    for split in manifest.splits.values():
+        split.shard_sizes.extend((folder / name).stat().st_size for name in split.shards)
+    for name in ("vocabulary.spm", "vocabulary.json"):
+        manifest.vocabulary_digests[name] = digest_file((folder / name).read_bytes())
+    (folder / MANIFEST_FILE).write_text(manifest.to_json())
+    return folder
+
+
+def test_another_vocabulary_of_the_same_size_is_refused(tmp_path):
+    dataset = preprocessed(tmp_path / "dataset")
+    make_trainer(dataset, tmp_path / "run").close()
+    with (dataset / "vocabulary.spm").open("ab") as file:
+        file.write(b"\x12\x00")  # an empty field: SentencePiece does not mind
+    with pytest.raises(UserError, match=r"vocabulary.spm has changed since dataset.json was writ"):
+        make_trainer(dataset, tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize("split", ["train", "validation"])
+def test_a_shard_that_is_not_whole_is_found_before_training(tmp_path, split):
+    dataset = preprocessed(tmp_path / "dataset")
+    shard = dataset / f"{split}-00000-of-00001.tfrecord"
+    whole = shard.read_bytes()
+    shard.write_bytes(whole[:-3])
+    records = {"train": 19, "validation": 4}
+    with pytest.raises(UserError, match=rf"{split}-00.*: record {records[split]} is cut off"):
+        make_trainer(dataset, tmp_path / "run")
+    shard.write_bytes(whole + whole)
+    with pytest.raises(UserError, match=rf"{split}-00.* bytes, dataset.json says {len(whole):,}:"):
+        make_trainer(dataset, tmp_path / "run")
+    shard.unlink()
+    with pytest.raises(UserError, match=rf"{split}-00.* cannot be read: No such file"):
+        make_trainer(dataset, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_damage_in_the_validation_split_is_found_before_training(tmp_path):
+    write_dataset(tmp_path / "dataset", train=20, validation=5)
+    shard = tmp_path / "dataset/validation-00000-of-00001.tfrecord"
+    content = bytearray(shard.read_bytes())
+    content[-6] ^= 1
+    shard.write_bytes(content)
+    with pytest.raises(UserError, match=r"validation-00.*: record 4 has a wrong checksum"):
+        make_trainer(tmp_path / "dataset", tmp_path / "run")
+
+
+def test_numbers_that_no_tensor_counts_to_are_refused():
+    for name in ("steps", "warmup_steps", "batch_tokens", "effective_batch_size", "patience"):
+        with pytest.raises(UserError, match=f"{name} must be at most 2,147,483,647"):
+            changed(**{name: 10**25})
+
+
+def test_ids_of_another_vocabulary_stop_the_run(tmp_path, toy_dataset):
+    # The records of a larger vocabulary under the manifest of a smaller one.
+    dataset = tmp_path / "dataset"
+    shutil.copytree(toy_dataset, dataset)
+    with tf.io.TFRecordWriter(str(dataset / "train-00000-of-00001.tfrecord")) as writer:
+        feature = {
+            side: tf.train.Feature(int64_list=tf.train.Int64List(value=[2, 99, 3]))
+            for side in ("source", "target")
+        }
+        example = tf.train.Example(features=tf.train.Features(feature=feature))
+        for _ in range(2000):
+            writer.write(example.SerializeToString())
+    trainer = make_trainer(dataset, tmp_path / "run")
+    with pytest.raises(UserError, match=r"record 0 of .*train-00000.* has the source id 99"):
+        trainer.train(ignore)
+
+
+def test_another_run_in_the_folder_is_refused(toy_dataset, tmp_path):
+    make_trainer(toy_dataset, tmp_path / "run").train(ignore)
+    with pytest.raises(UserError, match="heads is 4 there and 2 here"):
+        make_trainer(toy_dataset, tmp_path / "run", heads=2)
+    with pytest.raises(UserError, match=r"clip_norm is None there and 1\.0 here"):
+        make_trainer(toy_dataset, tmp_path / "run", training=changed(clip_norm=1.0))
+    more = changed(steps=99, log_every=1, patience=3, keep_best=2)
+    assert make_trainer(toy_dataset, tmp_path / "run", training=more).training.steps == 99
+    assert json.loads((tmp_path / "run/config.json").read_text())["training"]["steps"] == 99
+
+
+def test_a_run_of_another_format_is_refused(toy_dataset, tmp_path):
+    make_trainer(toy_dataset, tmp_path / "run").close()
+    config = tmp_path / "run/config.json"
+    config.write_text(config.read_text().replace('"format": 2', '"format": 1'))
+    with pytest.raises(UserError, match="has format 1, this tt goes on with 2"):
+        make_trainer(toy_dataset, tmp_path / "run")
+
+
+def test_a_folder_with_something_else_is_refused(toy_dataset, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/thesis.tex").write_text("")
+    with pytest.raises(UserError, match="holds something else"):
+        make_trainer(toy_dataset, tmp_path / "run")
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model/config.json").write_text("{}")
+    with pytest.raises(UserError, match="model is no run folder"):
+        make_trainer(toy_dataset, tmp_path / "model")
+    found = {path.name for name in ("run", "model") for path in (tmp_path / name).iterdir()}
+    assert found == {"thesis.tex", "config.json"}
+    with pytest.raises(UserError, match="is a file"):
+        make_trainer(toy_dataset, tmp_path / "run/thesis.tex")
+
+
+def test_a_run_is_trained_by_one_at_a_time(toy_dataset, tmp_path):
+    first = make_trainer(toy_dataset, tmp_path / "run", training=changed(steps=2))
+    held = f"another process trains in {tmp_path}/run \\(process {os.getpid()} of .*\\): wait until"
+    for _ in range(2):  # being refused changes nothing
+        with pytest.raises(UserError, match=held):
+            make_trainer(toy_dataset, tmp_path / "run")
+    first.train(ignore)
+    with pytest.raises(UserError, match="heads is 4 there and 2 here"):
+        make_trainer(toy_dataset, tmp_path / "run", heads=2)
+    # Neither the one that has ended nor the one that was refused holds it any more.
+    make_trainer(toy_dataset, tmp_path / "run").train(ignore)
+
+
+def test_a_file_system_without_locks_is_warned_of(toy_dataset, tmp_path, monkeypatch):
+    def fail(*given):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", fail)
+    trainer = make_trainer(toy_dataset, tmp_path / "run")
+    assert trainer.notes == [
+        f"{tmp_path}/run is on a file system without locks: let no other process train there"
+    ]
+
+
+def test_a_run_that_saved_nothing_may_change(toy_dataset, tmp_path):
+    make_trainer(toy_dataset, tmp_path / "run").close()
+    make_trainer(toy_dataset, tmp_path / "run", heads=2).train(ignore)
+    with pytest.raises(UserError, match="heads is 2 there and 4 here"):
+        make_trainer(toy_dataset, tmp_path / "run")
+
+
+def test_a_loss_that_is_not_finite_names_its_records(toy_dataset, tmp_path, monkeypatch):
+    # From the sixth update on, one row of a batch is poison.
+    trainer = make_trainer(toy_dataset, tmp_path / "run", training=changed(log_every=5))
+    fed = []
+    run_update = trainer._step.update
+
+    def poisoned(source, target, numbers):
+        fed.append(1)
+        if len(fed) == 6:
+            numbers = numbers._replace(tokens=np.float32(0))  # a loss over no tokens
+        return run_update(source, target, numbers)
+
+    monkeypatch.setattr(trainer._step, "update", poisoned)
+    expected = next(itertools.islice(trainer._batches("train").epoch(Position()), 5, None))
+    with pytest.raises(UserError) as caught:
+        trainer.train(ignore)
+    message = str(caught.value)
+    assert "at step 6 of 12" in message
+    assert "gradient's norm nan" in message or "gradient's norm inf" in message
+    assert f"last good checkpoint: {tmp_path / 'run/checkpoints/ckpt-4'}" in message
+    shard, record = expected.records[0]
+    assert f"records {shard.rsplit('/', 1)[1]}:{record}" in message
+    details = json.loads((tmp_path / "run/not_finite.json").read_text())
+    assert details["step"] == 6
+    assert [tuple(pair) for pair in details["records"]] == expected.records
+    assert not (tmp_path / "run/model").exists()
+    # The last good checkpoint is what the next start goes on from.
+    assert make_trainer(toy_dataset, tmp_path / "run").state.step == 4
+
+
+def test_all_records_of_an_accumulated_update_are_named(toy_dataset, tmp_path, monkeypatch):
+    # Six batches an update; stopped after the second batch of the second one, which is made again.
+    monkeypatch.setattr("model.training.trainer._MOST_UNREAD", 2)
+    training = changed(effective_batch_size=6 * 256)
+    stopped = make_trainer(toy_dataset, tmp_path / "run", training=training)
+    update_weights = stopped._step.update
+
+    def update_and_stop(*given):
+        stopped.stop.make()
+        return update_weights(*given)
+
+    monkeypatch.setattr(stopped._step, "update", update_and_stop)
+    with pytest.raises(Terminated):
+        stopped.train(ignore)
+    trainer = make_trainer(toy_dataset, tmp_path / "run", training=training)
+    accumulate, calls = trainer._step.accumulate, itertools.count(1)
+
+    def accumulate_and_stop(*given):
+        if next(calls) == 2:
+            trainer.stop.make()
+        return accumulate(*given)
+
+    monkeypatch.setattr(trainer._step, "accumulate", accumulate_and_stop)
+    with pytest.raises(Terminated):
+        trainer.train(ignore)
+    assert (trainer.state.step, trainer.state.pending_batches) == (1, 0)
+
+    resumed = make_trainer(toy_dataset, tmp_path / "run", training=training)
+    update_weights = resumed._step.update
+
+    def poisoned(source, target, numbers):
+        return update_weights(source, target, numbers._replace(tokens=np.float32(0)))
+
+    monkeypatch.setattr(resumed._step, "update", poisoned)
+    batches = itertools.islice(resumed._batches("train").epoch(Position()), 6, 12)
+    expected = [record for batch in batches for record in batch.records]
+    with pytest.raises(UserError, match=r"read 6 batch\(es\), from number 6 of") as caught:
+        resumed.train(ignore)
+    assert "at step 2 of 12" in str(caught.value)
+    assert f"last good checkpoint: {tmp_path / 'run/checkpoints/stop-6-0'})" in str(caught.value)
+    details = json.loads((tmp_path / "run/not_finite.json").read_text())
+    assert [tuple(pair) for pair in details["records"]] == expected
+
+
+def test_a_rate_that_is_too_high_stops_before_anything_is_saved(toy_dataset, tmp_path):
+    wild = changed(peak_learning_rate=1e30, warmup_steps=1)
+    trainer = make_trainer(toy_dataset, tmp_path / "run", training=wild)
+    with pytest.raises(UserError, match=r"at step \d+ of 12, .*last good checkpoint: none"):
+        trainer.train(ignore)
+    assert not list((tmp_path / "run").glob("checkpoints/*.index"))
+
+
+@contextlib.contextmanager
+def little_memory(size):
+    """Lets this process have so many bytes more than it has."""
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits a process's memory so")
+def test_a_batch_without_memory_is_one_clear_error(toy_dataset, tmp_path, monkeypatch):
+    trainer = make_trainer(toy_dataset, tmp_path / "run")
+    update_weights, shapes = trainer._step.update, []
+
+    def huge(source, target, numbers):
+        shapes.append((*source.shape, target.shape[1]))
+        if len(shapes) < 6:
+            return update_weights(source, target, numbers)
+        ids = np.full([64, 4096], 5, np.int32)  # their attention takes 17 GB
+        with little_memory(2**30):
+            return update_weights(ids, ids, numbers)
+
+    monkeypatch.setattr(trainer._step, "update", huge)
+    with pytest.raises(UserError) as caught:
+        trainer.train(ignore)
+    rows, source, target = shapes[-1]
+    assert re.fullmatch(
+        rf"out of memory at step 6 of 12, in a batch of {rows} rows of {source} source and "
+        rf"{target} target ids, for 1 replica\(s\) \(OOM when allocating tensor with shape.*; last "
+        rf"good checkpoint: {tmp_path}/run/checkpoints/ckpt-4\): lower --batch-tokens \(received: "
+        r"256\) in a new --run, with --effective-batch-size 256 if updates are to stay as large",
+        str(caught.value),
+    )
+    assert make_trainer(toy_dataset, tmp_path / "run").state.step == 4
+
+
+def test_a_model_without_memory_is_one_clear_error(toy_dataset, tmp_path, monkeypatch):
+    def fail(*args, **kwargs):
+        message = "{{function_node x}} OOM when allocating tensor with shape[9] [Op:Random]"
+        raise tf.errors.ResourceExhaustedError(None, None, message)
+
+    monkeypatch.setattr("model.training.trainer.Transformer", fail)
+    expected = r"^out of memory for the model itself \(OOM when .* shape\[9\]\): make it smaller by"
+    with pytest.raises(UserError, match=expected):
+        make_trainer(toy_dataset, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_validation_without_memory_is_one_clear_error(toy_dataset, tmp_path, monkeypatch):
+    trainer = make_trainer(toy_dataset, tmp_path / "run", training=changed(score_every=6))
+
+    def fail():
+        message = "Graph execution error:\n\nDetected at node x\nOOM when allocating y\nHint: z"
+        raise tf.errors.ResourceExhaustedError(None, None, message)
+
+    monkeypatch.setattr(trainer._validator, "score", fail)
+    expected = r"memory in the validation at step 6 \(OOM when allocating y; last .*--score-every 0"
+    with pytest.raises(UserError, match=expected) as caught:
+        trainer.train(ignore)
+    assert "\n" not in str(caught.value)
+    trainer.close()
+    assert make_trainer(toy_dataset, tmp_path / "run").state.step == 6, "no update is lost"
+
+
+def test_any_seed_of_32_bits_trains(toy_dataset, tmp_path):
+    last = changed(seed=2**32 - 1, steps=2)
+    make_trainer(toy_dataset, tmp_path / "run", training=last, dropout=0.5).train(ignore)
+
+
+def test_a_budget_below_the_longest_pair_is_refused(toy_dataset, tmp_path):
+    with pytest.raises(UserError, match=r"the longest pair of .* has 8 tokens, a batch 5"):
+        make_trainer(toy_dataset, tmp_path / "run", training=changed(batch_tokens=5))
+    assert not (tmp_path / "run").exists()

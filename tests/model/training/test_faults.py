@@ -1,0 +1,664 @@
+"""Trainings that are killed, told to stop or out of room go on as if undisturbed.
+
+Every run here is the same command: the same data, the same options. However often it was stopped
+and started again, all that it leaves must in the end be what an undisturbed run leaves, bit by bit.
+"""
+
+import contextlib
+import dataclasses
+import json
+import os
+import queue
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import tensorflow as tf
+from toy import write_dataset
+
+from model.runs.checkpoints import INDEX_FILE
+from model.runs.run_folder import LOG_FILE
+
+SUPPORT = Path(__file__).parents[3] / "tests/support"
+
+
+STEPS = 24
+# Two batches an update, 31 batches an epoch; all that a run can have is switched on.
+OPTIONS = {
+    "preset": "tiny", "layers": 1, "d-model": 16, "heads": 2, "d-ff": 32, "dropout": 0.2,
+    "attention-dropout": 0.2, "steps": STEPS, "batch-tokens": 128, "effective-batch-size": 256,
+    "peak-learning-rate": 0.01, "warmup-steps": 20, "clip-norm": 0.5, "log-every": 1,
+    "save-every": 4, "validate-every": 6, "score-every": 12, "keep-best": 2, "average": "last",
+}  # fmt: skip
+TIMES = ("_per_second", "seconds_left")  # ends of the names of what no two runs have in common
+PATIENCE = 900  # seconds, after which a run that should have ended is given up
+
+
+@dataclasses.dataclass(frozen=True)
+class Ended:
+    """How a command ended.
+
+    Attributes:
+      code: Its exit code, or minus the number of the signal that killed it.
+      lines: What it printed.
+      seconds: From its hook to its end.
+    """
+
+    code: int
+    lines: list[str]
+    seconds: float | None
+
+    def error(self):
+        """Returns the one line of a user error; what is above it are reports and the like."""
+        assert self.code == 2, self
+        *above, line = self.lines
+        assert line.startswith("tt: error: ")
+        reports = (
+            "Strategy ", "5,632 parameters, ", "Resuming at ", "step ", "About ",
+            "at step ",  # after a minute without a report, which a busy machine can have
+        )  # fmt: skip
+        assert all(other.startswith(reports) for other in above), self
+        return line
+
+
+class Server:
+    """The process of `training_server.py`, which runs one command at a time."""
+
+    def __init__(self, dataset):
+        self._dataset = dataset
+        self._process = subprocess.Popen(
+            [sys.executable, SUPPORT / "training_server.py"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+            env={**os.environ, "PYTHONPATH": str(SUPPORT.parents[1])},
+        )  # fmt: skip
+
+    def start(self, run, **hook):
+        """Starts the command of all runs on a run folder; returns its process.
+
+        Args:
+          run: The folder.
+          **hook: See `training_server.py`.
+        """
+        options = {"dataset": self._dataset, "run": run, **OPTIONS}
+        arguments = ["train", *(f"--{name}={value}" for name, value in options.items())]
+        request = {"arguments": arguments, "hook": {"run": str(run), **hook} if hook else None}
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+        self._child = int(self._process.stdout.readline())
+        return self._child
+
+    def wait(self):
+        """Waits for the end of the command."""
+        timer = threading.Timer(PATIENCE, os.kill, (self._child, signal.SIGKILL))
+        timer.start()
+        answer = json.loads(self._process.stdout.readline())
+        timer.cancel()
+        lines = answer["output"].splitlines()
+        return Ended(answer["code"], lines, answer["seconds"])
+
+    def run(self, run, **hook):
+        """Runs the command to its end."""
+        self.start(run, **hook)
+        return self.wait()
+
+    def finish(self, run):
+        """Runs the command on a folder to the last step, without a complaint."""
+        ended = self.run(run)
+        assert ended.code == 0, ended
+        assert ended.lines[-1].startswith("Model: "), ended
+        return ended
+
+    def close(self):
+        self._process.stdin.close()
+        self._process.wait()
+        self._process.stdout.close()
+
+
+class Servers:
+    """Two servers: a run takes about one core."""
+
+    def __init__(self, dataset):
+        self._all = [Server(dataset) for _ in range(2)]
+        self._free = queue.SimpleQueue()
+        for server in self._all:
+            self._free.put(server)
+
+    @contextlib.contextmanager
+    def one(self):
+        server = self._free.get()
+        try:
+            yield server
+        finally:
+            self._free.put(server)
+
+    def map(self, function, cases):
+        """Calls a function with a server and each case, two at a time; returns the results."""
+
+        def call(case):
+            with self.one() as server:
+                return function(server, case)
+
+        with ThreadPoolExecutor(len(self._all)) as pool:
+            return list(pool.map(call, cases))
+
+    def close(self):
+        for server in self._all:
+            server.close()
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("toy") / "dataset"
+    write_dataset(folder, train=500, validation=300)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def servers(dataset):
+    servers = Servers(dataset)
+    yield servers
+    servers.close()
+
+
+@dataclasses.dataclass(frozen=True)
+class Undisturbed:
+    """A run that nothing happened to: its folder, and what `read_results` finds there."""
+
+    folder: Path
+    results: dict
+
+
+@pytest.fixture(scope="module")
+def undisturbed(servers, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("undisturbed") / "run"
+    with servers.one() as server:
+        server.finish(folder)
+    results = read_results(folder)
+    # It has what the tests compare.
+    steps = [line["step"] for line in results["log"] if line["kind"] == "train"]
+    assert steps == list(range(1, STEPS + 1))
+    validations = [line for line in results["log"] if line["kind"] == "validation"]
+    assert [line["step"] for line in validations] == [6, 12, 18, 24]
+    assert ["bleu" in line for line in validations] == [False, True, False, True]
+    assert results["index"]["last"] == ["ckpt-16", "ckpt-20", "ckpt-24"]
+    assert len(results["index"]["best"]) == 2
+    state = results["states"]["ckpt-24"]
+    assert (state["step"], state["batches"], state["position"][0]) == (24, 48, 1)  # epoch 1
+    parts = {name.split("/")[0] for name in results["checkpoints"]["ckpt-24"]}
+    assert {"weights", "adam"} <= parts
+    assert not results["left over"]
+    return Undisturbed(folder, results)
+
+
+def read_results(run):
+    """Returns all that a run leaves but times, by what it is."""
+    index = json.loads((run / "checkpoints" / INDEX_FILE).read_text())
+    named = {name: read_checkpoint(run, name) for name in {*index["last"], *index["best"]}}
+    states = {name: tensors.pop("state") for name, tensors in named.items() if "state" in tensors}
+    return {
+        "log": [without_times(line) for line in read_log(run)],
+        "index": index,
+        "files": sorted(path.name for path in (run / "checkpoints").iterdir()),
+        "checkpoints": named,
+        "states": states,
+        "models": {name: read_model(run / name) for name in ("model", "best_model")},
+        "events": read_events(run),
+        "left over": [
+            path.name
+            for path in run.rglob("*")
+            if path.name.startswith(".") or "tmp" in path.name or "temp" in path.name
+        ],
+    }
+
+
+def read_log(run):
+    return [json.loads(line) for line in (run / LOG_FILE).read_text().splitlines()]
+
+
+def without_times(values):
+    return {name: value for name, value in values.items() if not name.endswith(TIMES)}
+
+
+def read_checkpoint(run, name):
+    """Returns the tensors of a checkpoint as bytes, and its state as a dictionary."""
+    reader = tf.train.load_checkpoint(str(run / "checkpoints" / name))
+    tensors = {}
+    for key in reader.get_variable_to_shape_map():
+        value = reader.get_tensor(key)
+        if key.startswith("state/"):
+            tensors["state"] = json.loads(value)
+            del tensors["state"]["meter"]["seconds"]
+        else:
+            tensors[key] = np.asarray(value).tobytes()
+    return tensors
+
+
+def read_model(folder):
+    """Returns the weights and the other files of an exported model as bytes."""
+    weights = folder / "model.weights.h5"
+    found = {path.name: path.read_bytes() for path in folder.iterdir() if path != weights}
+    with h5py.File(weights) as file:
+        file.visititems(
+            lambda name, item: found.update(
+                {name: item[()].tobytes()} if isinstance(item, h5py.Dataset) else {}
+            )
+        )
+    return found
+
+
+def read_events(run):
+    """Returns all values in TensorBoard's files, as often as they are there, sorted."""
+    found = []
+    for path in (run / "tensorboard").iterdir():
+        for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():
+            event = tf.compat.v1.Event.FromString(record)
+            found.extend(
+                (value.tag, event.step, value.tensor.SerializeToString(deterministic=True))
+                for value in event.summary.value
+                if not value.tag.endswith(TIMES)
+            )
+    return sorted(found)
+
+
+def assert_same(run, undisturbed):
+    """Asserts that a run left what the undisturbed one did, part by part."""
+    found, expected = read_results(run), undisturbed.results
+    for part in expected:
+        if part in ("checkpoints", "models"):
+            assert found[part].keys() == expected[part].keys()
+            for name, values in expected[part].items():
+                assert found[part][name].keys() == values.keys(), name
+                differing = [key for key in values if found[part][name][key] != values[key]]
+                assert not differing, f"{name}: {len(differing)} of {len(values)} differ"
+        else:
+            assert found[part] == expected[part], part
+
+
+# Moments of a run, seen from outside.
+
+
+def count_lines(run):
+    try:
+        return (run / LOG_FILE).read_bytes().count(b"\n")
+    except FileNotFoundError:
+        return 0
+
+
+def named_checkpoints(run):
+    try:
+        index = json.loads((run / "checkpoints" / INDEX_FILE).read_text())
+    except FileNotFoundError:
+        return set()
+    return {*index["last"], *index["best"], *([index["stop"]] if index["stop"] else [])}
+
+
+def is_reporting(run, step):
+    """All that is due before the report of a step is done."""
+    return count_lines(run) >= step + (step - 1) // 6  # with those of validations
+
+
+def is_writing(run, step):
+    """The checkpoint of that step is being written."""
+    has_begun = any((run / "checkpoints").glob(f"ckpt-{step}[._]*"))
+    return has_begun and f"ckpt-{step}" not in named_checkpoints(run)
+
+
+def is_past_a_best(run, step):
+    """The weights of a best validation are there, but no checkpoint knows of them."""
+    is_whole = (run / f"checkpoints/best-{step}.index").exists()
+    return is_whole and f"best-{step}" not in named_checkpoints(run)
+
+
+def is_exporting(run, step):
+    """A model is being exported, after that step was saved."""
+    return list(run.glob(".export-*")) and f"ckpt-{step}" in named_checkpoints(run)
+
+
+def kill_at(server, run, moment, step):
+    """Starts the command on a run and kills it at a moment; says whether it was still that."""
+    child = server.start(run)
+    deadline = time.monotonic() + PATIENCE
+    with contextlib.suppress(ProcessLookupError):  # it is finished
+        while not moment(run, step) and time.monotonic() < deadline:
+            os.kill(child, 0)
+            time.sleep(0.0003)
+        os.kill(child, signal.SIGKILL)
+    ended = server.wait()
+    assert ended.code in (0, -signal.SIGKILL), ended
+    return ended.code != 0 and bool(moment(run, step))
+
+
+# A kill each; the steps of the first are drawn. Those of `MANY_KILLS` hit one run in this order.
+SINGLE_KILLS = [is_reporting, is_writing, is_past_a_best, is_exporting]
+MANY_KILLS = [
+    (is_reporting, 2),  # before anything was saved
+    (is_writing, 4),
+    (is_past_a_best, 6),
+    (is_writing, 12),
+    (is_reporting, 21),
+    (is_exporting, 24),
+]
+
+
+def draw_step(moment, chooser):
+    """Returns a step that has such a moment."""
+    steps = {
+        is_reporting: range(1, STEPS),
+        is_writing: range(4, STEPS + 1, 4),
+        is_past_a_best: (6, 12, 18, 24),
+        is_exporting: (4, 8, 24),  # the best of 6 and 12, and the last
+    }
+    return chooser.choice(steps[moment])
+
+
+def test_killed_runs_go_on_as_if_undisturbed(servers, undisturbed, tmp_path):
+    def kill_and_finish(server, case):
+        name, kills = case
+        run = tmp_path / name
+        hits = [kill_at(server, run, moment, step) for moment, step in kills]
+        server.finish(run)
+        return hits
+
+    cases = {"many": MANY_KILLS}
+    for number, moment in enumerate(SINGLE_KILLS):
+        chooser = random.Random(f"{moment.__name__} {number}")
+        cases[moment.__name__] = [(moment, draw_step(moment, chooser))]
+    hits = dict(zip(cases, servers.map(kill_and_finish, cases.items()), strict=True))
+    for name in cases:
+        assert_same(tmp_path / name, undisturbed)
+    # A busy machine may look too late at a moment that is short; then the kill met the next one.
+    assert sum(sum(found) for found in hits.values()) >= 8, hits
+
+
+def test_a_second_process_is_refused_and_disturbs_nothing(servers, undisturbed, tmp_path):
+    run = tmp_path / "run"
+    with servers.one() as first, servers.one() as second:
+        child = first.start(run)
+        deadline = time.monotonic() + PATIENCE
+        while not is_reporting(run, 2) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        os.kill(child, signal.SIGSTOP)  # so it has not ended when the second one comes
+        line = second.run(run).error()
+        assert line == (
+            f"tt: error: another process trains in {run} (process {child} of "
+            f"{socket.gethostname()}): wait until it has ended, or train in another folder with "
+            "--run"
+        )
+        os.kill(child, signal.SIGCONT)
+        assert first.wait().code == 0
+    assert_same(run, undisturbed)
+
+
+# SIGTERM before a call of a function, and the checkpoint that it leads to: after how many batches,
+# two an update (one that is half done is made again), and when it was last validated. Those of a
+# list hit one run in this order, so the calls are counted from where the one before ended.
+TERMINATIONS = [
+    {
+        "accumulating an update": ("model.updates.step:TrainingStep.accumulate", 10, "stop-18-6"),
+        "between updates": ("model.updates.step:TrainingStep.update", 4, "stop-26-12"),
+        "shortly before the end": ("model.updates.step:TrainingStep.accumulate", 10, "stop-44-18"),
+    },
+    {
+        "translating a validation": (
+            "model.engines.tensorflow_engine:Translator.translate_ids",
+            1,
+            "stop-24-6",
+        ),
+        "translating the last one": (
+            "model.engines.tensorflow_engine:Translator.translate_ids",
+            3,
+            "stop-48-18",
+        ),
+    },
+]
+
+
+@pytest.fixture(scope="module")
+def terminated(servers, tmp_path_factory):
+    """Runs that were told to stop: their folders, and by the moment how the commands ended."""
+    folder = tmp_path_factory.mktemp("terminated")
+    found = {}
+
+    def stop_and_finish(server, number):
+        run = folder / f"run{number}"
+        for moment, (where, call, checkpoint) in TERMINATIONS[number].items():
+            found[moment] = server.run(run, where=where, call=call)
+            assert checkpoint in named_checkpoints(run)
+        server.finish(run)
+        return run
+
+    return servers.map(stop_and_finish, range(len(TERMINATIONS))), found
+
+
+@pytest.mark.parametrize("moment", [moment for moments in TERMINATIONS for moment in moments])
+def test_a_run_that_is_told_to_stop_saves_and_says_so(terminated, moment):
+    ended = terminated[1][moment]
+    (batches,) = [
+        int(moments[moment][2].split("-")[1]) for moments in TERMINATIONS if moment in moments
+    ]
+    print(f"SIGTERM while {moment}: {ended.seconds:.1f} s")
+    assert ended.code == 143
+    assert ended.seconds < 30
+    assert ended.lines[-1] == (
+        f"tt: terminated, and saved at step {batches // 2}: the same command goes on from there"
+    )
+    assert sum(line.startswith("tt: ") for line in ended.lines) == 1
+
+
+def test_runs_that_were_told_to_stop_go_on_as_if_undisturbed(terminated, undisturbed):
+    for run in terminated[0]:
+        assert_same(run, undisturbed)
+
+
+# SIGINT before a call of a function, and the step and the checkpoint that it leads to, one run hit
+# in this order. An export is finished, and at the end there is no batch after it to stop at.
+INTERRUPTIONS = {
+    "starting": ("model.training.validation:Validator.read", 1, 0, None),
+    "accumulating an update": ("model.updates.step:TrainingStep.accumulate", 2, 1, "stop-2-0"),
+    "exporting the best": ("model.training.saving:export_model", 1, 6, "stop-12-6"),
+    "validating": ("model.training.validation:Validator.score", 1, 12, "stop-24-6"),
+    "translating": ("model.engines.tensorflow_engine:Translator.translate_ids", 1, 12, "stop-24-6"),
+}
+
+
+def test_ctrl_c_saves_and_says_at_which_step_the_run_goes_on(servers, undisturbed, tmp_path):
+    run = tmp_path / "run"
+    with servers.one() as server:
+        for moment, (where, call, step, checkpoint) in INTERRUPTIONS.items():
+            ended = server.run(run, where=where, call=call, signals=["SIGINT"])
+            assert ended.code == 130, moment
+            assert ended.seconds < 30
+            assert "Saving, then stopping; Ctrl-C again ends at once" in ended.lines
+            if checkpoint is None:
+                assert ended.lines[-1] == (
+                    "tt: interrupted before the first update: the same command begins at step 0"
+                )
+                assert not named_checkpoints(run)
+            else:
+                assert ended.lines[-1] == (
+                    f"tt: interrupted, and saved at step {step}: the same command goes on from "
+                    "there"
+                )
+                assert checkpoint in named_checkpoints(run), moment
+        server.finish(run)
+        assert_same(run, undisturbed)
+        # All is done: only the model is exported again.
+        ended = server.run(
+            run, where="model.training.saving:export_model", call=1, signals=["SIGINT"]
+        )
+        assert (ended.code, ended.lines[-1]) == (
+            130,
+            f"tt: interrupted, and saved at step {STEPS}: the same command goes on from there",
+        )
+    assert_same(run, undisturbed)
+
+
+def test_a_second_ctrl_c_ends_at_once(servers, undisturbed, tmp_path):
+    run, step = tmp_path / "run", "model.updates.step:TrainingStep.update"
+    with servers.one() as server:
+        # As if the update took a minute.
+        ended = server.run(run, where=step, call=6, signals=["SIGINT", "SIGINT"], seconds=60)
+        assert ended.code == 130
+        assert ended.seconds < 20
+        assert ended.lines[-1] == (
+            "tt: interrupted twice, so ended at once: the same command goes on from the last "
+            "checkpoint"
+        )
+        assert named_checkpoints(run) == {"ckpt-4"}
+        server.finish(run)
+    assert_same(run, undisturbed)
+
+
+# No room from a call of a function on: `room` bytes over the size of `file`. The cases of a list
+# hit the same run one after the other, so the calls are counted from where the one before ended.
+WRITE = "model.runs.checkpoints:Checkpoints.write"
+NO_ROOM = [
+    {
+        "vocabulary": {"where": "model.runs.run_folder:RunFolder.claim", "room": 100_000},
+        "log": {
+            "where": "model.runs.run_folder:RunLog.write",
+            "call": 5,
+            "file": LOG_FILE,
+            "room": 100,
+        },
+        "second checkpoint": {"where": WRITE, "call": 2, "room": 50_000},  # after the best of 6
+    },
+    {
+        "best weights": {"where": WRITE, "call": 2, "room": 10_000},
+        "exported weights": {"where": "model.engines.tensorflow_engine:_reserve", "room": 40_000},
+        "events": {
+            "where": "model.runs.reports:Reporter.tell",
+            "call": 3,
+            "file": "tensorboard/*",
+            "room": 100,
+        },
+        "final export": {"where": "model.training.saving:export_model", "call": 4, "room": 100_000},
+    },
+]
+
+
+@pytest.fixture(scope="module")
+def out_of_room(servers, undisturbed, tmp_path_factory):
+    """Runs that met a full disk: their folders, and how each command ended, by the case."""
+    folder = tmp_path_factory.mktemp("out_of_room")
+    found = {}
+
+    def fill_and_finish(server, number):
+        run = folder / f"run{number}"
+        for name, hook in NO_ROOM[number].items():
+            ended = server.run(run, **{"call": 1, **hook})
+            shutil.copytree(run, folder / name)
+            found[name] = (run, ended, folder / name)
+        server.finish(run)
+
+    servers.map(fill_and_finish, range(len(NO_ROOM)))
+    return found
+
+
+@pytest.mark.parametrize("case", [name for cases in NO_ROOM for name in cases])
+def test_no_room_is_one_clear_error(out_of_room, case):
+    run, ended, snapshot = out_of_room[case]
+    line = ended.error()
+    assert line.startswith(f"tt: error: the disk of {run} is full (")
+    assert line.endswith("make room there; the same command goes on from the last checkpoint")
+    assert_only_whole_checkpoints(snapshot)
+
+
+def assert_only_whole_checkpoints(run):
+    """Asserts that all checkpoints that are named are there, and no part of another one."""
+    files = [path.name for path in (run / "checkpoints").glob("*[0-9]*")]
+    assert not [name for name in files if "temp" in name]
+    for name in {*named_checkpoints(run), *(file.split(".")[0] for file in files)}:
+        assert read_checkpoint(run, name)
+
+
+def test_after_no_room_a_run_goes_on_as_if_undisturbed(out_of_room, undisturbed):
+    _, _, snapshot = out_of_room["second checkpoint"]
+    assert "ckpt-4" in named_checkpoints(snapshot)
+    assert not list((snapshot / "checkpoints").glob("ckpt-8*"))
+    _, _, snapshot = out_of_room["log"]
+    assert not (snapshot / LOG_FILE).read_text().endswith("\n")  # the last line is cut off
+    for run in {run for run, _, _ in out_of_room.values()}:
+        assert_same(run, undisturbed)
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 900 KB, where this user may mount one."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=900k", "tmpfs", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("only root may mount a small file system")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_full_disk_is_one_clear_error(servers, undisturbed, small_disk):
+    run = small_disk / "run"
+    with servers.one() as server:
+        line = server.run(run).error()
+        assert line.startswith(f"tt: error: the disk of {run} is full (")
+        assert "No space left on device" in line
+        assert_only_whole_checkpoints(run)
+        assert "ckpt-4" in named_checkpoints(run)
+        subprocess.run(["mount", "-o", "remount,size=20m", str(small_disk)], check=True)
+        server.finish(run)
+    assert_same(run, undisturbed)
+
+
+def cut_off(path):
+    """Leaves the first half of a file."""
+    os.truncate(path, path.stat().st_size // 2)
+
+
+DAMAGES = {"data-00000-of-00001": cut_off, "index": Path.unlink}
+
+
+def test_a_damaged_checkpoint_is_left_out(servers, undisturbed, tmp_path):
+    def damage_and_finish(server, file):
+        run = shutil.copytree(undisturbed.folder, tmp_path / file)
+        DAMAGES[file](run / f"checkpoints/ckpt-24.{file}")
+        return run, server.finish(run)
+
+    for run, ended in servers.map(damage_and_finish, DAMAGES):
+        (note,) = [line for line in ended.lines if line.startswith("tt: warning: ")]
+        assert f"checkpoint {run}/checkpoints/ckpt-24 cannot be read, so it is left out: " in note
+        assert f"Resuming at step 20 from {run}" in ended.lines
+        assert_same(run, undisturbed)
+
+
+def test_damaged_checkpoints_alone_are_an_error(servers, undisturbed, tmp_path):
+    run = shutil.copytree(undisturbed.folder, tmp_path / "run")
+    for path in (run / "checkpoints").glob("ckpt-*.data-*"):
+        cut_off(path)
+    with servers.one() as server:
+        ended = server.run(run)
+    assert ended.code == 2
+    assert ended.lines == [
+        f"tt: error: none of the checkpoints in {run}/checkpoints can be read: put them back, go "
+        "on from the weights of model/ with --restart-from-model, or train in another folder with "
+        "--run"
+    ]
+
+
+def test_a_cut_off_line_of_the_log_is_dropped(servers, undisturbed, tmp_path):
+    """As after a crash while the last checkpoint was being written."""
+    run = shutil.copytree(undisturbed.folder, tmp_path / "run")
+    index = {"last": ["ckpt-16", "ckpt-20"], "best": ["best-18"], "stop": None}
+    (run / "checkpoints" / INDEX_FILE).write_text(json.dumps(index))
+    log = run / LOG_FILE
+    os.truncate(log, log.stat().st_size - 40)
+    with servers.one() as server:
+        server.finish(run)
+    assert_same(run, undisturbed)

@@ -1,0 +1,282 @@
+"""The whole recipe: runs of a few updates through the real loop against the loop in NumPy.
+
+Every option of the model and of training that changes an update is off its default in one of the
+runs, so that one that is ignored, or is used in the wrong place, is noticed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from numpy_gradients import gradients
+from numpy_training import NumpyModel, numpy_training
+from test_transformer import random_ids
+from toy import write_dataset, write_spelled_vocabularies
+from trainers import ignore, two_replicas
+
+from model.dataset.subword_dropout import SubwordDropout
+from model.dataset.windows import Position, TokenBatches
+from model.runs.reports import Progress, Validation
+from model.text.vocabulary import load_vocabularies
+from model.training.trainer import Trainer
+from model.transformer.config import TrainingConfig, TransformerConfig
+from model.updates.strategies import make_strategy
+
+VALIDATION_PAIRS = 10
+
+
+@pytest.fixture(scope="module")
+def shared_dataset(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("shared") / "dataset"
+    write_dataset(folder, train=28, validation=VALIDATION_PAIRS)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def spelled_dataset(tmp_path_factory):
+    """Two vocabularies, of tokens that can be split, and three shards."""
+    folder = tmp_path_factory.mktemp("spelled") / "dataset"
+    write_dataset(
+        folder, train=28, validation=VALIDATION_PAIRS, shards=3, write=write_spelled_vocabularies
+    )
+    return folder
+
+
+def make_config(dataset, **fields):
+    vocabularies = load_vocabularies(dataset)
+    return TransformerConfig(**{
+        "source_vocabulary_size": vocabularies.source.size,
+        "target_vocabulary_size": vocabularies.target.size,
+        "shared_vocabulary": vocabularies.is_shared,
+        "layers": 2, "d_model": 8, "heads": 2, "d_ff": 12, **fields,
+    })  # fmt: skip
+
+
+def shuffle_weights(model):
+    """Makes every weight random, biases and norms too; returns them by path."""
+    generator = np.random.default_rng(3)
+    for variable in model.trainable_variables:
+        around = 1.0 if variable.name == "scale" else 0.0
+        variable.assign(around + 0.3 * generator.normal(size=variable.shape))
+    return weights_by_path(model)
+
+
+def weights_by_path(model):
+    return {variable.path: variable.numpy() for variable in model.trainable_variables}
+
+
+def batches_of(dataset, training, *, split, replicas):
+    """Returns the batches of a split, by options that are written out here again."""
+    sides = load_vocabularies(dataset)
+    is_training = split == "train"
+    dropout = None
+    if is_training and training.subword_dropout:
+        dropout = tuple(
+            SubwordDropout(side, training.subword_dropout) for side in (sides.source, sides.target)
+        )
+    return TokenBatches(
+        files=sorted(dataset.glob(f"{split}-*")), max_tokens=training.batch_tokens,
+        seed=training.seed, replicas=replicas, shuffle=is_training, subword_dropout=dropout,
+    )  # fmt: skip
+
+
+def run_and_compare(dataset, run, *, config, training, strategy):
+    """Trains by the real loop and in NumPy, and compares all that the two say.
+
+    Returns:
+      The updates of NumPy's, and the batches of training.
+    """
+    trainer = Trainer(
+        dataset=dataset, run=run, model_config=config, training=training, strategy=strategy
+    )
+    start, found, reports = shuffle_weights(trainer.model), [], []
+
+    def note(report):
+        reports.append(report)
+        if isinstance(report, Progress):
+            found.append(weights_by_path(trainer.model))
+
+    trainer.train(note)
+    replicas = strategy.num_replicas_in_sync
+    batches = list(itertools.islice(
+        batches_of(dataset, training, split="train", replicas=replicas).forever(Position()), 12
+    ))  # fmt: skip
+    updates = numpy_training(
+        config=config, training=training, weights=start, replicas=replicas,
+        batches=[(batch.source, batch.target) for batch in batches],
+    )  # fmt: skip
+    progress = [report for report in reports if isinstance(report, Progress)]
+    assert len(progress) == len(updates) == training.steps
+    before = start
+    for report, update, weights in zip(progress, updates, found, strict=True):
+        assert report.learning_rate == pytest.approx(update.rate, rel=1e-9)
+        assert report.loss == pytest.approx(update.loss, rel=1e-5)
+        assert report.nll == pytest.approx(update.nll, rel=1e-5)
+        assert report.perplexity == pytest.approx(math.exp(update.nll), rel=1e-4)
+        assert report.accuracy == pytest.approx(update.accuracy, abs=1e-6)
+        assert report.gradient_norm == pytest.approx(update.gradient_norm, rel=1e-4)
+        assert weights.keys() == update.weights.keys()
+        for path, array in weights.items():
+            # A weight moves by about the rate; it is right to a two-hundredth of that.
+            error = np.abs(array - update.weights[path]).max()
+            assert error < update.rate / 200, (path, report.step)
+            assert np.abs(array - before[path]).max() > update.rate / 10, (path, report.step)
+        before = weights
+    check_validation(reports[-1], dataset, config=config, training=training, update=updates[-1])
+    return updates, batches
+
+
+def check_validation(report, dataset, *, config, training, update):
+    """Compares a validation with NumPy's of the same weights: no dropout of either kind."""
+    assert isinstance(report, Validation)
+    model = NumpyModel(config, update.weights)
+    sums = sum(
+        model.losses(batch.source, batch.target, smoothing=training.label_smoothing)[1]
+        for batch in batches_of(dataset, training, split="validation", replicas=1).epoch(Position())
+    )
+    loss, nll, correct, tokens = sums
+    assert report.loss == pytest.approx(loss / tokens, rel=1e-3)
+    assert report.nll == pytest.approx(nll / tokens, rel=1e-3)
+    assert report.perplexity == pytest.approx(math.exp(nll / tokens), rel=1e-2)
+    assert report.accuracy == pytest.approx(correct / tokens, abs=1e-6)
+
+
+def test_a_run_with_every_option_is_that_of_numpy(spelled_dataset, tmp_path):
+    config = make_config(
+        spelled_dataset, layers=1, dropout=0.3, attention_dropout=0.2, norm="pre",
+        tie_embeddings=False, position_base=100.0,
+    )  # fmt: skip
+    training = TrainingConfig(
+        steps=3, batch_tokens=64, effective_batch_size=250, peak_learning_rate=0.02,
+        warmup_steps=2, schedule="constant", label_smoothing=0.2, subword_dropout=0.3,
+        clip_norm=0.7, seed=7, validate_every=3, score_every=0, save_every=3, log_every=1,
+    )  # fmt: skip
+    updates, batches = run_and_compare(
+        spelled_dataset, tmp_path / "run", config=config, training=training,
+        strategy=two_replicas(),
+    )  # fmt: skip
+    assert [update.rate for update in updates] == [0.01, 0.02, 0.02]
+    norms = [update.gradient_norm for update in updates]
+    assert min(norms) < training.clip_norm < max(norms)
+    assert {batch.start.epoch for batch in batches[:6]} == {0, 1}, "the run crosses an epoch"
+
+
+def test_a_run_with_the_defaults_of_the_paper_is_that_of_numpy(shared_dataset, tmp_path):
+    config = make_config(shared_dataset)
+    training = TrainingConfig(
+        steps=4, batch_tokens=64, warmup_steps=2, validate_every=4, score_every=0, save_every=4,
+        log_every=1,
+    )  # fmt: skip
+    updates, _ = run_and_compare(
+        shared_dataset, tmp_path / "run", config=config, training=training,
+        strategy=make_strategy("one-device"),
+    )  # fmt: skip
+    # Equation 3: d_model^-0.5 * min(step^-0.5, step * warmup^-1.5), which is 0.25 at step 2.
+    expected = [0.125, 0.25, 0.25 * (2 / 3) ** 0.5, 0.25 * 0.5**0.5]
+    np.testing.assert_allclose([update.rate for update in updates], expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_the_gradients_of_numpy_are_those_of_differences(shared_dataset, norm):
+    # The oracle's own: in float64, central differences are right to about eight digits.
+    config = make_config(shared_dataset, norm=norm)
+    generator = np.random.default_rng(0)
+    weights = {path: generator.normal(size=shape) for path, shape in weight_shapes(config).items()}
+    source, target = random_ids([6, 4], size=14), random_ids([5, 7], seed=3, size=14)
+
+    def loss(weights):
+        return NumpyModel(config, weights).losses(source, target, smoothing=0.2)[0].data.item()
+
+    model = NumpyModel(config, weights)
+    value, _ = model.losses(source, target, smoothing=0.2)
+    found = gradients(value, list(model.weights.values()))
+    for path, gradient in zip(weights, found, strict=True):
+        direction = generator.normal(size=gradient.shape)
+        above, below = (
+            loss({**weights, path: weights[path] + sign * 1e-6 * direction}) for sign in (1, -1)
+        )
+        assert (above - below) / 2e-6 == pytest.approx((gradient * direction).sum(), rel=1e-4)
+
+
+def weight_shapes(config):
+    """Returns the shape of each weight by path, as the product names them."""
+    from model.transformer.transformer import Transformer
+
+    return {v.path: tuple(v.shape) for v in Transformer(config).trainable_variables}
+
+
+# Dropout, as a list: where, at what rate, and of which seeds
+
+
+class Sites:
+    """Stands in for dropout in a forward pass, and notes where it is asked for."""
+
+    def __init__(self):
+        self.found = []
+
+    def at(self, rate):
+        def note(x):
+            self.found.append((rate, tuple(x.shape)))
+            return x
+
+        return note
+
+
+def test_dropout_has_these_sites_and_rates(shared_dataset):
+    from model.transformer.transformer import Transformer
+
+    config = make_config(shared_dataset, dropout=0.3, attention_dropout=0.2)
+    sites = Sites()
+    source, target = random_ids([6, 4], size=14), random_ids([5, 7], seed=3, size=14)
+    Transformer(config)(tf.constant(source), target=tf.constant(target), dropout=sites)
+    x, y = (0.3, (2, 6, 8)), (0.3, (2, 7, 8))
+    encoder_layer = [(0.2, (2, 2, 6, 6)), x, x]  # attention's weights, its output, feed-forward
+    decoder_layer = [(0.2, (2, 2, 7, 7)), y, (0.2, (2, 2, 7, 6)), y, y]
+    assert sites.found == [x, *encoder_layer * 2, y, *decoder_layer * 2]
+
+
+def test_no_two_masks_of_a_run_have_the_same_seed(shared_dataset, tmp_path, monkeypatch):
+    config = make_config(shared_dataset, layers=1, dropout=0.3, attention_dropout=0.2)
+    training = TrainingConfig(
+        steps=3, batch_tokens=64, effective_batch_size=250, validate_every=3, score_every=0,
+        save_every=3,
+    )  # fmt: skip
+    seeds, uniform = [], tf.random.stateless_uniform
+
+    def note(seed):
+        seeds.append(tuple(seed.tolist()))
+        return seed
+
+    def noting(shape, *, seed, **options):
+        seed = tf.ensure_shape(tf.numpy_function(note, [seed], tf.int32), [2])
+        return uniform(shape, seed=seed, **options)
+
+    trainer = Trainer(
+        dataset=shared_dataset, run=tmp_path / "run", model_config=config, training=training,
+        strategy=two_replicas(),
+    )  # fmt: skip
+    monkeypatch.setattr(tf.random, "stateless_uniform", noting)  # the first weights are made
+    trainer.train(ignore)
+    # 10 sites, 2 replicas, 3 updates of 2 batches; validation has none.
+    assert len(seeds) == len(set(seeds)) == 10 * 2 * 6
+
+
+def test_the_seed_decides_the_first_weights(shared_dataset, tmp_path):
+    config = make_config(shared_dataset, layers=1)
+
+    def first_weights(name, seed):
+        trainer = Trainer(
+            dataset=shared_dataset, run=tmp_path / name, model_config=config,
+            training=TrainingConfig(seed=seed), strategy=make_strategy("one-device"),
+        )  # fmt: skip
+        return weights_by_path(trainer.model)
+
+    start, same, other = first_weights("a", 5), first_weights("b", 5), first_weights("c", 6)
+    for path, array in start.items():
+        np.testing.assert_array_equal(array, same[path])
+        if path.endswith(("kernel", "table")):
+            assert (array != other[path]).mean() > 0.99, path

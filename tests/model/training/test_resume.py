@@ -1,0 +1,243 @@
+"""Runs that are resumed, made longer, or lie on another file system."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from trainers import changed, ignore, log_of, make_trainer, two_replicas, weights_in, weights_of
+
+from model.errors import UserError
+from model.runs.averaging import export_average
+from model.runs.run_folder import RunFolder
+
+
+def stop_at(step):
+    def stop(report):
+        if report.step == step:
+            raise KeyboardInterrupt
+
+    return stop
+
+
+def timeless(lines):
+    timed = ("source_tokens_per_second", "target_tokens_per_second", "seconds_left")
+    return [{k: v for k, v in line.items() if k not in timed} for line in lines]
+
+
+@pytest.mark.parametrize("effective", [None, 512], ids=["a batch an update", "two batches"])
+def test_resuming_continues_as_if_undisturbed(toy_dataset, tmp_path, effective):
+    # Reports fall between checkpoints, so what a report adds up must be resumed too.
+    training = changed(log_every=3, effective_batch_size=effective, clip_norm=0.5)
+    undisturbed = make_trainer(toy_dataset, tmp_path / "whole", training=training, dropout=0.2)
+    undisturbed.train(ignore)
+    stopped = make_trainer(toy_dataset, tmp_path / "run", training=training, dropout=0.2)
+    with pytest.raises(KeyboardInterrupt):
+        stopped.train(stop_at(9))
+    resumed = make_trainer(toy_dataset, tmp_path / "run", training=training, dropout=0.2)
+    assert resumed.state.step == 8
+    assert resumed.state.position.batch > 0
+    assert resumed.state.meter.updates == 2
+    resumed.train(ignore)
+    assert resumed.state.step == 12
+    assert resumed.state.position == undisturbed.state.position
+    for expected, found in zip(weights_of(undisturbed), weights_of(resumed), strict=True):
+        np.testing.assert_array_equal(found, expected)
+    assert timeless(log_of(tmp_path / "run")) == timeless(log_of(tmp_path / "whole"))
+
+
+def test_a_finished_run_only_exports_again(toy_dataset, tmp_path):
+    make_trainer(toy_dataset, tmp_path / "run").train(ignore)
+    again = make_trainer(toy_dataset, tmp_path / "run")
+    reports = []
+    (tmp_path / "run/model/config.json").unlink()
+    again.train(reports.append)
+    assert reports == []
+    assert (tmp_path / "run/model/config.json").is_file()
+
+
+def test_a_longer_run_goes_on(toy_dataset, tmp_path):
+    make_trainer(toy_dataset, tmp_path / "run", training=changed(steps=8)).train(ignore)
+    longer = make_trainer(toy_dataset, tmp_path / "run")
+    assert longer.state.step == 8
+    longer.train(ignore)
+    whole = make_trainer(toy_dataset, tmp_path / "whole")
+    whole.train(ignore)
+    for expected, found in zip(weights_of(whole), weights_of(longer), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_a_validation_that_comes_due_on_resuming_is_kept(toy_dataset, tmp_path):
+    # No validation was due at step 8, where the run was saved; now one is.
+    first = changed(steps=10, save_every=8, validate_every=5)
+    trainer = make_trainer(toy_dataset, tmp_path / "run", training=first)
+    with pytest.raises(KeyboardInterrupt):
+        trainer.train(stop_at(9))
+    second = changed(steps=8, save_every=8, validate_every=4, keep_best=3)
+    resumed = make_trainer(toy_dataset, tmp_path / "run", training=second)
+    resumed.train(ignore)
+    kept = json.loads((tmp_path / "run/checkpoints/checkpoints.json").read_text())
+    assert kept["last"] == ["ckpt-8"]
+    assert sorted(kept["best"]) == ["best-5", "best-8"]
+    again = make_trainer(toy_dataset, tmp_path / "run", training=second)
+    assert again.state.validated == 8
+    reports = []
+    again.train(reports.append)
+    assert reports == []
+
+
+def test_an_error_of_the_moment_deletes_no_checkpoint(toy_dataset, tmp_path, monkeypatch):
+    make_trainer(toy_dataset, tmp_path / "run").train(ignore)
+    before = sorted(file.name for file in (tmp_path / "run/checkpoints").iterdir())
+
+    for error in (
+        tf.errors.UnavailableError(None, None, "503"),
+        tf.errors.OpError(None, None, "ckpt-12.index; Input/output error", tf.errors.UNKNOWN),
+    ):
+
+        def fail(self, path, error=error):
+            raise error
+
+        monkeypatch.setattr(tf.train.Checkpoint, "read", fail)
+        with pytest.raises(UserError, match=r"checkpoint .*ckpt-12 cannot be read: .*(503|Input)"):
+            make_trainer(toy_dataset, tmp_path / "run")
+    assert sorted(file.name for file in (tmp_path / "run/checkpoints").iterdir()) == before
+
+
+def test_a_lost_index_of_checkpoints_is_made_again(toy_dataset, tmp_path):
+    make_trainer(toy_dataset, tmp_path / "run").train(ignore)
+    folder = tmp_path / "run/checkpoints"
+    (folder / "checkpoints.json").unlink()
+    (folder / "notes.txt").write_text("mine")
+    best = sorted(path.name for path in folder.glob("best-*"))
+    assert best
+    again = make_trainer(toy_dataset, tmp_path / "run")
+    assert again.state.step == 12
+    assert again._saver.checkpoints.kept.last == ["ckpt-8", "ckpt-12"]
+    assert [f"{name}.index" for name in again._saver.checkpoints.kept.best] == [
+        name for name in best if name.endswith(".index")
+    ]
+    assert sorted(path.name for path in folder.glob("best-*")) == best
+    assert (folder / "notes.txt").read_text() == "mine"
+    again.close()
+    (folder / "checkpoints.json").write_text('{"last": 3}')
+    with pytest.raises(UserError, match=r"checkpoints.json cannot be read .* delete it, and all"):
+        make_trainer(toy_dataset, tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda index, data: index.write_bytes(b""),
+        lambda index, data: index.write_bytes(index.read_bytes()[:-1]),
+        lambda index, data: index.write_bytes(bytes(index.stat().st_size)),
+        lambda index, data: index.write_bytes(b"\xff" * 8 + index.read_bytes()[8:]),
+        lambda index, data: data.unlink(),
+        lambda index, data: data.write_bytes(bytes(data.stat().st_size)),
+    ],
+    ids=["empty", "cut", "zeros", "flipped", "no data", "zero data"],
+)
+def test_an_older_checkpoint_stands_in_for_a_damaged_one(damage, toy_dataset, tmp_path):
+    make_trainer(toy_dataset, tmp_path / "run").train(ignore)
+    folder = tmp_path / "run/checkpoints"
+    damage(folder / "ckpt-12.index", folder / "ckpt-12.data-00000-of-00001")
+    again = make_trainer(toy_dataset, tmp_path / "run")
+    assert again.state.step == 8
+    assert f"{folder}/ckpt-12 cannot be read, so it is left out: " in again.notes[0]
+
+
+def test_a_run_killed_while_it_wrote_its_first_checkpoint_starts_again(toy_dataset, tmp_path):
+    make_trainer(toy_dataset, tmp_path / "run", training=changed(steps=4)).train(ignore)
+    folder = tmp_path / "run/checkpoints"
+    (folder / "checkpoints.json").unlink()
+    (folder / "ckpt-4.index").write_bytes(b"")
+    for later in (*folder.glob("best-*"), *(tmp_path / "run").glob("*model/*")):
+        later.unlink() if later.is_file() else shutil.rmtree(later)
+    for model in (tmp_path / "run").glob("*model"):
+        model.rmdir()
+    again = make_trainer(toy_dataset, tmp_path / "run")
+    assert again.state.step == 0
+    again.train(ignore)
+    whole = make_trainer(toy_dataset, tmp_path / "whole")
+    whole.train(ignore)
+    for expected, found in zip(weights_of(whole), weights_of(again), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_a_run_that_has_a_model_does_not_start_again(toy_dataset, tmp_path):
+    make_trainer(toy_dataset, tmp_path / "run", training=changed(keep_checkpoints=1)).train(ignore)
+    folder = tmp_path / "run/checkpoints"
+    (folder / "checkpoints.json").unlink()
+    (folder / "ckpt-12.index").write_bytes(b"")
+    for best in folder.glob("best-*"):
+        best.unlink()
+    with pytest.raises(UserError, match=r"none of the checkpoints in .* can be read"):
+        make_trainer(toy_dataset, tmp_path / "run", training=changed(keep_checkpoints=1))
+    assert (tmp_path / "run/model/config.json").is_file()
+
+
+def test_fewer_steps_than_are_done_are_refused(toy_dataset, tmp_path):
+    make_trainer(toy_dataset, tmp_path / "run").train(ignore)
+    with pytest.raises(UserError, match=r"has done 12 steps already. Received: --steps 11"):
+        make_trainer(toy_dataset, tmp_path / "run", training=changed(steps=11))
+    # What was refused has changed nothing.
+    assert json.loads((tmp_path / "run/config.json").read_text())["training"]["steps"] == 12
+
+
+def test_a_damaged_log_is_named_by_its_line(toy_dataset, tmp_path):
+    make_trainer(toy_dataset, tmp_path / "run", training=changed(steps=8)).train(ignore)
+    log = tmp_path / "run/train.jsonl"
+    lines = log.read_text().splitlines(keepends=True)
+    log.write_text("".join([lines[0], "{\n", *lines[1:]]))
+    with pytest.raises(UserError, match=r"line 2 of .*train.jsonl is damaged"):
+        make_trainer(toy_dataset, tmp_path / "run").train(ignore)
+
+
+def test_another_number_of_replicas_goes_on_with_a_warning(toy_dataset, tmp_path, monkeypatch):
+    monkeypatch.setattr("model.dataset.windows.WINDOW", 512)
+    one = make_trainer(toy_dataset, tmp_path / "run", training=changed(steps=5))
+    one.train(ignore)
+    before = one.state.position
+    assert before.batch > 0
+    two = make_trainer(toy_dataset, tmp_path / "run", two_replicas(), training=changed(steps=6))
+    (note,) = two.notes
+    assert "resuming with 2 replica(s) what 1 trained" in note
+    read = []
+    train_on = two._train_on
+    monkeypatch.setattr(two, "_train_on", lambda batch: read.append(batch) or train_on(batch))
+    two.train(ignore)
+    assert two.state.step == 6
+    assert two.state.replicas == 2
+    # No pair of the window that was begun is read a second time; the next one is twice as large.
+    [first] = read
+    assert (first.start.window, first.start.record) == (before.window + 1, 512)
+    assert first.following.before == first.start.before == 512
+    assert two._batches("train").next_window(first.start).before == 512 + 2 * 512
+    assert make_trainer(toy_dataset, tmp_path / "run", two_replicas()).notes == []
+
+
+# Other file systems
+
+
+def test_a_run_folder_on_another_file_system(toy_dataset, tmp_path):
+    # TensorFlow's own file system in memory stands in for gs://.
+    run = "ram://test-training/run"
+    make_trainer(toy_dataset, run, training=changed(steps=8, average="last")).train(ignore)
+    resumed = make_trainer(toy_dataset, run, training=changed(average="last"))
+    assert resumed.state.step == 8
+    resumed.train(ignore)
+    folder = RunFolder(run)
+    kinds = [line["kind"] for line in log_of(run)]
+    assert kinds.count("train") == 4 + 1  # a report at the end of the first run, too
+    local = tmp_path / "model"
+    local.mkdir()
+    for name in tf.io.gfile.listdir(folder.inside("model")):
+        tf.io.gfile.copy(folder.inside("model", name), str(local / name))
+    whole = make_trainer(toy_dataset, tmp_path / "whole", training=changed(average="last"))
+    whole.train(ignore)
+    for expected, found in zip(weights_in(tmp_path / "whole"), weights_in(local), strict=True):
+        np.testing.assert_array_equal(found, expected)
+    assert export_average(run, tmp_path / "mean", count=2) == ["ckpt-12", "ckpt-8"]

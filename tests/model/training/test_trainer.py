@@ -1,0 +1,464 @@
+"""Training: updates over replicas and batches, learning, averaging."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import itertools
+import json
+import math
+import os
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from test_transformer import random_ids
+from toy import gradients_of, parse_record, toy_sentences, write_dataset
+from trainers import changed, ignore, log_of, make_trainer, two_replicas, weights_in, weights_of
+
+from model.dataset.windows import Position
+from model.engines.tensorflow_engine import Translator
+from model.errors import DiskFullError, UserError
+from model.runs.averaging import export_average, export_checkpoint
+from model.runs.reports import Progress, Validation
+from model.text.scores import Score
+from model.transformer.config import METRICS, Decoding
+from model.updates.optimizer import Adam
+from model.updates.step import Numbers
+from model.updates.strategies import make_strategy
+
+
+def update(trainer, batch, number):
+    """Makes one update and returns its result."""
+    numbers = Numbers(
+        place=np.int32(number),
+        tokens=np.float32(np.count_nonzero(batch.target[:, 1:])),
+        rate=np.float32(trainer._schedule.rate(number)),
+        update=np.float32(number),
+        stop=np.float32(0),
+    )
+    return trainer._step.read(trainer._step.update(batch.source, batch.target, numbers))
+
+
+# Replicas
+
+
+@pytest.mark.parametrize("rows", [6, 1], ids=["uneven lengths", "a replica without rows"])
+def test_two_replicas_have_the_gradients_of_one(toy_dataset, tmp_path, rows):
+    lengths = [9, 2, 8, 3, 3, 7][:rows]
+    source, target = random_ids(lengths, size=14), random_ids(lengths[::-1], seed=2, size=14)
+    one = gradients_of(make_trainer(toy_dataset, tmp_path / "one"))(source, target)
+    two = gradients_of(make_trainer(toy_dataset, tmp_path / "two", two_replicas()))(source, target)
+    assert sum(np.abs(g).sum() for g in one) > 0
+    for single, double in zip(one, two, strict=True):
+        scale = np.abs(single).max()
+        np.testing.assert_allclose(double, single, rtol=0, atol=1e-5 * max(scale, 1e-6))
+
+
+def test_gradients_are_divided_by_the_true_number_of_tokens(toy_dataset, tmp_path):
+    # The mean over all tokens, not the mean of the replicas' means: replica 0 has 2 of 10.
+    source = random_ids([4, 4], size=14)
+    target = np.array([[2, 5, 3, 0, 0, 0, 0, 0, 0], [2, 5, 6, 7, 8, 9, 10, 11, 3]], np.int32)
+    trainer = make_trainer(toy_dataset, tmp_path / "run", two_replicas())
+    gradients = gradients_of(trainer)
+    both = gradients(source, target)
+    first, second = gradients(source[:1], target[:1]), gradients(source[1:], target[1:])
+    for together, a, b in zip(both, first, second, strict=True):
+        np.testing.assert_allclose(together, (2 * a + 8 * b) / 10, atol=2e-6)
+
+
+def test_two_replicas_train_like_one(toy_dataset, tmp_path):
+    # Adam divides by the size of a gradient, so rounding grows with the rate: this one is the
+    # usual rate of small models.
+    training = changed(peak_learning_rate=0.001)
+    one = make_trainer(toy_dataset, tmp_path / "one", training=training)
+    two = make_trainer(toy_dataset, tmp_path / "two", two_replicas(), training=training)
+    start = weights_of(one)
+    batches = itertools.islice(one._batches("train").epoch(Position()), 10)
+    for number, batch in enumerate(batches, 1):
+        single, double = update(one, batch, number), update(two, batch, number)
+        np.testing.assert_allclose(double.sums, single.sums, rtol=1e-5)
+        assert double.gradient_norm == pytest.approx(single.gradient_norm, rel=1e-4)
+    assert max(np.abs(a - b).max() for a, b in zip(weights_of(one), start, strict=True)) > 1e-3
+    for single, double in zip(weights_of(one), weights_of(two), strict=True):
+        np.testing.assert_allclose(double, single, atol=1e-4)
+    for variable in two.model.trainable_variables:
+        first, second = (value.numpy() for value in variable.value.values)
+        np.testing.assert_array_equal(first, second)
+
+
+@pytest.fixture
+def plain_descent(monkeypatch):
+    """Adam hides a wrong scale, so plain descent with rate 1 stands in for it."""
+
+    def descend(self, gradients, *, rate, update):
+        for variable, gradient in zip(self._variables, gradients, strict=True):
+            tf.raw_ops.AssignSubVariableOp(resource=variable.handle, value=gradient)
+
+    monkeypatch.setattr(Adam, "apply", descend)
+
+
+@pytest.mark.usefixtures("plain_descent")
+@pytest.mark.parametrize("clip_norm", [None, 0.125, 1000.0])
+@pytest.mark.parametrize("make", [lambda: make_strategy("mirrored"), two_replicas])
+def test_an_update_uses_the_summed_and_clipped_gradient(toy_dataset, tmp_path, make, clip_norm):
+    training = changed(clip_norm=clip_norm)
+    trainer = make_trainer(toy_dataset, tmp_path / "run", make(), training=training)
+    batch = next(trainer._batches("train").epoch(Position()))
+    before, expected = weights_of(trainer), gradients_of(trainer)(batch.source, batch.target)
+    result = update(trainer, batch, 1)
+    norm = math.sqrt(sum((gradient.astype(float) ** 2).sum() for gradient in expected))
+    assert norm > 0.125
+    assert result.gradient_norm == pytest.approx(norm, rel=1e-4)
+    factor = min(1, (clip_norm or norm) / norm)
+    for old, new, gradient in zip(before, weights_of(trainer), expected, strict=True):
+        np.testing.assert_allclose(new, old - factor * gradient, atol=1e-6)
+
+
+def test_every_record_is_trained_on_once_an_epoch(toy_dataset, tmp_path):
+    trainer = make_trainer(toy_dataset, tmp_path / "run", two_replicas())
+    batches = list(trainer._batches("train").epoch(Position()))
+    records = [record for batch in batches for record in batch.records]
+    assert len(records) == len(set(records)) == 2000
+    ids = tf.data.TFRecordDataset(str(toy_dataset / "train-00000-of-00001.tfrecord"))
+    expected = sum(len(parse_record(r)[1]) - 1 for r in ids.as_numpy_iterator())
+    # What the replicas count, each on its own rows.
+    assert sum(trainer._step.sums(b.source, b.target).tokens for b in batches) == expected
+
+
+# Accumulation
+
+
+def test_accumulated_batches_update_like_one_batch(toy_dataset, tmp_path):
+    both = make_trainer(toy_dataset, tmp_path / "both")
+    parts = make_trainer(
+        toy_dataset, tmp_path / "parts", training=changed(effective_batch_size=512)
+    )
+    first, second = itertools.islice(both._batches("train").epoch(Position()), 2)
+    width = (
+        max(first.source.shape[1], second.source.shape[1]),
+        max(first.target.shape[1], second.target.shape[1]),
+    )
+
+    def joined(side, width):
+        parts = [getattr(batch, side) for batch in (first, second)]
+        return np.concatenate([np.pad(p, [(0, 0), (0, width - p.shape[1])]) for p in parts])
+
+    whole = dataclasses.replace(
+        first, source=joined("source", width[0]), target=joined("target", width[1])
+    )
+    before = weights_of(parts)
+    expected = update(both, whole, 1)
+    assert parts._train_on(first) is False
+    for old, new in zip(before, weights_of(parts), strict=True):
+        np.testing.assert_array_equal(new, old)
+    assert parts._train_on(second) is True
+    results = [parts._step.read(unread.result) for unread in parts._unread]
+    assert results[1].gradient_norm == pytest.approx(expected.gradient_norm, rel=1e-4)
+    np.testing.assert_allclose(np.add(results[0].sums, results[1].sums), expected.sums, rtol=1e-5)
+    for single, double in zip(weights_of(both), weights_of(parts), strict=True):
+        np.testing.assert_allclose(double, single, atol=1e-5)
+    # Nothing is left over for the next update.
+    assert all(not total.numpy().any() for total in parts._step.accumulator.sums)
+    assert parts.state.pending_tokens == 0
+
+
+@pytest.mark.parametrize(
+    ("effective", "replicas", "batches"),
+    [(None, 1, 1), (100, 1, 1), (256, 1, 1), (257, 1, 2), (1000, 1, 4), (1000, 2, 2)],
+)
+def test_batches_an_update(toy_dataset, tmp_path, effective, replicas, batches):
+    strategy = two_replicas() if replicas == 2 else None
+    training = changed(effective_batch_size=effective)
+    trainer = make_trainer(toy_dataset, tmp_path / "run", strategy, training=training)
+    found = next(i for i, b in enumerate(trainer._batches("train").epoch(Position()), 1)
+                 if trainer._train_on(b))  # fmt: skip
+    assert found == batches
+
+
+# bfloat16
+
+
+def test_bfloat16_follows_float32(toy_dataset, tmp_path):
+    training = changed(compute_type="mixed_bfloat16", peak_learning_rate=0.001)
+    low = make_trainer(toy_dataset, tmp_path / "low", training=training)
+    full = make_trainer(toy_dataset, tmp_path / "full", training=changed(peak_learning_rate=0.001))
+    assert {v.dtype for v in low.model.variables} == {"float32"}
+    batch = next(full._batches("train").epoch(Position()))
+    output = low.model(batch.source, target=batch.target)
+    assert output.dtype == tf.bfloat16
+    assert full.model(batch.source, target=batch.target).dtype == tf.float32
+    for number in range(1, 4):
+        a, b = update(full, batch, number), update(low, batch, number)
+        assert b.sums.loss == pytest.approx(a.sums.loss, rel=0.01)
+        assert b.sums.loss != a.sums.loss
+    for single, half in zip(
+        gradients_of(full)(batch.source, batch.target),
+        gradients_of(low)(batch.source, batch.target),
+        strict=True,
+    ):
+        difference = np.linalg.norm(half - single) / np.linalg.norm(single)
+        assert difference < 0.05
+
+
+def test_a_bfloat16_run_learns_and_exports(toy_dataset, tmp_path):
+    training = changed(compute_type="mixed_bfloat16", steps=40, log_every=10, score_every=6)
+    reports = []
+    make_trainer(toy_dataset, tmp_path / "run", training=training).train(reports.append)
+    losses = [r.loss for r in reports if isinstance(r, Progress)]
+    assert losses[-1] < 0.8 * losses[0]
+    assert len(Translator.load(tmp_path / "run").translate(["one two"])) == 1
+
+
+# A run
+
+
+def test_a_model_learns_and_its_export_translates(trained_toy):
+    losses = [p.loss for p in trained_toy.reports if isinstance(p, Progress)]
+    assert len(losses) == 4
+    assert losses[-1] < 0.6 * losses[0]
+    (validation,) = [p for p in trained_toy.reports if isinstance(p, Validation)]
+    assert validation.accuracy > 0.9
+    assert validation.bleu > 80
+    assert validation.bleu_signature.startswith("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp")
+    for progress in trained_toy.reports[:4]:
+        assert 0 <= progress.padding < 0.5
+        assert progress.target_tokens_per_second > 0
+        assert progress.gradient_norm > 0
+
+    pairs = toy_sentences(100, seed=9)
+    translator = Translator.load(trained_toy.run, decoding=Decoding(beam_size=2))
+    found = translator.translate([source for source, _ in pairs])
+    right = sum(t.text == target for t, (_, target) in zip(found, pairs, strict=True))
+    assert right >= 60, f"{right} of 100 sentences that it has not seen"
+
+
+def test_the_score_is_that_of_the_exported_model(trained_toy):
+    from sacrebleu.metrics.bleu import BLEU
+
+    pairs = toy_sentences(50, seed=1)  # the validation split of `write_dataset`
+    translator = Translator.load(trained_toy.run, decoding=Decoding(beam_size=1))
+    found = [t.text for t in translator.translate([source for source, _ in pairs])]
+    expected = BLEU().corpus_score(found, [[target for _, target in pairs]])
+    assert trained_toy.reports[-1].bleu == pytest.approx(expected.score, abs=1e-4)
+
+
+def test_translations_are_scored_against_the_texts_and_not_what_their_ids_decode_to(
+    tmp_path, monkeypatch
+):
+    """The vocabulary knows no capitals; of older datasets, what it knows is all there is."""
+    pairs = [target for _, target in toy_sentences(50, seed=1)]
+    note = (
+        "the dataset was made by an older version of tt, and its validation records have no texts: "
+        "BLEU and chrF are taken against what the target's tokens decode to"
+    )
+    given = []
+    for metric in ("bleu", "chrf"):
+        monkeypatch.setattr(
+            f"model.training.validation.scores.{metric}",
+            lambda hypotheses, references, **_: given.append(sorted(references)),
+        )
+    for name, reference, expected, notes in (
+        ("new", str.title, [text.title() for text in pairs], []),
+        ("old", None, pairs, [note]),
+    ):
+        write_dataset(tmp_path / name, train=20, shards=3, reference=reference)
+        scored = changed(score_every=6)
+        trainer = make_trainer(tmp_path / name, tmp_path / f"{name} run", training=scored)
+        given.clear()
+        trainer._validator.score()
+        trainer.close()
+        assert given == [sorted(expected)] * 2
+        assert trainer.notes == notes
+    silent = changed(score_every=0)
+    trainer = make_trainer(tmp_path / "old", tmp_path / "silent run", training=silent)
+    trainer.close()
+    assert trainer.notes == [], "nothing is scored there"
+
+
+def test_references_stand_beside_the_pairs_that_they_are_of(tmp_path):
+    write_dataset(tmp_path / "shards", train=20, shards=3)
+    trainer = make_trainer(tmp_path / "shards", tmp_path / "run")
+    trainer.close()
+    validator = trainer._validator
+    assert validator._references == [validator._texts[key] for key, _, _ in validator._pairs]
+    keys = [record for record, _, _ in validator._pairs]
+    assert len(set(keys)) == 50
+    assert [validator._texts[key] for key in keys] == validator._vocabularies.target.decode(
+        [target for _, _, target in validator._pairs]
+    )
+
+
+def test_a_report_is_over_the_updates_since_the_last(toy_dataset, tmp_path):
+    reports, single = [], []
+    make_trainer(toy_dataset, tmp_path / "three").train(reports.append)
+    by_one = changed(log_every=1)
+    make_trainer(toy_dataset, tmp_path / "one", training=by_one).train(single.append)
+    threes = [r for r in reports if isinstance(r, Progress)]
+    ones = [r for r in single if isinstance(r, Progress)]
+    assert [r.step for r in threes] == [3, 6, 9, 12]
+    assert [r.step for r in ones] == list(range(1, 13))
+    for i, report in enumerate(threes):
+        part = ones[3 * i : 3 * i + 3]
+        assert report.learning_rate == part[-1].learning_rate
+        assert report.gradient_norm == pytest.approx(np.mean([r.gradient_norm for r in part]))
+        assert min(r.loss for r in part) < report.loss < max(r.loss for r in part)
+
+
+def test_the_log_and_tensorboard_hold_what_is_reported(toy_dataset, tmp_path):
+    reports = []
+    training = changed(score_every=6)
+    make_trainer(toy_dataset, tmp_path / "run", training=training).train(reports.append)
+    lines = log_of(tmp_path / "run")
+    assert [line["kind"] for line in lines] == [
+        "validation" if isinstance(r, Validation) else "train" for r in reports
+    ]
+    for line, report in zip(lines, reports, strict=True):
+        values = dataclasses.asdict(report)
+        assert all(values[key] == value for key, value in line.items() if key != "kind")
+    (events,) = (tmp_path / "run/tensorboard").glob("events.*")
+    found = {
+        (value.tag, event.step)
+        for record in tf.data.TFRecordDataset(str(events)).as_numpy_iterator()
+        for event in [tf.compat.v1.Event.FromString(record)]
+        for value in event.summary.value
+    }
+    train = ("loss", "nll", "perplexity", "accuracy", "learning_rate", "gradient_norm", "padding",
+             "source_tokens_per_second", "target_tokens_per_second", "seconds_left")  # fmt: skip
+    assert {(f"train/{name}", step) for name in train for step in (3, 6, 9, 12)} <= found
+    validation = ("loss", "nll", "perplexity", "accuracy", "bleu", "chrf")
+    assert {(f"validation/{name}", step) for name in validation for step in (6, 12)} <= found
+    images = {(f"attention/sentence_{i}/layer_{k}", 6) for i in range(3) for k in range(1)}
+    assert images <= found
+
+
+def test_checkpoints_are_kept_to_a_number(toy_dataset, tmp_path):
+    training = changed(keep_best=2, validate_every=3)
+    make_trainer(toy_dataset, tmp_path / "run", training=training).train(ignore)
+    folder = tmp_path / "run/checkpoints"
+    kept = json.loads((folder / "checkpoints.json").read_text())
+    assert kept["last"] == ["ckpt-8", "ckpt-12"]
+    losses = {
+        line["step"]: line["loss"] for line in log_of(tmp_path / "run") if line["kind"] != "train"
+    }
+    best = sorted(losses, key=losses.get)[:2]
+    assert kept["best"] == [f"best-{step}" for step in best]
+    named = {*kept["last"], *kept["best"]}
+    assert {f.name.split(".")[0] for f in folder.iterdir()} == {*named, "checkpoints"}
+    assert (tmp_path / "run/best_model/config.json").is_file()
+
+
+def test_a_run_stops_early_and_keeps_its_best(toy_dataset, tmp_path):
+    # With a rate of nearly nothing, no validation is better than the first by more than chance.
+    training = changed(
+        steps=60, validate_every=2, save_every=20, patience=3, best_metric="bleu", score_every=2,
+        peak_learning_rate=1e-12,
+    )  # fmt: skip
+    trainer = make_trainer(toy_dataset, tmp_path / "run", training=training)
+    reports = []
+    trainer.train(reports.append)
+    assert trainer.state.step == 8
+    assert [r.is_best for r in reports if isinstance(r, Validation)] == [True, False, False, False]
+    assert (tmp_path / "run/model/config.json").is_file()
+    again = make_trainer(toy_dataset, tmp_path / "run", training=training)
+    again.train(ignore)
+    assert again.state.step == 8
+    more = dataclasses.replace(training, patience=4)
+    longer = make_trainer(toy_dataset, tmp_path / "run", training=more)
+    longer.train(ignore)
+    assert longer.state.step == 10
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_the_best_validation_is_that_of_the_greatest_score_or_the_least_loss(
+    toy_dataset, tmp_path, monkeypatch, metric
+):
+    for name, values in (("bleu", [3.0, 2.0, 1.0]), ("chrf", [10.0, 30.0, 20.0])):
+        each = iter(values)
+        stand_in = lambda *_, each=each, **__: Score(next(each), "")  # noqa: E731
+        monkeypatch.setattr(f"model.text.scores.{name}", stand_in)
+    training = changed(
+        steps=3, warmup_steps=1, validate_every=1, score_every=1, save_every=3, best_metric=metric
+    )
+    reports = []
+    make_trainer(toy_dataset, tmp_path / "run", training=training).train(reports.append)
+    validations = [r for r in reports if isinstance(r, Validation)]
+    values = [getattr(validation, metric) for validation in validations]
+    better = max if metric in ("bleu", "chrf") else min
+    assert len(set(values)) == 3
+    assert [v.is_best for v in validations] == [
+        value == better(values[:number]) for number, value in enumerate(values, 1)
+    ]
+    best = validations[values.index(better(values))].step
+    kept = json.loads((tmp_path / "run/checkpoints/checkpoints.json").read_text())
+    assert kept["best"] == [f"best-{best}"]
+
+
+def test_training_does_not_trace_again(toy_dataset, tmp_path):
+    trainer = make_trainer(toy_dataset, tmp_path / "run", training=changed(steps=4))
+    trainer.train(ignore)
+    first = trainer.traces
+    assert first == 2  # the update and the validation
+    for batch in itertools.islice(trainer._batches("train").forever(Position(1)), 60):
+        trainer._train_on(batch)
+    assert trainer.traces == first
+
+
+# Averaging and exporting
+
+
+def test_the_exported_model_can_be_the_mean_of_the_last(toy_dataset, tmp_path):
+    training = changed(average="last", keep_checkpoints=3)
+    trainer = make_trainer(toy_dataset, tmp_path / "run", training=training)
+    trainer.train(ignore)
+    singles = []
+    for step in (4, 8, 12):
+        name = export_checkpoint(str(tmp_path / "run"), tmp_path / str(step), name=str(step))
+        assert name == f"ckpt-{step}"
+        singles.append(weights_in(tmp_path / str(step)))
+    for mean, *parts in zip(weights_in(tmp_path / "run"), *singles, strict=True):
+        np.testing.assert_allclose(mean, np.mean(parts, axis=0), atol=1e-7)
+    # The run itself goes on from where it was.
+    for trained, last in zip(weights_of(trainer), singles[-1], strict=True):
+        np.testing.assert_array_equal(trained, last)
+
+
+def test_averages_of_a_run(toy_dataset, tmp_path, monkeypatch):
+    training = changed(keep_best=2, validate_every=3)
+    run = tmp_path / "run"
+    make_trainer(toy_dataset, run, training=training).train(ignore)
+    assert export_average(str(run), tmp_path / "two") == ["ckpt-12", "ckpt-8"]
+    best = export_average(str(run), tmp_path / "best", which="best", count=1)
+    assert len(best) == 1
+    assert best[0].startswith("best-")
+    for a, b in zip(weights_in(tmp_path / "best"), weights_in(run / "best_model"), strict=True):
+        np.testing.assert_array_equal(a, b)
+    with pytest.raises(UserError, match=r"has 2 of the last checkpoints. Received: 3"):
+        export_average(str(run), tmp_path / "three", count=3)
+    (tmp_path / "empty").mkdir()
+    assert export_average(str(run), tmp_path / "empty", count=1) == ["ckpt-12"]
+    with pytest.raises(UserError, match=r"two/config.json.* cannot be written: .* is a file"):
+        export_average(str(run), tmp_path / "two/config.json/below")
+    with pytest.raises(UserError, match=r"two/config.json is a file: name the --run"):
+        export_average(str(tmp_path / "two/config.json"), tmp_path / "none")
+    with pytest.raises(UserError, match="two is there already"):
+        export_average(str(run), tmp_path / "two")
+    with pytest.raises(UserError, match=r"no checkpoint '7': there are ckpt-8, ckpt-12, best-"):
+        export_checkpoint(str(run), tmp_path / "seven", name="7")
+    with pytest.raises(UserError, match="no run at"):
+        export_average(str(tmp_path), tmp_path / "none")
+    (run / "checkpoints/ckpt-8.index").unlink()
+    with pytest.raises(UserError, match=r"ckpt-8 cannot be read"):
+        export_average(str(run), tmp_path / "four")
+    assert not (tmp_path / "four").exists()
+    before = sorted(tmp_path.iterdir())
+    monkeypatch.setattr("model.runs.averaging.export_model", fill_the_disk)
+    with pytest.raises(DiskFullError, match=r"disk of .*/five is full \(No space left on device\)"):
+        export_average(str(run), tmp_path / "five", count=1)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def fill_the_disk(model, folder, **options):
+    """Stands in for exporting a model, and fails when a part of it is written."""
+    folder.with_name(f".{folder.name}.tmp").mkdir()
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

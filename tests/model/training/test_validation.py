@@ -1,0 +1,137 @@
+"""Validation by several devices or processes: what is shared, and that it changes no score."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from toy import write_dataset
+from trainers import changed, make_trainer, two_replicas
+
+from model.training.validation import Validator
+from model.updates.strategies import make_strategy, translating_devices, worker_place
+
+SENTENCES = 50  # of the validation split, translated eight at a time
+
+
+@pytest.fixture(scope="module")
+def trainer(tmp_path_factory):
+    """A trainer whose model has learnt a little, so that its translations differ."""
+    folder = tmp_path_factory.mktemp("validation")
+    write_dataset(folder / "dataset", validation=SENTENCES)
+    training = changed(steps=30, validate_every=30, save_every=30)
+    trainer = make_trainer(folder / "dataset", folder / "run", training=training)
+    trainer.train(lambda report: None)
+    return trainer
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch):
+    monkeypatch.setattr("model.training.validation._SENTENCES_AT_ONCE", 8)
+
+
+def counted(translator):
+    """Returns a list of the numbers of sentences that a translator is given at once."""
+    calls, translate = [], translator.translate_ids
+
+    def translate_ids(rows):
+        calls.append(len(rows))
+        return translate(rows)
+
+    translator.translate_ids = translate_ids
+    return calls
+
+
+def make_validator(trainer, *, step=None, check_stop=lambda: None, **options):
+    return Validator(
+        trainer.model, step=step, batches=trainer._batches("validation"),
+        vocabularies=trainer._vocabularies, language="", max_sentences=2000,
+        check_stop=check_stop, **options,
+    )  # fmt: skip
+
+
+def test_replicas_translate_a_part_each(trainer, tmp_path):
+    (one,) = trainer._validator._translators
+    calls = counted(one)
+    expected = trainer._validator.score()
+    assert sorted(calls) == [2, *[8] * 6]
+    assert expected[1].value > 1
+    two = make_trainer(
+        trainer.dataset, tmp_path / "run", two_replicas(), training=changed(steps=30)
+    )
+    for old, new in zip(
+        trainer.model.trainable_variables, two.model.trainable_variables, strict=True
+    ):
+        new.assign(old.numpy())
+    calls = [counted(translator) for translator in two._validator._translators]
+    assert two._validator.score() == expected
+    assert [sum(each) for each in calls] == [4 * 8 - 6, 3 * 8]
+    for number, translator in enumerate(two._validator._translators):
+        result = translator._search(np.array([[2, 5, 3]], np.int32))
+        assert result.scores.backing_device.endswith(f"CPU:{number}")
+
+
+class Workers:
+    """Stands in for the steps of several processes, which add up what all of them give."""
+
+    def __init__(self, count):
+        self._values = []
+        self._barrier = threading.Barrier(count)
+
+    def sum_over_workers(self, values):
+        self._values.append(values.astype(np.float32))
+        self._barrier.wait(60)
+        total = np.sum(self._values, axis=0, dtype=np.float32)
+        if self._barrier.wait(60) == 0:
+            self._values.clear()
+        self._barrier.wait(60)
+        return total
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_workers_translate_a_part_each_and_find_the_same_scores(trainer, count):
+    expected = make_validator(trainer).score()
+    step, stops = Workers(count), [0] * count
+
+    def score(worker):
+        def check_stop():
+            stops[worker] += 1
+
+        validator = make_validator(
+            trainer, step=step, check_stop=check_stop, worker=(worker, count)
+        )
+        calls = counted(validator._translators[0])
+        return validator.score(), sum(calls)
+
+    with ThreadPoolExecutor(count) as threads:
+        found = list(threads.map(score, range(count)))
+    assert [scores for scores, _ in found] == [expected] * count
+    # Seven parts, of which the last has two sentences.
+    assert [sentences for _, sentences in found] == {2: [26, 24], 3: [18, 16, 16]}[count]
+    assert stops == [-(-7 // count) + 1] * count  # all of them equally often
+
+
+def test_texts_of_all_letters_go_from_worker_to_worker(trainer):
+    texts = ["Ein Hund läuft.", "", "犬が走る。", "👍", "a", ""]
+    step = Workers(2)
+
+    def gather(worker):
+        validator = make_validator(trainer, step=step, worker=(worker, 2))
+        return validator._gather([text if i % 2 == worker else "" for i, text in enumerate(texts)])
+
+    def gather_nothing(worker):
+        return make_validator(trainer, step=step, worker=(worker, 2))._gather(["", ""])
+
+    with ThreadPoolExecutor(2) as threads:
+        assert list(threads.map(gather, range(2))) == [texts, texts]
+        assert list(threads.map(gather_nothing, range(2))) == [["", ""]] * 2
+
+
+def test_a_process_alone_is_the_only_worker():
+    for name in ("one-device", "mirrored"):
+        assert worker_place(make_strategy(name)) == (0, 1)
+    assert translating_devices(make_strategy("one-device")) == [None]
+    devices = translating_devices(two_replicas())
+    assert [device.split("device:")[1] for device in devices] == ["CPU:0", "CPU:1"]

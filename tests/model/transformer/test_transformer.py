@@ -1,0 +1,309 @@
+"""The forward pass against NumPy, and what must not change it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from numpy_transformer import NumpyTransformer
+
+from model.text.vocabulary import BOS_ID, EOS_ID, PAD_ID
+from model.transformer.config import TransformerConfig
+from model.transformer.layers import (
+    Dropout,
+    LayerNorm,
+    combine_heads,
+    look_ahead_bias,
+    no_noise,
+    padding_bias,
+    scaled_dot_product_attention,
+    sinusoidal_positions,
+    split_heads,
+)
+from model.transformer.transformer import Transformer, dtype_policy
+
+SIZE = 40
+
+
+def small_config(**fields):
+    defaults = {
+        "source_vocabulary_size": SIZE, "target_vocabulary_size": SIZE, "shared_vocabulary": True,
+        "layers": 2, "d_model": 32, "heads": 4, "d_ff": 48, "dropout": 0.3,
+    }  # fmt: skip
+    return TransformerConfig(**{**defaults, **fields})
+
+
+def make_model(seed=0, **fields):
+    """Returns a model whose every variable, biases and norms too, is random."""
+    model = Transformer(small_config(**fields))
+    generator = np.random.default_rng(seed)
+    for variable in model.variables:
+        around = 1.0 if variable.name == "scale" else 0.0
+        variable.assign(around + 0.2 * generator.normal(size=variable.shape))
+    return model
+
+
+def random_ids(lengths, seed=1, size=SIZE):
+    generator = np.random.default_rng(seed)
+    ids = np.full([len(lengths), max(lengths)], PAD_ID, np.int32)
+    for row, length in zip(ids, lengths, strict=True):
+        row[:length] = generator.integers(4, size, length)
+        row[0], row[length - 1] = BOS_ID, EOS_ID
+    return ids
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"shared_vocabulary": False, "target_vocabulary_size": 24},
+        {"tie_embeddings": False, "layers": 1, "heads": 1, "position_base": 100.0},
+        {"norm": "pre"},
+    ],
+    ids=["shared and tied", "separate vocabularies", "untied, one head, another base", "pre-norm"],
+)
+def test_forward_pass_equals_numpy(fields):
+    model = make_model(**fields)
+    oracle = NumpyTransformer(
+        model.config, {v.path: v.numpy() for v in model.variables}
+    )
+    source = random_ids([7, 4, 3])
+    target = random_ids([5, 6, 2], seed=2, size=model.config.target_vocabulary_size)
+
+    output, attention = model.decode_with_attention(tf.constant(source), target=tf.constant(target))
+    logits = model.logits(output).numpy()
+
+    expected, expected_attention = oracle.logits(source, target)
+    real = target != PAD_ID
+    np.testing.assert_allclose(logits[real], expected[real], rtol=0, atol=1e-5)
+    for name in ("encoder", "decoder", "cross"):
+        for weights, wanted in zip(getattr(attention, name), expected_attention[name], strict=True):
+            np.testing.assert_allclose(weights.numpy(), wanted, rtol=0, atol=1e-5)
+
+
+def test_attention_of_a_hand_computed_case():
+    # K = 4, so logits are halved: [0, 2 ln 3 / 2] -> weights 1/4, 3/4 of the values 0 and 4.
+    queries = tf.constant([[[[1.0, 0, 0, 0]]]])
+    keys = tf.constant([[[[0.0, 0, 0, 0], [2 * np.log(3.0), 0, 0, 0]]]])
+    values = tf.constant([[[[0.0, 0, 0, 0], [4.0, 4, 4, 4]]]])
+    attended, weights = scaled_dot_product_attention(queries, keys, values, None, lambda x: x)
+    np.testing.assert_allclose(weights.numpy().ravel(), [0.25, 0.75], atol=1e-6)
+    np.testing.assert_allclose(attended.numpy().ravel(), [3, 3, 3, 3], atol=1e-6)
+
+
+def test_biases_hide_padding_and_the_future():
+    hidden = padding_bias(tf.constant([[2, 9, 3, 0], [2, 3, 0, 0]])).numpy() < 0
+    assert hidden.shape == (2, 1, 1, 4)
+    assert hidden[:, 0, 0].tolist() == [[False, False, False, True], [False, False, True, True]]
+    hidden = look_ahead_bias(tf.constant(3)).numpy() < 0
+    assert hidden[0, 0].tolist() == [
+        [False, True, True], [False, False, True], [False, False, False],
+    ]  # fmt: skip
+
+
+def test_positions_are_those_of_section_3_5():
+    rows = sinusoidal_positions(tf.constant(50), 8).numpy()
+    assert rows.shape == (50, 8)
+    for position in (0, 1, 49):
+        for i in range(4):
+            angle = position / 10000 ** (2 * i / 8)
+            assert rows[position, i] == pytest.approx(np.sin(angle), abs=1e-6)
+            assert rows[position, 4 + i] == pytest.approx(np.cos(angle), abs=1e-6)
+
+
+def test_split_and_combine_heads():
+    x = np.arange(2 * 3 * 8, dtype=np.float32).reshape(2, 3, 8)
+    (heads,) = split_heads(tf.constant(x), 4)
+    assert heads.shape == (2, 4, 3, 2)
+    assert heads[1, 2, 0].numpy().tolist() == x[1, 0, 4:6].tolist()
+    np.testing.assert_array_equal(combine_heads(heads).numpy(), x)
+    first, second = split_heads(tf.constant(x), 2, parts=2)
+    assert first[0, 1, 2].numpy().tolist() == x[0, 2, 2:4].tolist()
+    assert second[0, 1, 2].numpy().tolist() == x[0, 2, 6:8].tolist()
+
+
+def test_no_position_sees_a_later_target():
+    model = make_model()
+    source, target = random_ids([6]), random_ids([7], seed=3)
+    changed = target.copy()
+    changed[0, 4:] = 17
+    before = model(tf.constant(source), target=tf.constant(target)).numpy()
+    after = model(tf.constant(source), target=tf.constant(changed)).numpy()
+    np.testing.assert_array_equal(before[0, :4], after[0, :4])
+    assert np.abs(before[0, 4:] - after[0, 4:]).max() > 1e-3
+
+
+def test_padding_and_batch_mates_change_nothing():
+    model = make_model()
+    source, target = random_ids([4]), random_ids([3], seed=3)
+    alone = model(tf.constant(source), target=tf.constant(target)).numpy()
+    sources = np.zeros([3, 9], np.int32)
+    sources[1:] = random_ids([9, 7], seed=4)
+    sources[0, :4] = source[0]
+    targets = np.zeros([3, 8], np.int32)
+    targets[1:] = random_ids([8, 5], seed=5)
+    targets[0, :3] = target[0]
+    together = model(tf.constant(sources), target=tf.constant(targets)).numpy()
+    np.testing.assert_allclose(together[:1, :3], alone, atol=1e-5)
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_cached_steps_equal_the_whole_pass(norm):
+    model = make_model(norm=norm)
+    source, target = tf.constant(random_ids([6, 4])), tf.constant(random_ids([7, 7], seed=3))
+    whole = model.logits(model(source, target=target)).numpy()
+    encoded = model.encode(source, target_length=tf.constant(7))
+    caches = model.empty_caches(tf.constant(2))
+    for position in range(7):
+        prediction, caches = model.decode_step(
+            target[:, position, None],
+            position=tf.constant(position),
+            caches=caches,
+            encoded=encoded,
+        )
+        assert caches[0].shape == (2, 4, position + 1, 8)  # [B * N, H, T, K]
+        np.testing.assert_allclose(prediction.logits.numpy(), whole[:, position], atol=1e-5)
+
+
+def test_beams_of_a_sentence_are_independent_rows():
+    model = make_model()
+    source = tf.constant(random_ids([6, 4]))
+    encoded = model.encode(source, target_length=tf.constant(2))
+    ids = tf.constant([[5, 9, 7], [11, 5, 8]])
+    together, _ = model.decode_step(
+        ids, position=tf.constant(0), caches=model.empty_caches(tf.constant(6)), encoded=encoded
+    )
+    for beam in range(3):
+        alone, _ = model.decode_step(
+            ids[:, beam, None],
+            position=tf.constant(0),
+            caches=model.empty_caches(tf.constant(2)),
+            encoded=encoded,
+        )
+        np.testing.assert_allclose(together.logits[beam::3], alone.logits, atol=1e-5)
+
+
+def test_dropout_is_a_function_of_its_seed():
+    x = tf.ones([100, 101])
+
+    def drop(seed):
+        noise = Dropout(tf.constant(seed)).at(0.25)
+        return noise(x).numpy(), noise(x).numpy()
+
+    first, second = drop([1, 2])
+    again, _ = drop([1, 2])
+    other, _ = drop([1, 3])
+    np.testing.assert_array_equal(first, again)
+    assert (first != second).any(), "another place, another mask"
+    assert (first != other).any(), "another step, another mask"
+    assert set(np.unique(first)) == {0.0, np.float32(256 / 192)}
+    # 10,100 elements: the kept share lies within 5 standard deviations (0.0043) of 3/4.
+    assert abs((first > 0).mean() - 0.75) < 0.0216
+
+
+@pytest.mark.parametrize(
+    ("rate", "dropped"), [(1e-9, 1), (0.001, 1), (0.0058, 1), (0.006, 2), (0.9, 230)]
+)
+def test_a_rate_of_dropout_is_rounded_but_never_to_nothing(rate, dropped):
+    kept = Dropout(tf.constant([1, 2])).at(rate)(tf.ones([256, 256])).numpy()
+    assert set(np.unique(kept)) == {0.0, np.float32(256 / (256 - dropped))}
+    expected, deviation = dropped / 256, (dropped / 256 * (1 - dropped / 256)) ** 0.5 / 256
+    assert abs((kept == 0).mean() - expected) < 5 * deviation
+
+
+@pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16, tf.float16])
+def test_dropout_keeps_the_mean_at_all_rates(monkeypatch, dtype):
+    # Instead of random bytes each of the 256 comes once, so the mean is no estimate.
+    every_byte = tf.constant(np.arange(256, dtype=np.uint8).view(np.int32))
+    monkeypatch.setattr(tf.random, "stateless_uniform", lambda *_, **__: every_byte)
+    for dropped in range(1, 231):  # rates are 0.9 at the most
+        kept = Dropout(tf.constant([1, 2])).at(dropped / 256)(tf.ones([16, 16], dtype))
+        assert kept.dtype == dtype
+        values = kept.numpy().astype(np.float64)
+        assert (values == 0).sum() == dropped
+        assert values.mean() == pytest.approx(1, abs=1e-7 if dtype == tf.float32 else 0)
+        scales = np.unique(values[values > 0])
+        assert np.abs(scales * (256 - dropped) / 256 - 1).max() < float(dtype.as_numpy_dtype(2**-7))
+
+
+def test_no_dropout_is_none():
+    x = tf.ones([3])
+    assert Dropout(tf.constant([1, 2])).at(0.0)(x) is x
+
+
+def test_dropout_changes_training_only():
+    model = make_model()
+    source, target = tf.constant(random_ids([6])), tf.constant(random_ids([5], seed=3))
+    plain = model(source, target=target).numpy()
+    np.testing.assert_array_equal(plain, model(source, target=target).numpy())
+    dropped = model(source, target=target, dropout=Dropout(tf.constant([1, 1]))).numpy()
+    assert np.abs(plain - dropped).max() > 0.1
+
+
+def test_the_first_weights():
+    model = Transformer(small_config(target_vocabulary_size=2000, source_vocabulary_size=2000))
+    for variable in model.variables:
+        values = variable.numpy()
+        if variable.name == "table":
+            # Normal, of standard deviation D^-0.5: 64,000 values tell it to half a percent.
+            assert values.mean() == pytest.approx(0, abs=5 * 32**-0.5 / 64_000**0.5)
+            assert values.std() == pytest.approx(32**-0.5, rel=0.015)
+            assert (np.abs(values) > 2 * 32**-0.5).mean() == pytest.approx(0.0455, abs=0.005)
+        elif variable.name == "kernel":
+            # Glorot and Bengio 2010, equation 16: uniform.
+            bound = (6 / sum(values.shape)) ** 0.5
+            assert 0.98 * bound < np.abs(values).max() <= bound
+            assert values.std() == pytest.approx(bound / 3**0.5, rel=0.1)
+        else:
+            assert (values == (1 if variable.name == "scale" else 0)).all()
+
+
+def test_layers_are_normalised_in_float32():
+    # What is added up to 300 has steps of 2 in bfloat16: its mean and variance need more digits.
+    generator = np.random.default_rng(0)
+    x = tf.cast(300 + 10 * generator.normal(size=[5, 64]), tf.bfloat16)
+    with dtype_policy("mixed_bfloat16"):
+        norm = LayerNorm(64, "norm")
+    assert {v.dtype for v in norm.variables} == {"float32"}
+    scale, shift = generator.normal(size=[2, 64]).astype(np.float32)
+    norm.scale.assign(scale)
+    norm.shift.assign(shift)
+    found = norm(x)
+    assert found.dtype == tf.bfloat16
+    exact = x.numpy().astype(np.float64)
+    normal = (exact - exact.mean(-1, keepdims=True)) / np.sqrt(exact.var(-1, keepdims=True) + 1e-6)
+    expected = normal * scale + shift
+    # Only the result is rounded, to eight bits.
+    np.testing.assert_allclose(found.numpy().astype(np.float64), expected, rtol=2**-8, atol=1e-5)
+
+
+def test_pre_norm_has_a_norm_more_at_the_end_of_each_side():
+    before, after = make_model(norm="post"), make_model(norm="pre")
+    assert after.count_params() == before.count_params() + 2 * 2 * 32
+    assert (before.encoder_norm, before.decoder_norm) == (None, None)
+
+
+def test_number_of_parameters():
+    # One tied table, and a layer's parts: attention 4 D D, feed-forward 2 D F + D + F,
+    # norm 2 D; the decoder has a second attention and a third norm.
+    model = make_model()
+    width, inner, size = 32, 48, SIZE
+    attention, norm = 4 * width * width, 2 * width
+    feed_forward = 2 * width * inner + width + inner
+    encoder, decoder = attention + feed_forward + 2 * norm, 2 * attention + feed_forward + 3 * norm
+    assert model.count_params() == size * width + 2 * (encoder + decoder)
+
+
+@pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16, tf.float16])
+def test_attention_hides_padding_in_every_type_and_stays_finite(dtype):
+    generator = np.random.default_rng(4)
+    queries, keys, values = (
+        tf.cast(4 * generator.normal(size=[2, 1, 3, 8]), dtype) for _ in range(3)
+    )
+    # Two keys are hidden from the first row; the second sees none at all.
+    bias = tf.constant([[0.0, -1e9, -1e9], [-1e9, -1e9, -1e9]])[:, None, None, :]
+    attended, weights = scaled_dot_product_attention(queries, keys, values, bias, no_noise)
+    np.testing.assert_array_equal(tf.cast(weights[0], tf.float32)[..., 0], np.ones([1, 3]))
+    np.testing.assert_array_equal(tf.cast(weights[0], tf.float32)[..., 1:], np.zeros([1, 3, 2]))
+    np.testing.assert_array_equal(attended[0, 0], tf.repeat(values[0, 0, :1], 3, 0))
+    assert np.isfinite(tf.cast(attended, tf.float32)).all()

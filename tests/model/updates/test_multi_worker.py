@@ -1,0 +1,271 @@
+"""Two worker processes under MultiWorkerMirroredStrategy: what one replica does, and failures."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from multi_worker import count_dataset, count_pairs, make_trainer, probe, probe_pairs, read_rows
+from toy import DIGITS, write_dataset
+
+from model.engines.tensorflow_engine import Translator
+from model.transformer.config import Decoding
+from model.updates.strategies import make_strategy
+
+WORKERS = 2
+SECONDS = 300  # that anything may take on a busy machine
+SCRIPT = Path(__file__).parents[2] / "support/multi_worker.py"
+STEPS = 12
+LAST = f"ckpt-{STEPS}"
+OPTIONS = [
+    "--strategy", "multi-worker", "--layers", "1", "--d-model", "32", "--heads", "4",
+    "--d-ff", "64", "--dropout", "0.2", "--steps", str(STEPS), "--batch-tokens", "64",
+    "--warmup-steps", "5", "--peak-learning-rate", "0.001", "--log-every", "2",
+    "--validate-every", "6", "--save-every", "4",
+]  # fmt: skip
+
+
+class Finished(NamedTuple):
+    """How a worker ended, and what it had printed on stderr."""
+
+    code: int
+    printed: str
+
+
+@pytest.fixture(scope="module")
+def toy_dataset(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("toy") / "dataset"
+    write_dataset(folder, train=300, validation=20)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def loopback():
+    """What a command begins with to run in a network that is its own.
+
+    TensorFlow's servers know no passwords and listen on all interfaces, whatever address TF_CONFIG
+    gives them: so they get a network namespace that has 127.0.0.1 alone.
+    """
+    if os.environ.get("TT_OPEN_PORTS") == "1":
+        yield []
+        return
+    namespace = ["unshare", "--user", "--map-root-user", "--net"]
+    script = "ip link set lo up && echo ready && exec cat"  # until stdin ends
+    try:
+        holder = subprocess.Popen(
+            [*namespace, "sh", "-c", script],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        )  # fmt: skip
+    except OSError:
+        pytest.skip("no `unshare` on this machine; with TT_OPEN_PORTS=1 ports are open to all")
+    with holder:
+        if holder.stdout.readline() != "ready\n":
+            pytest.skip("no network namespaces here; with TT_OPEN_PORTS=1 ports are open to all")
+        target = f"--target={holder.pid}"
+        yield ["nsenter", target, "--user", "--net", "--preserve-credentials"]
+        holder.stdin.close()
+
+
+@pytest.fixture(scope="module")
+def run_workers(loopback, tmp_path_factory):
+    """Runs a worker for each list of arguments, all at once, and waits for their ends."""
+
+    def run(*arguments):
+        folder = tmp_path_factory.mktemp("workers")
+        # Free: nobody else is in this network, and the workers of a test before have ended.
+        addresses = [f"127.0.0.1:{2222 + index}" for index in range(len(arguments))]
+        processes = []
+        try:
+            for index, own in enumerate(arguments):
+                task = {"type": "worker", "index": index}
+                cluster = json.dumps({"cluster": {"worker": addresses}, "task": task})
+                places = os.pathsep.join([str(SCRIPT.parent), str(SCRIPT.parents[1])])
+                with (folder / str(index)).open("w") as printed:
+                    process = subprocess.Popen(
+                        [*loopback, sys.executable, str(SCRIPT), *map(str, own)],
+                        env={**os.environ, "TF_CONFIG": cluster, "PYTHONPATH": places},
+                        stderr=printed,
+                    )
+                processes.append(process)
+            codes = [process.wait(SECONDS) for process in processes]
+        finally:
+            for process in processes:
+                process.kill()
+                process.wait()
+        return [
+            Finished(code, (folder / str(index)).read_text()) for index, code in enumerate(codes)
+        ]
+
+    return run
+
+
+def train(dataset, run, *before):
+    """Returns the arguments of a worker that trains in a run folder."""
+    return [*before, "train", "--dataset", dataset, "--run", run, *OPTIONS]
+
+
+@pytest.fixture(scope="module")
+def probed(toy_dataset, run_workers, tmp_path_factory):
+    """What `probe` found with one replica, on worker 0 and on worker 1."""
+    folder = tmp_path_factory.mktemp("probed")
+    results = [folder / f"{index}.npz" for index in range(WORKERS)]
+    ended = run_workers(*(["probe", toy_dataset, folder / "two", path] for path in results))
+    assert [worker.code for worker in ended] == [0, 0], ended
+    one = probe(make_trainer(toy_dataset, folder / "one", make_strategy("one-device")))
+    return [one, *(dict(np.load(path)) for path in results)]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(toy_dataset, run_workers, tmp_path_factory):
+    """The run folder of two workers that nothing disturbed."""
+    run = tmp_path_factory.mktemp("undisturbed") / "run"
+    ended = run_workers(*[train(toy_dataset, run)] * WORKERS)
+    assert [worker.code for worker in ended] == [0, 0], ended
+    return run
+
+
+def with_prefix(found, prefix):
+    return {name: value for name, value in found.items() if name.startswith(prefix)}
+
+
+def log_of(run):
+    return [json.loads(line) for line in (run / "train.jsonl").read_text().splitlines()]
+
+
+def without_times(lines):
+    times = ("source_tokens_per_second", "target_tokens_per_second", "seconds_left")
+    return [{k: v for k, v in line.items() if k not in times} for line in lines]
+
+
+def test_two_workers_have_the_gradients_of_one_replica(probed):
+    one, *workers = (with_prefix(found, "gradient-") for found in probed)
+    assert {name.split("-")[1] for name in one} == {str(i) for i in range(len(probe_pairs()))}
+    assert all(np.abs(gradient).max() > 0 for gradient in one.values())
+    for worker in workers:
+        assert worker.keys() == one.keys()
+        for name, gradient in one.items():
+            atol = 1e-5 * np.abs(gradient).max()
+            np.testing.assert_allclose(worker[name], gradient, rtol=0, atol=atol, err_msg=name)
+
+
+def test_two_workers_train_like_one_replica(probed):
+    one, *workers = probed
+    assert len(one["losses"]) >= 10
+    for worker in workers:
+        np.testing.assert_allclose(worker["losses"], one["losses"], rtol=1e-5)
+        for name, weight in with_prefix(one, "weight-").items():
+            np.testing.assert_allclose(worker[name], weight, rtol=0, atol=1e-4, err_msg=name)
+
+
+def test_workers_end_with_the_same_weights(probed):
+    _, first, second = (with_prefix(found, "weight-") for found in probed)
+    assert first.keys() == second.keys()
+    for name, weight in first.items():
+        np.testing.assert_array_equal(weight, second[name], err_msg=name)
+
+
+def test_every_pair_of_an_epoch_is_read_by_one_worker_once(probed, toy_dataset):
+    first, second = (read_rows(found["rows"]) for found in probed[1:])
+    assert {replica for replica, *_ in first} == {0}
+    assert {replica for replica, *_ in second} == {1}
+    assert count_pairs([*first, *second]) == count_dataset(toy_dataset)
+    assert abs(len(first) - len(second)) <= len(probed[0]["losses"])  # a row a batch
+
+
+def test_a_run_is_logged_once_and_its_model_translates(undisturbed):
+    log = log_of(undisturbed)
+    steps = {
+        kind: [line["step"] for line in log if line["kind"] == kind]
+        for kind in ("train", "validation")
+    }
+    assert steps == {"train": [2, 4, 6, 8, 10, 12], "validation": [6, 12]}
+    assert all(0 <= line["bleu"] <= 100 for line in log if line["kind"] == "validation")
+    assert len(list((undisturbed / "tensorboard").iterdir())) == 1
+    kept = json.loads((undisturbed / "checkpoints/checkpoints.json").read_text())
+    assert kept["last"] == ["ckpt-4", "ckpt-8", LAST]
+    assert json.loads((undisturbed / "config.json").read_text())["replicas"] == WORKERS
+    translator = Translator.load(undisturbed, decoding=Decoding(beam_size=1))
+    (translation,) = translator.translate(["one two three"])
+    assert set(translation.text.split()) <= set(DIGITS)
+
+
+# A signal to workers before a call of a method, counted from where the stop before was, and the
+# step at which both then stop. Ctrl-C in a terminal is a SIGINT to all of them.
+STOPS = [
+    ("SIGTERM", [1], "model.updates.step:TrainingStep.sums", 1, 6),
+    ("SIGTERM", [0], "model.engines.tensorflow_engine:Translator.translate_ids", 2, 6),
+    # The update that the signal comes in tells only of what was before.
+    ("SIGTERM", [1], "model.updates.step:TrainingStep.update", 1, 8),
+    ("SIGINT", [0, 1], "model.updates.step:TrainingStep.update", 1, 10),
+]
+ENDS = {"SIGTERM": (143, "terminated"), "SIGINT": (130, "interrupted")}
+
+
+def test_signals_stop_both_workers_and_they_resume(undisturbed, toy_dataset, run_workers, tmp_path):
+    run = tmp_path / "run"
+    for signal_name, told, method, call, step in STOPS:
+        code, verb = ENDS[signal_name]
+        commands = [train(toy_dataset, run) for _ in range(WORKERS)]
+        for index in told:
+            commands[index][:0] = ["--signal", signal_name, "--before", method, "--call", call]
+        stopped = run_workers(*commands)
+        assert [worker.code for worker in stopped] == [code] * WORKERS, stopped
+        for worker in stopped:
+            assert f"tt: {verb}, and saved at step {step}:" in worker.printed, method
+        assert not (run / "model").exists()
+        assert (log_of(run)[-1]["step"], log_of(run)[-1]["kind"]) == (step, "train")
+
+    resumed = run_workers(*[train(toy_dataset, run)] * WORKERS)
+    assert [worker.code for worker in resumed] == [0, 0], resumed
+    assert all("Resuming at step 10" in worker.printed for worker in resumed)
+    assert without_times(log_of(run)) == without_times(log_of(undisturbed))
+    found, expected = (
+        tf.train.load_checkpoint(str(folder / "checkpoints" / LAST))
+        for folder in (run, undisturbed)
+    )
+    types = expected.get_variable_to_dtype_map()
+    assert types == found.get_variable_to_dtype_map()
+    arrays = [name for name, dtype in types.items() if dtype == tf.float32]
+    assert {name.split("/")[0] for name in arrays} == {"weights", "adam"}
+    for name in arrays:
+        np.testing.assert_array_equal(
+            found.get_tensor(name), expected.get_tensor(name), err_msg=name
+        )
+
+
+@pytest.mark.parametrize("victim", [0, 1], ids=["the chief", "another"])
+def test_a_lost_worker_ends_the_others(victim, toy_dataset, run_workers, tmp_path):
+    # Folders of their own show too that only the chief writes.
+    commands = [train(toy_dataset, tmp_path / f"{index}/run") for index in range(WORKERS)]
+    commands[victim][:0] = [
+        "--signal", "SIGKILL", "--before", "model.updates.step:TrainingStep.update", "--call", "6",
+    ]  # fmt: skip
+    ended = run_workers(*commands)
+    assert ended[victim].code == -signal.SIGKILL
+    survivor = ended[1 - victim]
+    assert survivor.code not in (0, -signal.SIGKILL), survivor
+    assert [line["step"] for line in log_of(tmp_path / "0/run")] == [2, 4]
+    assert (tmp_path / "0/run/checkpoints/ckpt-4.index").exists()
+    assert not (tmp_path / "1").exists()
+    assert survivor.code == 2
+    (line,) = [line for line in survivor.printed.splitlines() if line.startswith("tt: error")]
+    assert re.search(r"a worker is lost \([^\n]*(abort|[Cc]onnect|[Uu]navailable)", line), line
+    assert 'File "' not in line
+    assert "Traceback" not in survivor.printed
+
+
+def test_workers_with_other_options_are_refused(toy_dataset, run_workers, tmp_path):
+    command = train(toy_dataset, tmp_path / "run")
+    ended = run_workers(command, [*command, "--seed", "2"])
+    assert [worker.code for worker in ended] == [2, 2], ended
+    assert all("tt: error: " in worker.printed for worker in ended)
+    assert not (tmp_path / "run/model").exists()

@@ -1,0 +1,200 @@
+"""Texts of any encoding are read as those of UTF-8, and the wrong encoding is named."""
+
+import gzip
+import io
+import re
+
+import pytest
+from corpora import options, rejected, texts, write_pairs
+from hypothesis import given
+from hypothesis import strategies as st
+from unit_reading import read
+
+from model.errors import UserError
+from pipelines.corpora.encodings import Utf8Stream, check_is_utf8, find_encoding, is_other_encoding
+from pipelines.corpora.opening import Jsonl, TextPair, Tsv, sources_from_options
+from pipelines.corpora.text import read_texts
+from pipelines.preprocess.job import describe_manifest, preprocess
+
+ENCODINGS = ["latin-1", "cp1252", "gb18030", "shift_jis", "big5", "utf-16", "utf-16-be", "utf-32"]
+
+
+def encodable(encoding):
+    # The characters of one encoding that have a byte of \ or | or a tab's neighbours in them, too.
+    samples = {
+        "gb18030": "狗乗\U00020000表", "shift_jis": "犬ソ表能", "big5": "狗功許蓋",
+        "utf-16": "Ċ犬𝄞", "utf-16-be": "Ċ犬𝄞", "utf-32": "Ċ犬𝄞",
+    }  # fmt: skip
+    return st.text('ab \\"|' + samples.get(encoding, "éßñ"), min_size=1, max_size=9)
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@given(data=st.data())
+def test_lines_of_any_encoding_are_read_back(tmp_path_factory, encoding, data):
+    folder = tmp_path_factory.mktemp("texts")
+    text = encodable(encoding)
+    pairs = data.draw(st.lists(st.tuples(text, text), min_size=1, max_size=5))
+    rows = [(source, target, None) for source, target in pairs]
+    for side, column in (("en", 0), ("xx", 1)):
+        lines = "".join(f"{pair[column]}\r\n" for pair in pairs).encode(encoding)
+        (folder / f"a.{side}.gz").write_bytes(gzip.compress(lines))
+    tsv = "".join(f"{source}\t{target}\n" for source, target in pairs)
+    (folder / "a.tsv").write_bytes(tsv.encode(encoding))
+    name = find_encoding(encoding)
+    pair = TextPair(str(folder / "a.en.gz"), str(folder / "a.xx.gz"), encoding=name)
+    assert read(pair, folder) == rows
+    (folder / "work").rename(folder / "done")
+    assert read(Tsv(str(folder / "a.tsv"), encoding=name), folder) == rows
+    found = [text for batch in read_texts(str(folder / "a.xx.gz"), encoding=name) for text in batch]
+    assert found == [target for _, target in pairs]
+
+
+def test_jsonl_whose_characters_have_a_backslash_in_them(tmp_path):
+    (tmp_path / "a.jsonl").write_bytes('{"s": "ソ表", "t": "x"}\n'.encode("shift_jis"))
+    source = Jsonl(str(tmp_path / "a.jsonl"), "s", "t", encoding="shift_jis")
+    assert read(source, tmp_path) == [("ソ表", "x", None)]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "content", "expected"),
+    [
+        ("cp1252", b"a\x81b\tx\n\xe4\t\xf6\n", [("a\ufffdb", "x"), ("ä", "ö")]),
+        ("shift_jis", b"\xff\tx\nb\ty\n", [("\ufffd", "x"), ("b", "y")]),
+        ("utf-16-le", "a\tx\nb\t".encode("utf-16-le") + b"\x00\xd8", [("a", "x"), ("b", "\ufffd")]),
+    ],
+)
+def test_what_is_none_of_the_encoding_is_a_fault_of_its_line_alone(
+    tmp_path, encoding, content, expected
+):
+    (tmp_path / "a.tsv").write_bytes(content)
+    rows = read(Tsv(str(tmp_path / "a.tsv"), encoding=encoding), tmp_path)
+    # However many marks stand for the bytes that are none.
+    shown = [tuple(re.sub("\ufffd+", "\ufffd", side) for side in row[:2]) for row in rows]
+    assert shown == expected
+    assert [row[2] for row in rows] == [
+        "invalid_utf8" if "\ufffd" in "".join(row) else None for row in expected
+    ]
+
+
+def test_blocks_may_end_inside_a_character(monkeypatch):
+    monkeypatch.setattr("pipelines.corpora.encodings._BLOCK_BYTES", 3)
+    text = "狗\n犬乗\U00020000 ab" * 50
+    stream = Utf8Stream(io.BufferedReader(io.BytesIO(text.encode("gb18030"))), "gb18030")
+    assert io.BufferedReader(stream, 7).read() == text.encode()
+
+
+@pytest.mark.parametrize(
+    "name", ["nosuch", "hex", "rot13", "undefined", "", "a\0b", "idna", "punycode"]
+)
+def test_what_is_no_encoding_of_text_is_refused(name):
+    with pytest.raises(UserError, match=r"--encoding must be one that Python knows.*Received: '"):
+        find_encoding(name)
+
+
+# The wrong one.
+
+
+@pytest.mark.parametrize(
+    ("encoding", "named"),
+    [
+        ("utf-16", "UTF-16, not UTF-8: pass --encoding utf-16, if all texts are, or"),
+        ("utf-16-le", "UTF-16, not UTF-8: pass --encoding utf-16-le,"),
+        ("utf-16-be", "UTF-16, not UTF-8: pass --encoding utf-16-be,"),
+        ("utf-32", "UTF-32, not UTF-8: pass --encoding utf-32,"),
+    ],
+)
+@pytest.mark.parametrize("name", ["a.tsv", "a.tsv.gz", "a.jsonl", "a.en+a.de", "fra.txt:0:1"])
+def test_utf_16_is_named_and_the_advice_then_works(tmp_path, encoding, named, name):
+    content = {"a.jsonl": '{"source": "Hund", "target": "dog"}\n'}.get(name, "Hund\tdog\n")
+    pair = "Hund", "dog"
+    if "+" in name:
+        pair, content = ("Hund", "Hund"), "Hund\n"
+    data = content.encode(encoding)
+    path = name.removesuffix(":0:1")
+    for each in path.split("+"):
+        (tmp_path / each).write_bytes(gzip.compress(data) if each.endswith("z") else data)
+    corpus = "+".join(f"{tmp_path}/{each}" for each in name.split("+"))
+    with pytest.raises(UserError, match=named) as caught:
+        sources_from_options(corpora=[corpus])
+    advised = str(caught.value).split("--encoding ")[1].split(",")[0]
+    [source] = sources_from_options(corpora=[corpus], encoding=advised)
+    assert read(source, tmp_path) == [(*pair, None)]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
+def test_files_of_two_encodings_are_the_users_error_whatever_is_named(tmp_path, encoding):
+    (tmp_path / "p.en").write_text("dog\n")
+    (tmp_path / "p.de").write_bytes("Hund\n".encode(encoding))
+    corpus = f"{tmp_path}/p.en+{tmp_path}/p.de"
+    with pytest.raises(UserError, match=rf"p\.de is .* pass --encoding {encoding}, if all texts"):
+        sources_from_options(corpora=[corpus])
+    expected = (
+        f"{tmp_path}/p.en is not {encoding} ({encoding.upper()} stream does not start with BOM): "
+        "--encoding holds for all texts, so convert those of another encoding first, as with "
+        f"iconv -f utf-8 -t {encoding}"
+    )
+    with pytest.raises(UserError) as caught:
+        sources_from_options(corpora=[corpus], encoding=encoding)
+    assert str(caught.value) == expected
+    with pytest.raises(UserError) as caught:
+        list(read_texts(f"{tmp_path}/p.en", encoding=encoding))
+    assert str(caught.value) == expected
+    (tmp_path / "p.en").write_bytes("dog\n".encode(encoding))
+    [source] = sources_from_options(corpora=[corpus], encoding=encoding)
+    assert read(source, tmp_path) == [("dog", "Hund", None)]
+
+
+@pytest.mark.parametrize("head", ["day\n", "Ä犬\tb", "", "a", "\ufeffa"])
+def test_utf_8_is_not_taken_for_anything_else(head):
+    check_is_utf8("a.txt", head.encode())
+
+
+def test_utf_8_with_some_nuls_is_no_utf_16():
+    check_is_utf8("a.txt", b"a\0b\0c some longer text that is plain" * 9)
+
+
+def test_latin_1_is_suspected_where_many_lines_are_not_utf_8(tmp_path):
+    pairs = [(f"the dog {i}", f"das {'Pferd' if i % 3 else 'Kälbchen'} {i}") for i in range(60)]
+    corpus = write_pairs(tmp_path, pairs)
+    (tmp_path / "corpus.de").write_bytes(
+        "".join(f"{target}\n" for _, target in pairs).encode("latin-1")
+    )
+    chosen = options(tmp_path / "out", vocabulary_type="char")
+    manifest = preprocess(sources=[corpus], options=chosen)
+    assert manifest.rejected == {"invalid_utf8": 20}
+    [warning] = [line for line in describe_manifest(manifest) if line.startswith("warning")]
+    assert warning == (
+        f"warning: 20 of 60 lines of {corpus.name} are not UTF-8: if it is in another encoding, "
+        "such as latin-1 or cp1252, name that with --encoding and make the dataset again"
+    )
+    paths = {"source_texts": [corpus.source_path], "target_texts": [corpus.target_path]}
+    [source] = sources_from_options(**paths, encoding="Latin-1")
+    assert source.identity() == corpus.identity() | {"encoding": "iso8859-1"}
+    assert source.describe().endswith(", iso8859-1")
+    chosen = options(tmp_path / "mended", vocabulary_type="char")
+    manifest = preprocess(sources=[source], options=chosen)
+    both = texts(tmp_path / "mended", "train") + texts(tmp_path / "mended", "validation")
+    assert sorted(both) == sorted(pairs)
+    assert not [line for line in describe_manifest(manifest) if line.startswith("warning")]
+    assert not rejected(tmp_path / "mended")
+
+
+def test_excluded_texts_have_the_encoding_that_is_named(tmp_path):
+    pairs = [(f"the dog {i}", f"das Kälbchen {i}") for i in range(60)]
+    (tmp_path / "test.de").write_bytes("das Kälbchen 7\n".encode("latin-1"))
+    chosen = options(
+        tmp_path / "out", vocabulary_type="char", encoding="latin1",
+        exclude=(str(tmp_path / "test.de"),),
+    )  # fmt: skip
+    manifest = preprocess(sources=[write_pairs(tmp_path, pairs)], options=chosen)
+    assert manifest.rejected == {"held_out_target": 1}
+    assert manifest.options["encoding"] == "iso8859-1"
+    assert "encoding" not in options(tmp_path, encoding="UTF8").resolved()
+
+
+@pytest.mark.parametrize(
+    ("invalid", "lines", "expected"),
+    [(1, 100, True), (1, 101, False), (0, 9, False), (0, 0, False)],
+)
+def test_a_few_damaged_lines_are_no_other_encoding(invalid, lines, expected):
+    assert is_other_encoding(invalid=invalid, lines=lines) is expected

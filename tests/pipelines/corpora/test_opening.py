@@ -1,0 +1,593 @@
+"""Corpora by the strings that name them; TFDS and the embedded corpus, cut and read."""
+
+import bz2
+import dataclasses
+import functools
+import gzip
+import http.server
+import json
+import pickle
+import shutil
+import threading
+import types
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import tensorflow_datasets
+from memory_filesystem import MemoryFileSystem
+from unit_reading import cut, read
+
+from model.errors import UserError
+from pipelines.corpora.opening import (
+    CorpusSpec,
+    EmbeddedCorpus,
+    Jsonl,
+    TextPair,
+    Tsv,
+    parse_corpus,
+    sources_from_options,
+)
+from pipelines.english_spanish import choices as demo_corpus
+from pipelines.pairs import units
+
+
+@pytest.fixture
+def memory():
+    MemoryFileSystem.clear()
+    yield MemoryFileSystem
+    MemoryFileSystem.clear()
+
+
+def open_one(corpus, **options):
+    [source] = sources_from_options(corpora=[corpus], **options)
+    return source
+
+
+# Corpus strings.
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a.tsv", CorpusSpec(kind="tsv", paths=("a.tsv",))),
+        ("a.tsv.gz", CorpusSpec(kind="tsv", paths=("a.tsv.gz",))),
+        (
+            "web=crawl-*.tsv.zst:0:2",
+            CorpusSpec(
+                kind="tsv", paths=("crawl-*.tsv.zst",), name="web",
+                source_column="0", target_column="2",
+            ),
+        ),
+        (
+            "part-*.parquet:en:de",
+            CorpusSpec(
+                kind="parquet", paths=("part-*.parquet",), source_column="en", target_column="de"
+            ),
+        ),
+        (
+            "news.jsonl.bz2:translation.en:translation.de",
+            CorpusSpec(
+                kind="jsonl", paths=("news.jsonl.bz2",),
+                source_column="translation.en", target_column="translation.de",
+            ),
+        ),
+        ("gs://bucket/x.tsv", CorpusSpec(kind="tsv", paths=("gs://bucket/x.tsv",))),
+        (
+            "w=gs://bucket/a=b/x.jsonl:s:t",
+            CorpusSpec(
+                kind="jsonl", paths=("gs://bucket/a=b/x.jsonl",), name="w",
+                source_column="s", target_column="t",
+            ),
+        ),
+        ("data/lang=en/x.parquet", CorpusSpec(kind="parquet", paths=("data/lang=en/x.parquet",))),
+        ("tfds:a/b", CorpusSpec(kind="tfds", paths=("a/b",))),
+        ("tfds:a/b:1.0.0", CorpusSpec(kind="tfds", paths=("a/b:1.0.0",))),
+        (
+            "ted=tfds:a/b:1.*.*:ru:en",
+            CorpusSpec(
+                kind="tfds", paths=("a/b:1.*.*",), name="ted",
+                source_column="ru", target_column="en",
+            ),
+        ),
+        ("a.en+a.de", CorpusSpec(kind="text", paths=("a.en", "a.de"))),
+        ("n=*.en.gz+*.de.gz", CorpusSpec(kind="text", paths=("*.en.gz", "*.de.gz"), name="n")),
+        ("gs://b/x+s3://b/y", CorpusSpec(kind="text", paths=("gs://b/x", "s3://b/y"))),
+        ("a.tsv+b.tsv", CorpusSpec(kind="text", paths=("a.tsv", "b.tsv"))),
+        *(
+            (
+                f"{path}:0:12",
+                CorpusSpec(kind="tsv", paths=(path,), source_column="0", target_column="12"),
+            )
+            for path in ("fra.txt", "deu-eng/*.txt.gz", "gs://b/fra", "/dev/stdin", "a:b.c")
+        ),
+        (
+            "n=a.parquet:0:1",
+            CorpusSpec(
+                kind="parquet", paths=("a.parquet",), name="n", source_column="0", target_column="1"
+            ),
+        ),
+    ],
+)  # fmt: skip
+def test_corpus_strings(text, expected):
+    assert parse_corpus(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("there", "text", "expected"),
+    [
+        (["a=b.tsv"], "a=b.tsv", CorpusSpec(kind="tsv", paths=("a=b.tsv",))),
+        (["a=b*.tsv"], "a=b*.tsv", CorpusSpec(kind="tsv", paths=("a=b*.tsv",))),
+        (["a:0.tsv:1.tsv"], "a:0.tsv:1.tsv", CorpusSpec(kind="tsv", paths=("a:0.tsv:1.tsv",))),
+        (
+            ["c++.tsv"],
+            "n=c++.tsv:0:1",
+            CorpusSpec(
+                kind="tsv", paths=("c++.tsv",), name="n", source_column="0", target_column="1"
+            ),
+        ),
+        (["c++.tsv"], "c++.tsv", CorpusSpec(kind="tsv", paths=("c++.tsv",))),
+        (
+            ["c++.txt"],
+            "c++.txt:0:1",
+            CorpusSpec(kind="tsv", paths=("c++.txt",), source_column="0", target_column="1"),
+        ),
+        (["a", "b:0:1"], "a+b:0:1", CorpusSpec(kind="text", paths=("a", "b:0:1"))),
+        (["c++.en", "c.de"], "c++.en+c.de", CorpusSpec(kind="text", paths=("c++.en", "c.de"))),
+    ],
+)  # fmt: skip
+def test_a_path_that_exists_wins_over_the_syntax(there, text, expected):
+    assert parse_corpus(text, exists=there.__contains__) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "a.txt",
+            r"corpus 'a.txt' is none of \*.tsv, \*.jsonl .*tfds:NAME.*SOURCE\+TARGET.*fra.txt:0:1",
+        ),
+        ("a.txt:en:de", "corpus 'a.txt:en:de' is none of"),
+        ("a.txt:0", "corpus 'a.txt:0' is none of"),
+        (":0:1", "corpus ':0:1' is none of"),
+        ("", "corpus '' is none of"),
+        ("a=", "corpus 'a=' is none of"),
+        ("web=a.tsv:0", "'web=a.tsv:0' must end in both its columns.* or in none. Received: ':0'"),
+        ("a.tsv:", "Received: ':'"),
+        ("a.parquet:en:", "Received: ':en:'"),
+        ("a.parquet::en", "Received: '::en'"),
+        ("a.parquet:a:b:c", "Received: ':a:b:c'"),
+        ("tfds:a/b:ru", "Received: ':ru'"),
+        ("tfds:", "none of"),
+        ("c++.en+c++.de", "two paths with a \\+ between them"),
+        ("a.en+", "two paths with a \\+ between them"),
+    ],
+)
+def test_bad_corpus_strings(text, message):
+    with pytest.raises(UserError, match=message) as caught:
+        parse_corpus(text)
+    assert "\n" not in str(caught.value)
+
+
+# Options to sources.
+
+
+def write_corpora(put):
+    """Writes a corpus of every kind through `put(name, content)`: a and b are each a pair."""
+    put("a.en.gz", gzip.compress(b"text a\n"))
+    put("b.en.gz", gzip.compress(b"text b\n"))
+    put("a.de.gz", gzip.compress(b"text x\n"))
+    put("b.de.gz", gzip.compress(b"text y\n"))
+    put("a.tsv.bz2", bz2.compress(b"0\ttsv a\ttsv x\n"))
+    put("b.tsv.bz2", bz2.compress(b"0\ttsv b\ttsv y\n"))
+    put("c.jsonl", b'{"translation": {"en": "json a", "de": "json x"}}\n')
+    table = pa.table(
+        {
+            "en": ["parquet a"],
+            "de": ["parquet x"],
+            "translation": [{"en": "struct a", "de": "struct x"}],
+        }
+    )
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink)
+    put("d.parquet", sink.getvalue().to_pybytes())
+
+
+def test_all_kinds_mix_in_one_run(tmp_path, memory):
+    write_corpora(lambda name, content: (tmp_path / name).write_bytes(content))
+    write_corpora(lambda name, content: memory.put(f"mem://bucket/{name}", content))
+    for folder in (str(tmp_path), "mem://bucket"):
+        sources = sources_from_options(
+            corpora=[
+                f"web={folder}/*.tsv.bz2:1:2",
+                f"{folder}/c.jsonl:translation.en:translation.de",
+                f"{folder}/*.en.gz+{folder}/*.de.gz",
+                f"nested={folder}/d.parquet:translation.en:translation.de",
+                f"{folder}/d.parquet",
+            ],
+            source_language="en",
+            target_language="de",
+        )
+        assert [(source.kind, source.name, source.file_of(0)) for source in sources] == [
+            ("tsv", "web", f"{folder}/a.tsv.bz2"),
+            ("tsv", "web", f"{folder}/b.tsv.bz2"),
+            ("jsonl", f"{folder}/c.jsonl", f"{folder}/c.jsonl"),
+            ("text", f"{folder}/a.en.gz + {folder}/a.de.gz", f"{folder}/a.en.gz"),
+            ("text", f"{folder}/b.en.gz + {folder}/b.de.gz", f"{folder}/b.en.gz"),
+            ("parquet", "nested", f"{folder}/d.parquet"),
+            ("parquet", f"{folder}/d.parquet", f"{folder}/d.parquet"),
+        ]
+        assert [source.identity()["columns"] for source in sources] == [
+            [1, 2],
+            [1, 2],
+            ["translation.en", "translation.de"],
+            [],
+            [],
+            ["translation.en", "translation.de"],
+            ["en", "de"],
+        ]
+        rows = []
+        for order, source in enumerate(sources):
+            (tmp_path / "work" / str(order)).mkdir(parents=True)
+            rows += read(source, tmp_path / "work" / str(order))
+            assert json.loads(json.dumps(source.identity())) == source.identity()
+            assert source.describe().startswith(f"{source.kind}  ")
+            assert pickle.loads(pickle.dumps(source)) == source
+            assert len(pickle.dumps(source)) < 1000
+        assert rows == [
+            ("tsv a", "tsv x", None),
+            ("tsv b", "tsv y", None),
+            ("json a", "json x", None),
+            ("text a", "text x", None),
+            ("text b", "text y", None),
+            ("struct a", "struct x", None),
+            ("parquet a", "parquet x", None),
+        ]
+        shutil.rmtree(tmp_path / "work")
+
+
+def test_columns_of_a_corpus_win_over_the_options(tmp_path):
+    (tmp_path / "a.tsv").write_text("1\ta\tx\n2\tb\n")
+    named = open_one(f"{tmp_path}/a.tsv:1:2", source_column="0", target_column="0")
+    assert named == Tsv(str(tmp_path / "a.tsv"), 1, 2)
+    source = open_one(str(tmp_path / "a.tsv"), source_column="2", target_column="1")
+    assert read(source, tmp_path) == [("x", "a", None), ("2\tb", "", "malformed")]
+    (tmp_path / "a.jsonl").write_text("")
+    path = str(tmp_path / "a.jsonl")
+    assert open_one(path) == Jsonl(path, "source", "target")
+    assert open_one(path, target_language="de") == Jsonl(path, "source", "de")
+    assert open_one(path, source_column="s", source_language="en") == Jsonl(path, "s", "target")
+
+
+def test_relative_globs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "part/x.tsv").mkdir(parents=True)  # a folder is no file
+    for name in ("b.tsv", "a.tsv", "part/c.tsv"):
+        (tmp_path / name).write_text("a\tb\n")
+    assert [source.path for source in sources_from_options(corpora=["*.tsv"])] == ["a.tsv", "b.tsv"]
+    found = sources_from_options(corpora=["p*/*.tsv", "**/[ac].tsv"])
+    assert [source.path for source in found] == ["part/c.tsv", "a.tsv", "part/c.tsv"]
+
+
+def test_globs_of_any_file_system(memory):
+    for name in ("b.tsv", "a.tsv", "x/c.tsv", "[d].tsv"):
+        memory.put(f"mem://b/{name}", b"a\tb\n")
+
+    def found(pattern):
+        return [s.path.removeprefix("mem://b/") for s in sources_from_options(corpora=[pattern])]
+
+    assert found("mem://b/?.tsv") == ["a.tsv", "b.tsv"]
+    assert found("mem://b/**.tsv") == ["[d].tsv", "a.tsv", "b.tsv", "x/c.tsv"]
+    assert found("mem://b/[d].tsv") == ["[d].tsv"]
+    assert found("n=mem://b/x/*.tsv:1:0") == ["x/c.tsv"]
+    memory.put("mem://b/x.tsv/c.tsv", b"")
+    with pytest.raises(UserError, match=r"mem://b/x\.tsv is a folder"):
+        found("mem://b/x.tsv")
+
+
+# What comes with `tt`, and names.
+
+
+def test_embedded_corpus(tmp_path, monkeypatch):
+    pair = types.SimpleNamespace
+    monkeypatch.setattr(
+        demo_corpus, "train_pairs", lambda: [pair(source=f"s{i}", target=f"t{i}") for i in range(5)]
+    )
+    monkeypatch.setattr(demo_corpus, "held_out_pairs", lambda: [pair(source="a", target="b")])
+    rows = [(f"s{i}", f"t{i}", None) for i in range(5)]
+    assert read(EmbeddedCorpus("train"), tmp_path, max_pairs=2) == rows
+    assert read(EmbeddedCorpus("held_out"), tmp_path) == [("a", "b", None)]
+    assert EmbeddedCorpus("train").identity() != EmbeddedCorpus("held_out").identity()
+    assert EmbeddedCorpus("train").describe() == ("embedded  embedded:train  2e-05 MB, 5 pairs")
+    with pytest.raises(UserError, match="splits train and held_out"):
+        EmbeddedCorpus("test")
+
+
+def test_globs_are_sorted_and_paired(tmp_path):
+    for name in ("b.en", "a.en", "b.de", "a.de"):
+        (tmp_path / name).write_text(f"{name}\n")
+    found = sources_from_options(
+        source_texts=[str(tmp_path / "*.en")], target_texts=[str(tmp_path / "*.de")]
+    )
+    assert found == [
+        TextPair(str(tmp_path / "a.en"), str(tmp_path / "a.de")),
+        TextPair(str(tmp_path / "b.en"), str(tmp_path / "b.de")),
+    ]
+
+
+def test_a_name_with_brackets_is_a_name(tmp_path):
+    path = tmp_path / "a[1].tsv"
+    path.write_text("a\tb\n")
+    assert open_one(str(path)) == Tsv(str(path))
+
+
+def parquet_file(tmp_path):
+    table = pa.table({"en": ["a"], "de": ["x"], "n": [1], "t": [{"s": "a", "n": 1}]})
+    pq.write_table(table, tmp_path / "c.parquet")
+    return str(tmp_path / "c.parquet")
+
+
+@pytest.mark.parametrize(
+    ("corpus", "options", "message"),
+    [
+        ("missing.tsv", {}, "no file at missing.tsv"),
+        ("web=missing*.tsv:0:1", {}, r"no file at missing\*.tsv: check the path"),
+        ("nosuch://b/a.tsv", {}, "nosuch://b/a.tsv cannot be looked up"),
+        ("mem://b/a.tsv", {}, "no file at mem://b/a.tsv"),
+        (".", {}, r"\. is a folder: name the files in it, as in '\./\*\.tsv'"),
+        ("/dev/null", {}, "corpus '/dev/null' is none of"),
+        ("/dev/null+/dev/nul?", {"source_texts": ["/dev/null"]}, "1 --source .* and 0 --target"),
+        ("/dev/null+/dev/nul*ll", {}, r"no file at /dev/nul\*ll"),
+        (lambda path: f"{path}:en", {}, "must end in both its columns"),
+        (lambda path: f"{path}:fr:de", {}, r"no column 'fr'.*one of en, de, n, t\.s, t\.n"),
+        (lambda path: f"{path}:t.x:de", {}, "no column 't.x'"),
+        (lambda path: f"{path}:en.x:de", {}, "no column 'en.x'"),
+        (lambda path: f"{path}:en:n", {}, r"'n' of .* must hold strings. Received: int64"),
+        (lambda path: f"{path}:en:t.n", {}, r"'t.n' of .* must hold strings. Received: int64"),
+        (lambda path: f"{path}:en:t", {}, r"'t' of .* must hold strings. Received: struct.*t\.s"),
+        (lambda path: path, {"source_column": "fr"}, "no column 'fr'"),
+    ],
+)
+def test_bad_corpora(tmp_path, corpus, options, message):
+    corpus = corpus(parquet_file(tmp_path)) if callable(corpus) else corpus
+    with pytest.raises(UserError, match=message) as caught:
+        sources_from_options(corpora=[corpus], **options)
+    assert "\n" not in str(caught.value)
+
+
+def test_texts_without_as_many_translations():
+    with pytest.raises(UserError) as caught:
+        sources_from_options(source_texts=["/dev/null"])
+    assert str(caught.value) == (
+        "there must be as many --target texts as --source texts. Received: 1 --source (/dev/null) "
+        "and 0 --target (none)"
+    )
+
+
+def test_a_file_of_any_name_is_tsv_where_its_columns_are_numbers(tmp_path):
+    (tmp_path / "fra.txt").write_text("Go.\tVa !\tCC-BY\nHi.\tSalut !\tCC-BY\n")
+    source = open_one(f"{tmp_path}/fra.txt:0:1")
+    assert source == Tsv(str(tmp_path / "fra.txt"), 0, 1)
+    assert read(source, tmp_path) == [("Go.", "Va !", None), ("Hi.", "Salut !", None)]
+
+
+def test_jsonl_whose_texts_begin_late_is_refused_only_where_their_keys_are_guessed(tmp_path):
+    path = tmp_path / "a.jsonl"
+    others = [f'{{"meta": "{i}", "part-{i % 30}": "x"}}\n' for i in range(20_000)]
+    late = '{"en": "a", "de": "x"}\n'
+    path.write_text("".join([*others, late]))
+    for columns in ({"source_column": "en"}, {"source_column": "en", "target_column": "de"}):
+        source = open_one(str(path), **columns, source_language="en", target_language="de")
+        assert source == Jsonl(str(path), "en", "de")
+    rows = read(source, tmp_path)
+    assert rows[-1] == ("a", "x", None)
+    assert {fault for _, _, fault in rows[:-1]} == {"malformed"}
+    names = ", ".join(["meta", *(f"part-{i}" for i in range(19)), r"\.\.\."])
+    with pytest.raises(UserError, match=f"'source' and 'target': its objects have {names}\\. Name"):
+        open_one(str(path), source_language="en", target_language="de")
+    # Named keys that no line has are refused, too, once all were looked at.
+    with pytest.raises(UserError, match=r"no texts under the keys 'en' and 'fr': its objects have"):
+        open_one(f"{path}:en:fr")
+
+
+def test_jsonl_names_the_keys_that_were_looked_for_and_found(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"id": 7, "text": "a", "translation": {"de": "x", "n": 1}, "note": null}\n')
+    found = f"its objects have text, translation.de, note. Name two of them, as in {path}:SOURCE"
+    for options, wanted in [
+        ({}, "'source' and 'target'"),
+        ({"source_language": "en"}, "'en' and 'target' or 'source' and 'target'"),
+        ({"source_column": "text"}, "'text' and 'target'"),
+        ({"source_column": "id", "target_column": "text"}, "'id' and 'text'"),
+    ]:
+        with pytest.raises(UserError) as caught:
+            open_one(str(path), **options)
+        assert f"{path} has no texts under the keys {wanted}: {found}" in str(caught.value)
+    assert open_one(f"{path}:text:translation.de").columns() == ["text", "translation.de"]
+    # Languages are given for other reasons, too.
+    path.write_text('no json\n{"other": 1}\n{"source": "a", "target": "x", "en": "a"}\n')
+    assert open_one(str(path), source_language="de").columns() == ["source", "target"]
+    assert open_one(f"{path}:en:target").columns() == ["en", "target"]
+    # Where there is no object, nothing can be told, and every line is counted later.
+    for content in ("[1, 2]\nnothing\n", "", "\n"):
+        path.write_text(content)
+        assert open_one(str(path)).columns() == ["source", "target"]
+    # A pipe can be read only once.
+    assert open_one("/dev/null+/dev/null").kind == "text"
+
+
+@pytest.mark.parametrize("column", ["en", "-1", "1.5", "²"])
+def test_a_column_of_tsv_is_a_number(tmp_path, column):
+    (tmp_path / "a.tsv").write_text("a\tb\n")
+    with pytest.raises(UserError, match=f"number from 0. Received: '{column}'"):
+        open_one(f"{tmp_path}/a.tsv:{column}:1")
+
+
+def test_tfds(tmp_path, shared_data):
+    [source] = sources_from_options(
+        corpora=["tfds:ted_hrlr_translate/ru_to_en"],
+        data_dir=str(shared_data / "tfds"),
+        split="test[:10]+validation[99%:]",
+    )
+    assert (source.source_language, source.target_language) == ("ru", "en")
+    assert source.name == "tfds:ted_hrlr_translate/ru_to_en:test[:10]+validation[99%:]"
+    rows = read(source, tmp_path)
+    loaded = tensorflow_datasets.load(
+        "ted_hrlr_translate/ru_to_en",
+        data_dir=str(shared_data / "tfds"),
+        split=["test[:10]", "validation[99%:]"],
+        as_supervised=True,
+        download=False,
+    )
+    assert [row[:2] for row in rows] == [
+        (source.decode(), target.decode())
+        for split in loaded
+        for source, target in split.as_numpy_iterator()
+    ]
+    assert len(rows) == 10 + 50
+    assert read(source, tmp_path, max_pairs=7) == rows
+
+
+def test_tfds_direction(tmp_path, shared_data):
+    options = {"corpora": ["tfds:wmt19_translate/zh-en"], "split": "validation[:3]"}
+    options["data_dir"] = str(shared_data / "tfds")
+    [given_order] = sources_from_options(**options)
+    [turned] = sources_from_options(**options, source_language="en", target_language="zh")
+    assert dataclasses.replace(turned, source_language="zh", target_language="en") == given_order
+    assert [row[:2] for row in read(turned, tmp_path)] == [
+        (target, source) for source, target, _ in read(given_order, tmp_path)
+    ]
+    assert [turned] == sources_from_options(**options, source_language="en")
+    assert [turned] == sources_from_options(**options, target_language="zh")
+
+
+def test_a_tfds_corpus_names_itself_and_its_languages(tmp_path, shared_data):
+    options = {"data_dir": str(shared_data / "tfds"), "split": "test[:20]"}
+    corpus = "tfds:ted_hrlr_translate/ru_to_en"
+    source = open_one(f"ted={corpus}:en:ru", **options, source_language="ru")
+    assert source.name == source.file_of(0) == "ted"
+    assert (source.source_language, source.target_language) == ("en", "ru")
+    assert source.identity()["columns"] == ["en", "ru"]
+    assert json.loads(json.dumps(source.identity())) == source.identity()
+    assert source.describe().startswith(f"tfds  ted = {corpus}:test[:20]  ")
+    assert source.describe().endswith(" MB, 20 pairs")
+    plain = open_one(f"{corpus}:1.0.0", **options)
+    assert [row[1::-1] for row in read(source, tmp_path)] == [
+        row[:2] for row in read(plain, tmp_path / "work")
+    ]
+    assert read(source, tmp_path, max_pairs=7)
+    with pytest.raises(UserError, match="no language 'xx': it has en and ru"):
+        open_one(f"{corpus}:xx:en", **options)
+
+
+def test_units_and_slices_of_tfds_end_at_their_bytes(tmp_path, shared_data, monkeypatch):
+    options = {"data_dir": str(shared_data / "tfds"), "split": "test[:200]"}
+    source = open_one("tfds:ted_hrlr_translate/ru_to_en", **options)
+    rows = read(source, tmp_path)
+    mean = source.text_bytes() // 200
+    monkeypatch.setattr(units, "MAX_UNIT_BYTES", 50 * mean + 50)
+    monkeypatch.setattr(units, "SLICE_BYTES", 7 * mean + 7)
+    shutil.rmtree(tmp_path / "work")
+    found = cut(source, tmp_path)
+    assert [unit.rows for unit in found] == [50] * 4
+    assert max(table.num_rows for table in found[1].read()) == 7
+    shutil.rmtree(tmp_path / "work")
+    assert read(source, tmp_path) == rows
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"corpora": ["tfds:nosuch"]}, "tfds:nosuch is not prepared in .*--download"),
+        ({"corpora": ["tfds:wmt14_translate/de-en"]}, "tfds:wmt14_translate/de-en is not prepared"),
+        (
+            {"corpora": ["tfds:wmt_translate"], "language_pair": "de-en", "subsets": ["train=x"]},
+            "tfds:wmt_translate is not prepared",
+        ),
+        (
+            {"corpora": ["tfds:ted_hrlr_translate/pt_to_en"]},
+            "train.tfrecord-00000-of-00001 is missing",
+        ),
+        (
+            {"corpora": ["tfds:ted_hrlr_translate/ru_to_en"], "source_language": "xx"},
+            "no language 'xx': it has en and ru",
+        ),
+        (
+            {"corpora": ["tfds:ted_hrlr_translate/ru_to_en"], "split": "nope"},
+            "cannot be read with --split 'nope': Unknown split",
+        ),
+        (
+            {"corpora": ["tfds:ted_hrlr_translate/ru_to_en"], "split": "train[:7"},
+            r"cannot be read with --split 'train\[:7'",
+        ),
+    ],
+)
+def test_bad_tfds_options(shared_data, options, message):
+    with pytest.raises(UserError, match=message):
+        sources_from_options(**options, data_dir=str(shared_data / "tfds"))
+
+
+def test_wmt_subsets_are_checked():
+    with pytest.raises(UserError, match=r"a subset is SPLIT=NAME.*Received: 'train=nosuch'"):
+        sources_from_options(
+            corpora=["tfds:wmt_translate"],
+            language_pair="de-en",
+            subsets=["train=nosuch"],
+            download=True,
+        )
+    with pytest.raises(UserError, match="needs --language-pair SOURCE-TARGET and a --subset"):
+        sources_from_options(corpora=["tfds:wmt_translate"], language_pair="de-en", download=True)
+
+
+class ToyTranslate(tensorflow_datasets.core.GeneratorBasedBuilder):
+    """A dataset as TFDS has them, that downloads its pairs from `url`."""
+
+    VERSION = tensorflow_datasets.core.Version("1.0.0")
+    url = ""
+
+    def _info(self):
+        languages = tensorflow_datasets.features.Translation(("en", "xx"))
+        return self.dataset_info_from_configs(features=languages, supervised_keys=("en", "xx"))
+
+    def _split_generators(self, dl_manager):
+        path = dl_manager.download(self.url)
+        return {"train": self._generate_examples(path)}
+
+    def _generate_examples(self, path):
+        for i, line in enumerate(path.read_text().splitlines()):
+            yield i, dict(zip(("en", "xx"), line.split("\t"), strict=True))
+
+
+@pytest.fixture
+def loopback_url(tmp_path):
+    """The address of a folder that is served on the loopback interface."""
+    (tmp_path / "served").mkdir()
+    handler = functools.partial(
+        http.server.SimpleHTTPRequestHandler, directory=str(tmp_path / "served")
+    )
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def test_tfds_downloads_only_when_asked(tmp_path, loopback_url, monkeypatch):
+    (tmp_path / "served/pairs.tsv").write_text("one\tuno\ntwo\tdos\nthree\ttres\n")
+    monkeypatch.setattr(ToyTranslate, "url", f"{loopback_url}/pairs.tsv")
+    options = {"corpora": ["tfds:toy_translate"], "data_dir": str(tmp_path / "data")}
+    with pytest.raises(UserError, match=r"tfds:toy_translate is not prepared in .*--download"):
+        sources_from_options(**options)
+    assert not (tmp_path / "data").exists()
+    (source,) = sources_from_options(**options, download=True)
+    pairs = {(source_text, target_text) for source_text, target_text, *_ in read(source, tmp_path)}
+    assert pairs == {("one", "uno"), ("two", "dos"), ("three", "tres")}
+    (again,) = sources_from_options(**options, target_language="en")
+    assert (again.source_language, again.target_language) == ("xx", "en")
+
+
+def test_a_download_that_fails_is_one_line(tmp_path, loopback_url, monkeypatch):
+    monkeypatch.setattr(ToyTranslate, "url", f"{loopback_url}/missing.tsv")
+    with pytest.raises(UserError, match=r"tfds:toy_translate could not be downloaded"):
+        sources_from_options(
+            corpora=["tfds:toy_translate"], data_dir=str(tmp_path / "data"), download=True
+        )

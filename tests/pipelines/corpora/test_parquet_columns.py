@@ -1,0 +1,167 @@
+"""Parquet as a corpus: units in place or as chunks, nested columns, damaged files."""
+
+import json
+import shutil
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from unit_reading import cut, read
+
+from model.errors import UserError
+from pipelines.corpora.opening import sources_from_options
+from pipelines.corpora.parquet_columns import ParquetColumns, check_columns
+from pipelines.pairs import units
+from pipelines.storage import parquet
+
+
+@settings(max_examples=25)
+@given(
+    rows=st.lists(st.tuples(st.text(max_size=3) | st.none(), st.text(max_size=3)), max_size=40),
+    row_group_size=st.integers(1, 15),
+    max_pairs=st.integers(1, 15),
+)
+def test_parquet_units_cut_across_row_groups(tmp_path_factory, rows, row_group_size, max_pairs):
+    folder = tmp_path_factory.mktemp("parquet")
+    path = folder / "corpus.parquet"
+    table = pa.table(
+        {
+            "id": pa.array(range(len(rows)), pa.int64()),
+            "de": pa.array([t for _, t in rows], pa.large_string()),
+            "en": pa.array([s for s, _ in rows], pa.string()),
+        }
+    )
+    pq.write_table(table, path, row_group_size=row_group_size)
+    source = ParquetColumns(str(path), "en", "de")
+    assert read(source, folder, max_pairs=max_pairs) == [(s, t, None) for s, t in rows]
+
+
+def test_parquet_dictionary_columns(tmp_path):
+    table = pa.table({"source": pa.array(["a", "b"]).dictionary_encode(), "target": ["x", "y"]})
+    pq.write_table(table, tmp_path / "corpus.parquet")
+    source = ParquetColumns(str(tmp_path / "corpus.parquet"), "source", "target")
+    assert read(source, tmp_path) == [("a", "x", None), ("b", "y", None)]
+
+
+def test_a_struct_of_nulls_and_a_column_with_a_dot_in_its_name(tmp_path):
+    kind = pa.struct([("en", pa.string()), ("id", pa.int64())])
+    table = pa.table(
+        {
+            "t": pa.array([{"en": "a", "id": 1}, None, {"en": None, "id": 3}], kind),
+            "u.de": ["x", "y", "z"],
+            "u": pa.array([{"de": "-"}] * 3),
+        }
+    )
+    pq.write_table(table, tmp_path / "a.parquet")
+    source = ParquetColumns(str(tmp_path / "a.parquet"), "t.en", "u.de")
+    assert read(source, tmp_path) == [("a", "x", None), (None, "y", None), (None, "z", None)]
+    assert source.text_bytes() > 0
+
+
+def test_invalid_utf8_in_parquet_is_a_fault_of_its_row_alone(tmp_path):
+    broken = pa.array([b"a", b"b\xff"], pa.binary()).view(pa.string())
+    pq.write_table(pa.table({"s": broken, "t": ["x", "y"]}), tmp_path / "a.parquet")
+    source = ParquetColumns(str(tmp_path / "a.parquet"), "s", "t")
+    assert read(source, tmp_path) == [("a", "x", None), ("b\ufffd", "y", "invalid_utf8")]
+
+
+def write_numbers(path, rows, *, row_group_size):
+    texts = [str(i) for i in range(rows)]
+    pq.write_table(pa.table({"s": texts, "t": texts}), path, row_group_size=row_group_size)
+    return ParquetColumns(str(path), "s", "t"), [(text, text, None) for text in texts]
+
+
+def test_small_row_groups_are_read_in_place_and_never_split(tmp_path):
+    source, rows = write_numbers(tmp_path / "a.parquet", 100, row_group_size=8)
+    assert read(source, tmp_path, max_pairs=30) == rows
+    assert json.loads((tmp_path / "work/units-000.json").read_text()) == [24, 24, 24, 28]
+    assert [path.name for path in (tmp_path / "work").iterdir()] == ["units-000.json"]
+
+
+def test_a_large_row_group_is_decoded_once(tmp_path, monkeypatch):
+    source, rows = write_numbers(tmp_path / "a.parquet", 100, row_group_size=100)
+    calls = []
+    iter_rows = parquet.iter_rows
+    monkeypatch.setattr(units, "SLICE_PAIRS", 3)
+
+    def counted(*args, **options):
+        for batch in iter_rows(*args, **options):
+            calls.append(batch.num_rows)
+            yield batch
+
+    monkeypatch.setattr(parquet, "iter_rows", counted)
+    for _ in range(2):  # again from the index, and the chunks
+        assert read(source, tmp_path, max_pairs=7) == rows
+    assert (sum(calls), max(calls)) == (100, 3)
+    assert json.loads((tmp_path / "work/units-000.json").read_text()) == [7] * 14 + [2]
+
+
+def test_units_of_parquet_end_at_their_bytes(tmp_path, monkeypatch):
+    texts = [f"{i:0200d}" for i in range(50)]
+    table = pa.table({"s": texts, "t": texts})
+    pq.write_table(
+        table, tmp_path / "a.parquet", row_group_size=5, use_dictionary=False,
+        write_statistics=False,
+    )  # fmt: skip
+    source = ParquetColumns(str(tmp_path / "a.parquet"), "s", "t")  # a row group is of about 2 kB
+    monkeypatch.setattr(units, "MAX_UNIT_BYTES", 7000)
+    monkeypatch.setattr(units, "SLICE_BYTES", 800)
+    expected = [(text, text, None) for text in texts]
+    assert read(source, tmp_path) == expected
+    sizes = json.loads((tmp_path / "work/units-000.json").read_text())
+    assert sizes == [15, 15, 15, 5]
+    [first, *_] = cut(source, tmp_path)
+    assert {table.num_rows for table in first.read()} == {1}
+    shutil.rmtree(tmp_path / "work")
+    monkeypatch.setattr(units, "MAX_UNIT_BYTES", 1000)
+    assert read(source, tmp_path) == expected
+    sizes = json.loads((tmp_path / "work/units-000.json").read_text())
+    assert sum(sizes) == 50
+    assert max(sizes) == 3
+
+
+def test_an_empty_parquet_file_has_no_units(tmp_path):
+    source, _ = write_numbers(tmp_path / "a.parquet", 0, row_group_size=8)
+    assert cut(source, tmp_path) == []
+    assert json.loads((tmp_path / "work/units-000.json").read_text()) == []
+
+
+def test_parquet_says_how_many_pairs_it_has(tmp_path):
+    source, _ = write_numbers(tmp_path / "a.parquet", 1200, row_group_size=500)
+    size = (tmp_path / "a.parquet").stat().st_size
+    assert source.describe() == f"parquet  {source.path}  {units.megabytes(size)}, 1,200 pairs"
+
+
+def test_damaged_parquet_is_the_users_error(tmp_path):
+    source, _ = write_numbers(tmp_path / "a.parquet", 5000, row_group_size=5000)
+    path = tmp_path / "a.parquet"
+    whole = path.read_bytes()
+    for content in (b"", b"PAR1", whole[:-20], b"text\n" * 100):
+        path.write_bytes(content)
+        with pytest.raises(
+            UserError, match=r"not a Parquet file, or is damaged: .* Fetch"
+        ) as caught:
+            check_columns(str(path), ("s", "t"))
+        assert "\n" not in str(caught.value)
+    damaged = bytearray(whole)
+    damaged[4:40] = bytes(36)
+    path.write_bytes(damaged)
+    with pytest.raises(UserError, match="or is damaged") as caught:
+        read(source, tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_languages_name_the_columns_where_there_are_such(tmp_path):
+    path = str(tmp_path / "a.parquet")
+    for names, expected in [
+        (["en", "de"], ("en", "de")),
+        (["source", "target"], ("source", "target")),
+        (["source", "target", "en", "de"], ("en", "de")),
+    ]:
+        pq.write_table(pa.table({name: ["x"] for name in names}), path)
+        [source] = sources_from_options(corpora=[path], source_language="en", target_language="de")
+        assert (source.source_column, source.target_column) == expected
+    with pytest.raises(UserError, match="has no column 'fr'"):
+        sources_from_options(corpora=[path], source_column="fr")

@@ -1,0 +1,481 @@
+"""Text pairs, TSV and JSONL: cut into units and read, whole, compressed or damaged."""
+
+import bz2
+import gzip
+import io
+import json
+import pickle
+
+import pyarrow as pa
+import pytest
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from memory_filesystem import MemoryFileSystem
+from unit_reading import cut, read
+
+from model.errors import UserError
+from pipelines.corpora.text import Jsonl, TextPair, Tsv, read_texts
+from pipelines.pairs import units
+from pipelines.storage import files
+
+COMPRESS = {
+    "": lambda content: content,
+    ".gz": gzip.compress,
+    ".bz2": bz2.compress,
+    ".zst": zstandard.ZstdCompressor(write_checksum=True).compress,
+}
+COMPRESSED = [".gz", ".bz2", ".zst"]
+
+
+def text_pair(tmp_path, source, target, *, suffix=""):
+    paths = [tmp_path / f"corpus.en{suffix}", tmp_path / f"corpus.de{suffix}"]
+    for path, content in zip(paths, (source, target), strict=True):
+        path.write_bytes(COMPRESS[suffix](content))
+    return TextPair(*map(str, paths))
+
+
+def text_file(tmp_path, name, content):
+    path = tmp_path / name
+    path.write_bytes(content)
+    return str(path)
+
+
+# Lines.
+
+
+@pytest.mark.parametrize("suffix", COMPRESS)
+@pytest.mark.parametrize("max_pairs", [1, 2, 1000])
+def test_text_pair(tmp_path, suffix, max_pairs):
+    source = text_pair(tmp_path, b"a\nb\nc\n", b"x\ny\nz", suffix=suffix)
+    expected = [("a", "x", None), ("b", "y", None), ("c", "z", None)]
+    assert read(source, tmp_path, max_pairs=max_pairs) == expected
+
+
+def test_only_a_line_feed_ends_a_line(tmp_path):
+    source = text_pair(
+        tmp_path,
+        "\ufeffa\u2028b\r\n\nc\rd\x0b\x0c\x85e\x1c\n".encode(),
+        "\ufeff1\r\n2\n\ufeff3\r\n".encode(),
+    )
+    assert read(source, tmp_path) == [
+        ("a\u2028b", "1", None),
+        ("", "2", None),
+        ("c\rd\x0b\x0c\x85e\x1c", "\ufeff3", None),
+    ]
+
+
+@pytest.mark.parametrize("content", [b"a\tx", b"a\tx\n", b"\xef\xbb\xbfa\tx\r\n"])
+def test_a_single_pair(tmp_path, content):
+    assert read(Tsv(text_file(tmp_path, "one.tsv", content)), tmp_path) == [("a", "x", None)]
+
+
+def test_the_last_line_is_a_row_even_if_it_is_blank(tmp_path):
+    assert read(text_pair(tmp_path, b"a\n\n", b"x\n\n"), tmp_path)[1:] == [("", "", None)]
+
+
+def test_invalid_utf8_is_a_fault_of_its_line_alone(tmp_path):
+    source = text_pair(tmp_path, b"a\nb\xff\nc\n", b"x\ny\nz\xe4\n")
+    assert read(source, tmp_path) == [
+        ("a", "x", None),
+        ("b\ufffd", "y", "invalid_utf8"),
+        ("c", "z\ufffd", "invalid_utf8"),
+    ]
+
+
+@pytest.mark.parametrize("suffix", COMPRESS)
+def test_empty_files_have_no_units(tmp_path, suffix):
+    assert cut(text_pair(tmp_path, b"", b"", suffix=suffix), tmp_path) == []
+    assert json.loads((tmp_path / "work/units-000.json").read_text()) == []
+
+
+@settings(max_examples=25)
+@given(
+    lines=st.lists(
+        st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"]), max_size=8)
+    ),
+    max_pairs=st.integers(1, 7),
+    slice_bytes=st.integers(1, 40),
+)
+def test_any_text_is_read_back(tmp_path_factory, lines, max_pairs, slice_bytes):
+    folder = tmp_path_factory.mktemp("lines")
+    content = "".join(line + "\n" for line in lines).encode()
+    expected = [line.removesuffix("\r") for line in lines]
+    if expected:
+        expected[0] = expected[0].removeprefix("\ufeff")
+    targets = [str(i) for i in range(len(lines))]  # shorter or longer than its source
+    source = text_pair(folder, content, "".join(f"{t}\n" for t in targets).encode())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(units, "SLICE_BYTES", slice_bytes)
+        patch.setattr(units, "SLICE_PAIRS", 3)
+        patch.setattr(units, "MAX_UNIT_BYTES", 2 * slice_bytes)
+        rows = read(source, folder, max_pairs=max_pairs)
+    assert rows == [(line, target, None) for line, target in zip(expected, targets, strict=True)]
+
+
+# Files that do not fit.
+
+
+@pytest.mark.parametrize("counts", [(3, 5), (0, 1), (20_000, 3), (40_000, 40_001)])
+def test_files_of_unequal_length_name_both_counts(tmp_path, counts):
+    source = text_pair(tmp_path, b"a\n" * counts[0], b"x\n" * counts[1])
+    with pytest.raises(UserError) as caught:
+        cut(source, tmp_path, max_pairs=256 * 1024)
+    assert f"corpus.en has {counts[0]} lines" in str(caught.value)
+    assert f"corpus.de has {counts[1]}" in str(caught.value)
+    assert not list((tmp_path / "work").glob("units-*"))
+
+
+LINES = b"".join(b"%d\t%d\n" % (i, i * 7919 % 10_007) for i in range(60_000))
+
+
+def assert_is_damaged(tmp_path, name, content):
+    source = Tsv(text_file(tmp_path, name, content))
+    with pytest.raises(UserError) as caught:
+        cut(source, tmp_path, max_pairs=10_000)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert message.startswith(f"{source.path} is cut off")
+    assert message.endswith("Fetch it again")
+    assert not list((tmp_path / "work").glob("units-*"))
+    return message
+
+
+@pytest.mark.parametrize("suffix", COMPRESSED)
+@pytest.mark.parametrize("lost", [1, 4, 12, 1000, 0.5, 0.999])
+def test_a_truncated_file_is_the_users_error(tmp_path, suffix, lost):
+    content = COMPRESS[suffix](LINES)
+    end = len(content) - (lost if lost >= 1 else int(lost * len(content)))
+    message = assert_is_damaged(tmp_path, f"a.tsv{suffix}", content[:end])
+    assert "is cut off or damaged after line" in message
+
+
+@pytest.mark.parametrize("suffix", COMPRESSED)
+def test_a_file_cut_off_in_its_second_member_is_the_users_error(tmp_path, suffix):
+    member = COMPRESS[suffix](LINES)
+    assert_is_damaged(tmp_path, f"a.tsv{suffix}", member + member[:40])
+
+
+@pytest.mark.parametrize("suffix", COMPRESSED)
+def test_a_compressed_file_without_a_byte_is_the_users_error(tmp_path, suffix):
+    assert "it has no bytes" in assert_is_damaged(tmp_path, f"a.tsv{suffix}", b"")
+
+
+@pytest.mark.parametrize("suffix", COMPRESSED)
+@pytest.mark.parametrize("where", [0, 0.5, 1.0, 1.5])  # in the first member, or in the second
+def test_a_damaged_file_is_the_users_error(tmp_path, suffix, where):
+    member = COMPRESS[suffix](LINES)
+    content = bytearray(member + member)
+    place = int(where * len(member))
+    content[place : place + 3] = bytes(byte ^ 0xFF for byte in content[place : place + 3])
+    message = assert_is_damaged(tmp_path, f"a.tsv{suffix}", content)
+    assert int(message.partition(" line ")[2].partition(":")[0]) <= (where + 0.5) * 60_000
+
+
+@pytest.mark.parametrize("suffix", COMPRESSED)
+def test_plain_text_with_the_ending_of_compressed_is_the_users_error(tmp_path, suffix):
+    assert "after line 0" in assert_is_damaged(tmp_path, f"a.tsv{suffix}", b"a\tx\nb\ty\n")
+
+
+@pytest.mark.parametrize("suffix", COMPRESSED)
+def test_members_after_each_other_are_one_file(tmp_path, suffix):
+    compress = COMPRESS[suffix]
+    content = compress(b"a\tx\nb") + compress(b"\ty\n") + compress(b"") + compress(b"c\tz")
+    rows = read(Tsv(text_file(tmp_path, f"a.tsv{suffix}", content)), tmp_path)
+    assert rows == [("a", "x", None), ("b", "y", None), ("c", "z", None)]
+
+
+def test_a_missing_file_is_the_users_error(tmp_path):
+    with pytest.raises(UserError, match=r"gone\.tsv cannot be read: No such file"):
+        cut(Tsv(str(tmp_path / "gone.tsv")), tmp_path)
+
+
+def test_what_the_file_system_raises_is_not_called_damage(tmp_path, monkeypatch):
+    class Failing(io.RawIOBase):
+        def readable(self):
+            return True
+
+        def readinto(self, buffer):
+            raise TimeoutError("no answer")
+
+    monkeypatch.setattr(files, "open_binary", lambda path: Failing())
+    for suffix in COMPRESS:
+        with pytest.raises(TimeoutError):
+            cut(Tsv(f"a.tsv{suffix}"), tmp_path)
+
+
+# Cutting.
+
+
+def test_finished_chunks_are_not_written_again(tmp_path):
+    source = text_pair(tmp_path, b"a\nb\nc\n", b"x\ny\nz\n")
+    first = cut(source, tmp_path, max_pairs=2)
+    assert json.loads((tmp_path / "work/units-000.json").read_text()) == [2, 1]
+    stamps = {path: path.stat().st_mtime_ns for path in (tmp_path / "work").iterdir()}
+    (tmp_path / "corpus.en").unlink()  # the chunks are enough
+    assert cut(source, tmp_path, max_pairs=2) == first
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "work").iterdir()} == stamps
+
+
+def test_an_interrupted_cut_goes_on(tmp_path):
+    source = text_pair(tmp_path, b"a\nb\nc\n", b"x\ny\nz\n")
+    started = source.cut(
+        order=0, is_held_out=False, max_pairs=1, work_folder=str(tmp_path / "work")
+    )
+    (tmp_path / "work").mkdir()
+    next(started)
+    started.close()
+    [chunk] = (tmp_path / "work").glob("chunk-*")
+    stamp = chunk.stat().st_mtime_ns
+    assert len(read(source, tmp_path, max_pairs=1)) == 3
+    assert chunk.stat().st_mtime_ns == stamp
+
+
+def test_sources_are_small_to_pickle():
+    for source in (TextPair("a", "b"), Tsv("a"), Jsonl("a", "s", "t")):
+        assert pickle.loads(pickle.dumps(source)) == source
+        assert len(pickle.dumps(source)) < 300
+
+
+# Long lines.
+
+
+def test_a_long_line_leaves_its_neighbours_alone(tmp_path):
+    long = b"abc " * 5_000_000  # 20 MB
+    source = text_pair(tmp_path, b"a\n" + long + b"\nc\n", b"x\ny\nz\n", suffix=".zst")
+    [unit] = cut(source, tmp_path)
+    rows = [row for table in unit.read() for row in table.to_pylist()]
+    assert [row["target"] for row in rows] == ["x", "y", "z"]
+    assert [len(row["source"]) for row in rows] == [1, len(long), 1]
+
+
+def test_slices_end_at_their_bytes(tmp_path, monkeypatch):
+    monkeypatch.setattr(units, "SLICE_BYTES", 1000)
+    lines = [b"a" * 90] * 30
+    source = text_pair(tmp_path, b"\n".join(lines), b"x\n" * 30)
+    tables = list(source.read_tables())
+    assert sum(table.num_rows for table in tables) == 30
+    assert max(table["source"].nbytes for table in tables) < 1000
+    path = text_file(tmp_path, "a.tsv", b"\n".join(line + b"\tx" for line in lines))
+    tables = list(Tsv(path).read_tables())
+    assert sum(table.num_rows for table in tables) == 30
+    assert 4 <= max(table.num_rows for table in tables) <= 24
+
+
+def test_both_files_of_a_pair_keep_in_step_whichever_has_the_long_lines(tmp_path, monkeypatch):
+    monkeypatch.setattr(units, "SLICE_BYTES", 200)
+    sources = ["s" * (500 if i % 3 == 0 else 1) + str(i) for i in range(40)]
+    targets = ["t" * (900 if i % 5 == 0 else 2) + str(i) for i in range(40)]
+    source = text_pair(tmp_path, "\n".join(sources).encode(), "\n".join(targets).encode())
+    assert read(source, tmp_path, max_pairs=7) == [
+        (source, target, None) for source, target in zip(sources, targets, strict=True)
+    ]
+
+
+def test_units_end_at_their_bytes_and_know_where_they_start(tmp_path, monkeypatch):
+    monkeypatch.setattr(units, "SLICE_PAIRS", 2)
+    monkeypatch.setattr(units, "MAX_UNIT_BYTES", 1000)
+    texts = [str(i) * (900 if i == 3 else 1) for i in range(10)]
+    path = text_file(tmp_path, "a.tsv", "".join(f"{t}\tx\n" for t in texts).encode())
+    expected = [(text, "x", None) for text in texts]
+    assert read(Tsv(path), tmp_path, max_pairs=5) == expected
+    sizes = json.loads((tmp_path / "work/units-000.json").read_text())
+    assert sizes == [4, 5, 1]
+    first = cut(Tsv(path), tmp_path, max_pairs=5)  # from the index
+    assert [(unit.first_row, unit.rows) for unit in first] == [(0, 4), (4, 5), (9, 1)]
+    (tmp_path / "work/units-000.json").unlink()
+    (tmp_path / "work/chunk-000-00001.arrow").unlink()
+    assert cut(Tsv(path), tmp_path, max_pairs=5) == first  # from the text, again
+    assert read(Tsv(path), tmp_path, max_pairs=5) == expected
+
+
+def test_a_table_takes_more_text_than_32_bits_count():
+    assert units.ROW_SCHEMA.field("source").type == pa.large_string()
+    assert units.decode_lines([b"a"], [b"x"]).schema == units.ROW_SCHEMA
+
+
+# TSV.
+
+
+@pytest.mark.parametrize("suffix", COMPRESS)
+def test_tsv(tmp_path, suffix):
+    content = b"a\tx\tV\nno tab\nb\ty\nc\tz\xff\tV\n\n"
+    path = text_file(tmp_path, f"corpus.tsv{suffix}", COMPRESS[suffix](content))
+    assert read(Tsv(path), tmp_path) == [
+        ("a", "x", None),
+        ("no tab", "", "malformed"),
+        ("b", "y", None),
+        ("c", "z\ufffd", "invalid_utf8"),
+        ("", "", "malformed"),
+    ]
+
+
+# JSONL.
+
+
+@pytest.mark.parametrize("suffix", COMPRESS)
+def test_jsonl(tmp_path, suffix):
+    rows = [{"en": "a\nb\u2028", "de": "x\ty"}, {"de": "", "en": None, "id": 3}, {"en": "ä"}]
+    content = "".join(json.dumps(row) + "\n" for row in rows).encode()
+    path = text_file(tmp_path, f"corpus.jsonl{suffix}", COMPRESS[suffix](content))
+    assert read(Jsonl(path, "en", "de"), tmp_path) == [
+        ("a\nb\u2028", "x\ty", None),
+        (None, "", None),
+        ('{"en": "\\u00e4"}', "", "malformed"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"en: a",
+        b'{"en": "a", "de": "x"',
+        b'{"en": "a", "de": "x"} {}',
+        b'["en", "de"]',
+        b'"en de"',
+        b"null",
+        b"3",
+        b'{"en": "a"}',
+        b'{"en": "a", "de": 3}',
+        b'{"en": "a", "de": ["x"]}',
+        b'{"en": "a", "de": {"text": "x"}}',
+        b'{"en": "a", "de": "\\ud800"}',
+        b"[" * 100_000,
+        b'{"en": "a", "de": ' + b"1" * 5000 + b"}",
+    ],
+)
+def test_a_line_that_is_not_the_json_asked_for_is_malformed(tmp_path, line):
+    good = b'{"en": "a", "de": "x"}\n'
+    path = text_file(tmp_path, "corpus.jsonl", good + line + b"\n" + good)
+    assert read(Jsonl(path, "en", "de"), tmp_path) == [
+        ("a", "x", None),
+        (line.decode(), "", "malformed"),
+        ("a", "x", None),
+    ]
+
+
+def test_jsonl_that_is_not_utf8_is_a_fault_of_its_line_alone(tmp_path):
+    path = text_file(
+        tmp_path,
+        "c.jsonl",
+        b'\xef\xbb\xbf{"s": "a", "t": "x"}\r\n{"s": "\xff"}\n{"s": "", "t": ""}',
+    )
+    assert read(Jsonl(path, "s", "t"), tmp_path) == [
+        ("a", "x", None),
+        ('{"s": "\ufffd"}', "", "invalid_utf8"),
+        ("", "", None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ({"translation": {"en": "a", "de": "x"}}, ("a", "x", None)),
+        ({"translation": {"en": "a", "de": None}}, ("a", None, None)),
+        ({"translation.en": "a", "translation": {"en": "b", "de": "x"}}, ("a", "x", None)),
+        ({"translation": None}, "malformed"),
+        ({"translation": {"en": "a"}}, "malformed"),
+        ({"translation": ["en", "de"]}, "malformed"),
+        ({"translation": "en de"}, "malformed"),
+    ],
+)
+def test_dotted_keys_reach_into_objects(tmp_path, line, expected):
+    text = json.dumps(line)
+    path = text_file(tmp_path, "corpus.jsonl", text.encode())
+    [row] = read(Jsonl(path, "translation.en", "translation.de"), tmp_path)
+    assert row == ((text, "", expected) if expected == "malformed" else expected)
+
+
+# Lists of texts.
+
+
+@pytest.mark.parametrize("suffix", COMPRESS)
+def test_read_texts(tmp_path, monkeypatch, suffix):
+    monkeypatch.setattr(units, "SLICE_PAIRS", 2)
+    content = "\ufeffa\r\nb\u2028c\n\nd".encode() + b"\xff\ne"
+    path = text_file(tmp_path, f"texts.txt{suffix}", COMPRESS[suffix](content))
+    assert list(read_texts(path)) == [["a", "b\u2028c"], [""], ["e"]]
+
+
+def test_read_texts_of_a_damaged_file(tmp_path):
+    path = text_file(tmp_path, "texts.gz", gzip.compress(b"a\n")[:-3])
+    with pytest.raises(UserError, match="is cut off or damaged after line 0"):
+        list(read_texts(path))
+
+
+# Any file system, and what a source says of itself.
+
+
+@pytest.fixture
+def memory():
+    MemoryFileSystem.clear()
+    yield MemoryFileSystem
+    MemoryFileSystem.clear()
+
+
+def test_text_of_any_file_system(tmp_path, memory):
+    memory.put("mem://bucket/a.en.gz", gzip.compress(b"a\nb\n"))
+    memory.put("mem://bucket/a.de.zst", COMPRESS[".zst"](b"x\ny\n"))
+    memory.put("mem://bucket/a.tsv", b"a\tx\nb\ty\n")
+    memory.put("mem://bucket/a.jsonl.bz2", bz2.compress(b'{"s":"a","t":"x"}\n{"s":"b","t":"y"}'))
+    for source in (
+        TextPair("mem://bucket/a.en.gz", "mem://bucket/a.de.zst"),
+        Tsv("mem://bucket/a.tsv"),
+        Jsonl("mem://bucket/a.jsonl.bz2", "s", "t"),
+    ):
+        works = [f"mem://work/{source.kind}", str(tmp_path / source.kind)]
+        (tmp_path / source.kind).mkdir()
+        for work in works:
+            for _ in range(2):  # the second time from the index
+                found = list(source.cut(order=7, is_held_out=True, max_pairs=1, work_folder=work))
+                rows = [row for unit in found for t in unit.read() for row in t.to_pylist()]
+                assert [(row["source"], row["target"]) for row in rows] == [("a", "x"), ("b", "y")]
+        assert f"{works[0]}/units-007.json" in memory.paths()
+        assert source.text_bytes() > 0
+    assert not [path for path in memory.paths() if path.endswith(".tmp")]
+
+
+def test_what_a_source_says_of_itself(tmp_path):
+    pair = text_pair(tmp_path, b"a\n" * 200_000, b"x\n" * 300_000)
+    assert pair.describe() == f"text  {pair.source_path} + {pair.target_path}  1.0 MB"
+    tsv = Tsv(text_file(tmp_path, "a.tsv.gz", b"." * 120_000), given_name="web")
+    assert tsv.describe() == f"tsv  web = {tsv.path}  0.1 MB compressed"
+    assert (pair.text_bytes(), tsv.text_bytes()) == (1_000_000, 480_000)
+    assert (tsv.name, tsv.file_of(3), pair.file_of(3)) == ("web", tsv.path, pair.source_path)
+    identity = Jsonl(text_file(tmp_path, "a.jsonl", b"{}"), "s.t", "t").identity()
+    [file] = identity.pop("files")
+    assert (file["path"], file["bytes"]) == (str(tmp_path / "a.jsonl"), 2)
+    assert identity == {"kind": "jsonl", "name": file["path"], "columns": ["s.t", "t"]}
+    for source in (pair, tsv):
+        assert json.loads(json.dumps(source.identity())) == source.identity()
+
+
+def test_the_identity_tells_changed_files(tmp_path):
+    source = text_pair(tmp_path, b"a\n", b"x\n")
+    before = source.identity()
+    assert before == source.identity()
+    (tmp_path / "corpus.en").write_bytes(b"ab\n")
+    assert source.identity() != before
+
+
+# Real corpora, as they were found.
+
+
+def test_every_line_of_messy_corpora_is_a_row(tmp_path, shared_data):
+    paths = sorted((shared_data / "messy").glob("*.gz"))
+    assert len(paths) == 10
+    for index, path in enumerate(paths):
+        with gzip.open(path) as file:
+            lines = file.read().split(b"\n")
+        lines = lines if lines[-1] else lines[:-1]
+        source = Jsonl(str(path), "zh", "en") if ".jsonl" in path.name else Tsv(str(path))
+        (tmp_path / str(index)).mkdir()
+        rows = read(source, tmp_path / str(index), max_pairs=500)
+        assert len(rows) == len(lines)
+        for line, (text, translation, fault) in zip(lines, rows, strict=True):
+            assert fault is None
+            if isinstance(source, Jsonl):
+                assert json.loads(line) == {"zh": text, "en": translation}
+            else:
+                assert line.decode().removesuffix("\r").split("\t")[:2] == [text, translation]

@@ -1,0 +1,494 @@
+"""The embedded corpus: its grammar, its split, and the baseline that a model must beat."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+import sacrebleu
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipelines.english_spanish import choices as demo
+from pipelines.english_spanish import grammar, lexicon
+from pipelines.english_spanish.lexicon import NOUNS, VERBS, Words
+
+ADJECTIVES = {adjective.en: adjective for adjective in lexicon.ADJECTIVES}
+MONTHS = {month.en: month for month in lexicon.MONTHS}
+
+# sha256 over both parts, training first: "source TAB target NEWLINE" a pair, in UTF-8. It changes
+# with every change of the grammar or the lexicon, and then the model's scores are no longer
+# comparable; to renew it, run `python tests/test_demo_corpus.py`.
+CORPUS_SHA256 = "a9358d16e7e1b498f78e8cc0ff0c4600b6da815835c1a9e3aaa63258e27f5ca9"
+
+
+def corpus_sha256():
+    pairs = demo.train_pairs() + demo.held_out_pairs()
+    lines = "".join(f"{pair.source}\t{pair.target}\n" for pair in pairs)
+    return hashlib.sha256(lines.encode()).hexdigest()
+
+
+def word_forms(sentences):
+    """Counts words; a capital is no form of its own."""
+    return Counter(re.findall(r"[\w'-]+", " ".join(sentences).lower()))
+
+
+# ------------------------------------------------------------------------------------ the two parts
+
+
+def test_counts_and_distinct_sources():
+    train, held_out = demo.train_pairs(), demo.held_out_pairs()
+    assert (len(train), len(held_out)) == (demo.TRAIN_PAIRS, demo.HELD_OUT_PAIRS) == (24_000, 400)
+    assert len({pair.source for pair in train + held_out}) == 24_400
+    assert (demo.SOURCE_LANGUAGE, demo.TARGET_LANGUAGE) == ("en", "es")
+
+
+def test_is_the_same_corpus_everywhere():
+    assert corpus_sha256() == CORPUS_SHA256
+
+
+@pytest.mark.parametrize("hash_seed", ["1", "4294967295"])
+def test_does_not_depend_on_string_hashing(hash_seed):
+    environment = {
+        **os.environ,
+        "PYTHONHASHSEED": hash_seed,
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+    }
+    run = subprocess.run(
+        [sys.executable, __file__], env=environment, capture_output=True, text=True, check=True
+    )
+    assert run.stdout.strip() == CORPUS_SHA256
+
+
+def test_callers_cannot_change_the_corpus():
+    demo.held_out_pairs().clear()
+    assert len(demo.held_out_pairs()) == demo.HELD_OUT_PAIRS
+
+
+def test_no_held_out_triple_is_trained():
+    trained = {triple for pair in demo.train_pairs() for triple in pair.triples}
+    held_out = {triple for pair in demo.held_out_pairs() for triple in pair.triples}
+    assert not trained & held_out
+    assert all(pair.triples for pair in demo.train_pairs() + demo.held_out_pairs())
+    assert len(trained) > 5_000
+    assert len(held_out) > 250
+    assert any(len(pair.triples) == 2 for pair in demo.held_out_pairs())
+
+
+def test_every_held_out_word_form_is_trained():
+    train, held_out = demo.train_pairs(), demo.held_out_pairs()
+    for side in ("source", "target"):
+        trained = word_forms([getattr(pair, side) for pair in train])
+        assert set(word_forms([getattr(pair, side) for pair in held_out])) <= set(trained)
+
+
+def test_every_template_is_in_both_parts():
+    """A template is seen by the punctuation and the words that it brings itself."""
+    for pairs, least in ((demo.train_pairs(), 200), (demo.held_out_pairs(), 3)):
+        sources = [pair.source for pair in pairs]
+        for words in (
+            "Please ", "Where ", "When ", "Why ", "Who ", "How many ", " because ", ", but ",
+            " who ", " that ", " than ", " years old", " like", "There ", " can", " now.",
+        ):  # fmt: skip
+            assert sum(words in source for source in sources) >= least, words
+
+
+def test_sentences_are_well_formed():
+    for pair in demo.train_pairs() + demo.held_out_pairs():
+        assert re.fullmatch(r"[A-Z][\w ,'-]*[.?]", pair.source), pair
+        assert re.fullmatch(r"¿?[A-ZÁÉÍÓÚ][\w ,]*[.?]", pair.target), pair
+        assert pair.target.startswith("¿") == pair.source.endswith("?") == ("?" in pair.target)
+        assert not re.search(r"  |\b(A|a|De|de) el\b| [,.?]", pair.source + pair.target), pair
+        assert 3 <= len(pair.source.split()) <= 20, pair
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**32))
+def test_source_determines_target(seed):
+    draw, seen = demo.Draw(seed), {pair.source: pair for pair in demo.train_pairs()}
+    for template in demo.TEMPLATES:
+        for _ in range(10):
+            pair = template.fill(template.choose(draw))
+            assert seen.setdefault(pair.source, pair) == pair
+
+
+def test_draws_are_in_range():
+    draw = demo.Draw(5)
+    assert {draw.number(2, 4) for _ in range(200)} == {2, 3, 4}
+    assert {draw.pick("ab") for _ in range(200)} == {"a", "b"}
+
+
+# --------------------------------------------------------------------------------------- baseline
+
+
+def test_word_for_word_baseline_stays_below_40_bleu():
+    pairs = demo.held_out_pairs()
+    translations = [demo.translate_word_for_word(pair.source) for pair in pairs]
+    score = sacrebleu.corpus_bleu(translations, [[pair.target for pair in pairs]]).score
+    print(f"BLEU of the word-for-word lexicon: {score:.1f}")
+    assert 5 < score < 40
+
+
+def test_baseline_knows_every_word():
+    """No word is left as it is: that would make the baseline needlessly bad."""
+    words = word_forms([pair.source for pair in demo.train_pairs()])
+    unknown = {word for word in words if word not in demo._dictionary()}
+    assert all(word[0].isdigit() for word in unknown)  # "2024", "3rd"
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("The women bought red apples.", "El mujer comprar rojo manzana."),
+        ("Lucia doesn't like tea.", "Lucía no gustar té."),
+        ("Who ran on March 3rd, 2024?", "Quién correr en marzo 3, 2024?"),
+        ("He found thirty-one keys.", "Él encontrar treinta y un llave."),
+        ("A zebra sings.", "Un zebra cantar."),
+    ],
+)
+def test_translate_word_for_word(source, expected):
+    assert demo.translate_word_for_word(source) == expected
+
+
+# ------------------------------------------------------------------------------------- inflection
+
+
+@pytest.mark.parametrize(
+    ("word", "suffix", "expected"),
+    [
+        ("close", "ing", "closing"), ("run", "ing", "running"), ("see", "ing", "seeing"),
+        ("eat", "ing", "eating"), ("open", "ed", "opened"), ("visit", "ed", "visited"),
+        ("big", "er", "bigger"), ("new", "er", "newer"), ("old", "er", "older"),
+    ],
+)  # fmt: skip
+def test_add_suffix(word, suffix, expected):
+    assert grammar.add_suffix(word=word, suffix=suffix) == expected
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("apple", "apples"), ("box", "boxes"), ("bus", "buses"), ("city", "cities"),
+        ("key", "keys"), ("woman", "women"), ("man", "men"), ("actress", "actresses"),
+        ("wash", "washes"), ("go", "goes"),
+    ],
+)  # fmt: skip
+def test_add_s(word, expected):
+    assert grammar.add_s(word) == expected
+
+
+@pytest.mark.parametrize(
+    ("verb", "tense", "person", "expected"),
+    [
+        ("go", "present", "3s", "goes"), ("go", "past", "3p", "went"),
+        ("read", "past", "1s", "read"), ("wash", "present", "3p", "wash"),
+        ("wash", "past", "2s", "washed"), ("close", "past", "3s", "closed"),
+        ("sing", "future", "1p", "will sing"),
+    ],
+)  # fmt: skip
+def test_english_verb(verb, tense, person, expected):
+    assert grammar.english_verb(verb=VERBS[verb], tense=tense, person=person) == expected
+
+
+def test_english_auxiliaries():
+    be = [
+        grammar.english_verb(verb=lexicon.SER, tense="past", person=person)
+        for person in lexicon.PERSONS
+    ]
+    assert be == ["was", "were", "was", "were", "were"]
+    has, can, want = (
+        grammar.english_verb(verb=verb, tense="present", person="3s") for verb in lexicon.MODALS
+    )
+    assert (has, can, want) == ("has", "can", "wants")
+    words = ["am", "is", "will", "does", "can", "were"]
+    negated = ["am not", "isn't", "won't", "doesn't", "can't", "weren't"]
+    assert [grammar.negate(word) for word in words] == negated
+    assert grammar.comparative("tall") == "taller"
+    assert grammar.comparative("expensive") == "more expensive"
+
+
+@pytest.mark.parametrize(
+    ("verb", "tense", "expected"),
+    [
+        ("buy", "present", "compro compras compra compramos compran"),
+        ("buy", "past", "compré compraste compró compramos compraron"),
+        ("buy", "future", "compraré comprarás comprará compraremos comprarán"),
+        ("eat", "present", "como comes come comemos comen"),
+        ("eat", "past", "comí comiste comió comimos comieron"),
+        ("open", "present", "abro abres abre abrimos abren"),
+        ("close", "present", "cierro cierras cierra cerramos cierran"),
+        ("close", "past", "cerré cerraste cerró cerramos cerraron"),
+        ("drive", "past", "conduje condujiste condujo condujimos condujeron"),
+        ("look", "past", "busqué buscaste buscó buscamos buscaron"),
+        ("read", "past", "leí leíste leyó leímos leyeron"),
+        ("sleep", "past", "dormí dormiste durmió dormimos durmieron"),
+        ("give", "past", "di diste dio dimos dieron"),
+        ("send", "present", "envío envías envía enviamos envían"),
+        ("go", "present", "voy vas va vamos van"),
+        ("go", "past", "fui fuiste fue fuimos fueron"),
+        ("go", "future", "iré irás irá iremos irán"),
+        ("return", "past", "volví volviste volvió volvimos volvieron"),
+    ],
+)
+def test_conjugate(verb, tense, expected):
+    forms = [
+        grammar.conjugate(verb=VERBS[verb], tense=tense, person=person)
+        for person in lexicon.PERSONS
+    ]
+    assert " ".join(forms) == expected
+
+
+def test_every_irregular_verb_lists_a_form_for_each_person():
+    for verb in (
+        *VERBS.values(),
+        *lexicon.MODALS,
+        lexicon.SER,
+        lexicon.ESTAR,
+        lexicon.TENER,
+        lexicon.HABER,
+    ):
+        for forms in (verb.present, verb.past):
+            assert len(forms.split()) in (0, len(lexicon.PERSONS)), verb
+
+
+def test_spanish_word_forms():
+    gerunds = {"buy": "comprando", "write": "escribiendo", "read": "leyendo", "sleep": "durmiendo"}
+    assert {verb: grammar.gerund(VERBS[verb]) for verb in gerunds} == gerunds
+    plurals = {
+        "manzana": "manzanas", "café": "cafés", "reloj": "relojes", "camión": "camiones",
+        "autobús": "autobuses", "actriz": "actrices", "joven": "jóvenes", "azul": "azules",
+        "feliz": "felices", "ciudad": "ciudades",
+    }  # fmt: skip
+    assert {word: grammar.spanish_plural(word) for word in plurals} == plurals
+
+
+@pytest.mark.parametrize(
+    ("adjective", "forms"),
+    [
+        ("rojo", "rojo roja rojos rojas"), ("grande", "grande grande grandes grandes"),
+        ("feliz", "feliz feliz felices felices"), ("azul", "azul azul azules azules"),
+        ("trabajador", "trabajador trabajadora trabajadores trabajadoras"),
+    ],
+)  # fmt: skip
+def test_agree(adjective, forms):
+    agreed = [
+        grammar.agree(adjective=adjective, gender=gender, plural=plural)
+        for plural in (False, True)
+        for gender in ("m", "f")
+    ]
+    assert " ".join(agreed) == forms
+
+
+@pytest.mark.parametrize(
+    ("number", "en", "masculine", "feminine"),
+    [
+        (2, "two", "dos", "dos"),
+        (16, "sixteen", "dieciséis", "dieciséis"),
+        (20, "twenty", "veinte", "veinte"),
+        (21, "twenty-one", "veintiún", "veintiuna"),
+        (22, "twenty-two", "veintidós", "veintidós"),
+        (30, "thirty", "treinta", "treinta"),
+        (31, "thirty-one", "treinta y un", "treinta y una"),
+        (99, "ninety-nine", "noventa y nueve", "noventa y nueve"),
+    ],
+)
+def test_spell(number, en, masculine, feminine):
+    assert grammar.spell(number=number, gender="m") == Words(en, masculine)
+    assert grammar.spell(number=number, gender="f") == Words(en, feminine)
+
+
+@pytest.mark.parametrize(
+    ("day", "ordinal"),
+    [(1, "1st"), (2, "2nd"), (3, "3rd"), (4, "4th"), (11, "11th"), (12, "12th"), (23, "23rd")],
+)
+def test_date(day, ordinal):
+    march = MONTHS["March"]
+    expected = Words(f"on March {ordinal}, 2024", f"el {day} de marzo de 2024")
+    assert grammar.date(day=day, month=march, year=2024) == expected
+    assert grammar.date(day=day, month=march) == Words(f"on March {ordinal}", f"el {day} de marzo")
+
+
+# ------------------------------------------------------------------------------ phrases, sentences
+
+
+@pytest.mark.parametrize(
+    ("noun", "options", "en", "es"),
+    [
+        ("car", {"determiner": lexicon.A, "adjective": "red"}, "a red car", "un coche rojo"),
+        ("apple", {"determiner": lexicon.A}, "an apple", "una manzana"),
+        ("door", {"determiner": lexicon.A, "adjective": "old"}, "an old door", "una puerta vieja"),
+        ("shoe", {"determiner": lexicon.A, "plural": True}, "some shoes", "unos zapatos"),
+        ("water", {"determiner": lexicon.THE, "adjective": "cold"},
+         "the cold water", "el agua fría"),
+        ("water", {"determiner": lexicon.THIS}, "this water", "esta agua"),
+        ("woman", {"determiner": lexicon.THIS, "plural": True, "adjective": "young"},
+         "these young women", "estas mujeres jóvenes"),
+        ("sister", {"determiner": lexicon.OUR}, "our sister", "nuestra hermana"),
+        ("son", {"determiner": lexicon.HER, "plural": True}, "her sons", "sus hijos"),
+        ("house", {"number": 21}, "twenty-one houses", "veintiuna casas"),
+        ("bus", {"number": 31, "adjective": "blue"}, "thirty-one blue buses",
+         "treinta y un autobuses azules"),
+        ("chair", {"determiner": lexicon.HOW_MANY, "plural": True}, "how many chairs",
+         "cuántas sillas"),
+    ],
+)  # fmt: skip
+def test_noun_phrase(noun, options, en, es):
+    if "adjective" in options:
+        options = {**options, "adjective": ADJECTIVES[options["adjective"]]}
+    phrase = grammar.noun_phrase(noun=NOUNS[noun], **options)
+    assert (phrase.en, phrase.es, phrase.lemma) == (en, es, noun)
+
+
+def test_clitics():
+    pronouns = (*lexicon.OBJECT_PRONOUNS, lexicon.THEY_F)
+    assert [grammar.clitic(p) for p in pronouns] == ["me", "te", "lo", "la", "nos", "los", "las"]
+    datives = [grammar.clitic(p, dative=True) for p in pronouns]
+    assert datives == ["me", "te", "le", "le", "nos", "les", "les"]
+
+
+def name(lemma):
+    return grammar.noun_phrase(noun=NOUNS[lemma])
+
+
+def the(lemma, **options):
+    return grammar.noun_phrase(noun=NOUNS[lemma], determiner=lexicon.THE, **options)
+
+
+def say(subject, verb, thing, tense, **slots):
+    clause = grammar.describe_action(subject=subject, verb=VERBS[verb], thing=thing, tense=tense)
+    return clause.plus(T=Words("yesterday", "ayer"), **slots)
+
+
+def state(subject, copula, en, es, tense="present"):
+    return grammar.describe_state(
+        subject=subject, copula=copula, quality=Words(en, es), lemma=en, tense=tense
+    )
+
+
+ME, YOU, SHE, WE, THEY = map(
+    grammar.pronoun_phrase, (lexicon.ME, lexicon.YOU, lexicon.SHE, lexicon.WE, lexicon.THEY)
+)
+YOU_ALL, HIM = grammar.pronoun_phrase(lexicon.YOU_ALL), grammar.pronoun_phrase(lexicon.HE)
+APPLES = grammar.noun_phrase(noun=NOUNS["apple"], determiner=lexicon.A, plural=True)
+MY_KEY = grammar.noun_phrase(noun=NOUNS["key"], determiner=lexicon.MY)
+HOW_MANY_EGGS = grammar.noun_phrase(noun=NOUNS["egg"], determiner=lexicon.HOW_MANY, plural=True)
+
+
+@pytest.mark.parametrize(
+    ("template", "clause", "source", "target"),
+    [
+        # The subject pronoun is dropped where the verb's ending tells it.
+        ("{S} {V} {O} {T}.", say(ME, "lose", MY_KEY, "past"),
+         "I lost my key yesterday.", "Perdí mi llave ayer."),
+        ("{S} {V} {O} {T}.", say(SHE, "buy", APPLES, "past"),
+         "She bought some apples yesterday.", "Ella compró unas manzanas ayer."),
+        # Personal "a", and its contraction with "el"; "de" and "el".
+        ("{S} {V} {O} {T}.", say(name("Ana"), "see", the("doctor"), "past"),
+         "Ana saw the doctor yesterday.", "Ana vio al médico ayer."),
+        ("{S} {V} {O} {T}.", say(WE, "return", the("market"), "past"),
+         "We returned from the market yesterday.", "Volvimos del mercado ayer."),
+        ("{T}, {S} {V} {O}.", say(YOU_ALL, "look", the("key", plural=True), "past"),
+         "Yesterday, you all looked for the keys.", "Ayer ustedes buscaron las llaves."),
+        # Negation, questions.
+        ("{S} {notV} {O} {T}.", say(THEY, "drive", the("truck"), "past"),
+         "They didn't drive the truck yesterday.", "Ellos no condujeron el camión ayer."),
+        ("{do} {S} {base} {O} {T}?", say(name("Ana"), "sleep", the("garden"), "past"),
+         "Did Ana sleep in the garden yesterday?", "¿Durmió Ana en el jardín ayer?"),
+        ("where {do} {S} {base} {O}?", say(YOU, "find", the("hat"), "past"),
+         "Where did you find the hat?", "¿Dónde encontraste el sombrero?"),
+        ("when {do} {S} {base} {O}?", say(THEY, "visit", the("museum"), "future"),
+         "When will they visit the museum?", "¿Cuándo visitarán ellos el museo?"),
+        ("why {dont} {S} {base} {O}?", say(the("man"), "read", the("poem"), "past"),
+         "Why didn't the man read the poem?", "¿Por qué no leyó el hombre el poema?"),
+        ("{S} {V} {O} {T}?", say(grammar.WHO, "cook", the("soup"), "past"),
+         "Who cooked the soup yesterday?", "¿Quién cocinó la sopa ayer?"),
+        ("{O} {do} {S} {base} {T}?", say(YOU_ALL, "eat", HOW_MANY_EGGS, "past"),
+         "How many eggs did you all eat yesterday?", "¿Cuántos huevos comieron ustedes ayer?"),
+        # Progressive, modal, frequency, imperative.
+        ("{S} {doing} {O} now.", say(ME, "write", the("letter"), "past"),
+         "I am writing the letter now.", "Estoy escribiendo la carta ahora."),
+        ("{S} {modal} {base} {O}.",
+         say(ME, "go", the("park"), "past", modal=Words("have to", "tengo que")),
+         "I have to go to the park.", "Tengo que ir al parque."),
+        ("{S} {often} {V} {O}.",
+         say(SHE, "wash", the("window"), "present", often=Words("never", "nunca")),
+         "She never washes the window.", "Ella nunca lava la ventana."),
+        ("please {order} {O}.", say(YOU, "close", the("door"), "future"),
+         "Please close the door.", "Cierra la puerta, por favor."),
+        # Object pronouns stand before the verb, or at the end of an infinitive.
+        ("{S} {notV} {it} {T}.", say(SHE, "wait", HIM, "past"),
+         "She didn't wait for him yesterday.", "Ella no lo esperó ayer."),
+        ("{do} {S} {base} {it} {T}?", say(name("Ana"), "help", ME, "past"),
+         "Did Ana help me yesterday?", "¿Me ayudó Ana ayer?"),
+        ("{S} {modal} {base} {it}.",
+         say(THEY, "call", SHE, "past", modal=Words("want to", "quieren")),
+         "They want to call her.", "Ellos quieren llamarla."),
+        ("{S} {V} {O} and {V2} {it2} {T}.",
+         say(ME, "buy", the("water"), "past").then(say(ME, "drink", the("water"), "past")),
+         "I bought the water and drank it yesterday.", "Compré el agua y la bebí ayer."),
+        ("{S} {V} {O}, but {S2} {notV2} {it2}.",
+         say(WE, "cook", the("egg", plural=True), "past").then(
+             say(name("Hugo"), "eat", the("egg", plural=True), "past")),
+         "We cooked the eggs, but Hugo didn't eat them.",
+         "Cocinamos los huevos, pero Hugo no los comió."),
+        # Giving names the receiver twice; liking turns the sentence round.
+        ("{S} {V} {O} to {whom} {T}.",
+         say(ME, "give", the("book"), "past", whom=Words("the women", "las mujeres"),
+             him=Words("them", "les")),
+         "I gave the book to the women yesterday.", "Les di el libro a las mujeres ayer."),
+        ("{S} {V} {him} {O} {T}.", say(name("Ana"), "send", APPLES, "past", him=Words("me", "me")),
+         "Ana sent me some apples yesterday.", "Ana me envió unas manzanas ayer."),
+        # "To be" is ser or estar, or to have years or hunger; existence has a verb of its own.
+        ("{S} {notbe} {Q}.", state(the("shoe", plural=True), lexicon.SER, "cheap", "baratos"),
+         "The shoes aren't cheap.", "Los zapatos no son baratos."),
+        ("{S} {be} {Q}.", state(WE, lexicon.ESTAR, "tired", "cansados", "past"),
+         "We were tired.", "Estábamos cansados."),
+        ("{S} {be} {Q}.", state(ME, lexicon.TENER, "thirty-one years old", "treinta y un años"),
+         "I am thirty-one years old.", "Tengo treinta y un años."),
+    ],
+)  # fmt: skip
+def test_sentence(template, clause, source, target):
+    (spanish,) = {each.es for each in demo.TEMPLATES if each.en == template} - {"{be} {Q}."}
+    pair = demo.Template(lambda draw: clause, template, spanish).fill(clause)
+    assert (pair.source, pair.target) == (source, target)
+    assert pair.triples == clause.triples
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        ("The teacher likes oranges.", "Al profesor le gustan las naranjas."),
+        ("We don't like apples.", "No nos gustan las manzanas."),
+        ("Does he like the books?", "¿A él le gustan los libros?"),
+        ("Did the hardworking teacher like the oranges?",
+         "¿Al profesor trabajador le gustaron las naranjas?"),
+        ("I didn't like the green bus.", "No me gustó el autobús verde."),
+        ("You all are younger than these women.", "Ustedes son más jóvenes que estas mujeres."),
+        ("Was Clara as intelligent as her son?", "¿Era Clara tan inteligente como su hijo?"),
+        ("The women who helped Maria were tired.",
+         "Las mujeres que ayudaron a María estaban cansadas."),
+        ("The apples that you all ate were delicious.",
+         "Las manzanas que ustedes comieron estaban deliciosas."),
+        ("There was a lamp in the museum.", "Había una lámpara en el museo."),
+        ("Are there ten books in the library?", "¿Hay diez libros en la biblioteca?"),
+        ("They sold thirty-one lamps last week.",
+         "Ellos vendieron treinta y una lámparas la semana pasada."),
+        ("Elena didn't wash this car because she was sick.",
+         "Elena no lavó este coche porque estaba enferma."),
+        ("Is Tomas in a hurry?", "¿Tiene prisa Tomás?"),
+        ("Everyone knows that Maria opened her new door, but the actress didn't close it.",
+         "Todos saben que María abrió su puerta nueva, pero la actriz no la cerró."),
+    ],
+)  # fmt: skip
+def test_drawn_sentence(source, target):
+    """Sentences whose two sides a chooser builds, found in the training part."""
+    assert {pair.source: pair.target for pair in demo.train_pairs()}[source] == target
+
+
+if __name__ == "__main__":
+    print(corpus_sha256())

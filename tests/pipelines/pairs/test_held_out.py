@@ -1,0 +1,379 @@
+"""Which pairs training must not see, by every rule, against the rules written out on texts."""
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from corpora import (
+    ONE_THREAD,
+    TWO_THREADS,
+    digest,
+    options,
+    records,
+    rejected,
+    texts,
+    write_pairs,
+)
+from corpora import PAIRS as CORPUS
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model.errors import UserError
+from model.text.vocabulary import UNK_ID, TextNormalization, load_vocabularies
+from pipelines.pairs.examples import digest_halves, digest_texts
+from pipelines.pairs.held_out import (
+    HELD_OUT_BY,
+    SHORT_TOKENS,
+    HeldOut,
+    hash_pairs,
+    hash_texts,
+    held_out_reasons,
+    seem_short,
+    short_tokens,
+    unite,
+)
+from pipelines.preprocess import encode_steps as transforms
+from pipelines.preprocess import plan as preprocess_plan
+from pipelines.preprocess.job import describe_manifest, preprocess
+
+TEXT = st.sampled_from(["a", "b", "c c", "d d d d", "e e e e e", "f f f f f f"])
+PAIRS = st.lists(st.tuples(TEXT, TEXT), max_size=8)
+
+
+def tokens(text):
+    return len(text.split())
+
+
+def table(pairs):
+    sources, targets = zip(*pairs, strict=True) if pairs else ((), ())
+    return pa.table(
+        {
+            "source": pa.array(sources, pa.large_string()),
+            "target": pa.array(targets, pa.large_string()),
+        }
+    )
+
+
+def find_reasons(pairs, *, validation, excluded, by, knows_tokens=True):
+    plain = TextNormalization()
+    held_out = unite(
+        [
+            hash_pairs([table(validation)], by=by, normalization=plain),
+            hash_texts([pa.array(excluded, pa.large_string())], normalization=plain),
+        ]
+    )
+    lengths = [np.array([tokens(pair[side]) for pair in pairs], np.int64) for side in (0, 1)]
+    return held_out_reasons(
+        digest_halves(digest_texts(source for source, _ in pairs))[0],
+        [target for _, target in pairs],
+        held_out,
+        is_short=tuple(side <= short_tokens(by) for side in lengths) if knows_tokens else None,
+    )
+
+
+def expected_reason(pair, *, validation, excluded, by, knows_tokens=True):
+    """The rule in words, on the texts themselves."""
+    texts = set(excluded)
+    if by in ("side", "long-side"):
+        texts |= {text for held_out in validation for text in held_out}
+
+    def is_held_out(text):
+        is_long = by == "side" or not knows_tokens or tokens(text) > SHORT_TOKENS
+        return text in texts and is_long
+
+    if pair in validation:
+        return "held_out_pair"
+    if is_held_out(pair[0]) or (by == "source" and pair[0] in {source for source, _ in validation}):
+        return "held_out_source"
+    return "held_out_target" if is_held_out(pair[1]) else None
+
+
+@pytest.mark.parametrize("knows_tokens", [True, False])
+@pytest.mark.parametrize("by", HELD_OUT_BY)
+@given(pairs=PAIRS, validation=PAIRS, excluded=st.lists(TEXT, max_size=3))
+def test_reasons_are_those_of_the_rule(pairs, validation, excluded, by, knows_tokens):
+    given_ = {
+        "validation": validation,
+        "excluded": excluded,
+        "by": by,
+        "knows_tokens": knows_tokens,
+    }
+    expected = {place: expected_reason(pair, **given_) for place, pair in enumerate(pairs)}
+    assert find_reasons(pairs, **given_) == {p: reason for p, reason in expected.items() if reason}
+
+
+def test_generic_sentences_stay_unless_their_pair_is_held_out():
+    validation = [("Thank you .", "Danke ."), ("The dog ran to us .", "Der Hund lief zu uns .")]
+    pairs = [
+        ("Thank you .", "Danke ."),
+        ("Thank you .", "Vielen Dank ."),
+        ("Thanks .", "Danke ."),
+        ("The dog ran to us .", "Der Hund kam ."),
+        ("It came .", "Der Hund lief zu uns ."),
+        ("Danke .", "Der Hund lief zu uns ."),
+        ("Der Hund lief zu uns .", "The dog came ."),  # of the other side
+    ]
+    found = {by: find_reasons(pairs, validation=validation, excluded=[], by=by)
+             for by in HELD_OUT_BY}  # fmt: skip
+    pair, source, target = "held_out_pair", "held_out_source", "held_out_target"
+    assert found == {
+        "pair": {0: pair},
+        "source": {0: pair, 1: source, 3: source},
+        "long-side": {0: pair, 3: source, 4: target, 5: target, 6: source},
+        "side": {0: pair, 1: source, 2: target, 3: source, 4: target, 5: source, 6: source},
+    }
+
+
+def test_sides_that_are_exchanged_are_another_pair():
+    assert find_reasons(
+        [("b", "a"), ("a", "b")], validation=[("a", "b")], excluded=[], by="pair"
+    ) == {1: "held_out_pair"}
+
+
+def test_texts_are_compared_as_they_are_normalised_and_empty_ones_hold_nothing_out():
+    plain = TextNormalization()
+    pairs = table([(" a\u00a0b ", "c"), ("", "d"), ("e", "\u200b")])
+    found = unite(
+        [
+            hash_pairs([pairs], by="side", normalization=plain),
+            hash_texts([pa.array([" \u200b", None, "f"])], normalization=plain),
+        ]
+    )
+    hashes = digest_halves(digest_texts(["a b", "c", "f"]))[0]
+    assert found.texts.tolist() == sorted(hashes.tolist())
+    assert len(found.pairs) == 1
+
+
+PARTS = 64
+
+
+def hash_many_texts():
+    columns = [pa.array([f"{part} {text}" for text in range(10)]) for part in range(PARTS)]
+    return hash_texts(columns, normalization=TextNormalization()).texts
+
+
+def hash_many_pairs():
+    tables = [table([(f"{part} {text}", f"{text}") for text in range(5)]) for part in range(PARTS)]
+    return hash_pairs(tables, by="side", normalization=TextNormalization()).texts
+
+
+def combine_many():
+    combine = transforms._UniteHashes()
+    accumulators = [combine.create_accumulator() for _ in range(2)]
+    for part in range(PARTS):
+        hashes = np.arange(10 * part, 10 * part + 10, dtype=np.uint64)[::-1]
+        accumulators[part % 2] = combine.add_input(accumulators[part % 2], HeldOut(texts=hashes))
+    sent = [combine.compact(accumulator) for accumulator in accumulators]
+    found = combine.extract_output(combine.merge_accumulators(sent)).texts
+    assert found.tolist() == list(range(10 * PARTS))
+    return found
+
+
+@pytest.mark.parametrize("collect", [hash_many_texts, hash_many_pairs, combine_many])
+def test_the_work_grows_as_the_texts_do(monkeypatch, collect):
+    """However many parts they come in, a hash is sorted some times and not once for each part."""
+    sorted_hashes = 0
+
+    def counted(sort):
+        def count(*arrays, **options):
+            nonlocal sorted_hashes
+            sorted_hashes += sum(len(array) for array in arrays)
+            return sort(*arrays, **options)
+
+        return count
+
+    for name in ("unique", "union1d"):
+        monkeypatch.setattr(np, name, counted(getattr(np, name)))
+    found = collect()
+    assert (np.diff(found) > 0).all()
+    assert len(found) >= 5 * PARTS
+    assert len(found) <= sorted_hashes <= 4 * 10 * PARTS
+
+
+def test_nothing_held_out_is_small_to_send():
+    assert len(pickle.dumps(HeldOut())) < 1000
+    assert held_out_reasons(np.array([7], np.uint64), ["a"], HeldOut()) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("yes", True),
+        ("Yes, sir.", True),
+        ("Thank you.", True),
+        ("Thank you, Tom.", False),
+        ("Thank you very much", False),
+        ("Thank you very much.", False),
+        ("Thank you all", True),
+        ("gone sour", True),
+        ("...!", True),
+        ("?....", False),
+        ("abcd efgh ijkl mnop", True),
+        ("abcd efgh ijkl mnopq", False),
+        ("abcdefghijklmnop", True),
+        ("abcdefghijklmnopq", False),
+        ("да свидания", True),
+        ("谢谢你", True),
+        ("谢谢你的帮", True),
+        ("谢谢你的帮助", False),
+        ("e" + "\u0301" * 20, False),
+    ],
+)
+def test_what_seems_short(text, expected):
+    assert seem_short(["x" * 99, text], tokens=SHORT_TOKENS).tolist() == [False, expected]
+    assert not seem_short([text], tokens=short_tokens("side")).any()
+
+
+# In the job.
+
+
+def test_a_corpus_of_short_texts_has_a_vocabulary_and_no_long_held_out_text_is_in_it(
+    tmp_path, monkeypatch
+):
+    """Every text is held out, but no pair; and the one that is long is in no sample."""
+    monkeypatch.setattr(preprocess_plan, "MAX_UNIT_PAIRS", 7)
+    sides = ["ja", "oh", "yes", "bee", "cab"], ["no", "da", "tak", "ano", "jo", "si"]
+    pairs = [(source, target) for source in sides[0] for target in sides[1]]
+    long = "ein Žaba in fünf Worten"
+    validation = [*((s, s + "x") for s in sides[0]), *((t + "x", t) for t in sides[1])]
+    sources = [write_pairs(tmp_path, [*pairs, ("ja", long), ("quiz", "wo")])]
+    held = [write_pairs(tmp_path, [*validation, ("quiz", "wo"), ("ja", long)], name="held")]
+
+    def make(name, arguments=(), **given):
+        return preprocess(
+            sources=sources,
+            validation_sources=held,
+            options=options(tmp_path / name, vocabulary_type="char", **given),
+            beam_arguments=arguments,
+        )
+
+    manifest = make("one", ONE_THREAD)
+    assert sorted(texts(tmp_path / "one", "train")) == sorted(pairs)
+    assert manifest.rejected == {"held_out_pair": 2}
+    vocabulary = load_vocabularies(tmp_path / "one").source
+    known = {c for c in LETTERS if UNK_ID not in vocabulary.encode([c])[0]}
+    assert known == set("".join(source + target for source, target in pairs))
+    make("two", TWO_THREADS)
+    assert digest(tmp_path / "two") == digest(tmp_path / "one")
+    with pytest.raises(UserError) as caught:
+        make("side", held_out_by="side")
+    assert str(caught.value).startswith(
+        "no text to train the shared vocabulary on: all 32 pairs were rejected (2 held_out_pair, "
+        "30 held_out_source). Check"
+    )
+    assert str(caught.value).endswith("; --held-out-by pair holds out no text by itself")
+
+
+def test_long_held_out_texts_are_in_no_sample(tmp_path):
+    long, other = "ein Žaba in fünf Worten", "some other words of it"
+    sources = [write_pairs(tmp_path, [*PLAIN, ("ja", long), (long, "ja"), ("Öl", "Ål")])]
+    held = [write_pairs(tmp_path, [(other, long), ("Öl", "Ål")], name="held")]
+    preprocess(
+        sources=sources,
+        validation_sources=held,
+        options=options(tmp_path / "out", vocabulary_type="char"),
+    )
+    vocabulary = load_vocabularies(tmp_path / "out").source
+    assert all(UNK_ID in vocabulary.encode([character])[0] for character in "ŽÖÅ")
+
+
+LETTERS = [chr(i) for i in range(500) if chr(i).isalpha()]
+PLAIN = [(f"{source} w", target) for source, target in CORPUS[:40]]
+
+
+@pytest.mark.parametrize(
+    ("by", "left", "reasons"),
+    [
+        (None, [1, 2, 5], {"pair": 1, "source": 1, "target": 1}),
+        ("long-side", [1, 2, 5], {"pair": 1, "source": 1, "target": 1}),
+        ("pair", [1, 2, 3, 5], {"pair": 1, "target": 1}),
+        ("source", [2, 5], {"pair": 1, "source": 2, "target": 1}),
+        ("side", [], {"pair": 1, "source": 3, "target": 2}),
+    ],
+)
+def test_what_is_held_out_of_training_goes_by_the_option(tmp_path, monkeypatch, by, left, reasons):
+    monkeypatch.setattr(preprocess_plan, "MAX_UNIT_PAIRS", 3)
+    pairs = [
+        ("yes", "ja"),
+        ("yes", "aber ja doch"),
+        ("so it is", "ja"),
+        ("feed a dad", "ein ganz anderer satz"),
+        ("some other words", "faded cafe"),  # excluded; the one beside it is, too, but short
+        ("bee", "was immer"),
+    ]
+    excluded = tmp_path / "test.txt"
+    excluded.write_text("faded cafe\nbee\n")
+    others = [("the quick brown fox jumps over the lazy dog", "jo"), *CORPUS[:40]]
+    manifest = preprocess(
+        sources=[write_pairs(tmp_path, [*pairs, *others])],
+        validation_sources=[
+            write_pairs(tmp_path, [("yes", "ja"), ("feed a dad", "x")], name="held")
+        ],
+        options=options(
+            tmp_path / "out", vocabulary_type="char", held_out_by=by, exclude=(str(excluded),)
+        ),
+    )
+    expected = sorted([*others, *(pairs[i] for i in left)])
+    assert sorted(texts(tmp_path / "out", "train")) == expected
+    assert manifest.rejected == {f"held_out_{reason}": count for reason, count in reasons.items()}
+    assert manifest.lines_read == manifest.pairs_kept + sum(reasons.values())
+    assert manifest.options["held_out_by"] == (by or "long-side")
+    found = sorted(row["line"] - 1 for row in rejected(tmp_path / "out"))
+    assert found == [row for row in range(6) if row not in left]
+
+
+def test_a_validation_corpus_is_kept_whole_but_for_what_cannot_be_encoded(tmp_path):
+    """Whatever the filters say of pairs to train on, its score is that of the published set."""
+    kept = [
+        ("the same", "the same"),
+        ("12 34 56", "78"),
+        ("a", "ein ganz und gar nicht so kurzer satz wie der andere"),
+        ("the device", "das GerÃ¤t"),
+        ("a dog", "собака"),
+        ("yes", "ja"),
+        ("yes", "ja"),
+        CORPUS[0],
+        ("faded " * 5, "bad " * 60),  # more characters than are trained on
+    ]
+    held_out = write_pairs(
+        tmp_path, [*kept, ("", "leer"), ("empty", "\u200b"), ("faded " * 90, "bad")], name="held"
+    )
+    with Path(held_out.target_path).open("ab") as target:
+        target.write(b"nicht \xff\n")
+    with Path(held_out.source_path).open("ab") as source:
+        source.write(b"not\n")
+    filters = {
+        "max_length_ratio": 3.0, "min_letters": 0.25, "reject_identical": True, "min_tokens": 3,
+        "reject_mojibake": True, "target_script": "Latin", "source_script": "Latin",
+        "min_characters": 4, "max_characters": 60, "max_tokens": 320,
+    }  # fmt: skip
+    manifest = preprocess(
+        sources=[write_pairs(tmp_path, CORPUS)],
+        validation_sources=[held_out],
+        options=options(
+            tmp_path / "out", vocabulary_type="char", filters=filters, deduplicate="source",
+        ),
+    )  # fmt: skip
+    assert manifest.splits["validation"].records == len(kept)
+    train, held = manifest.sources
+    assert (held["read"], held["kept"]) == (len(kept) + 4, len(kept))
+    assert held["rejected"] == {
+        "empty_source": 1, "empty_target": 1, "invalid_utf8": 1, "too_long": 1,
+    }  # fmt: skip
+    assert train["rejected"]["held_out_pair"] == 1
+    assert (
+        "validation corpus: 9 of 13 pairs kept, without 1 empty_source, 1 empty_target, "
+        "1 invalid_utf8, 1 too_long"
+    ) in describe_manifest(manifest)
+    assert len({str(record) for record in records(tmp_path / "out", "validation")}) == 8
+
+
+def test_a_validation_corpus_that_is_whole_is_said_to_be(tmp_path):
+    manifest = preprocess(
+        sources=[write_pairs(tmp_path, CORPUS)],
+        validation_sources=[write_pairs(tmp_path, [("a", "a"), ("a", "a")], name="held")],
+        options=options(tmp_path / "out", vocabulary_type="char"),
+    )
+    assert "validation corpus: all 2 pairs kept" in describe_manifest(manifest)

@@ -1,0 +1,173 @@
+"""Spill files and the merge of a bucket."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from model.dataset.manifest import TRAIN, VALIDATION
+from pipelines.pairs.spills import (
+    HEADER,
+    Batch,
+    SpillPart,
+    SplitPlan,
+    bucket_bounds,
+    merge_bucket,
+    read_bucket,
+    read_spill_footer,
+    without_copies,
+    write_spill,
+)
+
+
+def batch(*rows):
+    """Makes a batch of (group, source hash, row, record); the group is the order too."""
+    headers = np.zeros(len(rows), HEADER)
+    for i, (group, source_hash, row, record) in enumerate(rows):
+        headers[i] = (group, 0, group, source_hash, row, 1, 2, len(record))
+    return Batch(headers, [record for *_, record in rows])
+
+
+def pairs(places):
+    return list(zip(places.orders.tolist(), places.rows.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("buckets", [1, 2, 3, 16, 1000])
+def test_bucket_bounds_cut_all_digests_into_equal_ranges(buckets):
+    bounds = bucket_bounds(buckets).tolist()
+    assert bounds == [min(k for k in (i * 2**64 // buckets, i * 2**64 // buckets + 1)
+                          if k * buckets >= i * 2**64) for i in range(1, buckets)]  # fmt: skip
+
+
+@settings(max_examples=30)
+@given(
+    groups=st.lists(st.integers(0, 2**64 - 1), max_size=60),
+    shards=st.integers(1, 4),
+    buckets_per_shard=st.integers(1, 3),
+)
+def test_a_spill_gives_every_record_back_by_bucket(
+    tmp_path_factory, groups, shards, buckets_per_shard
+):
+    work = str(tmp_path_factory.mktemp("spill"))
+    records = [f"record {i}".encode() * (i % 3) for i in range(len(groups))]
+    whole = batch(*((group, 7, row, records[row]) for row, group in enumerate(groups)))
+    plan = SplitPlan(shards=shards, buckets_per_shard=buckets_per_shard)
+    path = work + "/spill"
+    written = write_spill(
+        path,
+        [SpillPart(split=TRAIN, batch=whole, plan=plan)],
+        order=3,
+        index=4,
+        statistics={"rows": 5},
+        temporary_folder=work,
+    )
+    assert read_spill_footer(path) == (written, {"rows": 5})
+    found = {}
+    for (split, shard), region in written:
+        assert (split, region.order, region.index) == (TRAIN, 3, 4)
+        for bucket in range(buckets_per_shard):
+            part = read_bucket(region, bucket)
+            assert part.headers["row"].tolist() == sorted(part.headers["row"])
+            for header, record in zip(part.headers, part.records, strict=True):
+                place = shard * buckets_per_shard + bucket
+                assert place == int(header["group_high"]) * plan.buckets >> 64
+                found[int(header["row"])] = (int(header["group_high"]), record)
+    assert found == {row: (group, records[row]) for row, group in enumerate(groups)}
+
+
+def test_two_splits_in_one_spill(tmp_path):
+    plan = SplitPlan(shards=1, buckets_per_shard=1)
+    parts = [
+        SpillPart(split=TRAIN, batch=batch((1, 1, 0, b"train")), plan=plan),
+        SpillPart(split=VALIDATION, batch=batch((1, 1, 1, b"held")), plan=plan, is_candidate=True),
+    ]
+    path = str(tmp_path / "spill")
+    regions = dict(
+        write_spill(path, parts, order=0, index=0, statistics={}, temporary_folder=str(tmp_path))
+    )
+    assert read_bucket(regions[TRAIN, 0], 0).records == [b"train"]
+    assert read_bucket(regions[VALIDATION, 0], 0).records == [b"held"]
+    assert not regions[TRAIN, 0].is_candidate
+    assert regions[VALIDATION, 0].is_candidate
+
+
+def test_merge_sorts_and_keeps_the_least_place_of_a_group():
+    spills = [
+        (0, batch((5, 0, 3, b"five"))),
+        (0, batch((7, 0, 4, b"seven"), (5, 0, 8, b"five"))),
+        (1, batch((5, 0, 0, b"five"), (9, 0, 1, b"nine"))),
+    ]
+    merged = merge_bucket(spills)
+    assert merged.batch.records == [b"five", b"seven", b"nine"]
+    assert merged.batch.headers["row"].tolist() == [3, 4, 1]
+    assert pairs(merged.places) == [(0, 3), (0, 4), (1, 1)]
+    assert pairs(merged.duplicates) == [(0, 8), (1, 0)]
+    assert pairs(merged.survivors) == [(0, 3), (0, 3)]
+
+
+def test_the_order_may_be_another_than_that_of_groups():
+    spilled = batch((1, 0, 0, b"a"), (2, 0, 1, b"b"), (2, 0, 2, b"c"), (3, 0, 3, b"d"))
+    spilled.headers["key"] = [8, 6, 1, 7]
+    merged = merge_bucket([(0, spilled)])
+    assert merged.batch.records == [b"b", b"d", b"a"]
+    assert pairs(merged.duplicates) == [(0, 2)]
+
+
+def test_without_deduplication_all_are_kept_in_a_fixed_order():
+    spills = [(0, batch((5, 0, 1, b"x"), (2, 0, 2, b"y"))), (1, batch((5, 0, 0, b"z")))]
+    merged = merge_bucket(spills, deduplicate=False)
+    assert merged.batch.records == [b"y", b"x", b"z"]
+    assert pairs(merged.duplicates) == []
+
+
+def test_half_a_digest_does_not_make_a_duplicate():
+    spilled = batch(*((5, 0, row, record) for row, record in enumerate([b"a", b"b", b"a", b"b"])))
+    spilled.headers["group_low"] = [1, 2, 1, 2]
+    merged = merge_bucket([(0, spilled)])
+    assert merged.batch.records == [b"a", b"b"]
+    assert pairs(merged.duplicates) == [(0, 2), (0, 3)]
+    assert pairs(merged.survivors) == [(0, 0), (0, 1)]
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), max_size=30), st.integers(1, 4))
+def test_merge_agrees_with_a_dictionary(groups, spill_rows):
+    """Units of `spill_rows` rows each, which drop the bytes of their own copies."""
+    kept, dropped = {}, []
+    for row, group in enumerate(groups):
+        if group in kept:
+            dropped.append((row, kept[group]))
+        else:
+            kept[group] = row
+    spills = []
+    for begin in range(0, len(groups), spill_rows):
+        rows = range(begin, min(begin + spill_rows, len(groups)))
+        part = batch(*((groups[r][0], 0, r, str(groups[r]).encode()) for r in rows))
+        part.headers["group_low"] = [groups[r][1] for r in rows]
+        spills.append((0, without_copies(part)))
+    merged = merge_bucket(spills)
+    assert sorted(merged.batch.records) == sorted(str(group).encode() for group in kept)
+    assert sorted(merged.places.rows.tolist()) == sorted(kept.values())
+    found = zip(merged.duplicates.rows.tolist(), merged.survivors.rows.tolist(), strict=True)
+    assert list(found) == dropped
+
+
+def test_copies_in_a_unit_take_no_room():
+    whole = batch(*((5, 0, row, b"much text") for row in range(1000)))
+    small = without_copies(whole)
+    assert sum(map(len, small.records)) == int(small.headers["size"].sum()) == len(b"much text")
+    assert len(whole.records[-1]) == len(b"much text")  # the argument is left alone
+    merged = merge_bucket([(0, small)])
+    assert merged.batch.records == [b"much text"]
+    assert len(merged.duplicates.rows) == 999
+
+
+def test_merge_passes_over_sources_by_hash():
+    spills = [(0, batch((1, 10, 0, b"a"), (2, 20, 1, b"b"), (3, 30, 2, b"c")))]
+    assert merge_bucket(spills, moved=20).batch.records == [b"a", b"c"]
+    assert merge_bucket(spills, only=20).batch.records == [b"b"]
+
+
+def test_merge_of_nothing():
+    merged = merge_bucket([])
+    assert merged.batch.records == []
+    assert pairs(merged.duplicates) == []

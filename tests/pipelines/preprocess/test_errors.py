@@ -1,0 +1,226 @@
+"""What users of preprocess do wrong, and what happens to their input meanwhile."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+from corpora import ONE_THREAD, PAIRS, options, write_pairs
+
+from model.dataset.manifest import MANIFEST_FILE
+from model.errors import UserError
+from model.text.vocabulary import TextNormalization
+from pipelines.corpora.opening import Tsv
+from pipelines.pairs.held_out import HELD_OUT_BY
+from pipelines.preprocess import encode_steps as transforms
+from pipelines.preprocess import plan as preprocess_plan
+from pipelines.preprocess.job import plan_preprocess, preprocess, run_preprocess
+
+
+@pytest.mark.parametrize("arguments", [ONE_THREAD, []])
+def test_files_of_unequal_length(tmp_path, arguments):
+    corpus = write_pairs(tmp_path, PAIRS)
+    with Path(corpus.target_path).open("a") as file:
+        file.write("one more\n")
+    with pytest.raises(UserError) as caught:
+        preprocess(sources=[corpus], options=options(tmp_path / "out"), beam_arguments=arguments)
+    assert str(caught.value) == (
+        f"{corpus.source_path} has 400 lines and {corpus.target_path} has 401: line-aligned "
+        "files must have equally many, so check that both are whole and belong together"
+    )
+
+
+@pytest.mark.parametrize(
+    ("pairs", "message"),
+    [
+        ([], "no text to train the shared vocabulary on: the corpus has no pairs"),
+        (
+            [("", "x")] * 2,
+            "vocabulary on: all 2 pairs were rejected .2 empty_source.. Check",
+        ),
+        ([("a", "x")] * 3, "too small: of 3 pairs read .2 duplicate_pair rejected. none is left"),
+        ([("a", "x"), ("a", "y")], "too small: .* at least two pairs with different sources"),
+    ],
+)
+def test_too_small_a_corpus(tmp_path, pairs, message):
+    tsv = tmp_path / "c.tsv"
+    tsv.write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
+    with pytest.raises(UserError, match=message):
+        preprocess(
+            sources=[Tsv(str(tsv))], options=options(tmp_path / "out", vocabulary_type="char")
+        )
+
+
+def test_no_corpus(tmp_path):
+    with pytest.raises(UserError, match="no corpus given"):
+        preprocess(sources=[], options=options(tmp_path))
+
+
+KEPT = TextNormalization(clean_whitespace=False)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"shards": -1}, "shards must be 0 to 10,000. Received: -1"),
+        ({"shards": 10_001}, "shards must be 0 to 10,000. Received: 10001"),
+        ({"vocabulary_size": 3}, "vocabulary size must be 8 to 1,000,000. Received: 3"),
+        ({"vocabulary_size": 3 * 10**9}, "vocabulary size must be 8 to 1,000,000"),
+        ({"user_symbols": ("<unk>",)}, "cannot be one of the special <pad>, <unk>"),
+        ({"vocabulary_type": "word"}, "unigram, bpe or char. Received: 'word'"),
+        ({"target_vocabulary_type": "char"}, "a shared vocabulary has one type"),
+        ({"deduplicate": "both"}, "must be one of pair, source, target, none. Received: 'both'"),
+        ({"shard_megabytes": 0}, "a shard has 0.001 MB or more. Received: 0"),
+        ({"user_symbols": ("<a>", "<a>")}, "user symbols must be different"),
+        ({"validation_fraction": 1.0}, "validation fraction must be 0 to 0.5. Received: 1.0"),
+        ({"character_coverage": 0.5}, "character coverage must be 0.9 to 1. Received: 0.5"),
+        ({"sentencepiece_rule": "x"}, "must be one of identity, .* Received: 'x'"),
+        (
+            {"normalization": KEPT, "sentencepiece_rule": "nfkc"},
+            "--keep-whitespace needs --sentencepiece-rule identity, .* Received: 'nfkc'",
+        ),
+        ({"vocabulary": ("a", "b", "c")}, "at most two vocabularies"),
+        ({"vocabulary_sample": 0}, "vocabulary sample must be 1 or more"),
+        ({"seed": 2**63}, "seed must fit 64 bits"),
+    ],
+)
+def test_bad_options(changes, message):
+    with pytest.raises(UserError, match=message):
+        options("out", **changes)
+
+
+def test_a_missing_vocabulary_is_told_before_anything_is_written(tmp_path, corpus):
+    with pytest.raises(UserError, match=r"no vocabulary at nowhere\.spm"):
+        preprocess(sources=[corpus], options=options(tmp_path / "out", vocabulary=("nowhere.spm",)))
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_fingerprint_tells_input_and_options_but_not_the_folder(tmp_path, corpus):
+    def fingerprint(source=corpus, held_out=(), **changes):
+        chosen = options(**({"output": str(tmp_path / "x")} | changes))
+        return plan_preprocess(
+            sources=[source], validation_sources=held_out, options=chosen
+        ).fingerprint
+
+    base = fingerprint()
+    assert fingerprint(output=str(tmp_path / "y")) == base
+    assert fingerprint(seed=2) != base
+    assert fingerprint(normalization=TextNormalization(unicode_form="NFKC")) != base
+    assert fingerprint(normalization=TextNormalization(lowercase=True)) != base
+    assert fingerprint(dataclasses.replace(corpus, target_path=corpus.source_path)) != base
+    assert fingerprint(held_out=[corpus]) != base
+    assert fingerprint(held_out_by="pair") == base, "nothing is held out"
+    assert len({fingerprint(held_out=[corpus], held_out_by=by) for by in HELD_OUT_BY}) == 4
+
+
+def test_options_of_training_do_not_count_with_a_given_vocabulary(dataset):
+    given = (str(dataset / "vocabulary.spm"),)
+    one, two = (options("x", vocabulary=given, vocabulary_size=size) for size in (48, 64))
+    assert one.resolved() == two.resolved()
+    assert "vocabulary_size" not in one.resolved()
+
+
+def test_a_given_vocabulary_keeps_its_normalisation(tmp_path, corpus, dataset):
+    given = (str(dataset / "vocabulary.spm"),)
+    other = TextNormalization(unicode_form="NFKC")
+    with pytest.raises(UserError, match=r"normalised by .*NFC.*, not by .*NFKC.*: see --unicode"):
+        preprocess(
+            sources=[corpus],
+            options=options(tmp_path / "out", vocabulary=given, normalization=other),
+        )
+    lowercase = TextNormalization(lowercase=True)
+    with pytest.raises(UserError, match=r"not by .*'lowercase': True.*: see .* and --lowercase"):
+        preprocess(
+            sources=[corpus],
+            options=options(tmp_path / "out", vocabulary=given, normalization=lowercase),
+        )
+
+
+def test_a_given_vocabulary_that_keeps_no_white_space_is_warned_of(tmp_path, corpus, dataset):
+    def notices(path, normalization):
+        given = options(tmp_path / "out", vocabulary=(str(path),), normalization=normalization)
+        return plan_preprocess(sources=[corpus], options=given).notices
+
+    cleans = tmp_path / "cleans.spm"
+    cleans.write_bytes((dataset / "vocabulary.spm").read_bytes())
+    assert notices(cleans, TextNormalization()) == []
+    assert notices(cleans, KEPT) == [
+        f"--keep-whitespace: {cleans} changes white space all the same, as it was trained to; one "
+        "that keeps it is trained by this flag without --vocab"
+    ]
+    preprocess(sources=[corpus], options=options(tmp_path / "kept", normalization=KEPT))
+    assert notices(tmp_path / "kept/vocabulary.spm", KEPT) == []
+
+
+def test_options_before_there_was_lower_case_are_those_without_it():
+    """So datasets and vocabularies of then have the same fingerprint now."""
+    assert options("x").resolved()["normalization"] == {
+        "unicode_form": "NFC", "clean_whitespace": True,
+    }  # fmt: skip
+
+
+def test_a_symbol_that_no_text_can_hold_is_refused():
+    lowercase = TextNormalization(lowercase=True)
+    with pytest.raises(UserError, match=r"must be in lower case where texts are\. .*<2DE>"):
+        options("x", user_symbols=("<2DE>",), normalization=lowercase)
+    options("x", user_symbols=("<2de>",), normalization=lowercase)
+
+
+def test_a_corpus_in_the_output_folder_is_refused(tmp_path, corpus):
+    with pytest.raises(UserError, match=r"corpus\.en lies in the dataset folder .*: choose"):
+        preprocess(sources=[corpus], options=options(Path(corpus.source_path).parent))
+
+
+@pytest.mark.parametrize("folder", ["a[1]", "what*", "or?"])
+def test_a_folder_may_have_any_name(tmp_path, corpus, folder):
+    output = tmp_path / folder
+    with pytest.raises(UserError, match="larger than this corpus"):
+        preprocess(sources=[corpus], options=options(output, vocabulary_size=8000))
+    assert not output.exists()
+    made = preprocess(sources=[corpus], options=options(output))
+    assert preprocess(sources=[corpus], options=options(output)) == made
+    with pytest.raises(UserError, match="finished dataset of 400 pairs"):
+        preprocess(sources=[corpus], options=options(output, seed=5))
+    assert not (output / "_work").exists()
+
+
+def test_a_folder_of_an_object_store_may_not_be_a_glob(corpus):
+    with pytest.raises(UserError, match=r"^mem://bucket/a\[1\] has one of the characters \* \? "):
+        preprocess(sources=[corpus], options=options("mem://bucket/a[1]"))
+
+
+def test_input_that_changes_while_it_is_read_is_one_clear_error(tmp_path, monkeypatch):
+    corpus = write_pairs(tmp_path, PAIRS)
+    plan = plan_preprocess(sources=[corpus], options=options(tmp_path / "out"))
+    write_pairs(tmp_path, PAIRS[:300])
+    with pytest.raises(UserError, match="has changed just now: run the same command again"):
+        run_preprocess(plan)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_missing_unit_is_noticed(tmp_path, monkeypatch, corpus):
+    monkeypatch.setattr(preprocess_plan, "MAX_UNIT_PAIRS", 100)
+    process = transforms._Encode.process
+
+    def lose_the_last(self, unit, *side_inputs):
+        for element in process(self, unit, *side_inputs):
+            if unit.index < 3:
+                yield element
+
+    monkeypatch.setattr(transforms._Encode, "process", lose_the_last)
+    with pytest.raises(Exception, match=r"its units have \[100, 100, 100, 100\] rows"):
+        preprocess(sources=[corpus], options=options(tmp_path), beam_arguments=ONE_THREAD)
+    assert not (tmp_path / MANIFEST_FILE).exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"vocabulary": ("foo://x",)}, "foo://x cannot be opened"),
+        ({"exclude": ("foo://x",)}, "foo://x cannot be looked up"),
+        ({"exclude": ("s3://x/y",)}, "s3://x/y cannot be looked up"),
+    ],
+)
+def test_a_file_system_that_is_not_there_is_the_users_error(tmp_path, corpus, changes, message):
+    with pytest.raises(UserError, match=message):
+        preprocess(sources=[corpus], options=options(tmp_path / "out", **changes))
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,323 @@
+"""What a plan says of itself, and the line that shows how far its run is."""
+
+import io
+import json
+import re
+import time
+
+import pytest
+from memory_filesystem import MemoryFileSystem
+
+from model.errors import UserError
+from model.text.vocabulary import TextNormalization
+from pipelines.corpora.opening import TextPair
+from pipelines.pairs.filters import Filters
+from pipelines.pairs.spills import write_spill
+from pipelines.preprocess import progress
+from pipelines.preprocess.job import PreprocessOptions, plan_preprocess, run_preprocess
+from pipelines.preprocess.progress import (
+    Progress,
+    ProgressLine,
+    ProgressWatch,
+    describe_plan,
+    format_progress,
+)
+
+ONE_WORKER = ["--direct_num_workers=1"]
+
+
+class Terminal(io.StringIO):
+    """A stream that says that it is a terminal."""
+
+    def isatty(self):
+        return True
+
+    def screen(self):
+        """Returns what stands in the line now, blanks at its end and all."""
+        cells, column = [], 0
+        for letter in self.getvalue():
+            if letter == "\r":
+                column = 0
+            else:
+                cells[column : column + 1] = letter
+                column += 1
+        return "".join(cells)
+
+
+@pytest.fixture
+def plan(tmp_path):
+    return make_plan(tmp_path)
+
+
+def make_plan(folder, *, held_out=False, **changes):
+    for side in ("en", "de"):
+        if not (folder / f"a.{side}").exists():  # a file that is written again is another
+            (folder / f"a.{side}").write_text("".join(f"{side} {i * i}\n" for i in range(40)))
+    source = TextPair(str(folder / "a.en"), str(folder / "a.de"))
+    values = {"output": str(folder / "out"), "vocabulary_size": 20, "shards": 3} | changes
+    return plan_preprocess(
+        sources=[source],
+        validation_sources=[source] if held_out else [],
+        options=PreprocessOptions(**values),
+    )
+
+
+def spill(plan, order, index, *, rows, **rejected):
+    statistics = {"order": order, "index": index, "rows": rows, "rejected": rejected}
+    write_spill(
+        f"{plan.work_folder}/spill-{order:03d}-{index:05d}",
+        [],
+        order=order,
+        index=index,
+        statistics=statistics,
+        temporary_folder=plan.work_folder,
+    )
+
+
+# The line.
+
+
+@pytest.mark.parametrize(
+    ("values", "line"),
+    [
+        ({"sources": 3}, "cutting: source 1 of 3"),
+        ({"sources": 3, "sources_cut": 1, "chunks": 1200}, "cutting: source 2 of 3, 1,200 chunks"),
+        ({"sources": 1, "sources_cut": 1, "units": 120, "phase_seconds": 42.3},
+         "training the vocabulary: 0:42"),
+        ({"sources": 1, "sources_cut": 1, "units": 120, "has_vocabularies": True},
+         "reading: unit 1 of 120"),
+        ({"sources": 1, "sources_cut": 1, "units": 120, "rows": 28_000_000, "units_done": 36,
+          "rows_done": 9_014_555, "rejected": 102_211, "rows_done_here": 4_521_000,
+          "phase_seconds": 100},
+         # 18,985,445 rows are left at 45,210 a second: 419.9 s
+         "reading: unit 37 of 120, 45,210 pairs/s, 8,912,344 kept, 102,211 rejected, 7:00 left"),
+        ({"sources": 1, "sources_cut": 1, "units": 120, "rows": 120, "units_done": 36,
+          "rows_done": 36, "phase_seconds": 9},  # all of an earlier run: no rate
+         "reading: unit 37 of 120, 36 kept, 0 rejected"),
+        ({"sources": 1, "sources_cut": 1, "units": 9, "units_done": 9, "shards": 16,
+          "shards_done": 2}, "merging: shard 3 of 16"),
+        ({"sources": 1, "sources_cut": 1, "units": 9, "units_done": 9, "shards": 16,
+          "shards_done": 16}, "writing the manifest"),
+    ],
+)  # fmt: skip
+def test_the_line_of_each_phase(values, line):
+    assert format_progress(Progress(**values)) == line
+
+
+def test_a_run_is_watched_through_its_folders(plan, tmp_path):
+    watch = ProgressWatch(plan)
+    assert watch.look(0).phase == "cutting", "no folder yet"
+    work = tmp_path / "out/_work" / plan.fingerprint[:16]
+    work.mkdir(parents=True)
+    (work / "run.json").touch()
+    (work / "chunk-000-00000.arrow").touch()
+    (work / "chunk-000-00001.arrow.0123.tmp").touch()
+    assert format_progress(watch.look(1)) == "cutting: source 1 of 1, 1 chunks"
+    (work / "units-000.json").write_text(json.dumps([100, 100, 50]))
+    assert format_progress(watch.look(5)) == "training the vocabulary: 0:00"
+    assert format_progress(watch.look(8)) == "training the vocabulary: 0:03"
+    (tmp_path / "out/vocabulary.spm").touch()
+    assert format_progress(watch.look(10)) == "reading: unit 1 of 3"
+    spill(plan, 0, 1, rows=100, too_long=3, empty_source=1)
+    assert format_progress(watch.look(12)) == (
+        "reading: unit 2 of 3, 50 pairs/s, 96 kept, 4 rejected, 0:03 left"
+    )
+    spill(plan, 0, 0, rows=100)
+    spill(plan, 0, 2, rows=50)
+    assert format_progress(watch.look(14)) == "merging: shard 1 of 4"
+    for name in ("train-00000", "train-00001", "train-00002", "validation-00000"):
+        (work / f"shard-{name}.json").touch()
+    assert format_progress(watch.look(15)) == "writing the manifest"
+
+
+def test_units_of_an_earlier_run_are_not_in_the_rate(plan, tmp_path):
+    (tmp_path / "out/_work" / plan.fingerprint[:16]).mkdir(parents=True)
+    spill(plan, 0, 0, rows=100)
+    (tmp_path / f"out/_work/{plan.fingerprint[:16]}/units-000.json").write_text("[100, 100, 100]")
+    watch = ProgressWatch(plan)
+    assert format_progress(watch.look(0)) == "reading: unit 2 of 3, 100 kept, 0 rejected"
+    spill(plan, 0, 1, rows=100, malformed=100)
+    assert format_progress(watch.look(4)) == (
+        "reading: unit 3 of 3, 25 pairs/s, 100 kept, 100 rejected, 0:04 left"
+    )
+
+
+def test_files_are_read_once(plan, tmp_path, monkeypatch):
+    work = tmp_path / "out/_work" / plan.fingerprint[:16]
+    work.mkdir(parents=True)
+    (work / "units-000.json").write_text("[1, 1]")
+    spill(plan, 0, 0, rows=1)
+    read = []
+    real = progress.files.open_binary
+    monkeypatch.setattr(progress.files, "open_binary", lambda p: read.append(p) or real(p))
+    watch = ProgressWatch(plan)
+    for now in range(3):
+        watch.look(now)
+    assert len(read) == len(set(read)) == 2
+
+
+def test_separate_vocabularies_are_there_when_both_are(tmp_path):
+    plan = make_plan(tmp_path, shared_vocabulary=False)
+    work = tmp_path / "out/_work" / plan.fingerprint[:16]
+    work.mkdir(parents=True)
+    (work / "units-000.json").write_text("[1]")
+    watch = ProgressWatch(plan)
+    (tmp_path / "out/source.spm").touch()
+    assert watch.look(0).phase == "vocabulary"
+    (tmp_path / "out/target.spm").touch()
+    assert watch.look(1).phase == "encoding"
+
+
+def test_a_run_on_another_file_system_is_watched_less_often(tmp_path):
+    MemoryFileSystem.clear()
+    plan = make_plan(tmp_path, output="mem://bucket/out")
+    watch = ProgressWatch(plan)
+    assert watch.look(0).phase == "cutting"
+    MemoryFileSystem.put(f"{plan.work_folder}/units-000.json", b"[7, 5]")
+    MemoryFileSystem.put("mem://bucket/out/vocabulary.spm", b"")
+    spill(plan, 0, 0, rows=7, too_long=2)
+    assert format_progress(watch.look(1)) == "reading: unit 2 of 2, 5 kept, 2 rejected"
+    assert ProgressLine(plan, stream=Terminal())._interval == 15
+    assert ProgressLine(make_plan(tmp_path), stream=Terminal())._interval == 1
+
+
+def wait_for(condition):
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_a_file_that_cannot_be_read_does_not_stop_the_line(plan, tmp_path, monkeypatch):
+    monkeypatch.setattr(progress, "_LOCAL_INTERVAL", 0.01)
+    work = tmp_path / "out/_work" / plan.fingerprint[:16]
+    work.mkdir(parents=True)
+    index = work / "units-000.json"
+    index.write_text("[1")
+    terminal = Terminal()
+    with ProgressLine(plan, stream=terminal):
+        time.sleep(0.1)
+        assert terminal.getvalue() == ""
+        index.write_text("[1]")
+        wait_for(lambda: "training" in terminal.screen())
+    assert terminal.screen().strip() == ""
+
+
+def test_nothing_is_shown_where_there_is_no_terminal(plan):
+    stream = io.StringIO()
+    with ProgressLine(plan, stream=stream):
+        time.sleep(0.1)
+    assert stream.getvalue() == ""
+
+
+def test_a_shorter_line_covers_a_longer_one_and_none_is_too_wide(plan, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "20")
+    terminal = Terminal()
+    line = ProgressLine(plan, stream=terminal)
+    line._write("a" * 30)
+    assert terminal.screen() == "a" * 19
+    line._write("bb")
+    assert terminal.screen().rstrip() == "bb"
+    line._write("")
+    assert terminal.screen().strip() == ""
+    assert terminal.getvalue().endswith("\r")
+
+
+def test_a_run_shows_its_line_and_clears_it(plan, monkeypatch):
+    monkeypatch.setattr(progress, "_LOCAL_INTERVAL", 0.02)
+    terminal = Terminal()
+    with ProgressLine(plan, stream=terminal):
+        manifest = run_preprocess(plan, beam_arguments=ONE_WORKER)
+    assert manifest.lines_read == 40
+    shown = re.split(r"\s*\r", terminal.getvalue())
+    assert any(line.startswith("cutting: source 1 of 1") for line in shown)
+    assert terminal.screen().strip() == ""
+    assert terminal.getvalue().endswith("\r")
+
+
+def test_the_line_is_cleared_when_the_run_fails(plan):
+    terminal = Terminal()
+
+    def fail():
+        with ProgressLine(plan, stream=terminal):
+            wait_for(lambda: "cutting" in terminal.screen())
+            raise UserError("broken")
+
+    with pytest.raises(UserError, match="broken"):
+        fail()
+    assert terminal.screen().strip() == ""
+
+
+# The plan.
+
+
+def lines_of(plan, arguments=ONE_WORKER):
+    """Returns the lines by what stands before the colon."""
+    lines = describe_plan(plan, beam_arguments=arguments)
+    return dict(line.split(": ", 1) for line in lines)
+
+
+def test_a_plan_says_what_would_be_done(tmp_path):
+    filters = Filters(min_tokens=2, max_tokens=50, max_length_ratio=3.0)
+    lines = lines_of(make_plan(tmp_path, filters=filters, validation_fraction=0.05))
+    assert not (tmp_path / "out").exists(), "nothing is written"
+    assert lines["source 1"].startswith("text  ")
+    assert f"{tmp_path}/a.en + {tmp_path}/a.de" in lines["source 1"]
+    assert re.fullmatch(r"about 0\.\d+ MB of text, in units of up to 16,384 pairs", lines["input"])
+    assert lines["train"] == "3 shard(s) of 1 bucket(s) each"
+    assert lines["validation"] == "1 shard(s) of 1 bucket(s) each"
+    assert lines["held out"] == "0.05 of the pairs, by the hash of the source"
+    assert lines["vocabulary"].startswith("to be trained, unigram, shared, 20 pieces, rule iden")
+    assert "min tokens 2, max tokens 50, max length ratio 3.0" in lines["filters"]
+    assert lines["duplicates"] == "of equal pairs the first stays"
+    assert lines["normalisation"] == "unicode form NFC, clean whitespace"
+    assert lines["runner"] == "FnApiRunner, 1 worker(s), in_memory"
+    assert lines["output"] == f"{tmp_path}/out, which holds nothing yet"
+
+
+def test_a_plan_says_what_is_not_by_default(tmp_path):
+    (tmp_path / "test.en").write_text("a\n")
+    plan = make_plan(
+        tmp_path, held_out=True, exclude=(str(tmp_path / "test.en"),), deduplicate="source",
+        shared_vocabulary=False, source_vocabulary_type="bpe", byte_fallback=True,
+        user_symbols=("<a>", "<b>"), character_coverage=0.99,
+        normalization=TextNormalization(lowercase=True),
+    )  # fmt: skip
+    lines = lines_of(plan, [])
+    assert lines["source 2"].endswith(" (held out)")
+    assert lines["held out"] == "all pairs of the held-out sources, unfiltered"
+    assert lines["kept from training"] == (
+        "held-out pairs, and held-out or excluded texts of more than 4 tokens on any side"
+    )
+    assert lines["excluded"] == f"pairs with a text of {tmp_path}/test.en"
+    assert lines["duplicates"] == "of pairs with an equal source the first stays"
+    assert lines["normalisation"] == "unicode form NFC, clean whitespace, lowercase"
+    assert "bpe and unigram, one a side, 20 pieces" in lines["vocabulary"]
+    assert lines["vocabulary"].endswith("coverage 0.99, byte fallback, symbols <a> <b>")
+    assert re.fullmatch(r"FnApiRunner, \d+ worker\(s\), multi_threading", lines["runner"])
+
+
+def test_a_plan_says_what_is_in_its_folder(plan, tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    assert lines_of(plan)["output"].endswith("which holds nothing yet")
+    (out / "thesis.tex").touch()
+    assert lines_of(plan)["output"].endswith("something else (thesis.tex): it would be refused")
+    (out / "thesis.tex").unlink()
+    (out / "_work" / plan.fingerprint[:16]).mkdir(parents=True)
+    spill(plan, 0, 0, rows=1)
+    assert lines_of(plan)["output"].endswith(
+        "begun already, with 1 unit(s) encoded: they would be taken over"
+    )
+    run_preprocess(make_plan(tmp_path, output=str(tmp_path / "new")), beam_arguments=ONE_WORKER)
+    finished = make_plan(tmp_path, output=str(tmp_path / "new"))
+    assert re.search(r"finished already, with \d+ pairs: it would", lines_of(finished)["output"])
+    other = make_plan(tmp_path, output=str(tmp_path / "new"), seed=2)
+    assert lines_of(other)["output"].endswith("another finished dataset: it would be refused")
+    file = make_plan(tmp_path, output=str(tmp_path / "a.en"))
+    assert lines_of(file)["output"].endswith("which is a file: it would be refused")
+
+
+def test_a_plan_checks_beams_flags(plan):
+    with pytest.raises(UserError, match="--runner=Flnk"):
+        describe_plan(plan, beam_arguments=["--runner=Flnk"])

@@ -1,0 +1,496 @@
+"""Normalisation, vocabularies, and their training on a deterministic sample."""
+
+import dataclasses
+import itertools
+import json
+import math
+import random
+import sys
+import unicodedata
+
+import pytest
+from corpora import ONE_THREAD, PAIRS, TWO_THREADS, digest, options, write_pairs
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from model.errors import UserError
+from model.text.vocabulary import (
+    BOS_ID,
+    EOS_ID,
+    PAD_ID,
+    SHARED_MODEL,
+    SOURCE_MODEL,
+    TARGET_MODEL,
+    UNK_ID,
+    VOCABULARY_FILE,
+    TextNormalization,
+    Vocabulary,
+    load_vocabularies,
+    vocabulary_json,
+)
+from pipelines.preprocess import job
+from pipelines.preprocess.job import describe_manifest, preprocess
+from pipelines.preprocess.vocabulary_sample import (
+    SAMPLE_SCHEMA,
+    LeastHashes,
+    distinct_lines,
+    has_large_script,
+    read_samples,
+    train_vocabulary,
+    up_to,
+    write_sample,
+)
+
+WORDS = [
+    a + b + c
+    for a in ("", "un", "re")
+    for b in ("do", "see", "take", "go", "lig")
+    for c in ("", "s", "ing")
+]
+
+
+def sentences(count):
+    chooser = random.Random(5)
+    return [" ".join(chooser.choices(WORDS, k=chooser.randint(2, 9))) for _ in range(count)]
+
+
+def train(lines, **options):
+    values = {"name": "shared", "size": 60, "kind": "unigram", "normalization_rule": "nmt_nfkc"}
+    return train_vocabulary(distinct_lines(lines), **(values | options))
+
+
+@pytest.fixture(scope="module")
+def model_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("vocabulary") / SHARED_MODEL
+    path.write_bytes(train(sentences(500)))
+    return path
+
+
+# Normalisation.
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("plain", "plain"),
+        ("", ""),
+        ("  a\u00a0 b\u200b\t", "a b"),
+        ("a\u2028b\rc\x0bd\x85e", "a b c d e"),
+        ("a\x00\x1bb\u00adc\ufeff", "abc"),
+        ("\u200fab\u202ecd\u2066e\ufffa", "abcde"),  # marks of direction and annotation
+        ("e\u0301", "\u00e9"),
+        ("cafe\u200b\u0301 x", "caf\u00e9 x"),  # what was apart makes one character
+        ("می\u200cخواهم", "می\u200cخواهم"),  # ZWNJ is spelling
+        ("\u3000中 文", "中 文"),
+        ("a\u2581b \u2581c\u2581", "a b c"),  # SentencePiece's own mark of a space
+        *((text, text) for text in ("5 m²", "wait…", "ﬁn", "１２３ＡＢＣ", "½ ℃ ™", "a\u200db")),
+    ],
+)
+def test_normalization(text, expected):
+    assert TextNormalization()([text]) == [expected]
+
+
+def test_one_look_at_a_text_before_nfc_finds_all_that_is_unclean_after_it():
+    """`column` looks for what to clean in the text as read, not as NFC made it."""
+    points = [chr(i) for i in range(sys.maxunicode + 1) if not 0xD800 <= i < 0xE000]
+    changed = [c for c in points if unicodedata.normalize("NFC", c) != c]
+    assert len(changed) > 1000
+    normalized = TextNormalization()([f"a{c}b" for c in changed])
+    assert normalized == TextNormalization()(normalized)
+
+
+def test_normalization_options():
+    texts = ["ﬁ  e\u0301"]
+    assert TextNormalization(clean_whitespace=False)([" a\u2581\t b ", " \n\u2581"]) == [
+        *(" a \t b ", "")
+    ]
+    assert TextNormalization(unicode_form="NFKC")(texts) == ["fi \u00e9"]
+    assert TextNormalization(unicode_form="none", clean_whitespace=False)(texts) == texts
+    with pytest.raises(UserError, match=r"NFC, NFKC or none\. Received: 'NFD'"):
+        TextNormalization(unicode_form="NFD")
+
+
+EVERY_NORMALIZATION = [
+    TextNormalization(unicode_form=form, clean_whitespace=clean, lowercase=lower)
+    for form in ("NFC", "NFKC", "none")
+    for clean in (True, False)
+    for lower in (True, False)
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("The DOG, 2 x", "the dog, 2 x"),
+        ("STRASSE Straße ẞ", "strasse straße ß"),
+        ("İstanbul", "i\u0307stanbul"),  # two code points
+        ("ΟΔΟΣ ΣΟΦΟΣ", "οδος σοφος"),  # the final sigma
+        ("ΑΣ\u200bΑ", "ασα"),  # what does not end a word is gone before
+        ("A\u0300E\u0301", "\u00e0\u00e9"),
+        ("\u200b İ  \u0301Ǆ", "i\u0307 \u0301ǆ"),
+        ("J\u030c", "\u01f0"),  # there is no capital that holds its caron
+        ("", ""),
+    ],
+)
+def test_lower_case(text, expected):
+    normalize = TextNormalization(lowercase=True)
+    assert normalize([text, "UP"]) == [expected, "up"]
+    assert unicodedata.normalize("NFC", expected) == expected
+
+
+def test_lower_case_of_other_forms():
+    texts = ["ＡＢ  ™ Ω\u0301 J\u030c"]
+    as_it_is = TextNormalization(unicode_form="none", clean_whitespace=False, lowercase=True)
+    assert as_it_is(texts) == ["ａｂ  ™ ω\u0301 j\u030c"]
+    compatible = TextNormalization(unicode_form="NFKC", lowercase=True)
+    assert compatible(texts) == ["ab tm \u03ce \u01f0"], "what NFKC makes of signs is lowered too"
+
+
+@pytest.mark.parametrize("normalize", EVERY_NORMALIZATION, ids=str)
+@given(
+    texts=st.lists(
+        st.text()
+        | st.text("ae\u0301\u0308\u200b\u00ad \u1100\u1161\u061c")
+        | st.text("aAJ\u0130I\u0307\u030cΑΣσß\u1e9e™\u212a\u0345\u200b\u00ad \u00a0")
+    )
+)
+def test_normalization_is_idempotent_and_row_by_row(normalize, texts):
+    once = normalize(texts)
+    assert normalize(once) == once
+    assert [normalize([text])[0] for text in texts] == once
+    if normalize.unicode_form != "none":
+        assert [unicodedata.normalize(normalize.unicode_form, text) for text in once] == once
+    if normalize.clean_whitespace:
+        assert [" ".join(text.split()) for text in once] == once
+    if normalize.lowercase:
+        assert [text.lower() for text in once] == once
+        with_case = dataclasses.replace(normalize, lowercase=False)
+        assert normalize(with_case(texts)) == normalize.lower(with_case(texts)) == once
+
+
+@pytest.mark.parametrize("normalize", EVERY_NORMALIZATION, ids=str)
+def test_any_character_that_changes_is_the_same_the_second_time(normalize):
+    points = [chr(i) for i in range(sys.maxunicode + 1) if not 0xD800 <= i < 0xE000]
+    changed = [c for c in points if unicodedata.normalize("NFKC", c.lower()) != c]
+    assert len(changed) > 5000
+    once = normalize([f"a{c}b" for c in changed])
+    assert normalize(once) == once
+
+
+# Vocabularies.
+
+
+def test_special_ids(model_file):
+    vocabulary = Vocabulary(model_file, TextNormalization())
+    assert vocabulary.piece_count == 60
+    assert vocabulary.size == 64
+    [[first, *middle, last]] = vocabulary.encode(["do undo ☃"])
+    assert (first, last) == (BOS_ID, EOS_ID)
+    assert UNK_ID in middle
+    assert not {PAD_ID, BOS_ID, EOS_ID} & set(middle)
+    assert vocabulary.encode([""]) == [[BOS_ID, EOS_ID]]
+
+
+@settings(max_examples=40)
+@given(st.lists(st.lists(st.sampled_from(WORDS), min_size=1).map(" ".join)))
+def test_known_text_is_decoded_as_it_was(model_file, texts):
+    vocabulary = Vocabulary(model_file, TextNormalization())
+    ids = vocabulary.encode(texts)
+    assert vocabulary.decode(ids) == texts
+    # What search adds: padding, ids that have no piece.
+    assert vocabulary.decode([[*row, PAD_ID, PAD_ID, 62] for row in ids]) == texts
+
+
+def test_encode_normalizes(model_file):
+    vocabulary = Vocabulary(model_file, TextNormalization())
+    assert vocabulary.encode(["  redo\u200b  sees\u2028"]) == vocabulary.encode(["redo sees"])
+
+
+def test_load_vocabularies(model_file, tmp_path):
+    normalization = TextNormalization(unicode_form="NFKC")
+    settings_file = tmp_path / VOCABULARY_FILE
+    with pytest.raises(UserError, match=r"has no vocabulary\.json: it is neither"):
+        load_vocabularies(tmp_path)
+    settings_file.write_text(vocabulary_json(shared=True, normalization=normalization))
+    with pytest.raises(UserError, match=r"no vocabulary at .*vocabulary\.spm"):
+        load_vocabularies(tmp_path)
+    (tmp_path / SHARED_MODEL).write_bytes(model_file.read_bytes())
+    loaded = load_vocabularies(tmp_path)
+    assert loaded.is_shared
+    assert loaded.files == [VOCABULARY_FILE, SHARED_MODEL]
+    assert loaded.source.normalization == normalization
+
+    settings_file.write_text(vocabulary_json(shared=False, normalization=normalization))
+    for name in (SOURCE_MODEL, TARGET_MODEL):
+        (tmp_path / name).write_bytes(model_file.read_bytes())
+    loaded = load_vocabularies(tmp_path)
+    assert not loaded.is_shared
+    assert loaded.files == [VOCABULARY_FILE, SOURCE_MODEL, TARGET_MODEL]
+
+    lowercase = dataclasses.replace(normalization, lowercase=True)
+    settings_file.write_text(vocabulary_json(shared=False, normalization=lowercase))
+    loaded = load_vocabularies(tmp_path)
+    assert loaded.target.normalization == lowercase
+    assert loaded.target.encode(["REDO  Sees"]) == loaded.target.encode(["redo sees"])
+
+    settings_file.write_text("{")
+    with pytest.raises(UserError, match="cannot be read"):
+        load_vocabularies(tmp_path)
+
+
+def test_files_of_before_there_was_lower_case(model_file, tmp_path):
+    saved = {"shared": True, "normalization": {"unicode_form": "NFC", "clean_whitespace": True}}
+    text = json.dumps(saved, indent=2) + "\n"
+    assert vocabulary_json(shared=True, normalization=TextNormalization()) == text
+    (tmp_path / VOCABULARY_FILE).write_text(text)
+    (tmp_path / SHARED_MODEL).write_bytes(model_file.read_bytes())
+    assert load_vocabularies(tmp_path).source.normalization == TextNormalization()
+    assert not TextNormalization().lowercase
+
+
+def test_bad_model_files(tmp_path):
+    (tmp_path / "x.spm").write_bytes(b"no model")
+    with pytest.raises(UserError, match=r"x\.spm is not a SentencePiece model"):
+        Vocabulary(tmp_path / "x.spm", TextNormalization())
+
+
+# What comes back of a text.
+
+KEPT = TextNormalization(clean_whitespace=False)
+LETTERS = "abcäßñ中文я²½…ﬁ５Ａ™℃\u0301\u200c\u200d👍'\"«»-"
+LINES = [f"{a}{b} {b}{a}" for a in LETTERS for b in LETTERS]
+
+
+@pytest.fixture(scope="module")
+def vocabularies(tmp_path_factory):
+    """Vocabularies of each type, as they are trained by default and to keep white space."""
+    folder = tmp_path_factory.mktemp("vocabularies")
+    found = {}
+    for kind, size in (("unigram", 100), ("bpe", 100), ("char", 100)):
+        for normalization in (TextNormalization(), KEPT):
+            path = folder / f"{kind}-{normalization.clean_whitespace}.spm"
+            path.write_bytes(
+                train(
+                    normalization(LINES), kind=kind, size=size, normalization_rule="identity",
+                    keep_whitespace=not normalization.clean_whitespace,
+                )
+            )  # fmt: skip
+            found[kind, normalization] = Vocabulary(path, normalization)
+    return found
+
+
+@pytest.mark.parametrize("normalization", [TextNormalization(), KEPT], ids=["clean", "kept"])
+@pytest.mark.parametrize("kind", ["unigram", "bpe", "char"])
+@settings(max_examples=150)
+@given(data=st.data())
+def test_a_text_comes_back_as_it_was_normalised(vocabularies, kind, normalization, data):
+    vocabulary = vocabularies[kind, normalization]
+    texts = st.text(LETTERS + "    \t\n\r\u2581")
+    text = data.draw(texts)
+    [ids] = vocabulary.encode([text])
+    assert UNK_ID not in ids
+    assert vocabulary.decode([ids]) == normalization([text])
+    flat = vocabulary.encode_flat(normalization([text]))
+    assert flat.ids.tolist() == ids
+
+
+def test_white_space_that_is_kept(vocabularies):
+    texts = ["a  b", "  a", "a ", "a\n\nb", "\ta\tb\r\n", "\na", ""]
+    for (_, normalization), vocabulary in vocabularies.items():
+        back = vocabulary.decode(vocabulary.encode(texts))
+        is_kept = normalization == KEPT
+        assert back == (texts if is_kept else [" ".join(text.split()) for text in texts])
+        assert vocabulary.keeps_whitespace == is_kept
+
+
+@pytest.mark.parametrize("rule", ["nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf"])
+def test_other_rules_change_white_space(tmp_path, rule):
+    path = tmp_path / SHARED_MODEL
+    path.write_bytes(train(LINES, size=100, normalization_rule=rule))
+    assert not Vocabulary(path, KEPT).keeps_whitespace
+
+
+# The sample.
+
+
+@settings(max_examples=40)
+@given(
+    lines=st.lists(st.text(max_size=3)),
+    cuts=st.lists(st.integers(0, 50)),
+    workers=st.lists(st.integers(0, 2), min_size=1),
+    limit=st.integers(1, 9),
+)
+def test_the_sample_does_not_depend_on_who_reads_what(
+    tmp_path_factory, lines, cuts, workers, limit
+):
+    folder = str(tmp_path_factory.mktemp("samples"))
+    least = [LeastHashes(limit) for _ in range(3)]  # of as many processes
+    bounds = [0, *sorted(min(cut, len(lines)) for cut in cuts), len(lines)]
+    paths = []
+    for unit, (begin, end) in enumerate(itertools.pairwise(bounds)):
+        part = distinct_lines(lines[begin:end])
+        bound = least[workers[unit % len(workers)]].add(part["hash"].to_numpy())
+        paths.append(f"{folder}/sample-{unit}")
+        write_sample(paths[-1], up_to(part, bound), temporary_folder=folder)
+    expected = distinct_lines(lines).slice(0, limit)
+    assert expected.num_rows == min(limit, len(set(lines)))
+    assert read_samples(paths[::-1], limit=limit).equals(expected)
+
+
+def test_the_sample_of_many_lines_takes_little_room():
+    least = LeastHashes(100)
+    written = 0
+    for unit in range(100):
+        part = distinct_lines([f"{unit} {line}" for line in range(1000)])
+        written += up_to(part, least.add(part["hash"].to_numpy())).num_rows
+    assert written < 100 * (1 + math.log(100_000 / 100)) * 2
+
+
+def test_the_sample_of_nothing():
+    assert read_samples([], limit=10).equals(SAMPLE_SCHEMA.empty_table())
+
+
+# Training.
+
+
+@pytest.mark.parametrize(("kind", "pieces"), [("unigram", 60), ("bpe", 60), ("char", None)])
+def test_train(tmp_path, kind, pieces):
+    lines = sentences(300)
+    model = train(lines, kind=kind)
+    assert model == train(lines[::-1], kind=kind)  # the order of lines changes nothing
+    (tmp_path / "x.spm").write_bytes(model)
+    characters = set("".join(lines)) - {" "}
+    expected = pieces or 4 + 1 + len(characters)  # special ids, the mark of a space
+    assert Vocabulary(tmp_path / "x.spm", TextNormalization()).piece_count == expected
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_too_large_a_vocabulary_names_both_figures(kind):
+    with pytest.raises(UserError) as caught:
+        train(sentences(50), size=8000, kind=kind)
+    message = str(caught.value)
+    assert (
+        "a shared vocabulary of 8000 pieces is larger than this corpus allows, which is" in message
+    )
+    most = int(message.rpartition("--vocabulary-size ")[2].split()[0])
+    assert train(sentences(50), size=most, kind=kind)  # the advice is good
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_a_size_that_nobody_asked_for_becomes_what_fits(tmp_path, kind):
+    """The greatest number: the next one is refused."""
+    model = train(sentences(50), size=8000, is_size_given=False, kind=kind)
+    (tmp_path / "x.spm").write_bytes(model)
+    pieces = Vocabulary(tmp_path / "x.spm", TextNormalization()).piece_count
+    assert 8 < pieces < 8000
+    assert train(sentences(50), size=pieces, kind=kind) == model
+    with pytest.raises(UserError, match=f"{pieces + 1} pieces is larger .*-size {pieces} or less"):
+        train(sentences(50), size=pieces + 1, kind=kind)
+    assert train(sentences(50), size=24, is_size_given=False, kind=kind) == (
+        train(sentences(50), size=24, kind=kind)
+    ), "where the size fits, it holds"
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"keep_whitespace": True, "normalization_rule": "identity"},
+        {"byte_fallback": True},
+        {"user_symbols": ("<b>",)},
+        {"character_coverage": 0.98},
+        {"normalization_rule": "nfkc_cf"},
+        {"kind": "bpe"},
+    ],
+    ids=lambda option: next(iter(option)),
+)
+def test_what_fits_is_trained_with_every_option(tmp_path, option):
+    lines = [f"{line}  ² X\t{line}" for line in sentences(50)]
+    model = train(lines, size=8000, is_size_given=False, **option)
+    (tmp_path / "x.spm").write_bytes(model)
+    vocabulary = Vocabulary(tmp_path / "x.spm", KEPT)
+    assert vocabulary.keeps_whitespace == ("keep_whitespace" in option)
+    assert model == train(lines, size=vocabulary.piece_count, **option)
+
+
+def test_no_size_fits_a_corpus_of_next_to_nothing():
+    with pytest.raises(UserError, match="the corpus is too small for a shared vocabulary"):
+        train(["a"], size=8000, is_size_given=False, kind="bpe")
+
+
+def test_too_small_a_vocabulary_names_both_figures():
+    lines = sentences(300)
+    least = 4 + 1 + len(set("".join(lines)) - {" "})
+    message = f"of 8 pieces is smaller .* which is {least}: .*-size {least} or more"
+    with pytest.raises(UserError, match=message):
+        train(lines, size=8)
+    assert train(lines, size=least)
+
+
+def test_no_lines():
+    with pytest.raises(UserError, match="no text to train the source vocabulary on"):
+        train([], name="source")
+
+
+def test_character_coverage_goes_by_script(tmp_path):
+    assert has_large_script(["犬が好きです"])
+    assert has_large_script(["개를 좋아해요"])
+    assert not has_large_script(["я люблю собак", "I like 犬"])
+    assert not has_large_script([])
+    # 3,000 common characters, and one that stands once in some 90,000: below the rarest 0.05 %.
+    common = [chr(0x4E00 + i) for i in range(300)]
+    lines = ["".join(common[i:] + common[:i]) for i in range(300)] + ["\u9fa5"]
+    sizes = {}
+    for coverage in (None, 1.0):
+        path = tmp_path / f"{coverage}.spm"
+        path.write_bytes(train(lines, kind="char", size=1000, character_coverage=coverage))
+        vocabulary = Vocabulary(path, TextNormalization())
+        sizes[coverage] = vocabulary.piece_count
+        assert (UNK_ID in vocabulary.encode(["\u9fa5"])[0]) == (coverage is None)
+    assert sizes[None] == sizes[1.0] - 1
+
+
+# In the job.
+
+
+def test_the_default_vocabulary_of_a_small_corpus_is_what_fits(tmp_path, monkeypatch, corpus):
+    made = {}
+    for name, arguments in (("one", ONE_THREAD), ("two", TWO_THREADS)):
+        made[name] = preprocess(
+            sources=[corpus],
+            options=options(tmp_path / name, vocabulary_size=None),
+            beam_arguments=arguments,
+        )
+    size = made["one"].source_vocabulary_size
+    assert 48 < size < 8000
+    assert describe_manifest(made["one"])[-1] == (
+        f"vocabulary: {size} pieces, shared: the corpus allows no more, where 8,000 are the default"
+    )
+    assert digest(tmp_path / "one") == digest(tmp_path / "two")
+    # It is what that very number gives, and the same command takes it for its own.
+    pieces = load_vocabularies(tmp_path / "one").source.piece_count
+    preprocess(sources=[corpus], options=options(tmp_path / "same", vocabulary_size=pieces))
+    assert digest(tmp_path / "same") == digest(tmp_path / "one")
+    monkeypatch.setattr(job, "run_pipeline", None)
+    again = preprocess(sources=[corpus], options=options(tmp_path / "one", vocabulary_size=None))
+    assert again == made["one"]
+    # Who insists on 8,000 is not told that they are there.
+    with pytest.raises(UserError, match=r"other options .vocabulary_size none instead of 8000."):
+        preprocess(sources=[corpus], options=options(tmp_path / "one", vocabulary_size=8000))
+    with pytest.raises(
+        UserError, match=rf"other options .vocabulary_size {pieces} instead of none."
+    ):
+        preprocess(sources=[corpus], options=options(tmp_path / "same", vocabulary_size=None))
+
+
+def test_each_side_takes_what_fits(tmp_path):
+    many = [(source, "ja nein"[: 2 + 5 * (i % 2)]) for i, (source, _) in enumerate(PAIRS)]
+    manifest = preprocess(
+        sources=[write_pairs(tmp_path, many)],
+        options=options(tmp_path / "out", vocabulary_size=None, shared_vocabulary=False),
+    )
+    assert 8 <= manifest.target_vocabulary_size < 48 < manifest.source_vocabulary_size < 8000
+    assert describe_manifest(manifest)[-1] == (
+        f"vocabularies: {manifest.source_vocabulary_size} source and "
+        f"{manifest.target_vocabulary_size} target pieces: the corpus allows no more, where 8,000 "
+        "are the default"
+    )

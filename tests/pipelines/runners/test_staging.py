@@ -1,0 +1,516 @@
+"""Datasets and models of other file systems come to the cache: whole, once, by many at once."""
+
+import dataclasses
+import errno
+import io
+import os
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.io.localfilesystem import LocalFileSystem
+from memory_filesystem import MemoryFileSystem
+from toy import write_dataset, write_vocabulary
+
+from model.dataset.manifest import MANIFEST_FILE, DatasetManifest, digest_file
+from model.errors import DiskFullError, UserError
+from model.formats.model_folder import CONFIG_FILE, WEIGHTS_FILE, model_fingerprint
+from model.text.vocabulary import SHARED_MODEL, VOCABULARY_FILE, load_vocabularies
+from pipelines.runners import staging
+from pipelines.runners.staging import default_cache, stage_dataset, stage_model
+
+REMOTE = "mem://bucket/dataset"
+SHARDS = [f"train-0000{i}-of-00004.tfrecord" for i in range(4)]
+VALIDATION_SHARD = "validation-00000-of-00001.tfrecord"
+# The manifest and the vocabularies are read by every call, to know what there is to copy.
+READ_FIRST = [MANIFEST_FILE, VOCABULARY_FILE, SHARED_MODEL]
+
+
+@pytest.fixture
+def remote(tmp_path):
+    """A dataset on `mem://`, as the bytes of each file that is to be staged."""
+    local = tmp_path / "local"
+    manifest = write_dataset(local, train=1, validation=5, fingerprint="ab12")
+    train = dataclasses.replace(manifest.splits["train"], shards=SHARDS)
+    manifest = dataclasses.replace(manifest, splits={**manifest.splits, "train": train})
+    content = {
+        # Of several sizes, one of them empty; staging does not look inside.
+        **{name: os.urandom(1000 * i + i) for i, name in enumerate(SHARDS)},
+        MANIFEST_FILE: manifest.to_json().encode(),
+        **{
+            name: (local / name).read_bytes()
+            for name in (VOCABULARY_FILE, SHARED_MODEL, VALIDATION_SHARD)
+        },
+    }
+    MemoryFileSystem.clear()
+    for name, data in content.items():
+        MemoryFileSystem.put(f"{REMOTE}/{name}", data)
+    MemoryFileSystem.put(f"{REMOTE}/rejected-00000.parquet", b"not needed for training")
+    yield content
+    MemoryFileSystem.clear()
+
+
+@pytest.fixture
+def opened(monkeypatch):
+    """The names of the remote files that are opened, as they are."""
+    names = []
+    on_open(monkeypatch, names.append)
+    return names
+
+
+def on_open(monkeypatch, action):
+    """Calls `action` with the name of each remote file before it is opened."""
+    open_file = MemoryFileSystem.open
+
+    def observed(self, path, *args, **kwargs):
+        action(path.rpartition("/")[2])
+        return open_file(self, path, *args, **kwargs)
+
+    monkeypatch.setattr(MemoryFileSystem, "open", observed)
+
+
+def stage(cache):
+    """Stages the dataset; returns the folder and the reports."""
+    reports = []
+    return stage_dataset(REMOTE, cache=cache, report=reports.append), reports
+
+
+def contents(folder):
+    """Returns the bytes of each file in a folder; that of none, where there is none."""
+    found = folder.iterdir() if folder.exists() else ()
+    return {path.name: path.read_bytes() for path in found}
+
+
+def test_a_staged_dataset_is_the_dataset(tmp_path, remote):
+    folder, reports = stage(tmp_path / "cache")
+    assert folder == tmp_path / "cache/ab12"
+    assert contents(folder) == remote  # nothing else: no rejected pairs, no temporary file
+    size = f"{sum(map(len, remote.values())) / 1e6:.1g} MB"
+    assert reports == [f"Staging {REMOTE} (8 of 8 files, {size}) to {folder}"]
+    assert DatasetManifest.load(folder).to_json().encode() == remote[MANIFEST_FILE]
+    assert load_vocabularies(folder).source.piece_count == 14
+
+
+def test_a_path_may_end_with_a_slash(tmp_path, remote):
+    assert contents(stage_dataset(f"{REMOTE}/", cache=tmp_path, report=print)) == remote
+
+
+def test_the_vocabularies_of_two_sides_are_staged(tmp_path, remote):
+    own = remote[VOCABULARY_FILE].replace(b'"shared": true', b'"shared": false')
+    assert own != remote[VOCABULARY_FILE]
+    MemoryFileSystem.put(f"{REMOTE}/{VOCABULARY_FILE}", own)
+    FileSystems.rename([f"{REMOTE}/{SHARED_MODEL}"], [f"{REMOTE}/source.spm"])
+    FileSystems.copy([f"{REMOTE}/source.spm"], [f"{REMOTE}/target.spm"])
+    folder, _ = stage(tmp_path)
+    model = remote.pop(SHARED_MODEL)
+    expected = {VOCABULARY_FILE: own, "source.spm": model, "target.spm": model}
+    assert contents(folder) == remote | expected
+
+
+def test_a_second_call_copies_nothing(tmp_path, remote, opened):
+    folder, _ = stage(tmp_path)
+    assert sorted(opened) == sorted([*READ_FIRST, *remote])
+    times = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
+    opened.clear()
+    assert stage(tmp_path) == (folder, [])
+    assert opened == READ_FIRST
+    assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == times
+
+
+@pytest.mark.parametrize("error", [PermissionError(13, "denied"), KeyboardInterrupt()])
+def test_an_interrupted_staging_goes_on_where_it_was(tmp_path, remote, monkeypatch, opened, error):
+    calls = []
+
+    def fail_at_the_third_copy(name):
+        calls.append(name)
+        if len(calls) == len(READ_FIRST) + 3:
+            raise error
+
+    with monkeypatch.context() as patch:
+        on_open(patch, fail_at_the_third_copy)
+        with pytest.raises((UserError, KeyboardInterrupt)):
+            stage(tmp_path)
+    copied = contents(tmp_path / "ab12")
+    assert len(copied) == 2
+    assert copied == {name: remote[name] for name in copied}
+    assert MANIFEST_FILE not in copied
+    opened.clear()
+    folder, [line] = stage(tmp_path)
+    assert "(6 of 8 files, " in line
+    assert sorted(opened) == sorted([*READ_FIRST, *(set(remote) - set(copied))])
+    assert contents(folder) == remote
+
+
+@pytest.mark.parametrize("name", [SHARDS[1], VOCABULARY_FILE, MANIFEST_FILE])
+@pytest.mark.parametrize("damage", [Path.unlink, lambda path: os.truncate(path, 100)])
+def test_what_the_cache_lost_comes_back(tmp_path, remote, opened, name, damage):
+    folder, _ = stage(tmp_path)
+    damage(folder / name)
+    opened.clear()
+    _, [line] = stage(tmp_path)
+    assert "(1 of 8 files, " in line
+    assert opened == [*READ_FIRST, name]
+    assert contents(folder) == remote
+
+
+def test_files_are_streamed_and_no_name_stands_for_a_part(tmp_path, remote, monkeypatch):
+    """At each read of a remote file, the cache holds whole files, the manifest as the last."""
+    monkeypatch.setattr(staging, "_CHUNK_BYTES", 100)
+    reads = []
+
+    class Observed(io.BytesIO):
+        def read(self, size=-1):
+            reads.append(size)
+            found = contents(tmp_path / "ab12")
+            whole = {name: data for name, data in found.items() if not name.endswith(".tmp")}
+            assert whole == {name: remote[name] for name in whole}
+            assert MANIFEST_FILE not in whole
+            return super().read(size)
+
+    monkeypatch.setattr(
+        MemoryFileSystem, "open", lambda self, path, *_: Observed(self._get(path)[0])
+    )
+    assert contents(stage(tmp_path)[0]) == remote
+    assert set(reads) == {100}
+    # As many chunks as a file has, and the empty one at its end; three files are read twice.
+    assert len(reads) == sum(-(-len(remote[n]) // 100) + 1 for n in [*remote, *READ_FIRST])
+
+
+def test_two_may_copy_the_same_file_at_once(tmp_path, remote, monkeypatch):
+    """Each waits at a shard for the other, and so both copy it."""
+    barrier = threading.Barrier(2, timeout=60)
+    on_open(monkeypatch, lambda name: barrier.wait() if name == SHARDS[3] else None)
+    monkeypatch.setattr(staging, "_CHUNK_BYTES", 7)
+    with ThreadPoolExecutor(2) as pool:
+        folders = [folder for folder, _ in pool.map(stage, [tmp_path, tmp_path])]
+    assert folders == [tmp_path / "ab12"] * 2
+    assert contents(folders[0]) == remote
+
+
+def test_what_another_process_copied_meanwhile_is_not_copied_again(
+    tmp_path, remote, monkeypatch, opened
+):
+    """The other begins and ends while this one opens its first file to copy."""
+    others = []
+
+    def stage_at_the_first_copy(name):
+        if len(opened) == len(READ_FIRST) and not others:
+            others.append(name)
+            stage(tmp_path)
+
+    on_open(monkeypatch, stage_at_the_first_copy)
+    folder, _ = stage(tmp_path)
+    assert sorted(opened) == sorted([*READ_FIRST * 2, *remote, *others])
+    assert contents(folder) == remote
+
+
+def test_processes_copy_in_orders_of_their_own_but_the_manifest_last(tmp_path, remote, opened):
+    """By chance, all ten orders are equal once in 7! ** 9 times."""
+    orders = set()
+    for number in range(10):
+        opened.clear()
+        stage(tmp_path / str(number))
+        orders.add(tuple(opened[len(READ_FIRST) :]))
+    assert len(orders) > 1
+    assert {order[-1] for order in orders} == {MANIFEST_FILE}
+
+
+class FullDisk(io.FileIO):
+    """A file on a disk that has no room for more than 1000 bytes of it."""
+
+    code = errno.ENOSPC
+
+    def write(self, data):
+        if self.tell() + len(data) > 1000:
+            super().write(data[: 1000 - self.tell()])
+            raise OSError(self.code, os.strerror(self.code))
+        return super().write(data)
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_is_one_line_and_leaves_no_part(tmp_path, remote, monkeypatch, code):
+    def create(self, path, *args):
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        return FullDisk(path, "wb")
+
+    monkeypatch.setattr(FullDisk, "code", code)
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalFileSystem, "create", create)
+        with pytest.raises(DiskFullError) as raised:
+            stage(tmp_path)
+    message = str(raised.value)
+    assert message.startswith(f"{tmp_path}/ab12/")
+    assert f"cannot be written: {os.strerror(code)}. Make room and run" in message
+    assert message.endswith("or name another cache folder with --cache")
+    assert "\n" not in message
+    found = contents(tmp_path / "ab12")
+    assert found == {name: remote[name] for name in found}
+    assert set(found) <= {name for name, data in remote.items() if len(data) <= 1000}
+    assert contents(stage(tmp_path)[0]) == remote
+
+
+def test_a_cache_that_cannot_be_written_is_one_line(tmp_path, remote):
+    (tmp_path / "cache").write_text("a file, not a folder")
+    with pytest.raises(UserError, match=r"/cache/ab12/.* cannot be written: .*with --cache$"):
+        stage(tmp_path / "cache")
+
+
+@pytest.mark.parametrize("name", [VOCABULARY_FILE, SHARED_MODEL, SHARDS[3], VALIDATION_SHARD])
+def test_a_file_that_the_dataset_lacks_is_one_line(tmp_path, remote, name):
+    FileSystems.delete([f"{REMOTE}/{name}"])
+    with pytest.raises(UserError, match=rf"^{REMOTE}/{name} cannot be read: [^\n]*$"):
+        stage(tmp_path)
+    assert list(tmp_path.iterdir()) == [tmp_path / "local"]  # known before anything is copied
+
+
+@pytest.mark.parametrize("name", [*READ_FIRST, SHARDS[3]])
+def test_a_file_that_may_not_be_read_is_one_line(tmp_path, remote, monkeypatch, name):
+    class ForbiddenError(Exception):
+        """As of a client library, which knows nothing of OSError."""
+
+    def forbid(opened):
+        if opened == name:
+            raise ForbiddenError("403\nno access")
+
+    on_open(monkeypatch, forbid)
+    with pytest.raises(UserError, match=rf"^{REMOTE}/{name} cannot be read: 403 no access\. .*"):
+        stage(tmp_path)
+    assert MANIFEST_FILE not in contents(tmp_path / "ab12")
+
+
+def test_a_file_system_that_does_not_answer_is_one_line(tmp_path, remote, monkeypatch):
+    def fail(self, path):
+        raise RuntimeError("no\nanswer")
+
+    monkeypatch.setattr(MemoryFileSystem, "exists", fail)
+    with pytest.raises(UserError, match=rf"^{REMOTE}/{MANIFEST_FILE} cannot be read: no answer\."):
+        stage(tmp_path)
+
+
+def test_a_file_that_is_cut_off_is_not_kept(tmp_path, remote, monkeypatch):
+    def cut(self, path, *_):
+        data = self._get(path)[0]
+        return io.BytesIO(data[:3000] if path.endswith(SHARDS[3]) else data)
+
+    monkeypatch.setattr(MemoryFileSystem, "open", cut)
+    message = rf"^{REMOTE}/{SHARDS[3]} should have 3,003 bytes\. Received: 3,000 \("
+    with pytest.raises(UserError, match=message):
+        stage(tmp_path)
+    found = contents(tmp_path / "ab12")
+    assert found == {name: remote[name] for name in found}
+    assert not {SHARDS[3], MANIFEST_FILE} & set(found)
+
+
+def test_an_unfinished_dataset_is_not_staged(tmp_path, remote, monkeypatch):
+    def not_found(name):
+        raise RuntimeError("404")  # few file systems raise FileNotFoundError
+
+    FileSystems.delete([f"{REMOTE}/{MANIFEST_FILE}"])
+    on_open(monkeypatch, not_found)
+    with pytest.raises(UserError, match=rf"^{REMOTE} is not a finished dataset folder"):
+        stage(tmp_path)
+
+
+def test_an_unknown_file_system_is_one_line(tmp_path):
+    with pytest.raises(UserError, match=r"^nosuch://b/dataset\.json cannot be looked up: "):
+        stage_dataset("nosuch://b", cache=tmp_path, report=print)
+
+
+@pytest.mark.parametrize("old", [SHARDS[1], "ab12"])
+@pytest.mark.parametrize("new", ["..", "../evil", "/evil", "a/b", ".hidden", ""])
+def test_no_name_leads_out_of_the_cache(tmp_path, remote, old, new):
+    changed = remote[MANIFEST_FILE].replace(f'"{old}"'.encode(), f'"{new}"'.encode())
+    assert changed != remote[MANIFEST_FILE]
+    MemoryFileSystem.put(f"{REMOTE}/{MANIFEST_FILE}", changed)
+    with pytest.raises(UserError, match=rf"must name files inside its folder. Received: '{new}' "):
+        stage(tmp_path / "cache")
+    assert list(tmp_path.iterdir()) == [tmp_path / "local"]
+
+
+def test_what_killed_processes_left_is_deleted_after_a_day(tmp_path, remote):
+    folder, _ = stage(tmp_path)
+    left = folder / f"{SHARDS[1]}.0123.tmp"
+    written = folder / f"{SHARDS[1]}.4567.tmp"  # by another process, now
+    for path, hours in {left: 25, written: 23}.items():
+        path.write_bytes(b"part")
+        os.utime(path, (time.time() - hours * 3600,) * 2)
+    assert stage(tmp_path) == (folder, [])
+    assert contents(folder) == {**remote, written.name: b"part"}
+
+
+def test_a_local_path_stays_as_it_is(tmp_path):
+    missing = tmp_path / "nowhere"
+    assert stage_dataset(str(missing), cache=tmp_path / "cache", report=pytest.fail) == missing
+    assert stage_dataset("dataset", cache=tmp_path / "cache", report=pytest.fail) == Path("dataset")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [("/caches", "/caches/tt"), ("relative", "/home/me/.cache/tt"), ("", "/home/me/.cache/tt"),
+     (None, "/home/me/.cache/tt")],
+)  # fmt: skip
+def test_the_default_cache(monkeypatch, given, expected):
+    monkeypatch.setenv("HOME", "/home/me")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    if given is not None:
+        monkeypatch.setenv("XDG_CACHE_HOME", given)
+    assert default_cache() == Path(expected)
+
+
+# -------------------------------------------------------------------------------------- models
+
+REMOTE_MODEL = "mem://bucket/run/model"
+
+
+@pytest.fixture
+def remote_model(tmp_path):
+    """A model on `mem://`, as the bytes of each file that is to be staged."""
+    write_vocabulary(tmp_path / "vocabulary")
+    content = {
+        CONFIG_FILE: b"{}",
+        WEIGHTS_FILE: os.urandom(5000),
+        **{p.name: p.read_bytes() for p in (tmp_path / "vocabulary").iterdir()},
+    }
+    MemoryFileSystem.clear()
+    for name, data in content.items():
+        MemoryFileSystem.put(f"{REMOTE_MODEL}/{name}", data)
+    MemoryFileSystem.put("mem://bucket/run/config.json", b"of the run")
+    MemoryFileSystem.put(f"{REMOTE_MODEL}/notes.txt", b"not needed")
+    yield content
+    MemoryFileSystem.clear()
+
+
+def stage_remote(cache, model=REMOTE_MODEL):
+    """Stages a model; returns the folder and the reports."""
+    reports = []
+    return stage_model(model, cache=cache, report=reports.append), reports
+
+
+def test_a_staged_model_is_the_model(tmp_path, remote_model):
+    cache = tmp_path / "cache"
+    folder, reports = stage_remote(cache)
+    assert contents(folder) == remote_model
+    identity = digest_file(remote_model[CONFIG_FILE])
+    assert folder == cache / f"{model_fingerprint(folder)}-{identity[:8]}"
+    assert reports == [f"Staging {REMOTE_MODEL} (4 files, 0.2 MB) to {cache}"]
+    assert len(list(cache.iterdir())) == 2  # the folder, and what names it
+
+
+@pytest.mark.parametrize("given", ["mem://bucket/run", "mem://bucket/run/", f"{REMOTE_MODEL}/"])
+def test_a_run_folder_names_its_model(tmp_path, remote_model, opened, given):
+    folder, _ = stage_remote(tmp_path)
+    read = len(opened)
+    assert stage_remote(tmp_path, given) == (folder, [])
+    assert len(opened) == read == 4, "each file is downloaded once"
+
+
+def test_a_changed_model_is_staged_anew_beside_the_old(tmp_path, remote_model):
+    old, _ = stage_remote(tmp_path / "cache")
+    MemoryFileSystem.put(f"{REMOTE_MODEL}/{WEIGHTS_FILE}", os.urandom(5000))  # of the same size
+    new, reports = stage_remote(tmp_path / "cache")
+    assert new != old
+    assert len(reports) == 1
+    assert contents(old) == remote_model
+    assert contents(new)[WEIGHTS_FILE] != remote_model[WEIGHTS_FILE]
+    MemoryFileSystem.put("mem://elsewhere/config.json", b"{}")
+    for name, data in remote_model.items():
+        MemoryFileSystem.put(f"mem://elsewhere/{name}", data)
+    assert stage_remote(tmp_path / "cache", "mem://elsewhere")[0] == old, "by content"
+
+
+@pytest.mark.parametrize("name", [CONFIG_FILE, WEIGHTS_FILE, SHARED_MODEL])
+def test_model_files_that_the_cache_lost_come_back(tmp_path, remote_model, name):
+    folder, _ = stage_remote(tmp_path)
+    (folder / name).unlink()
+    again, reports = stage_remote(tmp_path)
+    assert (again, len(reports)) == (folder, 1)
+    assert contents(folder) == remote_model
+
+
+def test_many_may_stage_a_model_at_once(tmp_path, remote_model, monkeypatch):
+    all_read = threading.Barrier(4)
+    on_open(monkeypatch, lambda name: name == WEIGHTS_FILE and all_read.wait(timeout=60))
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: stage_remote(tmp_path / "cache")[0], range(4)))
+    assert len(set(found)) == 1
+    assert contents(found[0]) == remote_model
+    assert len(list((tmp_path / "cache").iterdir())) == 2
+
+
+def test_a_model_that_changes_while_it_is_copied_is_not_kept(tmp_path, remote_model, monkeypatch):
+    def export_again(name):
+        if name == WEIGHTS_FILE:
+            MemoryFileSystem.put(f"{REMOTE_MODEL}/{CONFIG_FILE}", b"[]")
+
+    on_open(monkeypatch, export_again)
+    with pytest.raises(UserError, match=rf"^{REMOTE_MODEL} was changed while it was copied: run "):
+        stage_remote(tmp_path / "cache")
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_a_killed_staging_of_a_model_leaves_nothing_that_counts(
+    tmp_path, remote_model, monkeypatch
+):
+    with monkeypatch.context() as patch:
+        on_open(patch, lambda name: sys.exit("killed") if name == WEIGHTS_FILE else None)
+        with pytest.raises(SystemExit):
+            stage_remote(tmp_path / "cache")
+    assert list((tmp_path / "cache").iterdir()) == []
+    assert contents(stage_remote(tmp_path / "cache")[0]) == remote_model
+
+
+def test_an_export_for_ctranslate2_is_staged_with_its_tokens(tmp_path, remote_model):
+    names = {"model.bin": b"weights", "shared_vocabulary.json": b"[]", CONFIG_FILE: b"{}"}
+    exported = {n: d for n, d in remote_model.items() if n != WEIGHTS_FILE} | names
+    for name, data in exported.items():
+        MemoryFileSystem.put(f"mem://bucket/exported/{name}", data)
+    folder, _ = stage_remote(tmp_path, "mem://bucket/exported")
+    assert contents(folder) == exported
+    assert folder.name == f"{model_fingerprint(folder)}-", "it does not say what it is"
+    assert stage_model(str(folder), cache=tmp_path / "no", report=pytest.fail) == folder
+
+
+def test_a_local_model_is_not_copied(tmp_path, trained_toy):
+    for given in (trained_toy.run, trained_toy.run / "model"):
+        staged = stage_model(str(given), cache=tmp_path / "cache", report=pytest.fail)
+        assert staged == trained_toy.run / "model"
+    with pytest.raises(UserError, match="no model folder at"):
+        stage_model(str(tmp_path / "nowhere"), cache=tmp_path / "cache", report=pytest.fail)
+    assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize(
+    ("deleted", "message"),
+    [
+        ([CONFIG_FILE], "^mem://bucket/run holds no exported model "),
+        ([WEIGHTS_FILE], "^mem://bucket/run holds no exported model "),
+        ([VOCABULARY_FILE], f"^{REMOTE_MODEL} has no {VOCABULARY_FILE} with .* copy the whole "),
+        ([SHARED_MODEL], f"^{REMOTE_MODEL} has no {VOCABULARY_FILE} with .* copy the whole "),
+    ],
+)
+def test_a_model_that_is_not_whole_is_one_line(tmp_path, remote_model, deleted, message):
+    FileSystems.delete([f"{REMOTE_MODEL}/{name}" for name in deleted])
+    with pytest.raises(UserError, match=message) as caught:
+        stage_remote(tmp_path / "cache", "mem://bucket/run")
+    assert "\n" not in str(caught.value)
+    assert not [path for path in (tmp_path / "cache").glob("*") if path.is_dir()]
+
+
+def test_models_that_cannot_be_read_or_written_are_one_line(tmp_path, remote_model, monkeypatch):
+    with pytest.raises(UserError, match=r"^nosuch://b cannot be looked up: "):
+        stage_remote(tmp_path, "nosuch://b")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r" cannot be written: .*\. Set XDG_CACHE_HOME to another "):
+        stage_remote(tmp_path / "file")
+
+    def forbid(name):
+        raise RuntimeError("403\nno access")
+
+    on_open(monkeypatch, forbid)
+    with pytest.raises(UserError, match=r" cannot be read: 403 no access\. See that the model f"):
+        stage_remote(tmp_path / "cache")

@@ -1,0 +1,218 @@
+"""What is shown of a run while it goes on, where there is no terminal."""
+
+from __future__ import annotations
+
+import functools
+import io
+import re
+import subprocess
+import sys
+import threading
+import time
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import translation_jobs
+from test_main import TEXTS, run, write_corpus
+from test_translating import Reverser
+from translation_jobs import load_reverser
+
+from model.engines import loading as engines
+from model.engines import under_way
+from model.engines.batching import TokenBudget, translate_in_batches
+from model.engines.translator import Work
+from model.transformer.config import Decoding
+from pipelines.runners import status_line
+from pipelines.runners.status_line import StatusLine, TimeLine
+from pipelines.translate.progress import ProgressWatch, format_progress
+from pipelines.translate.transforms import TranslateOptions, plan_translation, run_translation
+
+LONG = 1.0  # seconds: far more than the interval of the tests
+
+
+@pytest.fixture(autouse=True)
+def _often(monkeypatch):
+    monkeypatch.setattr(status_line, "PLAIN_SECONDS", 0.05)
+
+
+def wait_for(condition):
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end, "nothing came of it"
+        time.sleep(0.01)
+
+
+def test_plain_lines_come_at_their_interval_and_have_no_control_characters():
+    stream = io.StringIO()
+    looks = iter(range(10**6))
+    with StatusLine(lambda: f"look {next(looks)}", interval=LONG, stream=stream):
+        assert stream.getvalue() == "", "the first comes after the interval"
+        wait_for(lambda: stream.getvalue().count("\n") >= 3)
+    lines = stream.getvalue().splitlines()
+    assert lines == [f"look {i}" for i in range(len(lines))]
+    assert stream.getvalue().isprintable() is False
+    assert all(line.isprintable() for line in lines)
+    time.sleep(0.1)
+    assert stream.getvalue().splitlines() == lines, "nothing comes after the end"
+
+
+def test_a_run_that_speaks_itself_is_not_spoken_for(monkeypatch):
+    monkeypatch.setattr(status_line, "PLAIN_SECONDS", 0.3)
+    stream = io.StringIO()
+    with StatusLine(lambda: "look", interval=LONG, stream=stream) as line:
+        for _ in range(60):
+            line.note_line()
+            time.sleep(0.01)
+        assert stream.getvalue() == ""
+        wait_for(lambda: stream.getvalue() == "look\n")
+
+
+def test_a_look_that_fails_repeats_the_last_line():
+    stream = io.StringIO()
+    looks = iter(["first"])
+
+    def look():
+        for line in looks:
+            return line
+        raise OSError
+
+    with StatusLine(look, interval=LONG, stream=stream):
+        wait_for(lambda: stream.getvalue().count("\n") >= 2)
+    assert set(stream.getvalue().splitlines()) == {"first"}
+
+
+def test_a_reader_that_has_gone_ends_the_lines_quietly(capfd):
+    class Gone(io.StringIO):
+        def write(self, text):
+            raise BrokenPipeError
+
+    with TimeLine("exporting", stream=Gone()) as line:
+        wait_for(lambda: not line._thread.is_alive())
+    assert capfd.readouterr().err == ""
+
+
+def test_a_terminal_is_spared_where_other_lines_come():
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    stream = Terminal()
+    with TimeLine("exporting", stream=stream):
+        time.sleep(0.2)
+    assert stream.getvalue() == ""
+
+
+def test_rows_under_way_go_by_the_sources_that_are_done():
+    assert under_way.rows_under_way() == 0
+    with under_way.begin_rows(90):
+        assert under_way.rows_under_way() == 0
+        under_way.begin_sources(60)
+        under_way.add_done(20)
+        assert under_way.rows_under_way() == 30
+        other = threading.Thread(target=under_way.add_done, args=(40,))
+        other.start()
+        other.join()
+        assert under_way.rows_under_way() == 30, "each thread counts for itself"
+        under_way.add_done(50)  # some twice, as where a batch fails
+        assert under_way.rows_under_way() == 90
+    assert under_way.rows_under_way() == 0
+
+
+def test_each_batch_is_counted():
+    seen = []
+
+    def translate(rows):
+        seen.append(under_way.rows_under_way())
+        return rows, Work()
+
+    with under_way.begin_rows(10):
+        under_way.begin_sources(10)
+        translate_in_batches(
+            [[2, 3]] * 10, budget=TokenBudget(8), translate_batch=translate,
+            is_memory_error=lambda error: False,
+        )  # fmt: skip
+        assert under_way.rows_under_way() == 10
+    assert seen == [0, 4, 8]
+
+
+class Watched(Reverser):
+    """Translates in batches of 10 tokens, and looks at the job behind each."""
+
+    def __init__(self):
+        super().__init__()
+        self.look = None
+        self.seen = []
+
+    def translate_ids(self, source_ids):
+        def translate(rows):
+            found = super(Watched, self).translate_ids(rows)
+            self.seen.append(self.look())
+            return found
+
+        return translate_in_batches(
+            source_ids, budget=TokenBudget(10), translate_batch=translate,
+            is_memory_error=lambda error: False,
+        )  # fmt: skip
+
+
+def test_a_job_of_one_unit_is_seen_to_move(tmp_path, monkeypatch):
+    texts = [f"{i:03d}" for i in range(20)] * 2  # 5 ids each, each text twice
+    pq.write_table(pa.table({"text": texts}), tmp_path / "in.parquet")
+    job = plan_translation(
+        options=TranslateOptions(
+            input=(str(tmp_path / "in.parquet"),), output=str(tmp_path / "out")
+        ),
+        model_fingerprint="f",
+        decoding=Decoding(),
+    )
+    watch = ProgressWatch(output=job.output, rows=job.rows, run_id=job.run_id, is_done=job.is_done)
+    translator = Watched()
+    translator.look = lambda: watch.look(seconds=2.0)
+    monkeypatch.setattr(translation_jobs, "watched", translator, raising=False)
+    run_translation(job, load_translator=functools.partial(getattr, translation_jobs, "watched"))
+    found = [(seen.rows_done, seen.rows_under_way) for seen in translator.seen]
+    assert found == [(0, 4 * i) for i in range(10)], "2 of 20 texts a batch, of 40 rows"
+    assert format_progress(translator.seen[5]) == (
+        "translating: 20 of 40 rows, 10 rows/s, 0:02 left"
+    )
+    end = watch.look(seconds=3.0)
+    assert (end.rows_done, end.rows_under_way) == (40, 0)
+
+
+def lines_of(capsys, pattern):
+    return [line for line in capsys.readouterr().err.splitlines() if re.fullmatch(pattern, line)]
+
+
+def test_commands_without_a_terminal_print_plain_lines(tmp_path, monkeypatch, capsys, trained_toy):
+    monkeypatch.chdir(tmp_path)
+    write_corpus(tmp_path)
+    monkeypatch.setattr(status_line, "PLAIN_SECONDS", 0.01)
+    assert run("preprocess", *TEXTS) == 0
+    assert lines_of(capsys, r"cutting: source 1 of 1.*|training the vocabulary: .*|reading: .*")
+    pq.write_table(pa.table({"text": ["one two", "six"]}), "in.parquet")
+    model = ("--model", str(trained_toy.run))
+    assert run("translate-batch", "in.parquet", *model) == 0
+    assert lines_of(capsys, r"translating: \d of 2 rows.*")
+    arguments = ("export", str(trained_toy.run), "--format", "saved-model", "--output", "o")
+    assert run(*arguments) == 0
+    assert lines_of(capsys, r"exporting: 0:\d\d")
+    assert run("train", "--preset", "tiny", "--steps", "1", "--warmup-steps", "1") == 0
+    assert lines_of(capsys, r"at step 0 of 1, 0:\d\d since the start")
+    monkeypatch.setattr(engines, "load_translator", lambda *_, **__: load_reverser())
+    monkeypatch.setattr("cli.commands.translate.prepare_engine", lambda *_: None)
+
+    class Slow(io.BytesIO):
+        def __next__(self):
+            time.sleep(0.2)
+            return super().__next__()
+
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(Slow(b"a\nb\n")))
+    assert run("translate", *model) == 0
+    assert lines_of(capsys, r"translating: 0 lines, 0:00")
+
+
+def test_the_first_line_comes_within_a_minute():
+    code = "from pipelines.runners.status_line import PLAIN_SECONDS; print(PLAIN_SECONDS <= 60)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"

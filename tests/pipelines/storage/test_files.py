@@ -1,0 +1,163 @@
+"""Folders that are listed, and files that are written whole."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from model.errors import UserError
+from pipelines.corpora.opening import EmbeddedCorpus, sources_from_options
+from pipelines.preprocess.job import PreprocessOptions, plan_preprocess
+from pipelines.storage.files import (
+    check_is_open,
+    exists,
+    list_folder,
+    list_with_links,
+    open_binary,
+    write_text,
+)
+from pipelines.storage.parquet import find_files
+
+
+def read_all(name):
+    return False
+
+
+def test_each_folder_is_read_once_whatever_links_lead_to_it(tmp_path):
+    (tmp_path / "in/b").mkdir(parents=True)
+    (tmp_path / "in/b/1").write_text("one")
+    (tmp_path / "beside/below").mkdir(parents=True)
+    (tmp_path / "beside/below/2").write_text("two")
+    (tmp_path / "in/a").symlink_to(tmp_path / "in/b")  # comes first by name
+    (tmp_path / "in/b/back").symlink_to(tmp_path / "in")
+    (tmp_path / "in/c").symlink_to(tmp_path / "beside")
+    (tmp_path / "in/d").symlink_to(tmp_path / "beside/below")
+    (tmp_path / "beside/round").symlink_to(tmp_path / "in")
+    (tmp_path / "in/3").symlink_to(tmp_path / "in/b/1")  # a file may have two names
+    folder = str(tmp_path / "in")
+    found = list_with_links(folder, leaves_out=read_all)
+    assert [os.path.relpath(path, folder) for path in found] == ["3", "b/1", "c/below/2"]
+    assert [os.path.relpath(path, folder) for path in list_folder(folder)] == ["3", "b/1"]
+    nowhere = str(tmp_path / "nowhere")
+    assert list_with_links(nowhere, leaves_out=read_all) == list_folder(nowhere) == []
+
+
+def test_folders_that_link_to_each_other_are_read_once(tmp_path):
+    names = [f"{i:02d}" for i in range(20)]
+    for name in names:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").touch()
+        for other in names:
+            if other != name:
+                (tmp_path / name / other).symlink_to(tmp_path / other)
+    assert len(list_with_links(str(tmp_path), leaves_out=read_all)) == len(names)
+
+
+def test_a_link_to_nothing_is_listed_for_who_reads_all(tmp_path):
+    (tmp_path / "lost").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "round").symlink_to(tmp_path / "round")
+    found = list_with_links(str(tmp_path), leaves_out=read_all)
+    assert [Path(path).name for path in found] == ["lost", "round"]
+    assert list_folder(str(tmp_path)) == []
+
+
+def test_a_folder_that_cannot_be_read_is_refused_unless_it_has_no_part(tmp_path, monkeypatch):
+    (tmp_path / "a/b").mkdir(parents=True)
+    (tmp_path / "a/1").touch()
+    scan = os.scandir
+
+    def refuse(path):
+        if str(path).endswith("/b"):
+            raise PermissionError(13, "Permission denied", path)
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(UserError, match=r"^the folder .*/a/b cannot be read: Permission denied"):
+        list_with_links(str(tmp_path), leaves_out=read_all)
+    left = list_with_links(str(tmp_path), leaves_out=lambda name: name == "b")
+    assert left == list_folder(str(tmp_path)) == [str(tmp_path / "a/1")]
+
+
+@pytest.fixture
+def closed(tmp_path, monkeypatch):
+    """A folder that may not be searched: simulated, as nothing is closed to root."""
+    folder = tmp_path / "a/closed"
+    (folder / "in").mkdir(parents=True)
+    (folder / "in/a.tsv").write_text("a\tb\n")
+    pq.write_table(pa.table({"text": ["a"]}), folder / "in/a.parquet")
+    stat, lstat, scandir = os.stat, os.lstat, os.scandir
+
+    def refuse(path, is_refused):
+        if is_refused(f"{path}"):
+            raise PermissionError(13, "Permission denied", path)
+
+    def closed_stat(path, *args, **kwargs):
+        refuse(path, lambda text: text.startswith(f"{folder}/"))
+        return stat(path, *args, **kwargs)
+
+    def closed_lstat(path, *args, **kwargs):
+        refuse(path, lambda text: text.startswith(f"{folder}/"))
+        return lstat(path, *args, **kwargs)
+
+    def closed_scandir(path="."):
+        refuse(path, lambda text: text.startswith(f"{folder}"))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "stat", closed_stat)
+    monkeypatch.setattr(os, "lstat", closed_lstat)
+    monkeypatch.setattr(os, "scandir", closed_scandir)
+    return folder
+
+
+@pytest.mark.parametrize("name", ["in/a.tsv", "in/*.tsv", "*/a.tsv", "nothing.tsv"])
+def test_a_corpus_behind_a_closed_folder_is_not_called_missing(closed, name):
+    with pytest.raises(UserError) as caught:
+        sources_from_options(corpora=[f"{closed}/{name}"])
+    assert str(caught.value) == (
+        f"{closed}/{name} cannot be looked up: permission denied for {closed}"
+    )
+
+
+@pytest.mark.parametrize("name", ["in/a.parquet", "in", "in/*.parquet", "*.parquet"])
+def test_an_input_behind_a_closed_folder_is_not_called_missing(closed, name):
+    with pytest.raises(UserError, match=f"^{re.escape(f'{closed}/{name}')} cannot be looked up: "
+                       f"permission denied for {closed}$"):  # fmt: skip
+        find_files([f"{closed}/{name}"])
+
+
+def test_excluded_texts_and_vocabularies_behind_a_closed_folder(closed, tmp_path):
+    for changes in ({"exclude": (f"{closed}/in/a.tsv",)}, {"vocabulary": (f"{closed}/in/a.spm",)}):
+        chosen = PreprocessOptions(output=str(tmp_path / "out"), **changes)
+        with pytest.raises(UserError, match=f"permission denied for {closed}$"):
+            plan_preprocess(sources=[EmbeddedCorpus()], options=chosen)
+
+
+def test_what_is_missing_in_an_open_folder_is_called_so(tmp_path):
+    for path in ("nothing.tsv", "none/nothing.tsv", "*.tsv", "none/*.tsv"):
+        check_is_open(str(tmp_path / path))
+        with pytest.raises(UserError, match=r"no file at .*: check the path"):
+            sources_from_options(corpora=[str(tmp_path / path)])
+
+
+@pytest.mark.parametrize(
+    "look", [exists, open_binary, lambda path: sources_from_options(corpora=[path])]
+)
+def test_a_file_system_that_nobody_knows_is_named_without_asking_for_packages(look):
+    with pytest.raises(UserError) as caught:
+        look("nosuch://b/a.tsv")
+    assert "nosuch:// is no file system that tt knows, which are local paths, gs://, s3://" in (
+        str(caught.value)
+    )
+    assert "gcp" not in str(caught.value)
+
+
+def test_a_file_may_have_the_longest_name(tmp_path):
+    path = tmp_path / ("x" * 255)
+    write_text(str(path), "whole", temporary_folder=str(tmp_path))
+    assert path.read_text() == "whole"
+    assert len(list(tmp_path.iterdir())) == 1

@@ -1,0 +1,104 @@
+"""How a worker gets its model, and how a job shares the cores."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import shutil
+
+import pytest
+from memory_filesystem import MemoryFileSystem
+
+from model.errors import UserError
+from model.formats.model_folder import model_fingerprint
+from model.transformer.config import Decoding, Engine
+from pipelines.texts.model import ModelCopies, ModelLoader, plan_copies
+
+TEXTS = ["one two", "three", "four five six seven eight"]
+
+
+@pytest.fixture
+def four_cores(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(4)), raising=False)
+
+
+@pytest.mark.parametrize(
+    ("copies", "arguments", "expected"),
+    [
+        (None, [], ModelCopies(4, 1)),
+        (1, [], ModelCopies(1, 4)),
+        (2, [], ModelCopies(2, 2)),
+        (3, [], ModelCopies(3, 1)),
+        (4, [], ModelCopies(4, 1)),
+        (None, ["--direct_num_workers=2"], ModelCopies(2, 2)),
+        (2, ["--direct_num_workers=2", "--direct_running_mode=multi_processing"],
+         ModelCopies(2, 2, are_processes=True)),
+        (None, ["--direct_num_workers=0"], ModelCopies(4, 1)),
+        (None, ["--direct_running_mode=in_memory"], ModelCopies(1, 4)),
+        (None, ["--runner=DataflowRunner", "--direct_num_workers=2"], ModelCopies(None, 1)),
+        (None, ["--runner", "FlinkRunner"], ModelCopies(None, 1)),
+        (2, ["--runner=DirectRunner"], ModelCopies(2, 2)),
+        (None, ["--runner", "fnapirunner", "--direct_num_workers=2"], ModelCopies(2, 2)),
+    ],
+)  # fmt: skip
+def test_copies_and_threads_fill_the_cores(four_cores, copies, arguments, expected):
+    assert plan_copies(copies, beam_arguments=arguments) == expected
+
+
+@pytest.mark.parametrize(
+    ("copies", "arguments", "message"),
+    [
+        (0, [], r"--model-copies must be at least 1\. Received: 0"),
+        (5, [], r"--model-copies must be at most 4, this machine's cores\. Received: 5"),
+        (None, ["--direct_num_workers=1000"],
+         r"--direct_num_workers must be at most 4, this machine's cores\. Received: 1000"),
+        (3, ["--direct_num_workers=2"], "--model-copies is 3 and Beam's flags ask for 2 workers"),
+        (2, ["--runner=DataflowRunner"], r"--model-copies is for jobs .* machine has\. .*: 2"),
+    ],
+)  # fmt: skip
+def test_copies_that_cannot_be_are_refused(four_cores, copies, arguments, message):
+    with pytest.raises(UserError, match=message):
+        plan_copies(copies, beam_arguments=arguments)
+
+
+def test_translations_at_once_are_said_in_a_line():
+    fields = [(1, 2), (1, 1), (2, 2), (2, 1, True), (None, 1)]
+    assert [ModelCopies(*each).describe() for each in fields] == [
+        "1 translation at once, by 2 threads",
+        "1 translation at once, by 1 thread",
+        "2 translations at once, each by 2 threads",
+        "2 translations at once, each by 1 thread, each with a copy of the model",
+        "Translations by 1 thread each, as many at once as the runner starts workers",
+    ]
+
+
+def test_a_worker_refuses_another_model_than_was_planned(trained_toy, tmp_path):
+    folder = tmp_path / "model"
+    shutil.copytree(trained_toy.run / "model", folder)
+    planned = model_fingerprint(folder)
+    loader = ModelLoader(str(folder), Decoding(), fingerprint=planned)
+    assert loader().encode(TEXTS)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"dropout": 0.5}))
+    with pytest.raises(UserError, match=rf"^the model {folder} is another one .* \({planned}\): "):
+        loader()
+    assert ModelLoader(str(folder), Decoding())().encode(TEXTS), "no fingerprint, any model"
+
+
+@pytest.mark.parametrize("engine", [Engine(), Engine(name="ctranslate2")], ids=lambda e: e.name)
+def test_a_worker_needs_no_disk_but_its_own(trained_toy, tmp_path, monkeypatch, engine):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    local = trained_toy.run / "model"
+    expected = ModelLoader(str(local), Decoding(), engine)().translate_ids
+    MemoryFileSystem.clear()
+    for path in local.iterdir():
+        MemoryFileSystem.put(f"mem://bucket/run/model/{path.name}", path.read_bytes())
+    loader = pickle.loads(pickle.dumps(ModelLoader("mem://bucket/run", Decoding(), engine)))
+    translator = loader()
+    MemoryFileSystem.clear()
+    ids = translator.encode(TEXTS)
+    assert translator.translate_ids(ids)[0] == expected(ids)[0]
+    with pytest.raises(UserError, match=r"^mem://bucket/run holds no exported model "):
+        loader()
+    shutil.rmtree(tmp_path / "cache")

@@ -1,0 +1,156 @@
+"""Texts cut into pieces: nothing is lost, and everything fits."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+import sentencex
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipelines.texts.segments import cut_to_fit, halve, join_translations, split_sentences
+
+# What texts are made of, and what segmenters stumble over.
+STUFF = st.sampled_from(
+    ["Dr. ", "A", "b", ". ", "?", "!\"", "\u00a0B.", "\u3000", "\u2028", "\n\n", "\r\n", "  ", "\t",
+     "你好", "。", "，", "สวัสดี", "e\u0301", "\u200b", "👩‍👩‍👧", "\U0001f1e9\U0001f1ea",
+     ", ", "3.5", "\x85"]
+)  # fmt: skip
+TEXTS = st.one_of(st.text(max_size=60), st.lists(STUFF, max_size=40).map("".join))
+LANGUAGES = st.sampled_from(["", "en", "de-AT", "zh_TW", "ja", "ru", "fr", "xx"])
+
+
+def pieces_of(text, language):
+    return [part for part in split_sentences(text, language=language) if not part.isspace()]
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "sentences"),
+    [
+        ("en", 'He said: "Hello! Is it you?" Dr. Smith left at 3 p.m. on Jan. 5, 2020.  It rained.',
+         ['He said: "Hello! Is it you?"', "Dr. Smith left at 3 p.m. on Jan. 5, 2020.",
+          "It rained."]),
+        ("de", "Am 3. Oktober kam Dr. Müller z. B. nach Bonn. Er blieb.",
+         ["Am 3. Oktober kam Dr. Müller z. B. nach Bonn.", "Er blieb."]),
+        ("ru", "Он родился в 1980 г. в Туле. Это г. Москва.",
+         ["Он родился в 1980 г. в Туле.", "Это г. Москва."]),
+        ("zh", "我很高兴。你呢？他说：“好的。”然后走了。",
+         ["我很高兴。", "你呢？", "他说：“好的。”", "然后走了。"]),
+        ("ja", "今日は天気がいい。行きましょう！ はい。",
+         ["今日は天気がいい。", "行きましょう！", "はい。"]),
+        ("hi", "यह एक वाक्य है। यह दूसरा है।", ["यह एक वाक्य है।", "यह दूसरा है।"]),
+        ("en", "A line that was\nwrapped. A heading\nAn item\n\nand more",
+         ["A line that was\nwrapped.", "A heading", "An item", "and more"]),
+    ],
+)  # fmt: skip
+def test_sentences_of_languages(language, text, sentences):
+    assert pieces_of(text, language) == sentences
+
+
+def test_a_code_of_three_letters_has_the_rules_of_its_language():
+    text = "Am 3. Oktober kam er. Er blieb."
+    for language in ("deu", "ger", "DE_at"):
+        assert pieces_of(text, language) == ["Am 3. Oktober kam er.", "Er blieb."]
+    assert pieces_of(text, "English")[0] == "Am 3."  # saved by an older version
+
+
+@given(text=TEXTS, language=LANGUAGES)
+def test_sentences_and_white_space_are_the_text(text, language):
+    parts = split_sentences(text, language=language)
+    assert "".join(parts) == text
+    assert all(part.isspace() or part == part.strip() != "" for part in parts)
+
+
+@pytest.mark.parametrize("space", ["\u00a0", "\u202f", "\u3000"])
+def test_white_space_at_which_the_segmenter_fails(space):
+    text = f"I saw plan B{space}. It was good. So I went."
+    assert split_sentences(text, language="en")[-3:] == ["It was good.", " ", "So I went."]
+
+
+def test_blank_lines_of_a_long_text_stay():
+    text = "\n\n".join(f"This is sentence {i} of a long text. So it is." for i in range(2000))
+    assert "".join(split_sentences(text)) == text
+    assert len(pieces_of(text, "en")) == 4000
+
+
+def test_a_fault_of_the_segmenter_leaves_the_line_whole(monkeypatch):
+    class PanicException(BaseException):  # named as that of Rust is
+        pass
+
+    def fail(error):
+        def segment(code, line):
+            raise error
+
+        monkeypatch.setattr(sentencex, "segment", segment)
+
+    fail(PanicException("end byte index 4 is not a char boundary"))
+    assert split_sentences("One. Two.\nThree.") == ["One. Two.", "\n", "Three."]
+    fail(KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        split_sentences("One. Two.")
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("one, two three four", ["one, two", " ", "three four"]),  # the clause is too short
+        ("one two, three, four five", ["one two, three,", " ", "four five"]),
+        ("one  two", ["one", "  ", "two"]),
+        ("aaaaaaaaaaaaaaaa bc", ["aaaaaaaaaaaaaaaa", " ", "bc"]),
+        ("我们，去公园吧走吧走吧", ["我们，", "去公园吧走吧走吧"]),
+        ("abcdef", ["abc", "def"]),
+        ("3.5,000:1", ["3.5,", "000:1"]),
+        ("e\u0301e\u0301e\u0301", ["e\u0301", "e\u0301e\u0301"]),
+        ("👩‍👩‍👧👩‍👩‍👧", ["👩‍👩‍👧", "👩‍👩‍👧"]),
+        ("a\u0301\u0301\u0301", ["a\u0301", "\u0301\u0301"]),
+    ],
+)
+def test_halves(text, parts):
+    assert halve(text) == parts
+
+
+@given(text=TEXTS, language=LANGUAGES, most=st.integers(1, 20))
+def test_pieces_fit_and_are_judged_once(text, language, most):
+    judged = []
+
+    def fits(pieces):
+        judged.extend(pieces)
+        return [len(piece) <= most for piece in pieces]
+
+    [parts, again] = cut_to_fit([text, text], language=language, fits=fits)
+    assert "".join(parts) == text
+    assert parts == again
+    assert all(part.isspace() or len(part) <= most for part in parts)
+    assert len(judged) == len(set(judged))
+    if all(len(part) <= most for part in split_sentences(text, language=language)):
+        assert parts == split_sentences(text, language=language)
+
+
+def test_a_character_that_does_not_fit_is_left():
+    assert cut_to_fit(["ab c"], fits=lambda pieces: [False] * len(pieces)) == [["a", "b", " ", "c"]]
+
+
+def test_huge_texts_take_seconds():
+    start = time.monotonic()
+    for text in (
+        "a" * 300_000,
+        "a " * 150_000,
+        " " * 300_000 + "a",
+        "我" * 300_000,
+        "a, " * 99_000,
+    ):
+        [parts] = cut_to_fit([text], fits=lambda pieces: [len(p) <= 500 for p in pieces])
+        assert "".join(parts) == text
+    assert time.monotonic() - start < 60
+
+
+def test_translations_take_the_places_of_pieces():
+    parts = [" ", "a", "\n\n", "b", "  ", "a", "\t"]
+    assert join_translations(parts, {"a": "AA", "b": ""}) == " AA\n\n  AA\t"
+    halves = ["aaa", "bbb"]
+    assert join_translations(halves, {"aaa": "x", "bbb": "y"}) == "xy", "one word"
+    chinese = ["你好。", "再见。"]
+    assert join_translations(chinese, {"你好。": "Hi.", "再见。": "Bye."}) == "Hi. Bye."
+    assert join_translations(chinese, {"你好。": "はい。", "再见。": "では。"}) == "はい。では。"
+    assert join_translations(chinese, {"你好。": "", "再见。": "Bye."}) == "Bye."

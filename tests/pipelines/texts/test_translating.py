@@ -1,0 +1,433 @@
+"""Cells of a text column to translations, with a translator that turns texts round."""
+
+from __future__ import annotations
+
+import collections
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model.engines.translator import Hypothesis, Translation, Work
+from model.errors import UserError
+from model.text.unknown import UnknownParts
+from model.text.vocabulary import UNK_ID
+from pipelines.texts.faults import call_on_parts, one_line
+from pipelines.texts.translating import STATUSES, CellOptions, TranslatedCell, translate_cells
+
+BOS, EOS = 2, 3
+UNKNOWN = chr(UNK_ID)  # the Reverser's ids are ordinals
+
+
+class Reverser:
+    """Ids are ordinals between BOS and EOS; the score is minus the number of letters.
+
+    Where a source has a letter of `poison`, `fault` is raised, when it is encoded or translated.
+    """
+
+    def __init__(self, *, poison="", encode_poison="", fault=None, n_best=1):
+        self.poison = poison
+        self.encode_poison = encode_poison
+        self.fault = fault or ValueError("bad\nid")
+        self.n_best = n_best
+        self.calls: list[list[str]] = []  # of translate_ids
+
+    @property
+    def translated(self) -> list[str]:
+        return [text for call in self.calls for text in call]
+
+    def encode(self, texts):
+        if set(self.encode_poison) & set("".join(texts)):
+            raise self.fault
+        return [[BOS, *map(ord, text.replace("\u200b", "").strip()), EOS] for text in texts]
+
+    def translate_ids(self, source_ids):
+        texts = ["".join(map(chr, ids[1:-1])) for ids in source_ids]
+        self.calls.append(texts)
+        if set(self.poison) & set("".join(texts)):
+            raise self.fault
+        found = [
+            Translation(
+                tuple(Hypothesis(text[::-1] + "'" * i, -len(text) - i) for i in range(self.n_best))
+            )
+            for text in texts
+        ]
+        return found, Work(sources=len(texts), source_tokens=sum(map(len, source_ids)))
+
+    def count_unknown(self, text):
+        """Each character is a letter, and a token."""
+        unknown = text.count(UNKNOWN)
+        return UnknownParts(unknown, len(text), unknown, len(text))
+
+    def is_input_error(self, error):
+        return isinstance(error, ValueError)
+
+
+def translate(texts, translator=None, **options):
+    """Translates cells that are given as texts, bytes or None."""
+    cells = [text.encode() if isinstance(text, str) else text for text in texts]
+    return translate_cells(
+        cells, translator=translator or Reverser(), options=CellOptions(**options)
+    )
+
+
+def texts_of(result):
+    return [cell.translation for cell in result.cells]
+
+
+def scores_of(result):
+    return [cell.score for cell in result.cells]
+
+
+def statuses_of(result):
+    return [cell.status for cell in result.cells]
+
+
+def test_each_row_has_a_status_and_each_distinct_text_is_translated_once():
+    translator = Reverser()
+    texts = ["abc", None, "", " \t", "\u200b", "12345", "123456", "abc", "ä", " abc", b"\xe4"]
+    result = translate(texts, translator, max_source_tokens=7, on_too_long="skip")
+    assert texts_of(result) == ["cba", None, "", "", "", "54321", None, "cba", "ä", "cba", None]
+    assert scores_of(result) == [-3, None, None, None, None, -5, None, -3, -1, -3, None]
+    assert statuses_of(result) == [
+        *("ok", "null", "empty", "empty", "empty", "ok", "too_long", "ok", "ok", "ok", "failed")
+    ]
+    assert [cell.error for cell in result.cells] == [None] * 10 + [
+        "not UTF-8: unexpected end of data"
+    ]
+    assert translator.translated == ["abc", "12345", "ä"]
+    assert (result.texts, result.distinct_texts) == (5, 3)
+    assert result.work == Work(sources=3, source_tokens=15)
+    assert set(statuses_of(result)) <= set(STATUSES)
+
+
+def test_no_cells():
+    translator = Reverser()
+    assert translate([], translator).cells == []
+    assert texts_of(translate([None, ""], translator)) == [None, ""]
+    assert translator.calls == [], "nothing to translate is no call"
+
+
+def test_all_hypotheses_are_kept():
+    [cell, empty] = translate(["ab", ""], Reverser(n_best=3)).cells
+    assert cell.n_best == (Hypothesis("ba", -2), Hypothesis("ba'", -3), Hypothesis("ba''", -4))
+    assert (cell.translation, cell.score) == ("ba", -2)
+    assert empty.n_best == ()
+
+
+def test_translate_cells_raises_when_the_model_loses_a_sentence():
+    class Loser(Reverser):
+        def translate_ids(self, source_ids):
+            found, work = super().translate_ids(source_ids)
+            return found[1:], work
+
+    with pytest.raises(RuntimeError, match="2 sources gave 1 results"):
+        translate(["a", "b"], Loser())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"max_source_tokens": 2}, "must be at least 3 .* Received: 2"),
+        ({"on_too_long": "cut"}, "must be one of split, truncate, skip. Received: 'cut'"),
+    ],
+)
+def test_wrong_options_are_refused(options, message):
+    with pytest.raises(UserError, match=message):
+        CellOptions(**options)
+
+
+# --- long cells -----------------------------------------------------------------------------
+
+
+def test_a_long_cell_is_split_into_sentences_and_its_white_space_stays():
+    translator = Reverser(n_best=2)
+    long = " Go on.  Go on.\n\nDr. Ho left.\t"
+    result = translate([long, "Go on.", "short"], translator, max_source_tokens=15)
+    [cell, sentence, _] = result.cells
+    assert cell.translation == " .no oG  .no oG\n\n.tfel oH .rD\t"
+    assert cell.score == -6 - 6 - 12, "the sum of the pieces'"
+    assert cell.status == "split"
+    assert cell.n_best == (Hypothesis(cell.translation, cell.score),)
+    assert (sentence.translation, sentence.status) == (".no oG", "ok")
+    assert translator.translated == ["Go on.", "Dr. Ho left.", "short"]
+    assert (result.texts, result.distinct_texts) == (3 + 1 + 1, 3)
+
+
+def test_a_long_sentence_is_cut_until_all_of_it_fits():
+    sentence = "one two three, four five six seven" + "0123456789abcdefghijklmnopqrstuvwxyz"
+    translator = Reverser()
+    [cell] = translate([sentence], translator, max_source_tokens=12).cells
+    assert cell.status == "split"
+    assert all(len(piece) <= 10 for piece in translator.translated)
+    assert "".join(translator.translated).replace(" ", "") == sentence.replace(" ", "")
+    assert cell.translation.count(" ") == sentence.count(" ")
+
+
+def test_the_language_of_the_source_says_what_ends_a_sentence():
+    german = "Am 3. Oktober kam er. Sie ging."
+    for language, first in (("de", "Am 3. Oktober kam er."), ("en", "Am 3.")):
+        translator = Reverser()
+        translate([german], translator, max_source_tokens=25, source_language=language)
+        assert translator.translated[0] == first
+
+
+def test_a_piece_of_which_nothing_is_left_gives_nothing():
+    [cell] = translate(["\u200b\n\nabcdef\n\nghi"], max_source_tokens=8).cells
+    assert (cell.translation, cell.status) == ("\n\nfedcba\n\nihg", "split")
+
+
+def test_a_character_that_is_too_long_by_itself():
+    class Bytes(Reverser):
+        def encode(self, texts):
+            return [[BOS, *text.encode(), EOS] for text in texts]
+
+        def translate_ids(self, source_ids):
+            return super().translate_ids(source_ids)
+
+    result = translate(["😀 no", "no"], Bytes(), max_source_tokens=5)
+    assert statuses_of(result) == ["too_long", "ok"]
+    assert texts_of(result) == [None, "on"]
+
+
+def test_a_truncated_cell_has_the_translation_of_its_beginning_and_says_so():
+    translator = Reverser(n_best=2)
+    result = translate(
+        ["abcdefgh", "abcd"], translator, max_source_tokens=6, on_too_long="truncate"
+    )
+    [cell, whole] = result.cells
+    assert (cell.translation, cell.score, cell.status) == ("dcba", -4, "too_long")
+    assert len(cell.n_best) == 2
+    assert (whole.translation, whole.status) == ("dcba", "ok")
+    assert translator.translated == ["abcd"], "the same ids are one source"
+    assert (result.texts, result.distinct_texts, result.work.source_tokens) == (2, 1, 6)
+
+
+def test_as_long_as_allowed_is_not_too_long():
+    assert statuses_of(translate(["abcd", "abcde"], max_source_tokens=6)) == ["ok", "split"]
+
+
+# --- texts of what the vocabulary does not have -----------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        (UNKNOWN, "unknown"),
+        (UNKNOWN * 2 + "a", "unknown"),
+        (UNKNOWN + "a", "ok"),  # half is not more than half
+        (UNKNOWN * 3 + "ab", "unknown"),
+        (UNKNOWN * 2 + "ab", "ok"),
+        ("a", "ok"),
+    ],
+)
+def test_a_text_of_which_more_than_half_is_unknown_is_not_translated(text, status):
+    translator = Reverser()
+    result = translate([text, "known"], translator)
+    assert statuses_of(result) == [status, "ok"]
+    if status == "unknown":
+        error = f"{text.count(UNKNOWN)} of {len(text)} letters and symbols are unknown to the model"
+        assert result.cells[0] == TranslatedCell(
+            translation=None, score=None, status="unknown", error=error
+        )
+        assert translator.translated == ["known"]
+        assert (result.texts, result.distinct_texts) == (1, 1)
+    else:
+        assert result.cells[0].error is None
+
+
+@pytest.mark.parametrize("on_too_long", ["split", "truncate", "skip"])
+def test_of_a_long_text_the_whole_is_judged(on_too_long):
+    options = {"max_source_tokens": 8, "on_too_long": on_too_long}
+    known = {"split": "split"}.get(on_too_long, "too_long")
+    mostly, half = f"{UNKNOWN * 5}. Abc.", f"{UNKNOWN * 5}. Abcd."
+    translator = Reverser()
+    result = translate([mostly, half], translator, **options)
+    # 5 of 11, and 5 of 12: the white space between the sentences is a token here.
+    assert statuses_of(result) == [known, known]
+    result = translate([f"{UNKNOWN * 7}. Abc."], translator, **options)
+    assert statuses_of(result) == ["unknown"]
+    assert result.cells[0].error == "7 of 13 letters and symbols are unknown to the model"
+
+
+def test_the_translator_is_asked_only_about_texts_with_an_unknown_token():
+    class Judge(Reverser):
+        def __init__(self):
+            super().__init__()
+            self.asked = []
+
+        def count_unknown(self, text):
+            self.asked.append(text)
+            return UnknownParts(0, 4, 3, 5)
+
+    judge = Judge()
+    result = translate(["abc", f"{UNKNOWN}abc", "abc", "d", f"{UNKNOWN}abc"], judge)
+    assert statuses_of(result) == ["ok", "unknown", "ok", "ok", "unknown"]
+    assert result.cells[1].error == "3 of 5 tokens are unknown to the model"
+    assert judge.asked == [f"{UNKNOWN}abc"]
+
+
+# --- sources at fault -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("places", [[0], [999], [500], [0, 999], [333, 334]])
+def test_one_source_in_a_thousand_fails_alone(places):
+    texts = [f"row {i}" for i in range(1000)]
+    for i in places:
+        texts[i] += "!"
+    translator = Reverser(poison="!")
+    result = translate(texts, translator)
+    assert [i for i, cell in enumerate(result.cells) if cell.status == "failed"] == places
+    assert texts_of(result) == [None if "!" in text else text[::-1] for text in texts]
+    assert {cell.error for cell in result.cells} == {None, "ValueError: bad"}
+    assert (result.texts, result.distinct_texts) == (1000 - len(places),) * 2
+    assert result.work.sources == 1000 - len(places), "failed calls count nothing"
+    # Each source at fault is on a path of the tree of halves, and each node has two children.
+    assert len(translator.calls) <= 1 + 2 * len(places) * math.ceil(math.log2(1000))
+
+
+@pytest.mark.parametrize("places", [[0], [63], [7, 40]])
+def test_a_text_that_cannot_be_encoded_fails_alone(places):
+    texts = [f"row {i}" + "!" * (i in places) for i in range(64)]
+    result = translate(texts, Reverser(encode_poison="!"))
+    assert [i for i, cell in enumerate(result.cells) if cell.status == "failed"] == places
+    assert result.texts == 64 - len(places)
+
+
+def test_all_rows_of_a_source_at_fault_fail():
+    result = translate(["a!", "b", "a!", None], Reverser(poison="!"))
+    assert statuses_of(result) == ["failed", "ok", "failed", "null"]
+
+
+def test_a_cell_of_which_a_piece_fails_is_failed():
+    for translator in (Reverser(poison="!"), Reverser(encode_poison="!")):
+        result = translate(["One.", "Two! One."], translator, max_source_tokens=8)
+        assert statuses_of(result) == ["ok", "failed"]
+    result = translate(["Two! One. Six."], Reverser(poison="!"), max_source_tokens=8)
+    assert statuses_of(result) == ["failed"]
+    assert (result.texts, result.distinct_texts) == (2, 2), "its other pieces were translated"
+
+
+def test_what_is_no_fault_of_a_source_is_raised_as_it_is():
+    fault = OSError("no route to host")
+    for translator in (
+        Reverser(poison="!", fault=fault),
+        Reverser(encode_poison="!", fault=fault),
+    ):
+        with pytest.raises(OSError, match="no route") as raised:
+            translate(["a", "b!", "c"], translator)
+        assert raised.value is fault
+        assert len(translator.calls) <= 1, "it is not tried again here"
+
+
+@pytest.mark.parametrize("poison", ["poison", "encode_poison"])
+def test_texts_that_all_fail_are_at_fault_where_a_harmless_one_does_not(poison):
+    for texts in (["a!", "b!", "c!", None, ""], ["a!", None, ""]):
+        result = translate(texts, Reverser(**{poison: "!"}))
+        assert statuses_of(result) == ["failed"] * (len(texts) - 2) + ["null", "empty"]
+        assert {cell.error for cell in result.cells} == {"ValueError: bad", None}
+        assert (result.texts, result.work) == (0, Work()), "the probe does not count"
+
+
+@pytest.mark.parametrize("poison", ["poison", "encode_poison"])
+def test_when_a_harmless_text_fails_too_it_is_the_fault_of_none(poison):
+    class First(Reverser):
+        """Numbers its errors."""
+
+        def encode(self, texts):
+            return self.number(super().encode, texts)
+
+        def translate_ids(self, source_ids):
+            return self.number(super().translate_ids, source_ids)
+
+        def number(self, function, sources):
+            try:
+                return function(sources)
+            except ValueError as error:
+                raise ValueError(f"of the machine, with {sources}") from error
+
+    for texts, first in ((["b!", "c!", None], "b!"), (["b!", None], "b!")):
+        shown = {"poison": [[BOS, *map(ord, first), EOS]], "encode_poison": [first]}[poison]
+        with pytest.raises(ValueError, match="of the machine") as raised:
+            translate(texts, First(**{poison: "!a"}))
+        assert str(raised.value).endswith(f"with {shown}")
+
+
+def test_what_the_probe_meets_that_is_no_fault_of_a_source_is_raised_as_it_is():
+    class Lost(Reverser):
+        def translate_ids(self, source_ids):
+            if source_ids == [[BOS, ord("a"), EOS]]:
+                raise OSError("no route to host")
+            return super().translate_ids(source_ids)
+
+    with pytest.raises(OSError, match="no route"):
+        translate(["b!", "c!"], Lost(poison="!"))
+
+
+def test_an_error_is_one_line():
+    assert one_line(ValueError("\n first\r\nsecond")) == "ValueError: first"
+    assert one_line(ValueError("")) == "ValueError"
+    assert one_line(KeyError("k")) == "KeyError: 'k'"
+
+
+@given(bad=st.lists(st.booleans(), max_size=40))
+def test_halving_finds_all_that_fail_and_no_other(bad):
+    def function(sources):
+        if any(bad[i] for i in sources):
+            raise ValueError(str([i for i in sources if bad[i]]))
+        return [i * 10 for i in sources]
+
+    found = call_on_parts(function, [*range(len(bad))], is_input_error=lambda error: True)
+    assert [str(x) if isinstance(x, Exception) else x for x in found] == [
+        f"[{i}]" if is_bad else i * 10 for i, is_bad in enumerate(bad)
+    ]
+
+
+# --- rows do not depend on each other -------------------------------------------------------
+
+CELLS = st.lists(
+    st.one_of(
+        st.none(),
+        st.binary(max_size=3),
+        st.lists(
+            st.sampled_from(["Go. ", "Stop! ", "one, two", " ", "我。", "ab"]), max_size=8
+        ).map(lambda parts: "".join(parts).encode()),
+    ),
+    max_size=25,
+)
+
+
+@given(
+    cells=CELLS,
+    data=st.data(),
+    on_too_long=st.sampled_from(["split", "truncate", "skip"]),
+    poison=st.sampled_from(["", "!", "我"]),
+)
+def test_the_order_of_rows_and_the_rows_beside_change_nothing(cells, data, on_too_long, poison):
+    order = data.draw(st.permutations(range(len(cells))))
+    options = {"max_source_tokens": 9, "on_too_long": on_too_long}
+    together = translate(cells, Reverser(poison=poison), **options)
+    shuffled = translate([cells[i] for i in order], Reverser(poison=poison), **options)
+    assert shuffled.cells == [together.cells[i] for i in order]
+    assert (shuffled.texts, shuffled.distinct_texts, shuffled.work) == (
+        together.texts,
+        together.distinct_texts,
+        together.work,
+    )
+    for i in order[:3]:
+        [alone] = translate([cells[i]], Reverser(poison=poison), **options).cells
+        assert alone == together.cells[i]
+
+
+@given(cells=CELLS)
+def test_no_source_is_translated_twice_and_none_is_too_long(cells):
+    translator = Reverser()
+    result = translate(cells, translator, max_source_tokens=9)
+    assert len(translator.translated) == len(set(translator.translated)) == result.distinct_texts
+    assert all(len(text) + 2 <= 9 for text in translator.translated)
+    assert len(result.cells) == len(cells)
+    for cell, found in zip(cells, result.cells, strict=True):
+        if found.status == "split":
+            missing = collections.Counter(cell.decode()) - collections.Counter(found.translation)
+            assert not missing, "the letters of a long cell are all there"

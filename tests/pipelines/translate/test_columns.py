@@ -1,0 +1,372 @@
+"""What a Parquet job adds and says: columns, workers, file systems, progress and prices."""
+
+import dataclasses
+import io
+import itertools
+import os
+import threading
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from memory_filesystem import MemoryFileSystem
+from test_progress import Terminal
+from translation_jobs import (
+    NO_ROWS,
+    TWO_WORKERS,
+    Reverser,
+    fail_at,
+    manifest,
+    numbered,
+    output_bytes,
+    outputs,
+    read,
+    read_all,
+    refused,
+    translate,
+    turned,
+    unit_statistics,
+    without_run,
+    write,
+)
+
+from model.engines.translator import Work
+from model.transformer.config import Decoding
+from pipelines.storage.files import open_binary
+from pipelines.texts.translating import CellOptions
+from pipelines.translate import progress as translation_progress
+from pipelines.translate.manifest import describe_summary
+from pipelines.translate.progress import (
+    ProgressLine,
+    ProgressWatch,
+    TranslationProgress,
+    format_progress,
+)
+from pipelines.translate.transforms import TranslateOptions, plan_translation, run_translation
+
+# Columns.
+
+
+def test_several_columns_have_their_names_before_what_is_added(tmp_path):
+    table = pa.table({"a": ["ab", None, "cd"], "id": [1, 2, 3], "b": ["ab", "xy", ""]})
+    source = write(tmp_path / "in.parquet", table)
+    summary = translate(source, tmp_path / "out", text_columns=("b", "a"))
+    found = read_all(tmp_path / "out")
+    kinds = ["translation", "translation_score", "translation_status", "translation_error"]
+    added = [f"{column}_{kind}" for column in "ba" for kind in kinds]
+    assert found.column_names == ["a", "id", "b", *added]
+    assert found.select(["a", "id", "b"]).equals(table)
+    assert found["a_translation"].to_pylist() == ["ba", None, "dc"]
+    assert found["b_translation"].to_pylist() == ["ba", "yx", ""]
+    assert found["b_translation_score"].to_pylist() == [-2.0, -2.0, None]
+    assert found["a_translation_status"].to_pylist() == ["ok", "null", "ok"]
+    assert summary.rows_by_status == {
+        "b": {**NO_ROWS, "ok": 2, "empty": 1},
+        "a": {**NO_ROWS, "ok": 2, "null": 1},
+    }
+    # "ab" stands in both columns and is translated once.
+    assert (summary.manifest["texts"], summary.manifest["distinct_texts"]) == (4, 3)
+    assert "belongs to another run: --text-column: b, a then, a now." in refused(
+        source, tmp_path / "out", text_columns=("a",)
+    )
+    write(source, {"a": ["x"], "b": ["y"], "a_translation_error": [1]})
+    assert "has a column 'a_translation_error' already" in refused(
+        source, tmp_path / "other", text_columns=("a", "b")
+    )
+    translate(source, tmp_path / "other", text_columns=("a",))  # one adds no such name
+
+
+def load_three_best():
+    return Reverser(n_best=3)
+
+
+def test_n_best_are_a_list_of_texts_and_scores(tmp_path):
+    fail_at.add("bad")
+    source = write(tmp_path / "in.parquet", {"text": ["ab", None, "", "bad", "c"]})
+    decoding = Decoding(n_best=3)
+    translate(source, tmp_path / "out", decoding=decoding, load=load_three_best)
+    found = read_all(tmp_path / "out")
+    assert found.column_names[-1] == "translation_n_best"
+    kind = pa.list_(pa.struct([("text", pa.string()), ("score", pa.float32())]))
+    assert found.schema.field("translation_n_best").type == kind
+    best = [{"text": "ba", "score": -2.0}, {"text": "ba'", "score": -3.0}]
+    assert found["translation_n_best"].to_pylist() == [
+        [*best, {"text": "ba''", "score": -4.0}],
+        *(None, None, None),
+        [{"text": f"c{marks}", "score": -1.0 - len(marks)} for marks in ("", "'", "''")],
+    ]
+    assert found["translation"].to_pylist() == ["ba", None, "", None, "c"]
+    assert "--n-best: 3 then, 1 now" in refused(source, tmp_path / "out")
+    fail_at.clear()
+    translate(source, tmp_path / "out", decoding=decoding, load=load_three_best, retry_failed=True)
+    assert read_all(tmp_path / "out")["translation_n_best"].to_pylist()[3] == [
+        {"text": f"dab{marks}", "score": -3.0 - len(marks)} for marks in ("", "'", "''")
+    ]
+    clash = write(tmp_path / "clash.parquet", {"text": ["a"], "translation_n_best": [1]})
+    assert "has a column 'translation_n_best' already" in refused(
+        clash, tmp_path / "other", decoding=decoding, text_columns=("text",)
+    )
+
+
+def test_columns_of_partitions_survive_in_folder_names(tmp_path):
+    for year, rows in ((2023, 2), (2024, 3)):
+        write(tmp_path / f"in/year={year}/part.parquet", numbered(rows))
+    translate(tmp_path / "in", tmp_path / "out", unit_rows=2)
+    assert outputs(tmp_path / "out") == [
+        "year=2023/part-00000-of-00001.parquet",
+        *(f"year=2024/part-0000{i}-of-00002.parquet" for i in range(2)),
+    ]
+    assert "year" not in read(tmp_path / "out" / outputs(tmp_path / "out")[0]).column_names
+    table = pq.read_table(tmp_path / "out")  # _tt is hidden from it
+    assert table["year"].to_pylist() == [2023, 2023, 2024, 2024, 2024]
+    assert table["translation"].to_pylist() == [*turned(2), *turned(3)]
+
+
+@pytest.mark.parametrize("compression", ["zstd", "snappy", "gzip", "brotli", "lz4", "none"])
+def test_files_are_compressed_as_asked_for(tmp_path, compression):
+    source = write(tmp_path / "in.parquet", numbered(3))
+    options = TranslateOptions(input=(str(source),), output="o", compression=compression)
+    assert options.compression == compression
+    translate(source, tmp_path / "out", compression=compression)
+    column = pq.read_metadata(tmp_path / "out/in-00000-of-00001.parquet").row_group(0).column(1)
+    assert column.compression == {"none": "UNCOMPRESSED"}.get(compression, compression.upper())
+
+
+# Workers.
+
+meeting = threading.Barrier(2)
+
+
+class Meeting(Reverser):
+    """Two workers must be at work at once: the first call of each waits for the other."""
+
+    def translate_ids(self, source_ids):
+        if not hasattr(arrived, "yes"):
+            arrived.yes = True
+            meeting.wait(60)
+        return super().translate_ids(source_ids)
+
+
+arrived = threading.local()
+
+
+def test_one_row_group_keeps_two_workers_busy(tmp_path):
+    table = pa.table({"text": [f"{i % 5000}" for i in range(100_000)]})
+    source = write(tmp_path / "in.parquet", table, row_group_size=100_000)
+    assert pq.read_metadata(source).num_row_groups == 1
+    summary = translate(source, tmp_path / "out", load=Meeting, arguments=TWO_WORKERS)
+    assert (summary.rows, summary.units) == (100_000, 13)
+    units = unit_statistics(tmp_path / "out")
+    workers = [unit["worker"]["thread"] for unit in units]
+    assert len(set(workers)) == 2
+    assert min(workers.count(worker) for worker in workers) >= 6
+    assert sum(unit["rows"] for unit in units) == 100_000
+    assert (summary.manifest["texts"], summary.manifest["distinct_texts"]) == (
+        100_000,
+        12 * 5000 + 1696,  # of 12 units of 8,192 rows, and of the rest
+    )
+    assert "100,000 texts, 61,696 translated: 38.3% saved, since equal ones" in " ".join(
+        describe_summary(summary)
+    )
+
+
+def test_two_processes_give_the_same_files(tmp_path, monkeypatch):
+    root = Path(__file__).parents[3]
+    monkeypatch.setenv("PYTHONPATH", f"{root}{os.pathsep}{root / 'tests'}")
+    source = write(tmp_path / "in.parquet", numbered(200), row_group_size=200)
+    processes = ["--direct_num_workers=2", "--direct_running_mode=multi_processing"]
+    translate(source, tmp_path / "two", unit_rows=20, arguments=processes)
+    assert len({unit["worker"]["process"] for unit in unit_statistics(tmp_path / "two")}) == 2
+    translate(source, tmp_path / "one", unit_rows=20)
+    assert output_bytes(tmp_path / "two") == output_bytes(tmp_path / "one")
+    manifests = [without_run(manifest(tmp_path / name)) for name in ("one", "two")]
+    assert manifests[0] == manifests[1]
+
+
+# Other file systems.
+
+
+def test_any_file_system_will_do(tmp_path):
+    MemoryFileSystem.clear()
+    table = pa.table({"text": ["ab", None, "cd"], "n": [1, 2, 3]})
+    for name in ("year=1/a", "year=2/b"):
+        local = write(tmp_path / "in" / f"{name}.parquet", table)
+        MemoryFileSystem.put(f"mem://data/in/{name}.parquet", local.read_bytes())
+    MemoryFileSystem.put("mem://data/in/c.parquet", b"no Parquet")
+    assert refused("mem://data/in", "mem://out/all").startswith("mem://data/in/c.parquet is not")
+    for source, folder in (("mem://data/in/year=*/*.parquet", "glob"), ("mem://data/in", "all")):
+        out = f"mem://out/{folder}"
+        for already_finished in (False, True):
+            summary = translate(source, out, unit_rows=2, on_bad_file="skip")
+            assert (summary.rows, summary.already_finished) == (6, already_finished)
+        found = [path for path in MemoryFileSystem.paths() if path.startswith(f"{out}/")]
+        local = tmp_path / folder
+        translate(tmp_path / "in", local, unit_rows=2)
+        assert [path.removeprefix(f"{out}/") for path in found if path.endswith(".parquet")] == (
+            outputs(local)
+        )
+        assert not [path for path in found if path.endswith(".tmp")]
+        for name in outputs(local):
+            with open_binary(f"{out}/{name}") as handle:
+                assert handle.read() == (local / name).read_bytes()
+    MemoryFileSystem.put("mem://out/all/notes.txt", b"mine")
+    assert "something else (notes.txt)" in refused(
+        "mem://data/in", "mem://out/all", overwrite=True, on_bad_file="skip"
+    )
+    other = {"overwrite": True, "unit_rows": 3}
+    assert translate("mem://data/in/year=1/a.parquet", "mem://out/glob", **other).units == 1
+    left = [path for path in MemoryFileSystem.paths() if path.startswith("mem://out/glob/")]
+    assert len([path for path in left if path.endswith(".parquet")]) == 1
+
+
+# Progress and prices.
+
+
+@pytest.mark.parametrize(
+    ("values", "line"),
+    [
+        ({"rows": 5000}, "translating: 0 of 5,000 rows"),
+        (
+            # 3,000 rows are left at 1,000 / 20 s a second: 60 s
+            {
+                "rows": 5000, "rows_done": 2000, "rows_done_here": 1000, "failed_rows": 2,
+                "seconds": 20.0,
+                "work": Work(source_tokens=750, padded_tokens=1000, target_tokens=30_000),
+            },
+            "translating: 2,000 of 5,000 rows, 50 rows/s, 1,500 target tokens/s, 25% padding, "
+            "1:00 left, 2 failed",
+        ),
+        ({"rows": 9, "rows_done": 9}, "writing the manifest"),
+    ],
+)  # fmt: skip
+def test_the_line_of_progress(values, line):
+    assert format_progress(TranslationProgress(**values)) == line
+
+
+def plan(source, output, **options):
+    return plan_translation(
+        options=TranslateOptions(input=(str(source),), output=str(output), **options),
+        model_fingerprint="f",
+        decoding=Decoding(),
+    )
+
+
+class Watched(Reverser):
+    """Looks at the run that it is part of."""
+
+    def translate_ids(self, source_ids):
+        seen.append(watches[-1].look(seconds=1.0).rows_done)
+        return super().translate_ids(source_ids)
+
+
+watches = []
+seen = []
+
+
+def test_a_run_is_watched_by_what_its_units_leave(tmp_path):
+    source = write(tmp_path / "in.parquet", numbered(40))
+    job = plan(source, tmp_path / "out", unit_rows=10)
+    options = {"output": job.output, "rows": 40, "is_done": job.is_done}
+    watch = ProgressWatch(**options, run_id=job.run_id)
+    assert watch.look(seconds=0) == TranslationProgress(rows=40)
+    watches.append(watch)
+    run_translation(job, load_translator=Watched)
+    assert seen == [0, 10, 20, 30]
+    last = watch.look(seconds=2.0)
+    assert (last.rows_done, last.rows_done_here, last.work.sources) == (40, 40, 40)
+    # Of an earlier run: they are done, but say nothing of the rate.
+    later = ProgressWatch(**options, run_id="another").look(seconds=1.0)
+    assert (later.rows_done, later.rows_done_here, later.work) == (40, 0, Work())
+
+
+def test_what_is_overwritten_is_not_taken_for_done(tmp_path):
+    source = write(tmp_path / "in.parquet", numbered(40))
+    translate(source, tmp_path / "out", unit_rows=10)
+    for options in ({"unit_rows": 10}, {"unit_rows": 20}):
+        job = plan(source, tmp_path / "out", overwrite=True, **options)
+        watch = ProgressWatch(
+            output=job.output, rows=job.rows, run_id=job.run_id, is_done=job.is_done
+        )
+        assert watch.look(seconds=0) == TranslationProgress(rows=40)
+        run_translation(job, load_translator=Reverser)
+        assert watch.look(seconds=1.0).rows_done == watch.look(seconds=1.0).rows_done_here == 40
+
+
+def test_a_terminal_shows_the_run_and_is_cleared(tmp_path, monkeypatch):
+    monkeypatch.setattr(translation_progress, "_LOCAL_INTERVAL", 0.01)
+    job = plan(write(tmp_path / "in.parquet", numbered(40)), tmp_path / "out", unit_rows=4)
+    options = {
+        "output": job.output, "rows": job.rows, "run_id": job.run_id, "is_done": job.is_done
+    }  # fmt: skip
+    terminal, plain = Terminal(), io.StringIO()
+    with (
+        ProgressLine(**options, is_retry=False, stream=terminal),
+        ProgressLine(**options, is_retry=False, stream=plain),
+    ):
+        run_translation(job, load_translator=Reverser)
+    assert "translating: 0 of 40 rows" in terminal.getvalue()
+    assert terminal.screen().strip() == ""
+    assert plain.getvalue() == ""
+
+
+def test_the_end_says_what_it_took_and_cost(tmp_path):
+    texts = [*["abcd"] * 3, "ab", None, ""]
+    source = write(tmp_path / "in.parquet", {"text": texts})
+    summary = translate(source, tmp_path / "out", unit_rows=4)
+    summary = dataclasses.replace(summary, seconds=90.0)
+    # 3 dollars an hour for 90 s are 7.5 cents, for 6 rows of 14 characters.
+    assert describe_summary(summary, price_per_hour=3.0) == [
+        "6 rows of 1 file(s) in 2 unit(s)",
+        "text: 4 ok, 1 null, 1 empty",
+        "4 texts, 2 translated: 50.0% saved, since equal ones of a unit are translated once",
+        # 6 and 4 ids in a batch of two
+        "10 source tokens with 16.7% padding, 10 target tokens",
+        "Took 1:30 from the start of the command",
+        "Price of this run: 0.075, 12,500.00 per million rows, "
+        "5,357.14 per million source characters",
+    ]
+    again = translate(source, tmp_path / "out", unit_rows=4)
+    assert describe_summary(again, price_per_hour=3.0)[:2] == [
+        "Finished already; nothing to do.",
+        "6 rows of 1 file(s) in 2 unit(s)",
+    ]
+    nothing = "Price of this run: it translated nothing, so that no row has a price"
+    assert describe_summary(again, price_per_hour=3.0)[-1] == nothing
+    assert not any("Price" in line for line in describe_summary(again))
+
+
+def test_a_resumed_run_pays_for_what_it_did(tmp_path):
+    source = write(tmp_path / "in.parquet", numbered(40))
+    out = tmp_path / "out"
+    translate(source, out, unit_rows=10)
+    (out / "_tt/manifest.json").unlink()
+    (out / outputs(out)[1]).unlink()
+    summary = translate(source, out, unit_rows=10)
+    lines = describe_summary(dataclasses.replace(summary, seconds=90.0), price_per_hour=4.0)
+    assert lines[0] == "3 of 4 units were there from an earlier run."
+    assert lines[-2:] == [
+        "Took 1:30 from the start of the command, for 10 of the rows",
+        "Price of this run: 0.1, 10,000.00 per million rows, "
+        "1,666.67 per million source characters",
+    ]
+    assert manifest(out)["last_run"] == {"units": 1, "rows": 10, "source_characters": 60}
+    assert manifest(out)["work"]["sources"] == 40  # of all runs
+
+
+def test_a_long_text_is_split_and_counted(tmp_path):
+    source = write(tmp_path / "in.parquet", {"text": ["One. Two. Three. Four.", "x"]})
+    options = {"cells": CellOptions(max_source_tokens=9)}
+    summary = translate(source, tmp_path / "out", **options)
+    assert summary.rows_by_status == {"text": {**NO_ROWS, "ok": 1, "split": 1}}
+    assert summary.manifest["texts"] == summary.manifest["distinct_texts"] == 5
+    assert any(
+        line.startswith("5 texts and pieces of split ones, 5 translated: ")
+        for line in describe_summary(summary)
+    )
+    assert "--on-too-long: split then, skip now" in refused(
+        source, tmp_path / "out", cells=CellOptions(max_source_tokens=9, on_too_long="skip")
+    )
+    assert list(itertools.islice(summary.manifest["options"], 4, None)) == [
+        field.name for field in dataclasses.fields(CellOptions)
+    ]

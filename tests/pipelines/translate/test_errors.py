@@ -1,0 +1,379 @@
+"""What the Parquet job refuses, with a translator that turns texts round."""
+
+from __future__ import annotations
+
+import os
+
+import pyarrow as pa
+import pytest
+from apache_beam.io.filesystem import BeamIOError
+from memory_filesystem import MemoryFileSystem
+from translation_jobs import (
+    ADDED,
+    TWO_WORKERS,
+    Reverser,
+    files_below,
+    load_nothing,
+    numbered,
+    read_all,
+    refused,
+    translate,
+    write,
+)
+
+from model.errors import UserError
+from model.extras import pip_install
+from pipelines.storage.files import delete
+from pipelines.translate.transforms import TranslateOptions
+
+
+def test_another_plan_into_the_same_folder_is_refused(tmp_path):
+    source = write(tmp_path / "input.parquet", numbered(3))
+    out = tmp_path / "out"
+    translate(source, out)
+    before = files_below(out)
+    start = f"the output folder {out} belongs to another run: "
+    end = ". Choose another folder, the same files and options, or --overwrite"
+    assert refused(source, out, unit_rows=2) == (f"{start}--unit-rows: 8192 then, 2 now{end}")
+    assert refused(source, out, fingerprint="f1") == (f"{start}--model: another model now{end}")
+    write(tmp_path / "input.parquet", {"id": [7, 8, 9], "text": ["row 0", "row 1", "row 2"]})
+    assert refused(source, out) == f"{start}the input input.parquet has changed{end}"
+    other = write(tmp_path / "other.parquet", numbered(3))
+    gone = "the input input.parquet is gone; the input other.parquet is new"
+    assert refused(other, out) == f"{start}{gone}{end}"
+    assert files_below(out) == before
+
+
+def test_a_plan_of_which_nothing_is_finished_gives_way(tmp_path):
+    source = write(tmp_path / "input.parquet", numbered(3))
+    out = tmp_path / "out"
+
+    def load():
+        raise UserError("these weights are damaged")
+
+    assert refused(source, out, load=load) == "these weights are damaged"
+    assert files_below(out) == ["_tt/plan.json"]
+    (out / "notes.txt").write_text("mine")
+    assert "holds something else (notes.txt)" in refused(source, out, unit_rows=2)
+    (out / "notes.txt").unlink()
+    (out / "_tt/units").mkdir()
+    (out / "_tt/units/input-00000-of-00001.json").write_text("{}")
+    assert "belongs to another run" in refused(source, out, unit_rows=2)
+    (out / "_tt/units/input-00000-of-00001.json").unlink()
+    assert translate(source, out, unit_rows=2).rows == 3
+    assert "belongs to another run" in refused(source, out)
+
+
+def test_names_that_an_object_store_takes_for_globs_are_refused(tmp_path):
+    MemoryFileSystem.clear()
+    MemoryFileSystem.put("mem://bucket/a1.tmp", b"another's")
+    MemoryFileSystem.put("mem://bucket/out/a1.tmp", b"another's")
+    with pytest.raises(UserError, match=r"^mem://bucket/a\[1\]\.tmp has one of the characters "):
+        delete(["mem://bucket/out/a1.tmp", "mem://bucket/a[1].tmp"])
+    assert len(MemoryFileSystem.paths()) == 2, "nothing is deleted before all names are known"
+    for name, out in (("a[1].parquet", "mem://bucket/new"), ("a.parquet", "mem://bucket/o?")):
+        source = write(tmp_path / name, numbered(3))
+        assert refused(source, out).startswith(f"{out}/{name} has one of the characters * ? [ ], ")
+    assert len(MemoryFileSystem.paths()) == 2
+    assert translate(tmp_path / "a[1].parquet", tmp_path / "o[1]").rows == 3
+
+
+def test_a_file_system_that_does_not_answer_is_one_line(tmp_path, monkeypatch):
+    local = write(tmp_path / "input.parquet", numbered(3))
+    MemoryFileSystem.clear()
+    MemoryFileSystem.put("mem://bucket/in/a.parquet", local.read_bytes())
+
+    def fail(*_):
+        raise RuntimeError("no\nbucket")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MemoryFileSystem, "_list", fail)
+        for name in ("in", "in/*.parquet"):
+            source = f"mem://bucket/{name}"
+            assert refused(source, tmp_path / "out").startswith(f"{source} cannot be looked up: ")
+        remote = "mem://bucket/out"
+        assert refused(local, remote).startswith(f"{remote} cannot be looked up: ")
+
+    def does_not_answer(*_):
+        raise BeamIOError("no\nanswer")
+
+    monkeypatch.setattr(MemoryFileSystem, "exists", does_not_answer)
+    for source, out in ((local, "mem://bucket/out"), ("mem://bucket/x*", tmp_path / "out")):
+        assert "cannot be looked up: no answer" in refused(source, out)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("path", "package"),
+    [("s3://b/x", "boto3"), ("hdfs://b/x", "hdfs"), ("azfs://a/b/x", "apache-beam[azure]")],
+)
+def test_what_a_file_system_lacks_is_named(tmp_path, path, package):
+    source = write(tmp_path / "input.parquet", numbered(3))
+    rest = f"cannot be looked up: it needs a package that is not installed: {pip_install(package)}"
+    for where in ((path, tmp_path / "out"), (source, path)):
+        assert refused(*where) == f"{path} {rest}"
+
+
+def test_an_output_that_holds_something_else_is_refused(tmp_path):
+    source = write(tmp_path / "input.parquet", numbered(3))
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "notes.txt").write_text("mine")
+    assert refused(source, out) == (
+        f"the output folder {out} holds something else (notes.txt): choose an empty or a new one"
+    )
+    assert files_below(out) == ["notes.txt"]
+    (out / "notes.txt").unlink()
+    assert translate(source, out).rows == 3  # an empty folder is taken
+
+
+def test_an_output_that_is_a_file_or_lies_in_the_input_is_refused(tmp_path):
+    source = write(tmp_path / "in/input.parquet", numbered(3))
+    assert refused(source, source) == f"the output must be a folder; {source} is a file"
+    inside = tmp_path / "in/out"
+    assert refused(tmp_path / "in", inside) == (
+        f"the output folder {inside} lies in the input folder {tmp_path / 'in'}: choose one outside"
+    )
+    assert refused(f"{tmp_path}/in/*.parquet", tmp_path) == (
+        f"the input file {source} lies in the output folder: choose another folder"
+    )
+    below_file = source / "out"
+    assert refused(source, below_file) == (
+        f"the output folder {below_file} cannot be written: Not a directory. Choose another with "
+        "--output"
+    )
+
+
+def test_an_output_that_the_next_run_would_read_is_refused_at_once(tmp_path):
+    write(tmp_path / "in/input.parquet", numbered(3))
+    (tmp_path / "link").symlink_to(tmp_path / "in")
+    inside = tmp_path / "in/out"
+    for source in (f"{tmp_path}/in/**", f"{tmp_path}/in/**.parquet"):
+        assert refused(source, inside) == (
+            f"the output folder {inside} lies in what the glob {source} matches: choose one outside"
+        )
+    assert refused(tmp_path / "link", inside) == (
+        f"the output folder {inside} lies in the input folder {tmp_path / 'link'}: "
+        "choose one outside"
+    )
+    assert "lies in what the glob" in refused(f"{tmp_path}/link/**", inside)
+    assert not inside.exists()
+    assert translate(f"{tmp_path}/in/*.parquet", inside).rows == 3
+
+
+def test_each_row_is_read_once_whatever_links_lead_to_it(tmp_path):
+    write(tmp_path / "in/part=1/input.parquet", numbered(3))
+    write(tmp_path / "other/input.parquet", numbered(2))
+    (tmp_path / "in/latest").symlink_to(tmp_path / "in/part=1")
+    (tmp_path / "in/part=2").symlink_to(tmp_path / "other")
+    assert translate(tmp_path / "in", tmp_path / "out").rows == 5
+    assert (tmp_path / "out/part=2/input-00000-of-00001.parquet").is_file()
+    assert not (tmp_path / "out/latest").exists()
+
+
+def test_links_to_nothing_are_bad_files(tmp_path):
+    write(tmp_path / "in/input.parquet", numbered(3))
+    lost = tmp_path / "in/lost.parquet"
+    lost.symlink_to(tmp_path / "nowhere")
+    assert str(lost) in refused(tmp_path / "in", tmp_path / "out")
+    summary = translate(tmp_path / "in", tmp_path / "out", on_bad_file="skip")
+    assert summary.rows == 3
+    assert [file["file"] for file in summary.manifest["skipped_files"]] == ["lost.parquet"]
+
+
+def test_names_that_outputs_cannot_have_are_refused(tmp_path):
+    out = tmp_path / "out"
+    # 232 bytes and "-00000-of-00001.parquet" are 255.
+    fits = write(tmp_path / f"a/{'x' * 232}.parquet", numbered(1))
+    assert translate(fits, tmp_path / "fits").rows == 1
+    long = write(tmp_path / f"a/{'x' * 234}.parquet", numbered(1))
+    assert refused(long, out) == (
+        f"{long} has a name that is too long for its outputs, which have numbers behind it: "
+        "shorten it by 2 bytes"
+    )
+    strange = os.fsencode(tmp_path / "in") + b"/\xff.parquet"
+    write(tmp_path / "in/input.parquet", numbered(1)).rename(os.fsdecode(strange))
+    assert refused(tmp_path / "in", out).endswith(" has a name that is not UTF-8: rename it")
+    write(tmp_path / "b/_tt/input.parquet", numbered(1))
+    assert "would lie in _tt/, the job's own folder" in refused(f"{tmp_path}/b/*/*.parquet", out)
+    assert not out.exists()
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path):
+    table = pa.table([pa.array([1]), pa.array(["x"])], names=["a", "a"])
+    source = write(tmp_path / "in.parquet", table)
+    for columns in ((), ("a",)):
+        assert f"{source} has 2 columns of the name 'a'" in refused(
+            source, tmp_path / "out", text_columns=columns
+        )
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_plan_that_is_damaged_is_refused(tmp_path):
+    source = write(tmp_path / "input.parquet", numbered(3))
+    translate(source, tmp_path / "out")
+    for content in ("{", "[]", "7", "{}", '{"input": {}, "options": null}'):
+        (tmp_path / "out/_tt/plan.json").write_text(content)
+        for overwrite in (False, True):
+            message = refused(source, tmp_path / "out", overwrite=overwrite)
+            assert "_tt/plan.json is damaged (" in message
+    translate(source, tmp_path / "other")
+    (tmp_path / "other/_tt/manifest.json").write_text('{"rows": 3}')
+    assert "manifest.json is damaged (it has no 'units' of the type int" in refused(
+        source, tmp_path / "other"
+    )
+
+
+def test_missing_input_is_refused(tmp_path):
+    out = tmp_path / "out"
+    missing = tmp_path / "none.parquet"
+    assert refused(missing, out) == f"no such input file or folder: {missing} (check the path)"
+    glob = tmp_path / "*.parquet"
+    assert refused(glob, out) == f"no file matches the input {glob}: check the path"
+    (tmp_path / "empty").mkdir()
+    assert refused(tmp_path / "empty", out) == (
+        f"the input folder {tmp_path / 'empty'} holds no *.parquet file: name another one, or "
+        "files of other names by a glob"
+    )
+    assert refused("nosuch://b/x", out).startswith(
+        "nosuch://b/x cannot be looked up: nosuch:// is no file system that tt knows, which are "
+    )
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is not a Parquet file (it does not end in PAR1)"),
+        (b"id,text\n1,hello there\n", "is not a Parquet file (it does not end in PAR1)"),
+        (b"PAR1....\x04\x00\x00\x00PAR1", "is not a readable Parquet file: "),
+        (b"PAR1....\xff\xff\xff\x00PAR1", "is not a readable Parquet file: "),
+    ],
+)
+def test_a_file_that_is_not_parquet_is_refused(tmp_path, content, message):
+    good = write(tmp_path / "good.parquet", numbered(3))
+    bad = tmp_path / "bad.parquet"
+    bad.write_bytes(content)
+    found = refused([good, bad], tmp_path / "out")
+    assert f"{bad} {message}" in found
+    assert found.endswith(". Check the file, or leave such files out with --on-bad-file skip")
+    assert refused(bad, tmp_path / "out").endswith(". Check the file")
+    assert not (tmp_path / "out").exists()
+
+
+def test_inputs_of_one_name_are_refused(tmp_path):
+    a = write(tmp_path / "a/part.parquet", numbered(1))
+    b = write(tmp_path / "b/part.parquet", numbered(1))
+    rest = (
+        "would have the same output files, part-*.parquet: name the folder that holds both, "
+        "or translate them into two folders"
+    )
+    assert refused([a, b], tmp_path / "out") == f"{a} and {b} {rest}"
+    for inputs in ([a, tmp_path / "a"], [tmp_path / "a", f"{tmp_path}/*/*.parquet"]):
+        assert refused(inputs, tmp_path / "out") == (
+            f"the input names {a} twice: name each file once"
+        )
+
+
+@pytest.mark.parametrize("name", ADDED)
+def test_a_column_of_an_added_name_is_refused(tmp_path, name):
+    source = write(tmp_path / "input.parquet", {"text": ["a"], name: [1]})
+    assert refused(source, tmp_path / "out", text_columns=("text",)) == (
+        f"{source} has a column '{name}' already, which is the name of a column that is added: "
+        "rename or drop it"
+    )
+
+
+def test_the_text_column_must_be_there_and_hold_strings(tmp_path):
+    source = write(tmp_path / "input.parquet", {"id": [1], "text": ["a"], "note": ["b"]})
+    out = tmp_path / "out"
+    choose = "Choose columns with --text-column"
+    columns = f"Its columns: id: int64, text: string, note: string. {choose}"
+    assert refused(source, out, text_columns=("txt",)) == f"{source} has no column 'txt'. {columns}"
+    assert refused(source, out, text_columns=("id",)) == (
+        f"the text column must hold strings; 'id' of {source} is int64. {columns}"
+    )
+    assert refused(source, out) == (
+        f"{source} has 2 columns of strings: text, note. Choose with --text-column"
+    )
+    numbers = write(tmp_path / "numbers.parquet", {"id": [1]})
+    assert refused(numbers, out) == (
+        f"{numbers} has no column of strings to translate. Its columns: id: int64. {choose}"
+    )
+    twice = write(tmp_path / "twice.parquet", pa.table([["a"], ["b"]], names=["text", "text"]))
+    assert refused(twice, out, text_columns=("text",)) == (
+        f"{twice} has 2 columns of the name 'text'. "
+        f"Its columns: text: string, text: string. {choose}"
+    )
+    assert not out.exists()
+    translate(source, out, text_columns=("note",))
+    assert read_all(out).column("translation").to_pylist() == ["b"]
+
+
+def test_the_files_must_agree_on_the_text_column(tmp_path):
+    a = write(tmp_path / "in/a.parquet", {"text": ["a"]})
+    b = write(tmp_path / "in/b.parquet", {"body": ["a"]})
+    assert refused(tmp_path / "in", tmp_path / "out") == (
+        "the files must agree on the column to translate; "
+        f"it is 'text' in {a} and 'body' in {b}. Translate them into two folders"
+    )
+    assert refused(tmp_path / "in", tmp_path / "out", text_columns=("text",)) == (
+        f"{b} has no column 'text'. Its columns: body: string. Choose columns with --text-column, "
+        "or leave such files out with --on-bad-file skip"
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"unit_rows": 0}, "--unit-rows must be at least 1. Received: 0"),
+        (
+            {"compression": "rar"},
+            "--compression must be one of zstd, snappy, gzip, brotli, lz4, none. Received: 'rar'",
+        ),
+        ({"input": ()}, "no input: name Parquet files, folders or globs"),
+        ({"output": ""}, "no output: name a folder"),
+        (
+            {"limit": 0},
+            "--limit must be at least 1; leave it out to translate all rows. Received: 0",
+        ),
+        ({"on_bad_file": "eat"}, "--on-bad-file must be one of fail, skip. Received: 'eat'"),
+        (
+            {"max_failed": float("nan")},
+            "--max-failed must be a share of the rows, 0 to 1. Received: nan",
+        ),
+        (
+            {"text_columns": ("a", "b", "a")},
+            "each --text-column must be another one. Received twice: a",
+        ),
+        (
+            {"overwrite": True, "retry_failed": True},
+            "--overwrite starts again and --retry-failed keeps what is there: choose one",
+        ),
+    ],
+)
+def test_options_out_of_range_are_refused(options, message):
+    with pytest.raises(UserError) as caught:
+        TranslateOptions(**{"input": ("x",), "output": "o", **options})
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("arguments", [(), TWO_WORKERS], ids=["one worker", "two workers"])
+def test_a_user_error_of_a_worker_reaches_the_user_as_one_line(tmp_path, caplog, arguments):
+    source = write(tmp_path / "input.parquet", numbered(30))
+    message = refused(
+        source, tmp_path / "out", unit_rows=10, load=load_nothing, arguments=arguments
+    )
+    assert message == "no model folder at nowhere: train one with `tt train`"
+    assert caplog.text == ""
+
+
+def test_an_interrupt_that_meets_a_worker_of_this_thread_is_one(tmp_path, monkeypatch, caplog):
+    def interrupt(self, source_ids):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Reverser, "translate_ids", interrupt)
+    source = write(tmp_path / "input.parquet", numbered(3))
+    with pytest.raises(KeyboardInterrupt):
+        translate(source, tmp_path / "out")
+    assert caplog.text == ""

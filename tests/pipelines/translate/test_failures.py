@@ -1,0 +1,615 @@
+"""What a Parquet job makes of bad files, of failed rows, and of folders that it finds."""
+
+import errno
+import io
+import json
+
+import pyarrow as pa
+import pytest
+from translation_jobs import (
+    NO_ROWS,
+    TWO_WORKERS,
+    Reverser,
+    crash_at,
+    fail_at,
+    files_below,
+    load_nothing,
+    load_reverser,
+    manifest,
+    numbered,
+    output_bytes,
+    outputs,
+    read,
+    read_all,
+    refused,
+    translate,
+    turned,
+    unit_statistics,
+    without_run,
+    write,
+)
+
+from model.errors import UserError
+from model.folders.lock import lock_folder
+from model.transformer.config import Decoding
+from pipelines.storage import parquet
+from pipelines.storage.files import ListedFile
+from pipelines.texts.translating import CellOptions
+from pipelines.translate import plan as translation_plan
+from pipelines.translate import transforms as job
+from pipelines.translate.manifest import describe_failure, describe_summary
+from pipelines.translate.transforms import TranslateOptions, plan_translation, run_translation
+
+SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
+
+
+@pytest.fixture(autouse=True)
+def _nothing_fails():
+    yield
+    crash_at.clear()
+    fail_at.clear()
+
+
+# Bad files.
+
+
+def test_bad_files_are_skipped_and_named(tmp_path):
+    folder = tmp_path / "in"
+    write(folder / "good.parquet", numbered(3))
+    write(folder / "x=1/other.parquet", {"body": ["a"]})
+    write(folder / "number.parquet", {"text": [1]})
+    (folder / "text.parquet").write_text("id,text\n")
+    (folder / "cut.parquet").write_bytes((folder / "good.parquet").read_bytes()[:-9])
+    names = ["cut.parquet", "number.parquet", "text.parquet", "x=1/other.parquet"]
+    out = tmp_path / "out"
+    assert "cut.parquet is not a Parquet file" in refused(folder, out, text_columns=("text",))
+    assert not out.exists()
+    summary = translate(folder, out, text_columns=("text",), on_bad_file="skip")
+    assert (summary.rows, summary.units) == (3, 1)
+    assert outputs(out) == ["good-00000-of-00001.parquet"]
+    written = manifest(out)
+    assert [skipped["file"] for skipped in written["skipped_files"]] == names
+    reasons = [skipped["reason"] for skipped in written["skipped_files"]]
+    assert reasons[1] == (
+        f"the text column must hold strings; 'text' of {folder}/number.parquet is int64. "
+        "Its columns: text: int64"
+    )
+    lines = describe_summary(summary)
+    unknown = "a file of an unknown number of"
+    assert [file["rows"] for file in written["skipped_files"]] == [None, 1, None, 1]
+    assert [line for line in lines if line.startswith("Skipped")] == [
+        f"Skipped {rows} rows: {reason}"
+        for rows, reason in zip([unknown, 1, unknown, 1], reasons, strict=True)
+    ]
+    # A file that has been mended is another plan.
+    write(folder / "number.parquet", {"text": ["1"]})
+    message = refused(folder, out, text_columns=("text",), on_bad_file="skip")
+    assert "another run: the input number.parquet was skipped then. Choose" in message
+
+
+@pytest.mark.parametrize(
+    ("rows", "limit", "skipped"), [(400, None, 400), (400, 100, 60), (400, 40, 0), (9, 45, 5)]
+)
+def test_rows_of_skipped_files_count_as_lost(tmp_path, rows, limit, skipped):
+    folder, out = tmp_path / "in", tmp_path / "out"
+    write(folder / "a.parquet", numbered(40))
+    write(folder / "b.parquet", {"body": ["a"] * rows})
+    (folder / "c.parquet").write_text("no Parquet: nobody knows its rows")
+    options = {"text_columns": ("text",), "on_bad_file": "skip", "limit": limit}
+    summary = translate(folder, out, **options, max_failed=0.001)
+    written = manifest(out)
+    assert (written["rows"], written["skipped_rows"]) == (40, 0)
+    assert (written["skipped_file_rows"], written["has_failed"]) == (skipped, skipped > 0)
+    assert [file["rows"] for file in written["skipped_files"]] == [skipped, None]
+    assert summary.has_failed == (skipped > 0)
+    if skipped:
+        assert describe_failure(summary) == (
+            f"{skipped} of {40 + skipped} rows were skipped, more than --max-failed 0.001; all "
+            "else is written. Files that were left out can be mended and go into another --output"
+        )
+        assert f"40 rows of 1 file(s) in 1 unit(s); {skipped} rows skipped" in (
+            describe_summary(summary)
+        )
+    share = skipped / (40 + skipped)
+    assert not translate(folder, out, **options, max_failed=share).has_failed
+
+
+def test_only_bad_files_are_refused(tmp_path):
+    (tmp_path / "a.parquet").write_text("text")
+    message = refused(tmp_path / "a.parquet", tmp_path / "out", on_bad_file="skip")
+    assert message.startswith("none of the 1 input file(s) can be translated: ")
+
+
+def damage(path, *, row):
+    """Breaks the page that holds the text of a row; the footer stays."""
+    damage_text(path, f"row {row:03d}".encode())
+
+
+def damage_text(path, text):
+    """Breaks the page that holds a text first; the footer stays."""
+    content = path.read_bytes()
+    place = content.index(text)
+    path.write_bytes(content[:place] + b"\xff" + content[place + 1 :])
+
+
+@pytest.fixture
+def damaged(tmp_path):
+    """A file of 40 rows in row groups of 10, with checksums, of which the second is damaged."""
+    table = pa.table({"text": [f"row {i:03d}" for i in range(40)]})
+    options = {"write_page_checksum": True, "use_dictionary": False, "compression": "none"}
+    path = write(tmp_path / "in/a.parquet", table, row_group_size=10, **options)
+    write(tmp_path / "in/b.parquet", table)
+    damage(path, row=12)
+    return tmp_path / "in"
+
+
+@pytest.mark.parametrize("arguments", [(), TWO_WORKERS], ids=["one worker", "two workers"])
+def test_damaged_pages_fail_the_run_in_one_line_or_skip_their_units(damaged, tmp_path, arguments):
+    out = tmp_path / "out"
+    message = refused(damaged, out, unit_rows=10, arguments=arguments)
+    assert f"{damaged}/a.parquet cannot be read (rows 10 to 19, from 0): " in message
+    assert message.endswith(
+        ". Fetch the file again, or go on without such rows by --on-bad-file skip"
+    )
+    assert not (out / "_tt/manifest.json").exists()
+    summary = translate(damaged, out, unit_rows=10, on_bad_file="skip", arguments=arguments)
+    assert (summary.rows, summary.units) == (80, 8)
+    assert "a-00001-of-00004.parquet" not in outputs(out)
+    assert read_all(out).num_rows == 70
+    written = manifest(out)
+    [skipped] = written["skipped_units"]
+    reason = skipped.pop("reason")
+    assert skipped == {
+        "file": "a.parquet", "first_row": 10, "rows": 10, "output": "a-00001-of-00004.parquet",
+    }  # fmt: skip
+    assert "cannot be read (rows 10 to 19, from 0)" in reason
+    assert (written["rows"], written["rows_out"], written["skipped_rows"]) == (80, 70, 10)
+    assert (written["files"]["a.parquet"]["rows_out"], written["rows_by_status"]["text"]["ok"]) == (
+        *(30, 70),
+    )
+    assert f"Skipped 10 rows: {reason}" in describe_summary(summary)
+    assert not written["has_failed"], "the share that may be lost is 1"
+    again = translate(damaged, out, unit_rows=10, on_bad_file="skip", max_failed=0.12)
+    assert (again.already_finished, again.has_failed) == (True, True)
+    assert describe_failure(again) == (
+        "10 of 80 rows were skipped, more than --max-failed 0.12; all else is written. "
+        "--retry-failed translates skipped units of files that are mended"
+    )
+    assert not translate(damaged, out, unit_rows=10, max_failed=0.125).has_failed
+    assert translate(damaged, out, unit_rows=10).already_finished
+    # Fetched again, the file has the same footer.
+    content = (damaged / "a.parquet").read_bytes()
+    (damaged / "a.parquet").write_bytes(content.replace(b"\xffow 012", b"row 012"))
+    summary = translate(damaged, out, unit_rows=10, retry_failed=True, arguments=arguments)
+    assert (summary.rows, summary.reused_units) == (80, 7)
+    assert read_all(out).num_rows == 80
+    assert manifest(out)["skipped_units"] == []
+
+
+def test_what_arrow_says_of_damage_is_shown_without_its_bytes_and_full_stop(tmp_path):
+    source = write(tmp_path / "in.parquet", numbered(3))
+    content = source.read_bytes()
+    source.write_bytes(content[:6] + b"\xff" + content[7:])  # of a page header
+    message = refused(source, tmp_path / "out")
+    assert message.isprintable()
+    assert ".." not in message
+    assert "don't know what type: ? Deserializing page header failed. Fetch the file" in message
+
+
+def test_an_error_of_the_file_system_is_no_bad_file(tmp_path, monkeypatch):
+    source = write(tmp_path / "in.parquet", numbered(3))
+    checksum = parquet.read_footer(str(source)).checksum
+    open_binary = parquet.open_binary
+
+    class Broken(io.BytesIO):
+        def read(self, size=-1):
+            if self.tell() < 100:  # not in the footer
+                raise OSError(errno.EIO, "the cable is out")
+            return super().read(size)
+
+    def open_broken(path):
+        with open_binary(path) as file:
+            return Broken(file.read())
+
+    monkeypatch.setattr(parquet, "open_binary", open_broken)
+    with pytest.raises(OSError, match="the cable is out") as caught:
+        parquet.read_rows(path=str(source), first_row=0, rows=3, footer_checksum=checksum)
+    assert caught.value.errno == errno.EIO
+
+
+def test_a_file_that_changes_during_a_run_is_refused(tmp_path):
+    source = write(tmp_path / "a.parquet", numbered(3))
+
+    def load():
+        write(tmp_path / "a.parquet", numbered(4))
+        return Reverser()
+
+    message = refused(source, tmp_path / "out", on_bad_file="skip", load=load)
+    assert f"{source} has changed since the run was planned" in message
+
+
+# Failed rows.
+
+
+@pytest.fixture
+def source(tmp_path):
+    """Thirty rows in units of ten; rows 3, 4 and 25 will fail."""
+    fail_at.update({"row 3", "row 4", "row 25"})
+    return write(tmp_path / "in.parquet", numbered(30))
+
+
+def test_failed_rows_are_retried_and_all_others_stay(source, tmp_path):
+    out = tmp_path / "out"
+    first = translate(source, out, unit_rows=10)
+    assert first.failed_rows == 3
+    found = read_all(out).to_pylist()
+    errors = {row["id"]: row["translation_error"] for row in found if row["translation_error"]}
+    assert list(errors) == [3, 4, 25]
+    assert all(f"cannot take row {i}" in error for i, error in errors.items())
+    before = output_bytes(out)
+    again = translate(source, out, unit_rows=10, retry_failed=True)  # they fail again
+    assert again.failed_rows == 3
+    assert again.manifest["last_run"] == {"units": 2, "rows": 3, "source_characters": 16}
+    assert read_all(out).to_pylist() == found
+    fail_at.clear()
+    third = translate(source, out, unit_rows=10, retry_failed=True)
+    assert (third.failed_rows, third.reused_units) == (0, 1)
+    assert third.rows_by_status == {"text": {**NO_ROWS, "ok": 30}}
+    assert (third.manifest["texts"], third.manifest["distinct_texts"]) == (30, 30)
+    assert output_bytes(out)["in-00001-of-00003.parquet"] == before["in-00001-of-00003.parquet"]
+    rows = read_all(out).to_pylist()
+    assert [row["translation"] for row in rows] == turned(30)
+    assert [row for row in rows if row["id"] not in (3, 4, 25)] == [
+        row for row in found if row["id"] not in (3, 4, 25)
+    ]
+    # As if nothing had ever failed.
+    translate(source, tmp_path / "whole", unit_rows=10)
+    assert read_all(out).equals(read_all(tmp_path / "whole"))
+    assert read(out / outputs(out)[0]).schema.equals(
+        read(tmp_path / "whole" / outputs(out)[0]).schema, check_metadata=True
+    )
+    last = translate(source, out, unit_rows=10, retry_failed=True)
+    assert last.already_finished
+
+
+def test_a_retry_of_n_best_gives_the_bytes_of_an_undisturbed_run(source, tmp_path):
+    options = {
+        "unit_rows": 10,
+        "decoding": Decoding(n_best=2),
+        "load": lambda: Reverser(n_best=2),
+    }
+    out = tmp_path / "out"
+    assert translate(source, out, **options).failed_rows == 3
+    before = output_bytes(out)
+    translate(source, out, retry_failed=True, **options)  # they fail again
+    assert output_bytes(out) == before
+    fail_at.clear()
+    assert translate(source, out, retry_failed=True, **options).failed_rows == 0
+    translate(source, tmp_path / "whole", **options)
+    assert output_bytes(out) == output_bytes(tmp_path / "whole")
+
+
+def test_a_damaged_output_is_not_retried_but_made_again(source, tmp_path):
+    out = tmp_path / "out"
+    translate(source, out, unit_rows=10, compression="none")
+    translate(source, tmp_path / "again", unit_rows=10, compression="none")
+    path = out / "in-00000-of-00003.parquet"
+    damage_text(path, b"7 wor")
+    fail_at.clear()
+    for folder in (out, tmp_path / "again"):
+        translate(source, folder, unit_rows=10, compression="none", retry_failed=True)
+    assert output_bytes(out) == output_bytes(tmp_path / "again")
+    assert read_all(out)["translation"].to_pylist() == turned(30)
+
+
+def test_retrying_bundles_that_run_twice_changes_nothing(source, tmp_path):
+    manifests = []
+    for arguments in ((), ("--direct_runner_bundle_repeat=1",)):
+        out = tmp_path / f"out{len(manifests)}"
+        fail_at.update({"row 3", "row 4", "row 25"})
+        translate(source, out, unit_rows=10)
+        fail_at.discard("row 4")
+        translate(source, out, unit_rows=10, retry_failed=True, arguments=arguments)
+        manifests.append(manifest(out))
+    assert without_run(manifests[0]) == without_run(manifests[1])
+    assert manifests[0]["last_run"] == manifests[1]["last_run"]
+    assert manifests[0]["failed_rows"] == 2
+    assert output_bytes(tmp_path / "out0") == output_bytes(tmp_path / "out1")
+
+
+def test_rows_of_a_unit_without_an_ok_row_are_retried(tmp_path):
+    """There is a text that was split, and in the second unit none that was translated."""
+    texts = ["bad", "good long", None, "bad", "worse", ""]
+    source = write(tmp_path / "in.parquet", {"text": texts})
+    cells = CellOptions(max_source_tokens=8)
+    options = {"unit_rows": 3, "cells": cells}
+    fail_at.update({"bad", "worse"})
+    out = tmp_path / "out"
+    assert translate(source, out, **options).failed_rows == 3
+    before = read_all(out)
+    again = translate(source, out, **options, retry_failed=True)
+    assert (again.failed_rows, again.manifest["last_run"]["units"]) == (3, 2)
+    assert read_all(out).equals(before)
+    fail_at.remove("worse")
+    third = translate(source, out, **options, retry_failed=True)
+    assert third.failed_rows == 2
+    found = read_all(out)["translation"].to_pylist()
+    assert found == [None, "doog gnol", None, None, "esrow", ""]
+
+
+def test_a_retry_that_was_stopped_goes_on(source, tmp_path):
+    out = tmp_path / "out"
+    translate(source, out, unit_rows=10)
+    crash_at.add("row 25")
+    with pytest.raises(Exception, match="the worker dies here"):
+        translate(source, out, unit_rows=10, retry_failed=True)
+    assert not (out / "_tt/manifest.json").exists(), "outputs may have changed"
+    crash_at.clear()
+    fail_at.clear()
+    summary = translate(source, out, unit_rows=10, retry_failed=True)
+    assert (summary.failed_rows, summary.reused_units) == (0, 1)
+    assert read_all(out)["translation"].to_pylist() == turned(30)
+    assert files_below(out)[:2] == ["_tt/manifest.json", "_tt/plan.json"]
+    assert not (out / "_tt/retry.json").exists()
+    assert translate(source, out, unit_rows=10, retry_failed=True).already_finished
+
+
+def test_a_retry_that_was_stopped_may_be_left_at_that(source, tmp_path):
+    out = tmp_path / "out"
+    first = translate(source, out, unit_rows=10)
+    crash_at.add("row 25")
+    with pytest.raises(Exception, match="the worker dies here"):
+        translate(source, out, unit_rows=10, retry_failed=True)
+    crash_at.clear()
+    summary = translate(source, out, unit_rows=10)
+    assert (summary.failed_rows, summary.reused_units) == (3, 3)
+    assert without_run(summary.manifest)["rows_by_status"] == first.rows_by_status
+    assert not (out / "_tt/retry.json").exists()
+
+
+def test_a_folder_that_is_not_finished_is_not_retried(source, tmp_path):
+    out = tmp_path / "out"
+    message = (
+        f"{out} is not finished, so that there is nothing to retry yet: run the same command "
+        "without --retry-failed first"
+    )
+    assert refused(source, out, unit_rows=10, retry_failed=True) == message
+    assert not out.exists()
+    crash_at.add("row 15")
+    with pytest.raises(Exception, match="the worker dies here"):
+        translate(source, out, unit_rows=10)
+    assert refused(source, out, unit_rows=10, retry_failed=True) == message
+
+
+def test_more_failed_rows_than_may_are_said_in_a_line_and_in_the_manifest(source, tmp_path):
+    out = tmp_path / "out"
+    summary = translate(source, out, unit_rows=10, max_failed=0.09)
+    assert summary.has_failed
+    assert (manifest(out)["failed_rows"], manifest(out)["has_failed"]) == (3, True)
+    assert describe_failure(summary) == (
+        "3 of 30 rows failed, more than --max-failed 0.09; all is written. They are those with "
+        "translation_status == 'failed', and why is in translation_error. To try them again: "
+        "--retry-failed; texts that are not UTF-8 fail again, unless they are mended in the input"
+    )
+    again = translate(source, out, unit_rows=10, max_failed=0.09)
+    assert (again.already_finished, again.has_failed) == (True, True)
+    assert not translate(source, out, unit_rows=10, max_failed=0.1).has_failed
+
+
+def test_rows_fail_by_any_of_several_columns(tmp_path):
+    fail_at.add("bad")
+    table = {"a": ["x", "bad", "bad", "y"], "b": ["x", "bad", "z", None]}
+    source = write(tmp_path / "in.parquet", table)
+    out = tmp_path / "out"
+    summary = translate(source, out, text_columns=("a", "b"), max_failed=0)
+    assert summary.failed_rows == 2
+    assert summary.rows_by_status == {
+        "a": {**NO_ROWS, "ok": 2, "failed": 2},
+        "b": {**NO_ROWS, "ok": 2, "failed": 1, "null": 1},
+    }
+    assert "a_translation_status == 'failed' or b_translation_status == 'failed'" in (
+        describe_failure(summary)
+    )
+    fail_at.clear()
+    translate(source, out, text_columns=("a", "b"), retry_failed=True)
+    found = read_all(out)
+    assert found["a_translation"].to_pylist() == ["x", "dab", "dab", "y"]
+    assert found["b_translation"].to_pylist() == ["x", "dab", "z", None]
+    assert found["a_translation_error"].null_count == 4
+
+
+# Folders.
+
+
+def test_overwriting_deletes_what_a_job_made_and_starts_again(tmp_path):
+    out = tmp_path / "out"
+    old = write(tmp_path / "old.parquet", numbered(9))
+    translate(old, out, unit_rows=2)
+    new = write(tmp_path / "new.parquet", numbered(3))
+    assert "belongs to another run" in refused(new, out)
+    summary = translate(new, out, overwrite=True)
+    assert (summary.rows, summary.reused_units) == (3, 0)
+    assert files_below(out) == [
+        *("_tt/manifest.json", "_tt/plan.json", "_tt/units/new-00000-of-00001.json"),
+        "new-00000-of-00001.parquet",
+    ]
+    assert translate(new, out, overwrite=True).reused_units == 0
+    assert translate(new, tmp_path / "fresh", overwrite=True).rows == 3
+
+
+def test_overwriting_goes_on_with_what_the_same_command_began(tmp_path):
+    out = tmp_path / "out"
+    translate(write(tmp_path / "old.parquet", numbered(9)), out, unit_rows=2)
+    source = write(tmp_path / "new.parquet", numbered(40))
+    crash_at.add("row 35")
+    with pytest.raises(Exception, match="the worker dies here"):
+        translate(source, out, unit_rows=10, overwrite=True)
+    crash_at.clear()
+    kept = outputs(out)
+    assert kept
+    assert all(name.startswith("new-") for name in kept)
+    times = {name: (out / name).stat().st_mtime_ns for name in kept}
+    summary = translate(source, out, unit_rows=10, overwrite=True)
+    assert (summary.units, summary.reused_units) == (4, len(kept))
+    assert {name: (out / name).stat().st_mtime_ns for name in kept} == times
+    assert read_all(out)["translation"].to_pylist() == turned(40)
+    # Another command does not go on with it, and a finished one starts again.
+    (out / "_tt/manifest.json").unlink()
+    assert translate(source, out, unit_rows=20, overwrite=True).reused_units == 0
+    assert translate(source, out, unit_rows=20, overwrite=True).reused_units == 0
+
+
+def test_one_process_at_a_time_works_in_a_folder(tmp_path):
+    out = tmp_path / "out"
+    source = write(tmp_path / "in.parquet", numbered(3))
+    translate(source, out)
+    with lock_folder(f"{out}/_tt", name="lock", remedy=""):
+        before = files_below(out)
+        message = refused(source, out, overwrite=True)
+        assert message.startswith(f"another process works in {out}/_tt (process ")
+        assert message.endswith("): wait until it has ended, or choose another folder")
+        assert files_below(out) == before
+        assert translate(source, out).already_finished
+    assert "_tt/lock" not in files_below(out)
+    (out / "_tt/lock").touch()  # as a kill leaves it
+    assert translate(source, out, overwrite=True).reused_units == 0
+    assert "_tt/lock" not in files_below(out)
+
+
+def test_what_another_run_did_since_the_plan_counts(tmp_path):
+    """Two commands look at an empty folder; one works while the other loads its model."""
+    out = tmp_path / "out"
+    source = write(tmp_path / "in.parquet", numbered(100))
+
+    def plan(**options):
+        return plan_translation(
+            options=TranslateOptions(input=(str(source),), output=str(out), **options),
+            model_fingerprint="f0",
+            decoding=Decoding(),
+        )
+
+    first, same, other, over = (
+        plan(unit_rows=10),
+        plan(unit_rows=10),
+        plan(unit_rows=50),
+        plan(unit_rows=50, overwrite=True),
+    )
+    run_translation(first, load_translator=load_reverser)
+    before = output_bytes(out)
+    assert run_translation(same, load_translator=load_nothing).already_finished
+    with pytest.raises(UserError, match=r"belongs to another run: --unit-rows: 10 then, 50 now"):
+        run_translation(other, load_translator=load_nothing)
+    assert output_bytes(out) == before
+    run_translation(over, load_translator=load_reverser)
+    assert outputs(out) == [f"in-0000{i}-of-00002.parquet" for i in range(2)]
+    assert read_all(out)["translation"].to_pylist() == turned(100)
+
+
+def test_temporary_files_of_other_runs_stay_for_a_day(tmp_path):
+    names = {"a.json.r1.0.tmp": 0, "a.json.r2.0.tmp": 1, "a.json.r3.0.tmp": 24 * 3600 + 1}
+    files = [ListedFile(path=f"o/_tt/{name}", size=1, changed=1e9 - age)
+             for name, age in names.items()]  # fmt: skip
+    files += [ListedFile(path="o/_tt/b.r4.0.tmp", size=1, changed=0),  # of unknown age
+              ListedFile(path="o/_tt/plan.json", size=1, changed=1.0)]  # fmt: skip
+
+    def found(**options):
+        paths = translation_plan.find_leftovers(files, run_id="r1", now=1e9, **options)
+        return [path[6] + path.split(".r")[1][0] for path in paths]
+
+    assert found(is_alone=False) == ["a1", "a3"]
+    assert found(is_alone=True) == ["a1", "a2", "a3", "b4"]
+
+
+def test_temporary_files_are_named_after_their_run(tmp_path, monkeypatch):
+    seen = set()
+
+    def write_table(table, handle, **options):
+        seen.update(path.name for path in tmp_path.glob("out/_tt/*.tmp"))
+        written(table, handle, **options)
+
+    written = parquet.write_table
+    monkeypatch.setattr(parquet, "write_table", write_table)
+    translate(write(tmp_path / "in.parquet", numbered(3)), tmp_path / "out")
+    [unit] = unit_statistics(tmp_path / "out")
+    [name] = seen
+    assert name.startswith(f"unfinished.{unit['run_id']}.")
+
+
+def test_units_of_another_plan_are_done_again(tmp_path):
+    """As where workers of an overwritten job still write into the folder of the new one."""
+    out = tmp_path / "out"
+    source = write(tmp_path / "in.parquet", numbered(6))
+    for fingerprint in ("old", "new"):
+        translate(source, out, unit_rows=2, fingerprint=fingerprint, overwrite=True)
+        if fingerprint == "old":
+            late = {path: path.read_bytes() for path in out.glob("_tt/units/*-00001-*.json")}
+    (out / "_tt/manifest.json").unlink()
+    for path, content in late.items():
+        path.write_bytes(content)
+    summary = translate(source, out, unit_rows=2, fingerprint="new")
+    assert (summary.units, summary.reused_units) == (3, 2)
+    assert len({unit["plan_digest"] for unit in unit_statistics(out)}) == 1
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "new-00000-of-00002.parquet"])
+def test_a_folder_with_files_of_others_is_not_overwritten(tmp_path, name):
+    out = tmp_path / "out"
+    source = write(tmp_path / "new.parquet", numbered(3))
+    translate(source, out)
+    (out / name).write_text("mine")
+    before = files_below(out)
+    assert refused(source, out, overwrite=True) == (
+        f"the output folder {out} holds something else ({name}): choose an empty or a new one"
+    )
+    assert files_below(out) == before
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    (alone / name).write_text("mine")
+    assert "holds something else" in refused(source, alone, overwrite=True)
+
+
+def test_a_limited_job_is_not_taken_for_the_whole(tmp_path):
+    for name, rows in (("a", 3), ("b", 0), ("c", 4), ("d", 5)):
+        write(tmp_path / f"in/{name}.parquet", numbered(rows).cast(SCHEMA))
+    out = tmp_path / "out"
+    summary = translate(tmp_path / "in", out, unit_rows=2, limit=6)
+    assert (summary.rows, summary.units) == (6, 2 + 1 + 2)
+    assert read_all(out)["id"].to_pylist() == [0, 1, 2, 0, 1, 2]
+    assert "another run: --limit: 6 then, none now. Choose" in refused(
+        tmp_path / "in", out, unit_rows=2
+    )
+    assert translate(tmp_path / "in", out, unit_rows=2, limit=6).already_finished
+    assert translate(tmp_path / "in/c.parquet", tmp_path / "c", limit=9).rows == 4
+    assert "--limit: 9 then, none now" in refused(tmp_path / "in/c.parquet", tmp_path / "c")
+
+
+def test_other_versions_are_no_other_plan_but_are_told(tmp_path, monkeypatch):
+    source = write(tmp_path / "in.parquet", numbered(30))
+    out = tmp_path / "out"
+    crash_at.add("row 25")
+    with pytest.raises(Exception, match="the worker dies here"):
+        translate(source, out, unit_rows=10)
+    crash_at.clear()
+    finished = [unit["output_path"] for unit in unit_statistics(out)]
+    ours = translation_plan.installed_versions()
+    assert ours.keys() >= {"tt-translate", "apache-beam", "pyarrow", "sentencepiece"}
+    for path in [out / "_tt/plan.json", *out.glob("_tt/units/*.json")]:
+        content = json.loads(path.read_text())
+        content["versions"]["pyarrow"] = "1.0"
+        path.write_text(json.dumps(content))
+    options = job.TranslateOptions(input=(str(source),), output=str(out), unit_rows=10)
+    planned = job.plan_translation(
+        options=options,
+        model_fingerprint="f0",
+        decoding=Decoding(),
+        engine={"name": "reverser"},
+    )
+    [notice] = planned.notices
+    assert f"pyarrow was 1.0 and is {ours['pyarrow']}" in notice
+    summary = translate(source, out, unit_rows=10)
+    assert summary.reused_units == len(finished)
+    missing = [name for name in outputs(out) if name not in finished]
+    expected = {"1.0": finished, ours["pyarrow"]: missing}
+    assert {each["programs"]["pyarrow"]: each["outputs"] for each in manifest(out)["versions"]} == {
+        version: names for version, names in expected.items() if names
+    }

@@ -1,0 +1,407 @@
+"""The Parquet job, with a translator that needs no TensorFlow: it turns texts round."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import decimal
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from translation_jobs import (
+    ADDED,
+    NO_ROWS,
+    TWO_WORKERS,
+    crash_at,
+    files_below,
+    load_nothing,
+    loads,
+    manifest,
+    numbered,
+    outputs,
+    read,
+    read_all,
+    translate,
+    turned,
+    without_run,
+    write,
+)
+
+import pipelines.translate.transforms
+from model.transformer.config import BATCH_TOKENS, Decoding
+from pipelines.storage import parquet
+from pipelines.texts.translating import STATUSES
+from pipelines.translate.manifest import describe_summary
+from pipelines.translate.plan import installed_versions
+
+
+def test_a_large_row_group_is_cut_and_the_columns_stand_in_order(tmp_path):
+    source = write(tmp_path / "input.parquet", numbered(25), row_group_size=25)
+    summary = translate(source, tmp_path / "out", unit_rows=10)
+    assert (summary.rows, summary.units, summary.reused_units) == (25, 3, 0)
+    assert summary.rows_by_status == {"text": {**NO_ROWS, "ok": 25}}
+    assert not summary.already_finished
+    assert files_below(tmp_path / "out") == [
+        "_tt/manifest.json",
+        "_tt/plan.json",
+        "_tt/units/input-00000-of-00003.json",
+        "_tt/units/input-00001-of-00003.json",
+        "_tt/units/input-00002-of-00003.json",
+        "input-00000-of-00003.parquet",
+        "input-00001-of-00003.parquet",
+        "input-00002-of-00003.parquet",
+    ]
+    tables = [read(tmp_path / "out" / name) for name in outputs(tmp_path / "out")]
+    assert [table.num_rows for table in tables] == [10, 10, 5]
+    assert read_all(tmp_path / "out").to_pydict() == {
+        **numbered(25).to_pydict(),
+        "translation": turned(25),
+        "translation_score": [-float(len(text)) for text in turned(25)],
+        "translation_status": ["ok"] * 25,
+        "translation_error": [None] * 25,
+    }
+
+
+def test_five_thousand_row_groups_of_one_row_give_one_file(tmp_path):
+    source = write(tmp_path / "small.parquet", numbered(5000), row_group_size=1)
+    assert translate(source, tmp_path / "out", unit_rows=5000).units == 1
+    [name] = outputs(tmp_path / "out")
+    table = read(tmp_path / "out" / name)
+    assert table.column("id").to_pylist() == list(range(5000))
+    assert table.column("translation").to_pylist() == turned(5000)
+
+
+def test_statuses_are_counted_by_file_and_in_all(tmp_path):
+    folder = tmp_path / "in"
+    write(folder / "a.parquet", {"text": ["x", None, "", "  ", "toolong"]})
+    write(folder / "b.parquet", {"text": pa.array([], pa.string())})
+    write(folder / "c.parquet", {"text": pa.array([None, None], pa.string())})
+    summary = translate(folder, tmp_path / "out", max_source_tokens=8)
+    counts = {**NO_ROWS, "ok": 1, "null": 3, "empty": 2, "too_long": 1}
+    assert (summary.rows, summary.units) == (7, 3)
+    assert summary.rows_by_status == {"text": counts}
+    written = manifest(tmp_path / "out")
+    assert written.pop("unit_seconds") > 0
+    outputs_of = [f"{name}-00000-of-00001.parquet" for name in "abc"]
+    kept = {"skipped_rows": 0, "failed_rows": 0}
+
+    def of_file(rows, **by_status):
+        rows_by_status = {"text": {**NO_ROWS, **by_status}}
+        return {
+            "units": 1, "rows": rows, "rows_out": rows, "rows_by_status": rows_by_status, **kept
+        }  # fmt: skip
+
+    assert written == {
+        "format": 1,
+        "files": {
+            "a.parquet": of_file(5, ok=1, null=1, empty=2, too_long=1),
+            "b.parquet": of_file(0),
+            "c.parquet": of_file(2, null=2),
+        },
+        "rows": 7,
+        "rows_out": 7,
+        "rows_by_status": {"text": counts},
+        **kept,
+        "skipped_file_rows": 0,
+        "max_failed": 1.0,
+        "has_failed": False,
+        "units": 3,
+        "output_bytes": {
+            name: (tmp_path / "out" / name).stat().st_size for name in outputs(tmp_path / "out")
+        },
+        "skipped_files": [],
+        "skipped_units": [],
+        "texts": 1,
+        "distinct_texts": 1,
+        "source_characters": 10,  # "x", "  ", "toolong"
+        "work": {
+            "sources": 1,
+            "source_tokens": 3,
+            "padded_tokens": 3,
+            "target_tokens": 3,
+            "memory_backoffs": 0,
+            "padding": 0.0,
+        },
+        "model_fingerprint": "f0",
+        "decoding": dataclasses.asdict(Decoding(batch_tokens=BATCH_TOKENS)),
+        "engine": {"name": "reverser"},
+        "languages": {},
+        "options": {
+            "text_columns": ["text"],
+            "unit_rows": 8192,
+            "limit": None,
+            "compression": "zstd",
+            "max_source_tokens": 8,
+            "on_too_long": "skip",
+            "source_language": "",
+        },
+        "versions": [{"programs": installed_versions(), "outputs": outputs_of}],
+        "last_run": {"units": 3, "rows": 7, "source_characters": 10},
+    }
+    empty = read(tmp_path / "out/b-00000-of-00001.parquet")
+    assert empty.num_rows == 0
+    assert empty.schema == pa.schema(
+        [
+            ("text", pa.string()),
+            ("translation", pa.string()),
+            ("translation_score", pa.float32()),
+            ("translation_status", pa.string()),
+            ("translation_error", pa.string()),
+        ]
+    )
+
+
+def test_unknown_texts_are_counted_and_have_not_failed(tmp_path):
+    source = write(tmp_path / "in.parquet", {"text": ["\x01", "abc", "\x01\x01a", None]})
+    summary = translate(source, tmp_path / "out", max_failed=0.0)
+    [name] = outputs(tmp_path / "out")
+    table = read(tmp_path / "out" / name)
+    assert table["translation"].to_pylist() == [None, "cba", None, None]
+    assert table["translation_score"].to_pylist() == [None, -3.0, None, None]
+    assert table["translation_status"].to_pylist() == ["unknown", "ok", "unknown", "null"]
+    assert table["translation_error"].to_pylist() == [
+        "1 of 1 letters and symbols are unknown to the model",
+        None,
+        "2 of 3 letters and symbols are unknown to the model",
+        None,
+    ]
+    assert manifest(tmp_path / "out")["rows_by_status"] == {
+        "text": {**NO_ROWS, "unknown": 2, "ok": 1, "null": 1}
+    }
+    assert (summary.failed_rows, summary.has_failed) == (0, False)
+    lines = describe_summary(summary)
+    assert "text: 1 ok, 1 null, 2 unknown" in lines
+    assert (
+        "text: 2 rows have no translation, since most of each is unknown to the model: "
+        "they are in another script or of signs alone"
+    ) in lines
+
+
+def test_units_of_before_there_was_the_status_unknown_stay_as_they_are(tmp_path):
+    source = write(tmp_path / "in.parquet", {"text": ["a", "\x01", "b", "c"]})
+    translate(source, tmp_path / "out", unit_rows=2)
+    first, second = [tmp_path / "out" / name for name in outputs(tmp_path / "out")]
+    before = read(first)
+    column = before.column_names.index("translation_status")
+    statuses = pa.array(["ok", "ok"])
+    pq.write_table(before.set_column(column, "translation_status", statuses), first)
+    footer = parquet.read_footer(str(first))
+    path = tmp_path / "out/_tt/units/in-00000-of-00002.json"
+    statistics = json.loads(path.read_text())
+    counts = {status: 0 for status in STATUSES if status != "unknown"}
+    statistics["rows_by_status"] = {"text": {**counts, "ok": 2}}
+    statistics |= {"output_bytes": footer.size, "output_checksum": footer.checksum}
+    path.write_text(json.dumps(statistics))
+    (tmp_path / "out/_tt/manifest.json").unlink()
+    second.unlink()
+    content = first.read_bytes()
+    summary = translate(source, tmp_path / "out", unit_rows=2)
+    assert (summary.units, summary.reused_units) == (2, 1)
+    assert first.read_bytes() == content
+    assert summary.rows_by_status == {"text": {**NO_ROWS, "ok": 4}}
+
+
+def every_type() -> pa.Table:
+    moment = datetime.datetime(2024, 2, 29, 12, 30, 1, 123456)
+    cent = decimal.Decimal("-1.25")
+    columns = {
+        "text": pa.array(["a", None, "b", "a", "c"], pa.large_string()),
+        "category": pa.array(["x", "y", None, "x", "z"]).dictionary_encode(),
+        "ordered": pa.DictionaryArray.from_arrays(
+            pa.array([0, 1, None, 0, 1], pa.int8()), ["low", "high"], ordered=True
+        ),
+        "view": pa.array([b"", None, b"\x00", b"1", b"2"], pa.binary_view()),
+        "map": pa.array(
+            [[("k", 1)], None, [], [("a", None), ("b", 2)], []], pa.map_(pa.string(), pa.int32())
+        ),
+        "nested": pa.array(
+            [{"a": [1, 2], "b": {"c": "x"}}, None, {"a": None, "b": None}, {"a": [], "b": {}}, {}],
+            pa.struct([("a", pa.list_(pa.int16())), ("b", pa.struct([("c", pa.large_string())]))]),
+        ),
+        "large_list": pa.array([[1.5], None, [], [None], [2.0]], pa.large_list(pa.float32())),
+        "decimal": pa.array([cent, None, cent, cent, cent], pa.decimal128(20, 2)),
+        "wide_decimal": pa.array([cent, None, cent, cent, cent], pa.decimal256(50, 2)),
+        "zoned": pa.array([moment, None, moment, moment, moment], pa.timestamp("us", "Asia/Tokyo")),
+        "nanoseconds": pa.array([1000, None, 3000, 4000, 5000], pa.timestamp("ns")),
+        "duration": pa.array([1, None, 3, 4, 5], pa.duration("ms")),
+        "time": pa.array([1, None, 3, 4, 5], pa.time32("ms")),
+        "date": pa.array([1, None, 3, 4, 5], pa.date32()),
+        "fixed": pa.array([b"ab", None, b"cd", b"ef", b"gh"], pa.binary(2)),
+        "pair": pa.array([[1, 2], [3, 4], [5, 6], [7, 8], [9, None]], pa.list_(pa.int8(), 2)),
+        "half": pa.array([1.5, None, 0.0, -1.0, 2.0], pa.float16()),
+        "small": pa.array([1, None, 255, 0, 1], pa.uint8()),
+        "truth": pa.array([True, None, False, True, True]),
+        "nothing": pa.nulls(5),
+    }
+    fields = [pa.field(name, column.type) for name, column in columns.items()]
+    fields.append(pa.field("required", pa.int64(), nullable=False, metadata={"unit": "m"}))
+    columns["required"] = pa.array(range(5))
+    schema = pa.schema(fields, metadata={"owner": "someone", "pandas": '{"columns": []}'})
+    return pa.table(list(columns.values()), schema=schema)
+
+
+def test_every_type_null_and_metadata_is_kept(tmp_path):
+    source = write(tmp_path / "t.parquet", every_type(), row_group_size=3)
+    translate(source, tmp_path / "out", text_columns=("text",), unit_rows=2)
+    expected = read(source)
+    assert expected.schema.field("zoned").type == pa.timestamp("us", "Asia/Tokyo")
+    assert expected.schema.field("ordered").type == pa.dictionary(pa.int8(), pa.string(), True)
+    for index, name in enumerate(outputs(tmp_path / "out")):
+        table = read(tmp_path / "out" / name)
+        kept = table.drop(ADDED)
+        assert kept.schema.equals(expected.schema, check_metadata=True)
+        assert kept.to_pylist() == expected.slice(2 * index, 2).to_pylist()
+        assert table.column_names == [*expected.column_names, *ADDED]
+    assert read_all(tmp_path / "out").column("translation").to_pylist() == [
+        "a",
+        None,
+        "b",
+        "a",
+        "c",
+    ]
+
+
+def test_outputs_mirror_folders_and_leave_hidden_ones_out(tmp_path):
+    folder = tmp_path / "in [1]"  # brackets are a pattern elsewhere
+    write(folder / "top.parquet", numbered(1))
+    write(folder / "lang=en" / "part.parquet", numbered(3))
+    write(folder / "lang=de" / "part.parquet", numbered(2))
+    write(folder / "_delta_log" / "x.parquet", {"other": [1]})
+    write(folder / ".cache" / "x.parquet", {"other": [1]})
+    (folder / "_SUCCESS").write_text("")
+    (folder / "notes.txt").write_text("not Parquet")
+    summary = translate(folder, tmp_path / "out", unit_rows=2)
+    assert outputs(tmp_path / "out") == [
+        "lang=de/part-00000-of-00001.parquet",
+        "lang=en/part-00000-of-00002.parquet",
+        "lang=en/part-00001-of-00002.parquet",
+        "top-00000-of-00001.parquet",
+    ]
+    assert (len(summary.manifest["files"]), summary.rows) == (3, 6)
+
+
+def test_a_glob_mirrors_what_lies_below_its_fixed_part(tmp_path):
+    write(tmp_path / "in/x/a.parquet", numbered(1))
+    write(tmp_path / "in/y/a.parquet", numbered(1))
+    write(tmp_path / "in/y/b.parquet", numbered(1))
+    translate(tmp_path / "in/*/a.parquet", tmp_path / "out")
+    assert outputs(tmp_path / "out") == [
+        "x/a-00000-of-00001.parquet",
+        "y/a-00000-of-00001.parquet",
+    ]
+
+
+def test_relative_paths_and_several_files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "one.parquet", numbered(1))
+    write(tmp_path / "two.parquet", numbered(2))
+    translate(["one.parquet", "./two.parquet"], "out/", compression="snappy")
+    assert outputs(tmp_path / "out") == [
+        "one-00000-of-00001.parquet",
+        "two-00000-of-00001.parquet",
+    ]
+    metadata = pq.read_metadata(tmp_path / "out/two-00000-of-00001.parquet")
+    assert metadata.row_group(0).column(0).compression == "SNAPPY"
+
+
+def test_a_job_that_crashed_does_only_what_is_missing(tmp_path):
+    source = write(tmp_path / "input.parquet", numbered(40))
+    crash_at.add("row 25")
+    try:
+        with pytest.raises(Exception, match="the worker dies here"):
+            translate(source, tmp_path / "out", unit_rows=10)
+    finally:
+        crash_at.clear()
+    out = tmp_path / "out"
+    assert "input-00002-of-00004.parquet" not in outputs(out)
+    assert not (out / "_tt/manifest.json").exists()
+    (out / "_tt/left-by-a-kill.tmp").write_bytes(b"half")
+    kept = outputs(out)
+    times = {name: (out / name).stat().st_mtime_ns for name in kept}
+    summary = translate(source, out, unit_rows=10)
+    assert (summary.units, summary.reused_units) == (4, len(kept))
+    assert {name: (out / name).stat().st_mtime_ns for name in kept} == times
+    assert read_all(out).column("translation").to_pylist() == turned(40)
+    assert [name for name in files_below(out) if name.endswith(".tmp")] == []
+
+
+def test_what_kills_left_is_deleted_before_the_manifest_ends_the_job(tmp_path, monkeypatch):
+    source, out = write(tmp_path / "input.parquet", numbered(4)), tmp_path / "out"
+    translate(source, out)
+    (out / "_tt/manifest.json").unlink()
+    (out / "_tt/left-by-a-kill.tmp").write_bytes(b"half")
+    write_json = pipelines.translate.transforms.write_json
+
+    def write_manifest(value, *, output, path, run_id):
+        assert [name for name in files_below(out) if name.endswith(".tmp")] == []
+        write_json(value, output=output, path=path, run_id=run_id)
+
+    monkeypatch.setattr(pipelines.translate.transforms, "write_json", write_manifest)
+    assert translate(source, out).reused_units == 1
+    assert (out / "_tt/manifest.json").exists()
+
+
+def test_missing_and_damaged_outputs_are_made_again_and_the_others_kept(tmp_path):
+    source = write(tmp_path / "input.parquet", {"text": ["a", None, "", "b", "toolong", "c"]})
+    out = tmp_path / "out"
+    first = translate(source, out, unit_rows=2, max_source_tokens=8)
+    names = outputs(out)
+    before = [(out / name).read_bytes() for name in names]
+    (out / names[0]).unlink()
+    (out / names[1]).write_bytes(before[1][:-20])
+    (out / "_tt/manifest.json").unlink()
+    time = (out / names[2]).stat().st_mtime_ns
+    second = translate(source, out, unit_rows=2, max_source_tokens=8)
+    assert without_run(second.manifest) == without_run(first.manifest)
+    assert second.manifest["last_run"] == {"units": 2, "rows": 4, "source_characters": 2}
+    assert [(out / name).read_bytes() for name in names] == before
+    assert (out / names[2]).stat().st_mtime_ns == time
+
+
+def test_a_finished_job_says_so_and_loads_no_model(tmp_path):
+    source = write(tmp_path / "input.parquet", numbered(3))
+    first = translate(source, tmp_path / "out", unit_rows=2)
+    second = translate(source, tmp_path / "out", unit_rows=2, load=load_nothing)
+    assert (second.already_finished, second.reused_units) == (True, 2)
+    assert second.manifest == first.manifest
+
+
+@pytest.mark.parametrize("loss", ["all", "a byte"])
+def test_a_finished_job_that_lost_an_output_is_not_finished(tmp_path, loss):
+    source = write(tmp_path / "input.parquet", numbered(3))
+    translate(source, tmp_path / "out", unit_rows=2)
+    path = tmp_path / "out/input-00001-of-00002.parquet"
+    if loss == "all":
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[:-1])
+    summary = translate(source, tmp_path / "out", unit_rows=2)
+    assert (summary.already_finished, summary.reused_units) == (False, 1)
+    assert read_all(tmp_path / "out").column("translation").to_pylist() == turned(3)
+
+
+def test_bundles_that_run_twice_change_nothing(tmp_path):
+    source = write(tmp_path / "input.parquet", numbered(30))
+    once = translate(source, tmp_path / "once", unit_rows=4)
+    twice = translate(
+        source, tmp_path / "twice", unit_rows=4, arguments=["--direct_runner_bundle_repeat=1"]
+    )
+    assert twice.manifest["last_run"] == once.manifest["last_run"]
+    assert without_run(twice.manifest) == without_run(once.manifest)
+    assert files_below(tmp_path / "twice") == files_below(tmp_path / "once")
+    for name in outputs(tmp_path / "once"):
+        content = (tmp_path / "twice" / name).read_bytes()
+        assert content == (tmp_path / "once" / name).read_bytes()
+
+
+def test_two_workers_share_one_model_and_give_the_same_files(tmp_path):
+    source = write(tmp_path / "input.parquet", numbered(200), row_group_size=200)
+    translate(source, tmp_path / "one", unit_rows=10)
+    loads.clear()
+    translate(source, tmp_path / "two", unit_rows=10, arguments=TWO_WORKERS)
+    assert len(loads) == 1
+    for name in outputs(tmp_path / "one"):
+        assert (tmp_path / "two" / name).read_bytes() == (tmp_path / "one" / name).read_bytes()
+    assert len(outputs(tmp_path / "two")) == 20

@@ -1,0 +1,283 @@
+"""Parts of the Parquet job, each by itself."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from translation_jobs import NO_ROWS, Reverser, load_reverser, numbered, translate, write
+
+from model.errors import (
+    DiskFullError,
+    NoAccessError,
+    NotFiniteError,
+    ServiceError,
+    UserError,
+)
+from pipelines.runners.runner import check_places, find_user_error, make_pipeline
+from pipelines.storage.parquet import (
+    BadFileError,
+    overlapping_row_groups,
+    read_footer,
+    read_rows,
+)
+from pipelines.storage.text_cells import cell_bytes
+from pipelines.translate.manifest import make_manifest
+from pipelines.translate.plan import InputFile, describe_differences, plan_units
+from pipelines.translate.table import TableOptions, translate_table
+from pipelines.translate.transforms import PlanUnits, TranslateUnits, _with_workers
+from pipelines.translate.units import UnitOptions, UnitStatistics
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.dictionary("int8", "string")])
+def test_a_cell_that_is_not_utf8_fails_alone(tmp_path, kind):
+    latin = pa.array([b"abc", b"caf\xe9", None], pa.binary())
+    column = pa.Array.from_buffers(pa.string(), 3, latin.buffers()).cast(pa.large_string())
+    column = column.dictionary_encode() if pa.types.is_dictionary(kind) else column.cast(kind)
+    pq.write_table(pa.table({"text": column}), tmp_path / "in.parquet")
+    summary = translate(tmp_path / "in.parquet", tmp_path / "out")
+    assert summary.rows_by_status == {"text": {**NO_ROWS, "ok": 1, "null": 1, "failed": 1}}
+    found = pq.read_table(tmp_path / "out")
+    assert found["translation"].to_pylist() == ["cba", None, None]
+    assert found["translation_error"].to_pylist() == [
+        None,
+        "not UTF-8: unexpected end of data",
+        None,
+    ]
+    assert cell_bytes(found["text"]) == [b"abc", b"caf\xe9", None]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array(["ab", None, "ab"], pa.string()),
+        pa.array(["ab", None, "ab"], pa.large_string()),
+        pa.array(["ab", None, "ab"], pa.string_view()),
+        pa.array(["ab", None, "ab"]).dictionary_encode(),
+    ],
+    ids=lambda column: str(column.type),
+)
+def test_translate_table_takes_every_kind_of_string(column):
+    table, work = translate_table(
+        pa.table({"x": column}),
+        options=TableOptions(text_columns=("x",)),
+        translator=Reverser(),
+    )
+    assert table.column("x").chunk(0).equals(column)
+    assert table.drop(["x"]).to_pydict() == {
+        "translation": ["ba", None, "ba"],
+        "translation_score": [-2.0, None, -2.0],
+        "translation_status": ["ok", "null", "ok"],
+        "translation_error": [None, None, None],
+    }
+    assert [field.type for field in table.schema][1:] == [
+        *(pa.string(), pa.float32(), pa.string(), pa.string())
+    ]
+    assert (work.texts, work.distinct_texts, work.source_characters) == (2, 1, 4)
+
+
+def input_file(*, rows: int, name: str = "x/part.parquet") -> InputFile:
+    return InputFile(path=f"/in/{name}", relative_path=name, size=1, rows=rows, footer_checksum="c")
+
+
+@given(rows=st.integers(0, 300), unit_rows=st.integers(1, 100))
+def test_units_are_consecutive_and_cover_a_file(rows, unit_rows):
+    units = plan_units(input_file(rows=rows), unit_rows=unit_rows)
+    covered = [i for unit in units for i in range(unit.first_row, unit.first_row + unit.rows)]
+    assert covered == list(range(rows))
+    assert all(0 < unit.rows <= unit_rows for unit in units) or (rows == 0 and len(units) == 1)
+    assert units[-1].output_path == f"x/part-{len(units) - 1:05d}-of-{len(units):05d}.parquet"
+
+
+@given(
+    group_rows=st.lists(st.integers(0, 5), max_size=20),
+    data=st.data(),
+)
+def test_overlapping_row_groups_hold_the_run_and_no_group_more(group_rows, data):
+    total = sum(group_rows)
+    first_row = data.draw(st.integers(0, total))
+    rows = data.draw(st.integers(0, total - first_row))
+    groups, skipped = overlapping_row_groups(group_rows=group_rows, first_row=first_row, rows=rows)
+    group_of_row = [group for group, count in enumerate(group_rows) for _ in range(count)]
+    run = group_of_row[first_row : first_row + rows]
+    assert groups == sorted(set(run))
+    if run:
+        assert skipped == first_row - group_of_row.index(run[0])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    texts=st.lists(st.one_of(st.none(), st.text(max_size=3)), max_size=40),
+    row_group_size=st.integers(1, 45),
+    unit_rows=st.integers(1, 45),
+)
+def test_any_cut_of_any_table_gives_back_all_rows_in_order(
+    tmp_path_factory, texts, row_group_size, unit_rows
+):
+    table = pa.table(
+        {
+            "id": pa.array(range(len(texts)), pa.int32()),
+            "text": pa.array(texts, pa.string()),
+            "kind": pa.array(texts, pa.string()).dictionary_encode(),
+        }
+    )
+    path = write(tmp_path_factory.mktemp("cut") / "t.parquet", table, row_group_size=row_group_size)
+    units = plan_units(input_file(rows=len(texts)), unit_rows=unit_rows)
+    checksum = read_footer(str(path)).checksum
+    pieces = [
+        read_rows(path=str(path), first_row=u.first_row, rows=u.rows, footer_checksum=checksum)
+        for u in units
+    ]
+    assert [piece.num_rows for piece in pieces] == [unit.rows for unit in units]
+    together = pa.concat_tables(pieces)
+    assert together.schema.equals(table.schema)
+    assert together.to_pydict() == table.to_pydict()
+
+
+def test_read_rows_of_a_file_that_has_fewer(tmp_path):
+    path = str(write(tmp_path / "t.parquet", numbered(5)))
+    with pytest.raises(BadFileError, match="lacks 3 of 4 rows from row 4 on"):
+        read_rows(path=path, first_row=4, rows=4, footer_checksum=read_footer(path).checksum)
+
+
+def test_differences_of_plans_are_named_as_the_user_knows_them():
+    theirs = {
+        "format": 1,
+        "input": {name: {"size": 1, "rows": 1, "footer_checksum": "c"} for name in "abc"},
+        "bad_files": {"bad": "torn", "worse": "eaten"},
+        "options": {"text_columns": ["x", "y"], "limit": None, "unit_rows": 9},
+        "model_fingerprint": "m",
+        "decoding": {"beam_size": 4},
+        "engine": {"name": "tensorflow"},
+        "versions": {"pyarrow": "1"},
+    }
+    ours = json.loads(json.dumps(theirs))
+    ours["versions"]["pyarrow"] = ours["bad_files"]["bad"] = "other words"
+    assert describe_differences(theirs, ours) == []
+    assert describe_differences({**theirs, "format": 0}, ours) == [
+        "it was begun by another version of tt"
+    ]
+    ours["model_fingerprint"] = "n"
+    ours["engine"]["name"] = "ctranslate2"
+    ours["decoding"]["beam_size"] = 5
+    ours["options"].update(text_columns=["y"], unit_rows=8)
+    ours["input"]["a"]["size"] = 2
+    ours["input"]["d"] = ours["input"].pop("b")
+    assert describe_differences(theirs, ours) == [
+        "--model: another model now",
+        "--engine: tensorflow then, ctranslate2 now",
+        "--beam-size: 4 then, 5 now",
+        "--text-column: x, y then, y now",
+        "--unit-rows: 9 then, 8 now",
+        "the input a has changed",
+        "the input b is gone",
+        "the input d is new",
+    ]
+    ours["input"]["bad"] = ours["input"]["d"]
+    ours["bad_files"] = {"c": "lost", "worse": "eaten"}
+    del ours["input"]["c"]
+    assert describe_differences(theirs, ours)[-4:] == [
+        "the input a has changed", "the input b is gone", "the input c is skipped now",
+        "2 more inputs",
+    ]  # fmt: skip
+    ours["options"]["limit"] = 7
+    assert describe_differences(theirs, ours)[-5:] == [
+        "--limit: none then, 7 now", "--unit-rows: 9 then, 8 now", "the input a has changed",
+        "the input c is skipped now", "the input bad was skipped then",
+    ]  # fmt: skip
+
+
+def test_the_manifest_refuses_lost_rows():
+    plan = {"input": {"a.parquet": {"rows": 3}}, "options": {"text_columns": ["text"]}}
+    unit = UnitStatistics(
+        output_path="a-00000-of-00001.parquet",
+        relative_path="a.parquet",
+        first_row=0,
+        rows=2,
+        rows_by_status={"text": {**NO_ROWS, "ok": 2}},
+    )
+    with pytest.raises(RuntimeError, match=r"a\.parquet: 3 rows in, 2 out and 0 skipped"):
+        make_manifest(plan=plan, statistics=[unit], bad_rows={}, max_failed=0)
+
+
+def test_the_transforms_refuse_a_bad_configuration():
+    with pytest.raises(ValueError, match=r"unit_rows must be at least 1\. Received: 0"):
+        PlanUnits(unit_rows=0)
+    good = {"compression": "zstd", "on_bad_file": "skip"}
+    for bad in ({"compression": "rar"}, {"on_bad_file": "eat"}):
+        options = UnitOptions(
+            output="o",
+            table=TableOptions(text_columns=("t",)),
+            run_id="1",
+            plan_digest="d",
+            **{**good, **bad},
+        )
+        with pytest.raises(ValueError, match=r"Received: (rar|eat)"):
+            TranslateUnits(load_translator=load_reverser, options=options)
+
+
+def test_pipelines_run_on_this_machine_unless_told_otherwise():
+    assert type(make_pipeline([]).runner).__name__ == "FnApiRunner"
+    flink = make_pipeline(["--runner", "FlinkRunner"])
+    assert type(flink.runner).__name__ == "FlinkRunner"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        *([f"--runner={name}"] for name in ("FnApiRunner", "DirectRunner", "prismrunner",
+          "BundleBasedDirectRunner", "apache_beam.runners.direct.direct_runner.DirectRunner",
+          "SwitchingDirectRunner")),
+        ("--runner", "PortableRunner", "--environment_type=LOOPBACK"),
+        ("--runner=FlinkRunner", "--environment_type", "LOOPBACK"),
+    ],
+)  # fmt: skip
+def test_local_files_are_for_runners_of_this_machine(arguments):
+    assert check_places(arguments, paths=["gs://b/in", "out"]) is None
+
+
+def test_workers_of_other_machines_have_no_local_files():
+    flink, dataflow = ["--runner=FlinkRunner"], ["--runner", "DataflowRunner"]
+    for arguments in (flink, dataflow):
+        assert check_places(arguments, paths=["gs://b/in", "s3://b/out"]) is None
+    assert check_places(flink, paths=["gs://b/in", "/data/out"]).startswith(
+        "/data/out is of this machine: the workers of this --runner must have "
+    )
+    for loopback in ([], ["--environment_type=LOOPBACK"]):
+        with pytest.raises(UserError, match=r"^run is of this machine, .*: name a path of gs://$"):
+            check_places([*dataflow, *loopback], paths=["gs://b/in", "gs://b/out", "run"])
+
+
+def test_the_direct_runner_has_as_many_workers_as_any_runner_here():
+    for arguments in ((), ("--runner=DirectRunner",)):
+        assert "--direct_num_workers=3" in _with_workers(arguments, workers=3)
+    assert _with_workers(["--runner=FlinkRunner"], workers=3) == ["--runner=FlinkRunner"]
+
+
+def test_user_errors_are_found_in_what_wraps_them():
+    trace = (
+        "Traceback ...\nmodel.errors.UserError: no model [while running 'Translate-ptransform-1']"
+    )
+    assert str(find_user_error(RuntimeError(trace + "\n"))) == "no model"
+    inner = ValueError("outer")
+    inner.__cause__ = UserError("inside")
+    assert str(find_user_error(inner)) == "inside"
+    assert find_user_error(RuntimeError("ValueError: something else")) is None
+    bad = find_user_error(RuntimeError("Traceback ...\npipelines.storage.parquet.BadFileError: x is cut"))
+    assert (type(bad), str(bad)) == (BadFileError, "x is cut")
+
+    for kind in (DiskFullError, NoAccessError, NotFiniteError, ServiceError):
+        found = find_user_error(RuntimeError(f"Traceback ...\nmodel.errors.{kind.__name__}: why"))
+        assert (type(found), str(found)) == (kind, "why")
+
+    class OtherError(UserError):
+        pass
+
+    inner.__cause__ = OtherError("of a subclass [while running 'Translate']")
+    found = find_user_error(inner)
+    assert (type(found), str(found)) == (OtherError, "of a subclass")

@@ -1,0 +1,178 @@
+"""Translation jobs that are killed, or have no room: nothing is lost, nothing looks whole."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from translation_jobs import (
+    manifest,
+    output_bytes,
+    read_all,
+    unit_statistics,
+    without_run,
+    write,
+)
+
+KILLS = 20
+UNITS = 40
+START = 0.05  # seconds in which a child becomes the leader of its group
+
+
+class JobServer:
+    """The process of `translation_server.py`."""
+
+    def __init__(self, source):
+        self._source = str(source)
+        root = Path(__file__).parents[3]
+        self._process = subprocess.Popen(
+            [sys.executable, root / "tests/support/translation_server.py"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            env={**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{root / 'tests'}"},
+        )  # fmt: skip
+
+    def start(self, output, *, file_limit=0):
+        """Starts a job; returns its process group."""
+        self._report = output.with_suffix(".report")
+        self._report.unlink(missing_ok=True)
+        request = {
+            "input": self._source, "output": str(output), "report": str(self._report),
+            "file_limit": file_limit,
+        }  # fmt: skip
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+        return int(self._process.stdout.readline())
+
+    def wait(self):
+        """Waits for the job; returns its exit code and its report."""
+        code = int(self._process.stdout.readline())
+        report = json.loads(self._report.read_text()) if self._report.exists() else None
+        return code, report
+
+    def run(self, output, **options):
+        self.start(output, **options)
+        return self.wait()
+
+    def close(self):
+        self._process.stdin.close()
+        self._process.wait()
+        self._process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    """Two partitions of 900 and 300 rows: 40 units; repeated texts, nulls, and noise as ballast."""
+    folder = tmp_path_factory.mktemp("source")
+    chooser = random.Random(1)
+    for year, rows in ((2024, 900), (2025, 300)):
+        texts = [chooser.choice([None, "", *map(str, range(20))]) for _ in range(rows)]
+        noise = [chooser.randbytes(200) for _ in range(rows)]
+        write(folder / f"year={year}/part.parquet", {"text": texts, "noise": noise})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(source):
+    server = JobServer(source)
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(server, tmp_path_factory):
+    """The files of a run that nothing happened to, how long it took, and its manifest."""
+    output = tmp_path_factory.mktemp("undisturbed") / "out"
+    assert server.run(output)[0] == 0  # the first also warms the file cache
+    output = output.with_name("again")
+    began = time.monotonic()
+    assert server.run(output) == (0, {"error": "", "reused_units": 0})
+    seconds = time.monotonic() - began
+    files = output_bytes(output)
+    assert len(files) == UNITS
+    return files, seconds, without_run(manifest(output))
+
+
+def finished_units(output):
+    """Returns the times at which finished units were written, by name of the output file."""
+    return {
+        unit["output_path"]: (output / unit["output_path"]).stat().st_mtime_ns
+        for unit in unit_statistics(output)
+    }
+
+
+def wait_for_a_unit(output, *, beside, seconds):
+    """Waits until a unit is finished that was not before, or the job is."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and not (output / "_tt/manifest.json").exists():
+        if len(list(output.glob("_tt/units/*/*.json"))) > len(beside):
+            return
+        time.sleep(0.005)
+
+
+def test_a_job_that_is_killed_again_and_again_gives_the_bytes_of_an_undisturbed_run(
+    server, undisturbed, tmp_path
+):
+    expected, seconds, expected_manifest = undisturbed
+    chooser = random.Random(7)
+    kills = killed_at_work = killed_while_writing = jobs = 0
+    output = tmp_path / "0"
+    while True:
+        before = finished_units(output)
+        group = server.start(output)
+        is_killed = kills < KILLS
+        if is_killed:
+            # At any time of the run, and in turn some units after it has begun to work.
+            share = 1.0 if kills % 2 else 0.2
+            if share < 1:
+                wait_for_a_unit(output, beside=before, seconds=20 * seconds)
+            time.sleep(START + chooser.uniform(0, share * seconds))
+            try:
+                os.killpg(group, signal.SIGKILL)
+            except ProcessLookupError:
+                is_killed = False  # it had ended
+        code, report = server.wait()
+        now = output_bytes(output)
+        assert {name: expected[name] for name in now} == now  # whole ones only
+        after = finished_units(output)
+        assert {name: after[name] for name in before} == before
+        if code == -signal.SIGKILL:
+            kills += 1
+            killed_at_work += len(before) < len(after) < UNITS
+            killed_while_writing += any(output.glob("_tt/*.tmp"))
+            continue
+        assert (code, report) == (0, {"error": "", "reused_units": len(before)})
+        assert now == expected
+        assert without_run(manifest(output)) == expected_manifest
+        assert not list(output.rglob("*.tmp"))
+        if kills == KILLS:
+            break
+        jobs += 1
+        output = tmp_path / str(jobs)
+    assert kills == KILLS
+    assert killed_at_work >= 3
+    assert killed_while_writing >= 1
+
+
+@pytest.mark.parametrize("limit", [500, 1_000, 5_000])
+def test_no_room_is_one_clear_error_and_nothing_is_lost(server, undisturbed, tmp_path, limit):
+    """A limit on the size of files stands for a full disk: it meets another file each time."""
+    expected, _, expected_manifest = undisturbed
+    output = tmp_path / "out"
+    code, report = server.run(output, file_limit=limit)
+    assert code == 0
+    assert report["error"].startswith("DiskFullError: ")
+    assert "File too large. Make room and run the same command again" in report["error"]
+    assert "\n" not in report["error"]
+    assert not (output / "_tt/manifest.json").exists()
+    assert not list(output.rglob("*.tmp"))
+    now = output_bytes(output)
+    assert {name: expected[name] for name in now} == now
+    assert server.run(output)[0] == 0
+    assert output_bytes(output) == expected
+    assert without_run(manifest(output)) == expected_manifest
+    assert read_all(output).num_rows == 1200

@@ -1,0 +1,83 @@
+"""Small corpora and the datasets made of them, for the tests of preprocessing."""
+
+import hashlib
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import tensorflow as tf
+from toy import parse_record
+
+from model.dataset.manifest import MANIFEST_FILE, DatasetManifest
+from model.text.vocabulary import load_vocabularies
+from pipelines.corpora.opening import TextPair
+from pipelines.pairs.filters import Filters
+from pipelines.preprocess.job import PreprocessOptions
+
+ONE_THREAD = ["--direct_num_workers=1"]
+TWO_THREADS = ["--direct_num_workers=2", "--direct_running_mode=multi_threading"]
+
+# These corpora are no language: only what cannot be a pair is left out of them.
+OPEN_FILTERS = {
+    "max_length_ratio": 0.0, "min_letters": 0.0, "reject_identical": False,
+    "reject_mojibake": False,
+}  # fmt: skip
+
+
+def sentence(number):
+    """Makes three words of the letters 0 to f."""
+    letters = hashlib.md5(str(number).encode()).hexdigest()
+    return f"{letters[:4]} {letters[4:7]} {letters[7:12]}"
+
+
+PAIRS = [(sentence(i), sentence(i)[::-1]) for i in range(400)]
+
+
+def write_pairs(folder, pairs, *, name="corpus"):
+    paths = [folder / f"{name}.en", folder / f"{name}.de"]
+    for path, texts in zip(paths, zip(*pairs, strict=True), strict=True):
+        path.write_text("".join(f"{text}\n" for text in texts), newline="\n")
+    return TextPair(*map(str, paths))
+
+
+def options(output, *, filters=None, **changes):
+    values = {"output": str(output), "vocabulary_size": 48, "shards": 3}
+    chosen = Filters(**(OPEN_FILTERS | (filters or {})))
+    return PreprocessOptions(**(values | changes), filters=chosen)
+
+
+def examples(folder, split):
+    """Reads the bytes of a split's records as plain TensorFlow does."""
+    manifest = DatasetManifest.load(folder)
+    paths = [str(Path(folder) / name) for name in manifest.splits[split].shards]
+    return [record.numpy() for record in tf.data.TFRecordDataset(paths)]
+
+
+def records(folder, split):
+    """Reads a split as pairs of ids."""
+    return [parse_record(example) for example in examples(folder, split)]
+
+
+def texts(folder, split):
+    """Reads a split back as pairs of texts."""
+    vocabularies = load_vocabularies(folder)
+    sources, targets = zip(*records(folder, split), strict=True)
+    return list(
+        zip(
+            vocabularies.source.decode(list(sources)),
+            vocabularies.target.decode(list(targets)),
+            strict=True,
+        )
+    )
+
+
+def rejected(folder):
+    tables = [pq.read_table(path) for path in sorted(Path(folder).glob("rejected-*.parquet"))]
+    return pa.concat_tables(tables).to_pylist() if tables else []
+
+
+def digest(folder):
+    """Hashes all files of a dataset but its manifest, which holds the same in counts."""
+    found = sorted(path for path in Path(folder).iterdir() if path.name != MANIFEST_FILE)
+    assert found
+    return {path.name: hashlib.md5(path.read_bytes()).hexdigest() for path in found}

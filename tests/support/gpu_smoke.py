@@ -1,0 +1,100 @@
+"""Trains and translates a little on the devices of a machine; test_gpu_smoke.py starts it.
+
+    python tests/gpu_smoke.py GPU FOLDER float32 mixed_float16
+
+Writes what each device found to FOLDER/found.json. With CPU instead of GPU, two logical CPU devices
+stand in for GPUs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import sys
+from pathlib import Path
+
+BATCHES = 6  # two an update
+
+
+def train(dataset, run, *, devices, compute_type):
+    """Returns the losses of a token of a few batches, and the trainer."""
+    from trainers import changed, make_trainer
+
+    from model.dataset.windows import Position
+    from model.updates.strategies import make_strategy
+
+    training = changed(
+        compute_type=compute_type, peak_learning_rate=0.001, effective_batch_size=4096
+    )
+    trainer = make_trainer(dataset, run, make_strategy("auto", devices=devices), training=training)
+    trainer._batches_an_update = 2  # whatever the number of replicas is
+    batches = dataclasses.replace(trainer._batches("train"), replicas=2)
+    losses = []
+    for batch in itertools.islice(batches.epoch(Position()), BATCHES):
+        trainer._train_on(batch)
+        result = trainer._step.read(trainer._unread[-1].result)
+        losses.append(result.sums.loss / result.sums.tokens)
+    trainer._read_results()
+    assert trainer.state.step == BATCHES // 2
+    trainer._saver.export_final(trainer.state.step)
+    trainer.close()
+    return losses
+
+
+def translate(run, *, device, compute_type):
+    """Returns the translations of some sentences, and their scores."""
+    from toy import toy_sentences
+
+    from model.engines.tensorflow_engine import Translator
+    from model.transformer.config import Decoding
+
+    decoding = Decoding(max_extra_tokens=5)
+    translator = Translator.load(run, decoding=decoding, compute_type=compute_type, device=device)
+    texts = [source for source, _ in toy_sentences(20, seed=5)]
+    return [(found.text, found.score) for found in translator.translate(texts)]
+
+
+def main(kind, folder, *compute_types):
+    """Measures each of the types on the CPU, on one device and on all."""
+    import tensorflow as tf
+    from toy import write_dataset
+
+    from model.engines.gpus import let_memory_grow
+    from model.transformer.config import ENGINES
+
+    if kind == "CPU":
+        tf.config.set_logical_device_configuration(
+            tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
+        )
+    let_memory_grow()
+    devices = [f"{kind}:{i}" for i in range(len(tf.config.list_logical_devices(kind)))]
+    folder = Path(folder)
+    write_dataset(folder / "dataset", train=1000, validation=20)
+    places = {"cpu": ["CPU:0"], "one": devices[-1:], "all": devices}
+    losses = {
+        compute_type: {
+            place: train(
+                folder / "dataset",
+                folder / f"{compute_type}-{place}",
+                devices=chosen,
+                compute_type=compute_type,
+            )
+            for place, chosen in places.items()
+        }
+        for compute_type in compute_types
+    }
+    run = folder / f"{compute_types[0]}-cpu"
+    translations = {
+        compute_type: {
+            device: translate(run, device=device, compute_type=compute_type)
+            for device in dict.fromkeys(["CPU:0", devices[-1]])
+        }
+        for compute_type in ENGINES["tensorflow"]
+    }
+    found = {"devices": devices, "losses": losses, "translations": translations}
+    (folder / "found.json").write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

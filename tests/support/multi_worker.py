@@ -1,0 +1,194 @@
+"""One worker of several, a process of its own: test_multi_worker.py starts them.
+
+    python tests/multi_worker.py probe DATASET RUN RESULTS
+    python tests/multi_worker.py [--signal SIGTERM --before model.updates.step:TrainingStep.update --call 5]
+        train ...
+
+The first measures what `probe` returns. The second is `tt train`, which gets a signal before a call
+of a function, the first being 1, if it is told so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import contextlib
+import dataclasses
+import importlib
+import itertools
+import os
+import signal
+import sys
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+
+REPLICAS = 2
+TRAINING = {
+    "steps": 1000, "batch_tokens": 64, "peak_learning_rate": 0.001, "warmup_steps": 5, "seed": 3,
+}  # fmt: skip
+
+
+def make_trainer(dataset, run, strategy, **fields):
+    """Returns a trainer of the toy model; `fields` are those of its configuration."""
+    from toy import toy_config
+
+    from model.training.trainer import Trainer
+    from model.transformer.config import TrainingConfig
+
+    return Trainer(
+        dataset=dataset, run=run, model_config=toy_config(layers=1, **fields),
+        training=TrainingConfig(**TRAINING), strategy=strategy,
+    )  # fmt: skip
+
+
+def probe_pairs():
+    """Returns global batches [B, S] and [B, T] that two replicas share unevenly.
+
+    Of the first, one replica has four long rows and the other three short ones; of the second,
+    one has the only row.
+    """
+    generator = np.random.default_rng(5)
+
+    def rows(lengths):
+        ids = generator.integers(4, 14, (len(lengths), max(lengths))).astype(np.int32)
+        ids[np.arange(max(lengths)) >= np.array(lengths)[:, None]] = 0
+        return ids
+
+    return [(rows([9, 2, 8, 2, 9, 3, 7]), rows([8, 3, 9, 2, 9, 2, 6])), (rows([5]), rows([7]))]
+
+
+def probe(trainer):
+    """Trains for an epoch of batches for two replicas; returns what should not depend on them.
+
+    Returns:
+      The gradients of `probe_pairs` as "gradient-<batch>-<variable>", the loss of every batch as
+      "losses", the weights at the end as "weight-<variable>", and "rows": the rows that this
+      process trained on, [rows, 3 + columns] with the replica's number, the lengths of source
+      and target, and the ids of both.
+    """
+    from toy import gradients_of
+
+    from model.dataset.windows import Position
+
+    found = {}
+    gradients = gradients_of(trainer)
+    for i, (source, target) in enumerate(probe_pairs()):
+        for j, gradient in enumerate(gradients(source, target)):
+            found[f"gradient-{i}-{j}"] = gradient
+    losses = []
+    batches = dataclasses.replace(trainer._batches("train"), replicas=REPLICAS)
+    with recorded_rows() as rows:
+        for batch in batches.epoch(Position()):
+            trainer._train_on(batch)
+            sums = trainer._step.read(trainer._unread[-1].result).sums
+            losses.append(sums.loss / sums.tokens)
+    found["losses"] = np.array(losses)
+    for j, variable in enumerate(trainer.model.trainable_variables):
+        found[f"weight-{j}"] = variable.numpy()
+    found["rows"] = np.array([_as_line(*row) for row in rows])
+    return found
+
+
+@contextlib.contextmanager
+def recorded_rows():
+    """Gives a list of (replica, source ids, target ids) of the rows that are trained on.
+
+    It must be entered before a step runs for the first time: then it is traced.
+    """
+    import tensorflow as tf
+
+    from model.updates import step
+
+    rows = []
+    batch_sums = step.batch_sums
+
+    def note(replica, source, target):
+        for pair in zip(source, target, strict=True):
+            ids = [tuple(side[side != 0].tolist()) for side in pair]
+            if any(ids):  # the last rows of a window may be padding alone
+                rows.append((int(replica), *ids))
+        return np.int32(len(source))
+
+    def noting(model, source, target, **options):
+        replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+        noted = tf.numpy_function(note, [replica, source, target], tf.int32)
+        with tf.control_dependencies([noted]):
+            return batch_sums(model, tf.identity(source), target, **options)
+
+    with mock.patch.object(step, "batch_sums", noting):
+        yield rows
+
+
+def count_pairs(rows):
+    """Returns how often each pair stands in the rows of `recorded_rows`."""
+    return collections.Counter((source, target) for _, source, target in rows)
+
+
+def count_dataset(dataset):
+    """Returns how often each pair of ids stands in the training split."""
+    import tensorflow as tf
+    from toy import parse_record
+
+    shards = sorted(str(file) for file in Path(dataset).glob("train-*"))
+    return collections.Counter(
+        tuple(map(tuple, parse_record(record)))
+        for record in tf.data.TFRecordDataset(shards).as_numpy_iterator()
+    )
+
+
+def _as_line(replica, source, target, columns=32):
+    ids = [*source, *target]
+    return [replica, len(source), len(target), *ids, *[0] * (columns - len(ids))]
+
+
+def read_rows(lines):
+    """Returns the rows of `recorded_rows` that `probe` made an array of."""
+    return [
+        (replica, tuple(ids[:source]), tuple(ids[source : source + target]))
+        for replica, source, target, *ids in lines.tolist()
+    ]
+
+
+def _signal_before(where, call, number):
+    """Sends this process a signal before a call of a method."""
+    module, _, names = where.partition(":")
+    kind, name = names.split(".")
+    owner = getattr(importlib.import_module(module), kind)
+    method, calls = getattr(owner, name), itertools.count(1)
+
+    def signalled(*args, **options):
+        if next(calls) == call:
+            os.kill(os.getpid(), number)
+        return method(*args, **options)
+
+    setattr(owner, name, signalled)
+
+
+def main(arguments):
+    """Runs this process's part; its place among the workers is in TF_CONFIG."""
+    if arguments[0] == "probe":
+        from model.updates.strategies import make_strategy
+
+        dataset, run, results = map(Path, arguments[1:])
+        trainer = make_trainer(dataset, run, make_strategy("multi-worker"))
+        np.savez(results, **probe(trainer))
+        return
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--signal")
+    parser.add_argument("--before")
+    parser.add_argument("--call", type=int)
+    options, command = parser.parse_known_args(arguments)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in the background ignore it
+    if options.signal:
+        _signal_before(options.before, options.call, signal.Signals[options.signal])
+    from cli.main import main as tt
+    from model.training import validation
+
+    with mock.patch.object(validation, "_SENTENCES_AT_ONCE", 8):  # so a few are several times
+        tt(command)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
