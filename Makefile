@@ -13,8 +13,11 @@ TORCH := $(VENV)/torch
 demo: $(RUNTIME)
 	$(BIN)/tt demo --folder demo
 
+# A module's tests stay in one process, as its fixtures do; `tests/conftest.py` says how many there are.
+PYTEST := $(BIN)/python -m pytest -n auto --dist loadscope --no-loadscope-reorder
+
 test: lint types
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 # Changes the code in one place after the other, in copies, and fails if no test notices one of them.
 mutants: $(DEVELOPMENT)
@@ -54,6 +57,7 @@ bench-translate-variables:
 lint: $(DEVELOPMENT)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
 
 types: $(DEVELOPMENT)
 	$(BIN)/mypy

@@ -14,21 +14,22 @@ import types
 import typing
 from collections.abc import Hashable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
 import yaml
 
-from cli.options import local_path, user_errors
+from cli.errors import CONFIG_KEYS, user_errors
+from cli.options import local_path
 from model.errors import UserError
 
 BEAM = "beam"  # the key of Beam's own options
 
-_KINDS = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
+KINDS = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
 
 
 def config_option(*, takes_beam: bool) -> Any:
-    """Returns the option `--config` of a command.
+    """Returns the type of the parameter `config` of a command.
 
     Args:
       takes_beam: Whether the command takes Beam's own options, and so the file the key `beam`.
@@ -36,14 +37,15 @@ def config_option(*, takes_beam: bool) -> Any:
 
     def load(context: typer.Context, path: str | None) -> str | None:
         if path is not None and not context.resilient_parsing:
-            with user_errors():
+            with user_errors(context):
                 _use_file(context, path, takes_beam=takes_beam)
         return path
 
     described = "YAML file of options, by the flags' names; flags win."
     if takes_beam:
         described += f" Beam's own are a list named {BEAM}."
-    return typer.Option("--config", help=described, is_eager=True, callback=load)
+    option = typer.Option("--config", help=described, is_eager=True, callback=load)
+    return Annotated[str | None, option]
 
 
 def _use_file(context: typer.Context, path: str, *, takes_beam: bool) -> None:
@@ -53,7 +55,9 @@ def _use_file(context: typer.Context, path: str, *, takes_beam: bool) -> None:
         beam = values.pop(BEAM, None)
         if beam is not None and not context.obj:
             context.obj = _convert(beam, list[str], key=BEAM, path=path)
-    context.default_map = resolve_config(values, keys=_keys_of(context), path=path)
+    keys = _keys_of(context)
+    context.default_map = resolve_config(values, keys=keys, path=path)
+    context.meta[CONFIG_KEYS] = {keys[name].parameter: f"{name} in {path}" for name in values}
 
 
 class Key(NamedTuple):
@@ -167,8 +171,8 @@ def resolve_config(
     for name, value in values.items():
         if name not in keys:
             near = difflib.get_close_matches(name, keys, n=1)
-            advice = f"did you mean {near[0]}?" if near else "--help lists the options"
-            raise UserError(f"{path}: there is no option {name}; {advice}")
+            advice = f"did you mean {near[0]}?" if near else f"use some of {', '.join(keys)}"
+            raise UserError(f"{path}: there is no option {name}: {advice}")
         key = keys[name]
         if value is None:
             continue
@@ -216,7 +220,7 @@ def _convert_one(value: Any, kind: type, *, key: str, path: str) -> Any:
         remedy = " (YAML reads no, yes, on and off so: put the word in quotes)"
     elif kind is str and isinstance(value, float | datetime.date):
         remedy = " (put it in quotes)"
-    raise UserError(f"{path}: {key} must be {_KINDS[kind]}. Received: {_show(value)}{remedy}")
+    raise UserError(f"{path}: {key} must be {KINDS[kind]}. Received: {_show(value)}{remedy}")
 
 
 def _show(value: Any) -> str:

@@ -2,42 +2,71 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
 import importlib.metadata
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
-from cli.commands.average import average_command
-from cli.commands.evaluate import evaluate_command
-from cli.commands.export import export_command
-from cli.commands.preprocess import preprocess_command
-from cli.commands.train import train_command
-from cli.commands.translate import translate_command
-from cli.commands.translate_batch import translate_batch_command
-from cli.options import GroupedCommand, resumable_command, say
+from cli.config_file import KINDS
+from cli.errors import say
+from cli.options import GroupedCommand
+
+COMMANDS = {
+    "preprocess": "Make a dataset folder from a parallel corpus.",
+    "train": "Train a Transformer on a dataset folder, and export it.",
+    "average": "Average checkpoints of a run into a model folder.",
+    "export": "Write a trained model to a folder for other programs.",
+    "translate-batch": "Translate text columns of Parquet files in bulk.",
+    "translate": "Translate stdin to stdout, a line for a line.",
+    "evaluate": "Score translations against references by BLEU and chrF.",
+    "demo": "Run the three commands on the embedded corpus.",
+}
 
 _INTERRUPTED = 130
+
 _UsageError: Any = typer.BadParameter.__base__  # of all that Typer says of wrong flags
 
-app = typer.Typer(
-    name="tt",
-    no_args_is_help=True,
+_Typer = functools.partial(
+    typer.Typer,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # brackets in a help text are brackets
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("preprocess", cls=GroupedCommand)(preprocess_command)
-app.command("train", cls=GroupedCommand)(train_command)
-app.command("average")(average_command)
-app.command("export")(export_command)
-app.command("translate-batch", cls=GroupedCommand)(translate_batch_command)
-app.command("translate", cls=GroupedCommand)(translate_command)
-app.command("evaluate")(evaluate_command)
+
+
+class _Commands(TyperGroup):
+    """All commands; one is imported when it is called, since its libraries take seconds."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        for name, line in COMMANDS.items():
+            self.add_command(TyperCommand(name, help=line))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Returns the name, the command and its arguments."""
+        name, _, rest = super().resolve_command(ctx, args)
+        return name, load_command(str(name)), rest
+
+
+def load_command(name: str) -> TyperCommand:
+    """Imports a command."""
+    room = name.replace("-", "_")
+    module = importlib.import_module(f"cli.commands.{room}")
+    alone = _Typer()
+    alone.command(name, cls=GroupedCommand)(getattr(module, f"{room}_command"))
+    command = typer.main.get_command(alone)
+    assert isinstance(command, TyperCommand)
+    return command
+
+
+app = _Typer(name="tt", cls=_Commands, no_args_is_help=True)
 
 
 def _print_version(is_asked: bool) -> None:
@@ -61,33 +90,15 @@ def tt(
     """From a parallel corpus to a trained Transformer to translated Parquet tables."""
 
 
-@app.command("demo")
-@resumable_command
-def demo_command(
-    folder: Annotated[Path, typer.Option(help="Where everything is written.")] = Path("demo"),
-) -> None:
-    """Run the three commands on the embedded corpus.
-
-    It shows and scores translations of held-out sentences at the end.
-    """
-    from cli.commands.demo import run_demo
-
-    def run_command(arguments: Sequence[str]) -> None:
-        code = app(args=list(arguments), obj=[], standalone_mode=False)
-        if code:
-            raise typer.Exit(code)
-
-    run_demo(folder, run_command=run_command)
-
-
 def _describe(error: Any, command: str) -> str:
-    """Returns what Typer says of wrong flags, with the value, which only Pydantic's error names."""
-    parts = [error.format_message()]
-    if hasattr(error.__cause__, "errors"):
-        parts.append(f"Received: {error.__cause__.errors()[0]['input']}")
-    is_known = command in {each.name for each in app.registered_commands}
-    parts.append(f"See `tt {command} --help`" if is_known else "See `tt --help`")
-    return " ".join(part if part[-1] in ".?" else f"{part}." for part in parts).removesuffix(".")
+    """Returns what is wrong with flags, the value that was received, and where to look."""
+    said = error.format_message()
+    if hasattr(error.__cause__, "errors"):  # Pydantic's, of a value
+        found = error.__cause__.errors()[0]
+        kind = KINDS[{"int": int, "float": float}[found["type"].partition("_")[0]]]
+        said = f"{error.param.opts[0]} must be {kind}. Received: {found['input']}"
+    advice = f"See `tt {command} --help`" if command in COMMANDS else "See `tt --help`"
+    return f"{said if said[-1] in '.?' else f'{said}.'} {advice}"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -1,7 +1,16 @@
-"""The Transformer of "Attention Is All You Need" (2017): its parts, its training and its decoding.
+"""The Transformer of "Attention Is All You Need" (2017): its parts, its training, its decoding.
 
-Read in this order: `config` (what a model is), `layers` and `transformer` (the forward pass),
-`search` (greedy and beam), `dataset` and `training` (records to weights), `translator`
-(an exported folder to translations). `vocabulary` and `artifacts` hold what is shared with
-`pipelines`; they import neither TensorFlow nor Beam.
+errors       user errors, and the one check that raises them
+extras       how a user installs an optional package
+folders      folders of ours, on this machine or on gs://
+text         normalization, vocabularies and languages of texts
+dataset      what passes from preprocessing to training
+transformer  the forward pass
+decoding     greedy and beam search over any step function
+formats      a trained model as files
+engines      what computes translations
+runs         what a training leaves on the disk
+updates      a batch to an update of the weights
+training     the loop, its options and its state
+recipes      training configurations that were measured, as YAML
 """

@@ -33,3 +33,33 @@ class NoAccessError(UnfinishedError):
 
 class ServiceError(UnfinishedError):
     """A service over the network does not answer, or refuses."""
+
+
+def require(condition: bool, rule: str, received: object = None) -> None:
+    """Raises a UserError unless the condition holds.
+
+    Args:
+      condition: Whether the rule is kept.
+      rule: What must hold, with the names of fields in backticks.
+      received: What was given instead; None leaves it out.
+
+    >>> require(0 >= 1, "`beam_size` must be at least 1", 0)
+    Traceback (most recent call last):
+    model.errors.UserError: `beam_size` must be at least 1. Received: 0
+    """
+    if not condition:
+        raise UserError(rule if received is None else f"{rule}. Received: {received}")
+
+
+def require_one_of(name: str, value: str | None, choices: tuple[str, ...]) -> None:
+    """Raises a UserError unless the value is one of the choices."""
+    require(value in choices, f"{name} must be one of {', '.join(choices)}", str(value))
+
+
+def counted(count: int, noun: str) -> str:
+    """Returns a number of things in words.
+
+    >>> counted(1, "row"), counted(12_000, "row")
+    ('1 row', '12,000 rows')
+    """
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

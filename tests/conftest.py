@@ -1,6 +1,10 @@
 """What several test modules share."""
 
+import collections
+import fcntl
 import os
+import pickle
+import shutil
 from pathlib import Path
 
 import pytest
@@ -21,6 +25,29 @@ tf.config.set_logical_device_configuration(
 # Machines are slow or shared: a first call that takes long is no failure.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
+
+WORKER_MEMORY = 3 * 2**30  # bytes that a process which runs tests may come to need
+
+
+def pytest_xdist_auto_num_workers():
+    """Returns how many processes `-n auto` has, as cores and memory allow; 0 is this one."""
+    if os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS"):
+        return None  # xdist's own hook returns that
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    workers = min(len(os.sched_getaffinity(0)), memory // WORKER_MEMORY)
+    return workers if workers > 1 else 0
+
+
+def pytest_collection_modifyitems(config, items):
+    """Has the workers of xdist begin with the modules of most slow tests, so that they end at once.
+
+    A module stays with one worker, as its fixtures do.
+    """
+    if not hasattr(config, "workerinput"):
+        return
+    slow = collections.Counter(item.path for item in items if item.get_closest_marker("slow"))
+    items.sort(key=lambda item: -slow[item.path])
+
 
 SHARED_DATA = Path(__file__).parents[2] / "shared/data"
 
@@ -47,9 +74,7 @@ def corpus(tmp_path_factory):
 @pytest.fixture(scope="session")
 def dataset(tmp_path_factory, corpus):
     """A finished dataset of `corpus`, to be read only."""
-    from corpora import ONE_THREAD, options
-
-    from pipelines.preprocess.job import preprocess
+    from corpora import ONE_THREAD, options, preprocess
 
     output = tmp_path_factory.mktemp("dataset") / "data"
     preprocess(sources=[corpus], options=options(output), beam_arguments=ONE_THREAD)
@@ -65,22 +90,53 @@ def toy_dataset(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def trained_toy(tmp_path_factory):
-    """A folder with `dataset` and `run`: a model that reverses digit words, trained in seconds."""
-    from model.training.trainer import Trainer
-    from model.transformer.config import TrainingConfig
-    from model.updates.strategies import make_strategy
+def finish_run(tmp_path_factory, toy_dataset):
+    """Makes a folder what a run on `toy_dataset` leaves; each is trained once, and copied."""
+    from trainers import FAST, ignore, make_trainer
 
-    folder = tmp_path_factory.mktemp("trained")
+    finished = {}
+
+    def finish_run(run, training=FAST):
+        if training not in finished:
+            folder = tmp_path_factory.mktemp("finished") / "run"
+            make_trainer(toy_dataset, folder, training=training).train(ignore)
+            finished[training] = folder
+        return shutil.copytree(finished[training], run)
+
+    return finish_run
+
+
+@pytest.fixture(scope="session")
+def trained_toy(tmp_path_factory):
+    """A folder with `dataset` and `run`: a model that reverses digit words, trained in seconds.
+
+    The first worker of xdist to ask for it trains it, and the others take that.
+    """
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+    folder = shared / "trained"
+    with (shared / "trained.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "reports").exists():
+            (folder / "reports").write_bytes(pickle.dumps(train_toy(folder)))
+    reports = pickle.loads((folder / "reports").read_bytes())
+    return toy.TrainedToy(folder / "dataset", folder / "run", reports)
+
+
+def train_toy(folder):
+    """Trains the model of `trained_toy`; returns the reports."""
+    from model.training.config import TrainingConfig
+    from model.training.request import TrainRequest
+
     toy.write_dataset(folder / "dataset")
     training = TrainingConfig(
         steps=500, batch_tokens=1024, peak_learning_rate=0.005, warmup_steps=60, save_every=500,
         validate_every=500, log_every=125,
     )  # fmt: skip
-    trainer = Trainer(
-        dataset=folder / "dataset", run=folder / "run", model_config=toy.toy_config(),
-        training=training, strategy=make_strategy("one-device"),
-    )  # fmt: skip
+    request = TrainRequest(
+        dataset=folder / "dataset", run=folder / "run", model=toy.toy_config(), training=training
+    )
     reports = []
-    trainer.train(reports.append)
-    return toy.TrainedToy(folder / "dataset", folder / "run", reports)
+    request.plan().run(reports.append)
+    return reports

@@ -8,13 +8,13 @@ import unicodedata
 import pyarrow as pa
 import pyarrow.parquet as pq
 import tensorflow as tf
-from test_main import run
+from command_line import run
 from toy import toy_sentences
 from trainers import log_of
 
-from cli.commands import training_options
-from model.engines.tensorflow_engine import Translator
-from pipelines.english_spanish import choices as demo_corpus
+from model.engines.tensorflow_engine import TensorFlowTranslator
+from model.training import choices
+from pipelines.english_spanish import corpus
 
 TINY = ("--layers", "1", "--d-model", "16", "--heads", "2", "--d-ff", "16")
 
@@ -47,7 +47,7 @@ def test_training_data_and_translation_see_the_same_ids(tmp_path, monkeypatch):
                "--keep-identical") == 0  # fmt: skip
     assert run("train", "--dataset", "data", *TINY, "--steps", "1", "--warmup-steps", "1",
                "--batch-tokens", "500") == 0  # fmt: skip
-    translator = Translator.load("run")
+    translator = TensorFlowTranslator.load("run")
     sources = translator.encode([source for source, _ in pairs])
     targets = translator.vocabularies.target.encode([target for _, target in pairs])
     expected = {(tuple(s), tuple(t)) for s, t in zip(sources, targets, strict=True)}
@@ -64,10 +64,10 @@ def test_training_data_and_translation_see_the_same_ids(tmp_path, monkeypatch):
 
 
 def test_the_demo_runs_the_three_bare_commands(tmp_path, monkeypatch, capsys):
-    short = dataclasses.replace(training_options.EMBEDDED_TRAINING, steps=2)
-    monkeypatch.setattr(training_options, "EMBEDDED_TRAINING", short)
-    few = demo_corpus.held_out_pairs()[:16]
-    monkeypatch.setattr(demo_corpus, "held_out_pairs", lambda: few)
+    short = dataclasses.replace(choices.EMBEDDED_TRAINING, steps=2)
+    monkeypatch.setattr(choices, "EMBEDDED_TRAINING", short)
+    few = corpus.held_out_pairs()[:16]
+    monkeypatch.setattr(corpus, "held_out_pairs", lambda: few)
     monkeypatch.chdir(tmp_path)
     assert run("demo", "--folder", "there") == 1, "two steps teach it nothing"
     assert [line["step"] for line in log_of(tmp_path / "there/run")] == [2, 2]

@@ -7,8 +7,8 @@ import shutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from command_line import last_error, run, write_corpus
 from permissions import with_mode
-from test_main import last_error, run, write_corpus
 from translation_jobs import TWO_WORKERS, read_all, refused, translate, write
 
 

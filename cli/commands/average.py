@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+from cli.decorators import command
+from cli.errors import say
+from cli.libraries import import_tensorflow
+from cli.option_fields import options_of
+from cli.options import DEFAULT_RUN, local_path
+from model.runs.average import AverageRequest
 
-from cli.options import DEFAULT_RUN, command, import_tensorflow, local_path, say
+_OPTIONS = options_of(AverageRequest, defaults={"run": str(DEFAULT_RUN), "output": "averaged"})
 
 
-@command
-def average_command(
-    run: Annotated[str, typer.Option(help="Run folder, from `tt train`.")] = str(DEFAULT_RUN),
-    output: Annotated[str, typer.Option(help="Model folder to write.")] = "averaged",
-    of: Annotated[str, typer.Option(help="last or best: which checkpoints.")] = "last",
-    count: Annotated[
-        int | None, typer.Option(help="How many of them, the newest or the best. [default: all]")
-    ] = None,
-) -> None:
+@command()
+def average_command(request: Annotated[AverageRequest, _OPTIONS]) -> None:
     """Average checkpoints of a run into a model folder."""
-    folder = local_path(output)
+    folder = local_path(request.output)
+    request.check()
     import_tensorflow()
-    from model.runs.averaging import export_average
-
-    names = export_average(run, folder, which=of, count=count)
+    names = request.write()
     say(f"Model: {folder}, the mean of {', '.join(names)}")

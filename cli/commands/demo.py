@@ -6,11 +6,13 @@ import contextlib
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
-from cli.commands.evaluate import read_hypotheses
-from cli.options import DEFAULT_INPUT, DEFAULT_TRANSLATED, say
+from cli.decorators import command
+from cli.errors import say
+from cli.options import DEFAULT_INPUT, DEFAULT_TRANSLATED
 from model.errors import UserError
 from model.text.scores import bleu
 
@@ -19,8 +21,28 @@ STEPS = (
     ["train", "--strategy", "mirrored"],
     ["translate-batch", str(DEFAULT_INPUT)],
 )
+
 SHOWN = 8  # sentences
+
 LEAST_BLEU = 90
+
+
+@command(is_resumable=True)
+def demo_command(
+    folder: Annotated[Path, typer.Option(help="Where everything is written.")] = Path("demo"),
+) -> None:
+    """Run the three commands on the embedded corpus.
+
+    It shows and scores translations of held-out sentences at the end.
+    """
+    from cli.main import app
+
+    def run_command(arguments: Sequence[str]) -> None:
+        code = app(args=list(arguments), obj=[], standalone_mode=False)
+        if code:
+            raise typer.Exit(code)
+
+    run_demo(folder, run_command=run_command)
 
 
 def run_demo(folder: Path, *, run_command: Callable[[Sequence[str]], None]) -> None:
@@ -34,22 +56,29 @@ def run_demo(folder: Path, *, run_command: Callable[[Sequence[str]], None]) -> N
       UserError: The folder is a file, or a step failed.
       typer.Exit: With code 1, where the model does not reach `LEAST_BLEU`.
     """
-    from pipelines.english_spanish.choices import held_out_pairs, translate_word_for_word
+    from pipelines.english_spanish.baseline import translate_word_for_word
+    from pipelines.english_spanish.corpus import held_out_pairs
+    from pipelines.evaluate.request import read_translations
 
     if folder.exists() and not folder.is_dir():
-        raise UserError(f"{folder} is a file: name a folder with --folder")
-    folder.mkdir(parents=True, exist_ok=True)
+        raise UserError(f"{folder} is a file: name a folder with `folder`")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"{folder} cannot be made ({error.strerror or error}): name another `folder`"
+        ) from error
     start = time.monotonic()
     with contextlib.chdir(folder):
         for arguments in STEPS:
             say(f"\n$ tt {' '.join(arguments)}")
             run_command(arguments)
-        translations = read_hypotheses(DEFAULT_TRANSLATED, column="translation")
+        translations = [text or "" for text in read_translations(str(DEFAULT_TRANSLATED))]
     pairs = held_out_pairs()
     if len(translations) != len(pairs):
         raise UserError(
             f"{folder / DEFAULT_INPUT} has {len(translations)} rows, the held-out part "
-            f"{len(pairs)}: remove {folder}, or choose another --folder"
+            f"{len(pairs)}: remove {folder}, or choose another `folder`"
         )
     references = [pair.target for pair in pairs]
     typer.echo("\nHeld-out sentences (no subject, verb and object of theirs was trained together):")

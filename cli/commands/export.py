@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 import tempfile
 from pathlib import Path
@@ -9,22 +10,38 @@ from typing import Annotated
 
 import typer
 
-from cli.options import command, import_tensorflow, local_path, say
-from model.errors import UserError
-from model.transformer.config import Decoding
+from cli.decorators import command
+from cli.errors import say
+from cli.libraries import import_tensorflow
+from cli.option_fields import Given, options_of
+from cli.options import local_path
+from model.decoding.options import Decoding
+from model.errors import require, require_one_of
+from model.formats.model_folder import find_model_folder
+from model.runs.average import check_is_run
 from pipelines.runners.status_line import TimeLine
 
-_DECODING = Decoding()
+# Options of a search that are no part of a graph, or that only other commands have.
+_CHOSEN_LATER = tuple(
+    field.name
+    for field in dataclasses.fields(Decoding)
+    if field.name not in ("beam_size", "length_penalty")
+)
+
 FORMATS = ("model", "saved-model", "ctranslate2")
 
 
-@command
+@command()
 def export_command(
     model: Annotated[
         str,
         typer.Argument(metavar="RUN_OR_MODEL", help="Run folder, or an exported model folder."),
     ],
     output: Annotated[str, typer.Option(help="Folder to write.")],
+    given: Annotated[
+        Given,
+        options_of(Decoding, panel="Search of a saved-model", leave_out=_CHOSEN_LATER),
+    ],
     format: Annotated[  # noqa: A002 -- the name of the option
         str,
         typer.Option(
@@ -35,24 +52,8 @@ def export_command(
     checkpoint: Annotated[
         str | None,
         typer.Option(
-            help="Of a run folder: last, best, or the step of a checkpoint that is kept. "
-            "[default: the run's exported model]",
-            show_default=False,
-        ),
-    ] = None,
-    beam_size: Annotated[
-        int | None,
-        typer.Option(
-            help="Of saved-model: hypotheses kept a sentence; 1 is greedy search. "
-            f"[default: {_DECODING.beam_size}]",
-            show_default=False,
-        ),
-    ] = None,
-    length_penalty: Annotated[
-        float | None,
-        typer.Option(
-            help="Of saved-model: alpha, 0 to 10: hypotheses rank by "
-            f"log p / ((5 + length) / 6)^alpha. [default: {_DECODING.length_penalty}]",
+            help="Checkpoint of a run folder: last, best, or the step of one that is kept. "
+            " [default: the run's exported model]",
             show_default=False,
         ),
     ] = None,
@@ -61,18 +62,18 @@ def export_command(
     ] = False,
 ) -> None:
     """Write a trained model to a folder for other programs."""
-    if format not in FORMATS:
-        raise UserError(f"--format must be one of {', '.join(FORMATS)}. Received: {format}")
-    if format != "saved-model" and (beam_size is not None or length_penalty is not None):
-        raise UserError(
-            "--beam-size and --length-penalty belong to --format saved-model: of other formats, "
-            "the search is chosen when they translate"
-        )
-    decoding = Decoding(
-        beam_size=_DECODING.beam_size if beam_size is None else beam_size,
-        length_penalty=_DECODING.length_penalty if length_penalty is None else length_penalty,
+    require_one_of("`format`", format, FORMATS)
+    require(
+        format == "saved-model" or not given,
+        f"`{next(iter(given), '')}` belongs to `format=saved-model`: of other formats, the search "
+        "is chosen when they translate",
     )
+    decoding = Decoding(**given)
     folder = local_path(output)
+    if checkpoint is not None:
+        check_is_run(model)
+    else:
+        find_model_folder(local_path(model))
     import_tensorflow()
     from model.runs.averaging import export_checkpoint
 
@@ -94,7 +95,9 @@ def _export(
     decoding: Decoding,
     overwrite: bool,
 ) -> None:
-    from model.formats.to_ctranslate2 import copy_model, export_ctranslate2, export_saved_model
+    from model.formats.saved_model import export_saved_model
+    from model.formats.to_ctranslate2 import export_ctranslate2
+    from model.formats.weights import copy_model
 
     if format == "saved-model":
         export_saved_model(source, folder, decoding=decoding, overwrite=overwrite)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cli.options import say
+from cli.errors import say
 from model.runs.reports import Progress, Validation
 
 

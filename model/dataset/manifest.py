@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -21,21 +20,29 @@ from model.folders.access import no_access
 from model.text.vocabulary import Reader, VocabularyPair, read_local
 
 MANIFEST_FILE = "dataset.json"
+
 MANIFEST_FORMAT = 1
 
 # The record: a tf.train.Example with two int64 lists, BOS and EOS included; for validation also
 # the normalised texts that they encode, as they were before the vocabulary.
 SOURCE_FEATURE = "source"
+
 TARGET_FEATURE = "target"
+
 SOURCE_TEXT_FEATURE = "source_text"
+
 TARGET_TEXT_FEATURE = "target_text"
 
 TRAIN = "train"
+
 VALIDATION = "validation"
 
 HISTOGRAM_STEP = 8  # tokens
+
 PADDING_BATCH = 64  # pairs
+
 RATIO_STEPS = 8  # of ratios of lengths, an octave
+
 _RATIO_OCTAVES = 5  # on both sides of 1; what is beyond counts there
 
 _OTHER_VOCABULARY = (
@@ -51,10 +58,10 @@ class SplitInfo:
     Attributes:
       shards: File names inside the dataset folder, in order.
       records: Number of pairs.
-      source_tokens: Ids on the source side, BOS and EOS counted.
-      target_tokens: The same of the target side.
-      longest: The most ids on any side of any pair.
-      source_lengths: `source_lengths[i]` pairs have 8i to 8i+7 source ids.
+      source_tokens: Tokens on the source side, BOS and EOS counted.
+      target_tokens: Tokens on the target side, BOS and EOS counted.
+      longest: The most tokens on any side of any pair.
+      source_lengths: `source_lengths[i]` pairs have 8i to 8i+7 source tokens.
       target_lengths: The same of the target side.
       length_ratios: Pairs by target tokens for a source token, BOS and EOS apart, in eighths of
         an octave from 1/32 to 32; see `ratio_places`. None in a manifest of an older `tt`.
@@ -86,8 +93,8 @@ class DatasetManifest:
         mean equal records.
       version: Version of `tt` that wrote it.
       corpus: Name of the corpus; "embedded" for the one that comes with `tt`.
-      source_language: As given, or "".
-      target_language: As given, or "".
+      source_language: Code of the source language as given, or "".
+      target_language: Code of the target language as given, or "".
       source_vocabulary_size: Padded to a multiple of 8.
       target_vocabulary_size: Padded to a multiple of 8.
       shared_vocabulary: Whether both sides use one vocabulary.
@@ -98,7 +105,7 @@ class DatasetManifest:
         and what was read, kept and rejected.
       splits: By name, "train" and "validation".
       options: The resolved options of the run.
-      vocabulary_digests: Of `digest_file`, by the names of the vocabulary's files; none in a
+      vocabulary_digests: Digests by `digest_file` of the vocabulary's files, by name; none in a
         manifest of an older `tt`.
     """
 
@@ -134,10 +141,10 @@ class DatasetManifest:
         """Checks that a model can be trained on the dataset.
 
         Args:
-          folder: Where it lies, on this machine.
-          vocabularies: That lie in the folder.
-          model_sizes: Ids that the model has on each side.
-          batch_tokens: What the longest pair must fit into.
+          folder: The folder that it lies in, on this machine.
+          vocabularies: The vocabularies in the folder.
+          model_sizes: Tokens that the model knows on each side.
+          batch_tokens: Size of a batch, into which the longest pair must fit.
 
         Raises:
           UserError: A vocabulary is another than that of the records, or has another size than
@@ -151,7 +158,7 @@ class DatasetManifest:
             for name, expected in ((MANIFEST_FILE, own), ("the model", of_model)):
                 if size != expected:
                     raise UserError(
-                        f"the {side} vocabulary in {folder} has {size} ids, {name} {expected}: "
+                        f"the {side} vocabulary in {folder} has {size} tokens, {name} {expected}: "
                         f"{_OTHER_VOCABULARY}"
                     )
         for name, digest in self.vocabulary_digests.items():
@@ -167,8 +174,8 @@ class DatasetManifest:
             if split.longest > batch_tokens:
                 raise UserError(
                     f"the longest pair of {folder} has {split.longest} tokens, a batch "
-                    f"{batch_tokens}: raise --batch-tokens, or preprocess with a lower "
-                    "--max-tokens"
+                    f"{batch_tokens}: raise `batch_tokens`, or lower "
+                    "`tt preprocess --max-tokens`"
                 )
 
     @classmethod
@@ -237,25 +244,13 @@ def shard_name(split: str, index: int, count: int) -> str:
     return f"{split}-{index:05d}-of-{count:05d}.tfrecord"
 
 
-def length_histogram(lengths: list[int]) -> list[int]:
-    """Counts lengths in steps of 8 tokens; the list ends with the last step that is not empty.
-
-    >>> length_histogram([3, 7, 8, 25])
-    [2, 1, 0, 1]
-    """
-    counts = [0] * (max(lengths, default=-1) // HISTOGRAM_STEP + 1)
-    for length in lengths:
-        counts[length // HISTOGRAM_STEP] += 1
-    return counts
-
-
 def ratio_places(
     source_lengths: npt.NDArray[np.int64], target_lengths: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
     """Returns the places of pairs in `SplitInfo.length_ratios`.
 
     Args:
-      source_lengths: Ids, BOS and EOS counted.
+      source_lengths: Tokens, BOS and EOS counted.
       target_lengths: The same of the target side.
 
     >>> ratio_places(np.array([12, 12, 3, 102]), np.array([12, 22, 102, 3])).tolist()
@@ -276,13 +271,3 @@ def ratio_of_place(place: int) -> float:
     (1.0, 2.0)
     """
     return float(2.0 ** (place / RATIO_STEPS - _RATIO_OCTAVES))
-
-
-def write_text_atomically(path: Path, text: str) -> None:
-    """Writes a local text file under a temporary name, then renames it into place."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_text(text, "utf-8")
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -15,6 +15,7 @@ from model.text.vocabulary import PAD_ID
 Result = TypeVar("Result")
 
 _MOST_PADDING = 0.1  # of the positions of a batch
+
 _SMALL = 2048  # padded positions; a smaller batch for less padding would take longer
 
 

@@ -11,38 +11,27 @@ It searches as `model.decoding.search` does, with these differences:
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from model.decoding.options import Decoding
 from model.engines.batching import TokenBudget, count_work, translate_in_batches
-from model.engines.loading import calls_at_once
+from model.engines.machine import calls_at_once
 from model.engines.translator import Hypothesis, Translation, Work, check_scores
-from model.errors import NotFiniteError, UserError
+from model.errors import NotFiniteError, UserError, require
 from model.extras import install_extra
 from model.folders.access import check_readable
-from model.folders.cache import OTHER_CACHE, default_cache, make_whole
 from model.formats.model_folder import (
     CTRANSLATE2_FILE,
+    POSITIONS,
     check_vocabulary_sizes,
-    checked_meanwhile,
-    is_ctranslate2,
-    model_fingerprint,
+    load_tokens,
 )
 from model.text.unknown import UnknownParts
 from model.text.vocabulary import EOS_ID, Vocabulary, load_vocabularies
-from model.transformer.config import Decoding
-
-# CTranslate2 has a table of positions, we compute them: its own default cuts sources at 1024.
-POSITIONS = 2048
-
-# Of what `export_ctranslate2` writes: another one does not use older folders of the cache.
-_EXPORT_VERSION = 2
 
 # Padded positions beyond which batches are no faster: of sources over all beams, and of targets
 # that are scored.
@@ -51,7 +40,7 @@ _FAST_BATCH, _FAST_SCORING = 4096, 256
 # Without any length penalty CTranslate2 would stop at the first hypothesis that ends.
 _LEAST_PENALTY = 1e-9
 
-# What CTranslate2 gives places of a beam that hold nothing is below.
+# CTranslate2 scores empty places of a beam below this.
 _LEAST_SCORE = -1e9
 
 
@@ -74,7 +63,7 @@ class CTranslate2Translator:
       folder: What `tt export --format ctranslate2` wrote.
       decoding: How to search.
       compute_type: float32 or int8.
-      threads: Of a translation. As many translations run at once as the cores allow.
+      threads: Threads of a translation. As many translations run at once as the cores allow.
 
     Raises:
       UserError: CTranslate2 is not installed, or cannot load the model.
@@ -83,7 +72,7 @@ class CTranslate2Translator:
     def __init__(
         self, folder: Path, *, decoding: Decoding, compute_type: str, threads: int
     ) -> None:
-        check_length("--max-decoding-length", decoding.max_decoding_length)
+        check_length("max_decoding_length", decoding.max_decoding_length)
         check_readable(folder / CTRANSLATE2_FILE)
         self.decoding = decoding
         self.vocabularies = load_vocabularies(folder)
@@ -106,36 +95,6 @@ class CTranslate2Translator:
             raise UserError(
                 f"CTranslate2 cannot load {folder} as {compute_type}: {str(error).splitlines()[0]}"
             ) from error
-
-    @classmethod
-    def load(
-        cls,
-        folder: str | Path,
-        *,
-        decoding: Decoding,
-        compute_type: str,
-        threads: int,
-        is_checked: bool = False,
-    ) -> CTranslate2Translator:
-        """Loads a model folder or run folder, converted in the cache, or an exported one.
-
-        Args:
-          folder: Of the model.
-          decoding: How to search.
-          compute_type: float32 or int8.
-          threads: Of a translation.
-          is_checked: Whether the files of `folder` are known to be those that it was written
-            with; those of the cache are looked at.
-
-        Raises:
-          UserError: There is no finished model, a file of it is another one, or CTranslate2 is
-            missing or cannot load it.
-        """
-        import_ctranslate2()  # before TensorFlow is, to convert
-        converted = convert(folder)
-        is_known = is_checked and converted == Path(folder)
-        with contextlib.nullcontext() if is_known else checked_meanwhile(converted):
-            return cls(converted, decoding=decoding, compute_type=compute_type, threads=threads)
 
     def encode(self, texts: list[str]) -> list[list[int]]:
         """Normalises texts and encodes them as the training data was, BOS and EOS added."""
@@ -164,7 +123,7 @@ class CTranslate2Translator:
         )
 
     def is_input_error(self, error: Exception) -> bool:
-        """Tells whether what was raised can be the fault of a source, not of the machine."""
+        """Tells whether a source can have caused an error; else it was the machine."""
         return isinstance(error, (ValueError, TypeError, NotFiniteError))
 
     def _translate_batch(self, rows: list[list[int]]) -> tuple[list[Translation], Work]:
@@ -293,31 +252,6 @@ class CTranslate2Translator:
         return ranked[: self.decoding.n_best]
 
 
-def convert(folder: str | Path, *, prepare: Callable[[], None] | None = None) -> Path:
-    """Returns the model for CTranslate2: made once in the cache, which its fingerprint names.
-
-    Args:
-      folder: A model folder, the run folder that it lies in, or an export for CTranslate2, which
-        is returned as it is.
-      prepare: Called before TensorFlow is imported, which only making it needs.
-
-    Raises:
-      UserError: There is no finished model, or the cache cannot be written.
-    """
-    if is_ctranslate2(folder):
-        return Path(folder)
-    name = f"{model_fingerprint(folder)}-ctranslate2-{_EXPORT_VERSION}"
-
-    def write(output: Path) -> None:
-        if prepare is not None:
-            prepare()
-        from model.formats.to_ctranslate2 import export_ctranslate2
-
-        export_ctranslate2(Path(folder), output, remedy=OTHER_CACHE)
-
-    return make_whole(default_cache() / name, write)
-
-
 def import_ctranslate2() -> Any:
     """Imports the package.
 
@@ -334,17 +268,17 @@ def import_ctranslate2() -> Any:
     return ctranslate2
 
 
-def check_length(flag: str, length: int) -> None:
-    """Raises a UserError that names an option whose length is beyond the positions."""
-    if length > POSITIONS:
-        raise UserError(
-            f"the engine ctranslate2 has {POSITIONS:,} positions: {flag} must not be greater. "
-            f"Received: {length:,}"
-        )
+def check_length(field: str, length: int) -> None:
+    """Raises a UserError that names a field whose length is beyond the positions."""
+    require(
+        length <= POSITIONS,
+        f"the engine ctranslate2 has {POSITIONS:,} positions: `{field}` must not be greater",
+        f"{length:,}",
+    )
 
 
 def length_limit(source_length: int, decoding: Decoding) -> int:
-    """Returns the most ids that a translation may have: what `model.engines.tensorflow_engine` computes.
+    """Returns the most ids that a translation may have: what `model.transformer.decode` computes.
 
     >>> length_limit(10, Decoding(max_length_ratio=1.5, max_extra_tokens=2))
     17
@@ -352,19 +286,6 @@ def length_limit(source_length: int, decoding: Decoding) -> int:
     ratio = min(decoding.max_length_ratio, float(decoding.max_decoding_length))
     scaled = np.ceil(np.float32(source_length) * np.float32(ratio))
     return min(int(scaled) + decoding.max_extra_tokens, decoding.max_decoding_length)
-
-
-def load_tokens(folder: Path, side: str) -> list[str]:
-    """Returns CTranslate2's names of the ids of a side, "source" or "target"."""
-    shared = folder / "shared_vocabulary.json"
-    path = shared if shared.is_file() else folder / f"{side}_vocabulary.json"
-    try:
-        tokens: list[str] = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(
-            f"{path} cannot be read: {error}. Write the folder again with `tt export`"
-        ) from error
-    return tokens
 
 
 def _cut(hypothesis: _Found, limit: int) -> _Found:

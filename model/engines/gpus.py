@@ -16,10 +16,15 @@ from model.extras import install_extra
 _LOGGER = logging.getLogger(__name__)
 
 _NVIDIA = "0x10de"  # the vendor's number on PCI
+
 _DISPLAY, _CONTROLLER_3D = "0x0300", "0x0302"  # what classes of devices begin with
+
 _DRIVER = "libcuda."
+
 _HIDDEN = "CUDA_VISIBLE_DEVICES"
+
 _PATIENCE = 120  # seconds; TensorFlow alone takes ten to be imported
+
 _PROBE = "import tensorflow as tf; tf.config.list_physical_devices('GPU')"
 
 
@@ -27,7 +32,7 @@ def find_nvidia(root: Path = Path("/")) -> list[str]:
     """Returns the NVIDIA GPUs that are built in, whether or not a program can use them.
 
     Args:
-      root: Of the file system.
+      root: Root of the file system.
 
     Returns:
       A name of each, such as "NVIDIA A100-SXM4-40GB (0000:00:04.0)".

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-import ctypes
-import logging
+import contextlib
 import os
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
+from model.decoding.options import Decoding
 from model.engines.gpus import gpu_devices, let_memory_grow
-from model.engines.translator import TranslatorLike
-from model.formats.model_folder import find_model_folder, is_ctranslate2
-from model.transformer.config import Decoding, Engine
-
-_LOGGER = logging.getLogger(__name__)
+from model.engines.machine import cores, keep_freed_memory, set_threads
+from model.engines.options import Engine
+from model.engines.translator import Translator
+from model.errors import UserError
+from model.folders.cache import OTHER_CACHE, default_cache
+from model.folders.whole import whole_folder
+from model.formats.model_folder import (
+    checked_meanwhile,
+    find_model_folder,
+    is_ctranslate2,
+    model_fingerprint,
+)
 
 
 def load_translator(
@@ -23,7 +30,7 @@ def load_translator(
     engine: Engine,
     threads: int = 0,
     is_checked: bool = False,
-) -> TranslatorLike:
+) -> Translator:
     """Loads a model into an engine.
 
     Args:
@@ -31,20 +38,17 @@ def load_translator(
         `tt export --format ctranslate2` wrote.
       decoding: How to search.
       engine: What computes.
-      threads: Of a translation; as many translations run at once as the cores allow. 0 leaves
-        TensorFlow's settings as they are, and gives CTranslate2 all cores for one translation.
-        Where TensorFlow has GPUs, each makes one translation at a time.
-      is_checked: Whether its files are known to be those that it was written with, as
-        `model_fingerprint` finds out; else that is looked at.
+      threads: Threads of a translation; as many translations run at once as the cores allow. 0
+        leaves TensorFlow's settings as they are, and gives CTranslate2 all cores for one
+        translation. If TensorFlow has GPUs, each makes one translation at a time.
+      is_checked: Whether `model_fingerprint` has checked its files; else they are checked here.
 
     Raises:
       UserError: There is no finished model, a file of it is another one, or the engine is not
         installed or cannot load it.
     """
     if engine.name == "ctranslate2":
-        from model.engines.ctranslate2_engine import CTranslate2Translator
-
-        return CTranslate2Translator.load(
+        return _load_ctranslate2(
             folder,
             decoding=decoding,
             compute_type=engine.compute_type,
@@ -56,10 +60,10 @@ def load_translator(
     let_memory_grow()
     if threads:
         set_threads(threads)
-    from model.engines.tensorflow_engine import Translator
+    from model.engines.tensorflow_engine import TensorFlowTranslator
 
-    def load(device: str | None, *, is_checked: bool) -> Translator:
-        return Translator.load(
+    def load(device: str | None, *, is_checked: bool) -> TensorFlowTranslator:
+        return TensorFlowTranslator.load(
             folder,
             decoding=decoding,
             compute_type=engine.compute_type,
@@ -76,6 +80,20 @@ def load_translator(
     return TranslatorPool(
         [load(first, is_checked=is_checked), *(load(each, is_checked=True) for each in others)]
     )
+
+
+def _load_ctranslate2(
+    folder: str, *, decoding: Decoding, compute_type: str, threads: int, is_checked: bool
+) -> Translator:
+    from model.engines.ctranslate2_engine import CTranslate2Translator, import_ctranslate2
+
+    import_ctranslate2()  # before TensorFlow is, to convert
+    converted = convert(folder)
+    is_known = is_checked and converted == Path(folder)  # the cache's files are looked at
+    with contextlib.nullcontext() if is_known else checked_meanwhile(converted):
+        return CTranslate2Translator(
+            converted, decoding=decoding, compute_type=compute_type, threads=threads
+        )
 
 
 def uses_onednn(engine: Engine) -> bool:
@@ -95,7 +113,7 @@ def check_engine(
       folder: As `load_translator` takes it.
       decoding: How to search.
       engine: What computes.
-      max_source_tokens: The most ids that a source will have.
+      max_source_tokens: Most tokens that a source will have.
 
     Raises:
       UserError: The engine is not installed, the model is not for it, or a length is beyond it.
@@ -108,49 +126,40 @@ def check_engine(
     import_ctranslate2()
     if not is_ctranslate2(folder):
         find_model_folder(folder)
-    check_length("--max-decoding-length", decoding.max_decoding_length)
-    check_length("--max-source-tokens", max_source_tokens)
+    check_length("max_decoding_length", decoding.max_decoding_length)
+    check_length("max_source_tokens", max_source_tokens)
 
 
-# Of glibc's malloc.h.
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-_MOST_FROM_HEAP = 32 * 2**20  # bytes; glibc refuses more
+# Version of the folders that `export_ctranslate2` writes: no other version in the cache is used.
+_EXPORT_VERSION = 2
 
 
-def keep_freed_memory() -> None:
-    """Makes the C library keep freed memory, where it is glibc.
+def convert(folder: str | Path, *, prepare: Callable[[], None] | None = None) -> Path:
+    """Returns the model for CTranslate2: made once in the cache, which its fingerprint names.
 
-    A step of a search takes and frees some tens of megabytes; returned to the system, they would
-    be mapped and cleared again in each step, which takes 6 % of the time.
+    Args:
+      folder: A model folder, the run folder that it lies in, or an export for CTranslate2, which
+        is returned as it is.
+      prepare: Called before TensorFlow is imported, which only making it needs.
+
+    Raises:
+      UserError: There is no finished model, or the cache cannot be written.
     """
-    if sys.platform == "linux":
-        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # not in every C library
-        if mallopt:
-            mallopt(_M_MMAP_THRESHOLD, _MOST_FROM_HEAP)
-            mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
-
-
-def set_threads(threads: int) -> None:
-    """Sets TensorFlow's threads of an operation, and as many operations at once as cores allow.
-
-    A process in which TensorFlow has begun to compute keeps its threads; that is logged.
-    """
-    import tensorflow as tf
-
+    if is_ctranslate2(folder):
+        return Path(folder)
+    converted = default_cache() / f"{model_fingerprint(folder)}-ctranslate2-{_EXPORT_VERSION}"
+    if converted.is_dir():
+        return converted
     try:
-        tf.config.threading.set_intra_op_parallelism_threads(threads)
-        tf.config.threading.set_inter_op_parallelism_threads(calls_at_once(threads))
-    except RuntimeError as error:
-        _LOGGER.warning("TensorFlow keeps the threads that it has: %s", error)
+        with whole_folder(converted, is_shared=True) as made:
+            if prepare is not None:
+                prepare()
+            from model.formats.to_ctranslate2 import export_ctranslate2
 
-
-def cores() -> int:
-    """Returns the number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def calls_at_once(threads: int) -> int:
-    """Returns how many calls of so many threads keep the cores busy."""
-    return max(1, cores() // threads)
+            export_ctranslate2(Path(folder), made, remedy=OTHER_CACHE)
+    except OSError as error:
+        raise UserError(
+            f"{converted} cannot be written: {error.strerror or error}. Set XDG_CACHE_HOME to a "
+            "folder with room"
+        ) from error
+    return converted

@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 from collections.abc import Sequence
 
-from model.engines.translator import Translation, TranslatorLike, Work
+from model.engines.translator import Translation, Translator, Work
 from model.text.unknown import UnknownParts
 
 
@@ -19,9 +19,9 @@ class TranslatorPool:
       translators: At least one.
     """
 
-    def __init__(self, translators: Sequence[TranslatorLike]) -> None:
+    def __init__(self, translators: Sequence[Translator]) -> None:
         self._any = translators[0]
-        self._free: queue.SimpleQueue[TranslatorLike] = queue.SimpleQueue()
+        self._free: queue.SimpleQueue[Translator] = queue.SimpleQueue()
         for translator in translators:
             self._free.put(translator)
 
@@ -42,5 +42,5 @@ class TranslatorPool:
         return self._any.count_unknown(text)
 
     def is_input_error(self, error: Exception) -> bool:
-        """Tells whether what was raised can be the fault of a source, not of the machine."""
+        """Tells whether a source can have caused an error; else it was the machine."""
         return self._any.is_input_error(error)

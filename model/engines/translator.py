@@ -88,7 +88,7 @@ class Work:
         )
 
 
-class TranslatorLike(Protocol):
+class Translator(Protocol):
     """A loaded model. Threads may share one; it must be weak-referenceable."""
 
     def encode(self, texts: list[str]) -> list[list[int]]:
@@ -101,4 +101,4 @@ class TranslatorLike(Protocol):
         """Counts what of a text is unknown, where `encode` gave it an unknown token."""
 
     def is_input_error(self, error: Exception) -> bool:
-        """Tells whether what was raised can be the fault of a source, not of the machine."""
+        """Tells whether a source can have caused an error; else it was the machine."""

@@ -17,7 +17,7 @@ class _Task:
     Attributes:
       rows: How many.
       sources: Texts of theirs that are translated; 0 before that is known.
-      done: Those that have been.
+      done: Texts of theirs that are done.
     """
 
     def __init__(self, rows: int) -> None:
@@ -33,6 +33,7 @@ class _Task:
 
 
 _tasks: set[_Task] = set()
+
 _of_thread = threading.local()
 
 

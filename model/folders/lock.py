@@ -24,10 +24,10 @@ def lock_folder(
     The kernel gives the lock back when this process ends, however that happens.
 
     Args:
-      folder: Of this machine; made if need be.
-      name: Of the file in it that is locked, there only inside the block.
-      activity: What another process is said to do in it.
-      remedy: What to do then but wait.
+      folder: Folder of this machine; made if need be.
+      name: Name of the file in it that is locked, there only inside the block.
+      activity: Verb for what another process does in it.
+      remedy: Advice for the user, beside waiting.
 
     Yields:
       Whether it is locked: there are file systems that cannot.

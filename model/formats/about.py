@@ -13,6 +13,7 @@ from typing import Any
 from model.dataset.manifest import TRAIN, DatasetManifest, ratio_of_place
 
 _PROGRAMS = ("tt-translate", "tensorflow", "keras", "sentencepiece")
+
 _QUANTILES = (0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999)
 
 
@@ -24,10 +25,10 @@ class TrainingData:
       source_language: Code as it was given, or "".
       target_language: Code as it was given, or "".
       corpora: Names of the corpora, those held out not among them.
-      fingerprint: Of the dataset; see `DatasetManifest`.
+      fingerprint: Fingerprint of the dataset; see `DatasetManifest`.
       pairs: Number of pairs.
       source_lengths: `source_lengths[i]` pairs have 8i to 8i+7 source ids, BOS and EOS counted.
-      target_lengths: The same of the target side.
+      target_lengths: Likewise, of the target.
       length_ratios: Quantiles of target tokens for a source token, by their names: "50%" is the
         median. None of datasets that were made before they were counted.
     """
@@ -73,7 +74,7 @@ class About:
       checkpoints: Names of the checkpoints of which it is one, or the mean; none of the weights
         at the end of a training.
       recipe: The options of the training, and the number of replicas.
-      versions: Of the programs that wrote it.
+      versions: Versions of the programs that wrote it.
     """
 
     data: TrainingData = dataclasses.field(default_factory=TrainingData)
@@ -93,7 +94,8 @@ def describe_run(config: Mapping[str, Any]) -> About:
     """Returns what the configuration of a run says of its models, whatever their steps.
 
     Args:
-      config: Of `RunFolder`; those made before it had "data" know their dataset's fingerprint.
+      config: Configuration of a `RunFolder`; an old one without "data" has its dataset's
+        fingerprint.
     """
     data = config.get("data") or {"fingerprint": config["dataset"]}
     return About(

@@ -1,8 +1,8 @@
 """What lies in a folder that holds a model, and how it is known that it is all the model's.
 
 A model folder is known by its `config.json`, which has the digests of all other files and what the
-model is (`model.formats.about`) beside the architecture. In exports for other programs, whose `config.json`
-is theirs, both are in `about.json`. Nothing here needs TensorFlow.
+model is (`model.formats.about`) beside the architecture. In exports for other programs, whose
+`config.json` is theirs, both are in `about.json`. Nothing here needs TensorFlow.
 """
 
 from __future__ import annotations
@@ -23,11 +23,15 @@ from model.text.vocabulary import INCOMPLETE, VOCABULARY_FILE, VocabularyPair, l
 from model.transformer.config import TransformerConfig
 
 CONFIG_FILE = "config.json"
+
 WEIGHTS_FILE = "model.weights.h5"
+
 CTRANSLATE2_FILE = "model.bin"  # of CTranslate2: its weights, beside its own config.json
+
 ABOUT_FILE = "about.json"
 
 _ABOUT, _DIGESTS = "about", "digests"
+
 _CHUNK_BYTES = 8 << 20
 
 
@@ -50,7 +54,7 @@ def find_model_folder(folder: str | Path) -> Path:
         raise UserError(f"no model folder at {folder}: train one with `tt train`")
     if is_ctranslate2(given):
         raise UserError(
-            f"{folder} was exported for CTranslate2: translate with --engine ctranslate2, or name "
+            f"{folder} was exported for CTranslate2: translate with `engine=ctranslate2`, or name "
             "the folder that it was exported from"
         )
     raise UserError(
@@ -68,7 +72,7 @@ def model_files(folder: Path) -> list[str]:
     """Returns the names of all files that the translations of a model folder depend on.
 
     Args:
-      folder: What `find_model_folder` returned, or an export for CTranslate2.
+      folder: Folder that `find_model_folder` returned, or an export for CTranslate2.
 
     Raises:
       UserError: The vocabularies cannot be read.
@@ -114,7 +118,7 @@ def identity_digest(folder: Path) -> str:
     """Returns a digest of the file that says what a model is, most of which has no fingerprint.
 
     Args:
-      folder: What `find_model_folder` returned, or an export for CTranslate2.
+      folder: Folder that `find_model_folder` returned, or an export for CTranslate2.
     """
     path = folder / _identity_file(folder)
     return digest_path(path) if path.is_file() else ""
@@ -124,7 +128,7 @@ def check_files(folder: Path) -> None:
     """Checks that the files of a model are those that it was written with, where that is known.
 
     Args:
-      folder: What `find_model_folder` returned, or an export for CTranslate2.
+      folder: Folder that `find_model_folder` returned, or an export for CTranslate2.
 
     Raises:
       UserError: One is not.
@@ -223,8 +227,8 @@ def check_vocabulary_sizes(
 
     Args:
       folder: Where they lie.
-      vocabularies: Of the source and the target.
-      sizes: Of the model.
+      vocabularies: Vocabularies of the source and the target.
+      sizes: Sizes that the model has.
 
     Raises:
       UserError: One has another size.
@@ -331,3 +335,20 @@ def _write_json(path: Path, values: Mapping[str, Any]) -> None:
 
 def _as_json(values: Mapping[str, Any]) -> bytes:
     return (json.dumps(values, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+# CTranslate2 has a table of positions, we compute them: its own default cuts sources at 1024.
+POSITIONS = 2048
+
+
+def load_tokens(folder: Path, side: str) -> list[str]:
+    """Returns CTranslate2's names of the ids of a side, "source" or "target"."""
+    shared = folder / "shared_vocabulary.json"
+    path = shared if shared.is_file() else folder / f"{side}_vocabulary.json"
+    try:
+        tokens: list[str] = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"{path} cannot be read: {error}. Write the folder again with `tt export`"
+        ) from error
+    return tokens

@@ -1,15 +1,7 @@
-"""An exported model folder to what other programs load: a TensorFlow SavedModel, or CTranslate2.
-
-Both translate ids, or pieces, that the vocabularies beside them make of normalised text:
-`load_vocabularies` reads them out of the folder, or any SentencePiece after the normalisation
-that `vocabulary.json` names.
-"""
+"""A model folder to a CTranslate2 model."""
 
 from __future__ import annotations
 
-import contextlib
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,124 +9,27 @@ import numpy as np
 import sentencepiece
 import tensorflow as tf
 
-from model.engines.ctranslate2_engine import POSITIONS
-from model.engines.tensorflow_engine import Translator, hidden_ids, search_batch
 from model.errors import UserError
 from model.extras import install_extra
-from model.folders.access import check_readable
-from model.formats.model_folder import (
-    CONFIG_FILE,
-    CTRANSLATE2_FILE,
-    WEIGHTS_FILE,
-    check_files,
-    find_model_folder,
-    load_about,
-    load_config,
-    write_about,
-    write_config,
-)
-from model.runs.run_folder import OTHER_OUTPUT, is_free, storage_errors
-from model.text.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID, load_vocabularies
-from model.transformer.config import Decoding, TransformerConfig
-from model.transformer.layers import (
-    CrossAttention,
-    Embedding,
-    FeedForward,
-    LayerNorm,
-    Linear,
-    SelfAttention,
-    sinusoidal_positions,
-)
+from model.folders.remote import OTHER_OUTPUT, storage_errors
+from model.folders.whole import whole_folder
+from model.formats.model_folder import POSITIONS, find_model_folder, load_about, write_about
+from model.formats.weights import check_output, copy_vocabularies, load_model
+from model.text.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from model.transformer.attention import CrossAttention, SelfAttention
+from model.transformer.config import TransformerConfig
+from model.transformer.decode import hidden_ids
+from model.transformer.layers import Embedding, FeedForward, LayerNorm, Linear, sinusoidal_positions
 from model.transformer.transformer import Transformer
-
-SIGNATURE = "serving_default"
-VOCABULARY_FOLDER = "assets.extra"  # TensorFlow's name for files that the graph does not read
 
 # Far below any logit, and within float16, which CTranslate2 may compute in.
 _HIDDEN_BIAS = -1e4
-
-_EXPORT_FILES = (WEIGHTS_FILE, "saved_model.pb", CTRANSLATE2_FILE)
-
-
-def copy_model(model_folder: Path, output: Path, *, overwrite: bool = False) -> None:
-    """Copies all that translation needs, and nothing else, of a model folder or run folder.
-
-    The copy has digests of its files, also where the model was written before there were any.
-
-    Args:
-      model_folder: A model folder, or the run folder that it lies in.
-      output: The folder to write.
-      overwrite: Replace an earlier export there.
-
-    Raises:
-      UserError: There is no finished model, or the output cannot be written.
-    """
-    path = find_model_folder(model_folder)
-    _check_output(output, model=path, overwrite=overwrite)
-    for name in (CONFIG_FILE, WEIGHTS_FILE):
-        check_readable(path / name)
-    check_files(path)
-    with _whole_folder(output) as folder:
-        shutil.copyfile(path / WEIGHTS_FILE, folder / WEIGHTS_FILE)
-        _copy_vocabularies(path, folder)
-        write_config(folder, load_config(path), load_about(path))
-
-
-def export_saved_model(
-    model_folder: Path, output: Path, *, decoding: Decoding, overwrite: bool = False
-) -> None:
-    """Writes a SavedModel that searches as `Translator` does and needs TensorFlow alone.
-
-    Its signature `serving_default` takes `ids`, int32 [B, S], BOS and EOS included and PAD at
-    the end, and gives `ids`, int32 [B, N, L], EOS included and PAD behind it, and `scores`,
-    float32 [B, N], log-probabilities, best first (see `model.decoding.search.SearchResult`). The
-    vocabularies lie in `assets.extra/`.
-
-    >>> search = tf.saved_model.load("saved").signatures["serving_default"]  # doctest: +SKIP
-    >>> search(ids=tf.constant([[2, 57, 310, 3]]))["ids"].shape  # doctest: +SKIP
-    TensorShape([1, 4, 5])
-
-    Args:
-      model_folder: A model folder, or the run folder that it lies in.
-      output: The folder to write.
-      decoding: How to search: it is a part of the graph. Batches are the caller's.
-      overwrite: Replace an earlier export there.
-
-    Raises:
-      UserError: There is no finished model, or the output cannot be written.
-    """
-    path = find_model_folder(model_folder)
-    _check_output(output, model=path, overwrite=overwrite)
-    translator = Translator.load(path)
-    with _whole_folder(output) as folder:
-        model = translator.model
-        hidden = hidden_ids(model.config, translator.vocabularies)
-
-        @tf.function(
-            input_signature=[tf.TensorSpec([None, None], tf.int32, name="ids")], autograph=False
-        )
-        def search(ids: tf.Tensor) -> dict[str, tf.Tensor]:
-            found = search_batch(model, ids, decoding=decoding, hidden_ids=hidden)
-            beams = decoding.beam_size
-            return {
-                "ids": tf.ensure_shape(found.ids, [None, beams, None]),
-                "scores": tf.ensure_shape(found.scores, [None, beams]),
-            }
-
-        # A plain module with plain variables: a saved Keras model would want Keras to load.
-        module = tf.Module()
-        module.weights = [variable.value for variable in model.variables]
-        tf.saved_model.save(module, str(folder), signatures={SIGNATURE: search})
-        vocabulary_folder = folder / VOCABULARY_FOLDER
-        vocabulary_folder.mkdir()
-        _copy_vocabularies(path, vocabulary_folder)
-        write_about(folder, load_about(path), within=VOCABULARY_FOLDER)
 
 
 def export_ctranslate2(
     model_folder: Path, output: Path, *, overwrite: bool = False, remedy: str = OTHER_OUTPUT
 ) -> None:
-    """Writes a CTranslate2 model that translates SentencePiece pieces as `Translator` does.
+    """Writes a CTranslate2 model, which translates SentencePiece pieces as `tt translate` would.
 
     BOS and EOS are added to the source by CTranslate2, as its config says, and the weights are
     float32: `compute_type` of `ctranslate2.Translator` quantises them when they are loaded.
@@ -147,16 +42,16 @@ def export_ctranslate2(
     >>> pieces.decode(found[0].hypotheses[0])  # doctest: +SKIP
     'Ein Hund läuft.'
 
-    With `beam_size=1` the translations are those of `Translator`, but for what CTranslate2 keeps
-    to its calls: `max_decoding_length` is 256 pieces, here it is the source's ids + 49; and
+    With `beam_size=1` the translations are ours, but for two defaults of CTranslate2's calls:
+    `max_decoding_length` is 256 pieces, ours the tokens of the source + 49; and
     `min_decoding_length=1` forbids the empty translation. With beams, CTranslate2 ranks by
-    log p / length^alpha (its `length_penalty`, 1 by default), here it is
+    log p / length^alpha (its `length_penalty`, 1 by default), we by
     log p / ((5 + length) / 6)^alpha; with alpha 0 the two agree but for when they stop.
 
     PAD, UNK, BOS and ids without a piece are never chosen: the output projection has a bias
-    against them. So their share of the probability is spread over the others, as CTranslate2's
-    own `suppress_sequences` would do it, and scores are a little higher than `Translator`'s.
-    Sources and translations have `POSITIONS` ids at the most; beyond, CTranslate2 raises.
+    against them. Their share of the probability is spread over the others, as by CTranslate2's
+    own `suppress_sequences`, so scores are a little higher than ours. A source or translation has
+    at most `POSITIONS` tokens; CTranslate2 raises an error beyond that.
 
     Args:
       model_folder: A model folder, or the run folder that it lies in.
@@ -175,10 +70,10 @@ def export_ctranslate2(
             f"the format needs the package ctranslate2 ({error}): {install_extra('ctranslate2')}"
         ) from error
     path = find_model_folder(model_folder)
-    _check_output(output, model=path, overwrite=overwrite)
-    translator = Translator.load(path)
-    with _whole_folder(output, remedy=remedy) as folder:
-        model, vocabularies = translator.model, translator.vocabularies
+    check_output(output, model=path, overwrite=overwrite)
+    loaded = load_model(path)
+    with storage_errors(str(output.resolve()), remedy=remedy), whole_folder(output) as folder:
+        model, vocabularies = loaded.model, loaded.vocabularies
         config = model.config
         spec = specs.TransformerSpec.from_config(
             config.layers,
@@ -204,47 +99,8 @@ def export_ctranslate2(
         spec.validate()
         spec.optimize()  # writes a matrix that stands in several places once
         spec.save(str(folder))
-        _copy_vocabularies(path, folder)
+        copy_vocabularies(path, folder)
         write_about(folder, load_about(path))
-
-
-def _check_output(output: Path, *, model: Path, overwrite: bool) -> None:
-    if is_free(output):
-        return
-    output = output.resolve()
-    if not output.is_dir():
-        raise UserError(f"the output must be a folder; {output} is a file: name another")
-    if not any((output / name).is_file() for name in _EXPORT_FILES):
-        raise UserError(f"{output} is not an exported model: it is not overwritten; name another")
-    if output in (model.resolve(), *model.resolve().parents):
-        raise UserError(f"{output} holds the model that is exported: name another folder")
-    if not overwrite:
-        raise UserError(f"{output} exists already: name another folder, or give --overwrite")
-
-
-@contextlib.contextmanager
-def _whole_folder(output: Path, *, remedy: str = OTHER_OUTPUT) -> Iterator[Path]:
-    """Gives a folder to write into; without an error in between it becomes the output."""
-    output = output.resolve()
-    temporary = output.with_name(f".{output.name}.tmp")
-    replaced = output.with_name(f".{output.name}.old")
-    try:
-        with storage_errors(str(output), remedy=remedy):
-            shutil.rmtree(temporary, ignore_errors=True)
-            temporary.mkdir(parents=True)
-            yield temporary
-            shutil.rmtree(replaced, ignore_errors=True)
-            if output.exists():
-                output.replace(replaced)
-            temporary.replace(output)
-            shutil.rmtree(replaced, ignore_errors=True)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _copy_vocabularies(model_folder: Path, folder: Path) -> None:
-    for name in load_vocabularies(model_folder).files:
-        shutil.copyfile(model_folder / name, folder / name)
 
 
 def _tokens(path: Path, *, size: int) -> list[str]:

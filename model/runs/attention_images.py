@@ -18,14 +18,20 @@ from model.text.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Vocabulary, Vo
 from model.transformer.transformer import Transformer
 
 MAX_PIECES = 40  # of a side; what comes after them is left out and the title says so
+
 PANEL_COLUMNS = 4
 
 # Pixels. A cell's last row and column are the line that parts it from the next one.
 CELL = 16
+
 TITLE_HEIGHT = 32
+
 HEADER_HEIGHT = 20
+
 LABEL_LENGTH = 92
+
 MARGIN = 14
+
 FONT_SIZE = 13
 
 _BACKGROUND, _LINE, _INK = (255, 255, 255), (222, 222, 222), (0, 0, 0)
@@ -47,8 +53,11 @@ _FONT_FILES = (
     "DroidSansFallbackFull.ttf",
     "Arial Unicode.ttf",
 )
+
 _MISSING = "\U0010ffff"  # no character: what a font draws for it stands for all that it lacks
+
 _WORD_START = "▁"  # SentencePiece's mark, U+2581
+
 _SPECIAL = {PAD_ID: "<pad>", UNK_ID: "<unk>", BOS_ID: "<bos>", EOS_ID: "<eos>"}
 
 _Font = ImageFont.FreeTypeFont | ImageFont.ImageFont

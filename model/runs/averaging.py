@@ -10,10 +10,12 @@ import dataclasses
 import tempfile
 from pathlib import Path
 
-from model.engines.tensorflow_engine import export_model
 from model.errors import UserError
+from model.folders.remote import storage_errors
+from model.folders.whole import is_free
+from model.formats.weights import save_model
 from model.runs.checkpoints import Checkpoints
-from model.runs.run_folder import RunFolder, is_free, storage_errors
+from model.runs.run_folder import RunFolder
 from model.transformer.transformer import Transformer
 
 
@@ -35,10 +37,6 @@ def export_average(
       UserError: There is no such run, it has not so many checkpoints, one cannot be read, or the
         output exists.
     """
-    if which not in ("last", "best"):
-        raise UserError(f"--of must be last or best. Received: {which}")
-    if count is not None and count < 1:
-        raise UserError(f"--count must be at least 1. Received: {count}")
     folder = RunFolder(run)
     config = folder.model_config()
     checkpoints = Checkpoints(folder)
@@ -80,21 +78,17 @@ def _export(
     run: RunFolder, checkpoints: Checkpoints, names: list[str], output: Path, *, model: Transformer
 ) -> None:
     if not is_free(output):
-        raise UserError(f"{output} is there already: name another folder with --output")
+        raise UserError(f"{output} is there already: name another folder with `output`")
     checkpoints.load_average(model, names)
     steps = max(int(name.partition("-")[2]) for name in names)
     about = dataclasses.replace(run.about(), steps=steps, checkpoints=names)
     with tempfile.TemporaryDirectory() as scratch:
         vocabularies = run.vocabularies(Path(scratch))
         with storage_errors(str(output)):
-            output.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as whole:
-                made = Path(whole) / output.name
-                export_model(
-                    model,
-                    made,
-                    vocabulary_folder=Path(scratch),
-                    vocabularies=vocabularies,
-                    about=about,
-                )
-                made.rename(output)  # over an empty folder, too
+            save_model(
+                model,
+                output,
+                vocabulary_folder=Path(scratch),
+                vocabularies=vocabularies,
+                about=about,
+            )

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from model.errors import UserError
-from model.runs.run_folder import CHECKPOINT_FOLDER, MODEL_FOLDER, RunFolder, read_text, write_text
+from model.errors import UserError, counted
+from model.folders.remote import read_text, write_text
+from model.runs.run_folder import CHECKPOINT_FOLDER, MODEL_FOLDER, RunFolder
 from model.transformer.transformer import Transformer
 
 INDEX_FILE = "checkpoints.json"
@@ -32,6 +33,7 @@ _DAMAGED = (
 )
 # TensorFlow has no class of its own for an index that is no index: what its text has then.
 _DAMAGED_TEXTS = ("sstable", "corrupt", "checksum", "No such file")
+
 _PREFIXES = ("ckpt-", "best-", "stop-")
 
 
@@ -179,10 +181,14 @@ class Checkpoints:
           UserError: There are fewer, or none.
         """
         found = self.kept.last[::-1] if which == "last" else self.kept.best
-        if not found or (count is not None and count > len(found)):
+        if not found:
+            raise UserError(f"{self._folder} has no {which} checkpoint: train on, until it has one")
+        if count is not None and count > len(found):
+            keep = "--keep-checkpoints" if which == "last" else "--keep-best"
             raise UserError(
-                f"{self._folder} has {len(found)} of the {which} checkpoints. "
-                f"Received: {count or 'all'}; keep more with --keep-checkpoints or --keep-best"
+                f"`count` must be at most {len(found)}, since {self._folder} has "
+                f"{counted(len(found), f'{which} checkpoint')}. Received: {count}. "
+                f"Give fewer, or keep more with `tt train {keep}`"
             )
         return found[:count]
 

@@ -17,42 +17,42 @@ from __future__ import annotations
 import contextlib
 import json
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
-from model.errors import DiskFullError, UserError
+from model.errors import UserError
 from model.folders.lock import lock_folder
+from model.folders.remote import copy_file, is_local, read_text, storage_errors, write_text
 from model.formats.about import About, describe_run
+from model.runs.identity import describe_difference
 from model.text.vocabulary import VocabularyPair, load_vocabularies
-from model.training.config import describe_difference
 from model.transformer.config import TransformerConfig
 
 CONFIG_FILE = "config.json"
+
 LOG_FILE = "train.jsonl"
+
 CHECKPOINT_FOLDER = "checkpoints"
+
 TENSORBOARD_FOLDER = "tensorboard"
+
 VOCABULARY_FOLDER = "vocabulary"
+
 MODEL_FOLDER = "model"
+
 BEST_MODEL_FOLDER = "best_model"
+
 LOCK_FILE = "train.lock"
 
 _FORMAT = 2  # of the configuration and the checkpoints
+
 _SCRATCH = ".export-"  # what the names of folders for exports begin with
 # What there is where making the folder was cut short.
 _UNFINISHED = {VOCABULARY_FOLDER, LOCK_FILE, f"{CONFIG_FILE}.tmp"}
 
-# What to do where the disk is full, beside making room.
-OTHER_OUTPUT = ", or name another folder with --output"
-
 _REMOTE = ("gs://", "ram://")  # the second is TensorFlow's memory, for tests
-
-
-def is_local(path: str) -> bool:
-    """Says whether a path is on this machine."""
-    return "://" not in path
 
 
 class RunFolder:
@@ -65,11 +65,11 @@ class RunFolder:
     def __init__(self, path: str | Path) -> None:
         self.path = str(path).rstrip("/")
         if not self.path:
-            raise UserError(f"{str(path)!r} is no folder for a run: name one with --run")
+            raise UserError(f"{str(path)!r} is no folder for a run: name one with `run`")
         if not is_local(self.path) and not self.path.startswith(_REMOTE):
             raise UserError(
                 f"the run folder {self.path} is on a file system that training cannot write "
-                "checkpoints to: name a local folder or one on gs:// with --run"
+                "checkpoints to: name a local folder or one on gs:// with `run`"
             )
         self._lock = contextlib.ExitStack()
 
@@ -98,13 +98,13 @@ class RunFolder:
             cannot be written.
         """
         if tf.io.gfile.exists(self.path) and not tf.io.gfile.isdir(self.path):
-            raise UserError(f"{self.path} is a file: name a folder for the run with --run")
+            raise UserError(f"{self.path} is a file: name a folder for the run with `run`")
         config = {"format": _FORMAT, **config}
         if tf.io.gfile.exists(self.inside(CONFIG_FILE)):
             self.load_config()  # before anything is written: the folder may be something else's
         elif self._names() - _UNFINISHED:
             raise UserError(
-                f"{self.path} holds something else than a run: choose another folder with --run"
+                f"{self.path} holds something else than a run: choose another folder with `run`"
             )
         notes = []
         if is_local(self.path) and not self._take_lock():
@@ -122,7 +122,7 @@ class RunFolder:
             for name in load_vocabularies(vocabulary_folder).files:
                 copied = self.inside(VOCABULARY_FOLDER, name)
                 if not tf.io.gfile.exists(copied) or not has_trained:
-                    _copy(str(vocabulary_folder / name), copied)
+                    copy_file(str(vocabulary_folder / name), copied)
         return notes
 
     def write_config(self, config: dict[str, Any]) -> None:
@@ -147,12 +147,13 @@ class RunFolder:
             found = config.get("format")
         except tf.errors.NotFoundError:
             raise UserError(
-                f"no run at {self.path} (it has no {CONFIG_FILE}): name the --run of a `tt train`"
+                f"no run at {self.path} (it has no {CONFIG_FILE}): name the run folder of a "
+                "`tt train`"
             ) from None
         except tf.errors.OpError as error:
             if is_local(self.path) and Path(self.path).is_file():
                 raise UserError(
-                    f"{self.path} is a file: name the --run of a `tt train`, which is a folder"
+                    f"{self.path} is a file: name the run folder of a `tt train`"
                 ) from error
             raise UserError(f"{path} cannot be read: {error.message}") from error
         except (ValueError, AttributeError) as error:
@@ -160,12 +161,12 @@ class RunFolder:
         if "training" not in config:
             raise UserError(
                 f"{self.path} is no run folder ({CONFIG_FILE} there is something else's): name the "
-                "--run of a `tt train`"
+                "run folder of a `tt train`"
             )
         if found != _FORMAT:
             raise UserError(
                 f"{path} has format {found}, this tt goes on with {_FORMAT}: train in another "
-                "folder with --run"
+                "folder with `run`"
             )
         return config
 
@@ -182,9 +183,7 @@ class RunFolder:
         """
         if not tf.io.gfile.exists(self.inside(CONFIG_FILE)):
             return None
-        config = self.load_config()
-        if not all(isinstance(config.get(part), dict) for part in ("model", "training")):
-            raise UserError(f"{self.inside(CONFIG_FILE)} cannot be read: a part of it is missing")
+        config = self._load_whole_config()
         is_same = config.get("dataset") == dataset
         return config if is_same or self._has_checkpoints() else None
 
@@ -256,7 +255,7 @@ class RunFolder:
             self.path,
             name=LOCK_FILE,
             activity="trains",
-            remedy="train in another folder with --run",
+            remedy="train in another folder with `run`",
         )
         with self.errors():
             return self._lock.enter_context(lock)
@@ -268,7 +267,7 @@ class RunFolder:
         return {name.rstrip("/") for name in tf.io.gfile.listdir(self.path)}
 
     def _check(self, config: dict[str, Any], *, has_trained: bool) -> None:
-        found = self.load_config()
+        found = self._load_whole_config()
         try:
             difference = describe_difference(found, config)
         except (KeyError, TypeError, AttributeError) as error:
@@ -276,124 +275,11 @@ class RunFolder:
         if difference and has_trained:
             raise UserError(
                 f"{self.path} holds another run: {difference}. Give the same options to resume "
-                "it, or another --run"
+                "it, or another `run`"
             )
 
-
-@contextlib.contextmanager
-def storage_errors(
-    path: str,
-    *,
-    what: str = "folder",
-    remedy: str = OTHER_OUTPUT,
-) -> Iterator[None]:
-    """Turns what TensorFlow and Python raise where a file cannot be written into a UserError.
-
-    Args:
-      path: What is written.
-      what: What that is.
-      remedy: What to do where the disk is full, beside making room.
-    """
-    try:
-        yield
-    except (OSError, tf.errors.OpError) as error:
-        message = str(error.message) if isinstance(error, tf.errors.OpError) else error.strerror
-        reason = (message or str(error)).splitlines()[0]
-        if isinstance(error, FileExistsError):  # of a folder that must be one
-            reason = f"{error.filename} is a file"
-        # TensorFlow has these texts alone.
-        if any(text in reason for text in ("No space left", "File too large", "quota")):
-            raise DiskFullError(
-                f"the disk of {path} is full ({reason}): make room there{remedy}"
-            ) from error
-        raise UserError(
-            f"the {what} {path} cannot be written: {reason}. Name another one"
-        ) from error
-
-
-def is_free(output: Path) -> bool:
-    """Says whether a local folder can be written as a new one.
-
-    It is not there, or it is empty and can be replaced: no link, no root of a disk, and not the
-    folder that the user stands in.
-    """
-    if output.is_symlink() or not output.is_dir():
-        return not (output.is_symlink() or output.exists())
-    is_used = output.is_mount() or output.resolve() == Path.cwd()
-    return not is_used and not any(output.iterdir())
-
-
-class RunLog:
-    """`train.jsonl`: a JSON object a line, with the keys "step" and "kind" and what was measured.
-
-    Args:
-      path: Of the file.
-    """
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def read(self) -> list[dict[str, Any]]:
-        """Returns what the lines hold, but for a last line that was cut off.
-
-        Raises:
-          UserError: A line is damaged.
-        """
-        return [values for _, values in self._lines()]
-
-    def keep_until(self, *, step: int, validated: int) -> None:
-        """Drops the lines of later steps and validations, and a last line that was cut off."""
-        if not tf.io.gfile.exists(self._path):
-            return
-        kept = [
-            line
-            for line, values in self._lines()
-            if values["step"] <= (validated if values["kind"] == "validation" else step)
-        ]
-        write_text(self._path, "".join(kept))
-
-    def _lines(self) -> list[tuple[str, dict[str, Any]]]:
-        if not tf.io.gfile.exists(self._path):
-            return []
-        found = []
-        for number, line in enumerate(read_text(self._path).splitlines(keepends=True), 1):
-            if not line.endswith("\n"):
-                continue  # it was being written
-            try:
-                values = json.loads(line)
-                if not isinstance(values["kind"], str) or not isinstance(values["step"], int):
-                    raise ValueError(values)
-            except (ValueError, KeyError, TypeError) as error:
-                raise UserError(
-                    f"line {number} of {self._path} is damaged ({error!r}): delete that line, or "
-                    "the file"
-                ) from error
-            found.append((line, values))
-        return found
-
-    def write(self, **values: Any) -> None:
-        """Appends a line."""
-        with tf.io.gfile.GFile(self._path, "a") as file:
-            file.write(json.dumps(values) + "\n")
-
-
-def read_text(path: str) -> str:
-    """Reads a text file of any file system that TensorFlow knows."""
-    with tf.io.gfile.GFile(path, "r") as file:
-        text: str = file.read()
-    return text
-
-
-def write_text(path: str, text: str) -> None:
-    """Writes a text file under a temporary name, then renames it into place."""
-    temporary = f"{path}.tmp"
-    with tf.io.gfile.GFile(temporary, "w") as file:
-        file.write(text)
-    tf.io.gfile.rename(temporary, path, overwrite=True)
-
-
-def _copy(source: str, target: str) -> None:
-    """Copies a file over another; not every file system cuts off what was there before."""
-    if tf.io.gfile.exists(target):
-        tf.io.gfile.remove(target)
-    tf.io.gfile.copy(source, target)
+    def _load_whole_config(self) -> dict[str, Any]:
+        config = self.load_config()
+        if not all(isinstance(config.get(part), dict) for part in ("model", "training")):
+            raise UserError(f"{self.inside(CONFIG_FILE)} cannot be read: a part of it is missing")
+        return config

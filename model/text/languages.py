@@ -30,8 +30,11 @@ _NO_LANGUAGE = {
     "und": "for an undetermined language", "mul": "for several languages",
     "mis": "for languages without a code", "zxx": "for what is no language",
 }  # fmt: skip
+
 _PRIVATE_LANGUAGE = re.compile(r"q[a-t][a-z]|x-.*")
+
 _NO_SCRIPT = re.compile(r"Qa[ab][a-x]|Z(inh|mth|sye|sym|xxx|yyy|zzz)")
+
 _NO_REGION = re.compile(r"AA|Q[M-Z]|X[A-JL-Z]|ZZ")
 
 # Languages whose corpora come in two scripts: a wrong guess would reject all of a good corpus.

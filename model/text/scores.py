@@ -12,6 +12,10 @@ _TOKENIZERS = {"Han": "zh", "Japanese": "char", "Korean": "char", "Thai": "char"
                "Khmer": "char", "Myanmar": "char"}  # fmt: skip
 
 
+# The tokenizers of sacreBLEU that need neither another package nor a download.
+TOKENIZERS = ("13a", "intl", "zh", "char", "none")
+
+
 class Score(NamedTuple):
     """A corpus score, 0 to 100, and sacreBLEU's signature."""
 
@@ -61,3 +65,28 @@ def chrf(hypotheses: list[str], references: list[str]) -> Score:
     metric = CHRF()
     score = metric.corpus_score(hypotheses, [references])
     return Score(float(score.score), str(metric.get_signature()))
+
+
+def describe_scores(
+    hypotheses: list[str],
+    references: list[list[str]],
+    *,
+    tokenize: str | None = None,
+    lowercase: bool = False,
+) -> list[str]:
+    """Returns a line for BLEU and one for chrF2, each with its signature.
+
+    Args:
+      hypotheses: Detokenised translations.
+      references: One or more lists of as many texts.
+      tokenize: One of `TOKENIZERS`, for BLEU; None is sacreBLEU's default.
+      lowercase: Whether case is ignored, by both.
+    """
+    from sacrebleu.metrics.bleu import BLEU
+    from sacrebleu.metrics.chrf import CHRF
+
+    lines = []
+    for metric in (BLEU(tokenize=tokenize, lowercase=lowercase), CHRF(lowercase=lowercase)):
+        score = metric.corpus_score(hypotheses, references)
+        lines.append(str(score.format(signature=str(metric.get_signature()))))
+    return lines

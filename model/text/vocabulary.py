@@ -1,174 +1,50 @@
-"""Text <-> ids: the normalisation of text and the SentencePiece vocabularies, without TensorFlow.
-
-Training data and the text to translate go through the same two steps, `TextNormalization` and
-`Vocabulary.encode`; the options of the first lie beside the second in `vocabulary.json`.
-"""
+"""Text <-> token ids by SentencePiece vocabularies, without TensorFlow."""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
 import json
-import unicodedata
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
 import sentencepiece
 
 from model.errors import UserError
 from model.folders.access import explain_denied
+from model.text.normalization import WORD_BOUNDARY, TextNormalization
 from model.text.unknown import UnknownParts, count_letters
 
 PAD_ID = 0
+
 UNK_ID = 1
+
 BOS_ID = 2
+
 EOS_ID = 3
 
 VOCABULARY_FILE = "vocabulary.json"
+
 SHARED_MODEL = "vocabulary.spm"
+
 SOURCE_MODEL = "source.spm"
+
 TARGET_MODEL = "target.spm"
 
 # What to do where a file of a dataset folder or of a model folder is missing or damaged.
 INCOMPLETE = "copy the folder again from where it came, or make it again"
 
-# SentencePiece's own for a space, before a word: in a text it cannot be told from one.
-WORD_BOUNDARY = "\N{LOWER ONE EIGHTH BLOCK}"
-
 SIZE_MULTIPLE = 8  # matrix products on GPUs want dimensions that are multiples of 8
 
-UnicodeForm = Literal["NFC", "NFKC", "none"]
 Reader = Callable[[str], bytes]
 
 
 def read_local(path: str) -> bytes:
     """Reads a file of this machine."""
     return Path(path).read_bytes()
-
-
-# What str.split() does not take for white space and no reader sees: C0 and C1 controls, soft
-# hyphen, zero-width space, marks of direction, word joiner and other invisible operators, byte
-# order mark, annotation marks. ZWNJ and ZWJ stay: Persian and the scripts of India spell with them.
-_INVISIBLE = [
-    *range(0x00, 0x09),
-    *range(0x0E, 0x1C),
-    *range(0x7F, 0x85),
-    *range(0x86, 0xA0),
-    0xAD,
-    0x61C,
-    0x180E,
-    0x200B,
-    0x200E,
-    0x200F,
-    *range(0x202A, 0x202F),
-    *range(0x2060, 0x2070),
-    0xFEFF,
-    *range(0xFFF9, 0xFFFC),
-]
-_CLEAN = {**dict.fromkeys(_INVISIBLE), ord(WORD_BOUNDARY): " "}
-
-# Texts in which this RE2 pattern finds nothing are already clean; testing all of them in Arrow
-# and mending the few that are not is several times cheaper than rewriting all.
-_UNCLEAN = (
-    r"  |^ | $"
-    r"|[\x00-\x1f\x7f-\xa0\xad\x{61c}\x{1680}\x{180e}\x{2000}-\x{200b}\x{200e}\x{200f}"
-    r"\x{2028}-\x{202f}\x{205f}-\x{206f}\x{2581}\x{3000}\x{feff}\x{fff9}-\x{fffb}]"
-)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TextNormalization:
-    """What is done to a text before it is split into pieces, in training and in translation.
-
-    U+2581 always becomes a space: SentencePiece writes spaces so.
-
-    Attributes:
-      unicode_form: The Unicode normal form, or "none".
-      clean_whitespace: Delete control and invisible characters, turn every run of white space
-        (line separators and no-break spaces too) into one space, and strip the ends. Without it
-        only a text of white space alone becomes empty.
-      lowercase: Bring all letters to lower case, as Python's `str.lower` does: German ß stays.
-    """
-
-    unicode_form: UnicodeForm = "NFC"
-    clean_whitespace: bool = True
-    lowercase: bool = False
-
-    def __post_init__(self) -> None:
-        if self.unicode_form not in ("NFC", "NFKC", "none"):
-            raise UserError(
-                f"Unicode form must be NFC, NFKC or none. Received: {self.unicode_form!r}"
-            )
-
-    def __call__(self, texts: list[str]) -> list[str]:
-        r"""Normalises texts.
-
-        >>> TextNormalization()(["  a\u00a0 b\u200b ", "c"])
-        ['a b', 'c']
-        """
-        return self.column(pa.array(texts, pa.large_string()))
-
-    def column(self, texts: pa.Array | pa.ChunkedArray) -> list[str]:
-        """Normalises a column of strings without nulls."""
-        form = self.unicode_form
-        normalized: list[str] = texts.to_pylist()
-        if form != "none":
-            normalized = [
-                text if text.isascii() else unicodedata.normalize(form, text) for text in normalized
-            ]
-        if self.clean_whitespace and normalized:
-            # NFC makes no clean text unclean, but NFKC does.
-            tested = pa.array(normalized, pa.large_string()) if form == "NFKC" else texts
-            unclean = pc.match_substring_regex(tested, _UNCLEAN)
-            if pc.any(unclean).as_py():
-                for i in np.flatnonzero(np.asarray(unclean)):
-                    text = " ".join(normalized[i].translate(_CLEAN).split())
-                    # Characters that meet now may be one in the normal form.
-                    normalized[i] = text if form == "none" else unicodedata.normalize(form, text)
-        elif not self.clean_whitespace:
-            normalized = [text.replace(WORD_BOUNDARY, " ") for text in normalized]
-            normalized = ["" if text.isspace() else text for text in normalized]
-        return self.lower(normalized) if self.lowercase else normalized
-
-    def lower(self, texts: list[str]) -> list[str]:
-        r"""Lower-cases texts that are normalised but for their case, into the same normal form.
-
-        Not Arrow's `utf8_lower`: that turns İ into i and knows no Greek final sigma.
-
-        >>> TextNormalization().lower(["Straße", "ΟΔΟΣ"])
-        ['straße', 'οδος']
-        """
-        form = self.unicode_form
-        lowered = [text.lower() for text in texts]
-        if form == "none":
-            return lowered
-        # Letters in lower case may make one character with a mark that those in upper case do not.
-        return [text if text.isascii() else unicodedata.normalize(form, text) for text in lowered]
-
-    def as_json(self) -> dict[str, Any]:
-        """Returns the options as they are saved.
-
-        One that came later is left out where it does nothing: what was made before it existed has
-        the same files and fingerprint as what is made without it.
-        """
-        values = dataclasses.asdict(self)
-        if not self.lowercase:
-            del values["lowercase"]
-        return values
-
-
-def is_empty(ids: list[int]) -> bool:
-    """Says whether an encoded text is BOS and EOS alone: normalisation left nothing of it.
-
-    >>> is_empty([BOS_ID, EOS_ID]), is_empty([BOS_ID, 17, EOS_ID])
-    (True, False)
-    """
-    return len(ids) <= 2
 
 
 class FlatIds(NamedTuple):
@@ -374,3 +250,12 @@ def load_vocabularies(folder: str | Path, *, read: Reader = read_local) -> Vocab
         for n in dict.fromkeys(names)
     }
     return VocabularyPair(*(models[name] for name in names))
+
+
+def is_empty(ids: list[int]) -> bool:
+    """Says whether an encoded text is BOS and EOS alone: normalisation left nothing of it.
+
+    >>> is_empty([BOS_ID, EOS_ID]), is_empty([BOS_ID, 17, EOS_ID])
+    (True, False)
+    """
+    return len(ids) <= 2

@@ -3,7 +3,7 @@
 The table is what was measured and published, not a law:
 
 - 29,000 pairs (Multi30k, 0.5M tokens): `tiny` with a dropout of 0.25 and batches of 2,048 tokens
-  reaches its least validation loss in 10,000 to 16,000 updates (README.md, "Measured"). Of peak
+  reaches its least validation loss in 10,000 to 16,000 updates (docs/measurements.md). Of peak
   rates, 0.001 learnt faster at the start than 0.003, and 0.005 is published for that width.
 - 160,000 pairs (IWSLT 2014, 4M tokens): fairseq's recipe has a dropout of 0.3, batches of 4,096
   tokens and a peak rate of 0.0005 after 4,000 updates for a model of width 512; `small` is half as
@@ -21,15 +21,31 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from model.transformer.config import PRESETS, TrainingConfig
+from model.training.config import TrainingConfig
+from model.transformer.config import PRESETS, TransformerConfig, preset_fields
 
 if TYPE_CHECKING:
-    from model.dataset.manifest import SplitInfo
+    from model.dataset.manifest import DatasetManifest, SplitInfo
+
+
+EMBEDDED_CORPUS = "embedded"  # the corpus that comes with tt, by its name in the manifest
+
+# It has short sentences of few words: a few minutes of two cores are enough.
+EMBEDDED_PRESET = "tiny"
+
+EMBEDDED_TRAINING = TrainingConfig(
+    steps=700, batch_tokens=2048, peak_learning_rate=0.002, warmup_steps=200,
+    validate_every=200, score_every=1000, save_every=200,
+)  # fmt: skip
 
 MAX_STEPS = 100_000
+
 _MAX_PASSES = 100
+
 _FILL = 0.85  # of a batch's tokens are real: measured on Multi30k and Tatoeba
+
 _PAPER_WARMUP = 4000  # section 5.3; with the width, it makes the paper's peak rate
+
 _SANE_PEAK = 4  # times the paper's: 0.0056 at width 128, where 0.005 is the highest published
 
 
@@ -86,6 +102,105 @@ _TABLE = (
 )  # fmt: skip
 
 
+def configure(
+    given: Mapping[str, Any], *, manifest: DatasetManifest, begun: Mapping[str, Any] | None = None
+) -> tuple[TransformerConfig, TrainingConfig]:
+    """Returns the model and the training for a dataset.
+
+    What is not given is as the run was begun; in a new one, the embedded corpus has settings of its
+    own, and for all others the size of the dataset chooses.
+
+    Args:
+      given: Values by field, and "preset"; names that are no field are left out.
+      manifest: Manifest of the dataset.
+      begun: Configuration of the run that is gone on with; None begins one.
+    """
+    preset = given.get("preset")
+    if begun:
+        fields = _begun_fields(begun["model"], preset=preset, given=given)
+        defaults = _fields_of(TrainingConfig, begun["training"])
+        every, score = given.get("validate_every"), defaults.get("score_every")
+        if every and score and score % every:
+            defaults["score_every"] = None  # with every validation
+    elif manifest.corpus == EMBEDDED_CORPUS:
+        fields = preset_fields(preset or EMBEDDED_PRESET)
+        defaults = dataclasses.asdict(EMBEDDED_TRAINING)
+        if given.keys() & {"validate_every", "best_metric"}:
+            defaults["score_every"] = None  # with every validation
+    else:
+        chosen = choose_options(DatasetSize.of(manifest.splits["train"]), given)
+        fields = {
+            **preset_fields(preset or chosen["preset"]), **_fields_of(TransformerConfig, chosen)
+        }  # fmt: skip
+        defaults = _fields_of(TrainingConfig, chosen)
+    fields.update(
+        _fields_of(TransformerConfig, given),
+        source_vocabulary_size=manifest.source_vocabulary_size,
+        target_vocabulary_size=manifest.target_vocabulary_size,
+        shared_vocabulary=manifest.shared_vocabulary,
+    )
+    return (
+        TransformerConfig(**fields),
+        TrainingConfig(**{**defaults, **_fields_of(TrainingConfig, given)}),
+    )
+
+
+def describe_choices(
+    given: Mapping[str, Any],
+    *,
+    manifest: DatasetManifest,
+    model: TransformerConfig,
+    training: TrainingConfig,
+) -> list[str]:
+    """Returns a line on what was chosen for a new run, and why.
+
+    Args:
+      given: Values by field, and "preset".
+      manifest: Manifest of the dataset.
+      model: Model, as configured.
+      training: Training, as configured.
+    """
+    if manifest.corpus == EMBEDDED_CORPUS:
+        return [
+            f"Embedded corpus: preset {given.get('preset', EMBEDDED_PRESET)}, {training.steps} "
+            f"steps, batches of {training.batch_tokens} tokens, a peak rate of "
+            f"{training.peak_learning_rate} after {training.warmup_steps} steps, validated every "
+            f"{training.validate_every} steps and saved every {training.save_every}, where no "
+            "option says otherwise."
+        ]
+    size = DatasetSize.of(manifest.splits["train"])
+    chosen = choose_options(size, given)
+    if not chosen:
+        return []
+    values = {**dataclasses.asdict(model), **dataclasses.asdict(training), **chosen}
+    why = f" ({_row(size).reason})" if "preset" in chosen else ""
+    parts = [f"`{name}={values[name]}`" for name in chosen]
+    return [
+        f"Chosen by the dataset's size, {size.pairs:,} pairs of {size.tokens:,} tokens: "
+        f"{' '.join(parts)}{why}. An option that is given stands, and the others are "
+        "chosen to fit."
+    ]
+
+
+def _begun_fields(
+    begun: Mapping[str, Any], *, preset: str | None, given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Returns the fields of a model that was begun, under a preset that is named on resuming it.
+
+    Where the preset has that very shape, the dropout stays, too: the dataset's size may have chosen
+    another than the preset's.
+    """
+    fields, named = _fields_of(TransformerConfig, begun), preset_fields(preset)
+    shape = {name: value for name, value in named.items() if name != "dropout"}
+    is_begun = all(fields.get(name) == given.get(name, value) for name, value in shape.items())
+    return fields if is_begun else {**fields, **named}
+
+
+def _fields_of(kind: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    names = {field.name for field in dataclasses.fields(kind)}
+    return {name: value for name, value in given.items() if name in names}
+
+
 def choose_options(size: DatasetSize, given: Mapping[str, Any]) -> dict[str, Any]:
     """Chooses preset, dropout, steps, batches, rates and intervals for a dataset.
 
@@ -126,11 +241,6 @@ def choose_options(size: DatasetSize, given: Mapping[str, Any]) -> dict[str, Any
     return {name: value for name, value in chosen.items() if name not in stated}
 
 
-def reason(size: DatasetSize) -> str:
-    """Returns why a dataset of that size gets what it gets."""
-    return _row(size).reason
-
-
 def updates_an_epoch(size: DatasetSize, training: TrainingConfig, *, replicas: int) -> int:
     """Returns about how many updates one pass over the training split takes."""
     batch = training.batch_tokens * replicas * training.batches_an_update(replicas)
@@ -154,8 +264,8 @@ def doubts(training: TrainingConfig, *, width: int) -> list[str]:
     if steps <= warmup:
         found.append(
             f"all {steps:,} steps lie in the warm-up of {warmup:,}, so that the rate comes to "
-            f"{steps / warmup:.1%} of its peak and never falls: raise --steps, or lower "
-            "--warmup-steps to a quarter of them"
+            f"{steps / warmup:.1%} of its peak and never falls: raise `steps`, or lower "
+            "`warmup_steps` to a quarter of them"
         )
     most = _SANE_PEAK * paper_peak(width)
     peak = training.peak_rate(width)
@@ -163,7 +273,7 @@ def doubts(training: TrainingConfig, *, width: int) -> list[str]:
         found.append(
             f"a peak rate of {peak:.3g} is above {most:.3g}, which is {_SANE_PEAK} / sqrt(width * "
             f"{_PAPER_WARMUP}) with the width {width}: training is likely to diverge; lower "
-            "--peak-learning-rate"
+            "`peak_learning_rate`"
         )
     return found
 

@@ -1,22 +1,140 @@
-"""The configuration of a run: what is trained and how, and what tells one run from another."""
+"""How a model is trained: frozen, validated, saved as JSON."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+import math
+from typing import TYPE_CHECKING, Any
 
-from model.dataset.manifest import DatasetManifest
-from model.formats.about import TrainingData
-from model.transformer.config import TrainingConfig, TransformerConfig
+from model.errors import require, require_one_of
+from model.transformer.config import TransformerConfig
 
-_DATASET_SOURCE = "dataset_source"  # where `describe_dataset` puts what it finds
-_SHOWN_CORPORA = 3
+if TYPE_CHECKING:
+    from model.formats.about import TrainingData
 
-# What may change when a run is resumed: the weights up to then do not depend on it.
-_MAY_CHANGE = (
-    "steps", "validate_every", "score_every", "score_sentences", "patience", "keep_best",
-    "save_every", "keep_checkpoints", "average", "log_every", "replicas", "jit",
-)  # fmt: skip
+
+SCHEDULES = ("inverse-sqrt", "constant")
+
+COMPUTE_TYPES = ("float32", "mixed_bfloat16", "mixed_float16")
+
+METRICS = ("loss", "nll", "perplexity", "bleu", "chrf")  # of a validation
+
+AVERAGES = ("none", "last", "best")
+
+_MOST = 2**31 - 1  # of what is counted: the numbers of TensorFlow's shapes and steps
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainingConfig:
+    """How a model is trained, section 5 of the paper.
+
+    Attributes:
+      steps: Updates of the weights in all.
+      batch_tokens: Rows times the longer side's padded length in a batch, for each replica, at
+        most.
+      effective_batch_size: Tokens an update, over all replicas, counted as `batch_tokens` counts
+        them; batches are accumulated until there are so many. By default an update is one batch.
+      peak_learning_rate: Learning rate at the end of the warm-up. By default it fits the width.
+
+        None is the paper's, d_model^-0.5 * warmup_steps^-0.5.
+      warmup_steps: Updates with a linearly rising learning rate.
+      schedule: Learning rate after the warm-up: "inverse-sqrt" falls with the square root of the
+        step (section 5.3), "constant" stays.
+      label_smoothing: Probability mass spread over the whole vocabulary.
+      subword_dropout: Probability that a token of the training text is split into the two it is
+        made of, and its parts likewise: other segmentations in each epoch, for small corpora.
+      clip_norm: Scale gradients of a greater global norm down to this. By default none are.
+      compute_type: Type of the matrix products: "float32", "mixed_bfloat16" or "mixed_float16",
+        the latter two for GPUs.
+
+        The weights are float32. In float16 the loss is scaled, and updates that overflow are left
+        out.
+      jit: Compile the model by XLA, anew for each shape of a batch: pays on GPUs, if at all.
+      seed: Seed of the weights, the order of the batches and dropout.
+      validate_every: Run over the validation split every N updates.
+      score_every: Translate the validation split every N updates, for BLEU and chrF; 0 never does.
+        A multiple of `validate_every`. By default every validation does.
+      score_sentences: Translate at most N validation sentences.
+      best_metric: Metric that makes a validation the best: "loss", "nll", "perplexity", "bleu" or
+        "chrf".
+      patience: Stop after N validations without a new best. By default the run does not stop early.
+      keep_best: Keep the weights of the N best validations.
+      save_every: Save a checkpoint every N updates.
+      keep_checkpoints: Keep the last N checkpoints.
+      average: Weights that the exported model is the mean of: "none" exports those at the end,
+        "last" and "best" the mean of what `keep_checkpoints` or `keep_best` kept.
+      log_every: Report every N updates.
+    """
+
+    steps: int = 100_000
+    batch_tokens: int = 4096
+    effective_batch_size: int | None = None
+    peak_learning_rate: float | None = None
+    warmup_steps: int = 4000
+    schedule: str = "inverse-sqrt"
+    label_smoothing: float = 0.1
+    subword_dropout: float = 0.0
+    clip_norm: float | None = None
+    compute_type: str = "float32"
+    jit: bool = False
+    seed: int = 1
+    validate_every: int = 500
+    score_every: int | None = None
+    score_sentences: int = 2000
+    best_metric: str = "loss"
+    patience: int | None = None
+    keep_best: int = 1
+    save_every: int = 500
+    keep_checkpoints: int = 3
+    average: str = "none"
+    log_every: int = 50
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch_tokens", "warmup_steps", "validate_every", "score_sentences",
+                     "keep_best", "save_every", "keep_checkpoints", "log_every"):  # fmt: skip
+            value = getattr(self, name)
+            require(value >= 1, f"`{name}` must be at least 1", value)
+            require(value <= _MOST, f"`{name}` must be at most {_MOST:,}", value)
+        for name in ("peak_learning_rate", "clip_norm", "effective_batch_size", "patience"):
+            value = getattr(self, name)
+            require(value is None or 0 < value < math.inf, f"`{name}` must be positive", value)
+        for name in ("effective_batch_size", "patience"):
+            value = getattr(self, name)
+            require(value is None or value <= _MOST, f"`{name}` must be at most {_MOST:,}", value)
+        require_one_of("`schedule`", self.schedule, SCHEDULES)
+        require_one_of("`compute_type`", self.compute_type, COMPUTE_TYPES)
+        require_one_of("`average`", self.average, AVERAGES)
+        require_one_of("`best_metric`", self.best_metric, METRICS)
+        require(
+            not self.score_every
+            or (self.score_every > 0 and self.score_every % self.validate_every == 0),
+            "`score_every` must be 0 or a multiple of `validate_every`",
+            f"{self.score_every} and {self.validate_every}",
+        )
+        require(
+            self.best_metric not in ("bleu", "chrf") or self.score_every != 0,
+            "`best_metric` must be loss, nll or perplexity where `score_every` is 0",
+            self.best_metric,
+        )
+        for name in ("label_smoothing", "subword_dropout"):
+            value = getattr(self, name)
+            require(0 <= value < 1, f"`{name}` must be in [0, 1)", value)
+        require(0 <= self.seed < 2**32, "`seed` must be 0 to 4,294,967,295", self.seed)
+
+    def batches_an_update(self, replicas: int) -> int:
+        """Returns how many batches are accumulated, each one for all replicas."""
+        wanted = self.effective_batch_size
+        return -(-wanted // (self.batch_tokens * replicas)) if wanted else 1
+
+    def peak_rate(self, width: int) -> float:
+        """Returns the rate at the end of the warm-up, of a model of that width."""
+        return self.peak_learning_rate or width**-0.5 * self.warmup_steps**-0.5
+
+    def scores_at(self, step: int) -> bool:
+        """Says whether the validation after `step` updates translates too; the last one does."""
+        if self.score_every == 0:
+            return False
+        return step >= self.steps or step % (self.score_every or self.validate_every) == 0
 
 
 def run_config(
@@ -37,61 +155,3 @@ def run_config(
         "data": dataclasses.asdict(data),
         "replicas": replicas,
     }
-
-
-def describe_dataset(manifest: DatasetManifest, *, folder: str) -> dict[str, Any]:
-    """Returns what tells a user which dataset a run trains on; nothing is compared by it.
-
-    Args:
-      manifest: Of the dataset.
-      folder: As the user knows it.
-    """
-    names = [source["name"] for source in manifest.sources if not source.get("is_held_out")]
-    return {
-        _DATASET_SOURCE: {
-            "folder": folder,
-            "pairs": manifest.pairs_kept,
-            "corpora": list(dict.fromkeys(names)),
-        }
-    }
-
-
-def describe_difference(found: dict[str, Any], wanted: dict[str, Any]) -> str:
-    """Names what makes two configurations other runs, or returns "".
-
-    Args:
-      found: Of `run_config`, with what `describe_dataset` adds: of the run that is there.
-      wanted: The same of the one that is asked for.
-    """
-    there, here = _lasting(found), _lasting(wanted)
-    return ", ".join(
-        _dataset_difference(found, wanted)
-        if key == "dataset"
-        else f"{key} is {there.get(key)} there and {here.get(key)} here"
-        for key in {**there, **here}
-        if there.get(key) != here.get(key)
-    )
-
-
-def _lasting(config: dict[str, Any]) -> dict[str, Any]:
-    """Returns what the weights depend on, flat."""
-    flat = {**config, **config["model"], **config["training"]}
-    left_out = ("model", "training", "data", _DATASET_SOURCE, *_MAY_CHANGE)
-    return {key: value for key, value in flat.items() if key not in left_out}
-
-
-def _dataset_difference(found: dict[str, Any], wanted: dict[str, Any]) -> str:
-    """Names the dataset of a run, and another one; their fingerprints tell a user nothing."""
-    there, here = (_dataset_words(config.get(_DATASET_SOURCE)) for config in (found, wanted))
-    if there == here:
-        return f"its dataset, {here}, has been made anew since, of other input or otherwise"
-    return f"it trains on the dataset {there}, not on {here}"
-
-
-def _dataset_words(source: dict[str, Any] | None) -> str:
-    if not source:
-        return "of another fingerprint (an older tt did not write down which folder that was)"
-    corpora = source["corpora"]
-    shown = [*corpora[:_SHOWN_CORPORA], *(["..."] if len(corpora) > _SHOWN_CORPORA else [])]
-    of_corpora = f" of {', '.join(shown)}" if shown else ""
-    return f"{source['folder']} ({source['pairs']:,} pairs{of_corpora})"

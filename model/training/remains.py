@@ -10,9 +10,11 @@ from typing import Any
 import tensorflow as tf
 
 from model.dataset.windows import Position
-from model.engines.tensorflow_engine import Translator
 from model.errors import UserError
+from model.folders.remote import read_text
+from model.formats.weights import load_model
 from model.runs.checkpoints import INDEX_FILE
+from model.runs.reporter import RunLog
 from model.runs.run_folder import (
     BEST_MODEL_FOLDER,
     CHECKPOINT_FOLDER,
@@ -20,8 +22,6 @@ from model.runs.run_folder import (
     LOG_FILE,
     MODEL_FOLDER,
     RunFolder,
-    RunLog,
-    read_text,
 )
 from model.training.state import TrainingState
 from model.transformer.transformer import Transformer
@@ -70,9 +70,9 @@ def how_to_go_on(models: list[str]) -> str:
       models: See `Remains`.
     """
     weights = (
-        f", go on from the weights of {models[0]}/ with --restart-from-model" if models else ""
+        f", go on from the weights of {models[0]}/ with `restart_from_model`" if models else ""
     )
-    return f"{weights}, or train in another folder with --run"
+    return f"{weights}, or train in another folder with `run`"
 
 
 def find_models(run: RunFolder) -> list[str]:
@@ -117,6 +117,23 @@ def find_remains(run: RunFolder) -> Remains | None:
     )
 
 
+def check_remains(run: RunFolder, *, restart_from_model: bool) -> tuple[bool, list[str]]:
+    """Looks for a run whose checkpoints are gone.
+
+    Returns:
+      Whether there is one, and lines that a user should know.
+
+    Raises:
+      UserError: There is one, and it is not to go on from its model.
+    """
+    remains = find_remains(run)
+    if remains is None:
+        return False, []
+    if remains.is_lost and not restart_from_model:
+        raise remains.refusal()
+    return remains.is_lost, [] if restart_from_model else remains.notes()
+
+
 @dataclasses.dataclass(frozen=True)
 class Restart:
     """What a run goes on from without checkpoints.
@@ -155,14 +172,14 @@ def restart_from_model(
     models = find_models(run)
     if not models:
         raise UserError(
-            "--restart-from-model goes on from the model of a run whose checkpoints are gone, and "
+            "`restart_from_model` goes on from the model of a run whose checkpoints are gone, and "
             f"{run.path} has none: leave it out"
         )
     loaded, steps = _load(run, models[0])
     if loaded.config != model.config:
         raise UserError(
             f"{run.inside(models[0])} is another model than {CONFIG_FILE} in {run.path} describes: "
-            "put the run's own model back, or train in another folder with --run"
+            "put the run's own model back, or train in another folder with `run`"
         )
     lines = RunLog(run.inside(LOG_FILE)).read()
     validations = [line for line in lines if line["kind"] == "validation"]
@@ -174,7 +191,7 @@ def restart_from_model(
     if not step:
         raise UserError(
             f"neither {run.inside(models[0])} nor {LOG_FILE} says after how many steps the model "
-            "was exported: train in another folder with --run"
+            "was exported: train in another folder with `run`"
         )
     validations = [line for line in validations if line["step"] <= step]
     bests = [line for line in bests if line["step"] <= step and metric in line]
@@ -231,7 +248,7 @@ def _load(run: RunFolder, name: str) -> tuple[Transformer, int]:
     with run.scratch() as scratch:
         for file in tf.io.gfile.listdir(run.inside(name)):
             tf.io.gfile.copy(run.inside(name, file), f"{scratch}/{file}")
-        model = Translator.load(Path(scratch)).model  # which says what is wrong with its files
+        model = load_model(Path(scratch)).model  # which says what is wrong with its files
         return model, steps_of(json.loads(read_text(f"{scratch}/{CONFIG_FILE}")))
 
 

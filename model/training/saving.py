@@ -3,39 +3,48 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import tensorflow as tf
 
-from model.engines.tensorflow_engine import export_model
+from model.dataset.manifest import TRAIN
 from model.errors import UserError
-from model.formats.about import About
+from model.formats.about import TrainingData, describe_run
+from model.formats.weights import save_model
 from model.runs.checkpoints import Checkpoints, Kept, NoneReadableError, best_name, named_weights
+from model.runs.identity import describe_dataset
 from model.runs.run_folder import BEST_MODEL_FOLDER, MODEL_FOLDER, RunFolder
-from model.text.vocabulary import VocabularyPair
-from model.training.remains import find_models, how_to_go_on, restart_from_model
+from model.training.config import run_config
+from model.training.remains import check_remains, find_models, how_to_go_on, restart_from_model
+from model.training.splits import TrainingDataset
 from model.training.state import TrainingState
-from model.transformer.config import TrainingConfig
 from model.transformer.transformer import Transformer
 from model.updates.step import TrainingStep
+from model.updates.strategies import Workers
 
 
 class RunSaver:
     """Writes what a run needs to go on, and reads it again.
 
     Args:
-      run: The run folder, claimed.
-      model: What is trained.
+      run: Run folder; this claims it for the run.
+      model: Model that is trained.
       step: Holds the optimizer; what it accumulates is not saved.
-      training: How it is trained.
-      vocabulary_folder: Whose vocabularies go into exported models.
-      vocabularies: That lie there.
-      about: What is known of the run's models, whatever their steps.
+      data: Dataset, whose vocabularies go into exported models.
+      dataset_name: Name of the dataset for the user.
       writes: Whether this process writes the run folder; one of several workers does.
+      from_model: Whether a run whose checkpoints are gone goes on from its model.
 
     Attributes:
-      checkpoints: Of the run.
+      notes: Lines that a user should know of how the run was resumed.
+      checkpoints: Checkpoints of the run.
+      writes: As given.
+
+    Raises:
+      UserError: The folder holds another run or something else, another process trains there, or
+        its checkpoints are gone.
     """
 
     def __init__(
@@ -44,20 +53,28 @@ class RunSaver:
         *,
         model: Transformer,
         step: TrainingStep,
-        training: TrainingConfig,
-        vocabulary_folder: Path,
-        vocabularies: VocabularyPair,
-        about: About,
+        data: TrainingDataset,
+        dataset_name: str,
         writes: bool,
+        from_model: bool,
     ) -> None:
-        self.checkpoints = Checkpoints(run)
         self._run = run
         self._model = model
-        self._training = training
-        self._vocabulary_folder = vocabulary_folder
-        self._vocabularies = vocabularies
-        self._about = about
-        self._writes = writes
+        self._data = data
+        self._training = data.training
+        self.writes = writes
+        self._from_model = from_model
+        self._config = run_config(
+            model=model.config,
+            training=data.training,
+            data=TrainingData.of(data.manifest),
+            replicas=data.replicas,
+        )
+        self._described = self._config | describe_dataset(data.manifest, folder=dataset_name)
+        is_lost, self.notes = check_remains(run, restart_from_model=from_model)
+        if writes:
+            self.notes += run.claim(self._described, vocabulary_folder=data.folder, is_lost=is_lost)
+        self.checkpoints = Checkpoints(run)
         self._state = tf.Variable("", dtype=tf.string)
         self._written = ""
         parts = {"weights": named_weights(model), "adam": step.adam, "state": self._state}
@@ -66,36 +83,48 @@ class RunSaver:
         self._checkpoint = tf.train.Checkpoint(**parts)
         self._accumulator = step.accumulator
 
-    def restore(
-        self, note: Callable[[str], None], *, replicas: int, from_model: bool = False
-    ) -> TrainingState | None:
-        """Restores the newest checkpoint that can be read.
+    def restore(self) -> TrainingState:
+        """Restores the newest checkpoint that can be read, for the replicas that train now.
 
-        Args:
-          note: Told of each that cannot.
-          replicas: That train together.
-          from_model: Whether the run goes on from its model where there is none; then it is saved
-            at once.
+        Where there is none, a run that goes on from its model is saved at once.
 
         Returns:
-          Where the run stood, or None where nothing was saved.
+          Where the run stands.
 
         Raises:
           UserError: None of the checkpoints can be read, or more steps are done than are wanted.
         """
+        replicas = self._data.replicas
+        state = self._load() or TrainingState(replicas=replicas)
+        if state.replicas != replicas:
+            self.notes.append(
+                f"resuming with {replicas} replica(s) what {state.replicas} trained: from here on "
+                "the updates are others than those of an undisturbed run, and what is left of the "
+                "last window of pairs waits for the next epoch"
+            )
+            if state.position.batch:
+                # Batches are cut anew, so none of this window's may be read: some pairs were.
+                before = dataclasses.replace(self._data, replicas=state.replicas).batches(TRAIN)
+                state.position = before.next_window(state.position)
+            state.update_start = state.position
+            state.replicas = replicas
+        return state
+
+    def _load(self) -> TrainingState | None:
+        """Returns where the run stood, or None where nothing was saved."""
         checkpoints = self.checkpoints
         try:
-            name = checkpoints.restore_last(self._checkpoint, note)
+            name = checkpoints.restore_last(self._checkpoint, self.notes.append)
         except NoneReadableError as error:
-            if not from_model:
+            if not self._from_model:
                 remedy = how_to_go_on(find_models(self._run))
                 raise UserError(f"{error}: put them back{remedy}") from error
             name = None
         if name is None:
-            return self._restart(note, replicas=replicas) if from_model else None
-        if from_model:
-            note(
-                f"{self._run.path} goes on from its checkpoints: --restart-from-model is for runs "
+            return self._restart() if self._from_model else None
+        if self._from_model:
+            self.notes.append(
+                f"{self._run.path} goes on from its checkpoints: `restart_from_model` is for runs "
                 "that have lost them"
             )
         state = TrainingState.from_json(self._state.numpy().decode())
@@ -107,37 +136,56 @@ class RunSaver:
         if state.pending_batches:  # earlier versions saved what a stop had interrupted
             pending = tf.train.Checkpoint(accumulator=self._accumulator)
             pending.read(checkpoints.path(name)).expect_partial()
-        if self._writes and not checkpoints.has_left_out:
+        if self.writes and not checkpoints.has_left_out:
             checkpoints.delete_others()
         return state
 
-    def _restart(self, note: Callable[[str], None], *, replicas: int) -> TrainingState:
+    def _restart(self) -> TrainingState:
         """Goes on from the weights of the run's model, and saves that before anything else."""
         found = restart_from_model(
             self._run,
             model=self._model,
             metric=self._training.best_metric,
-            batches_an_update=self._training.batches_an_update(replicas),
-            replicas=replicas,
+            batches_an_update=self._training.batches_an_update(self._data.replicas),
+            replicas=self._data.replicas,
         )
         state = found.state
         self._check_steps(state)
         weights = {v.path: v.numpy() for v in found.weights.trainable_variables}
         for variable in self._model.trainable_variables:
             variable.assign(weights[variable.path])
-        if found.best and self._writes:
+        if found.best and self.writes:
             best = tf.train.Checkpoint(weights=named_weights(found.best))
             self.checkpoints.write(best, best_name(state.best[0][1]))
         self.checkpoints.kept = Kept()
         self.save_stop(state)
-        note(found.note)
+        self.notes.append(found.note)
         return state
+
+    def begin(self, state: TrainingState, workers: Workers) -> None:
+        """Writes what is trained, once it is sure that it will be.
+
+        Args:
+          state: Where the run stands.
+          workers: Processes that train together; all must call this.
+
+        Raises:
+          UserError: They do not train the same run.
+        """
+        described = json.dumps(self._config) + state.to_json()
+        if workers.are_several and not workers.are_equal(described):
+            raise UserError(
+                "the workers do not train the same run from the same checkpoint: give all of them "
+                "the same command, and a `run` and a `dataset` that all of them see"
+            )
+        if self.writes:
+            self._run.write_config(self._described)
 
     def _check_steps(self, state: TrainingState) -> None:
         if self._training.steps < state.step:
             raise UserError(
-                f"{self._run.path} has done {state.step} steps already. Received: --steps "
-                f"{self._training.steps}; `tt export --checkpoint` exports an earlier one"
+                f"`steps` must be at least the {state.step} that {self._run.path} has done. "
+                f"Received: {self._training.steps}; `tt export --checkpoint` exports an earlier one"
             )
 
     def save(self, state: TrainingState) -> None:
@@ -187,7 +235,7 @@ class RunSaver:
 
     def _write(self, state: TrainingState, name: str, *, last: list[str], stop: str | None) -> None:
         self._written = state.to_json()
-        if self._writes:
+        if self.writes:
             self._state.assign(self._written)
             self.checkpoints.write(self._checkpoint, name)
             best = [best_name(step) for _, step in state.best]
@@ -196,14 +244,16 @@ class RunSaver:
     def _export(
         self, model: Transformer, name: str, *, steps: int, checkpoints: Sequence[str] = ()
     ) -> None:
-        about = dataclasses.replace(self._about, steps=steps, checkpoints=[*checkpoints])
+        about = dataclasses.replace(
+            describe_run(self._config), steps=steps, checkpoints=[*checkpoints]
+        )
         with self._run.errors(), self._run.scratch() as scratch:
             folder = Path(scratch) / MODEL_FOLDER
-            export_model(
+            save_model(
                 model,
                 folder,
-                vocabulary_folder=self._vocabulary_folder,
-                vocabularies=self._vocabularies,
+                vocabulary_folder=self._data.folder,
+                vocabularies=self._data.vocabularies,
                 about=about,
             )
             self._run.publish(folder, name)

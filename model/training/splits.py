@@ -2,47 +2,78 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
+from model.dataset.batches import TokenBatches
 from model.dataset.manifest import TRAIN, DatasetManifest
 from model.dataset.subword_dropout import SubwordDropout
-from model.dataset.windows import TokenBatches
-from model.text.vocabulary import VocabularyPair
-from model.transformer.config import TrainingConfig
+from model.dataset.tfrecords import check_shards
+from model.text.vocabulary import VocabularyPair, load_vocabularies
+from model.training.config import TrainingConfig
+from model.transformer.config import TransformerConfig
 
 
-def split_batches(
-    dataset: Path,
-    split: str,
-    *,
-    manifest: DatasetManifest,
-    vocabularies: VocabularyPair,
-    training: TrainingConfig,
-    replicas: int,
-) -> TokenBatches:
-    """Returns the batches of a split: of training shuffled and with subword dropout.
+@dataclasses.dataclass(frozen=True)
+class TrainingDataset:
+    """A dataset folder, checked for a training.
 
-    Args:
-      dataset: The dataset folder.
-      split: Its name.
-      manifest: Of the dataset.
-      vocabularies: Of the dataset.
-      training: How the model is trained.
-      replicas: That train together.
+    Attributes:
+      folder: Dataset folder on this machine.
+      manifest: Manifest of the dataset.
+      vocabularies: Vocabularies of the dataset.
+      training: Options of the training.
+      replicas: Number of replicas that train together.
     """
-    rate = training.subword_dropout
-    dropout = None
-    if rate and split == TRAIN:
-        source = SubwordDropout(vocabularies.source, rate)
-        is_shared = vocabularies.is_shared
-        dropout = (source, source if is_shared else SubwordDropout(vocabularies.target, rate))
-    return TokenBatches(
-        files=[dataset / name for name in manifest.splits[split].shards],
-        max_tokens=training.batch_tokens,
-        seed=training.seed,
-        vocabulary_sizes=(manifest.source_vocabulary_size, manifest.target_vocabulary_size),
-        replicas=replicas,
-        shuffle=split == TRAIN,
-        records=manifest.splits[split].records,
-        subword_dropout=dropout,
-    )
+
+    folder: Path
+    manifest: DatasetManifest
+    vocabularies: VocabularyPair
+    training: TrainingConfig
+    replicas: int = 1
+
+    @classmethod
+    def open(
+        cls,
+        manifest: DatasetManifest,
+        folder: Path,
+        *,
+        model: TransformerConfig,
+        training: TrainingConfig,
+    ) -> TrainingDataset:
+        """Opens a dataset folder for one replica, and checks it.
+
+        Raises:
+          UserError: It is unfinished or damaged, has no records or another vocabulary than the
+            model, or a pair is longer than the token budget.
+        """
+        vocabularies = load_vocabularies(folder)
+        manifest.check(
+            folder,
+            vocabularies=vocabularies,
+            model_sizes=(model.source_vocabulary_size, model.target_vocabulary_size),
+            batch_tokens=training.batch_tokens,
+        )
+        for split in manifest.splits.values():
+            check_shards([folder / name for name in split.shards], split.shard_sizes)
+        return cls(folder, manifest, vocabularies, training)
+
+    def batches(self, split: str) -> TokenBatches:
+        """Returns the batches of a split; the training split is shuffled, with subword dropout."""
+        training, manifest = self.training, self.manifest
+        rate, dropout = training.subword_dropout, None
+        if rate and split == TRAIN:
+            source = SubwordDropout(self.vocabularies.source, rate)
+            is_shared = self.vocabularies.is_shared
+            target = source if is_shared else SubwordDropout(self.vocabularies.target, rate)
+            dropout = (source, target)
+        return TokenBatches(
+            files=[self.folder / name for name in manifest.splits[split].shards],
+            max_tokens=training.batch_tokens,
+            seed=training.seed,
+            vocabulary_sizes=(manifest.source_vocabulary_size, manifest.target_vocabulary_size),
+            replicas=self.replicas,
+            shuffle=split == TRAIN,
+            records=manifest.splits[split].records,
+            subword_dropout=dropout,
+        )

@@ -1,12 +1,117 @@
-"""Where a run stands, beside its weights."""
+"""The state of a run beside its weights, and what its reports add up."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import math
+import time
 
+import numpy as np
+
+from model.dataset.batches import Batch
 from model.dataset.windows import Position
-from model.runs.reports import Meter
+from model.runs.reports import Progress
+from model.updates.step import StepResult, Unread
+
+
+@dataclasses.dataclass
+class Meter:
+    """Adds up what a report shows. It is saved with a checkpoint, so a report misses nothing.
+
+    Attributes:
+      loss: Label-smoothed, in nats.
+      cross_entropy: Without smoothing: `nll` times the tokens.
+      correct: Target tokens whose logit is the greatest.
+      target_tokens: Real ones.
+      source_tokens: Real ones.
+      positions: Of both sides, padding included.
+      gradient_norm: Sum over the updates.
+      updates: How many.
+      seconds: Spent on them.
+      skipped: Of the updates, those that were left out.
+    """
+
+    loss: float = 0.0
+    cross_entropy: float = 0.0
+    correct: float = 0.0
+    target_tokens: float = 0.0
+    source_tokens: int = 0
+    positions: int = 0
+    gradient_norm: float = 0.0
+    updates: int = 0
+    seconds: float = 0.0
+    skipped: int = 0
+
+    def add(self, result: StepResult, *, batch: Batch, is_update: bool) -> None:
+        """Adds the result of a batch, which may be the last of its update."""
+        sums, source, target = result.sums, batch.source, batch.target
+        self.loss += sums.loss
+        self.cross_entropy += sums.cross_entropy
+        self.correct += sums.correct
+        self.target_tokens += sums.tokens
+        self.source_tokens += int(np.count_nonzero(source))
+        self.positions += source.size + target[:, 1:].size
+        self.gradient_norm += result.gradient_norm
+        self.updates += is_update
+        self.skipped += int(result.skipped)
+
+    def progress(self, *, step: int, steps: int, epoch: int, learning_rate: float) -> Progress:
+        """Returns the report on what was added up."""
+        tokens, seconds = self.target_tokens, max(self.seconds, 1e-9)
+        return Progress(
+            step=step,
+            steps=steps,
+            epoch=epoch,
+            loss=self.loss / tokens,
+            nll=self.cross_entropy / tokens,
+            perplexity=perplexity(self.cross_entropy / tokens),
+            accuracy=self.correct / tokens,
+            learning_rate=learning_rate,
+            gradient_norm=self.gradient_norm / max(1, self.updates - self.skipped),
+            source_tokens_per_second=self.source_tokens / seconds,
+            target_tokens_per_second=tokens / seconds,
+            padding=1 - (self.source_tokens + tokens) / self.positions,
+            seconds_left=(steps - step) * seconds / self.updates,
+            skipped_updates=self.skipped or None,
+        )
+
+
+def perplexity(nll: float) -> float:
+    """Returns exp of a negative log-likelihood in nats; e^100 stands for all that is greater."""
+    return math.exp(min(nll, 100.0))
+
+
+class Clock:
+    """Seconds of training alone, as they pass."""
+
+    def __init__(self) -> None:
+        self._start = time.monotonic()
+
+    def lap(self) -> float:
+        """Returns the seconds since the last lap, or since it was made."""
+        now = time.monotonic()
+        seconds, self._start = now - self._start, now
+        return seconds
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainedBatch:
+    """A batch whose result has not been read from the device yet.
+
+    Attributes:
+      batch: Batch that was trained on.
+      result: Result of the step, see `TrainingStep.read`.
+      step: Number of the update that the batch belongs to.
+      update_start: Position of the first batch of that update.
+      is_update: Whether it was the last batch of that update.
+    """
+
+    batch: Batch
+    result: Unread
+    step: int
+    update_start: Position
+    is_update: bool
 
 
 @dataclasses.dataclass
@@ -42,6 +147,33 @@ class TrainingState:
     def to_json(self) -> str:
         """Returns all of it; numbers come back bit by bit."""
         return json.dumps(dataclasses.asdict(self))
+
+    def add_batch(self, batch: Batch, *, tokens: float, is_update: bool) -> None:
+        """Notes that a batch was trained on.
+
+        Args:
+          batch: Batch that was trained on.
+          tokens: Number of its real target tokens.
+          is_update: Whether it was the last batch of its update.
+        """
+        if self.pending_batches == 0:
+            self.update_start = batch.start
+        self.batches += 1
+        self.position = batch.following
+        self.pending_batches = 0 if is_update else self.pending_batches + 1
+        self.pending_tokens = 0.0 if is_update else self.pending_tokens + tokens
+        self.step += is_update
+
+    def take_progress(self, *, steps: int, learning_rate: float) -> Progress:
+        """Returns the report on what was added up, and begins to add up anew.
+
+        Args:
+          steps: Updates in all.
+          learning_rate: Learning rate of the last update.
+        """
+        meter, self.meter = self.meter, Meter()
+        epoch = self.position.epoch
+        return meter.progress(step=self.step, steps=steps, epoch=epoch, learning_rate=learning_rate)
 
     def go_back_to_update(self) -> None:
         """Forgets the batches that are accumulated: the next one is the first of them."""

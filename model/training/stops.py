@@ -1,13 +1,30 @@
-"""Stopping in good order: SIGTERM and Ctrl-C, and what a run that was saved ends with."""
+"""Why a training stops early: signals, and what cannot go on."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
+import json
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from model.dataset.batches import Batch
+from model.dataset.manifest import TRAIN
+from model.errors import UserError
+from model.folders.remote import write_text
+from model.runs.run_folder import RunFolder
+from model.training.saving import RunSaver
+from model.training.splits import TrainingDataset
+from model.training.state import TrainedBatch
+from model.updates.step import StepResult
+from model.updates.strategies import Workers
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -36,6 +53,14 @@ class StopRequest:
     def is_made(self) -> bool:
         """Says whether the run is to stop."""
         return self._made.is_set()
+
+    def check(self, workers: Workers) -> None:
+        """Raises `Terminated` if any worker is to stop; all must call this."""
+        told: float = self.is_made()
+        if workers.are_several:  # so all of them stop at the same place
+            told = workers.sum(np.array([told]))[0]
+        if told:
+            raise Terminated
 
     @contextlib.contextmanager
     def from_signals(
@@ -81,3 +106,114 @@ class StopRequest:
             told.close()
             watcher.join()
             heard.close()
+
+
+_SHOWN = 5  # records of many
+
+
+class Failures:
+    """The errors that end a training; each names the last good checkpoint.
+
+    Args:
+      run: Run folder; `not_finite.json` there lists the records of an update.
+      data: Dataset, as the training reads it.
+      saver: Knows the last checkpoint, and whether this process writes the run folder.
+    """
+
+    def __init__(self, run: RunFolder, *, data: TrainingDataset, saver: RunSaver) -> None:
+        self._run = run
+        self._data = data
+        self._training = data.training
+        self._saver = saver
+
+    def not_finite_update(self, result: StepResult, trained: TrainedBatch) -> UserError:
+        """Returns the error for a loss or gradient that is no number, with the records."""
+        # They are read again: most of its batches may be forgotten, or from before a stop.
+        before = itertools.takewhile(
+            lambda batch: batch.start != trained.batch.start,
+            self._data.batches(TRAIN).forever(trained.update_start),
+        )
+        return self._not_finite(
+            f"loss is {result.sums.loss} and the gradient's norm {result.gradient_norm}",
+            step=trained.step,
+            remedy=f"{self._records([*before, trained.batch], trained.step)}: look at them, or",
+        )
+
+    def not_finite_validation(self, loss: float, step: int) -> UserError:
+        """Returns the error for a validation whose loss is no number."""
+        return self._not_finite(f"validation's loss is {loss}", step=step, remedy="To go on,")
+
+    def out_of_memory_in_step(
+        self, error: tf.errors.ResourceExhaustedError, *, batch: Batch, step: int
+    ) -> UserError:
+        """Returns the error for a device without memory to train on a batch."""
+        training, replicas = self._training, self._data.replicas
+        rows, source = batch.source.shape
+        tokens = training.effective_batch_size or training.batch_tokens * replicas
+        return self._out_of_memory(
+            error,
+            where=f"at step {step} of {training.steps}, in a batch of {rows} rows of {source} "
+            f"source and {batch.target.shape[1]} target tokens, for {replicas} replica(s)",
+            remedy=f"lower `batch_tokens` (received: {training.batch_tokens}) in a new `run`, with "
+            f"`effective_batch_size` {tokens} if updates are to stay as large",
+        )
+
+    def out_of_memory_in_validation(
+        self, error: tf.errors.ResourceExhaustedError, step: int
+    ) -> UserError:
+        """Returns the error for a device without memory to validate after a step."""
+        return self._out_of_memory(
+            error,
+            where=f"in the validation at step {step}",
+            remedy="leave its translations out with `score_every` 0; if that is not enough, lower "
+            "`batch_tokens` in a new `run`",
+        )
+
+    def _not_finite(self, what: str, *, step: int, remedy: str) -> UserError:
+        return UserError(
+            f"the {what} at step {step} of {self._training.steps}, so training stopped (last good "
+            f"checkpoint: {self._saver.last_good()}). {remedy} lower `peak_learning_rate`, raise "
+            "`warmup_steps` or set `clip_norm`, in a new `run`"
+        )
+
+    def _records(self, batches: Sequence[Batch], step: int) -> str:
+        """Lists the records of an update in the run folder; returns a sentence about them."""
+        start = batches[0].start
+        records = [record for batch in batches for record in batch.records]
+        path = self._run.inside("not_finite.json")
+        if self._saver.writes:
+            details = {"step": step, "position": start._asdict(), "records": records}
+            try:
+                with self._run.errors():
+                    write_text(path, json.dumps(details) + "\n")
+            except UserError as error:
+                path = f"a list that could not be written ({error})"
+        shown = ", ".join(f"{Path(shard).name}:{number}" for shard, number in records[:_SHOWN])
+        return (
+            f"The update read {len(batches)} batch(es), from number {start.batch} of window "
+            f"{start.window} of epoch {start.epoch} on: records {shown} and "
+            f"{max(0, len(records) - _SHOWN)} more, all in {path}"
+        )
+
+    def _out_of_memory(
+        self, error: tf.errors.ResourceExhaustedError, *, where: str, remedy: str
+    ) -> UserError:
+        return UserError(
+            f"out of memory {where} ({_reason(error)}; last good checkpoint: "
+            f"{self._saver.last_good()}): {remedy}"
+        )
+
+
+def out_of_memory_for_model(error: tf.errors.ResourceExhaustedError) -> UserError:
+    """Returns the error for a device without memory for the weights."""
+    return UserError(
+        f"out of memory for the model itself ({_reason(error)}): make it smaller by `preset`, "
+        "`layers`, `d_model` or `d_ff`, or its vocabulary by `tt preprocess --vocabulary-size`"
+    )
+
+
+def _reason(error: tf.errors.ResourceExhaustedError) -> str:
+    lines = str(error.message).splitlines()
+    # What comes before is the place in our code.
+    found = next((line[line.index("OOM") :] for line in lines if "OOM" in line), lines[0])
+    return found.split(" [Op:")[0]

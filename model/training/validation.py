@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from model.dataset.windows import Batch, Position, TokenBatches, read_target_texts
-from model.engines.tensorflow_engine import Translator
+from model.dataset.batches import Batch
+from model.dataset.manifest import VALIDATION
+from model.dataset.windows import Position, read_target_texts
+from model.decoding.options import Decoding
+from model.engines.tensorflow_engine import TensorFlowTranslator
 from model.runs.attention_images import sample_attention
-from model.runs.reports import Validation, perplexity
+from model.runs.reports import Validation
 from model.text import scores
-from model.text.vocabulary import PAD_ID, VocabularyPair
-from model.transformer.config import Decoding
+from model.text.vocabulary import PAD_ID
+from model.training.splits import TrainingDataset
+from model.training.state import perplexity
+from model.training.stops import StopRequest
 from model.transformer.transformer import Transformer
 from model.updates.loss import TokenSums
 from model.updates.step import TrainingStep
+from model.updates.strategies import Workers
 
 _SAMPLES = 3  # sentences whose attention is shown
+
+_NO_TEXTS = (
+    "the dataset was made by an older version of tt, and its validation records have no texts: "
+    "BLEU and chrF are taken against what the target's tokens decode to"
+)
+
 _SENTENCES_AT_ONCE = 256  # between two looks at whether the run is to stop
 
 
@@ -27,17 +40,11 @@ class Validator:
     """Validates a model.
 
     Args:
-      model: What translates.
-      step: What computes the loss.
-      batches: Of the validation split.
-      vocabularies: Of its ids.
-      language: Of the target; chooses BLEU's tokenizer.
-      max_sentences: That are translated.
-      check_stop: Called now and then, by all workers equally often; what it raises ends the
-        validation.
-      devices: Of this process's replicas, which translate a part of the sentences each; None
-        leaves it to TensorFlow.
-      worker: Number of this process among those that train together, from 0, and their number.
+      model: Model that is trained.
+      step: Computes the loss.
+      data: Dataset, as the training reads it.
+      workers: Processes that validate together; each replica translates a part of the sentences.
+      stop: Asked now and then, by all workers equally often, whether to end the validation.
     """
 
     def __init__(
@@ -45,34 +52,36 @@ class Validator:
         model: Transformer,
         *,
         step: TrainingStep,
-        batches: TokenBatches,
-        vocabularies: VocabularyPair,
-        language: str,
-        max_sentences: int,
-        check_stop: Callable[[], None],
-        devices: Sequence[str | None] = (None,),
-        worker: tuple[int, int] = (0, 1),
+        data: TrainingDataset,
+        workers: Workers,
+        stop: StopRequest,
     ) -> None:
         self._step = step
-        self._batches = batches
-        self._vocabularies = vocabularies
-        self._language = language
-        self._max_sentences = max_sentences
-        self._check_stop = check_stop
+        self._batches = data.batches(VALIDATION)
+        self._vocabularies = data.vocabularies
+        self._language = data.manifest.target_language
+        self._training = data.training
+        self._workers = workers
+        self._stop = stop
         self._model = model
-        self._worker, self._workers = worker
         decoding = Decoding(beam_size=1)
         self._translators = [
-            Translator(model, vocabularies, decoding, device=device) for device in devices
+            TensorFlowTranslator(model, data.vocabularies, decoding, device=device)
+            for device in workers.devices
         ]
 
-    def read(self) -> None:
-        """Reads the split once: what is wrong with it is better known before the training.
+    def notes(self) -> list[str]:
+        """Reads the split once, so that its faults are known before the training.
+
+        Returns:
+          Lines that a user should know of its scores.
 
         Raises:
           UserError: See `TokenBatches.epoch`.
         """
+        notes = scores.tokenizer_notes(self._language)
         _ = self._references
+        return notes if self.has_texts or self._training.score_every == 0 else [*notes, _NO_TEXTS]
 
     @property
     def has_texts(self) -> bool:
@@ -83,7 +92,7 @@ class Validator:
         """Returns loss, nll, perplexity and accuracy on the whole split."""
         totals = np.zeros(len(TokenSums._fields))
         for batch in self._batches.epoch(Position()):
-            self._check_stop()
+            self._stop.check(self._workers)
             totals += self._step.sums(batch.source, batch.target)
         sums = TokenSums(*totals.tolist())
         return Validation(
@@ -94,13 +103,26 @@ class Validator:
             accuracy=sums.correct / sums.tokens,
         )
 
+    def with_scores(self, validation: Validation) -> Validation:
+        """Adds BLEU and chrF, which all workers find together."""
+        bleu, chrf = self.score()
+        # Scores are kept as float32, so that the best of a run compare with those saved before.
+        values = np.array([bleu.value, chrf.value], np.float32)
+        return dataclasses.replace(
+            validation,
+            bleu=float(values[0]),
+            chrf=float(values[1]),
+            bleu_signature=bleu.signature,
+            chrf_signature=chrf.signature,
+        )
+
     def score(self) -> tuple[scores.Score, scores.Score]:
         """Translates greedily; returns BLEU and chrF against the split's target texts.
 
         Those are normalised, but as they were before the vocabulary: what that changes or does
         not know is a difference to them.
         """
-        sources, _ = self._first_pairs(self._max_sentences)
+        sources, _ = self._first_pairs(self._training.score_sentences)
         references = self._references
         # Like lengths together: a batch goes on until its longest translation has ended.
         order = sorted(range(len(sources)), key=lambda i: len(sources[i]))
@@ -110,20 +132,20 @@ class Validator:
             for first in range(0, len(order), _SENTENCES_AT_ONCE)
         ]
 
-        def translate(translator: Translator, rows: list[int]) -> None:
+        def translate(translator: TensorFlowTranslator, rows: list[int]) -> None:
             found, _ = translator.translate_ids([sources[i] for i in rows])
             for i, translation in zip(rows, found, strict=True):
                 hypotheses[i] = translation.text
 
         here = len(self._translators)
         with ThreadPoolExecutor(here) as threads:
-            for first in range(0, len(parts), self._workers * here):
-                self._check_stop()
-                own = first + self._worker * here
+            for first in range(0, len(parts), self._workers.count * here):
+                self._stop.check(self._workers)
+                own = first + self._workers.number * here
                 # The parts are those of one process, so that what is found is the same.
                 list(threads.map(translate, self._translators, parts[own : own + here]))
-        if self._workers > 1:
-            self._check_stop()
+        if self._workers.count > 1:
+            self._stop.check(self._workers)
             hypotheses = self._gather(hypotheses)
         return (
             scores.bleu(hypotheses, references, language=self._language),
@@ -133,14 +155,14 @@ class Validator:
     def _gather(self, texts: list[str]) -> list[str]:
         """Returns the texts of all workers; each gives "" for those of others."""
         encoded = [text.encode() for text in texts]
-        lengths = self._step.sum_over_workers(np.array([len(text) for text in encoded]))
+        lengths = self._workers.sum(np.array([len(text) for text in encoded]))
         ends = np.cumsum(lengths, dtype=np.int64).tolist()
         starts = [0, *ends[:-1]]
         # Only numbers travel between workers: these are bytes.
         values = np.zeros(max(1, ends[-1]), np.float32)
         for start, text in zip(starts, encoded, strict=True):
             values[start : start + len(text)] = np.frombuffer(text, np.uint8)
-        found = self._step.sum_over_workers(values).astype(np.uint8).tobytes()
+        found = self._workers.sum(values).astype(np.uint8).tobytes()
         return [found[start:end].decode() for start, end in zip(starts, ends, strict=True)]
 
     def attention(self) -> Iterator[list[np.ndarray]]:
@@ -158,7 +180,7 @@ class Validator:
     @functools.cached_property
     def _references(self) -> list[str]:
         """The target texts of the pairs that `score` translates; of older datasets, decoded."""
-        pairs = self._pairs[: self._max_sentences]
+        pairs = self._pairs[: self._training.score_sentences]
         if self.has_texts:
             return [self._texts[record] for record, _, _ in pairs]
         return self._vocabularies.target.decode([target for _, _, target in pairs])
@@ -172,7 +194,7 @@ class Validator:
         """All that `_first_pairs` is asked for, read once."""
         found = [row for batch in self._batches.epoch(Position()) for row in _rows(batch)]
         found.sort(key=lambda pair: pair[0])
-        return found[: max(self._max_sentences, _SAMPLES)]
+        return found[: max(self._training.score_sentences, _SAMPLES)]
 
 
 def _rows(batch: Batch) -> list[tuple[tuple[str, int], list[int], list[int]]]:

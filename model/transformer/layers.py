@@ -1,9 +1,4 @@
-"""The parts of the Transformer, as Keras layers that hold variables round plain TensorFlow.
-
-Axes: B batch, S source, T target (or any) positions, D width of the model, H heads, K width of a
-head (D / H), F inner width of the feed-forward layer. A bias is added to attention logits: 0
-where a key may be seen, a very negative number where not.
-"""
+"""The Transformer's other parts, as Keras layers that hold variables round plain TensorFlow."""
 
 from __future__ import annotations
 
@@ -12,11 +7,6 @@ from collections.abc import Callable
 import keras
 import numpy as np
 import tensorflow as tf
-
-from model.text.vocabulary import PAD_ID
-
-MASKED = -1e9  # instead of -inf: a row without any visible key stays finite
-_MASKED_FLOAT16 = -3e4  # far enough from that type's end, -65504, for what is added to it
 
 # What is done to activations on the way: dropout in training, nothing in inference.
 Noise = Callable[[tf.Tensor], tf.Tensor]
@@ -112,60 +102,6 @@ def sinusoidal_positions(length: tf.Tensor, d_model: int, base: float = 10000.0)
     return tf.cast(tf.concat([tf.sin(angles), tf.cos(angles)], axis=1), tf.float32)
 
 
-def padding_bias(ids: tf.Tensor) -> tf.Tensor:
-    """Hides padding: [B, S] ids to a float32 bias [B, 1, 1, S]."""
-    return tf.where(ids == PAD_ID, MASKED, 0.0)[:, None, None, :]
-
-
-def look_ahead_bias(length: tf.Tensor) -> tf.Tensor:
-    """Hides what comes later: a float32 bias [1, 1, length, length]."""
-    visible = tf.linalg.band_part(tf.ones([length, length]), -1, 0)
-    return tf.where(visible > 0, 0.0, MASKED)[None, None]
-
-
-def scaled_dot_product_attention(
-    queries: tf.Tensor, keys: tf.Tensor, values: tf.Tensor, bias: tf.Tensor | None, noise: Noise
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """Attention, equation 1 of the paper.
-
-    Args:
-      queries: [B, H, T, K].
-      keys: [B, H, S, K].
-      values: [B, H, S, K].
-      bias: Broadcasts to [B, H, T, S]; None shows all keys.
-      noise: Dropout of the attention weights.
-
-    Returns:
-      The attended values [B, H, T, K] and the weights before dropout [B, H, T, S].
-    """
-    # The queries are scaled, not the product: TensorFlow turns product, scale and bias in a row
-    # into one fused operation that takes half of the training step on CPUs.
-    scale = queries.shape[-1] ** -0.5
-    logits = tf.matmul(queries * scale, keys, transpose_b=True)  # [B, H, T, S]
-    if bias is not None:
-        if logits.dtype == tf.float16:
-            bias = tf.maximum(bias, _MASKED_FLOAT16)
-        logits += tf.cast(bias, logits.dtype)
-    weights = tf.nn.softmax(logits)
-    return tf.matmul(noise(weights), values), weights
-
-
-def split_heads(x: tf.Tensor, heads: int, parts: int = 1) -> list[tf.Tensor]:
-    """Cuts [B, T, parts * D] into `parts` tensors [B, H, T, K]."""
-    batch, length = tf.shape(x)[0], tf.shape(x)[1]
-    width = x.shape[-1] // (parts * heads)
-    x = tf.reshape(x, [batch, length, parts, heads, width])
-    unstacked: list[tf.Tensor] = tf.unstack(tf.transpose(x, [2, 0, 3, 1, 4]), parts)
-    return unstacked
-
-
-def combine_heads(x: tf.Tensor) -> tf.Tensor:
-    """Joins [B, H, T, K] to [B, T, D]: the inverse of `split_heads`."""
-    shape = tf.shape(x)
-    width = x.shape[1] * x.shape[3]
-    return tf.reshape(tf.transpose(x, [0, 2, 1, 3]), [shape[0], shape[2], width])
-
-
 class Linear(keras.layers.Layer):
     """x W + b along the last axis; W is [inputs, units], b is [units] or not there."""
 
@@ -238,93 +174,6 @@ def normalize(x: tf.Tensor, epsilon: float) -> tf.Tensor:
 
     normal: tf.Tensor = normal_of(x)
     return normal
-
-
-class SelfAttention(keras.layers.Layer):
-    """Multi-head attention of a sequence to itself, section 3.2.2: projections without biases.
-
-    The projections of queries, keys and values are one product. Glorot's bound on the joined
-    kernel is 2^-0.5 of that on three single ones, the gain that post-norm models train well with.
-    """
-
-    def __init__(self, d_model: int, heads: int, name: str) -> None:
-        super().__init__(name=name)
-        self.heads = heads
-        with keras.name_scope(name):
-            self.query_key_value = Linear(d_model, 3 * d_model, "query_key_value")
-            self.output_projection = Linear(d_model, d_model, "output")
-        self.built = True
-
-    def call(
-        self, x: tf.Tensor, *, bias: tf.Tensor, noise: Noise = no_noise
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """[B, T, D] -> [B, T, D], and the attention weights [B, H, T, T]."""
-        queries, keys, values = split_heads(self.query_key_value(x), self.heads, 3)
-        attended, weights = scaled_dot_product_attention(queries, keys, values, bias, noise)
-        return self.output_projection(combine_heads(attended)), weights
-
-    def step(
-        self, x: tf.Tensor, *, keys: tf.Tensor, values: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Attends from one new position to all before it and to itself.
-
-        Args:
-          x: [R, D], a row for each sentence and beam.
-          keys: [R, H, T, K], of the T positions before.
-          values: [R, H, T, K], the same.
-
-        Returns:
-          [R, D], and keys and values with the new position, [R, H, T + 1, K].
-        """
-        width = x.shape[-1]
-        joined = tf.reshape(self.query_key_value(x), [-1, 3 * self.heads, 1, width // self.heads])
-        queries, new_keys, new_values = tf.split(joined, 3, axis=1)
-        keys, values = tf.concat([keys, new_keys], 2), tf.concat([values, new_values], 2)
-        attended, _ = scaled_dot_product_attention(queries, keys, values, None, no_noise)
-        return self.output_projection(tf.reshape(attended, [-1, width])), keys, values
-
-
-class CrossAttention(keras.layers.Layer):
-    """Multi-head attention of the target to the encoded source, section 3.2.3."""
-
-    def __init__(self, d_model: int, heads: int, name: str) -> None:
-        super().__init__(name=name)
-        self.heads = heads
-        with keras.name_scope(name):
-            self.query = Linear(d_model, d_model, "query")
-            self.key_value = Linear(d_model, 2 * d_model, "key_value")
-            self.output_projection = Linear(d_model, d_model, "output")
-        self.built = True
-
-    def project(self, memory: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """[B, S, D] -> keys and values, [B, H, S, K] each: once a sentence when decoding."""
-        keys, values = split_heads(self.key_value(memory), self.heads, 2)
-        return keys, values
-
-    def call(
-        self,
-        x: tf.Tensor,
-        *,
-        keys: tf.Tensor,
-        values: tf.Tensor,
-        bias: tf.Tensor,
-        noise: Noise = no_noise,
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """[B, T, D] -> [B, T, D], and the attention weights [B, H, T, S]."""
-        (queries,) = split_heads(self.query(x), self.heads)
-        attended, weights = scaled_dot_product_attention(queries, keys, values, bias, noise)
-        return self.output_projection(combine_heads(attended)), weights
-
-    def step(
-        self, x: tf.Tensor, *, beams: int, keys: tf.Tensor, values: tf.Tensor, bias: tf.Tensor
-    ) -> tf.Tensor:
-        """Attends from one position of each beam: [B * N, D] -> [B * N, D], N `beams`."""
-        width = x.shape[-1]
-        queries = tf.reshape(self.query(x), [-1, beams, self.heads, width // self.heads])
-        attended, _ = scaled_dot_product_attention(
-            tf.transpose(queries, [0, 2, 1, 3]), keys, values, bias, no_noise
-        )
-        return self.output_projection(tf.reshape(tf.transpose(attended, [0, 2, 1, 3]), [-1, width]))
 
 
 class FeedForward(keras.layers.Layer):

@@ -1,8 +1,9 @@
 """The Transformer of section 3 of the paper: encoder, decoder, and one step of decoding.
 
-Axes as in `model.transformer.layers`: B batch, S source, T target, D width, H heads, K head width, V target
-vocabulary; N beams of a sentence. Each residual sub-layer is LayerNorm(x + Dropout(sublayer(x)))
-(post-norm, section 3.1), or x + Dropout(sublayer(LayerNorm(x))) (pre-norm).
+Axes as in `model.transformer.layers`: B batch, S source, T target, D width, H heads, K head width,
+V target vocabulary; N beams of a sentence. Each residual sub-layer is
+LayerNorm(x + Dropout(sublayer(x))) (post-norm, section 3.1), or
+x + Dropout(sublayer(LayerNorm(x))) (pre-norm).
 """
 
 from __future__ import annotations
@@ -15,19 +16,16 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from model.decoding.search import HIDDEN, Prediction
+from model.decoding.scoring import HIDDEN, Prediction
+from model.transformer.attention import CrossAttention, SelfAttention, look_ahead_bias, padding_bias
 from model.transformer.config import TransformerConfig
 from model.transformer.layers import (
-    CrossAttention,
     Dropout,
     Embedding,
     FeedForward,
     LayerNorm,
     Noise,
-    SelfAttention,
-    look_ahead_bias,
     no_noise,
-    padding_bias,
     sinusoidal_positions,
 )
 
@@ -349,7 +347,7 @@ class Transformer(keras.Model):
         """
         beams = ids.shape[1]
         # Rows alone: with three axes, half of the operations of a step would compute shapes.
-        x = self.target_embedding(tf.reshape(ids, [-1])) + encoded.positions[position]
+        x = self.target_embedding(tf.reshape(ids, [-1])) + encoded.positions[position]  # [B * N, D]
         new_caches: list[tf.Tensor] = []
         for i, layer in enumerate(self.decoder_layers):
             x, longer = layer.step(

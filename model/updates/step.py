@@ -9,7 +9,6 @@ and what a step returns stays on its device until it is read: nothing else waits
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -29,8 +28,8 @@ _EXCHANGE = tf.distribute.experimental.CommunicationOptions(bytes_per_pack=32 * 
 _PAIR = (tf.TensorSpec([None, None], tf.int32),) * 2
 
 
-class Numbers(NamedTuple):
-    """What the step needs to know of an update: scalars of NumPy outside of it, tensors inside.
+class UpdateScalars(NamedTuple):
+    """The scalars that an update depends on: of NumPy outside of the step, tensors inside.
 
     Attributes:
       place: int32, of the batch in the whole run; with the seed it makes the dropout masks.
@@ -47,7 +46,7 @@ class Numbers(NamedTuple):
     stop: Any
 
 
-_NUMBERS = Numbers(tf.TensorSpec([], tf.int32), *[tf.TensorSpec([], tf.float32)] * 4)
+_SCALARS = UpdateScalars(tf.TensorSpec([], tf.int32), *[tf.TensorSpec([], tf.float32)] * 4)
 
 
 class StepResult(NamedTuple):
@@ -114,21 +113,19 @@ class TrainingStep:
             self.adam = Adam(self._variables)
             self.accumulator = Accumulator(self._variables) if accumulates else None
             self.loss_scale = LossScale() if scales_loss else None
-        numbered = [*_PAIR, _NUMBERS]
-        self._update = _compiled(self._update_on_batch, numbered)
-        self._accumulate = _compiled(self._accumulate_batch, numbered)
+        with_scalars = [*_PAIR, _SCALARS]
+        self._update = _compiled(self._update_on_batch, with_scalars)
+        self._accumulate = _compiled(self._accumulate_batch, with_scalars)
         self._sums = _compiled(self._sums_of_batch, _PAIR)
-        numbers = [tf.TensorSpec([None], tf.float32)]
-        self._sum_over_workers = _compiled(self._sum_of_workers, numbers)
 
-    def update(self, source: np.ndarray, target: np.ndarray, numbers: Numbers) -> Unread:
+    def update(self, source: np.ndarray, target: np.ndarray, scalars: UpdateScalars) -> Unread:
         """Updates the weights by a batch and what was accumulated; see `read`."""
-        result: Unread = self._update(source, target, numbers)
+        result: Unread = self._update(source, target, scalars)
         return result
 
-    def accumulate(self, source: np.ndarray, target: np.ndarray, numbers: Numbers) -> Unread:
+    def accumulate(self, source: np.ndarray, target: np.ndarray, scalars: UpdateScalars) -> Unread:
         """Adds a batch's gradients to those of the update that is to come; see `read`."""
-        result: Unread = self._accumulate(source, target, numbers)
+        result: Unread = self._accumulate(source, target, scalars)
         return result
 
     @staticmethod
@@ -141,80 +138,72 @@ class TrainingStep:
         """Returns the sums of a validation batch: no dropout, no update."""
         return TokenSums(*self._sums(source, target).numpy().tolist())
 
-    def sum_over_workers(self, values: np.ndarray) -> np.ndarray:
-        """Returns the sum of what all worker processes give, float32 [N]."""
-        total: np.ndarray = self._sum_over_workers(values.astype(np.float32)).numpy()
-        return total
-
-    def is_equal_on_all_workers(self, text: str) -> bool:
-        """Says whether all worker processes give the same text; all must call this."""
-        digest = hashlib.blake2b(text.encode(), digest_size=16).digest()
-        own = np.frombuffer(digest, np.uint16).astype(np.float32)  # sums of them are exact
-        workers = self.sum_over_workers(np.ones(1))[0]
-        return np.array_equal(self.sum_over_workers(own), workers * own)
-
     @property
     def traces(self) -> int:
         """How often any of the functions was traced."""
         functions = (self._update, self._accumulate, self._sums)
         return sum(function.experimental_get_tracing_count() for function in functions)
 
-    def _update_on_batch(self, source: tf.Tensor, target: tf.Tensor, numbers: Numbers) -> Unread:
-        def update(source: tf.Tensor, target: tf.Tensor, numbers: Numbers) -> tf.Tensor:
+    def _update_on_batch(
+        self, source: tf.Tensor, target: tf.Tensor, scalars: UpdateScalars
+    ) -> Unread:
+        def update(source: tf.Tensor, target: tf.Tensor, scalars: UpdateScalars) -> tf.Tensor:
             gradients, sums = self._own_gradients(
-                source, target, tokens=numbers.tokens, seed=self._dropout_seed(numbers.place)
+                source, target, tokens=scalars.tokens, seed=self._dropout_seed(scalars.place)
             )
             if self.accumulator:
                 before = self.accumulator.drain()
                 gradients = [
-                    gradient + pending / numbers.tokens
+                    gradient + pending / scalars.tokens
                     for gradient, pending in zip(gradients, before, strict=True)
                 ]
             *gradients, told = self._sum_over_replicas(
-                [*gradients, tf.stack([*sums, numbers.stop])]
+                [*gradients, tf.stack([*sums, scalars.stop])]
             )
             norm = tf.linalg.global_norm(gradients)
             if self._clip_norm is not None:
                 factor = self._clip_norm / tf.maximum(norm, self._clip_norm)
                 gradients = [gradient * factor for gradient in gradients]
             if self.loss_scale is None:
-                self.adam.apply(gradients, rate=numbers.rate, update=numbers.update)
+                self.adam.apply(gradients, rate=scalars.rate, update=scalars.update)
                 skipped = tf.zeros([])
             else:
-                skipped = self._apply_if_finite(gradients, norm=norm, numbers=numbers)
+                skipped = self._apply_if_finite(gradients, norm=norm, scalars=scalars)
                 norm = tf.where(skipped > 0, 0.0, norm)
             return tf.concat([told[:-1], [norm, skipped], told[-1:]], 0)
 
         # All replicas know it all.
-        return self._run_apart(update, source, target, numbers)[:1]
+        return self._run_apart(update, source, target, scalars)[:1]
 
-    def _accumulate_batch(self, source: tf.Tensor, target: tf.Tensor, numbers: Numbers) -> Unread:
+    def _accumulate_batch(
+        self, source: tf.Tensor, target: tf.Tensor, scalars: UpdateScalars
+    ) -> Unread:
         has_other_processes = is_multi_worker(self._strategy)
 
-        def accumulate(source: tf.Tensor, target: tf.Tensor, numbers: Numbers) -> tf.Tensor:
+        def accumulate(source: tf.Tensor, target: tf.Tensor, scalars: UpdateScalars) -> tf.Tensor:
             assert self.accumulator
             gradients, sums = self._own_gradients(
-                source, target, tokens=1.0, seed=self._dropout_seed(numbers.place)
+                source, target, tokens=1.0, seed=self._dropout_seed(scalars.place)
             )
             self.accumulator.add(gradients)
-            told = tf.stack([*sums, 0.0, 0.0, numbers.stop])
+            told = tf.stack([*sums, 0.0, 0.0, scalars.stop])
             # What other processes know cannot be read here later.
             return self._sum_over_replicas([told])[0] if has_other_processes else told
 
-        parts = self._run_apart(accumulate, source, target, numbers)
+        parts = self._run_apart(accumulate, source, target, scalars)
         return parts[:1] if has_other_processes else parts
 
     def _apply_if_finite(
-        self, gradients: list[tf.Tensor], *, norm: tf.Tensor, numbers: Numbers
+        self, gradients: list[tf.Tensor], *, norm: tf.Tensor, scalars: UpdateScalars
     ) -> tf.Tensor:
         """Updates the weights unless a gradient overflowed; returns 1 where one did, else 0."""
         assert self.loss_scale
         is_finite = tf.math.is_finite(norm)
         # Adam corrects its moments by the number of updates that they have seen.
-        seen = numbers.update - tf.convert_to_tensor(self.loss_scale.skipped)
+        seen = scalars.update - tf.convert_to_tensor(self.loss_scale.skipped)
 
         def apply() -> tf.Tensor:
-            self.adam.apply(gradients, rate=numbers.rate, update=seen)
+            self.adam.apply(gradients, rate=scalars.rate, update=seen)
             return is_finite
 
         return self.loss_scale.adapt(tf.cond(is_finite, apply, lambda: is_finite))
@@ -224,16 +213,6 @@ class TrainingStep:
             return tf.stack(self._row_sums(*self._own_rows(source, target), dropout=None))
 
         return self._run(sums, source, target)
-
-    def _sum_of_workers(self, values: tf.Tensor) -> tf.Tensor:
-        local = len(self._strategy.extended.worker_devices)
-
-        def share(values: tf.Tensor) -> tf.Tensor:
-            # The first replica of a process gives all of it: shares would not add up exactly.
-            replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-            return tf.where(replica % local == 0, values, tf.zeros_like(values))
-
-        return self._run(share, values)
 
     def _run(self, function: Callable[..., tf.Tensor], *args: Any) -> tf.Tensor:
         """Adds up what a function returns on every replica; whoever calls this reads it at once."""

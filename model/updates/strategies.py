@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from model.engines.gpus import explain_missing_gpu, let_memory_grow
 from model.errors import UserError
 
 STRATEGIES = ("auto", "one-device", "mirrored", "multi-worker")
+
 CLUSTER = "TF_CONFIG"  # https://www.tensorflow.org/guide/distributed_training#TF_CONFIG
+
 _WORKER_JOBS = ("chief", "worker")  # of a cluster, those that train
 
 
@@ -46,7 +51,7 @@ def make_strategy(
             )
         if devices:
             raise UserError(
-                f"--devices goes with one machine, and strategy {name} takes all GPUs of each "
+                f"`devices` go with one machine, and strategy {name} takes all GPUs of each "
                 "worker: leave it out, or set CUDA_VISIBLE_DEVICES. Received: "
                 f"{', '.join(devices)}"
             )
@@ -58,7 +63,7 @@ def make_strategy(
     places = [device.name for device in found] or ["/cpu:0"]
     if name == "one-device" and len(devices) > 1:
         raise UserError(
-            f"strategy one-device takes one of --devices. Received: {', '.join(devices)}"
+            f"strategy one-device takes one of `devices`. Received: {', '.join(devices)}"
         )
     if name == "one-device" or (name == "auto" and len(places) == 1):
         return tf.distribute.OneDeviceStrategy(places[0])
@@ -81,15 +86,63 @@ def _make_multi_worker() -> tf.distribute.MultiWorkerMirroredStrategy:
         ) from error
 
 
-def is_chief(strategy: tf.distribute.Strategy) -> bool:
-    """Says whether this process writes the run folder: one of the workers does."""
-    resolver = strategy.cluster_resolver
-    if resolver is None or not resolver.task_type:
-        return True
-    if resolver.task_type == "chief":
-        return True
-    has_chief = "chief" in resolver.cluster_spec().jobs
-    return resolver.task_type == "worker" and resolver.task_id == 0 and not has_chief
+class Workers:
+    """The processes that train together; without a cluster, this one alone.
+
+    Args:
+      strategy: Strategy of the training.
+
+    Attributes:
+      strategy: As given.
+      replicas: Number of replicas of all workers.
+      are_several: Whether there are other processes.
+      number: Number of this process among the workers, from 0.
+      count: Number of workers.
+    """
+
+    def __init__(self, strategy: tf.distribute.Strategy) -> None:
+        self.strategy = strategy
+        self.replicas: int = strategy.num_replicas_in_sync
+        self.are_several = is_multi_worker(strategy)
+        self.number, self.count = worker_place(strategy.cluster_resolver)
+        # As `autograph=False`: nothing here needs to be rewritten, which takes seconds.
+        self._sum = tf.function(
+            self._sum_of_all, input_signature=[tf.TensorSpec([None], tf.float32)], autograph=False
+        )
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this process writes the run folder: one of the workers does."""
+        return self.number == 0
+
+    @property
+    def devices(self) -> list[str | None]:
+        """The devices of this process's replicas; None stands for a single CPU."""
+        devices: list[str | None] = list(self.strategy.extended.worker_devices)
+        return devices if len(devices) > 1 or "GPU" in str(devices) else [None]
+
+    def sum(self, values: np.ndarray) -> np.ndarray:
+        """Returns the sum of the values [N] of all workers, float32 [N]; all must call this."""
+        total: np.ndarray = self._sum(values.astype(np.float32)).numpy()
+        return total
+
+    def are_equal(self, text: str) -> bool:
+        """Says whether all workers give the same text; all must call this."""
+        digest = hashlib.blake2b(text.encode(), digest_size=16).digest()
+        own = np.frombuffer(digest, np.uint16).astype(np.float32)  # sums of them are exact
+        workers = self.sum(np.ones(1))[0]
+        return np.array_equal(self.sum(own), workers * own)
+
+    def _sum_of_all(self, values: tf.Tensor) -> tf.Tensor:
+        local = len(self.strategy.extended.worker_devices)
+
+        def share(values: tf.Tensor) -> tf.Tensor:
+            # The first replica of a process gives all of it: shares would not add up exactly.
+            replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+            return tf.where(replica % local == 0, values, tf.zeros_like(values))
+
+        plain = tf.autograph.experimental.do_not_convert(share)
+        return self.strategy.reduce("SUM", self.strategy.run(plain, args=(values,)), axis=None)
 
 
 def is_multi_worker(strategy: tf.distribute.Strategy) -> bool:
@@ -97,16 +150,13 @@ def is_multi_worker(strategy: tf.distribute.Strategy) -> bool:
     return isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
 
 
-def translating_devices(strategy: tf.distribute.Strategy) -> list[str | None]:
-    """Returns the devices of this process's replicas; None for a single CPU."""
-    devices: list[str | None] = list(strategy.extended.worker_devices)
-    return devices if len(devices) > 1 or "GPU" in str(devices) else [None]
+def worker_place(resolver: Any) -> tuple[int, int]:
+    """Returns the number of this process among those that train, and their count.
 
-
-def worker_place(strategy: tf.distribute.Strategy) -> tuple[int, int]:
-    """Returns which process this is of those that train together, from 0, and how many they are."""
-    resolver = strategy.cluster_resolver
-    if not is_multi_worker(strategy) or resolver is None or not resolver.task_type:
+    Args:
+      resolver: Cluster resolver of the strategy; None without a cluster.
+    """
+    if resolver is None or not resolver.task_type:
         return 0, 1
     cluster = resolver.cluster_spec()
     workers = [
@@ -201,5 +251,5 @@ def _find_devices(names: Sequence[str]) -> list[tf.config.LogicalDevice]:
             )
         found.append(present[key])
     if len({device.name for device in found}) < len(found):
-        raise UserError(f"--devices names a device twice. Received: {', '.join(names)}")
+        raise UserError(f"`devices` name a device twice. Received: {', '.join(names)}")
     return found

@@ -14,10 +14,13 @@ _BLOCK_BYTES = 256 << 10
 # What stands for bytes that are none of the encoding: half a surrogate pair, which is no UTF-8
 # either, so that its line is found to be invalid.
 _INVALID = "\udcff"
+
 _MARK_INVALID = "tt.mark_invalid"
+
 codecs.register_error(_MARK_INVALID, lambda error: (_INVALID, _end_of(error)))
 
 _HEAD_BYTES = 4096
+
 _MARKS = {  # of the order of bytes; that of UTF-32 begins with that of UTF-16
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
@@ -52,7 +55,7 @@ def find_encoding(name: str) -> str:
             raise LookupError
     except (LookupError, ValueError, TypeError) as error:
         raise UserError(
-            "--encoding must be one that Python knows, such as latin-1, cp1252, gb18030 or "
+            "`encoding` must be one that Python knows, such as latin-1, cp1252, gb18030 or "
             f"utf-16. Received: {name!r}"
         ) from error
     return UTF8 if found.name == "utf-8-sig" else found.name
@@ -90,20 +93,21 @@ def check_is_utf8(path: str, head: bytes) -> None:
     Raises:
       UserError: It is.
     """
-    encoding = _wide_encoding(head[:_HEAD_BYTES])
+    encoding = wide_encoding(head)
     if encoding:
         raise UserError(
-            f"{path} is {encoding[:6].upper()}, not UTF-8: pass --encoding {encoding}, if all "
+            f"{path} is {encoding[:6].upper()}, not UTF-8: pass `encoding={encoding}`, if all "
             f"texts are, or convert it alone (iconv -f {encoding} -t utf-8)"
         )
 
 
-def _wide_encoding(head: bytes) -> str:
+def wide_encoding(text: bytes) -> str:
     r"""Tells the encoding of text whose characters have two bytes or more; "" for all others.
 
-    >>> _wide_encoding("day\n".encode("utf-16")), _wide_encoding("day\n".encode("utf-16-be"))
+    >>> wide_encoding("day\n".encode("utf-16")), wide_encoding("day\n".encode("utf-16-be"))
     ('utf-16', 'utf-16-be')
     """
+    head = text[:_HEAD_BYTES]
     for mark, encoding in _MARKS.items():
         if head.startswith(mark):
             return encoding

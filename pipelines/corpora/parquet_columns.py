@@ -12,19 +12,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from model.errors import UserError
-from pipelines.corpora.text import is_damage
-from pipelines.pairs import units
-from pipelines.pairs.units import (
-    ColumnsSource,
-    Unit,
-    cut_in_place,
-    cut_into_chunks,
-    decode_columns,
-    describe_source,
-    megabytes,
-    rows_within,
-)
-from pipelines.storage import files, parquet
+from pipelines.corpora import rows as corpora_rows
+from pipelines.corpora.rows import decode_columns
+from pipelines.corpora.source import ColumnsSource, describe_source, rows_within
+from pipelines.runners.figures import megabytes
+from pipelines.storage import files, listing, parquet
+from pipelines.storage.damage import is_damage
 from pipelines.storage.text_cells import cells_as_binary, is_text
 
 _BUFFER_BYTES = 1 << 20  # column chunks are streamed through it: a row group may be the file
@@ -51,34 +44,23 @@ class ParquetColumns(ColumnsSource):
     def describe(self) -> str:
         """Returns a line on what would be read."""
         pairs = sum(rows for rows, _ in self._groups())
-        size = megabytes(files.file_identity(self.path)["bytes"])
+        size = megabytes(listing.file_identity(self.path)["bytes"])
         return describe_source(self, where=self.path, size=size, pairs=pairs)
 
-    def cut(
-        self, *, order: int, is_held_out: bool, max_pairs: int, work_folder: str
-    ) -> Iterator[Unit]:
-        """Yields the units, in order: whole row groups, or chunks where one is more than a unit.
+    def sizes(self, *, max_pairs: int, max_bytes: int) -> list[int] | None:
+        """Returns the rows of runs of whole row groups; None where a row group is too large.
 
-        A row group can only be decoded from its start: each unit of a large one would decode all
+        A row group can only be decoded from its start: each part of a large one would decode all
         that lies before it.
         """
         groups = self._groups()
-        if all(rows <= max_pairs and size <= units.MAX_UNIT_BYTES for rows, size in groups):
-            return cut_in_place(
-                self,
-                _join_groups(groups, max_pairs=max_pairs, max_bytes=units.MAX_UNIT_BYTES),
-                order=order,
-                is_held_out=is_held_out,
-                work_folder=work_folder,
-            )
-        return cut_into_chunks(
-            self,
-            self.read_rows(first_row=0, rows=sum(rows for rows, _ in groups)),
-            order=order,
-            is_held_out=is_held_out,
-            max_pairs=max_pairs,
-            work_folder=work_folder,
-        )
+        if any(rows > max_pairs or size > max_bytes for rows, size in groups):
+            return None
+        return _join_groups(groups, max_pairs=max_pairs, max_bytes=max_bytes)
+
+    def read_all(self) -> Iterator[pa.Table]:
+        """Reads all rows."""
+        return self.read_rows(first_row=0, rows=sum(rows for rows, _ in self._groups()))
 
     def read_rows(self, *, first_row: int, rows: int) -> Iterator[pa.Table]:
         """Reads a run of rows.
@@ -90,7 +72,12 @@ class ParquetColumns(ColumnsSource):
             groups = _group_sizes(file, self.columns())
             batch_rows = min(
                 (
-                    rows_within(units.SLICE_BYTES, rows=n, total_bytes=size, most=units.SLICE_PAIRS)
+                    rows_within(
+                        corpora_rows.SLICE_BYTES,
+                        rows=n,
+                        total_bytes=size,
+                        most=corpora_rows.SLICE_PAIRS,
+                    )
                     for n, size in groups
                 ),
                 default=1,
@@ -140,7 +127,7 @@ def _group_sizes(file: pq.ParquetFile, columns: Sequence[str | int]) -> list[tup
 
 
 def _join_groups(groups: Sequence[tuple[int, int]], *, max_pairs: int, max_bytes: int) -> list[int]:
-    """Joins neighbouring row groups, of (rows, bytes), to units; returns the rows of these.
+    """Joins neighbouring row groups, of (rows, bytes), to runs; returns the rows of these.
 
     >>> _join_groups([(3, 30), (4, 40), (5, 50), (0, 0), (1, 999)], max_pairs=9, max_bytes=100)
     [7, 5, 1]
@@ -179,7 +166,7 @@ def check_columns(path: str, columns: tuple[str, str]) -> None:
     """
     with _opened_parquet(path) as file:
         schema = file.schema_arrow
-    for option, column in zip(("--source-column", "--target-column"), columns, strict=True):
+    for option, column in zip(("`source_column`", "`target_column`"), columns, strict=True):
         kind = _kind_of(schema, column)
         if kind is None:
             raise UserError(

@@ -1,59 +1,40 @@
 """Text as a corpus: line-aligned pairs of files, TSV and JSONL, plain or compressed.
 
-Text must be read from its start: it is read once and written as chunk files that the units name.
+Text must be read from its start, so it is read all at once.
 """
 
 from __future__ import annotations
 
-import abc
-import bz2
 import contextlib
 import dataclasses
-import gzip
-import io
 import json
-import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from model.errors import UserError
-from pipelines.corpora.encodings import UTF8, Utf8Stream, check_is_utf8
-from pipelines.pairs import units
-from pipelines.pairs.units import (
-    MALFORMED,
-    ColumnsSource,
-    FileSource,
-    Unit,
-    cut_into_chunks,
-    decode_lines,
-)
-from pipelines.storage import files
+from pipelines.corpora import rows
+from pipelines.corpora.encodings import UTF8
+from pipelines.corpora.lines import FIRST_BYTES, LineReader, compression_ending, line_slices
+from pipelines.corpora.rows import MALFORMED, decode_lines
+from pipelines.corpora.source import ColumnsSource, FileSource
+from pipelines.storage import listing
 
-COMPRESSIONS = (".gz", ".bz2", ".zst")
 # Of sentences; only unit sizes and the number of buckets and default shards rest on it.
 _EXPANSION = {".gz": 4, ".bz2": 5, ".zst": 4}
 
-_BOM = b"\xef\xbb\xbf"
-_BUFFER_BYTES = 256 << 10
-_FIRST_BYTES = 64 << 10  # of lines to look at before all are read
 _MOST_NAMES = 20  # of keys, in a message
-_BZ2_BYTES = 32 << 10  # a member that ends leaves the rest to be copied
 
 
 class TextSource(FileSource):
-    """What the kinds of text have in common: they are cut by reading them once.
+    """Text of any kind; a base of dataclasses.
 
     Attributes:
-      encoding: Of the files, by the name of `find_encoding`.
+      encoding: Encoding of the files, by the name of `find_encoding`.
     """
 
     encoding: str
-
-    @abc.abstractmethod
-    def read_tables(self) -> Iterator[pa.Table]:
-        """Reads the whole corpus in slices."""
 
     def identity(self) -> dict[str, Any]:
         """Returns what tells one state of the source from another."""
@@ -63,7 +44,7 @@ class TextSource(FileSource):
     def text_bytes(self) -> int:
         """Estimates how many bytes of text there are, by the usual rate of compression."""
         return sum(
-            files.file_identity(path)["bytes"] * _EXPANSION.get(compression_ending(path), 1)
+            listing.file_identity(path)["bytes"] * _EXPANSION.get(compression_ending(path), 1)
             for path in self.paths()
         )
 
@@ -73,18 +54,8 @@ class TextSource(FileSource):
         encoding = "" if self.encoding == UTF8 else f", {self.encoding}"
         return super().describe() + (" compressed" if compressed else "") + encoding
 
-    def cut(
-        self, *, order: int, is_held_out: bool, max_pairs: int, work_folder: str
-    ) -> Iterator[Unit]:
-        """Yields the units, in order."""
-        return cut_into_chunks(
-            self,
-            self.read_tables(),
-            order=order,
-            is_held_out=is_held_out,
-            max_pairs=max_pairs,
-            work_folder=work_folder,
-        )
+    def sizes(self, *, max_pairs: int, max_bytes: int) -> None:
+        """Returns None: where a line begins is known only once all before it are read."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,13 +73,13 @@ class TextPair(TextSource):
         """Returns the files."""
         return [self.source_path, self.target_path]
 
-    def read_tables(self) -> Iterator[pa.Table]:
+    def read_all(self) -> Iterator[pa.Table]:
         """Reads both files in step.
 
         Raises:
           UserError: One file has more lines than the other, or cannot be read.
         """
-        limit = max(1, units.SLICE_BYTES // 2)
+        limit = max(1, rows.SLICE_BYTES // 2)
         with (
             LineReader(self.source_path, slice_bytes=limit, encoding=self.encoding) as sources,
             LineReader(self.target_path, slice_bytes=limit, encoding=self.encoding) as targets,
@@ -135,10 +106,10 @@ class Tsv(ColumnsSource, TextSource):
     given_name: str = ""
     encoding: str = UTF8
 
-    def read_tables(self) -> Iterator[pa.Table]:
+    def read_all(self) -> Iterator[pa.Table]:
         """Reads the file; a line with too few columns becomes a fault."""
         needed = max(self.source_column, self.target_column) + 1
-        for lines in _slices(self.path, encoding=self.encoding):
+        for lines in line_slices(self.path, encoding=self.encoding):
             sources, targets, faults = [], [], {}
             for row, line in enumerate(lines):
                 columns = line.split(b"\t", needed)
@@ -168,9 +139,9 @@ class Jsonl(ColumnsSource, TextSource):
     given_name: str = ""
     encoding: str = UTF8
 
-    def read_tables(self) -> Iterator[pa.Table]:
+    def read_all(self) -> Iterator[pa.Table]:
         """Reads the file; a line without the two texts becomes a fault, and is kept as it is."""
-        for lines in _slices(self.path, encoding=self.encoding):
+        for lines in line_slices(self.path, encoding=self.encoding):
             sources: list[bytes | None] = []
             targets: list[bytes | None] = []
             faults = {}
@@ -224,14 +195,14 @@ def find_keys(
       choices: The pairs.
       are_named: Whether the user named the keys: then all lines are looked at until one has the
         texts, as good ones may begin late. Of keys that are guessed, only the first lines are.
-      encoding: Of the file.
+      encoding: Encoding of the file.
 
     Raises:
       UserError: There are objects, and none has both keys of any pair.
     """
     found: dict[str, None] = {}  # in order
     has_objects = False
-    for part, lines in enumerate(_slices(path, encoding=encoding, slice_bytes=_FIRST_BYTES)):
+    for part, lines in enumerate(line_slices(path, encoding=encoding, slice_bytes=FIRST_BYTES)):
         if part and not are_named:
             break
         for line in lines:
@@ -255,7 +226,7 @@ def find_keys(
     raise UserError(
         f"{path} has no texts under the keys {wanted}: its objects have "
         f"{', '.join(list(found)[:_MOST_NAMES]) or 'none'}{more}. Name two of them, as in "
-        f"{path}:SOURCE:TARGET or with --source-column and --target-column"
+        f"{path}:SOURCE:TARGET or with `source_column` and `target_column`"
     )
 
 
@@ -266,176 +237,3 @@ def _names_of_texts(value: dict[str, Any]) -> Iterator[str]:
             yield from (f"{key}.{name}" for name in _names_of_texts(inner))
         elif inner is None or isinstance(inner, str):
             yield key
-
-
-def read_texts(path: str, *, encoding: str = UTF8) -> Iterator[list[str]]:
-    """Reads a list of texts, one a line, in bounded batches; leaves out what is not so encoded.
-
-    Raises:
-      UserError: The file cannot be read.
-    """
-    for lines in _slices(path, encoding=encoding):
-        texts = []
-        for line in lines:
-            with contextlib.suppress(UnicodeDecodeError):
-                texts.append(line.decode())
-        yield texts
-
-
-def first_lines(path: str, *, encoding: str = UTF8) -> list[bytes]:
-    """Returns the lines that a file begins with, some hundred, as UTF-8; none of an empty one.
-
-    Raises:
-      UserError: The file cannot be read, or is not in its encoding.
-    """
-    with LineReader(path, slice_bytes=_FIRST_BYTES, encoding=encoding) as reader:
-        return reader.take(reader.look_ahead())
-
-
-def _slices(path: str, *, encoding: str, slice_bytes: int = 0) -> Iterator[list[bytes]]:
-    limit = slice_bytes or units.SLICE_BYTES
-    with LineReader(path, slice_bytes=limit, encoding=encoding) as reader:
-        while number := reader.look_ahead():
-            yield reader.take(number)
-
-
-class LineReader:
-    r"""Reads a text file by lines that end at \n, and at nothing else, a slice at a time, as UTF-8.
-
-    What it holds at a time is a slice: `SLICE_PAIRS` lines or `slice_bytes`, or a longer line.
-    """
-
-    def __init__(self, path: str, *, slice_bytes: int, encoding: str = UTF8) -> None:
-        self._path = path
-        self._slice_bytes = slice_bytes
-        self._lines: list[bytes] = []  # looked at, but not taken
-        self._bytes = 0  # of them
-        self._count = 0  # lines taken
-        self._is_at_start = True
-        self._is_at_end = False
-        self._opened = contextlib.ExitStack()
-        self._encoding = encoding
-        self._file = self._opened.enter_context(_open_text(path, encoding=encoding))
-
-    def __enter__(self) -> LineReader:
-        return self
-
-    def __exit__(self, *exception: Any) -> None:
-        self._opened.close()
-
-    def look_ahead(self) -> int:
-        """Returns how many lines can be taken at once: 0 only at the end of the file."""
-        while (
-            len(self._lines) < units.SLICE_PAIRS
-            and self._bytes < self._slice_bytes
-            and not self._is_at_end
-        ):
-            lines = self._read()
-            self._lines += lines
-            self._bytes += sum(map(len, lines))
-        return min(len(self._lines), units.SLICE_PAIRS)
-
-    def take(self, number: int) -> list[bytes]:
-        r"""Returns lines that `look_ahead` saw, without \n or \r\n."""
-        lines, self._lines = self._lines[:number], self._lines[number:]
-        self._bytes = sum(map(len, self._lines))
-        self._count += number
-        return [line.removesuffix(b"\n").removesuffix(b"\r") for line in lines]
-
-    def count_to_end(self) -> int:
-        """Reads on to the end and returns the number of lines of the file."""
-        while number := self.look_ahead():
-            self.take(number)
-        return self._count
-
-    def _read(self) -> list[bytes]:
-        try:
-            lines = self._file.readlines(min(_BUFFER_BYTES, self._slice_bytes))
-        except UnicodeError as error:  # of the whole file: no mark of the order of its bytes
-            raise UserError(
-                f"{self._path} is not {self._encoding} ({error}): --encoding holds for all texts, "
-                "so convert those of another encoding first, as with iconv -f utf-8 "
-                f"-t {self._encoding}"
-            ) from error
-        except Exception as error:
-            if not is_damage(error):
-                raise
-            raise UserError(
-                f"{self._path} is cut off or damaged after line "
-                f"{self._count + len(self._lines)}: {' '.join(str(error).split())}. Fetch it again"
-            ) from error
-        if self._is_at_start and lines:
-            self._is_at_start = False
-            if self._encoding == UTF8:
-                check_is_utf8(self._path, b"".join(lines))
-            lines[0] = lines[0].removeprefix(_BOM)
-        self._is_at_end = not lines
-        return lines
-
-
-def compression_ending(path: str) -> str:
-    """Returns the ending that says how a file is compressed, or "".
-
-    >>> compression_ending("train.en.zst"), compression_ending("train.en")
-    ('.zst', '')
-    """
-    return next((ending for ending in COMPRESSIONS if path.endswith(ending)), "")
-
-
-def is_damage(error: Exception) -> bool:
-    """Tells what decompressors raise on damaged data from what file systems do, as on a timeout."""
-    if isinstance(error, MemoryError):
-        return False
-    if isinstance(error, (EOFError, zlib.error, gzip.BadGzipFile, pa.ArrowException)):
-        return True
-    return type(error) is OSError and error.errno is None  # Arrow's, and bz2's
-
-
-@contextlib.contextmanager
-def _open_text(path: str, *, encoding: str) -> Iterator[io.BufferedReader]:
-    try:
-        file: Any = files.open_binary(path)
-    except (FileNotFoundError, PermissionError, IsADirectoryError) as error:
-        raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
-    ending = compression_ending(path)
-    with io.BufferedReader(file, _BUFFER_BYTES) as raw:
-        if ending and not raw.peek(1):  # no compressor writes such
-            raise UserError(f"{path} is cut off: it has no bytes. Fetch it again")
-        stream: Any = raw
-        if ending == ".gz":
-            stream = gzip.GzipFile(fileobj=raw)
-        elif ending == ".bz2":
-            stream = _Bz2Stream(raw)
-        elif ending == ".zst":  # Arrow raises at a cut-off end, which zstandard takes for the end
-            stream = pa.CompressedInputStream(raw, "zstd")
-        file = io.BufferedReader(stream, _BUFFER_BYTES) if ending else raw
-        if encoding != UTF8:
-            file = io.BufferedReader(Utf8Stream(file, encoding), _BUFFER_BYTES)
-        yield file
-
-
-class _Bz2Stream(io.RawIOBase):
-    """What a .bz2 file holds. Unlike `bz2.BZ2File`, it does not end at a damaged second member."""
-
-    def __init__(self, raw: io.BufferedReader) -> None:
-        self._raw = raw
-        self._decompressor = bz2.BZ2Decompressor()
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while True:
-            data = b""
-            if self._decompressor.eof:
-                data = self._decompressor.unused_data or self._raw.read(_BZ2_BYTES)
-                if not data:
-                    return 0
-                self._decompressor = bz2.BZ2Decompressor()
-            elif self._decompressor.needs_input:
-                data = self._raw.read(_BZ2_BYTES)
-                if not data:
-                    raise EOFError("its last member has no end")
-            if text := self._decompressor.decompress(data, len(buffer)):
-                buffer[: len(text)] = text
-                return len(text)

@@ -9,21 +9,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import pyarrow as pa
-from apache_beam.io.filesystems import FileSystems
 
 from model.errors import UserError
-from pipelines.pairs import units
-from pipelines.pairs.units import (
-    Source,
-    Unit,
-    cut_in_place,
-    decode_lines,
-    describe_source,
-    even_sizes,
-    megabytes,
-    rows_within,
-)
-from pipelines.storage import files
+from pipelines.corpora import rows as corpora_rows
+from pipelines.corpora.rows import decode_lines
+from pipelines.corpora.source import Source, describe_source, even_sizes, rows_within
+from pipelines.runners.figures import megabytes
+from pipelines.storage import files, listing
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -33,7 +25,7 @@ class TfdsPairs(Source):
     Attributes:
       dataset: NAME/CONFIG, such as "ted_hrlr_translate/ru_to_en".
       split: In TFDS's own syntax, such as "train[:70%]".
-      directory: Where the prepared dataset lies: `<data_dir>/<name>/<config>/<version>`.
+      directory: Folder of the prepared dataset: `<data_dir>/<name>/<config>/<version>`.
       source_language: Feature of the source.
       target_language: Feature of the target.
       given_name: The name that the user gave the corpus, or "".
@@ -64,7 +56,7 @@ class TfdsPairs(Source):
         return {
             "kind": self.kind,
             "name": self.name,
-            "files": [files.file_identity(path) for path in self._paths()],
+            "files": [listing.file_identity(path) for path in self._paths()],
             "columns": [self.source_language, self.target_language],
             "dataset": self.dataset,
             "split": self.split,
@@ -73,7 +65,7 @@ class TfdsPairs(Source):
 
     def text_bytes(self) -> int:
         """Returns about how many bytes of text there are: all of the files of the split."""
-        return sum(files.file_identity(path)["bytes"] for path in self._paths())
+        return sum(listing.file_identity(path)["bytes"] for path in self._paths())
 
     def describe(self) -> str:
         """Returns a line on what would be read."""
@@ -84,20 +76,10 @@ class TfdsPairs(Source):
             pairs=self._split_info().num_examples,
         )
 
-    def cut(
-        self, *, order: int, is_held_out: bool, max_pairs: int, work_folder: str
-    ) -> Iterator[Unit]:
-        """Yields the units, in order."""
-        return cut_in_place(
-            self,
-            even_sizes(
-                total=self._split_info().num_examples,
-                most=self._rows_within(units.MAX_UNIT_BYTES, most=max_pairs),
-            ),
-            order=order,
-            is_held_out=is_held_out,
-            work_folder=work_folder,
-        )
+    def sizes(self, *, max_pairs: int, max_bytes: int) -> list[int]:
+        """Returns the numbers of rows to read at a time."""
+        most = self._rows_within(max_bytes, most=max_pairs)
+        return even_sizes(total=self._split_info().num_examples, most=most)
 
     def _rows_within(self, limit: int, *, most: int) -> int:
         info = self._split_info()
@@ -109,7 +91,7 @@ class TfdsPairs(Source):
         import tensorflow_datasets as tfds
 
         builder = _tfds_builder(self.directory)
-        slice_rows = self._rows_within(units.SLICE_BYTES, most=units.SLICE_PAIRS)
+        slice_rows = self._rows_within(corpora_rows.SLICE_BYTES, most=corpora_rows.SLICE_PAIRS)
         # One file after the other: rows keep the order, and so the numbers, that they have there.
         order = tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False)
         for instruction in _tfds_ranges(builder, self.split, first_row, rows):
@@ -151,14 +133,14 @@ def open_tfds(
     *,
     split: str,
     data_dir: str | None,
-    source_language: str | None,
-    target_language: str | None,
+    source_language: str,
+    target_language: str,
     language_pair: str | None,
     subsets: Sequence[str],
     download: bool,
     given_name: str = "",
 ) -> TfdsPairs:
-    """Opens a dataset that is prepared on disk, or prepares it; see `sources_from_options`.
+    """Opens a dataset that is prepared on disk, or prepares it; see `CorpusOptions`.
 
     Raises:
       UserError: It is not there, not whole, or has no such split or language.
@@ -184,12 +166,12 @@ def open_tfds(
         paths = [os.fspath(path) for path in info.filepaths]
     except ValueError as error:
         reason = str(error).splitlines()[0]
-        raise UserError(f"tfds:{name} cannot be read with --split {split!r}: {reason}") from error
-    missing = [path for path in paths if not FileSystems.exists(path)]
+        raise UserError(f"tfds:{name} cannot be read with `split` {split!r}: {reason}") from error
+    missing = [path for path in paths if not files.is_there(path)]
     if missing:
         raise UserError(
             f"tfds:{name} is not whole, {missing[0]} is missing: prepare it again, or choose "
-            "another --split"
+            "another `split`"
         )
     return TfdsPairs(
         dataset=name,
@@ -231,8 +213,8 @@ def _find_tfds(
     except (tfds.core.DatasetNotFoundError, ValueError, OSError) as error:
         folder = data_dir or tfds.core.constants.DATA_DIR
         raise UserError(
-            f"tfds:{name} is not prepared in {folder}: check the name, name another --data-dir, "
-            "or let TFDS fetch it with --download"
+            f"tfds:{name} is not prepared in {folder}: check the name, name another `data_dir`, "
+            "or let TFDS fetch it with `download`"
         ) from error
 
 
@@ -269,7 +251,7 @@ def _wmt_config(language_pair: str, subsets: Sequence[str]) -> Any:
         by_split.setdefault(split, []).append(wanted)
     if len(languages) != 2 or not by_split:
         raise UserError(
-            "wmt_translate needs --language-pair SOURCE-TARGET and a --subset SPLIT=NAME. "
+            "wmt_translate needs `language_pair`, as SOURCE-TARGET, and `subsets`, as SPLIT=NAME. "
             f"Received: {language_pair!r} and {list(subsets)}"
         )
     # Datasets are found by their name: two choices of subsets must not share one.

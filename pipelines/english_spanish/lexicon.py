@@ -6,7 +6,9 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 Person = Literal["1s", "2s", "3s", "1p", "3p"]
+
 Gender = Literal["m", "f"]
+
 Tense = Literal["present", "past", "future"]
 
 
@@ -77,25 +79,43 @@ def gloss(table: str) -> tuple[Words, ...]:
 PERSONS: tuple[Person, ...] = ("1s", "2s", "3s", "1p", "3p")  # no vosotros: "you all" is ustedes
 # Determiners: English singular and plural; Spanish m. and f. singular, m. and f. plural.
 THE = "the the el la los las"
+
 A = "a some un una unos unas"
+
 THIS = "this these este esta estos estas"
+
 HOW_MANY = "- how_many - - cuántos cuántas"
+
 MY = "my my mi mi mis mis"
+
 YOUR = "your your tu tu tus tus"
+
 OUR = "our our nuestro nuestra nuestros nuestras"
+
 HIS, HER, THEIR, YOUR_ALL = (f"{en} {en} su su sus sus" for en in ("his", "her", "their", "your"))
 
 ME = Pronoun("I", "", "me", MY, "1s")
+
 YOU = Pronoun("you", "", "you", YOUR, "2s")
+
 HE = Pronoun("he", "él", "him", HIS, "3s")
+
 SHE = Pronoun("she", "ella", "her", HER, "3s", "f")
+
 WE = Pronoun("we", "", "us", OUR, "1p")
+
 YOU_ALL = Pronoun("you all", "ustedes", "you all", YOUR_ALL, "3p")
+
 THEY = Pronoun("they", "ellos", "them", THEIR, "3p")
+
 THEY_F = replace(THEY, gender="f")  # takes up nouns; a subject "they" is always "ellos"
+
 IT = Pronoun("it", "", "it", THE, "3s")
+
 IT_F = replace(IT, gender="f")
+
 SUBJECT_PRONOUNS = (ME, YOU, HE, SHE, WE, YOU_ALL, THEY, ME, YOU, WE)  # rare verb forms twice
+
 OBJECT_PRONOUNS = (ME, YOU, HE, SHE, WE, THEY)
 
 NOUNS = {
@@ -124,10 +144,15 @@ NOUNS = {
     }.items()
     for en, es, gender in (entry.split() for entry in table.split(","))
 }
+
 HUMAN = "person kin name"
+
 MASS = "dish drink"
+
 _GOODS = "clothes vehicle furniture device"
+
 SINGULAR_ONLY = {"mother", "father"}
+
 IRREGULAR_PLURALS = {"man": "men", "woman": "women", "joven": "jóvenes"}
 
 ADJECTIVES = tuple(
@@ -147,9 +172,11 @@ ADJECTIVES = tuple(
     )
     for entry in table.split(",")
 )
+
 COLOURS = {"red", "white", "black", "green", "blue"}
 
 _TO, _FROM, _IN, _FOR = Words("to", "a"), Words("from", "de"), Words("in", "en"), Words("for")
+
 _PUBLIC = "school hospital museum park market station office library city"
 # fmt: off
 VERBS = {verb.en: verb for verb in (
@@ -203,21 +230,28 @@ VERBS = {verb.en: verb for verb in (
 )}
 # The past of these is the imperfect, that of the others the preterite.
 SER = Verb("be", "ser", present="soy eres es somos son", past="era eras era éramos eran")
+
 ESTAR = Verb("be", "estar", present="estoy estás está estamos están",
              past="estaba estabas estaba estábamos estaban")
+
 TENER = Verb("have", "tener", present="tengo tienes tiene tenemos tienen",
              past="tenía tenías tenía teníamos tenían", prepositions=Words("to", "que"))
+
 HABER = Verb("be", "haber", present="hay " * 5, past="había " * 5)
+
 MODALS = (TENER, Verb("can", "poder", present="puedo puedes puede podemos pueden"), Verb(
     "want", "querer", present="quiero quieres quiere queremos quieren", prepositions=Words("to")))
+
 SEQUENCES = (  # what one does first and then, and to which objects
     ("buy", "eat", "food dish"), ("cook", "eat", "egg rice soup fish"), ("buy", "drink", "drink"),
     ("buy", "read", "book newspaper"), ("find", "read", "letter"), ("write", "send", "letter"),
     ("repair", "sell", "vehicle furniture device"), ("paint", "sell", "table chair bicycle house"),
     ("find", "sell", "hat phone clock"), ("wash", "paint", "door"), ("open", "close", "opening"),
 )
+
 WEEKDAYS = gloss("Monday = lunes; Tuesday = martes; Wednesday = miércoles; Thursday = jueves;"
                  " Friday = viernes; Saturday = sábado; Sunday = domingo")
+
 TIMES = {
     "present": gloss("every day = todos los días; every morning = todas las mañanas") * 3
     + tuple(Words(f"on {day.en}s", f"los {day.es.removesuffix('s')}s") for day in WEEKDAYS),
@@ -226,19 +260,26 @@ TIMES = {
     "future": gloss("tomorrow = mañana; tonight = esta noche; next week = la próxima semana") * 3
     + tuple(Words(f"on {day.en}", f"el {day.es}") for day in WEEKDAYS),
 }
+
 OFTEN = gloss("always = siempre; never = nunca; often = a menudo; sometimes = a veces")
+
 FRAMES = gloss("I think that = creo que; everyone knows that = todos saben que")
+
 FEELINGS = gloss("hungry = hambre; thirsty = sed; afraid = miedo; in a hurry = prisa")
+
 MONTHS = gloss("January = enero; February = febrero; March = marzo; April = abril; May = mayo;"
                " June = junio; July = julio; August = agosto; September = septiembre;"
                " October = octubre; November = noviembre; December = diciembre")
+
 ONES = gloss(
     "zero = cero; one = uno; two = dos; three = tres; four = cuatro; five = cinco; six = seis;"
     " seven = siete; eight = ocho; nine = nueve; ten = diez; eleven = once; twelve = doce;"
     " thirteen = trece; fourteen = catorce; fifteen = quince; sixteen = dieciséis;"
     " seventeen = diecisiete; eighteen = dieciocho; nineteen = diecinueve")
+
 TWENTIES = ("veinte", "veintiuno", "veintidós", "veintitrés", "veinticuatro", "veinticinco",
              "veintiséis", "veintisiete", "veintiocho", "veintinueve")
+
 TENS = gloss("twenty = veinte; thirty = treinta; forty = cuarenta; fifty = cincuenta;"
              " sixty = sesenta; seventy = setenta; eighty = ochenta; ninety = noventa")
 # fmt: on

@@ -13,46 +13,44 @@ import pyarrow.compute as pc
 
 from model.dataset.manifest import TRAIN, VALIDATION
 from model.errors import UserError
-from model.text.vocabulary import TextNormalization, VocabularyPair
-from pipelines.corpora.opening import Unit
-from pipelines.pairs.examples import (
-    ExampleWriter,
+from model.text.normalization import TextNormalization
+from model.text.vocabulary import VocabularyPair
+from pipelines.pairs.digests import (
     digest_halves,
     digest_pairs,
     digest_sides,
     digest_texts,
     seed_salt,
-    with_texts,
 )
-from pipelines.pairs.filters import (
-    TOO_MANY_CHARACTERS,
-    Filters,
-    text_reasons,
-    token_reasons,
-)
+from pipelines.pairs.examples import ExampleWriter, with_texts
+from pipelines.pairs.filters import TOO_MANY_CHARACTERS, Filters, text_reasons, token_reasons
 from pipelines.pairs.held_out import HeldOut, held_out_reasons, seem_short
+from pipelines.pairs.rejected import Rejections
 from pipelines.pairs.spills import HEADER, Batch, Headers, SpillPart, SplitPlan, without_copies
-from pipelines.preprocess.accounts import Rejections, UnitStatistics
+from pipelines.pairs.units import Unit
 
 DEDUPLICATE = ("pair", "source", "target", "none")
 
 _SPECIAL_IDS = 2  # BOS and EOS
+
 _ONLY_MOJIBAKE = Filters(max_characters=65_535, min_letters=0, reject_identical=False)
+
 _EMPTY = pa.scalar("", pa.large_string())
+
 _HUGE = 16  # bytes, times the most characters: 4 bytes each, and as much again in white space
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EncodingOptions:
-    """What encoding has to know.
+    """Options of encoding and splitting.
 
     Attributes:
-      filters: Which pairs are left out.
-      deduplicate: By what duplicates are told: one of `DEDUPLICATE`.
+      filters: Filters of pairs.
+      deduplicate: Part of a pair that duplicates share: one of `DEDUPLICATE`.
       short_tokens: A side of so many tokens at most is not held out by itself.
-      seed: Of the order.
+      seed: Seed of the order.
       validation_below: Pairs whose source hashes below this are for validation.
-      plans: How each split is spread.
+      plans: Shards and buckets of each split.
     """
 
     filters: Filters
@@ -187,10 +185,10 @@ def encode_unit(
 
     Args:
       unit: The rows.
-      vocabularies: Of both sides.
-      options: How.
-      held_out: What training must not see: such pairs are rejected, unless the unit is held out
-        itself. Then it is kept whole, but for what cannot be encoded.
+      vocabularies: Vocabularies of both sides.
+      options: Options of encoding.
+      held_out: Pairs and texts that training must not see: such pairs are rejected, unless the
+        unit is held out itself. Then it is kept whole, but for what cannot be encoded.
     """
     make_headers = _HeaderMaker(options)
     writer = ExampleWriter(max(vocabularies.source.size, vocabularies.target.size))
@@ -324,7 +322,7 @@ def _split(
       batch: All records of the unit.
       validation_records: Records with their texts, by position: those that may be for validation.
       is_held_out: Whether the unit is for validation as a whole.
-      options: How pairs are split.
+      options: Options of the split.
 
     Returns:
       The parts of the spill, and the least hash.
@@ -363,3 +361,23 @@ def _split(
             )
         )
     return parts, least
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class UnitStatistics:
+    """What encoding a unit found; JSON, so that a spill's footer can hold it.
+
+    Attributes:
+      order: The place of the unit's source among all sources.
+      index: The place of the unit in its source.
+      rows: Rows read.
+      rejected: Pairs rejected, by reason.
+      least_source_hash: The least hash of a source that was kept; None for held-out units and
+        where nothing was kept.
+    """
+
+    order: int
+    index: int
+    rows: int
+    rejected: dict[str, int]
+    least_source_hash: int | None = None

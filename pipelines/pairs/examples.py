@@ -1,19 +1,11 @@
-"""Pairs of ids -> serialised `tf.train.Example`s -> TFRecord framing, without TensorFlow.
-
-Also the hashes that decide a pair's split, its place in the global shuffle and its duplicates.
-"""
+"""Pairs of token ids -> serialised `tf.train.Example`s, without TensorFlow."""
 
 from __future__ import annotations
 
 import functools
-import hashlib
 import itertools
-import struct
-from collections.abc import Iterable, Iterator, Sequence
 
-import google_crc32c
 import numpy as np
-import numpy.typing as npt
 
 from model.dataset.manifest import (
     SOURCE_FEATURE,
@@ -22,12 +14,6 @@ from model.dataset.manifest import (
     TARGET_TEXT_FEATURE,
 )
 from model.text.vocabulary import FlatIds
-
-UInt64s = npt.NDArray[np.uint64]
-
-DIGEST_BYTES = 16  # among 10^9 texts two share a digest with a probability below 10^-20
-_FRAMED_AT_ONCE = 4096  # records
-
 
 # Records: https://protobuf.dev/programming-guides/encoding/
 
@@ -133,63 +119,3 @@ def _content(message: bytes, start: int) -> tuple[int, int]:
         place, shift = place + 1, shift + 7
         if byte < 0x80:
             return place, place + size
-
-
-# https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format_details
-
-
-def _masked_crc(data: bytes) -> bytes:
-    crc = google_crc32c.value(data)
-    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
-
-
-@functools.lru_cache(maxsize=4096)
-def _length_header(size: int) -> bytes:
-    length = struct.pack("<Q", size)
-    return length + _masked_crc(length)
-
-
-def framed_runs(records: Sequence[bytes]) -> Iterator[bytes]:
-    """Yields records as they stand in a TFRecord file, some thousand at a time."""
-    for i in range(0, len(records), _FRAMED_AT_ONCE):
-        parts: list[bytes] = []
-        for record in records[i : i + _FRAMED_AT_ONCE]:
-            parts += (_length_header(len(record)), record, _masked_crc(record))
-        yield b"".join(parts)
-
-
-# Hashes.
-
-
-def digest_texts(texts: Iterable[str]) -> list[bytes]:
-    """Returns the digest of each text; that of a source decides the split, whatever the seed."""
-    blake2b = hashlib.blake2b
-    return [blake2b(text.encode(), digest_size=DIGEST_BYTES).digest() for text in texts]
-
-
-def seed_salt(seed: int) -> bytes:
-    """Returns what makes another hash of `digest_pairs` for each seed."""
-    return seed.to_bytes(8, "little", signed=True)
-
-
-def digest_pairs(
-    source_digests: Iterable[bytes], targets: Iterable[str], *, salt: bytes
-) -> list[bytes]:
-    """Returns the digest of each pair: equal for duplicates, in a random order under each seed."""
-    blake2b = hashlib.blake2b
-    return [
-        blake2b(source + target.encode(), digest_size=DIGEST_BYTES, salt=salt).digest()
-        for source, target in zip(source_digests, targets, strict=True)
-    ]
-
-
-def digest_sides(digests: Iterable[bytes], *, salt: bytes) -> list[bytes]:
-    """Returns the digests of one side of pairs under a seed, from those of the texts."""
-    blake2b = hashlib.blake2b
-    return [blake2b(text, digest_size=DIGEST_BYTES, salt=salt).digest() for text in digests]
-
-
-def digest_halves(digests: Sequence[bytes]) -> tuple[UInt64s, UInt64s]:
-    """Returns the first and the last 8 bytes of digests, as numbers."""
-    halves = np.frombuffer(b"".join(digests), "<u8").reshape(-1, 2)
-    return halves[:, 0], halves[:, 1]

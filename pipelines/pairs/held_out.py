@@ -10,15 +10,19 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from model.text.vocabulary import TextNormalization
-from pipelines.pairs.examples import UInt64s, digest_halves, digest_texts
+from model.text.normalization import TextNormalization
+from pipelines.pairs.digests import UInt64s, digest_halves, digest_texts
 
 LONG_SIDE = "long-side"
+
 SIDE = "side"
+
 HELD_OUT_BY = (LONG_SIDE, "pair", "source", SIDE)
 
 HELD_OUT_PAIR = "held_out_pair"  # the pair is one of the held-out corpus
+
 HELD_OUT_SOURCE = "held_out_source"  # the source is a held-out text
+
 HELD_OUT_TARGET = "held_out_target"
 
 # Tokens up to which a side may stand in training though it is held out: "Yes.", "Thank you." are
@@ -30,9 +34,11 @@ SHORT_TOKENS = 4
 # texts of Tatoeba and TED 0.2 to 1.7 % seem short so and have more than 4 tokens of a vocabulary of
 # 8,000, at most 0.2 % more than 6 and none more than 10.
 _TOKEN_WIDTH = 4
+
 _WIDE = 3  # characters of Han, kana or Hangul make as many letters
 
 _ODD = np.uint64(0x9E3779B97F4A7C15)
+
 _NONE: UInt64s = np.empty(0, np.uint64)
 
 
@@ -41,9 +47,9 @@ class HeldOut:
     """Hashes of what training must not see; sorted, once `unite` has put them together.
 
     Attributes:
-      pairs: Of pairs.
-      sources: Of texts that no pair may have for its source.
-      texts: Of texts that no pair may have on a side that is not short.
+      pairs: Hashes of pairs.
+      sources: Hashes of texts that no pair may have for its source.
+      texts: Hashes of texts that no pair may have on a side that is not short.
     """
 
     pairs: UInt64s = dataclasses.field(default_factory=_NONE.copy)
@@ -105,7 +111,7 @@ def hash_pairs(tables: Iterable[pa.Table], *, by: str, normalization: TextNormal
     Args:
       tables: With the columns source and target.
       by: One of `HELD_OUT_BY`.
-      normalization: What is done to texts.
+      normalization: Normalisation of the texts.
     """
     found = []
     for table in tables:
@@ -140,11 +146,11 @@ def held_out_reasons(
     """Says which pairs are held out, and by what: first of all the pair, then its source.
 
     Args:
-      source_hashes: Of the source texts.
+      source_hashes: Hashes of the source texts.
       targets: The target texts, normalised.
-      held_out: What training must not see.
-      is_short: Which sources and which targets are short; None where that is not known, and a
-        text of any length is held out.
+      held_out: Pairs and texts that training must not see.
+      is_short: Flags of the sources and of the targets that are short; None where that is not
+        known, and a text of any length is held out.
 
     Returns:
       The reason codes of those pairs by their position, from 0.

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipelines.pairs.examples import UInt64s
-from pipelines.storage import files
+from pipelines.pairs.digests import UInt64s
+from pipelines.pairs.work_folder import WorkFolder
+from pipelines.storage import files, listing
 
 Headers = npt.NDArray[Any]  # structured, of HEADER
 
@@ -36,6 +37,7 @@ HEADER = np.dtype(
 )
 
 _MAGIC = b"ttspill2"
+
 _FOOTER_END = struct.Struct("<Q8s")
 
 
@@ -61,7 +63,7 @@ class Region:
       order: The place of the spill's source among all sources.
       index: The place of the spill's unit in its source.
       counts: Records of each bucket.
-      bounds: Where each bucket begins, and where the last one ends; headers, then records.
+      bounds: Offsets at which each bucket begins and the last one ends; headers, then records.
       is_candidate: Copies of records of the train split, for a validation split that would
         stay empty.
     """
@@ -135,7 +137,7 @@ def write_spill(
     order: int,
     index: int,
     statistics: dict[str, Any],
-    temporary_folder: str,
+    work: WorkFolder,
 ) -> list[RegionOfShard]:
     """Writes a unit's records and returns where those of each (split, shard) lie.
 
@@ -144,11 +146,11 @@ def write_spill(
       parts: The records, by split.
       order: The place of the unit's source among all sources.
       index: The place of the unit in its source.
-      statistics: What a rerun wants to know of the unit; JSON.
-      temporary_folder: Where the file lies until it is whole.
+      statistics: Statistics of the unit for a rerun; JSON.
+      work: Folder in which the file lies until it is whole.
     """
     regions: list[RegionOfShard] = []
-    with files.write_whole(path, temporary_folder=temporary_folder) as file:
+    with work.write_whole(path) as file:
         offset = 0
         for part in parts:
             plan = part.plan
@@ -196,7 +198,7 @@ def write_spill(
 
 def read_spill_footer(path: str) -> tuple[list[RegionOfShard], dict[str, Any]]:
     """Returns what `write_spill` returned, and the unit's statistics."""
-    size = files.file_identity(path)["bytes"]
+    size = listing.file_identity(path)["bytes"]
     with files.open_binary(path) as file:
         file.seek(size - _FOOTER_END.size)
         length, magic = _FOOTER_END.unpack(file.read(_FOOTER_END.size))
@@ -258,9 +260,9 @@ class MergedBucket:
 
     Attributes:
       batch: The records, in their final order.
-      places: Where each of them stands in the corpus.
-      duplicates: Where the pairs stand that were left out, by place.
-      survivors: For each of those, where the one stands that was kept instead.
+      places: Place of each of them in the corpus.
+      duplicates: Places of the pairs that were left out, in order.
+      survivors: For each of those, the place of the one that was kept instead.
     """
 
     batch: Batch

@@ -1,158 +1,27 @@
-"""What became of every pair: the rejected ones, the statistics, and the manifest made of them."""
+"""Statistics of shards and splits, summed so that every pair is accounted for."""
 
 from __future__ import annotations
 
 import collections
 import dataclasses
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from model.dataset.manifest import (
     HISTOGRAM_STEP,
     PADDING_BATCH,
     TRAIN,
     VALIDATION,
-    DatasetManifest,
     SplitInfo,
     ratio_places,
     shard_name,
 )
 from model.errors import UserError
-from pipelines.corpora.encodings import is_other_encoding
-from pipelines.corpora.opening import Source
+from pipelines.pairs.encoding import UnitStatistics
 from pipelines.pairs.spills import Headers, Places, SplitPlan
-from pipelines.pairs.units import INVALID_UTF8
-
-_NAME_WIDTH = 40
-_ROWS_AT_ONCE = 1 << 16
-
-# A duplicate has its survivor's place instead of texts. Lines and rows are counted from 1.
-REJECTED_SCHEMA = pa.schema(
-    [
-        ("reason", pa.string()),
-        ("corpus", pa.string()),
-        ("file", pa.string()),
-        ("line", pa.int64()),
-        ("source", pa.large_string()),
-        ("target", pa.large_string()),
-        ("survivor_corpus", pa.string()),
-        ("survivor_file", pa.string()),
-        ("survivor_line", pa.int64()),
-    ]
-)
-
-
-class SourceNames:
-    """What the sources are called in a `rejected-*.parquet`, made once for many tables."""
-
-    def __init__(self, sources: Sequence[Source]) -> None:
-        self._names = pa.array([source.name for source in sources], pa.string())
-        self._paths = pa.array([source.file_of(0) for source in sources], pa.string())
-
-    def columns(self, places: Places) -> dict[str, pa.Array]:
-        """Returns the columns that say where pairs stand."""
-        orders = pa.array(places.orders)
-        return {
-            "corpus": self._names.take(orders),
-            "file": self._paths.take(orders),
-            "line": pa.array(places.rows + 1),
-        }
-
-
-class Rejections:
-    """The pairs of a unit that were left out, each with its reason and its texts as read.
-
-    Attributes:
-      order: The place of the unit's source among all sources.
-      reasons: Code of each.
-      rows: Row of each in its source, from 0.
-    """
-
-    def __init__(self, order: int) -> None:
-        self.order = order
-        self.reasons: list[str] = []
-        self.rows: list[int] = []
-        self._sources: list[pa.ChunkedArray] = []
-        self._targets: list[pa.ChunkedArray] = []
-
-    def add_texts(
-        self,
-        *,
-        reasons: list[str],
-        rows: list[int],
-        sources: pa.ChunkedArray,
-        targets: pa.ChunkedArray,
-    ) -> None:
-        """Adds some pairs."""
-        self.reasons += reasons
-        self.rows += rows
-        self._sources.append(sources)
-        self._targets.append(targets)
-
-    def table(self, names: SourceNames) -> pa.Table:
-        """Makes the table of a `rejected-*.parquet`, by row."""
-        places = Places(np.full(len(self.rows), self.order), np.array(self.rows, np.int64))
-        columns = {
-            "reason": pa.array(self.reasons, pa.string()),
-            **names.columns(places),
-            "source": _chunked(self._sources),
-            "target": _chunked(self._targets),
-        }
-        return _rejected_table(columns, len(self.rows)).take(np.argsort(places.rows))
-
-
-def duplicates_tables(
-    duplicates: Places, survivors: Places, *, reason: str, names: SourceNames
-) -> Iterator[pa.Table]:
-    """Makes tables of a `rejected-*.parquet` of duplicates and what was kept instead."""
-    for begin in range(0, len(duplicates.rows), _ROWS_AT_ONCE):
-        part = slice(begin, begin + _ROWS_AT_ONCE)
-        rejected, kept = duplicates.select(part), names.columns(survivors.select(part))
-        columns = {
-            "reason": pa.repeat(reason, len(rejected.rows)),
-            **names.columns(rejected),
-            **{f"survivor_{name}": column for name, column in kept.items()},
-        }
-        yield _rejected_table(columns, len(rejected.rows))
-
-
-def _chunked(columns: list[pa.ChunkedArray]) -> pa.ChunkedArray:
-    chunks = [chunk for column in columns for chunk in column.chunks]
-    return pa.chunked_array(chunks, pa.large_string())
-
-
-def _rejected_table(columns: dict[str, Any], count: int) -> pa.Table:
-    return pa.table(
-        [
-            columns[field.name] if field.name in columns else pa.nulls(count, field.type)
-            for field in REJECTED_SCHEMA
-        ],
-        schema=REJECTED_SCHEMA,
-    )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class UnitStatistics:
-    """What encoding a unit found; JSON, so that a spill's footer can hold it.
-
-    Attributes:
-      order: The place of the unit's source among all sources.
-      index: The place of the unit in its source.
-      rows: Rows read.
-      rejected: Pairs rejected, by reason.
-      least_source_hash: The least hash of a source that was kept; None for held-out units and
-        where nothing was kept.
-    """
-
-    order: int
-    index: int
-    rows: int
-    rejected: dict[str, int]
-    least_source_hash: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -349,103 +218,3 @@ def check_splits(train: SplitInfo, validation: SplitInfo, *, sources: list[dict[
                 f"the corpus is too small: of {read} pairs read ({reasons} rejected) none is left "
                 f"for {name}; there must be at least two pairs with different sources"
             )
-
-
-def describe_manifest(manifest: DatasetManifest) -> list[str]:
-    """Returns the lines that sum up a dataset for its user."""
-    lines = [
-        f"{manifest.lines_read:,} pairs read, {manifest.pairs_kept:,} kept, "
-        f"{manifest.lines_read - manifest.pairs_kept:,} rejected"
-    ]
-    lines += _table_of_sources(manifest.sources)
-    lines += _describe_encodings(manifest.sources)
-    lines += _describe_validation(manifest.sources)
-    for name, split in manifest.splits.items():
-        mean_source = split.source_tokens / max(split.records, 1)
-        mean_target = split.target_tokens / max(split.records, 1)
-        lines.append(
-            f"{name}: {split.records:,} pairs in {len(split.shards)} shard(s), "
-            f"{split.source_tokens:,} source and {split.target_tokens:,} target tokens "
-            f"(on average {mean_source:.1f} and {mean_target:.1f}, at most {split.longest})"
-        )
-    if manifest.shared_vocabulary:
-        vocabulary = f"vocabulary: {manifest.source_vocabulary_size:,} pieces, shared"
-    else:
-        vocabulary = (
-            f"vocabularies: {manifest.source_vocabulary_size:,} source and "
-            f"{manifest.target_vocabulary_size:,} target pieces"
-        )
-    if _has_small_vocabulary(manifest):
-        wanted = manifest.options["vocabulary_size"]
-        vocabulary += f": the corpus allows no more, where {wanted:,} are the default"
-    return [*lines, vocabulary]
-
-
-def _has_small_vocabulary(manifest: DatasetManifest) -> bool:
-    """Says whether a vocabulary has fewer pieces than by default, as the corpus allowed no more."""
-    options = manifest.options
-    wanted = options.get("vocabulary_size", 0)  # 0: the vocabulary was given
-    sizes = manifest.source_vocabulary_size, manifest.target_vocabulary_size
-    kinds = (
-        options[f"{side}_vocabulary_type"] or options["vocabulary_type"] if wanted else ""
-        for side in ("source", "target")
-    )
-    return any(kind != "char" and size < wanted for kind, size in zip(kinds, sizes, strict=True))
-
-
-def _describe_encodings(sources: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Yields a line on each text of which many lines are not in the encoding that was named."""
-    for source in sources:
-        invalid = source["rejected"].get(INVALID_UTF8, 0)
-        is_text = source["kind"] in ("text", "tsv", "jsonl")
-        if is_text and invalid and is_other_encoding(invalid=invalid, lines=source["read"]):
-            encoding = source.get("encoding", "UTF-8")
-            yield (
-                f"warning: {invalid:,} of {source['read']:,} lines of {source['name']} are not "
-                f"{encoding}: if it is in another encoding, such as latin-1 or cp1252, name that "
-                "with --encoding and make the dataset again"
-            )
-
-
-def _describe_validation(sources: Sequence[dict[str, Any]]) -> list[str]:
-    """Returns the line that says how much of the validation corpora was kept, if there are any."""
-    held_out = [source for source in sources if source["is_held_out"]]
-    if not held_out:
-        return []
-    read, kept = (sum(source[count] for source in held_out) for count in ("read", "kept"))
-    rejected: collections.Counter[str] = collections.Counter()
-    for source in held_out:
-        rejected.update(source["rejected"])
-    if not rejected:
-        return [f"validation corpus: all {read:,} pairs kept"]
-    reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(rejected.items()))
-    return [f"validation corpus: {kept:,} of {read:,} pairs kept, without {reasons}"]
-
-
-def _table_of_sources(sources: Sequence[dict[str, Any]]) -> list[str]:
-    """Returns a table of what was read, kept and rejected, by source and reason."""
-    # Files that one name was given to are one entry.
-    totals: dict[str, collections.Counter[str]] = {}
-    rejected: dict[str, collections.Counter[str]] = {}
-    for source in sources:
-        total = totals.setdefault(source["name"], collections.Counter())
-        total.update({name: source[name] for name in ("read", "kept")})
-        rejected.setdefault(source["name"], collections.Counter()).update(source["rejected"])
-    if len(totals) > 1:
-        totals["all"] = sum(totals.values(), collections.Counter())
-        rejected["all"] = sum(rejected.values(), collections.Counter())
-    rows: list[tuple[str, ...]] = [("", "read", "kept", "rejected")]
-    for name, total in totals.items():
-        reasons = rejected[name]
-        counts = (total["read"], total["kept"], reasons.total())
-        rows.append((_shorten(name), *(f"{count:,}" for count in counts)))
-        rows += [(f"  {reason}", "", "", f"{n:,}") for reason, n in sorted(reasons.items())]
-    first, *others = (max(map(len, column)) for column in zip(*rows, strict=True))
-    return [
-        "  ".join([name.ljust(first), *(c.rjust(w) for c, w in zip(cells, others, strict=True))])
-        for name, *cells in rows
-    ]
-
-
-def _shorten(name: str) -> str:
-    return name if len(name) <= _NAME_WIDTH else "..." + name[3 - _NAME_WIDTH :]

@@ -8,20 +8,23 @@ from typing import Any, NamedTuple
 
 import apache_beam as beam
 import pyarrow as pa
-from apache_beam.io.filesystems import FileSystems
 from apache_beam.utils.shared import Shared
 
 from model.errors import UserError
-from model.text.vocabulary import TextNormalization, VocabularyPair, load_vocabularies
-from pipelines.corpora.opening import Source, Unit
-from pipelines.corpora.text import read_texts
-from pipelines.pairs.encoding import EncodingOptions, encode_unit, training_lines
+from model.text.normalization import TextNormalization
+from model.text.vocabulary import VocabularyPair, load_vocabularies
+from pipelines.corpora.lines import read_texts
+from pipelines.corpora.source import Source
+from pipelines.pairs.encoding import EncodingOptions, UnitStatistics, encode_unit, training_lines
 from pipelines.pairs.filters import Filters
 from pipelines.pairs.held_out import HeldOut, hash_pairs, hash_texts, unite
+from pipelines.pairs.rejected import REJECTED_SCHEMA, SourceNames
 from pipelines.pairs.spills import read_spill_footer, write_spill
-from pipelines.preprocess.accounts import SourceNames, UnitStatistics
+from pipelines.pairs.units import Unit, cut_source
+from pipelines.pairs.work_folder import WorkFolder
 from pipelines.preprocess.vocabulary_sample import (
     LeastHashes,
+    VocabularySpec,
     describe_rejected,
     distinct_lines,
     read_samples,
@@ -30,12 +33,15 @@ from pipelines.preprocess.vocabulary_sample import (
     write_sample,
 )
 from pipelines.storage import files
+from pipelines.storage.paths import join
 
 # Beam sets the label of a transform when it applies it: these dataclasses cannot be frozen.
 _transform = dataclasses.dataclass(kw_only=True, eq=False)
 
 _SIDES = ("source", "target")  # with a shared vocabulary, the first has the lines of both
+
 _REGION = "regions"
+
 _STATISTICS = "statistics"
 
 
@@ -47,18 +53,18 @@ class ListUnits(beam.PTransform):
     """Cuts the sources into units of at most `max_pairs`; text is written as chunks for it.
 
     Attributes:
-      sources: All of them, the held-out ones last.
-      identities: Of the sources, when the run was planned.
+      sources: All sources, the held-out ones last.
+      identities: Identities of the sources when the run was planned.
       held_out_from: Index of the first held-out source.
       max_pairs: The most rows of a unit.
-      work_folder: For chunks.
+      work: The work folder, for chunks.
     """
 
     sources: Sequence[Source]
     identities: Sequence[dict[str, Any]]
     held_out_from: int
     max_pairs: int
-    work_folder: str
+    work: WorkFolder
 
     def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection:
         """Wires the steps."""
@@ -69,26 +75,25 @@ class ListUnits(beam.PTransform):
                 list(zip(range(len(self.sources)), self.sources, self.identities, strict=True)),
                 reshuffle=True,
             )
-            | "Cut" >> beam.ParDo(_CutSource(self.held_out_from, self.max_pairs, self.work_folder))
+            | "Cut" >> beam.ParDo(_CutSource(config=self))
             | "Spread units" >> beam.Reshuffle()
         )
 
 
 class _CutSource(beam.DoFn):
-    def __init__(self, held_out_from: int, max_pairs: int, work_folder: str) -> None:
-        self._held_out_from = held_out_from
-        self._max_pairs = max_pairs
-        self._work_folder = work_folder
+    def __init__(self, *, config: ListUnits) -> None:
+        self._config = config
 
     def process(self, element: tuple[int, Source, dict[str, Any]]) -> Iterator[Unit]:
         order, source, identity = element
         if source.identity() != identity:
             raise UserError(f"{source.name} has changed just now: run the same command again")
-        return source.cut(
+        return cut_source(
+            source,
             order=order,
-            is_held_out=order >= self._held_out_from,
-            max_pairs=self._max_pairs,
-            work_folder=self._work_folder,
+            is_held_out=order >= self._config.held_out_from,
+            max_pairs=self._config.max_pairs,
+            work=self._config.work,
         )
 
 
@@ -100,10 +105,10 @@ class FindHeldOut(beam.PTransform):
     """Hashes what training must not see; yields one `HeldOut`.
 
     Attributes:
-      by: How held-out pairs are told: one of `HELD_OUT_BY`.
+      by: Rule that tells held-out pairs: one of `HELD_OUT_BY`.
       excluded: Files of texts, one a line, that are held out as well.
-      encoding: Of those files.
-      normalization: What is done to texts.
+      encoding: Encoding of those files.
+      normalization: Normalisation of texts.
     """
 
     by: str
@@ -113,13 +118,11 @@ class FindHeldOut(beam.PTransform):
 
     def expand(self, units: beam.PCollection) -> beam.PCollection:
         """Wires the steps."""
-        of_units = units | "Hash held-out units" >> beam.ParDo(
-            _HashUnit(self.by, self.normalization)
-        )
+        of_units = units | "Hash held-out units" >> beam.ParDo(_HashUnit(config=self))
         of_files = (
             units.pipeline
             | "Name excluded files" >> beam.Create(list(self.excluded))
-            | "Hash excluded files" >> beam.ParDo(_HashFile(self.normalization, self.encoding))
+            | "Hash excluded files" >> beam.ParDo(_HashFile(config=self))
         )
         return (
             (of_units, of_files)
@@ -129,9 +132,8 @@ class FindHeldOut(beam.PTransform):
 
 
 class _HashUnit(beam.DoFn):
-    def __init__(self, by: str, normalization: TextNormalization) -> None:
-        self._by = by
-        self._normalization = normalization
+    def __init__(self, *, config: FindHeldOut) -> None:
+        self._by, self._normalization = config.by, config.normalization
 
     def process(self, unit: Unit) -> Iterator[HeldOut]:
         if unit.is_held_out:
@@ -139,9 +141,8 @@ class _HashUnit(beam.DoFn):
 
 
 class _HashFile(beam.DoFn):
-    def __init__(self, normalization: TextNormalization, encoding: str) -> None:
-        self._normalization = normalization
-        self._encoding = encoding
+    def __init__(self, *, config: FindHeldOut) -> None:
+        self._encoding, self._normalization = config.encoding, config.normalization
 
     def process(self, path: str) -> Iterator[HeldOut]:
         batches = read_texts(path, encoding=self._encoding)
@@ -172,22 +173,6 @@ class _UniteHashes(beam.CombineFn):
 # TrainVocabularies.
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class VocabularySpec:
-    """A vocabulary to train: see `train_vocabulary`; `file` is its name in the folder."""
-
-    name: str
-    file: str
-    kind: str
-    size: int
-    is_size_given: bool
-    normalization_rule: str
-    character_coverage: float | None
-    byte_fallback: bool
-    user_symbols: tuple[str, ...]
-    keep_whitespace: bool
-
-
 @_transform
 class TrainVocabularies(beam.PTransform):
     """Trains vocabularies on a sample of the units; yields the folder that they are in.
@@ -196,12 +181,12 @@ class TrainVocabularies(beam.PTransform):
       output: The dataset folder.
       specs: The vocabularies: one shared, one a side, or none where all are in place.
       sample_lines: The most lines that one is trained on.
-      normalization: What is done to texts.
+      normalization: Normalisation of texts.
       filters: Pairs that they reject are not trained on.
       validation_below: Nor are pairs whose source hashes below this.
       held_out: Side input, of `HeldOut`: nor are those that it names.
       short_tokens: A side of about so many tokens at most is not held out by itself.
-      work_folder: For temporaries.
+      work: The work folder, for samples.
     """
 
     output: str
@@ -212,22 +197,14 @@ class TrainVocabularies(beam.PTransform):
     validation_below: int
     held_out: beam.pvalue.AsSingleton
     short_tokens: int
-    work_folder: str
+    work: WorkFolder
 
     def expand(self, units: beam.PCollection) -> beam.PCollection:
         """Wires the steps."""
         if not self.specs:
             return units.pipeline | "Vocabularies in place" >> beam.Create([self.output])
         lines = units | "Sample lines" >> beam.ParDo(
-            _SampleLines(
-                len(self.specs),
-                self.sample_lines,
-                self.normalization,
-                self.filters,
-                self.validation_below,
-                self.short_tokens,
-                self.work_folder,
-            ),
+            _SampleLines(config=self),
             self.held_out,
         ).with_outputs(*_SIDES[: len(self.specs)])
         # One after the other: the last one says that all are there. (A Flatten of both would
@@ -236,68 +213,45 @@ class TrainVocabularies(beam.PTransform):
         for spec, side in zip(self.specs, _SIDES, strict=False):
             # Without any file there is still an empty list, and a step that says so.
             paths = lines[side] | f"Samples of {spec.name}" >> beam.combiners.ToList()
-            folder = paths | f"Train {spec.name}" >> beam.ParDo(
-                _Train(spec, self.sample_lines, self.output, self.work_folder), *trained
-            )
+            folder = paths | f"Train {spec.name}" >> beam.ParDo(_Train(spec, config=self), *trained)
             trained = [beam.pvalue.AsSingleton(folder)]
         return folder
 
 
 class _SampleLines(beam.DoFn):
-    def __init__(
-        self,
-        sides: int,
-        limit: int,
-        normalization: TextNormalization,
-        filters: Filters,
-        validation_below: int,
-        short_tokens: int,
-        work_folder: str,
-    ) -> None:
-        self._sides = _SIDES[:sides]
-        self._limit = limit
-        self._normalization = normalization
-        self._filters = filters
-        self._validation_below = validation_below
-        self._short_tokens = short_tokens
-        self._work_folder = work_folder
+    def __init__(self, *, config: TrainVocabularies) -> None:
+        self._config = config
+        self._sides = _SIDES[: len(config.specs)]
         self._least = Shared()  # one a process
 
     def process(self, unit: Unit, held_out: HeldOut) -> Iterator[beam.pvalue.TaggedOutput]:
         if unit.is_held_out:
             return
-        paths = [
-            FileSystems.join(self._work_folder, f"sample-{side}-{unit.label}")
-            for side in self._sides
-        ]
-        if not all(FileSystems.exists(path) for path in paths):
+        paths = [self._config.work.sample(side, unit.label) for side in self._sides]
+        if not all(map(files.is_there, paths)):
             self._write(unit, paths, held_out)
         for side, path in zip(self._sides, paths, strict=True):
             yield beam.pvalue.TaggedOutput(side, path)
 
     def _write(self, unit: Unit, paths: Sequence[str], held_out: HeldOut) -> None:
+        config = self._config
         sources, targets, rejected = training_lines(
             unit,
-            normalization=self._normalization,
-            filters=self._filters,
-            validation_below=self._validation_below,
+            normalization=config.normalization,
+            filters=config.filters,
+            validation_below=config.validation_below,
             held_out=held_out,
-            short_tokens=self._short_tokens,
+            short_tokens=config.short_tokens,
         )
         lines = [sources + targets] if len(paths) == 1 else [sources, targets]
         least = self._least.acquire(self._start)
         for side, path, of_side in zip(self._sides, paths, lines, strict=True):
             sample = distinct_lines(of_side)
             bound = least.of_side[side].add(sample["hash"].to_numpy())
-            write_sample(
-                path,
-                up_to(sample, bound),
-                rejected=rejected,
-                temporary_folder=self._work_folder,
-            )
+            write_sample(path, up_to(sample, bound), rejected=rejected, work=config.work)
 
     def _start(self) -> _LeastOfSides:
-        return _LeastOfSides({side: LeastHashes(self._limit) for side in self._sides})
+        return _LeastOfSides({side: LeastHashes(self._config.sample_lines) for side in self._sides})
 
 
 @dataclasses.dataclass
@@ -308,35 +262,20 @@ class _LeastOfSides:
 
 
 class _Train(beam.DoFn):
-    def __init__(self, spec: VocabularySpec, limit: int, output: str, work_folder: str) -> None:
+    def __init__(self, spec: VocabularySpec, *, config: TrainVocabularies) -> None:
         self._spec = spec
-        self._limit = limit
-        self._output = output
-        self._work_folder = work_folder
+        self._config = config
 
     def process(self, paths: list[str], trained_before: str = "") -> Iterator[str]:
-        spec = self._spec
-        sample = read_samples(sorted(paths), limit=self._limit)
+        config, spec = self._config, self._spec
+        sample = read_samples(sorted(paths), limit=config.sample_lines)
         if not sample.num_rows:
             raise UserError(
                 f"no text to train the {spec.name} vocabulary on: {describe_rejected(paths)}"
             )
-        model = train_vocabulary(
-            sample,
-            name=spec.name,
-            size=spec.size,
-            is_size_given=spec.is_size_given,
-            kind=spec.kind,
-            normalization_rule=spec.normalization_rule,
-            character_coverage=spec.character_coverage,
-            byte_fallback=spec.byte_fallback,
-            user_symbols=spec.user_symbols,
-            keep_whitespace=spec.keep_whitespace,
-        )
-        path = FileSystems.join(self._output, spec.file)
-        with files.write_whole(path, temporary_folder=self._work_folder) as file:
-            file.write(model)
-        yield self._output
+        with config.work.write_whole(join(config.output, spec.file)) as file:
+            file.write(train_vocabulary(sample, spec))
+        yield config.output
 
 
 # EncodeUnits.
@@ -356,10 +295,10 @@ class EncodeUnits(beam.PTransform):
     Attributes:
       vocabulary_folder: Side input: where the vocabularies are.
       held_out: Side input: the `HeldOut` of what training must not see.
-      sources: All of them.
-      options: How pairs are encoded and split.
+      sources: All sources.
+      options: Options of encoding and splitting.
       output: The dataset folder, for the rejected pairs.
-      work_folder: For the spills.
+      work: The work folder, for spills.
     """
 
     vocabulary_folder: beam.pvalue.AsSingleton
@@ -367,57 +306,50 @@ class EncodeUnits(beam.PTransform):
     sources: Sequence[Source]
     options: EncodingOptions
     output: str
-    work_folder: str
+    work: WorkFolder
 
     def expand(self, units: beam.PCollection) -> EncodedUnits:
         """Wires the steps."""
-        encode = _Encode(self.sources, self.options, self.output, self.work_folder)
         encoded = units | "Encode" >> beam.ParDo(
-            encode, self.vocabulary_folder, self.held_out
+            _Encode(config=self), self.vocabulary_folder, self.held_out
         ).with_outputs(_STATISTICS, main=_REGION)
         return EncodedUnits(encoded[_REGION], encoded[_STATISTICS])
 
 
 class _Encode(beam.DoFn):
-    def __init__(
-        self, sources: Sequence[Source], options: EncodingOptions, output: str, work_folder: str
-    ) -> None:
-        self._sources = sources
-        self._options = options
-        self._output = output
-        self._work_folder = work_folder
+    def __init__(self, *, config: EncodeUnits) -> None:
+        self._config = config
         self._vocabularies = Shared()  # loaded once a process, for all its threads
 
     def setup(self) -> None:
-        self._names = SourceNames(self._sources)
+        self._names = SourceNames(self._config.sources)
 
     def process(self, unit: Unit, vocabulary_folder: str, held_out: HeldOut) -> Iterator[Any]:
-        spill = FileSystems.join(self._work_folder, spill_name(unit))
-        if FileSystems.exists(spill):
+        work = self._config.work
+        spill = work.spill(unit.label)
+        if files.is_there(spill):
             regions, values = read_spill_footer(spill)
             statistics = UnitStatistics(**values)
         else:
             encoded = encode_unit(
                 unit,
                 self._load_vocabularies(vocabulary_folder),
-                options=self._options,
+                options=self._config.options,
                 held_out=held_out,
             )
             statistics = encoded.statistics
             # First the rejected pairs: a spill says that its unit is finished.
             if encoded.rejections.rows:
-                files.write_parquet(
-                    FileSystems.join(self._output, f"rejected-{unit.label}.parquet"),
-                    encoded.rejections.table(self._names),
-                    temporary_folder=self._work_folder,
-                )
+                path = join(self._config.output, f"rejected-{unit.label}.parquet")
+                with work.open_parquet_writer(path, REJECTED_SCHEMA) as writer:
+                    writer.write_table(encoded.rejections.table(self._names))
             regions = write_spill(
                 spill,
                 encoded.parts,
                 order=unit.order,
                 index=unit.index,
                 statistics=dataclasses.asdict(statistics),
-                temporary_folder=self._work_folder,
+                work=work,
             )
         yield from regions
         yield beam.pvalue.TaggedOutput(_STATISTICS, statistics)
@@ -428,8 +360,3 @@ class _Encode(beam.DoFn):
 
         loaded: VocabularyPair = self._vocabularies.acquire(load, tag=folder)
         return loaded
-
-
-def spill_name(unit: Unit) -> str:
-    """Returns the name of a unit's spill in the work folder."""
-    return f"spill-{unit.label}"

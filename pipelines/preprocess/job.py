@@ -7,120 +7,262 @@ again, and a run that is started again takes over what the last one finished.
 
 from __future__ import annotations
 
-import fnmatch
-import importlib.metadata
-import json
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+import contextlib
+import dataclasses
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
 
-import apache_beam as beam
-from apache_beam.io.filesystem import BeamIOError
-from apache_beam.io.filesystems import FileSystems
-
-from model.dataset.manifest import MANIFEST_FILE, DatasetManifest
+from model.dataset.manifest import DatasetManifest
 from model.errors import UnfinishedError, UserError
-from model.text.vocabulary import (
-    SHARED_MODEL,
-    SOURCE_MODEL,
-    TARGET_MODEL,
-    VOCABULARY_FILE,
-    vocabulary_json,
-)
+from model.text.languages import find_language, read_language
+from model.text.vocabulary import VOCABULARY_FILE, vocabulary_json
+from pipelines.corpora.embedded import EmbeddedCorpus
 from pipelines.corpora.encodings import find_encoding
-from pipelines.corpora.opening import Source
+from pipelines.corpora.opening import open_corpora
 from pipelines.pairs.encoding import EncodingOptions
 from pipelines.pairs.held_out import short_tokens
-from pipelines.preprocess.accounts import describe_manifest
-from pipelines.preprocess.encode_steps import (
-    EncodeUnits,
-    FindHeldOut,
-    ListUnits,
-    TrainVocabularies,
-    VocabularySpec,
+from pipelines.pairs.work_folder import WORK_FOLDER, WorkFolder
+from pipelines.preprocess.dataset_folder import (
+    abandon_output,
+    claim_output,
+    find_finished,
+    installed_version,
 )
-from pipelines.preprocess.merge_steps import MergeShards, WriteManifest
-from pipelines.preprocess.plan import (
-    BEFORE,
-    WORK_FOLDER,
-    PreprocessOptions,
-    PreprocessPlan,
-    as_given,
-    plan_preprocess,
-)
-from pipelines.runners.runner import make_pipeline, run_pipeline, with_local_defaults
+from pipelines.preprocess.description import describe_plan
+from pipelines.preprocess.options import PreprocessOptions, changed_fields
+from pipelines.preprocess.plan import PreprocessPlan, plan_preprocess
+from pipelines.preprocess.progress import Progress, ProgressWatch
+from pipelines.preprocess.vocabulary_sample import VocabularySpec
+from pipelines.runners.status_line import look_seconds, repeating
 from pipelines.storage import files
+from pipelines.storage.paths import is_local, join
 
-__all__ = [
-    "PreprocessOptions",
-    "PreprocessPlan",
-    "describe_earlier",
-    "describe_manifest",
-    "find_finished",
-    "plan_preprocess",
-    "preprocess",
-    "run_preprocess",
-]
+if TYPE_CHECKING:  # Beam is imported where it is needed: options and their help need none
+    import apache_beam as beam
 
-_RUN_FILE = "run.json"
+_EMBEDDED_VOCABULARY_SIZE = 1000
+
+_AUTO = "auto"  # the script of a language
+
+_ABOUT_A_CORPUS = (
+    "validation", "validation_source", "validation_target", "exclude", "held_out_by", "encoding",
+    "source_column", "target_column", "source_language", "target_language", "data_dir", "download",
+    "language_pair", "subsets",
+)  # fmt: skip
 
 
-def preprocess(
-    *,
-    sources: Sequence[Source],
-    validation_sources: Sequence[Source] = (),
-    options: PreprocessOptions,
-    beam_arguments: Sequence[str] = (),
-    corpus: str = "",
-) -> DatasetManifest:
-    """Makes a dataset folder, or finishes one that the same call has begun.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PreprocessRequest:
+    r"""A dataset to make of corpora.
 
-    Args:
-      sources: The corpora.
-      validation_sources: Held-out corpora, the whole of which is the validation split. Without
-        any, a share of the sources is held out.
-      options: How it is made.
-      beam_arguments: Beam's own flags; without --runner, the job runs on this machine.
-      corpus: Name of the corpus for the manifest.
+    >>> import pathlib, tempfile
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> lines = [f"{chr(n)} dog\t{chr(n)} Hund\n" for n in range(65, 91)]
+    >>> _ = (folder / "corpus.tsv").write_text("".join(lines))
 
-    Returns:
-      The manifest of the finished folder. A folder that was finished before is left as it is.
+    >>> options = PreprocessOptions(output=f"{folder}/dataset")
+    >>> job = PreprocessRequest(corpora=(f"{folder}/corpus.tsv",), options=options).plan()
+    >>> job.run().pairs_kept
+    26
 
-    Raises:
-      UserError: The input, the options or the output folder do not suit.
+    Attributes:
+      corpora: Corpora: [NAME=]PATH[:SOURCE_COLUMN:TARGET_COLUMN] (*.tsv, *.jsonl, *.parquet; globs
+        too), [NAME=]TEXT+TEXT (line-aligned) or [NAME=]tfds:NAME[/CONFIG]; texts may end in .gz,
+        .bz2 or .zst, and TSV in anything where its columns are named, as in fra.txt:0:1. Without
+        any corpus: the embedded English-Spanish one.
+      source: Text file, a source sentence a line; repeatable.
+      target: Text file of the translations of `source`, line for line; repeatable.
+      validation: Validation corpus, named as corpora are; repeatable.
+      validation_source: Text file of the source of validation pairs; repeatable.
+      validation_target: Text file of the translations of `validation_source`; repeatable.
+      source_script: Script that source texts must be in, such as Latin or Han; "none" is any, and
+        "auto" is that of `options.source_language`.
+      target_script: Script that target texts must be in, such as Latin or Han; "none" is any, and
+        "auto" is that of `options.target_language`.
+      options: Options of reading the corpora and of the dataset.
+      beam_arguments: Beam's own flags; by default, the job runs on this machine.
     """
-    plan = plan_preprocess(
-        sources=sources, validation_sources=validation_sources, options=options, corpus=corpus
-    )
-    return run_preprocess(plan, beam_arguments=beam_arguments)
+
+    corpora: tuple[str, ...] = ()
+    source: tuple[str, ...] = ()
+    target: tuple[str, ...] = ()
+    validation: tuple[str, ...] = ()
+    validation_source: tuple[str, ...] = ()
+    validation_target: tuple[str, ...] = ()
+    source_script: str = _AUTO
+    target_script: str = _AUTO
+    options: PreprocessOptions
+    beam_arguments: tuple[str, ...] = ()
+
+    @property
+    def is_embedded(self) -> bool:
+        """Whether no corpus is named: then it is the embedded one."""
+        return not (self.corpora or self.source or self.target)
+
+    def plan(self) -> PreprocessJob:
+        """Looks everything up; writes nothing, unless TFDS is to `download`.
+
+        Raises:
+          UserError: The input or the options do not suit.
+        """
+        from pipelines.runners.beam_options import set_file_system_options
+
+        set_file_system_options(self.beam_arguments)
+        plan = self._plan_embedded() if self.is_embedded else self._plan_corpora()
+        return PreprocessJob(plan=plan, beam_arguments=self.beam_arguments)
+
+    def _plan_embedded(self) -> PreprocessPlan:
+        about = [*changed_fields(self, _ABOUT_A_CORPUS)]
+        about += changed_fields(self.options, _ABOUT_A_CORPUS)
+        if about:
+            raise UserError(f"no corpus is named, and {', '.join(about)} is about one: name it")
+        options = dataclasses.replace(self.options, source_language="en", target_language="es")
+        if options.vocabulary_size is None and not options.vocabulary:
+            options = dataclasses.replace(options, vocabulary_size=_EMBEDDED_VOCABULARY_SIZE)
+        return plan_preprocess(
+            sources=[EmbeddedCorpus("train")],
+            options=self._with_scripts(options),
+            corpus=EmbeddedCorpus.kind,
+        )
+
+    def _plan_corpora(self) -> PreprocessPlan:
+        options = self.options
+        sources = open_corpora(
+            self.corpora, options, source_texts=self.source, target_texts=self.target
+        )
+        validation_sources = open_corpora(
+            self.validation,
+            dataclasses.replace(options, split=options.validation_split),
+            source_texts=self.validation_source,
+            target_texts=self.validation_target,
+            text_fields=("validation_source", "validation_target"),
+        )
+        plan = plan_preprocess(
+            sources=sources,
+            validation_sources=validation_sources,
+            options=self._with_scripts(options),
+        )
+        return dataclasses.replace(plan, notices=[*self._unknown_scripts(), *plan.notices])
+
+    def _with_scripts(self, options: PreprocessOptions) -> PreprocessOptions:
+        """Has the filters check the scripts that are asked for, or that the languages have."""
+        filters = dataclasses.replace(
+            options.filters,
+            source_script=_find_script(
+                self.source_script, options.source_language, given=options.filters.source_script
+            ),
+            target_script=_find_script(
+                self.target_script, options.target_language, given=options.filters.target_script
+            ),
+        )
+        return dataclasses.replace(options, filters=filters)
+
+    def _unknown_scripts(self) -> Iterator[str]:
+        for side in ("source", "target"):
+            code = getattr(self.options, f"{side}_language")
+            is_open = getattr(self, f"{side}_script") == _AUTO
+            if is_open and code and not read_language(code, name=f"`{side}_language`").script:
+                yield (
+                    f"`{side}_language={code}` does not say one script, and pairs in a wrong one "
+                    f"stay: name it with `{side}_script`, such as Latin, or none"
+                )
 
 
-def run_preprocess(plan: PreprocessPlan, *, beam_arguments: Sequence[str] = ()) -> DatasetManifest:
-    """Makes the dataset folder of a plan; see `preprocess`."""
-    options, output, work = plan.options, plan.options.output, plan.work_folder
-    pipeline = make_pipeline(with_local_defaults(beam_arguments))
-    finished = _claim_output(plan)
-    if finished:
-        return finished
-    _copy_vocabularies(options, work=work)
-    _add_steps(pipeline, plan)
-    try:
-        run_pipeline(pipeline)
-    except Exception as error:
-        finished = find_finished(plan)
-        if finished:  # by another run of the same command, which took the work folder away
+def _find_script(asked: str, language: str, *, given: str) -> str:
+    """Returns the script that a side must be in, or "" where it may be in any."""
+    if asked == _AUTO:
+        known = find_language(language)
+        return given or (known.script if known else "")
+    return "" if asked == "none" else asked
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PreprocessJob:
+    """A dataset that is planned and can be made.
+
+    Attributes:
+      plan: The plan.
+      beam_arguments: Beam's own flags.
+    """
+
+    plan: PreprocessPlan
+    beam_arguments: Sequence[str] = ()
+
+    def describe(self) -> list[str]:
+        """Returns the lines that say what a run would do.
+
+        Raises:
+          UserError: Beam cannot take its flags.
+        """
+        return describe_plan(self.plan, beam_arguments=self.beam_arguments)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the folder holds this very dataset: then a run leaves it as it is."""
+        return find_finished(self.plan) is not None
+
+    def run(self, progress: Callable[[Progress], object] | None = None) -> DatasetManifest:
+        """Makes the dataset folder, or finishes one that the same command has begun.
+
+        Args:
+          progress: Is called now and then with how far the run is, in a thread of its own.
+
+        Returns:
+          The manifest of the finished folder.
+
+        Raises:
+          UserError: The input or the output folder does not suit.
+        """
+        from pipelines.runners.beam_options import with_local_defaults
+        from pipelines.runners.runner import make_pipeline, run_pipeline
+
+        plan = self.plan
+        output = plan.options.output
+        pipeline = make_pipeline(with_local_defaults(self.beam_arguments))
+        if finished := claim_output(plan):
             return finished
-        if isinstance(error, UserError) and not isinstance(error, UnfinishedError):
-            _abandon(output)
-        raise
-    manifest = DatasetManifest.load(output, read=files.read_bytes)
-    files.delete_folder(FileSystems.join(output, WORK_FOLDER))
-    return manifest
+        _copy_vocabularies(plan.options, work=plan.work)
+        _add_steps(pipeline, plan)
+        try:
+            with _watched(plan, progress):
+                run_pipeline(pipeline)
+        except Exception as error:
+            if finished := find_finished(plan):
+                return finished  # by another run of the same command
+            if isinstance(error, UserError) and not isinstance(error, UnfinishedError):
+                abandon_output(output)
+            raise
+        manifest = DatasetManifest.load(output, read=files.read_bytes)
+        files.delete_folder(join(output, WORK_FOLDER))
+        return manifest
+
+
+def _watched(
+    plan: PreprocessPlan, progress: Callable[[Progress], object] | None
+) -> AbstractContextManager[None]:
+    """Tells a function now and then, from a thread, how far a run is."""
+    if progress is None:
+        return contextlib.nullcontext()
+    watch = ProgressWatch(plan)
+    interval = look_seconds(is_local=is_local(plan.work.path))
+    return repeating(lambda: watch.look(time.monotonic()), progress, interval=interval)
 
 
 def _add_steps(pipeline: beam.Pipeline, plan: PreprocessPlan) -> None:
     """Wires the job."""
-    options, output, work = plan.options, plan.options.output, plan.work_folder
+    import apache_beam as beam
+
+    from pipelines.preprocess.encode_steps import (
+        EncodeUnits,
+        FindHeldOut,
+        ListUnits,
+        TrainVocabularies,
+    )
+    from pipelines.preprocess.merge_steps import MergeShards, WriteManifest
+
+    options, output, work = plan.options, plan.options.output, plan.work
     encoding = EncodingOptions(
         filters=options.filters,
         deduplicate=options.deduplicate,
@@ -134,7 +276,7 @@ def _add_steps(pipeline: beam.Pipeline, plan: PreprocessPlan) -> None:
         identities=plan.identities,
         held_out_from=plan.held_out_from,
         max_pairs=plan.unit_pairs,
-        work_folder=work,
+        work=work,
     )
     held_out = units | "Find held-out texts" >> FindHeldOut(
         by=options.holds_out_by,
@@ -151,7 +293,7 @@ def _add_steps(pipeline: beam.Pipeline, plan: PreprocessPlan) -> None:
         validation_below=encoding.validation_below,
         held_out=beam.pvalue.AsSingleton(held_out),
         short_tokens=encoding.short_tokens,
-        work_folder=work,
+        work=work,
     )
     encoded = units | "Encode units" >> EncodeUnits(
         vocabulary_folder=beam.pvalue.AsSingleton(vocabularies),
@@ -159,7 +301,7 @@ def _add_steps(pipeline: beam.Pipeline, plan: PreprocessPlan) -> None:
         sources=plan.sources,
         options=encoding,
         output=output,
-        work_folder=work,
+        work=work,
     )
     shards = encoded.regions | "Merge shards" >> MergeShards(
         units=encoded.statistics,
@@ -167,7 +309,7 @@ def _add_steps(pipeline: beam.Pipeline, plan: PreprocessPlan) -> None:
         has_held_out=plan.has_held_out,
         options=encoding,
         output=output,
-        work_folder=work,
+        work=work,
     )
     _ = pipeline | "Write manifest" >> WriteManifest(
         units=encoded.statistics,
@@ -177,7 +319,7 @@ def _add_steps(pipeline: beam.Pipeline, plan: PreprocessPlan) -> None:
         plans=plan.splits,
         draft=_draft_manifest(plan),
         output=output,
-        work_folder=work,
+        work=work,
     )
 
 
@@ -185,7 +327,7 @@ def _draft_manifest(plan: PreprocessPlan) -> DatasetManifest:
     options = plan.options
     return DatasetManifest(
         fingerprint=plan.fingerprint,
-        version=_version(),
+        version=installed_version(),
         corpus=plan.corpus,
         source_language=options.source_language,
         target_language=options.target_language,
@@ -201,141 +343,17 @@ def _draft_manifest(plan: PreprocessPlan) -> DatasetManifest:
     )
 
 
-def _version() -> str:
-    try:
-        return importlib.metadata.version("tt-translate")
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"  # run from a source tree that is not installed
-
-
-def _claim_output(plan: PreprocessPlan) -> DatasetManifest | None:
-    """Checks that the folder is ours to write to, and marks it; returns a finished manifest.
-
-    Raises:
-      UserError: The folder holds something else.
-    """
-    output, work = plan.options.output, plan.work_folder
-    remedy = f"choose another --output, or remove {output} first"
-    if files.is_local(output) and Path(output).exists() and not Path(output).is_dir():
-        raise UserError(f"{output} is a file, not a folder: choose another --output")
-    root = f"{output.rstrip('/')}/"
-    try:
-        names = [path.removeprefix(root) for path in files.list_folder(output)]
-    except BeamIOError as error:
-        raise UserError(f"{output} cannot be looked into: {error}") from error
-    if MANIFEST_FILE in names:
-        manifest = DatasetManifest.load(output, read=files.read_bytes)
-        if not plan.made(manifest):
-            difference = _describe_difference(manifest.options, plan)
-            raise UserError(
-                f"{output} holds a finished dataset of {manifest.pairs_kept:,} pairs made "
-                f"{difference}: {remedy}"
-            )
-        files.delete_folder(FileSystems.join(output, WORK_FOLDER))
-        return manifest
-    run_file = FileSystems.join(work, _RUN_FILE)
-    begun = [name for name in names if fnmatch.fnmatch(name, f"{WORK_FOLDER}/*/{_RUN_FILE}")]
-    if begun and root + begun[0] != run_file:
-        run = json.loads(files.read_bytes(root + begun[0]))
-        if run["fingerprint"] == plan.earlier_fingerprint:
-            raise UserError(
-                f"{output} holds an unfinished dataset that an older version of tt began, and "
-                f"what this one makes has other bytes: {remedy}"
-            )
-        raise UserError(
-            f"{output} holds an unfinished dataset made "
-            f"{_describe_difference(run['options'], plan)}: {remedy}"
-        )
-    foreign = [name for name in names if not name.startswith(f"{WORK_FOLDER}/")]
-    if foreign and not begun:
-        shown = ", ".join(foreign[:3]) + (", ..." if len(foreign) > 3 else "")
-        raise UserError(f"{output} holds something else ({shown}): {remedy}")
-    try:
-        files.make_folder(work)
-        files.write_text(
-            run_file,
-            json.dumps({"fingerprint": plan.fingerprint, "options": plan.options.resolved()}),
-            temporary_folder=work,
-        )
-    except OSError as error:
-        raise UserError(
-            f"{output} cannot be written: {error.strerror or error}. Choose another --output"
-        ) from error
-    return None
-
-
-def _describe_difference(options: dict[str, Any], plan: PreprocessPlan) -> str:
-    """Says in what another run differs from this one."""
-    options = as_given(BEFORE | options)
-    here = as_given(json.loads(json.dumps(plan.options.resolved())))  # as they are after JSON
-    differing = [
-        f"{name} {_shown(options.get(name))} instead of {_shown(here.get(name))}"
-        for name in sorted(options.keys() | here.keys())
-        if options.get(name) != here.get(name)
-    ]
-    if not differing:
-        return "from other input (a corpus of another name, size or time of change)"
-    return f"with other options ({', '.join(differing)})"
-
-
-def _shown(value: Any) -> str:
-    return "none" if value is None else repr(value)
-
-
-def describe_earlier(manifest: DatasetManifest, plan: PreprocessPlan) -> str:
-    """Says what an earlier version did otherwise where it made the dataset of a plan, or ""."""
-    options = plan.options
-    if manifest.fingerprint == plan.fingerprint:
-        return ""
-    did = []
-    if (plan.has_held_out or options.exclude) and "held_out_by" not in manifest.options:
-        did.append("kept held-out texts of any length from training")
-    if plan.has_held_out:
-        did.append("filtered validation corpora")
-    rule = manifest.options.get("sentencepiece_rule", options.normalization_rule)
-    if rule != options.normalization_rule:
-        did.append(f"trained vocabularies by the rule {rule}")
-    return ", ".join(did)
-
-
-def find_finished(plan: PreprocessPlan) -> DatasetManifest | None:
-    """Returns the manifest of the folder, if a run of the same plan has finished it."""
-    output = plan.options.output
-    if not files.exists(FileSystems.join(output, MANIFEST_FILE)):
-        return None
-    manifest = DatasetManifest.load(output, read=files.read_bytes)
-    return manifest if plan.made(manifest) else None
-
-
-def _abandon(output: str) -> None:
-    """Removes what a run wrote that a user's error ended: the mended command starts anew."""
-    files.delete_folder(FileSystems.join(output, WORK_FOLDER))
-    root = f"{output.rstrip('/')}/"
-    patterns = ("rejected-*.parquet", "*-of-*.tfrecord", VOCABULARY_FILE, "*.spm")
-    names = [path.removeprefix(root) for path in files.list_folder(output)]
-    ours = [
-        f"{root}{name}"
-        for name in names
-        if "/" not in name and any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
-    ]
-    files.delete(ours)
-    if files.is_local(output) and not any(Path(output).iterdir()):
-        Path(output).rmdir()
-
-
 def _vocabulary_specs(options: PreprocessOptions) -> list[VocabularySpec]:
     kinds = {
-        SHARED_MODEL: options.source_vocabulary_type,
-        SOURCE_MODEL: options.source_vocabulary_type,
-        TARGET_MODEL: options.target_vocabulary_type,
+        "shared": options.source_vocabulary_type,
+        "source": options.source_vocabulary_type,
+        "target": options.target_vocabulary_type,
     }
-    names = {SHARED_MODEL: "shared", SOURCE_MODEL: "source", TARGET_MODEL: "target"}
     return [
         VocabularySpec(
-            name=names[file],
-            file=file,
-            kind=kinds[file] or options.vocabulary_type,
-            size=options.wanted_pieces,
+            name=name,
+            kind=kinds[name] or options.vocabulary_type,
+            size=options.wanted_tokens,
             is_size_given=options.vocabulary_size is not None,
             normalization_rule=options.normalization_rule,
             character_coverage=options.character_coverage,
@@ -343,26 +361,18 @@ def _vocabulary_specs(options: PreprocessOptions) -> list[VocabularySpec]:
             user_symbols=options.user_symbols,
             keep_whitespace=not options.normalization.clean_whitespace,
         )
-        for file in _model_files(options)
+        for name in (["shared"] if options.is_shared else ["source", "target"])
     ]
-
-
-def _model_files(options: PreprocessOptions) -> list[str]:
-    return [SHARED_MODEL] if options.is_shared else [SOURCE_MODEL, TARGET_MODEL]
 
 
 def _has_vocabularies(options: PreprocessOptions) -> bool:
     """Says whether the folder has its vocabularies: given ones, or from a run cut short."""
-    return all(
-        FileSystems.exists(FileSystems.join(options.output, f)) for f in _model_files(options)
-    )
+    return all(files.is_there(join(options.output, name)) for name in options.model_files)
 
 
-def _copy_vocabularies(options: PreprocessOptions, *, work: str) -> None:
+def _copy_vocabularies(options: PreprocessOptions, *, work: WorkFolder) -> None:
     text = vocabulary_json(shared=options.is_shared, normalization=options.normalization)
-    files.write_text(FileSystems.join(options.output, VOCABULARY_FILE), text, temporary_folder=work)
-    for given, name in zip(options.vocabulary, _model_files(options), strict=False):
-        with files.write_whole(
-            FileSystems.join(options.output, name), temporary_folder=work
-        ) as file:
+    work.write_text(join(options.output, VOCABULARY_FILE), text)
+    for given, name in zip(options.vocabulary, options.model_files, strict=False):
+        with work.write_whole(join(options.output, name)) as file:
             file.write(files.read_bytes(given))

@@ -11,7 +11,6 @@ from typing import Any
 
 import apache_beam as beam
 import pyarrow.parquet as pq
-from apache_beam.io.filesystems import FileSystems
 
 from model.dataset.manifest import (
     MANIFEST_FILE,
@@ -21,24 +20,22 @@ from model.dataset.manifest import (
     digest_file,
     shard_name,
 )
+from model.dataset.tfrecords import framed_runs
 from model.text.vocabulary import load_vocabularies
-from pipelines.corpora.opening import Source
-from pipelines.pairs.encoding import EncodingOptions
-from pipelines.pairs.examples import framed_runs
+from pipelines.corpora.source import Source
+from pipelines.pairs.encoding import EncodingOptions, UnitStatistics
+from pipelines.pairs.rejected import REJECTED_SCHEMA, SourceNames, duplicates_tables
 from pipelines.pairs.spills import Region, SplitPlan, merge_bucket, read_bucket
-from pipelines.pairs.units import index_path
+from pipelines.pairs.work_folder import WorkFolder
 from pipelines.preprocess.accounts import (
-    REJECTED_SCHEMA,
     ShardCounter,
     ShardStatistics,
-    SourceNames,
-    UnitStatistics,
     check_splits,
-    duplicates_tables,
     sum_sources,
     sum_split,
 )
 from pipelines.storage import files
+from pipelines.storage.paths import join
 
 # Beam sets the label of a transform when it applies it: these dataclasses cannot be frozen.
 _transform = dataclasses.dataclass(kw_only=True, eq=False)
@@ -52,11 +49,11 @@ class MergeShards(beam.PTransform):
 
     Attributes:
       units: PCollection of UnitStatistics.
-      sources: All of them.
+      sources: All sources.
       has_held_out: Whether some are held out; then none else is for validation.
-      options: How pairs are encoded and split.
+      options: Options of encoding and splitting.
       output: The dataset folder.
-      work_folder: For temporaries.
+      work: The work folder, for temporaries.
     """
 
     units: beam.PCollection
@@ -64,7 +61,7 @@ class MergeShards(beam.PTransform):
     has_held_out: bool
     options: EncodingOptions
     output: str
-    work_folder: str
+    work: WorkFolder
 
     def expand(self, regions: beam.PCollection) -> beam.PCollection:
         """Wires the steps."""
@@ -80,17 +77,7 @@ class MergeShards(beam.PTransform):
             (nothing, regions)
             | "All regions" >> beam.Flatten()
             | "Group by shard" >> beam.GroupByKey()
-            | "Merge"
-            >> beam.ParDo(
-                _Merge(
-                    self.sources,
-                    self.options,
-                    self.output,
-                    self.work_folder,
-                    keeps_copies_of=(VALIDATION,) if self.has_held_out else (),
-                ),
-                beam.pvalue.AsSingleton(moved),
-            )
+            | "Merge" >> beam.ParDo(_Merge(config=self), beam.pvalue.AsSingleton(moved))
         )
 
 
@@ -124,54 +111,47 @@ class _FindMoved(beam.CombineFn):
 
 
 class _Merge(beam.DoFn):
-    def __init__(
-        self,
-        sources: Sequence[Source],
-        options: EncodingOptions,
-        output: str,
-        work_folder: str,
-        *,
-        keeps_copies_of: Sequence[str],
-    ) -> None:
-        self._sources = sources
-        self._options = options
-        self._output = output
-        self._work_folder = work_folder
-        self._keeps_copies_of = keeps_copies_of
+    def __init__(self, *, config: MergeShards) -> None:
+        self._config = config
 
     def setup(self) -> None:
-        self._names = SourceNames(self._sources)
+        self._names = SourceNames(self._config.sources)
 
     def process(
         self, element: tuple[ShardKey, Iterable[Region | None]], moved: int | None
     ) -> Iterator[ShardStatistics]:
         (split, shard), found = element
-        done = FileSystems.join(self._work_folder, done_name(split, shard))
-        if FileSystems.exists(done) and (earlier := _read_statistics(done)):
-            yield earlier
+        work = self._config.work
+        done = work.shard_statistics(split, shard)
+        if files.is_there(done):
+            yield ShardStatistics.from_json(files.read_bytes(done))
             return
         regions = sorted(
             (r for r in found if r and (moved is not None or not r.is_candidate)),
             key=lambda region: (region.order, region.index),
         )
         statistics = self._merge(split, shard, regions, moved)
-        files.write_text(done, statistics.to_json(), temporary_folder=self._work_folder)
+        work.write_text(done, statistics.to_json())
         yield statistics
 
     def _merge(
         self, split: str, shard: int, regions: Sequence[Region], moved: int | None
     ) -> ShardStatistics:
-        plan = self._options.plans[split]
-        reason = f"duplicate_{self._options.deduplicate}"
-        deduplicates = self._options.deduplicate != "none" and split not in self._keeps_copies_of
+        config = self._config
+        work, plan = config.work, config.options.plans[split]
+        reason = f"duplicate_{config.options.deduplicate}"
+        # Validation corpora keep copies of pairs.
+        deduplicates = config.options.deduplicate != "none" and not (
+            config.has_held_out and split == VALIDATION
+        )
         counter = ShardCounter(split=split, shard=shard)
-        path = FileSystems.join(self._output, shard_name(split, shard, plan.shards))
-        rejected_path = FileSystems.join(
-            self._output, f"rejected-{split}-{shard:05d}-of-{plan.shards:05d}.parquet"
+        path = join(config.output, shard_name(split, shard, plan.shards))
+        rejected_path = join(
+            config.output, f"rejected-{split}-{shard:05d}-of-{plan.shards:05d}.parquet"
         )
         size = 0
         with contextlib.ExitStack() as opened:
-            file = opened.enter_context(files.write_whole(path, temporary_folder=self._work_folder))
+            file = opened.enter_context(work.write_whole(path))
             rejected: pq.ParquetWriter | None = None
             for bucket in range(plan.buckets_per_shard):
                 merged = merge_bucket(
@@ -194,29 +174,13 @@ class _Merge(beam.DoFn):
                     counter.count_rejected(reason, merged.duplicates)
                     if rejected is None:
                         rejected = opened.enter_context(
-                            files.open_parquet_writer(
-                                rejected_path,
-                                REJECTED_SCHEMA,
-                                temporary_folder=self._work_folder,
-                            )
+                            work.open_parquet_writer(rejected_path, REJECTED_SCHEMA)
                         )
                     for table in duplicates_tables(
                         merged.duplicates, merged.survivors, reason=reason, names=self._names
                     ):
                         rejected.write_table(table)
         return counter.statistics(size=size)
-
-
-def _read_statistics(path: str) -> ShardStatistics | None:
-    try:
-        return ShardStatistics.from_json(files.read_bytes(path))
-    except TypeError:  # of another version of tt, which counted other things: merge again
-        return None
-
-
-def done_name(split: str, shard: int) -> str:
-    """Returns the name of the file in the work folder that says that a shard is written."""
-    return f"shard-{split}-{shard:05d}.json"
 
 
 @_transform
@@ -226,12 +190,12 @@ class WriteManifest(beam.PTransform):
     Attributes:
       units: PCollection of UnitStatistics.
       shards: PCollection of ShardStatistics.
-      identities: Of all sources, the held-out ones last.
+      identities: Identities of all sources, the held-out ones last.
       held_out_from: Index of the first held-out source.
-      plans: How each split is spread.
+      plans: Shards and buckets of each split.
       draft: The manifest without what only the run finds out.
       output: The dataset folder.
-      work_folder: For temporaries.
+      work: The work folder, for temporaries.
     """
 
     units: beam.PCollection
@@ -241,7 +205,7 @@ class WriteManifest(beam.PTransform):
     plans: dict[str, SplitPlan]
     draft: DatasetManifest
     output: str
-    work_folder: str
+    work: WorkFolder
 
     def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection:
         """Wires the steps."""
@@ -250,9 +214,7 @@ class WriteManifest(beam.PTransform):
             | "Draft" >> beam.Create([self.draft])
             | "Complete"
             >> beam.ParDo(
-                _Complete(
-                    self.identities, self.held_out_from, self.plans, self.output, self.work_folder
-                ),
+                _Complete(config=self),
                 beam.pvalue.AsList(self.units),
                 beam.pvalue.AsList(self.shards),
             )
@@ -260,19 +222,8 @@ class WriteManifest(beam.PTransform):
 
 
 class _Complete(beam.DoFn):
-    def __init__(
-        self,
-        identities: Sequence[dict[str, Any]],
-        held_out_from: int,
-        plans: dict[str, SplitPlan],
-        output: str,
-        work_folder: str,
-    ) -> None:
-        self._identities = identities
-        self._held_out_from = held_out_from
-        self._plans = plans
-        self._output = output
-        self._work_folder = work_folder
+    def __init__(self, *, config: WriteManifest) -> None:
+        self._config = config
 
     def process(
         self,
@@ -280,16 +231,17 @@ class _Complete(beam.DoFn):
         units: list[UnitStatistics],
         shards: list[ShardStatistics],
     ) -> Iterator[str]:
+        config = self._config
         self._check_all_arrived(units)
         sources = sum_sources(
-            self._identities, held_out_from=self._held_out_from, units=units, shards=shards
+            config.identities, held_out_from=config.held_out_from, units=units, shards=shards
         )
-        splits = {split: sum_split(split, plan, shards) for split, plan in self._plans.items()}
+        splits = {split: sum_split(split, plan, shards) for split, plan in config.plans.items()}
         check_splits(splits[TRAIN], splits[VALIDATION], sources=sources)
         rejected: collections.Counter[str] = collections.Counter()
         for source in sources:
             rejected.update(source["rejected"])
-        vocabularies = load_vocabularies(self._output, read=files.read_bytes)
+        vocabularies = load_vocabularies(config.output, read=files.read_bytes)
         manifest = dataclasses.replace(
             draft,
             source_vocabulary_size=vocabularies.source.size,
@@ -300,12 +252,12 @@ class _Complete(beam.DoFn):
             sources=sources,
             splits=splits,
             vocabulary_digests={
-                name: digest_file(files.read_bytes(FileSystems.join(self._output, name)))
+                name: digest_file(files.read_bytes(join(config.output, name)))
                 for name in vocabularies.files
             },
         )
-        path = FileSystems.join(self._output, MANIFEST_FILE)
-        files.write_text(path, manifest.to_json(), temporary_folder=self._work_folder)
+        path = join(config.output, MANIFEST_FILE)
+        config.work.write_text(path, manifest.to_json())
         yield path
 
     def _check_all_arrived(self, units: Sequence[UnitStatistics]) -> None:
@@ -315,8 +267,8 @@ class _Complete(beam.DoFn):
             if unit.index in rows[unit.order]:
                 raise RuntimeError(f"unit {unit.index} of source {unit.order} arrived twice")
             rows[unit.order][unit.index] = unit.rows
-        for order in range(len(self._identities)):
-            expected = json.loads(files.read_bytes(index_path(self._work_folder, order)))
+        for order in range(len(self._config.identities)):
+            expected = json.loads(files.read_bytes(self._config.work.index(order)))
             if [rows[order].get(index) for index in range(len(expected))] != expected:
                 raise RuntimeError(
                     f"of source {order} arrived {rows[order]}, but its units have {expected} rows"

@@ -7,6 +7,7 @@ read which line, and in whatever order.
 from __future__ import annotations
 
 import collections
+import dataclasses
 import hashlib
 import io
 import json
@@ -19,10 +20,20 @@ import pyarrow as pa
 import sentencepiece
 
 from model.errors import UserError
-from model.text.vocabulary import BOS_ID, EOS_ID, PAD_ID, SIZE_MULTIPLE, UNK_ID
-from pipelines.pairs.examples import UInt64s
+from model.text.vocabulary import (
+    BOS_ID,
+    EOS_ID,
+    PAD_ID,
+    SHARED_MODEL,
+    SIZE_MULTIPLE,
+    SOURCE_MODEL,
+    TARGET_MODEL,
+    UNK_ID,
+)
+from pipelines.corpora.rows import INVALID_UTF8
+from pipelines.pairs.digests import UInt64s
 from pipelines.pairs.held_out import HELD_OUT_SOURCE, HELD_OUT_TARGET
-from pipelines.pairs.units import INVALID_UTF8
+from pipelines.pairs.work_folder import WorkFolder
 from pipelines.storage import files
 
 SAMPLE_SCHEMA = pa.schema([("hash", pa.uint64()), ("line", pa.large_string())])
@@ -35,7 +46,9 @@ TRAINER_THREADS = 4
 # Share of Han, kana and Hangul among the letters of a side from which on the rarest 0.05 % of
 # its characters are left to UNK, as SentencePiece's authors advise for such scripts.
 _LARGE_SCRIPT_SHARE = 0.2
+
 _LARGE_SCRIPT_COVERAGE = 0.9995
+
 _LARGE_SCRIPT_RANGES = (
     (0x1100, 0x1200),  # Hangul jamo
     (0x2E80, 0x2FE0),  # radicals
@@ -49,6 +62,7 @@ _LARGE_SCRIPT_RANGES = (
     (0xF900, 0xFB00),
     (0x20000, 0x32000),  # Han, further extensions
 )
+
 _COVERAGE_LINES = 100_000
 
 
@@ -103,13 +117,13 @@ def up_to(table: pa.Table, bound: int) -> pa.Table:
 
 
 def write_sample(
-    path: str, table: pa.Table, *, temporary_folder: str, rejected: Mapping[str, int] | None = None
+    path: str, table: pa.Table, *, work: WorkFolder, rejected: Mapping[str, int] | None = None
 ) -> None:
     """Writes lines of `distinct_lines` to a file, and how many pairs were rejected by reason."""
     options = pa.ipc.IpcWriteOptions(compression="lz4")
     schema = SAMPLE_SCHEMA.with_metadata({_REJECTED: json.dumps(rejected or {})})
     with (
-        files.write_whole(path, temporary_folder=temporary_folder) as file,
+        work.write_whole(path) as file,
         pa.ipc.new_file(file, schema, options=options) as writer,
     ):
         writer.write_table(table)
@@ -140,9 +154,9 @@ def describe_rejected(paths: Sequence[str]) -> str:
     if not rejected:
         return "the corpus has no pairs, or held out all"
     reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(rejected.items()))
-    encoding = ", the --encoding" if INVALID_UTF8 in rejected else ""
+    encoding = ", the `encoding`" if INVALID_UTF8 in rejected else ""
     by_a_side = {HELD_OUT_SOURCE, HELD_OUT_TARGET} & rejected.keys()
-    held_out = "; --held-out-by pair holds out no text by itself" if by_a_side else ""
+    held_out = "; `held_out_by=pair` holds out no text by itself" if by_a_side else ""
     return (
         f"all {rejected.total():,} pairs were rejected ({reasons}). Check the corpus, its columns "
         f"and languages{encoding}, or the filters of these reasons{held_out}"
@@ -165,71 +179,80 @@ def has_large_script(lines: Sequence[str]) -> bool:
     return large >= _LARGE_SCRIPT_SHARE * max(letters, 1)
 
 
-def train_vocabulary(
-    sample: pa.Table,
-    *,
-    name: str,
-    size: int,
-    is_size_given: bool = True,
-    kind: str,
-    normalization_rule: str,
-    character_coverage: float | None = None,
-    byte_fallback: bool = False,
-    user_symbols: Sequence[str] = (),
-    keep_whitespace: bool = False,
-) -> bytes:
-    """Trains a SentencePiece model.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class VocabularySpec:
+    """A vocabulary to train.
 
-    Args:
-      sample: Lines, of `SAMPLE_SCHEMA`.
-      name: "shared", "source" or "target", for messages.
-      size: Number of pieces, the 4 special ones counted; for "char" the most there may be.
+    Attributes:
+      name: "shared", "source" or "target".
+      size: Number of tokens, the 4 special ones counted; for "char" the most there may be.
       is_size_given: Whether the user wants that number; if not, a sample that is too small for it
         gets the greatest that it allows.
       kind: "unigram", "bpe" or "char".
       normalization_rule: SentencePiece's own, such as "identity".
-      character_coverage: Share of all characters that get a piece; None chooses by script.
-      byte_fallback: Have 256 pieces for bytes, of which characters without a piece are made.
-      user_symbols: Texts that are always a piece of their own.
-      keep_whitespace: Leave runs of spaces and those at the ends, and have a piece for each of
+      character_coverage: Share of all characters that get a token; None chooses by script.
+      byte_fallback: Have 256 tokens for bytes, of which characters without a token are made.
+      user_symbols: Texts that are always a token of their own.
+      keep_whitespace: Leave runs of spaces and those at the ends, and have a token for each of
         the other white space that lines and columns are made with.
+    """
 
-    Returns:
-      The bytes of the model file.
+    name: str
+    size: int
+    is_size_given: bool = True
+    kind: str
+    normalization_rule: str
+    character_coverage: float | None = None
+    byte_fallback: bool = False
+    user_symbols: Sequence[str] = ()
+    keep_whitespace: bool = False
+
+    @property
+    def file(self) -> str:
+        """Name of its file in the dataset folder."""
+        return {"shared": SHARED_MODEL, "source": SOURCE_MODEL, "target": TARGET_MODEL}[self.name]
+
+
+def train_vocabulary(sample: pa.Table, spec: VocabularySpec) -> bytes:
+    """Trains a SentencePiece model on lines, of `SAMPLE_SCHEMA`; returns the bytes of its file.
 
     Raises:
       UserError: There are no lines, or the size does not suit them.
     """
     if not sample.num_rows:
-        raise UserError(f"no text to train the {name} vocabulary on")
-    if character_coverage is None:
+        raise UserError(f"no text to train the {spec.name} vocabulary on")
+    coverage = spec.character_coverage
+    if coverage is None:
         some = sample["line"].slice(0, _COVERAGE_LINES).to_pylist()
-        character_coverage = _LARGE_SCRIPT_COVERAGE if has_large_script(some) else 1.0
-    kept = [s for s in _KEPT_WHITESPACE if s not in user_symbols] if keep_whitespace else []
+        coverage = _LARGE_SCRIPT_COVERAGE if has_large_script(some) else 1.0
+    symbols = [*spec.user_symbols]
+    if spec.keep_whitespace:
+        symbols += [s for s in _KEPT_WHITESPACE if s not in spec.user_symbols]
+    size = spec.size
     while True:
         model = io.BytesIO()
         try:
             sentencepiece.SentencePieceTrainer.train(
                 sentence_iterator=_lines(sample),
                 model_writer=model,
-                model_type=kind,
+                model_type=spec.kind,
                 vocab_size=size,
                 pad_id=PAD_ID,
                 unk_id=UNK_ID,
                 bos_id=BOS_ID,
                 eos_id=EOS_ID,
-                character_coverage=character_coverage,
-                normalization_rule_name=normalization_rule,
-                byte_fallback=byte_fallback,
-                user_defined_symbols=[*user_symbols, *kept],
-                remove_extra_whitespaces=not keep_whitespace,
+                character_coverage=coverage,
+                normalization_rule_name=spec.normalization_rule,
+                byte_fallback=spec.byte_fallback,
+                user_defined_symbols=symbols,
+                remove_extra_whitespaces=not spec.keep_whitespace,
                 num_threads=TRAINER_THREADS,
                 minloglevel=2,
             )
         except (RuntimeError, ValueError, TypeError, OverflowError) as error:
             most = _greatest_size(str(error))
-            if is_size_given or not SIZE_MULTIPLE <= most < size:
-                raise UserError(_trainer_message(str(error), name=name, size=size)) from error
+            if spec.is_size_given or not SIZE_MULTIPLE <= most < size:
+                raise UserError(_trainer_message(str(error), name=spec.name, size=size)) from error
             size = most
         else:
             return model.getvalue()
@@ -250,18 +273,18 @@ def _trainer_message(message: str, *, name: str, size: int) -> str:
     """Turns what the trainer says into what its user can do."""
     if most := _greatest_size(message):
         if most < SIZE_MULTIPLE:
-            return f"the corpus is too small for a {name} vocabulary: it allows {most} pieces"
+            return f"the corpus is too small for a {name} vocabulary: it allows {most} tokens"
         return (
-            f"a {name} vocabulary of {size} pieces is larger than this corpus allows, which is "
-            f"{most}: pass --vocabulary-size {most} or less"
+            f"a {name} vocabulary of {size} tokens is larger than this corpus allows, which is "
+            f"{most}: pass `vocabulary_size={most}` or less"
         )
     if found := re.search(
         r"Vocabulary size is smaller than required_chars\. \d+ vs (\d+)", message
     ):
         least = int(found[1])
         return (
-            f"a {name} vocabulary of {size} pieces is smaller than the characters of this corpus "
-            f"need, which is {least}: pass --vocabulary-size {least} or more"
+            f"a {name} vocabulary of {size} tokens is smaller than the characters of this corpus "
+            f"need, which is {least}: pass `vocabulary_size={least}` or more"
         )
     if "!sentences_.empty()" in message:
         return f"no text to train the {name} vocabulary on: no line is shorter than 4,192 bytes"

@@ -24,12 +24,14 @@ _SERVICES = {
     "requests.exceptions.ConnectionError": "a server cannot be reached: check the network, and run "
     "the same command again",
 }
+
 _JOB_SERVICES = {
     "grpc.FutureTimeoutError": "no job service answers at --job_endpoint: start it, or name where "
     "it listens",
     "grpc.RpcError": "the job service does not do it: see that the one at --job_endpoint runs, and "
     "what it has logged",
 }
+
 _LONGEST_REASON = 300  # characters
 
 _NO_JAR = re.compile(
@@ -37,7 +39,9 @@ _NO_JAR = re.compile(
     r"stage the jar at (?P<path>\S+)",
     re.DOTALL,
 )
+
 _NO_SUCH_JAR = re.compile(r'Unable to parse jar URL "(?P<path>.*?)"')
+
 _SERVER_ENDED = re.compile(r"Service failed to start up with error (?P<code>-?\d+)")
 
 

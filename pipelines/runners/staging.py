@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from model.dataset.manifest import MANIFEST_FILE, DatasetManifest
 from model.errors import DiskFullError, UserError
-from model.folders.cache import default_cache, delete_stale
+from model.folders.cache import delete_stale
 from model.formats.model_folder import (
     ABOUT_FILE,
     CONFIG_FILE,
@@ -39,14 +39,15 @@ from model.text.vocabulary import (
     VOCABULARY_FILE,
     load_vocabularies,
 )
-from pipelines.pairs.units import megabytes
-from pipelines.storage import files
+from pipelines.runners.figures import megabytes
+from pipelines.storage import files, listing
+from pipelines.storage import paths as storage_paths
 
 _CHUNK_BYTES = 8 << 20  # shards may be of many GB
-_LOOKUPS = 16  # at once: each waits for the answer of a server
-_PLAIN_NAME = re.compile(r"\w[\w.-]*")
 
-__all__ = ["default_cache", "stage_dataset", "stage_model"]
+_LOOKUPS = 16  # at once: each waits for the answer of a server
+
+_PLAIN_NAME = re.compile(r"\w[\w.-]*")
 
 
 class _Kind(NamedTuple):
@@ -56,11 +57,12 @@ class _Kind(NamedTuple):
     other_cache: str
 
 
-_DATASET = _Kind("dataset", "name another cache folder with --cache")
+_DATASET = _Kind("dataset", "name another `cache` folder")
+
 _MODEL = _Kind("model", "set XDG_CACHE_HOME to another folder")
 
 
-def stage_dataset(dataset: str, *, cache: Path, report: Callable[[str], None]) -> Path:
+def stage_dataset(dataset: str, *, cache: Path, report: Callable[[str], object]) -> Path:
     """Copies a finished dataset folder to this machine, unless it is there already.
 
     Only what the cache lacks is copied: a killed staging goes on where it was, and files that
@@ -81,7 +83,7 @@ def stage_dataset(dataset: str, *, cache: Path, report: Callable[[str], None]) -
       UserError: The dataset is unfinished or cannot be read, or the cache cannot be written.
       DiskFullError: The cache has no room; what was copied whole stays.
     """
-    if files.is_local(dataset):
+    if storage_paths.is_local(dataset):
         return Path(dataset)
     dataset = dataset.rstrip("/")  # on object stores a//b is not a/b
     manifest = DatasetManifest.load(dataset, read=_read_manifest)
@@ -105,7 +107,7 @@ def stage_dataset(dataset: str, *, cache: Path, report: Callable[[str], None]) -
     return folder
 
 
-def stage_model(model: str, *, cache: Path, report: Callable[[str], None]) -> Path:
+def stage_model(model: str, *, cache: Path, report: Callable[[str], object]) -> Path:
     """Copies a model to this machine, unless it is there already.
 
     The copy is known by the paths, sizes and times of change of the model's files: to look
@@ -125,7 +127,7 @@ def stage_model(model: str, *, cache: Path, report: Callable[[str], None]) -> Pa
       UserError: There is no finished model, it cannot be read, or the cache cannot be written.
       DiskFullError: The cache has no room.
     """
-    if files.is_local(model):
+    if storage_paths.is_local(model):
         return Path(model) if is_ctranslate2(model) else find_model_folder(model)
     folder, names = _find_remote_model(model.rstrip("/"))
     paths = [f"{folder}/{name}" for name in names]
@@ -159,7 +161,7 @@ def _find_remote_model(model: str) -> tuple[str, list[str]]:
     """Returns the folder that holds a model, and the names of the model's files."""
     for folder in (model, f"{model}/model"):
         with _remote_errors(folder, kind=_MODEL):
-            present = {path.removeprefix(f"{folder}/") for path in files.list_folder(folder)}
+            present = {path.removeprefix(f"{folder}/") for path in listing.list_folder(folder)}
         weights = present & {WEIGHTS_FILE, CTRANSLATE2_FILE}
         if CONFIG_FILE in present and weights:
             break
@@ -255,7 +257,7 @@ def _read(path: str) -> bytes:
 def _read_manifest(path: str) -> bytes:
     # Few file systems raise FileNotFoundError, by which an unfinished dataset is known.
     with _remote_errors(path, kind=_DATASET):
-        found = files.exists(path)
+        found = listing.exists(path)
     if not found:
         raise FileNotFoundError(path)
     return _read(path)
@@ -266,7 +268,7 @@ def _identities(paths: list[str], *, kind: _Kind) -> list[dict[str, Any]]:
 
     def identity(path: str) -> dict[str, Any]:
         with _remote_errors(path, kind=kind):
-            return files.file_identity(path)
+            return listing.file_identity(path)
 
     with ThreadPoolExecutor(_LOOKUPS) as pool:
         return list(pool.map(identity, paths))

@@ -2,38 +2,73 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import TextIO
+from typing import TextIO, TypeVar
+
+from pipelines.runners.figures import format_seconds
 
 PLAIN_SECONDS = 60.0  # without a line, where there is no terminal: whoever waits wants a sign
 
-_STOP_SECONDS = 10.0  # that the end waits for a look under way
-_SHARE_OF_TIME = 0.1  # that looking may take
+_STOP_SECONDS = 10.0  # the end waits so long for a look that has begun
+
+_SHARE_OF_TIME = 0.1  # the most that looks may take
+
+_Found = TypeVar("_Found")
 
 
-def format_seconds(seconds: float) -> str:
-    """Writes a time as minutes and seconds, and hours where there are some.
+def look_seconds(*, is_local: bool) -> float:
+    """Returns the seconds between two looks at a folder: a remote listing takes one, and costs."""
+    return 1.0 if is_local else 15.0
 
-    >>> format_seconds(192.4), format_seconds(3_661)
-    ('3:12', '1:01:01')
+
+@contextlib.contextmanager
+def repeating(
+    look: Callable[[], _Found], tell: Callable[[_Found], object], *, interval: float
+) -> Iterator[None]:
+    """Looks again and again while the `with` block runs, in a thread.
+
+    Args:
+      look: Finds something out. If it raises an OSError or ValueError, as where a file was just
+        renamed or deleted, nothing is told: the next look is better.
+      tell: Takes what was found.
+      interval: Seconds between two looks; more if looking takes long.
     """
-    minutes, seconds = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+    ended = threading.Event()
+
+    def run() -> None:
+        while not ended.is_set():
+            start = time.monotonic()
+            try:
+                found = look()
+            except (OSError, ValueError):
+                pass
+            else:
+                tell(found)
+            ended.wait(max(interval, (time.monotonic() - start) / _SHARE_OF_TIME))
+
+    thread = threading.Thread(target=run, name="progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join(_STOP_SECONDS)
 
 
 class StatusLine:
     """Shows how far the run inside its `with` block is.
 
-    A thread looks now and then. On a terminal it puts the line in the place of the one before;
-    elsewhere it prints a line, without control characters, each `PLAIN_SECONDS`.
+    On a terminal each line takes the place of the one before; elsewhere a line is printed each
+    `PLAIN_SECONDS`, without control characters.
 
     Args:
-      look: Returns the line; an OSError or ValueError of it leaves the line as it is.
+      look: Returns the line now and then, in a thread; if it raises an OSError or ValueError, the
+        line stays as it is. None leaves it to `show`.
       interval: Seconds between two looks; more if looking takes long.
       stream: Where it is shown.
       is_shown_on_terminals: Whether a terminal gets it: not where other lines come meanwhile.
@@ -41,9 +76,9 @@ class StatusLine:
 
     def __init__(
         self,
-        look: Callable[[], str],
+        look: Callable[[], str] | None = None,
         *,
-        interval: float,
+        interval: float = 1.0,
         stream: TextIO,
         is_shown_on_terminals: bool = True,
     ) -> None:
@@ -51,6 +86,7 @@ class StatusLine:
         self._interval = interval
         self._stream = stream
         self._is_shown_on_terminals = is_shown_on_terminals
+        self._stack = contextlib.ExitStack()
         self._ended = threading.Event()
         self._lock = threading.Lock()  # of the stream, so that nothing comes after the end
         self._shown = 0  # characters
@@ -61,10 +97,15 @@ class StatusLine:
     def __enter__(self) -> StatusLine:
         self._is_terminal = self._stream.isatty()
         self._spoken = time.monotonic()
-        if self._is_shown_on_terminals or not self._is_terminal:
-            run = self._run if self._is_terminal else self._run_plainly
+        if self._look is None:
+            return self
+        if not self._is_terminal:
+            run = self._run_plainly
             self._thread = threading.Thread(target=run, name="progress", daemon=True)
             self._thread.start()
+        elif self._is_shown_on_terminals:
+            watch = repeating(self._look, self.show, interval=self._interval)
+            self._stack.enter_context(watch)
         return self
 
     def __exit__(
@@ -73,30 +114,29 @@ class StatusLine:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._thread is None:
-            return
         with self._lock:
             self._ended.set()
-            if self._is_terminal:
+            if self._shown:
                 self._write("")
-        self._thread.join(_STOP_SECONDS)
+        self._stack.close()
+        if self._thread is not None:
+            self._thread.join(_STOP_SECONDS)
+
+    def show(self, line: str) -> None:
+        """Shows a line, if it is time for one."""
+        with self._lock:
+            if self._ended.is_set():
+                return
+            if not self._is_terminal:
+                if time.monotonic() >= self._spoken + PLAIN_SECONDS:
+                    self._spoken = time.monotonic()
+                    self._print(line)
+            elif self._is_shown_on_terminals:
+                self._write(line)
 
     def note_line(self) -> None:
         """Takes note that the run has printed a line of its own: the next plain one can wait."""
         self._spoken = time.monotonic()
-
-    def _run(self) -> None:
-        while True:
-            start = time.monotonic()
-            line = self._try_look()
-            with self._lock:
-                if self._ended.is_set():
-                    return
-                if line is not None:
-                    self._write(line)
-            taken = time.monotonic() - start
-            if self._ended.wait(max(self._interval, taken / _SHARE_OF_TIME)):
-                return
 
     def _run_plainly(self) -> None:
         line: str | None = None
@@ -112,7 +152,7 @@ class StatusLine:
                     return
 
     def _try_look(self) -> str | None:
-        """Looks; None where a file was just renamed or deleted: the next look is better."""
+        assert self._look is not None
         try:
             return self._look()
         except (OSError, ValueError):

@@ -9,7 +9,6 @@ import contextlib
 import dataclasses
 import hashlib
 import os
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,39 +16,24 @@ from typing import IO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from apache_beam.io.filesystem import BeamIOError
-from apache_beam.io.filesystems import FileSystems
 
-from model.errors import BadFileError as BadFileError
-from model.errors import UserError
+from model.errors import BadFileError, UserError
 from model.folders.access import explain_denied
-from pipelines.corpora.text import is_damage
-from pipelines.storage import files
-from pipelines.storage.files import is_local, list_folder, open_binary
-from pipelines.storage.text_cells import is_text
+from pipelines.storage.damage import is_damage
+from pipelines.storage.files import open_binary
+from pipelines.storage.paths import is_local
 
 SUFFIX = ".parquet"
 
 _MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
+
 _FOOTER_THREADS = 16  # footers are latency on an object store
+
 _BATCH_ROWS = 8192
 # Column chunks are streamed through a buffer, never loaded whole: a row group may be the file.
 _BUFFER_BYTES = 1 << 20
+
 _ROW_GROUP_ROWS = 1 << 20
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class FoundFile:
-    """A file that an argument named.
-
-    Attributes:
-      path: Absolute, or with its scheme.
-      relative_path: Where it lies below the folder or the fixed part of the glob, with "/"; a
-        file that is named itself has its name only.
-    """
-
-    path: str
-    relative_path: str
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -67,74 +51,6 @@ class Footer:
     rows: int
     checksum: str
     schema: pa.Schema
-
-
-def normalize_path(path: str) -> str:
-    """Makes a local path absolute, so that workers with another folder agree on it.
-
-    Raises:
-      UserError: The file system is not known, or not installed.
-    """
-    if FileSystems.get_scheme(path) is None:
-        return os.path.abspath(path)  # noqa: PTH100 -- paths stay strings: they may be gs://
-    try:
-        FileSystems.get_filesystem(path)
-    except (ValueError, BeamIOError) as error:
-        raise files.lookup_error(path, error) from error
-    return path.rstrip("/")
-
-
-def is_folder(path: str) -> bool:
-    """Tells whether a path is a folder; on an object store, whether anything lies below it."""
-    if FileSystems.get_scheme(path) is None:
-        return os.path.isdir(path)  # noqa: PTH112
-    return bool(list_folder(path))
-
-
-def find_files(arguments: Sequence[str]) -> list[FoundFile]:
-    """Finds the Parquet files that files, globs and folders name.
-
-    In a folder every `*.parquet` counts at any depth, but nothing whose name, or the name of a
-    folder on its way, starts with "." or "_".
-
-    Raises:
-      UserError: An argument names nothing.
-    """
-    return [file for argument in arguments for file in _find_files(argument)]
-
-
-def _find_files(argument: str) -> list[FoundFile]:
-    path = normalize_path(argument)
-    if is_folder(path):
-        base = path.rstrip("/") + "/"
-        found = [
-            FoundFile(path=match, relative_path=match.removeprefix(base))
-            for match in files.list_with_links(path, leaves_out=_is_left_out)
-            if match.endswith(SUFFIX)
-        ]
-        if not found:
-            raise UserError(
-                f"the input folder {argument} holds no *{SUFFIX} file: name another one, or files "
-                "of other names by a glob"
-            )
-    elif files.exists(path):
-        found = [FoundFile(path=path, relative_path=path.rpartition("/")[2])]
-    elif re.search(r"[*?[]", path):
-        base = re.split(r"[*?[]", path, maxsplit=1)[0].rpartition("/")[0] + "/"
-        found = [
-            FoundFile(path=match, relative_path=match.removeprefix(base))
-            for match in files.find_files(path)
-        ]
-        if not found:
-            files.check_is_open(path)
-            raise UserError(f"no file matches the input {argument}: check the path")
-    else:
-        raise UserError(f"no such input file or folder: {argument} (check the path)")
-    return found
-
-
-def _is_left_out(name: str) -> bool:
-    return name.startswith((".", "_")) or name == "lost+found"  # of a disk, for its owner alone
 
 
 def read_footers(paths: Sequence[str]) -> list[Footer | BadFileError]:
@@ -243,9 +159,9 @@ def iter_rows(
 
     Args:
       file: The file.
-      path: Of the file, for the message.
+      path: Path of the file, for messages.
       first_row: From 0.
-      rows: How many.
+      rows: Number of rows.
       batch_rows: The most rows of a batch.
       columns: Those to read; None reads all.
 
@@ -276,8 +192,8 @@ def read_rows(*, path: str, first_row: int, rows: int, footer_checksum: str) -> 
     Args:
       path: The file.
       first_row: From 0.
-      rows: How many.
-      footer_checksum: That of the footer when the rows were planned.
+      rows: Number of rows.
+      footer_checksum: Checksum of the footer when the rows were planned.
 
     Raises:
       BadFileError: Bytes on the way to the rows are damaged.
@@ -322,47 +238,3 @@ def write_table(table: pa.Table, handle: IO[bytes], *, compression: str) -> None
         write_page_checksum=True,
         store_schema=True,
     )
-
-
-def find_text_columns(
-    *, schema: pa.Schema, text_columns: Sequence[str], path: str
-) -> tuple[str, ...]:
-    """Finds the columns to translate.
-
-    Args:
-      schema: Of the file.
-      text_columns: Those that the user named; none for the only one that holds text.
-      path: Of the file, for the message.
-
-    Raises:
-      BadFileError: There is no such column, or it holds no text.
-      UserError: No column is named, and several hold text.
-    """
-    if not text_columns:
-        names = [str(field.name) for field in schema if is_text(field.type)]
-        if not names:
-            raise BadFileError(
-                f"{path} has no column of strings to translate. Its columns: {_columns(schema)}"
-            )
-        if len(set(names)) > 1:
-            raise UserError(
-                f"{path} has {len(names)} columns of strings: {', '.join(names)}. "
-                "Choose with --text-column"
-            )
-        text_columns = names[:1]
-    for name in text_columns:
-        count = schema.names.count(name)
-        if count != 1:
-            problem = f"{count} columns of the name" if count else "no column"
-            raise BadFileError(f"{path} has {problem} {name!r}. Its columns: {_columns(schema)}")
-        kind = schema.field(name).type
-        if not (is_text(kind) or pa.types.is_null(kind)):  # of a file in which all are null
-            raise BadFileError(
-                f"the text column must hold strings; {name!r} of {path} is {kind}. "
-                f"Its columns: {_columns(schema)}"
-            )
-    return tuple(text_columns)
-
-
-def _columns(schema: pa.Schema) -> str:
-    return ", ".join(f"{field.name}: {field.type}" for field in schema) or "none"

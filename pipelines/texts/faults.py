@@ -1,4 +1,4 @@
-"""A call over many sources, one of which may be at fault: it alone shall fail."""
+"""Calls a function on a batch; if it raises, bisects to find the failing items."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 _Source = TypeVar("_Source")
+
 _Result = TypeVar("_Result")
 
 
@@ -15,20 +16,20 @@ def call_on_parts(
     *,
     is_input_error: Callable[[Exception], bool],
 ) -> list[_Result | Exception]:
-    """Calls a function of all sources, and where it raises, of each half of them, and so on.
+    """Calls a function on all sources; if it raises, on each half of them, and so on.
 
-    With k sources at fault among n that is in the order of k log n calls; of nothing it is none.
+    With k failing sources among n, this takes about k log n calls; without sources, none.
 
     Args:
       function: Returns a result for each source, in order.
-      sources: What it is called on.
-      is_input_error: Says whether an error can be the fault of a source.
+      sources: Sources to call it on.
+      is_input_error: Tells whether a source can have caused an error.
 
     Returns:
       For each source its result, or the error that it raises by itself.
 
     Raises:
-      Exception: An error that is no fault of a source, as it is.
+      Exception: An error that no source can have caused, as it is.
       RuntimeError: The function returned another number of results.
 
     >>> def invert(numbers):
@@ -63,17 +64,17 @@ def raise_if_not_at_fault(
     probe: Callable[[], object],
     is_input_error: Callable[[Exception], bool],
 ) -> None:
-    """Raises the first error where all results are errors and a harmless source fails as well.
+    """Raises the first error if all results are errors and even a harmless source fails.
 
-    Whatever is wrong then, it is no source: the same job can succeed elsewhere.
+    Then the machine is at fault, and the same job can succeed elsewhere.
 
     Args:
-      results: What `call_on_parts` returned.
-      probe: Makes the same call of a source that is known to be harmless.
-      is_input_error: Says whether an error can be the fault of a source.
+      results: Results of `call_on_parts`.
+      probe: Makes the same call with a source that is known to be harmless.
+      is_input_error: Tells whether a source can have caused an error.
 
     Raises:
-      Exception: The first error; or what the probe raised, where that is no fault of a source.
+      Exception: The first error; or the error of the probe, if no source can have caused it.
     """
     errors = [result for result in results if isinstance(result, Exception)]
     if not errors or len(errors) < len(results):

@@ -1,21 +1,121 @@
-"""How a worker gets its model, and how many work at once on a machine."""
+"""The model of a job: found and checked where the job starts, loaded in each worker process."""
 
 from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
-from model.engines.loading import calls_at_once, cores, load_translator
-from model.engines.translator import TranslatorLike
+from model.decoding.options import Decoding
+from model.engines.loading import check_engine, load_translator
+from model.engines.options import Engine
+from model.engines.translator import Translator
 from model.errors import UserError
 from model.folders.cache import default_cache
-from model.formats.model_folder import model_fingerprint
-from model.transformer.config import Decoding, Engine
-from pipelines.runners.runner import has_direct_workers, has_worker_processes, local_workers
-from pipelines.runners.staging import stage_model
+from model.formats.about import TrainingData
+from model.formats.model_folder import describe_missing_digests, load_about, model_fingerprint
+from pipelines.texts.model_languages import describe_other_language
+from pipelines.texts.translating import TextOptions
 
 _LOGGER = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CustomModel:
+    """A translator of your own, in place of a model folder.
+
+    Attributes:
+      load: Makes the translator, once in each worker process; must pickle.
+      fingerprint: Digest of all that its translations depend on.
+      name: Name of its engine.
+    """
+
+    load: Callable[[], Translator]
+    fingerprint: str
+    name: str = "custom"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FoundModel:
+    """A model that is there.
+
+    Attributes:
+      folder: Model folder on this machine; None of a `CustomModel`.
+      fingerprint: Digest of all that its translations depend on.
+      engine: What computes, and how, as a plan has it.
+      data: What it was trained on.
+    """
+
+    folder: Path | None
+    fingerprint: str
+    engine: dict[str, Any]
+    data: TrainingData = dataclasses.field(default_factory=TrainingData)
+
+    @property
+    def languages(self) -> dict[str, str]:
+        """The codes of its languages, as a plan has them."""
+        if self.folder is None:
+            return {}
+        return {"source": self.data.source_language, "target": self.data.target_language}
+
+
+def find_model(
+    model: str | CustomModel, *, engine: Engine, report: Callable[[str], object]
+) -> FoundModel:
+    """Finds a model, and copies one of another file system to the cache.
+
+    Args:
+      model: Model folder, run folder or export for CTranslate2, of any file system that Beam
+        knows; or a translator of the user's own.
+      engine: What computes a model folder's translations.
+      report: Takes a line that says what is copied, if anything is.
+
+    Raises:
+      UserError: It is missing or cannot be read.
+    """
+    if isinstance(model, CustomModel):
+        return FoundModel(folder=None, fingerprint=model.fingerprint, engine={"name": model.name})
+    from pipelines.runners.staging import stage_model  # imports Beam, which takes seconds
+
+    folder = stage_model(model, cache=default_cache(), report=report)
+    return FoundModel(
+        folder=folder,
+        fingerprint=model_fingerprint(folder),
+        engine=dataclasses.asdict(engine),
+        data=load_about(folder).data,
+    )
+
+
+def check_model(
+    folder: Path,
+    *,
+    name: str,
+    decoding: Decoding,
+    engine: Engine,
+    texts: TextOptions,
+    data: TrainingData,
+) -> list[str]:
+    """Checks that an engine can translate texts with a model; returns warnings.
+
+    Args:
+      folder: Model folder, run folder or export for CTranslate2.
+      name: What the user calls it.
+      decoding: How to search.
+      engine: What computes.
+      texts: How texts are treated.
+      data: What the model was trained on.
+
+    Raises:
+      UserError: The engine is not installed, the model is not for it, or a length is beyond it.
+    """
+    longest = texts.max_source_tokens
+    check_engine(folder, decoding=decoding, engine=engine, max_source_tokens=longest)
+    return [
+        *describe_missing_digests(folder, name=name),
+        *describe_other_language(texts.source_language, data=data),
+    ]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,8 +127,8 @@ class ModelLoader:
         knows.
       decoding: How to search.
       engine: What computes.
-      threads: Of a translation; see `load_translator`.
-      fingerprint: Of the model that was planned; None takes any.
+      threads: Threads of a translation; see `load_translator`.
+      fingerprint: Fingerprint of the model that was planned; None takes any model.
     """
 
     folder: str
@@ -37,18 +137,20 @@ class ModelLoader:
     threads: int = 0
     fingerprint: str | None = None
 
-    def __call__(self) -> TranslatorLike:
+    def __call__(self) -> Translator:
         """Loads the model.
 
         Raises:
-          UserError: It is missing, cannot be read, is not for the engine, or is another one.
+          UserError: It is missing, cannot be read, not for the engine, or not the planned one.
         """
+        from pipelines.runners.staging import stage_model
+
         folder = stage_model(self.folder, cache=default_cache(), report=_LOGGER.info)
         found = None if self.fingerprint is None else model_fingerprint(folder)
         if found != self.fingerprint:
             raise UserError(
-                f"the model {self.folder} is another one for a worker ({found}) than when the run "
-                f"was planned ({self.fingerprint}): put that back, or start again in another folder"
+                f"a worker found another model at {self.folder} ({found}) than was planned "
+                f"({self.fingerprint}): restore it, or choose a new output folder"
             )
         return load_translator(
             str(folder),
@@ -57,81 +159,3 @@ class ModelLoader:
             threads=self.threads,
             is_checked=found is not None,
         )
-
-
-@dataclasses.dataclass(frozen=True)
-class ModelCopies:
-    """How a job shares the cores of a machine.
-
-    Attributes:
-      copies: Translations at once; None where another runner decides it.
-      threads: Of each of them.
-      are_processes: Whether each has a process and a model of its own; threads share one.
-      gpus: That each make one translation at a time; 0 leaves it to the cores.
-    """
-
-    copies: int | None
-    threads: int
-    are_processes: bool = False
-    gpus: int = 0
-
-    def describe(self) -> str:
-        """Says it in a line.
-
-        >>> ModelCopies(2, 1).describe()
-        '2 translations at once, each by 1 thread'
-        """
-        if self.gpus and self.copies is not None:
-            at_once = min(self.copies, self.gpus)
-            return f"{at_once} translation{'' if at_once == 1 else 's'} at once, one a GPU"
-        threads = f"{self.threads} thread{'' if self.threads == 1 else 's'}"
-        if self.copies is None:
-            return f"Translations by {threads} each, as many at once as the runner starts workers"
-        if self.copies == 1:
-            return f"1 translation at once, by {threads}"
-        models = ", each with a copy of the model" if self.are_processes else ""
-        return f"{self.copies} translations at once, each by {threads}{models}"
-
-
-def plan_copies(copies: int | None, *, beam_arguments: Sequence[str], gpus: int = 0) -> ModelCopies:
-    """Decides how many translations run at once on this machine, and by how many threads each.
-
-    By default each GPU has one. Without any, each core has one, of one thread: two threads of a
-    product of so few rows gain less than two translations. Another runner starts the workers
-    itself (Dataflow a process a core), so that one thread each is right there.
-
-    Args:
-      copies: What the user asked for, if anything.
-      beam_arguments: Beam's own flags; a number of workers among them is the number of copies.
-      gpus: That the engine computes on.
-
-    Raises:
-      UserError: The two contradict each other, or are more than the machine has cores.
-    """
-    if copies is not None and copies < 1:
-        raise UserError(f"--model-copies must be at least 1. Received: {copies}")
-    if not has_direct_workers(beam_arguments):
-        if copies is not None:
-            raise UserError(
-                "--model-copies is for jobs of a direct runner; of another --runner, its own "
-                f"options say how many workers a machine has. Received: {copies}"
-            )
-        return ModelCopies(None, 1)
-    workers = local_workers(beam_arguments)
-    if copies is not None and workers is not None and copies != workers:
-        raise UserError(
-            f"--model-copies is {copies} and Beam's flags ask for {workers} workers: they are the "
-            "same, give one of them"
-        )
-    found = workers or copies or min(gpus, cores()) or cores()
-    if found > cores():
-        flag = "--direct_num_workers" if copies is None else "--model-copies"
-        raise UserError(
-            f"{flag} must be at most {cores()}, this machine's cores. Received: {found}"
-        )
-    return ModelCopies(
-        found,
-        calls_at_once(found),
-        are_processes=has_worker_processes(beam_arguments),
-        gpus=gpus,
-    )

@@ -2,57 +2,70 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 import regex
 
 from model.formats.about import TrainingData
-from model.text.languages import find_language
+from model.text.languages import OF_TWO_SCRIPTS, find_language
+from pipelines.texts.translating import TextOptions
 
 SAMPLE = 1000  # texts that are looked at
+
 _LEAST_SHARE = 0.2  # of the letters of a text that is in a script
+
 _LEAST_LETTERS = 20  # in all: of fewer, nothing is said
 
 _LETTER = regex.compile(r"\p{L}")
+
 _COMPOSED = {
     "Japanese": ("Hiragana", "Katakana", "Han"),
     "Korean": ("Hangul", "Han"),
 }
 
 
-def choose_source_language(given: str, *, data: TrainingData) -> str:
-    """Returns the language by whose rules texts are cut: the one given, else the model's, or "".
+def choose_language(options: TextOptions, *, data: TrainingData) -> TextOptions:
+    """Returns options with the model's language, if no language is given: its rules cut texts.
 
     Args:
-      given: What the user said, or "".
+      options: How texts are treated.
       data: What the model was trained on.
 
-    >>> choose_source_language("", data=TrainingData(source_language="de"))
+    >>> choose_language(TextOptions(), data=TrainingData(source_language="de")).source_language
     'de'
     """
-    if given:
-        return given
-    return data.source_language if find_language(data.source_language) else ""
+    if options.source_language or not find_language(data.source_language):
+        return options
+    return dataclasses.replace(options, source_language=data.source_language)
 
 
 def describe_other_language(given: str, *, data: TrainingData) -> list[str]:
-    """Returns a line where a user says that texts are in another language than the model's.
+    """Returns warnings of a language that is little known or not the model's.
 
     Args:
-      given: What the user said, or "".
+      given: The code that the user gave, or "".
       data: What the model was trained on.
 
     >>> describe_other_language("en-GB", data=TrainingData(source_language="en"))
     []
     """
     said, own = find_language(given), find_language(data.source_language)
-    if not given or said is None or own is None or said.primary == own.primary:
+    if said is None:
         return []
-    target = f" to {data.target_language}" if data.target_language else ""
-    return [
-        f"--source-language is {given}, and the model was trained to translate from "
-        f"{data.source_language}{target}: what it makes of another language means little"
-    ]
+    found = []
+    if not said.script and said.primary not in OF_TWO_SCRIPTS:
+        found.append(
+            f"little is known here of the language {given}: where texts are cut into sentences, "
+            "it may be by the rules of English"
+        )
+    if own is not None and said.primary != own.primary:
+        target = f" to {data.target_language}" if data.target_language else ""
+        found.append(
+            f"`source_language` is {given}, and the model was trained to translate from "
+            f"{data.source_language}{target}: what it makes of another language means little"
+        )
+    return found
 
 
 def describe_other_script(texts: Sequence[str], *, data: TrainingData) -> list[str]:

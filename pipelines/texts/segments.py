@@ -1,4 +1,4 @@
-"""Texts to pieces that a model can take: sentences, and where one is too long, parts of it.
+"""Cuts texts into pieces that a model can take: sentences, or parts of long ones.
 
 Pieces and the white space between them stand in one list of strings: joined, they are the text
 to the letter. A string of white space alone stays as it is; all others are pieces.
@@ -14,11 +14,14 @@ import sentencex
 from model.text.languages import find_language
 
 _SPACE = regex.compile(r"\s+")
+
 _LINE_BREAK = regex.compile(r"\r\n|[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
+
 _CLAUSE_END = regex.compile(
     r"[.?!,;:،؛؟…–—।\p{Sentence_Terminal}][\p{Pe}\p{Pf}\"']*(?=\s)"  # a space follows, or
     r"|[，；：、。．！？｡､][\p{Pe}\p{Pf}]*"  # the script has none
 )
+
 _CHARACTER = regex.compile(r"\X")  # with its marks: what a reader takes for one
 
 # Scripts without spaces between words, their punctuation and full-width forms.
@@ -38,7 +41,7 @@ def split_sentences(text: str, *, language: str = "") -> list[str]:
     A line ends a sentence, too, but for one that was wrapped: the next goes on in lower case.
 
     Args:
-      text: Of any length.
+      text: Text of any length.
       language: The code of its language, whose abbreviations do not end a sentence; without one,
         or where there are no rules for it, the rules are those of English.
 
@@ -117,16 +120,16 @@ def cut_to_fit(
     """Cuts texts into sentences, and those that do not fit until all of them do.
 
     Args:
-      texts: What is to be cut.
+      texts: Texts to cut.
       language: The code of their language.
-      fits: Says of pieces, each once, which are short enough. A single character is not cut,
-        whatever it says.
+      fits: Tells for each piece, once, whether it is short enough. A single character is never
+        cut.
 
     Returns:
       For each text its pieces and the white space between them; joined, they are the text.
     """
     cut = [split_sentences(text, language=language) for text in texts]
-    halves: dict[str, list[str]] = {}  # of each piece that does not fit
+    halves: dict[str, list[str]] = {}  # by piece that does not fit
     seen: set[str] = set()
     new = _pieces(part for parts in cut for part in parts)
     while new:

@@ -1,6 +1,6 @@
-"""Cells of a text column to their translations: each row gets one, and a status that says how.
+"""Texts to translations: each row gets one, and a status that says how it was made.
 
-Nothing here knows of files or of Beam: `translate` reads the cells and writes what comes back.
+Nothing here knows files or Beam: tables, lines and streams call it.
 """
 
 from __future__ import annotations
@@ -8,41 +8,50 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from model.engines.translator import Hypothesis, Translation, TranslatorLike, Work
+from model.decoding.options import MAX_SOURCE_TOKENS
+from model.engines.translator import Hypothesis, Translation, Translator, Work
 from model.engines.under_way import begin_sources
-from model.errors import UserError
+from model.errors import require, require_one_of
 from model.text.languages import read_language
 from model.text.vocabulary import EOS_ID, UNK_ID, is_empty
-from model.transformer.config import MAX_SOURCE_TOKENS
 from pipelines.texts.faults import call_on_parts, one_line, raise_if_not_at_fault
 from pipelines.texts.segments import cut_to_fit, join_translations
 
 OK = "ok"
-NULL = "null"  # a null cell: no translation
+
+NULL = "null"  # no text: no translation
+
 EMPTY = "empty"  # nothing to translate in it: the translation is ""
+
 TOO_LONG = "too_long"  # more tokens than max_source_tokens: only its beginning, or nothing
+
 SPLIT = "split"  # too long as well: translated in pieces
+
 UNKNOWN = "unknown"  # most of it is not in the model's vocabulary: no translation
+
 FAILED = "failed"  # not UTF-8, or the model fails at it: no translation
+
 STATUSES = (OK, NULL, EMPTY, TOO_LONG, SPLIT, UNKNOWN, FAILED)
 
 ON_TOO_LONG = ("split", "truncate", "skip")
 
-_PROBE = "a"  # translated where all texts fail: is it the texts, or the machine?
+_PROBE = "a"  # translated if all texts fail: is it the texts, or the machine?
 
 _Source = tuple[int, ...]  # ids: texts that normalisation makes equal are one source
+
 _Found = Mapping[_Source, Translation | Exception]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CellOptions:
-    """How cells are treated.
+class TextOptions:
+    """How texts are treated.
 
     Attributes:
-      max_source_tokens: The most ids of a source that is translated, BOS and EOS counted.
-      on_too_long: What becomes of a longer text: "split" translates its sentences one by one,
-        "truncate" its first max_source_tokens ids, EOS counted, "skip" nothing.
-      source_language: The code of the texts' language, or "": its rules cut sentences.
+      max_source_tokens: Tokens of a source that the model gets at once, BOS and EOS counted.
+      on_too_long: What becomes of a text of more tokens: "split" translates its sentences one by
+        one, "truncate" its first `max_source_tokens` tokens, "skip" leaves it out.
+      source_language: Code of the texts' language, whose rules cut long texts into sentences; by
+        default that of the model's training, else English.
     """
 
     max_source_tokens: int = MAX_SOURCE_TOKENS
@@ -50,22 +59,15 @@ class CellOptions:
     source_language: str = ""
 
     def __post_init__(self) -> None:
-        if self.max_source_tokens < 3:
-            raise UserError(
-                "--max-source-tokens must be at least 3 (BOS, a piece and EOS). "
-                f"Received: {self.max_source_tokens}"
-            )
-        if self.on_too_long not in ON_TOO_LONG:
-            raise UserError(
-                f"--on-too-long must be one of {', '.join(ON_TOO_LONG)}. "
-                f"Received: {self.on_too_long!r}"
-            )
+        rule = "`max_source_tokens` must be at least 3 (BOS, a token and EOS)"
+        require(self.max_source_tokens >= 3, rule, self.max_source_tokens)
+        require_one_of("`on_too_long`", self.on_too_long, ON_TOO_LONG)
         if self.source_language:
-            read_language(self.source_language, name="--source-language")
+            read_language(self.source_language, name="`source_language`")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TranslatedCell:
+class TranslatedText:
     """What a row gets.
 
     Attributes:
@@ -73,8 +75,7 @@ class TranslatedCell:
       score: Its log-probability, or None; of pieces, the sum of theirs.
       status: One of STATUSES.
       error: Why it failed, or how much of it is unknown, in one line; None of others.
-      n_best: Of a translated cell, the hypotheses, best first; of others none. One that was
-        split has its best alone.
+      n_best: Hypotheses of a translated text, best first; a text that was split has only one.
     """
 
     translation: str | None
@@ -85,18 +86,18 @@ class TranslatedCell:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TranslatedCells:
-    """What `translate_cells` returns.
+class TranslatedTexts:
+    """What `translate_texts` returns.
 
     Attributes:
-      cells: One for each row, in order.
+      translations: One for each row, in order.
       texts: Sources that were translated, each occurrence counted: texts, and pieces of those
         that were split.
-      distinct_texts: The same without repetitions: each is translated once.
-      work: What it took; calls that failed count nothing.
+      distinct_texts: Sources without repetitions: each is translated once.
+      work: Work of the calls that did not fail.
     """
 
-    cells: list[TranslatedCell]
+    translations: list[TranslatedText]
     texts: int
     distinct_texts: int
     work: Work
@@ -107,7 +108,7 @@ class _Job:
     """A text to translate.
 
     Attributes:
-      status: What its rows get.
+      status: Status of its rows.
       parts: The text alone, or its pieces and the white space between them.
       sources: The ids of the parts of which something is left to translate.
     """
@@ -121,9 +122,9 @@ class _Job:
         return [self.sources[part] for part in self.parts if part in self.sources]
 
 
-def translate_cells(
-    cells: Sequence[bytes | None], *, translator: TranslatorLike, options: CellOptions
-) -> TranslatedCells:
+def translate_texts(
+    cells: Sequence[bytes | None], *, translator: Translator, options: TextOptions
+) -> TranslatedTexts:
     """Translates each distinct source once and gives every row its translation, score and status.
 
     Where the model fails at a source, its rows become FAILED and all others are translated.
@@ -131,13 +132,13 @@ def translate_cells(
     Args:
       cells: The bytes of a text, or None, for each row.
       translator: The model.
-      options: How cells are treated.
+      options: How texts are treated.
 
     Raises:
       Exception: What the translator raised, where that is no fault of a source
         (`is_input_error`), or where all sources fail and a harmless one as well.
     """
-    decided: dict[bytes | None, TranslatedCell] = {None: _without_translation(NULL)}
+    decided: dict[bytes | None, TranslatedText] = {None: _without_translation(NULL)}
     texts: dict[bytes, str] = {}
     for cell in dict.fromkeys(cell for cell in cells if cell is not None):
         try:
@@ -157,8 +158,8 @@ def translate_cells(
         cell: sum(source in translated for source in job.occurrences())
         for cell, job in jobs.items()
     }
-    return TranslatedCells(
-        cells=[decided[cell] for cell in cells],
+    return TranslatedTexts(
+        translations=[decided[cell] for cell in cells],
         texts=sum(texts_in.get(cell, 0) for cell in cells if cell is not None),
         distinct_texts=len(translated),
         work=work,
@@ -166,11 +167,11 @@ def translate_cells(
 
 
 def _plan(
-    texts: list[str], *, translator: TranslatorLike, options: CellOptions
-) -> list[_Job | TranslatedCell]:
-    """Says of each distinct text what is to be translated, or else what its rows get."""
+    texts: list[str], *, translator: Translator, options: TextOptions
+) -> list[_Job | TranslatedText]:
+    """Returns for each distinct text a job, or what its rows get without one."""
     longest = options.max_source_tokens
-    ids: dict[str, list[int] | Exception] = {}  # of texts, and of the pieces of long ones
+    ids: dict[str, list[int] | Exception] = {}  # by text, or by piece of a long one
 
     def encode(new: list[str]) -> None:
         found = call_on_parts(translator.encode, new, is_input_error=translator.is_input_error)
@@ -195,13 +196,13 @@ def _plan(
         for text in texts
         if (cell := _find_unknown(text, ids[text], translator=translator))
     }
-    pieces: dict[str, list[str]] = {}  # of texts that are too long
+    pieces: dict[str, list[str]] = {}  # by text that is too long
     if options.on_too_long == "split":
         long = [text for text in texts if is_too_long(text) and text not in unknown]
         cut = cut_to_fit(long, language=options.source_language, fits=fit)
         pieces = dict(zip(long, cut, strict=True))
 
-    def plan(text: str) -> _Job | TranslatedCell:
+    def plan(text: str) -> _Job | TranslatedText:
         if text in unknown:
             return unknown[text]
         if text in pieces:
@@ -212,9 +213,9 @@ def _plan(
 
 
 def _find_unknown(
-    text: str, ids: list[int] | Exception, *, translator: TranslatorLike
-) -> TranslatedCell | None:
-    """Returns what the rows of a text get of which more than half is unknown."""
+    text: str, ids: list[int] | Exception, *, translator: Translator
+) -> TranslatedText | None:
+    """Returns what the rows of a text get if more than half of it is unknown."""
     if isinstance(ids, Exception) or UNK_ID not in ids:
         return None
     error = translator.count_unknown(text).describe()
@@ -222,12 +223,12 @@ def _find_unknown(
 
 
 def _plan_whole(
-    text: str, ids: list[int] | Exception, *, options: CellOptions
-) -> _Job | TranslatedCell:
+    text: str, ids: list[int] | Exception, *, options: TextOptions
+) -> _Job | TranslatedText:
     if isinstance(ids, Exception):
         return _without_translation(FAILED, error=one_line(ids))
     if is_empty(ids):
-        return TranslatedCell(translation="", score=None, status=EMPTY)
+        return TranslatedText(translation="", score=None, status=EMPTY)
     longest = options.max_source_tokens
     if len(ids) <= longest:
         return _Job(OK, [text], {text: tuple(ids)})
@@ -238,7 +239,7 @@ def _plan_whole(
 
 def _plan_pieces(
     parts: list[str], *, ids: Mapping[str, list[int] | Exception], longest: int
-) -> _Job | TranslatedCell:
+) -> _Job | TranslatedText:
     sources: dict[str, _Source] = {}
     for part in parts:
         if part.isspace():
@@ -246,14 +247,14 @@ def _plan_pieces(
         found = ids[part]
         if isinstance(found, Exception):
             return _without_translation(FAILED, error=one_line(found))
-        if len(found) > longest:  # of a single character
+        if len(found) > longest:  # a single character
             return _without_translation(TOO_LONG)
         if not is_empty(found):
             sources[part] = tuple(found)
     return _Job(SPLIT, parts, sources)
 
 
-def _translate(sources: list[_Source], *, translator: TranslatorLike) -> tuple[_Found, Work]:
+def _translate(sources: list[_Source], *, translator: Translator) -> tuple[_Found, Work]:
     """Translates sources; one at which the model fails has its error instead."""
     work = Work()
     begin_sources(len(sources))
@@ -273,7 +274,7 @@ def _translate(sources: list[_Source], *, translator: TranslatorLike) -> tuple[_
     return dict(zip(sources, found, strict=True)), work
 
 
-def _finish(job: _Job, found: _Found) -> TranslatedCell:
+def _finish(job: _Job, found: _Found) -> TranslatedText:
     """Returns what the rows of a text get."""
     translations: dict[str, Translation] = {}
     for part, source in job.sources.items():
@@ -291,7 +292,7 @@ def _finish(job: _Job, found: _Found) -> TranslatedCell:
         )
     else:
         hypotheses = translations[job.parts[0]].hypotheses
-    return TranslatedCell(
+    return TranslatedText(
         translation=hypotheses[0].text,
         score=hypotheses[0].score,
         status=job.status,
@@ -299,5 +300,5 @@ def _finish(job: _Job, found: _Found) -> TranslatedCell:
     )
 
 
-def _without_translation(status: str, error: str | None = None) -> TranslatedCell:
-    return TranslatedCell(translation=None, score=None, status=status, error=error)
+def _without_translation(status: str, error: str | None = None) -> TranslatedText:
+    return TranslatedText(translation=None, score=None, status=status, error=error)

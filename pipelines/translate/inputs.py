@@ -8,22 +8,19 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from apache_beam.io.filesystem import FileSystem
+import pyarrow as pa
 
-from model.errors import UserError
-from pipelines.storage import parquet
-from pipelines.storage.files import check_no_glob, exists, is_local
-from pipelines.storage.text_cells import cell_bytes
-from pipelines.translate.plan import (
-    JOB_FOLDER,
-    PLAN_FILE,
-    SKIP,
-    InputFile,
-    TranslateOptions,
-    output_stem,
-    plan_output_paths,
-    planned_outputs,
-)
+from model import errors
+from model.errors import BadFileError, UserError
+from pipelines.storage import listing, parquet
+from pipelines.storage import paths as storage_paths
+from pipelines.storage.listing import compile_glob, exists, is_folder
+from pipelines.storage.parquet import SUFFIX
+from pipelines.storage.paths import check_no_glob, is_local, normalize_path
+from pipelines.storage.text_cells import cell_bytes, is_text
+from pipelines.translate.job_folder import JOB_FOLDER, PLAN_FILE
+from pipelines.translate.options import SKIP, TranslateOptions
+from pipelines.translate.plan import InputFile, output_stem, plan_output_paths, planned_outputs
 from pipelines.translate.table import added_names
 
 _LONGEST_NAME = 255  # bytes, of the file systems in use
@@ -36,7 +33,7 @@ class FoundInput:
     Attributes:
       files: The input files, with no more rows in all than the limit.
       bad_files: Files that are skipped, by relative path, and why.
-      bad_rows: Rows of those that would be translated; None of a file that does not tell its rows.
+      bad_rows: Rows in them that would be translated; None if the file does not say.
       text_columns: The columns to translate.
     """
 
@@ -57,8 +54,8 @@ def inspect_input(options: TranslateOptions, *, has_n_best: bool = False) -> Fou
       UserError: A file is missing, is no good Parquet or has no such column, names collide, or it
         is not clear what the text columns are.
     """
-    found = parquet.find_files(options.input)
-    _check_names(found, output=parquet.normalize_path(options.output))
+    found = find_parquet(options.input)
+    _check_names(found, output=storage_paths.normalize_path(options.output))
     footers = parquet.read_footers([file.path for file in found])
     files: list[InputFile] = []
     bad_files: dict[str, str] = {}
@@ -66,22 +63,22 @@ def inspect_input(options: TranslateOptions, *, has_n_best: bool = False) -> Fou
     text_columns = options.text_columns
     for file, footer in zip(found, footers, strict=True):
         try:
-            if isinstance(footer, parquet.BadFileError):
+            if isinstance(footer, errors.BadFileError):
                 raise footer
-            columns = parquet.find_text_columns(
+            columns = find_text_columns(
                 schema=footer.schema, text_columns=options.text_columns, path=file.path
             )
-        except parquet.BadFileError as error:
+        except errors.BadFileError as error:
             if options.on_bad_file != SKIP:
-                is_damaged = isinstance(footer, parquet.BadFileError)
-                remedy = "Check the file" if is_damaged else "Choose columns with --text-column"
+                is_damaged = isinstance(footer, errors.BadFileError)
+                remedy = "Check the file" if is_damaged else "Choose `text_columns`"
                 if len(found) > 1:
-                    remedy += ", or leave such files out with --on-bad-file skip"
+                    remedy += ", or leave such files out with `on_bad_file=skip`"
                 raise UserError(f"{error}. {remedy}") from error
             bad_files[file.relative_path] = str(error)
             bad_rows[file.relative_path] = (
                 None
-                if isinstance(footer, parquet.BadFileError)
+                if isinstance(footer, errors.BadFileError)
                 else _within(options.limit, files, rows=footer.rows)
             )
             continue
@@ -118,7 +115,7 @@ def inspect_input(options: TranslateOptions, *, has_n_best: bool = False) -> Fou
     )
 
 
-def _check_names(found: Sequence[parquet.FoundFile], *, output: str) -> None:
+def _check_names(found: Sequence[FoundFile], *, output: str) -> None:
     paths_by_stem: dict[str, str] = {}
     paths: set[str] = set()
     folder = f"{_real_path(output)}/"
@@ -141,7 +138,7 @@ def _check_names(found: Sequence[parquet.FoundFile], *, output: str) -> None:
             )
 
 
-def _check_name(file: parquet.FoundFile, *, output: str) -> None:
+def _check_name(file: FoundFile, *, output: str) -> None:
     """Checks that the output files of an input file can have their names."""
     name = file.relative_path
     try:
@@ -190,12 +187,12 @@ def check_place(options: TranslateOptions, *, output: str) -> None:
     Raises:
       UserError: It is a file, or lies in an input folder.
     """
-    if exists(output) and not parquet.is_folder(output):
+    if exists(output) and not listing.is_folder(output):
         raise UserError(f"the output must be a folder; {options.output} is a file")
     for argument in options.input:
-        path = parquet.normalize_path(argument)
+        path = storage_paths.normalize_path(argument)
         folder = f"{_real_path(path).rstrip('/')}/"
-        if parquet.is_folder(path) and f"{_real_path(output)}/".startswith(folder):
+        if listing.is_folder(path) and f"{_real_path(output)}/".startswith(folder):
             raise _lies_in_input(options.output, f"the input folder {argument}")
 
 
@@ -203,17 +200,17 @@ def check_matches(arguments: Sequence[str], *, output: str, plan: Mapping[str, A
     """Checks that no glob of the input will match what the job writes.
 
     Args:
-      arguments: Of the input.
+      arguments: Arguments that name the input.
       output: The output folder.
-      plan: Of the job.
+      plan: Plan of the job.
 
     Raises:
       UserError: A glob matches an output file, or the plan.
     """
     written = [f"{JOB_FOLDER}/{PLAN_FILE}", *planned_outputs(plan)]
     for argument in arguments:
-        path = parquet.normalize_path(argument)
-        if exists(path) or parquet.is_folder(path):  # a name with brackets in it is a name
+        path = storage_paths.normalize_path(argument)
+        if exists(path) or listing.is_folder(path):  # a name with brackets in it is a name
             continue
         # As they are named, and where the links lead that Beam's globs go through: those of the
         # path before its first pattern.
@@ -223,7 +220,7 @@ def check_matches(arguments: Sequence[str], *, output: str, plan: Mapping[str, A
             (path, output),
             (real_base + path.removeprefix(base), _real_path(output)),
         ):
-            matches = re.compile(FileSystem.translate_pattern(pattern)).match
+            matches = compile_glob(pattern).match
             if any(matches(f"{folder}/{name}") for name in written):
                 raise _lies_in_input(output, f"what the glob {argument} matches")
 
@@ -242,7 +239,7 @@ def first_texts(found: FoundInput, *, count: int) -> list[str]:
 
     Args:
       found: The input.
-      count: Rows that are read at the most.
+      count: Most rows to read.
     """
     file = next((file for file in found.files if file.rows), None)
     if file is None:
@@ -254,7 +251,111 @@ def first_texts(found: FoundInput, *, count: int) -> list[str]:
             rows=min(count, file.rows),
             footer_checksum=file.footer_checksum,
         )
-    except parquet.BadFileError:  # which the job tells of, or skips
+    except errors.BadFileError:  # which the job tells of, or skips
         return []
     cells = (cell for name in found.text_columns for cell in cell_bytes(table.column(name)))
     return [cell.decode(errors="ignore") for cell in cells if cell is not None]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FoundFile:
+    """A file that an argument named.
+
+    Attributes:
+      path: Absolute, or with its scheme.
+      relative_path: Where it lies below the folder or the fixed part of the glob, with "/"; a
+        file that is named itself has its name only.
+    """
+
+    path: str
+    relative_path: str
+
+
+def find_parquet(arguments: Sequence[str]) -> list[FoundFile]:
+    """Finds the Parquet files that files, globs and folders name.
+
+    In a folder every `*.parquet` counts at any depth, but nothing whose name, or the name of a
+    folder on its way, starts with "." or "_".
+
+    Raises:
+      UserError: An argument names nothing.
+    """
+    return [file for argument in arguments for file in _find_parquet(argument)]
+
+
+def _find_parquet(argument: str) -> list[FoundFile]:
+    path = normalize_path(argument)
+    if is_folder(path):
+        base = path.rstrip("/") + "/"
+        found = [
+            FoundFile(path=match, relative_path=match.removeprefix(base))
+            for match in listing.list_with_links(path, leaves_out=_is_left_out)
+            if match.endswith(SUFFIX)
+        ]
+        if not found:
+            raise UserError(
+                f"the input folder {argument} holds no *{SUFFIX} file: name another one, or files "
+                "of other names by a glob"
+            )
+    elif listing.exists(path):
+        found = [FoundFile(path=path, relative_path=path.rpartition("/")[2])]
+    elif re.search(r"[*?[]", path):
+        base = re.split(r"[*?[]", path, maxsplit=1)[0].rpartition("/")[0] + "/"
+        found = [
+            FoundFile(path=match, relative_path=match.removeprefix(base))
+            for match in listing.find_files(path)
+        ]
+        if not found:
+            storage_paths.check_is_open(path)
+            raise UserError(f"no file matches the input {argument}: check the path")
+    else:
+        raise UserError(f"no such input file or folder: {argument} (check the path)")
+    return found
+
+
+def _is_left_out(name: str) -> bool:
+    return name.startswith((".", "_")) or name == "lost+found"  # the root of a disk has one
+
+
+def find_text_columns(
+    *, schema: pa.Schema, text_columns: Sequence[str], path: str
+) -> tuple[str, ...]:
+    """Finds the columns to translate.
+
+    Args:
+      schema: Schema of the file.
+      text_columns: Columns that the user named; none for the only one that holds text.
+      path: Path of the file, for messages.
+
+    Raises:
+      BadFileError: There is no such column, or it holds no text.
+      UserError: No column is named, and several hold text.
+    """
+    if not text_columns:
+        names = [str(field.name) for field in schema if is_text(field.type)]
+        if not names:
+            raise BadFileError(
+                f"{path} has no column of strings to translate. Its columns: {_columns(schema)}"
+            )
+        if len(set(names)) > 1:
+            raise UserError(
+                f"{path} has {len(names)} columns of strings: {', '.join(names)}. "
+                "Choose `text_columns`"
+            )
+        text_columns = names[:1]
+    for name in text_columns:
+        count = schema.names.count(name)
+        if count != 1:
+            problem = f"{count} columns of the name" if count else "no column"
+            raise BadFileError(f"{path} has {problem} {name!r}. Its columns: {_columns(schema)}")
+        kind = schema.field(name).type
+        if not (is_text(kind) or pa.types.is_null(kind)):  # of a file in which all are null
+            raise BadFileError(
+                f"the text column must hold strings; {name!r} of {path} is {kind}. "
+                f"Its columns: {_columns(schema)}"
+            )
+    return tuple(text_columns)
+
+
+def _columns(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name}: {field.type}" for field in schema) or "none"

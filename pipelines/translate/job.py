@@ -1,65 +1,183 @@
-"""What a run of the Parquet job is to do: looked up before anything is written."""
+"""The Parquet job: the rows of Parquet files, with their translations beside them.
+
+    input files | PlanUnits | Reshuffle | TranslateUnits | WriteManifest
+
+A unit of work is a run of consecutive rows of one file. It becomes one output file, which is there
+whole or not at all. `_tt/plan.json` is written before the first of them, so that the same command
+again does only the missing units and another command is refused; `_tt/manifest.json` is written
+after the last.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
+import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import apache_beam as beam
+
+from model.decoding.options import Decoding
+from model.engines.gpus import count_gpus
+from model.engines.options import Engine
+from model.engines.translator import Translator
 from model.errors import UserError
-from model.transformer.config import Decoding
-from pipelines.runners.runner import set_file_system_options
-from pipelines.storage import parquet
-from pipelines.storage.files import list_files
-from pipelines.translate.inputs import FoundInput, check_matches, check_place, inspect_input
-from pipelines.translate.plan import (
+from model.folders.lock import lock_folder
+from pipelines.runners.beam_options import (
+    has_direct_workers,
+    local_workers,
+    set_file_system_options,
+    with_local_defaults,
+)
+from pipelines.runners.runner import check_places, make_pipeline, run_pipeline
+from pipelines.runners.status_line import look_seconds, repeating
+from pipelines.runners.workers import ModelCopies, plan_copies
+from pipelines.storage import paths
+from pipelines.storage.files import delete
+from pipelines.storage.listing import list_files
+from pipelines.storage.paths import is_local
+from pipelines.texts.model import CustomModel, FoundModel, ModelLoader, check_model, find_model
+from pipelines.texts.model_languages import SAMPLE, choose_language, describe_other_script
+from pipelines.translate.inputs import (
+    FoundInput,
+    check_matches,
+    check_place,
+    first_texts,
+    inspect_input,
+)
+from pipelines.translate.job_folder import (
     JOB_FOLDER,
-    MANIFEST_FILE,
-    PLAN_FILE,
-    RETRY_FILE,
-    TranslateOptions,
+    LOCK_FILE,
+    MANIFEST_PATH,
+    PLAN_PATH,
+    RETRY_PATH,
     check_plan,
     find_overwritten,
-    installed_versions,
-    make_plan,
     plan_digest,
     read_json,
+    write_json,
 )
-from pipelines.translate.units import UnitStatistics
+from pipelines.translate.manifest import TranslateSummary
+from pipelines.translate.options import TranslateOptions
+from pipelines.translate.plan import installed_versions, make_plan
+from pipelines.translate.progress import ProgressWatch, TranslationProgress
+from pipelines.translate.table import TableOptions
+from pipelines.translate.transforms import PlanUnits, TranslateUnits, WriteManifest
+from pipelines.translate.units import UnitOptions, UnitStatistics
 
-# In the output folder.
-PLAN_PATH = f"{JOB_FOLDER}/{PLAN_FILE}"
-MANIFEST_PATH = f"{JOB_FOLDER}/{MANIFEST_FILE}"
-RETRY_PATH = f"{JOB_FOLDER}/{RETRY_FILE}"
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TranslateRequest:
+    """A translation of Parquet files that is asked for.
+
+    Every input file becomes files of the same relative path, `x/part.parquet` for example
+    `x/part-00007-of-00120.parquet`, with all its rows, columns and types in order and columns
+    added. After a crash the same request does what is missing.
+
+    >>> from pipelines.translate.job import TranslateOptions, TranslateRequest
+    >>> options = TranslateOptions(input=("in.parquet",), output="translated")
+    >>> TranslateRequest(options=options, model="run").plan().run().rows  # doctest: +SKIP
+    100
+
+    Attributes:
+      options: What to translate, and where to.
+      model: Model folder, run folder or export for CTranslate2, on any file system that Beam
+        knows; or a translator of your own.
+      decoding: How to search.
+      engine: Engine that computes; not used with a translator of your own.
+      copies: Translations that this machine computes at once. By default one a core, or one a GPU.
+      beam: Beam's own flags.
+    """
+
+    options: TranslateOptions
+    model: str | CustomModel
+    decoding: Decoding = dataclasses.field(default_factory=Decoding)
+    engine: Engine = dataclasses.field(default_factory=Engine)
+    copies: int | None = None
+    beam: tuple[str, ...] = ()
+
+    def plan(self, report: Callable[[str], object] = lambda line: None) -> TranslateJob:
+        """Looks at the model, the input and the output folder; writes nothing there.
+
+        A model of another machine is copied to the cache.
+
+        Args:
+          report: Takes lines that say what takes long.
+
+        Raises:
+          UserError: An option, the model, the input or the output folder does not fit.
+        """
+        options = self.options
+        plan_copies(self.copies, beam_arguments=self.beam)
+        places = [*options.input, options.output]
+        if isinstance(self.model, str):
+            places.append(self.model)
+        warning = check_places(self.beam, paths=places)
+        set_file_system_options(self.beam)
+        if remote := [place for place in places if not is_local(place)]:
+            report(f"Looking at {', '.join(remote)}")  # minutes where there is no network
+        model = find_model(self.model, engine=self.engine, report=report)
+        output = paths.normalize_path(options.output)
+        check_place(options, output=output)
+        found = inspect_input(options, has_n_best=self.decoding.n_best > 1)
+        texts = choose_language(options.texts, data=model.data)
+        plan = make_plan(
+            files=found.files,
+            bad_files=found.bad_files,
+            options=dataclasses.replace(options, texts=texts),
+            text_columns=found.text_columns,
+            model_fingerprint=model.fingerprint,
+            decoding=self.decoding,
+            engine=model.engine,
+            languages=model.languages,
+        )
+        check_matches(options.input, output=output, plan=plan)
+        job = TranslateJob(
+            request=self,
+            output=output,
+            found=found,
+            model=model,
+            table=TableOptions(
+                text_columns=found.text_columns,
+                has_n_best=self.decoding.n_best > 1,
+                texts=texts,
+            ),
+            plan=plan,
+            run_id=uuid.uuid4().hex,
+        ).with_folder()
+        notices = [warning] if warning else []
+        notices += [f"skipped: {reason}" for reason in found.bad_files.values()]
+        return dataclasses.replace(job, notices=(*notices, *job.check_start()))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TranslateJob:
-    """What a run is to do; nothing has been written yet.
+    """What a run will do; nothing has been written yet.
 
     Attributes:
-      options: What to translate, and where to.
+      request: The request that was planned.
       output: The output folder, absolute or with its scheme.
       found: The input.
+      model: The model.
+      table: How a table is translated.
       plan: The content of `plan.json`.
-      decoding: How translations are searched for.
-      beam_arguments: Beam's own flags.
-      run_id: Names this run.
-      has_plan: Whether the plan stands in the folder already.
-      existing: What lies in the folder and is to stay, relative to it.
-      deleted: What lies there and is to be deleted first, in this order.
-      manifest: That of a finished folder, else None.
-      notices: Lines that the user should read.
+      run_id: Name of the run.
+      has_plan: Whether the folder holds the plan already.
+      existing: Files of the folder that are to stay, relative to it.
+      deleted: Files of the folder that are deleted first, in this order.
+      manifest: The manifest of a finished folder, else None.
+      notices: Lines that warn the user.
     """
 
-    options: TranslateOptions
+    request: TranslateRequest
     output: str
     found: FoundInput
+    model: FoundModel
+    table: TableOptions
     plan: dict[str, Any]
-    decoding: Decoding
-    beam_arguments: tuple[str, ...]
     run_id: str
     has_plan: bool = False
     existing: frozenset[str] = frozenset()
@@ -77,11 +195,13 @@ class TranslateJob:
         """Tells units of this plan from those of any other."""
         return plan_digest(self.plan)
 
-    def is_done(self, unit: UnitStatistics) -> bool:
-        """Says whether a unit is finished for this run: not where that is deleted or redone."""
-        if unit.run_id == self.run_id:
-            return True
-        return not self.deleted and unit.plan_digest == self.plan_digest
+    @functools.cached_property
+    def copies(self) -> ModelCopies:
+        """How many translations run at once; imports TensorFlow, which knows the GPUs."""
+        request = self.request
+        has_tensorflow = isinstance(request.model, str) and request.engine.name == "tensorflow"
+        gpus = count_gpus() if has_tensorflow else 0
+        return plan_copies(request.copies, beam_arguments=request.beam, gpus=gpus)
 
     @property
     def is_finished(self) -> bool:
@@ -89,91 +209,204 @@ class TranslateJob:
         if self.manifest is None:
             return False
         has_bad_units = bool(self.manifest["failed_rows"] or self.manifest["skipped_units"])
-        return not (self.options.retry_failed and has_bad_units)
+        return not (self.request.options.retry_failed and has_bad_units)
 
+    def is_done(self, unit: UnitStatistics) -> bool:
+        """Says whether a unit is finished for this run: not where that is deleted or redone."""
+        if unit.run_id == self.run_id:
+            return True
+        return not self.deleted and unit.plan_digest == self.plan_digest
 
-def plan_translation(
-    *,
-    options: TranslateOptions,
-    model_fingerprint: str,
-    decoding: Decoding,
-    engine: Mapping[str, Any] | None = None,
-    languages: Mapping[str, str] | None = None,
-    beam_arguments: Sequence[str] = (),
-) -> TranslateJob:
-    """Looks at the input and at the output folder; writes nothing.
+    def describe(self) -> list[str]:
+        """Returns the lines that say what the run will do."""
+        return [] if self.is_finished else [self.copies.describe()]
 
-    Args:
-      options: What to translate, and where to.
-      model_fingerprint: Of the exported model; outputs of another one are not continued.
-      decoding: How translations are searched for.
-      engine: What computes, and how: part of the plan.
-      languages: Of the model, "source" and "target": told in the plan, but no part of it.
-      beam_arguments: Beam's own flags.
+    def check_start(self) -> list[str]:
+        """Checks what matters only if there is something to do; returns warnings.
 
-    Raises:
-      UserError: The input or the output folder does not fit.
-    """
-    set_file_system_options(beam_arguments)
-    output = parquet.normalize_path(options.output)
-    check_place(options, output=output)
-    found = inspect_input(options, has_n_best=decoding.n_best > 1)
-    plan = make_plan(
-        files=found.files,
-        bad_files=found.bad_files,
-        options=options,
-        text_columns=found.text_columns,
-        model_fingerprint=model_fingerprint,
-        decoding=decoding,
-        engine=engine or {},
-        languages=languages,
-    )
-    check_matches(options.input, output=output, plan=plan)
-    job = with_folder(
-        TranslateJob(
-            options=options,
-            output=output,
-            found=found,
+        Raises:
+          UserError: The engine is not installed, or the model is not for it.
+        """
+        if self.is_finished:
+            return []
+        notices = _compare_versions(self.plan) if self.has_plan else []
+        request, data = self.request, self.model.data
+        if self.model.folder is not None:
+            notices += check_model(
+                self.model.folder,
+                name=str(request.model),
+                decoding=request.decoding,
+                engine=request.engine,
+                texts=request.options.texts,
+                data=data,
+            )
+            notices += describe_other_script(first_texts(self.found, count=SAMPLE), data=data)
+        return notices
+
+    def run(
+        self,
+        progress: Callable[[TranslationProgress], object] | None = None,
+        *,
+        start: float | None = None,
+    ) -> TranslateSummary:
+        """Does what is missing.
+
+        Args:
+          progress: Called in a thread now and then.
+          start: The `time.monotonic()` from which the summary counts seconds; None is now.
+
+        Raises:
+          UserError: What can only be seen while it runs: a damaged file, no room on the disk.
+        """
+        if start is None:
+            start = time.monotonic()
+        if self.is_finished:
+            return self._summarize(self.manifest, already_finished=True, start=start)
+        pipeline = make_pipeline(_with_workers(self.request.beam, self.copies.copies or 1))
+        with contextlib.ExitStack() as stack:
+            try:
+                is_alone = is_local(self.output) and stack.enter_context(self._lock())
+                job = self.with_folder()  # another run may have worked there until just now
+                if job.is_finished:
+                    return job._summarize(job.manifest, already_finished=True, start=start)
+                job._prepare_folder()
+            except OSError as error:
+                raise UserError(
+                    f"the output folder {self.request.options.output} cannot be written: "
+                    f"{error.strerror or error}. Choose another `output`"
+                ) from error
+            if progress is not None:
+                stack.enter_context(job._watch(progress))
+            run_pipeline(job._build(pipeline, is_alone=is_alone))
+        manifest = read_json(f"{self.output}/{MANIFEST_PATH}")
+        return self._summarize(manifest, already_finished=False, start=start)
+
+    def with_folder(self) -> TranslateJob:
+        """Returns this job with what its output folder holds now.
+
+        Raises:
+          UserError: The folder holds another job or something else, or nothing to retry.
+        """
+        options, output = self.request.options, self.output
+        sizes = {file.path.removeprefix(f"{output}/"): file.size for file in list_files(output)}
+        existing = set(sizes)
+        deleted: list[str] = []
+        if options.overwrite:
+            deleted = find_overwritten(self.plan, output=output, existing=existing)
+            existing -= set(deleted)
+        standing = check_plan(self.plan, output=output, existing=existing)
+        manifest = _find_manifest(output=output, sizes={path: sizes[path] for path in existing})
+        if options.retry_failed and manifest is None and RETRY_PATH not in existing:
+            raise UserError(
+                f"{options.output} is not finished, so there is nothing to retry yet: run the "
+                "same command without `retry_failed` first"
+            )
+        return dataclasses.replace(
+            self,
+            plan=standing or {**self.plan, "versions": installed_versions()},
+            has_plan=bool(standing),
+            existing=frozenset(existing),
+            deleted=tuple(deleted),
+            manifest=manifest,
+        )
+
+    def _lock(self) -> contextlib.AbstractContextManager[bool]:
+        folder = f"{self.output}/{JOB_FOLDER}"
+        return lock_folder(folder, name=LOCK_FILE, remedy="choose another folder")
+
+    def _watch(
+        self, progress: Callable[[TranslationProgress], object]
+    ) -> contextlib.AbstractContextManager[None]:
+        watch = ProgressWatch(
+            output=self.output,
+            rows=self.rows,
+            run_id=self.run_id,
+            is_done=self.is_done,
+            is_retry=self.request.options.retry_failed,
+        )
+        return repeating(
+            watch.look, progress, interval=look_seconds(is_local=is_local(self.output))
+        )
+
+    def _prepare_folder(self) -> None:
+        """Deletes what is overwritten or will be untrue, and writes the plan."""
+        if self.deleted:
+            delete([f"{self.output}/{path}" for path in self.deleted])
+        if not self.has_plan:
+            write_json(self.plan, output=self.output, path=PLAN_PATH, run_id=self.run_id)
+        if MANIFEST_PATH in self.existing:
+            if self.request.options.retry_failed and self.manifest is not None:
+                write_json(self.manifest, output=self.output, path=RETRY_PATH, run_id=self.run_id)
+            delete([f"{self.output}/{MANIFEST_PATH}"])
+
+    def _build(self, pipeline: beam.Pipeline, *, is_alone: bool) -> beam.Pipeline:
+        """Puts the steps of the job into a pipeline."""
+        options = self.request.options
+        translate_units = TranslateUnits(
+            load_translator=self._loader(),
+            options=UnitOptions(
+                output=self.output,
+                table=self.table,
+                compression=options.compression,
+                on_bad_file=options.on_bad_file,
+                run_id=self.run_id,
+                plan_digest=self.plan_digest,
+                retry_failed=options.retry_failed,
+            ),
+        )
+        # The reasons of this run's bad files, which the plan of an earlier run may word otherwise.
+        plan = {**self.plan, "bad_files": self.found.bad_files}
+        write_manifest = WriteManifest(
             plan=plan,
-            decoding=decoding,
-            beam_arguments=tuple(beam_arguments),
-            run_id=uuid.uuid4().hex,
+            bad_rows=self.found.bad_rows,
+            output=self.output,
+            max_failed=options.max_failed,
+            run_id=self.run_id,
+            is_alone=is_alone,
         )
-    )
-    notices = [f"skipped: {reason}" for reason in found.bad_files.values()]
-    if job.has_plan and (job.manifest is None or options.retry_failed):
-        notices += _compare_versions(job.plan)
-    return dataclasses.replace(job, notices=tuple(notices))
-
-
-def with_folder(job: TranslateJob) -> TranslateJob:
-    """Returns a job with what its output folder holds now.
-
-    Raises:
-      UserError: The folder holds another job or something else, or nothing to retry.
-    """
-    options, output = job.options, job.output
-    sizes = {file.path.removeprefix(f"{output}/"): file.size for file in list_files(output)}
-    existing = set(sizes)
-    deleted: list[str] = []
-    if options.overwrite:
-        deleted = find_overwritten(job.plan, output=output, existing=existing)
-        existing -= set(deleted)
-    standing = check_plan(job.plan, output=output, existing=existing)
-    manifest = _find_manifest(output=output, sizes={path: sizes[path] for path in existing})
-    if options.retry_failed and manifest is None and RETRY_PATH not in existing:
-        raise UserError(
-            f"{options.output} is not finished, so that there is nothing to retry yet: run the "
-            "same command without --retry-failed first"
+        _ = (
+            pipeline
+            | "Input files" >> beam.Create(self.found.files)
+            | "Plan units" >> PlanUnits(unit_rows=options.unit_rows)
+            | "Spread units" >> beam.Reshuffle()
+            | "Translate units" >> translate_units
+            | "Gather statistics" >> beam.combiners.ToList()
+            | "Write manifest" >> beam.ParDo(write_manifest)
         )
-    return dataclasses.replace(
-        job,
-        plan=standing or {**job.plan, "versions": installed_versions()},
-        has_plan=bool(standing),
-        existing=frozenset(existing),
-        deleted=tuple(deleted),
-        manifest=manifest,
-    )
+        return pipeline
+
+    def _loader(self) -> Callable[[], Translator]:
+        request = self.request
+        if isinstance(request.model, CustomModel):
+            return request.model.load
+        folder = request.model  # workers make copies of their own
+        if is_local(folder) and self.model.folder is not None:
+            folder = str(self.model.folder.absolute())  # they may have another working folder
+        return ModelLoader(
+            folder=folder,
+            decoding=request.decoding,
+            engine=request.engine,
+            threads=self.copies.threads,
+            fingerprint=self.model.fingerprint,
+        )
+
+    def _summarize(
+        self, manifest: Any, *, already_finished: bool, start: float
+    ) -> TranslateSummary:
+        return TranslateSummary(
+            manifest=manifest,
+            output=self.request.options.output,
+            already_finished=already_finished,
+            seconds=time.monotonic() - start,
+            max_failed=self.request.options.max_failed,
+        )
+
+
+def _with_workers(arguments: Sequence[str], workers: int) -> list[str]:
+    """Gives a job that runs here so many threads, if no argument says how many."""
+    if has_direct_workers(arguments) and local_workers(arguments) is None:
+        arguments = [*arguments, f"--direct_num_workers={workers}"]
+    return with_local_defaults(arguments)
 
 
 def _find_manifest(*, output: str, sizes: Mapping[str, int]) -> dict[str, Any] | None:
@@ -181,13 +414,13 @@ def _find_manifest(*, output: str, sizes: Mapping[str, int]) -> dict[str, Any] |
 
     Args:
       output: The folder.
-      sizes: Of the files in it, by path relative to it.
+      sizes: Sizes of the files in it, by path relative to it.
     """
     if MANIFEST_PATH not in sizes:
         return None
     manifest = read_json(f"{output}/{MANIFEST_PATH}")
     expected = manifest.get("output_bytes")
-    if not isinstance(expected, dict):  # of an older tt
+    if not isinstance(expected, dict):  # written by an older tt
         return None
     is_true = all(sizes.get(path) == size for path, size in expected.items())
     return manifest if is_true else None

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from model.engines.translator import Work
-from pipelines.runners.status_line import format_seconds
+from pipelines.runners.figures import format_price, format_seconds
 from pipelines.texts.translating import FAILED, SPLIT, STATUSES, UNKNOWN
 from pipelines.translate.plan import FORMAT
 from pipelines.translate.table import STATUS
@@ -26,7 +26,7 @@ def make_manifest(
 
     Args:
       plan: The content of `plan.json`.
-      statistics: Of each unit.
+      statistics: Statistics of each unit.
       bad_rows: Rows of the files that are skipped, by relative path; None where they are unknown.
       max_failed: The share of rows that may fail or be skipped.
 
@@ -154,7 +154,7 @@ class TranslateSummary:
       manifest: The content of `manifest.json`.
       output: The folder, as given.
       already_finished: Whether an earlier run had done everything.
-      seconds: By the clock, from the start of the command or of `run_translation`.
+      seconds: Elapsed seconds, from the start of the command or of `TranslateJob.run`.
       max_failed: The share of rows that may fail or be skipped.
     """
 
@@ -206,8 +206,8 @@ def describe_summary(
     """Returns the lines that say what a job did.
 
     Args:
-      summary: Of the job.
-      price_per_hour: Of the machines, in any currency; None says nothing of prices.
+      summary: Summary of the job.
+      price_per_hour: Price of the machines, in any currency; None leaves prices out.
     """
     manifest = summary.manifest
     lines = []
@@ -263,24 +263,15 @@ def _describe_price(summary: TranslateSummary, *, price_per_hour: float) -> str:
     if not summary.run_rows:
         return "Price of this run: it translated nothing, so that no row has a price"
     price = price_per_hour * summary.seconds / 3600
-    text = f"Price of this run: {_show_price(price)}"
-    text += f", {_show_price(price * 1e6 / summary.run_rows)} per million rows"
+    text = f"Price of this run: {format_price(price)}"
+    text += f", {format_price(price * 1e6 / summary.run_rows)} per million rows"
     if characters := summary.manifest["last_run"]["source_characters"]:
-        text += f", {_show_price(price * 1e6 / characters)} per million source characters"
+        text += f", {format_price(price * 1e6 / characters)} per million source characters"
     return text
 
 
-def _show_price(price: float) -> str:
-    """Writes an amount of money.
-
-    >>> _show_price(10110.4), _show_price(2.531), _show_price(0.01214)
-    ('10,110.40', '2.53', '0.01214')
-    """
-    return f"{price:,.2f}" if price >= 1 else f"{price:.4g}"
-
-
 def describe_failure(summary: TranslateSummary) -> str:
-    """Says in a line that too many rows failed or were skipped, which they are and what to do."""
+    """Returns a line: too many rows failed or were skipped, which ones, and what to do."""
     manifest = summary.manifest
     failed, skipped = summary.failed_rows, _skipped_rows(manifest)
     lost = [f"{failed:,} of {_all_rows(manifest):,} rows failed"] if failed else []
@@ -291,7 +282,7 @@ def describe_failure(summary: TranslateSummary) -> str:
             else f"{skipped:,} of {_all_rows(manifest):,} rows were skipped"
         )
     parts = [
-        f"{' and '.join(lost)}, more than --max-failed {summary.max_failed:g}; all"
+        f"{' and '.join(lost)}, more than `max_failed={summary.max_failed:g}`; all"
         f"{' else' if skipped else ''} is written"
     ]
     if failed:
@@ -300,11 +291,11 @@ def describe_failure(summary: TranslateSummary) -> str:
         where = " or ".join(f"{name} == {FAILED!r}" for name in names)
         parts.append(
             f"{'Those that failed' if skipped else 'They'} are those with {where}, and why is in "
-            f"{names[0].removesuffix('status')}error. To try them again: --retry-failed; "
+            f"{names[0].removesuffix('status')}error. To try them again: `retry_failed`; "
             "texts that are not UTF-8 fail again, unless they are mended in the input"
         )
     if manifest["skipped_rows"]:
-        parts.append("--retry-failed translates skipped units of files that are mended")
+        parts.append("`retry_failed` translates skipped units of files that are mended")
     if _skipped_file_rows(manifest):
-        parts.append("Files that were left out can be mended and go into another --output")
+        parts.append("Files that were left out can be mended and go into another `output`")
     return ". ".join(parts)

@@ -8,17 +8,13 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable
-from typing import TextIO
 
 from model.engines.translator import Work
 from model.engines.under_way import rows_under_way
-from pipelines.runners.status_line import StatusLine, format_seconds
-from pipelines.storage.files import is_local, list_folder
-from pipelines.translate.plan import UNITS_FOLDER
+from pipelines.runners.figures import format_seconds
+from pipelines.storage.listing import list_folder
+from pipelines.translate.job_folder import UNITS_FOLDER
 from pipelines.translate.units import UnitStatistics, read_statistics
-
-_LOCAL_INTERVAL = 1.0  # seconds
-_REMOTE_INTERVAL = 15.0  # a listing there takes a second itself, and costs
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -26,13 +22,14 @@ class TranslationProgress:
     """How far a run is.
 
     Attributes:
-      rows: Of all units.
-      rows_done: Of finished units.
-      rows_done_here: Of those that this run finished.
-      rows_under_way: Done in units that are not finished, where this process works on them.
-      failed_rows: Of finished units.
-      work: Of this run.
-      seconds: Since the run began.
+      rows: Rows of all units.
+      rows_done: Rows of finished units.
+      rows_done_here: Rows of units that this run finished.
+      rows_under_way: Rows done in unfinished units, where this process works on them.
+      failed_rows: Failed rows of finished units.
+      work: What this run has translated.
+      seconds: Seconds since the run began.
+      is_retry: Whether only failed rows are translated again; then nothing else is known.
     """
 
     rows: int
@@ -42,29 +39,31 @@ class TranslationProgress:
     failed_rows: int = 0
     work: Work = dataclasses.field(default_factory=Work)
     seconds: float = 0.0
+    is_retry: bool = False
 
+    def describe(self) -> str:
+        """Says it in a line.
 
-def format_progress(progress: TranslationProgress) -> str:
-    """Puts how far a run is into a line.
-
-    >>> format_progress(TranslationProgress(rows=100_000))
-    'translating: 0 of 100,000 rows'
-    """
-    done = progress.rows_done + progress.rows_under_way
-    done_here = progress.rows_done_here + progress.rows_under_way
-    parts = [f"translating: {done:,} of {progress.rows:,} rows"]
-    if progress.rows_done == progress.rows:
-        parts = ["writing the manifest"]
-    elif done_here and progress.seconds > 0:
-        rate = done_here / progress.seconds
-        parts.append(f"{rate:,.0f} rows/s")
-        if progress.rows_done_here:
-            parts.append(f"{progress.work.target_tokens / progress.seconds:,.0f} target tokens/s")
-            parts.append(f"{progress.work.padding:.0%} padding")
-        parts.append(f"{format_seconds((progress.rows - done) / rate)} left")
-    if progress.failed_rows:
-        parts.append(f"{progress.failed_rows:,} failed")
-    return ", ".join(parts)
+        >>> TranslationProgress(rows=100_000).describe()
+        'translating: 0 of 100,000 rows'
+        """
+        if self.is_retry:
+            return f"translating failed rows again: {format_seconds(self.seconds)}"
+        done = self.rows_done + self.rows_under_way
+        done_here = self.rows_done_here + self.rows_under_way
+        parts = [f"translating: {done:,} of {self.rows:,} rows"]
+        if self.rows_done == self.rows:
+            parts = ["writing the manifest"]
+        elif done_here and self.seconds > 0:
+            rate = done_here / self.seconds
+            parts.append(f"{rate:,.0f} rows/s")
+            if self.rows_done_here:
+                parts.append(f"{self.work.target_tokens / self.seconds:,.0f} target tokens/s")
+                parts.append(f"{self.work.padding:.0%} padding")
+            parts.append(f"{format_seconds((self.rows - done) / rate)} left")
+        if self.failed_rows:
+            parts.append(f"{self.failed_rows:,} failed")
+        return ", ".join(parts)
 
 
 class ProgressWatch:
@@ -72,14 +71,23 @@ class ProgressWatch:
 
     Args:
       output: The output folder.
-      rows: Of all units.
-      run_id: Of the run.
+      rows: Rows of all units.
+      run_id: Name of the run.
       is_done: Whether the run takes a unit as finished: not those of a job that it overwrites.
+      is_retry: Whether only failed rows are done, so that all units are there from the start.
     """
 
     def __init__(
-        self, *, output: str, rows: int, run_id: str, is_done: Callable[[UnitStatistics], bool]
+        self,
+        *,
+        output: str,
+        rows: int,
+        run_id: str,
+        is_done: Callable[[UnitStatistics], bool],
+        is_retry: bool = False,
     ) -> None:
+        self._start = time.monotonic()
+        self._is_retry = is_retry
         self._output = output
         self._rows = rows
         self._run_id = run_id
@@ -87,15 +95,15 @@ class ProgressWatch:
         self._found: dict[str, UnitStatistics] = {}
         self._most = 0  # rows that were done, those under way included
 
-    def look(self, *, seconds: float) -> TranslationProgress:
+    def look(self) -> TranslationProgress:
         """Looks at the folder.
-
-        Args:
-          seconds: Since the run began.
 
         Raises:
           OSError, ValueError: A file went away.
         """
+        seconds = time.monotonic() - self._start
+        if self._is_retry:
+            return TranslationProgress(rows=self._rows, seconds=seconds, is_retry=True)
         for path in list_folder(f"{self._output}/{UNITS_FOLDER}"):
             name = path.removeprefix(f"{self._output}/")
             if name not in self._found:
@@ -116,38 +124,3 @@ class ProgressWatch:
             work=sum((unit.work for unit in here), Work()),
             seconds=seconds,
         )
-
-
-class ProgressLine(StatusLine):
-    """Shows on a terminal, in one line, how far the run inside its `with` block is.
-
-    Args:
-      output: The output folder.
-      rows: Of all units.
-      run_id: Of the run.
-      is_done: Whether the run takes a unit as finished.
-      is_retry: Whether only failed rows are done, so that all units are there from the start.
-      stream: Where it is shown.
-    """
-
-    def __init__(
-        self,
-        *,
-        output: str,
-        rows: int,
-        run_id: str,
-        is_done: Callable[[UnitStatistics], bool],
-        is_retry: bool,
-        stream: TextIO,
-    ) -> None:
-        watch = ProgressWatch(output=output, rows=rows, run_id=run_id, is_done=is_done)
-        start = time.monotonic()
-
-        def look() -> str:
-            seconds = time.monotonic() - start
-            if is_retry:
-                return f"translating failed rows again: {format_seconds(seconds)}"
-            return format_progress(watch.look(seconds=seconds))
-
-        interval = _LOCAL_INTERVAL if is_local(output) else _REMOTE_INTERVAL
-        super().__init__(look, interval=interval, stream=stream)

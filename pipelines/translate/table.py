@@ -10,20 +10,24 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from model.engines.translator import TranslatorLike, Work
+from model.engines.translator import Translator, Work
 from pipelines.storage.text_cells import cell_bytes
 from pipelines.texts.translating import (
     FAILED,
     STATUSES,
-    CellOptions,
-    TranslatedCell,
-    translate_cells,
+    TextOptions,
+    TranslatedText,
+    translate_texts,
 )
 
 TRANSLATION = "translation"
+
 SCORE = "translation_score"
+
 STATUS = "translation_status"
+
 ERROR = "translation_error"
+
 N_BEST = "translation_n_best"
 
 # Parquet calls what is in a list "element", Arrow "item": so that a table that is read and written
@@ -33,19 +37,21 @@ _HYPOTHESES = pa.list_(
 )
 
 
-def _hypotheses(cell: TranslatedCell) -> list[dict[str, Any]] | None:
+def _hypotheses(cell: TranslatedText) -> list[dict[str, Any]] | None:
     found = [{"text": each.text, "score": each.score} for each in cell.n_best]
     return found or None
 
 
 # Name, type, and the value of a cell.
-_Added = tuple[str, pa.DataType, Callable[[TranslatedCell], Any]]
+_Added = tuple[str, pa.DataType, Callable[[TranslatedText], Any]]
+
 _ADDED: tuple[_Added, ...] = (
     (TRANSLATION, pa.string(), lambda cell: cell.translation),
     (SCORE, pa.float32(), lambda cell: cell.score),
     (STATUS, pa.string(), lambda cell: cell.status),
     (ERROR, pa.string(), lambda cell: cell.error),
 )
+
 _ADDED_N_BEST: _Added = (N_BEST, _HYPOTHESES, _hypotheses)
 
 
@@ -56,12 +62,12 @@ class TableOptions:
     Attributes:
       text_columns: The columns to translate, at least one.
       has_n_best: Whether a column of n best translations is added.
-      cells: How cells are treated.
+      texts: How texts are treated.
     """
 
     text_columns: tuple[str, ...]
     has_n_best: bool = False
-    cells: CellOptions = dataclasses.field(default_factory=CellOptions)
+    texts: TextOptions = dataclasses.field(default_factory=TextOptions)
 
     def added(self) -> tuple[_Added, ...]:
         """Returns what is added for each text column."""
@@ -78,9 +84,9 @@ class TableWork:
 
     Attributes:
       texts: Texts that had to be translated, each occurrence counted.
-      distinct_texts: Those that were.
-      source_characters: Of all cells that hold text.
-      work: Of the model.
+      distinct_texts: Texts that the model translated.
+      source_characters: Characters of all cells that hold text.
+      work: Work of the model.
     """
 
     texts: int
@@ -104,7 +110,7 @@ def added_names(text_columns: Sequence[str], *, has_n_best: bool) -> list[str]:
 
 
 def translate_table(
-    table: pa.Table, *, options: TableOptions, translator: TranslatorLike
+    table: pa.Table, *, options: TableOptions, translator: Translator
 ) -> tuple[pa.Table, TableWork]:
     """Returns the table with the added columns at its end; a text of two columns counts once."""
     cells = [cell_bytes(table.column(name)) for name in options.text_columns]
@@ -120,11 +126,11 @@ def translate_table(
 
 
 def retry_table(
-    table: pa.Table, *, options: TableOptions, translator: TranslatorLike
+    table: pa.Table, *, options: TableOptions, translator: Translator
 ) -> tuple[pa.Table, TableWork]:
     """Translates the failed cells of a translated table again; all others stay as they are."""
     texts = {name: cell_bytes(table.column(name)) for name in options.text_columns}
-    places = []  # of failed cells: the column and the row
+    places = []  # column and row of each failed cell
     for column in options.text_columns:
         statuses = table.column(options.name(column, STATUS)).to_pylist()
         places += [(column, row) for row, status in enumerate(statuses) if status == FAILED]
@@ -143,18 +149,18 @@ def retry_table(
 
 
 def _translate(
-    cells: list[bytes | None], *, options: TableOptions, translator: TranslatorLike
-) -> tuple[list[TranslatedCell], TableWork]:
-    result = translate_cells(cells, translator=translator, options=options.cells)
-    if len(result.cells) != len(cells):
-        raise RuntimeError(f"{len(cells)} cells in, {len(result.cells)} out")
+    cells: list[bytes | None], *, options: TableOptions, translator: Translator
+) -> tuple[list[TranslatedText], TableWork]:
+    result = translate_texts(cells, translator=translator, options=options.texts)
+    if len(result.translations) != len(cells):
+        raise RuntimeError(f"{len(cells)} cells in, {len(result.translations)} out")
     work = TableWork(
         texts=result.texts,
         distinct_texts=result.distinct_texts,
         source_characters=_count_characters(cells),
         work=result.work,
     )
-    return result.cells, work
+    return result.translations, work
 
 
 def _count_characters(cells: Sequence[bytes | None]) -> int:

@@ -15,21 +15,17 @@ import time
 from typing import Any
 
 import pyarrow as pa
-from apache_beam.io.filesystems import FileSystems
 
-from model.engines.translator import TranslatorLike, Work
+from model import errors
+from model.engines.translator import Translator, Work
 from model.engines.under_way import begin_rows
 from model.errors import UserError
 from pipelines.storage import parquet
 from pipelines.storage.files import make_folder, read_bytes, write_whole
-from pipelines.translate.plan import (
-    JOB_FOLDER,
-    SKIP,
-    Unit,
-    installed_versions,
-    statistics_path,
-    write_json,
-)
+from pipelines.storage.listing import exists
+from pipelines.translate.job_folder import JOB_FOLDER, statistics_path, write_json
+from pipelines.translate.options import SKIP
+from pipelines.translate.plan import TableUnit, installed_versions
 from pipelines.translate.table import (
     TableOptions,
     TableWork,
@@ -63,22 +59,22 @@ class UnitStatistics:
       relative_path: The input file's.
       first_row: Index in the input file.
       rows: Rows of the unit.
-      plan_digest: Of the plan under which it was done.
+      plan_digest: Digest of the plan under which it was done.
       skipped: Why there is no output file; "" where there is one.
       output_bytes: Size of the output file.
-      output_checksum: That of its footer.
+      output_checksum: Checksum of its footer.
       rows_by_status: Rows of each of the STATUSES, by text column.
       failed_rows: Rows of which a cell failed.
       texts: Texts that had to be translated, each occurrence counted.
-      distinct_texts: Those that were.
-      source_characters: Of all texts.
-      work: Of the model.
-      seconds: Of the last run that worked on it, reading and writing included.
-      run_id: That run's.
+      distinct_texts: Texts that the model translated.
+      source_characters: Characters of all texts.
+      work: Work of the model.
+      seconds: Seconds that the last run worked on it, reading and writing included.
+      run_id: Name of that run.
       run_rows: Rows that it translated.
       run_characters: Their characters.
-      worker: Who did it.
-      versions: Of the programs that did.
+      worker: Worker that did it.
+      versions: Versions of its programs.
       was_reused: Whether an earlier run had done it.
     """
 
@@ -133,7 +129,7 @@ def read_statistics(*, output: str, path: str) -> UnitStatistics | None:
       output: The output folder.
       path: Relative to it.
     """
-    if not FileSystems.exists(f"{output}/{path}"):
+    if not exists(f"{output}/{path}"):
         return None
     content = read_bytes(f"{output}/{path}")
     try:
@@ -149,10 +145,10 @@ class UnitOptions:
     Attributes:
       output: The output folder.
       table: How a table is translated.
-      compression: Of the output files.
+      compression: Compression of the output files.
       on_bad_file: `fail`, or `skip` units that cannot be read.
-      run_id: Of this run.
-      plan_digest: Of this run's plan; a unit done under another one is done again.
+      run_id: Name of this run.
+      plan_digest: Digest of this run's plan; a unit done under another plan is done again.
       retry_failed: Whether the failed rows of finished units are translated again.
     """
 
@@ -165,7 +161,7 @@ class UnitOptions:
     retry_failed: bool = False
 
 
-def finish_unit(unit: Unit, *, options: UnitOptions, translator: TranslatorLike) -> UnitStatistics:
+def finish_unit(unit: TableUnit, *, options: UnitOptions, translator: Translator) -> UnitStatistics:
     """Does what is missing of a unit. Two copies at once write the same files.
 
     Raises:
@@ -178,7 +174,7 @@ def finish_unit(unit: Unit, *, options: UnitOptions, translator: TranslatorLike)
 
 
 def _do_what_is_missing(
-    unit: Unit, *, options: UnitOptions, translator: TranslatorLike
+    unit: TableUnit, *, options: UnitOptions, translator: Translator
 ) -> UnitStatistics:
     found = find_finished(unit, options=options)
     if found is None:
@@ -192,7 +188,7 @@ def _do_what_is_missing(
     return dataclasses.replace(found, was_reused=True, run_rows=0, run_characters=0)
 
 
-def find_finished(unit: Unit, *, options: UnitOptions) -> UnitStatistics | None:
+def find_finished(unit: TableUnit, *, options: UnitOptions) -> UnitStatistics | None:
     """Returns the statistics of a finished unit; None if it is not, so that it is done again."""
     found = read_statistics(output=options.output, path=statistics_path(unit.output_path))
     if found is None or (found.first_row, found.rows) != (unit.first_row, unit.rows):
@@ -202,17 +198,17 @@ def find_finished(unit: Unit, *, options: UnitOptions) -> UnitStatistics | None:
     if found.skipped:
         return found if options.on_bad_file == SKIP else None
     path = f"{options.output}/{unit.output_path}"
-    if not FileSystems.exists(path):
+    if not exists(path):
         return None
     try:
         footer = parquet.read_footer(path)
-    except parquet.BadFileError:
+    except errors.BadFileError:
         return None
     expected = (found.output_bytes, found.output_checksum, found.rows)
     return found if (footer.size, footer.checksum, footer.rows) == expected else None
 
 
-def _write_unit(unit: Unit, *, options: UnitOptions, translator: TranslatorLike) -> UnitStatistics:
+def _write_unit(unit: TableUnit, *, options: UnitOptions, translator: Translator) -> UnitStatistics:
     start = time.monotonic()
     try:
         table = parquet.read_rows(
@@ -221,10 +217,10 @@ def _write_unit(unit: Unit, *, options: UnitOptions, translator: TranslatorLike)
             rows=unit.rows,
             footer_checksum=unit.footer_checksum,
         )
-    except parquet.BadFileError as error:
+    except errors.BadFileError as error:
         if options.on_bad_file != SKIP:
             raise UserError(
-                f"{error}. Fetch the file again, or go on without such rows by --on-bad-file skip"
+                f"{error}. Fetch the file again, or go on without such rows by `on_bad_file=skip`"
             ) from error
         statistics = UnitStatistics(
             output_path=unit.output_path,
@@ -246,7 +242,7 @@ def _write_unit(unit: Unit, *, options: UnitOptions, translator: TranslatorLike)
 
 
 def _retry_unit(
-    unit: Unit, found: UnitStatistics, *, options: UnitOptions, translator: TranslatorLike
+    unit: TableUnit, found: UnitStatistics, *, options: UnitOptions, translator: Translator
 ) -> UnitStatistics:
     """Replaces the output file by one in which the failed rows have been tried again.
 
@@ -260,7 +256,7 @@ def _retry_unit(
             rows=unit.rows,
             footer_checksum=found.output_checksum,
         )
-    except parquet.BadFileError:
+    except errors.BadFileError:
         return _write_unit(unit, options=options, translator=translator)
     table, work = retry_table(table, options=options.table, translator=translator)
     statistics = _write_output(
@@ -280,7 +276,7 @@ def _retry_unit(
 def _write_output(
     table: pa.Table,
     *,
-    unit: Unit,
+    unit: TableUnit,
     options: UnitOptions,
     work: TableWork,
     run_rows: int,

@@ -21,11 +21,11 @@ import ctranslate2
 if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from model.engines.ctranslate2_engine import load_tokens
-from model.engines.tensorflow_engine import Translator
+from model.decoding.options import Decoding
+from model.engines.tensorflow_engine import TensorFlowTranslator
+from model.formats.model_folder import load_tokens
 from model.formats.to_ctranslate2 import export_ctranslate2
 from model.text.vocabulary import is_empty
-from model.transformer.config import Decoding
 
 _SHOWN = 5
 
@@ -69,7 +69,7 @@ def compare(model: Path, exported: Path, texts: list[str]) -> Comparison:
       texts: Sentences of the source language.
     """
     decoding = Decoding(beam_size=1)
-    translator = Translator.load(model, decoding=decoding)
+    translator = TensorFlowTranslator.load(model, decoding=decoding)
     rows = translator.encode(texts)
     kept = [i for i, row in enumerate(rows) if not is_empty(row)]
     ids = [rows[i] for i in kept]
@@ -91,7 +91,7 @@ def compare(model: Path, exported: Path, texts: list[str]) -> Comparison:
 def translate_ids(
     exported: Path, rows: list[list[int]], *, extra_tokens: int, **options: object
 ) -> list[list[int]]:
-    """Translates ids with CTranslate2 under the length limits of `Translator`.
+    """Translates ids with CTranslate2 under the length limits of `TensorFlowTranslator`.
 
     Args:
       exported: What `export_ctranslate2` made.

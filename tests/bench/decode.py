@@ -36,7 +36,7 @@ from train import Competitor
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from cli.commands.evaluate import read_lines
-from model.transformer.config import Decoding
+from model.decoding.options import Decoding
 
 _PADDED_TOKENS = (2048, 4096, 8192, 16_384)  # of our batches, over all beams
 _EXAMPLES = (32, 64, 128, 256, 512)  # of CTranslate2's
@@ -87,11 +87,11 @@ def serve(work: Callable[[int], Any], sizes: tuple[int, ...]) -> None:
 def serve_tensorflow(
     model: str, texts: list[str], *, decoding: Decoding, compute_type: str
 ) -> None:
-    """Is a competitor: `Translator` as it is."""
-    from model.engines.tensorflow_engine import Translator
+    """Is a competitor: `TensorFlowTranslator` as it is."""
+    from model.engines.tensorflow_engine import TensorFlowTranslator
 
     translators = {
-        size: Translator.load(
+        size: TensorFlowTranslator.load(
             model,
             decoding=dataclasses.replace(decoding, batch_tokens=size),
             compute_type=compute_type,
@@ -108,7 +108,7 @@ def serve_ctranslate2(
     """Is a competitor: CTranslate2, which sorts and cuts by itself."""
     import ctranslate2
 
-    from model.engines.ctranslate2_engine import load_tokens
+    from model.formats.model_folder import load_tokens
     from model.text.vocabulary import load_vocabularies
 
     tokens = load_tokens(Path(model), "source")
@@ -135,7 +135,7 @@ def measure(
     contestants: list[Contestant], *, options: argparse.Namespace, beam_size: int, folder: Path
 ) -> dict[str, list[float]]:
     """Returns the sentences a second of each contestant, round by round."""
-    from model.engines.ctranslate2_engine import convert
+    from model.engines.loading import convert
 
     count = len(_read(options))
     rates: dict[str, list[float]] = {contestant.name: [] for contestant in contestants}
@@ -246,7 +246,7 @@ def main() -> None:
         contestant, texts = _CONTESTANTS[options.serve], _read(options)
         decoding = Decoding(beam_size=options.beam_sizes[0], length_penalty=0.0)
         if contestant.engine == "tensorflow":
-            from model.engines.loading import keep_freed_memory, set_threads
+            from model.engines.machine import keep_freed_memory, set_threads
 
             keep_freed_memory()
             set_threads(options.threads)

@@ -21,9 +21,9 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from cli.commands.evaluate import read_lines
-from model.engines.tensorflow_engine import Translator
+from model.decoding.options import Decoding
+from model.engines.tensorflow_engine import TensorFlowTranslator
 from model.engines.translator import Translation
-from model.transformer.config import Decoding
 
 _TOLERANCE = 1e-4  # of scores
 _SIZES = (512, 2048, 8192)  # padded positions of a batch
@@ -39,14 +39,14 @@ def main() -> None:
     options = parser.parse_args()
     texts = [line for line in read_lines(options.text) if line.strip()][: options.sentences]
     decoding = Decoding(beam_size=options.beam_size, n_best=min(2, options.beam_size))
-    translator = Translator.load(options.model, decoding=decoding)
+    translator = TensorFlowTranslator.load(options.model, decoding=decoding)
     ids = translator.encode(texts)
     alone = [translator.translate_ids([row])[0][0] for row in ids]
     near_ties: set[int] = set()
     wrong: set[int] = set()
     furthest = 0.0
     for size in _SIZES:
-        batched = Translator.load(
+        batched = TensorFlowTranslator.load(
             options.model, decoding=dataclasses.replace(decoding, batch_tokens=size)
         )
         for order in (np.arange(len(ids)), np.random.default_rng(0).permutation(len(ids))):

@@ -26,16 +26,19 @@ import sentencepiece
 import tensorflow as tf
 from processes import available_cores
 
+from model.dataset.batches import TokenBatches
 from model.dataset.manifest import (
+    HISTOGRAM_STEP,
     MANIFEST_FILE,
     TRAIN,
     VALIDATION,
     DatasetManifest,
     SplitInfo,
-    length_histogram,
     shard_name,
 )
-from model.dataset.windows import Position, TokenBatches
+from model.dataset.tfrecords import framed_runs
+from model.dataset.windows import Position
+from model.text.normalization import TextNormalization
 from model.text.vocabulary import (
     BOS_ID,
     EOS_ID,
@@ -44,13 +47,14 @@ from model.text.vocabulary import (
     UNK_ID,
     VOCABULARY_FILE,
     FlatIds,
-    TextNormalization,
     vocabulary_json,
 )
+from model.training.config import TrainingConfig
+from model.training.request import TrainRequest
 from model.training.trainer import Trainer
-from model.transformer.config import TrainingConfig, TransformerConfig
+from model.transformer.config import TransformerConfig
 from model.updates.strategies import make_strategy
-from pipelines.pairs.examples import ExampleWriter, framed_runs
+from pipelines.pairs.examples import ExampleWriter
 
 _FIRST_WORD = 4  # the ids below are special
 _ZIPF_EXPONENT = 1.05
@@ -155,8 +159,8 @@ def _write_split(
         source_tokens=len(source.ids),
         target_tokens=len(target.ids),
         longest=int(max(source.lengths.max(), target.lengths.max())),
-        source_lengths=length_histogram(source.lengths.tolist()),
-        target_lengths=length_histogram(target.lengths.tolist()),
+        source_lengths=np.bincount(source.lengths // HISTOGRAM_STEP).tolist(),
+        target_lengths=np.bincount(target.lengths // HISTOGRAM_STEP).tolist(),
     )
 
 
@@ -220,10 +224,10 @@ def measure_memory(folder: Path, *, steps: int) -> tuple[float, int]:
     """
     write_dataset(folder / "dataset", pairs=20_000, vocabulary_size=1000)
     early = min(_EARLY_STEP, steps // 2)
-    trainer = Trainer(
+    request = TrainRequest(
         dataset=folder / "dataset",
         run=folder / "run",
-        model_config=TransformerConfig(
+        model=TransformerConfig(
             source_vocabulary_size=1000,
             target_vocabulary_size=1000,
             shared_vocabulary=True,
@@ -240,8 +244,8 @@ def measure_memory(folder: Path, *, steps: int) -> tuple[float, int]:
             save_every=min(_SAVE_EVERY, early),
             log_every=min(50, early),
         ),
-        strategy=make_strategy("one-device"),
     )
+    trainer = request.plan().start(make_strategy("one-device"))
     memory, traces = {}, {}
 
     def report(progress: Any) -> None:
@@ -257,7 +261,7 @@ def measure_memory(folder: Path, *, steps: int) -> tuple[float, int]:
 
 def _traces(trainer: Trainer) -> int:
     """Returns how often TensorFlow has traced the functions of the training step."""
-    return trainer.traces
+    return trainer._step.traces
 
 
 def _resident_bytes() -> int:

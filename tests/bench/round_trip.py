@@ -16,8 +16,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from model.text.vocabulary import UNK_ID, TextNormalization, Vocabulary
-from pipelines.preprocess.vocabulary_sample import distinct_lines, train_vocabulary
+from model.text.normalization import TextNormalization
+from model.text.vocabulary import UNK_ID, Vocabulary
+from pipelines.preprocess.vocabulary_sample import VocabularySpec, distinct_lines, train_vocabulary
 
 DATA = Path(__file__).resolve().parents[2].parent / "shared/data"
 CORPORA = {  # folder, what is trained on, what is held out, languages
@@ -42,9 +43,8 @@ def read(folder: str, split: str, languages: tuple[str, ...]) -> list[str]:
 
 def load(sample: pa.Table, *, rule: str, size: int) -> Vocabulary:
     """Trains a vocabulary."""
-    model = train_vocabulary(
-        sample, name="shared", size=size, kind="unigram", normalization_rule=rule
-    )
+    spec = VocabularySpec(name="shared", size=size, kind="unigram", normalization_rule=rule)
+    model = train_vocabulary(sample, spec)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "x.spm"
         path.write_bytes(model)

@@ -40,10 +40,12 @@ from processes import CommandError, available_cores
 from product import COLUMNS, INNER, ROWS
 from records_to_batches import write_dataset
 
+from model.dataset.batches import TokenBatches
 from model.dataset.manifest import TRAIN, DatasetManifest
-from model.dataset.windows import Position, TokenBatches
-from model.training.trainer import Trainer
-from model.transformer.config import TrainingConfig, TransformerConfig
+from model.dataset.windows import Position
+from model.training.config import TrainingConfig
+from model.training.request import TrainRequest
+from model.transformer.config import TransformerConfig
 from model.updates.strategies import make_strategy
 
 _HERE = Path(__file__).resolve().parent
@@ -320,13 +322,13 @@ def train_on_signal(case: Case, *, dataset: Path, run: Path, steps: int) -> None
         print(f"{seconds} seconds, loss {progress.loss:.4f}", flush=True)
         wait()
 
-    trainer = Trainer(
+    request = TrainRequest(
         dataset=dataset,
         run=run,
-        model_config=case.model_config(),
+        model=case.model_config(),
         training=case.training_config(log_every=steps),
-        strategy=make_strategy("one-device"),
     )
+    trainer = request.plan().start(make_strategy("one-device"))
     wait()
     trainer.train(report)
 

@@ -12,7 +12,7 @@ its own batches and as many model copies as there are cores.
 and cut into the batches that were the fastest for it. It translates equal sentences each time,
 the job once a unit: how many ids a second each of them found says what that comes to.
 TensorFlow's has as many Python threads as the job has copies, which take the batches in turn
-(`Translator.translate_ids`); CTranslate2's has them in one queue (`translate_batch` with
+(`TensorFlowTranslator.translate_ids`); CTranslate2's has them in one queue (`translate_batch` with
 inter_threads), each with the job's own limit of length, so that no sentence may run on for longer
 than it does in the job.
 
@@ -46,7 +46,8 @@ from processes import CommandError, Finished, available_cores, run
 # The project stands two folders up where this file is run and not imported.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from model.transformer.config import ENGINES, MAX_SOURCE_TOKENS, Decoding
+from model.decoding.options import MAX_SOURCE_TOKENS, Decoding
+from model.engines.options import ENGINES
 
 Row = TypeVar("Row", list[int], list[str])
 
@@ -206,12 +207,12 @@ def bare_tensorflow(
     """Returns what translates batches of ids, and returns the number of ids that it found."""
     from concurrent.futures import ThreadPoolExecutor
 
-    from model.engines.loading import keep_freed_memory, set_threads
-    from model.engines.tensorflow_engine import Translator
+    from model.engines.machine import keep_freed_memory, set_threads
+    from model.engines.tensorflow_engine import TensorFlowTranslator
 
     keep_freed_memory()
     set_threads(threads)
-    translator = Translator.load(
+    translator = TensorFlowTranslator.load(
         model, decoding=dataclasses.replace(decoding, batch_tokens=_UNLIMITED)
     )
     pool = ThreadPoolExecutor(copies)
@@ -229,7 +230,8 @@ def bare_ctranslate2(
     """Returns what translates batches of pieces, and returns the number of ids that it found."""
     import ctranslate2
 
-    from model.engines.ctranslate2_engine import convert, length_limit
+    from model.engines.ctranslate2_engine import length_limit
+    from model.engines.loading import convert
 
     translator = ctranslate2.Translator(
         str(convert(model)),
@@ -262,8 +264,9 @@ def run_bare(
     path: Path, *, model: str, engine: str, decoding: Decoding, size: str
 ) -> dict[str, Any]:
     """Translates the table's sentences; without a size it finds the fastest instead."""
-    from model.engines.ctranslate2_engine import convert, load_tokens
-    from pipelines.texts.model import plan_copies
+    from model.engines.loading import convert
+    from model.formats.model_folder import load_tokens
+    from pipelines.runners.workers import plan_copies
 
     plan = plan_copies(None, beam_arguments=())  # the job's own
     assert plan.copies

@@ -55,8 +55,9 @@ def translate(source: Path, output: Path) -> None:
     """Runs the job."""
     from model.engines.translator import Hypothesis, Translation, Work
     from model.text.unknown import UnknownParts
-    from model.transformer.config import Decoding
-    from pipelines.translate.transforms import TranslateOptions, translate_parquet
+    from pipelines.texts.model import CustomModel
+    from pipelines.translate.job import TranslateRequest
+    from pipelines.translate.options import TranslateOptions
 
     class OneStep:
         """Gives every source back as it is."""
@@ -78,15 +79,9 @@ def translate(source: Path, output: Path) -> None:
     options = TranslateOptions(
         input=(str(source),), output=str(output), text_columns=("text", "title")
     )
-    threads = ["--direct_running_mode=multi_threading", f"--direct_num_workers={_CORES}"]
-    summary = translate_parquet(
-        options=options,
-        load_translator=OneStep,
-        model_fingerprint="one step",
-        decoding=Decoding(),
-        beam_arguments=threads,
-    )
-    print(summary.rows)
+    threads = ("--direct_running_mode=multi_threading", f"--direct_num_workers={_CORES}")
+    model = CustomModel(load=OneStep, fingerprint="one step")
+    print(TranslateRequest(options=options, model=model, beam=threads).plan().run().rows)
 
 
 def measure(folder: Path, rows: int) -> int:

@@ -5,9 +5,11 @@ from typing import Annotated
 
 import pytest
 import typer
+from command_line import run as tt
 
-from cli.config_file import config_option, read_config
-from cli.options import command
+from cli.config_file import read_config
+from cli.decorators import command
+from cli.main import COMMANDS, load_command
 from model.errors import UserError
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -19,11 +21,10 @@ def program():
 
 
 @app.command("show")
-@command
+@command(takes_beam=True)
 def show_command(
     context: typer.Context,
     corpora: Annotated[list[str] | None, typer.Argument()] = None,
-    config: Annotated[str | None, config_option(takes_beam=True)] = None,
     language: Annotated[str | None, typer.Option()] = None,
     subset: Annotated[list[str] | None, typer.Option()] = None,
     seed: Annotated[int, typer.Option()] = 1,
@@ -51,10 +52,9 @@ def show_command(
 
 
 @app.command("plain")
-@command
+@command()
 def plain_command(
     names: Annotated[list[str], typer.Argument()],
-    config: Annotated[str | None, config_option(takes_beam=False)] = None,
     output_folder: Annotated[str, typer.Option("--output")] = "out",
 ) -> None:
     """Prints what it was given; it must be given a name."""
@@ -173,11 +173,11 @@ def test_a_file_can_give_what_a_command_requires(run):
         ("fraction: true", "fraction must be a number. Received: true"),
         ("download: 'yes'", "download must be true or false. Received: the text 'yes'"),
         ("download: 1", "download must be true or false. Received: 1"),
-        ("beam: [2]\nbeams: 3", "there is no option beams; --help lists the options"),
-        ("max_token: 3", "there is no option max_token; did you mean max_tokens?"),
-        ("config: x.yaml", "there is no option config; --help lists the options"),
-        ("help: true", "there is no option help; --help lists the options"),
-        ("12: 3", "there is no option 12; --help lists the options"),
+        ("beam: [2]\nbeams: 3", "there is no option beams: use some of corpora, language, "),
+        ("max_token: 3", "there is no option max_token: did you mean max_tokens?"),
+        ("config: x.yaml", "there is no option config: use some of corpora, "),
+        ("help: true", "there is no option help: use some of corpora, "),
+        ("12: 3", "there is no option 12: use some of corpora, "),
         ("max-tokens: 3\nmax_tokens: 3", "c.yaml says max_tokens twice"),
         ("reject-equal: true\nkeep-equal: true", "c.yaml says reject_equal in two ways"),
         ("seed: 3\nlanguage: de\nseed: 4", "c.yaml, line 3: not YAML that can be used: the key "
@@ -200,7 +200,7 @@ def test_errors_take_one_line(run, text, message):
 
 
 def test_only_commands_with_beam_take_its_options(run):
-    assert "there is no option beam;" in run("beam: [x]", name="plain")
+    assert "there is no option beam:" in run("beam: [x]", name="plain")
 
 
 @pytest.mark.parametrize(
@@ -218,3 +218,14 @@ def test_files_that_cannot_be_read(tmp_path, monkeypatch, name, message):
     (tmp_path / "latin.yaml").write_bytes("language: é".encode("latin-1"))
     with pytest.raises(UserError, match=message):
         read_config(name)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_takes_a_config_file(tmp_path, capsys, name):
+    file = tmp_path / "c.yaml"
+    file.write_text("no_such_key: 1\n")
+    assert tt(name, "--config", file) == 2
+    said = f"tt: error: {file}: there is no option no_such_key: use some of "
+    allowed = capsys.readouterr().err.removeprefix(said).strip().split(", ")
+    flags = [flag for each in load_command(name).params for flag in each.opts + each.secondary_opts]
+    assert set(allowed) >= {flag.strip("-").replace("-", "_") for flag in flags} - {"config"}

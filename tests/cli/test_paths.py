@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from test_main import TEXTS, run, write_corpus
+from command_line import TEXTS, run, write_corpus
 
 from cli.paths import plain_path, plain_paths
 from model.dataset.manifest import DatasetManifest
@@ -79,7 +79,9 @@ def test_texts_of_an_evaluation_may_be_urls(tmp_path, capsys):
     assert run("evaluate", url, "--reference", url) == 0
     assert " = 100.0" in capsys.readouterr().out
     assert run("evaluate", f"file://{tmp_path}/none", "--reference", url) == 2
-    assert capsys.readouterr().err == f"tt: error: no file {tmp_path}/none: name a text file\n"
+    assert capsys.readouterr().err == (
+        f"tt: error: a text must be a file. There is none at {tmp_path}/none: check the path\n"
+    )
 
 
 def test_inputs_of_a_translation_may_be_urls(tmp_path, capsys):

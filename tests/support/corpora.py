@@ -10,9 +10,12 @@ from toy import parse_record
 
 from model.dataset.manifest import MANIFEST_FILE, DatasetManifest
 from model.text.vocabulary import load_vocabularies
-from pipelines.corpora.opening import TextPair
+from pipelines.corpora.opening import CorpusOptions, open_corpora
+from pipelines.corpora.text import TextPair
 from pipelines.pairs.filters import Filters
-from pipelines.preprocess.job import PreprocessOptions
+from pipelines.preprocess.job import PreprocessJob
+from pipelines.preprocess.options import PreprocessOptions
+from pipelines.preprocess.plan import plan_preprocess
 
 ONE_THREAD = ["--direct_num_workers=1"]
 TWO_THREADS = ["--direct_num_workers=2", "--direct_running_mode=multi_threading"]
@@ -40,8 +43,27 @@ def write_pairs(folder, pairs, *, name="corpus"):
     return TextPair(*map(str, paths))
 
 
+def open_named(*, corpora=(), source_texts=(), target_texts=(), **options):
+    """Opens corpora, with `CorpusOptions` by name."""
+    return open_corpora(
+        corpora, CorpusOptions(**options), source_texts=source_texts, target_texts=target_texts
+    )
+
+
+def preprocess(*, beam_arguments=(), **given):
+    """Makes the dataset of sources and options; see `plan_preprocess`."""
+    return run_preprocess(plan_preprocess(**given), beam_arguments=beam_arguments)
+
+
+def run_preprocess(plan, *, beam_arguments=()):
+    """Makes the dataset of a plan."""
+    return PreprocessJob(plan=plan, beam_arguments=beam_arguments).run()
+
+
 def options(output, *, filters=None, **changes):
     values = {"output": str(output), "vocabulary_size": 48, "shards": 3}
+    if changes.get("vocabulary"):
+        del values["vocabulary_size"]
     chosen = Filters(**(OPEN_FILTERS | (filters or {})))
     return PreprocessOptions(**(values | changes), filters=chosen)
 

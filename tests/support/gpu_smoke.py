@@ -1,6 +1,6 @@
 """Trains and translates a little on the devices of a machine; test_gpu_smoke.py starts it.
 
-    python tests/gpu_smoke.py GPU FOLDER float32 mixed_float16
+    python tests/support/gpu_smoke.py GPU FOLDER float32 mixed_float16
 
 Writes what each device found to FOLDER/found.json. With CPU instead of GPU, two logical CPU devices
 stand in for GPUs.
@@ -29,7 +29,7 @@ def train(dataset, run, *, devices, compute_type):
     )
     trainer = make_trainer(dataset, run, make_strategy("auto", devices=devices), training=training)
     trainer._batches_an_update = 2  # whatever the number of replicas is
-    batches = dataclasses.replace(trainer._batches("train"), replicas=2)
+    batches = dataclasses.replace(trainer.data.batches("train"), replicas=2)
     losses = []
     for batch in itertools.islice(batches.epoch(Position()), BATCHES):
         trainer._train_on(batch)
@@ -46,11 +46,13 @@ def translate(run, *, device, compute_type):
     """Returns the translations of some sentences, and their scores."""
     from toy import toy_sentences
 
-    from model.engines.tensorflow_engine import Translator
-    from model.transformer.config import Decoding
+    from model.decoding.options import Decoding
+    from model.engines.tensorflow_engine import TensorFlowTranslator
 
     decoding = Decoding(max_extra_tokens=5)
-    translator = Translator.load(run, decoding=decoding, compute_type=compute_type, device=device)
+    translator = TensorFlowTranslator.load(
+        run, decoding=decoding, compute_type=compute_type, device=device
+    )
     texts = [source for source, _ in toy_sentences(20, seed=5)]
     return [(found.text, found.score) for found in translator.translate(texts)]
 
@@ -61,7 +63,7 @@ def main(kind, folder, *compute_types):
     from toy import write_dataset
 
     from model.engines.gpus import let_memory_grow
-    from model.transformer.config import ENGINES
+    from model.engines.options import ENGINES
 
     if kind == "CPU":
         tf.config.set_logical_device_configuration(

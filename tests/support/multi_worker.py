@@ -1,28 +1,15 @@
-"""One worker of several, a process of its own: test_multi_worker.py starts them.
-
-    python tests/multi_worker.py probe DATASET RUN RESULTS
-    python tests/multi_worker.py [--signal SIGTERM --before model.updates.step:TrainingStep.update --call 5]
-        train ...
-
-The first measures what `probe` returns. The second is `tt train`, which gets a signal before a call
-of a function, the first being 1, if it is told so.
-"""
+"""What one worker of several does: test_multi_worker.py starts them."""
 
 from __future__ import annotations
 
-import argparse
 import collections
 import contextlib
 import dataclasses
-import importlib
-import itertools
-import os
-import signal
-import sys
 from pathlib import Path
 from unittest import mock
 
 import numpy as np
+from commands import run_tt
 
 REPLICAS = 2
 TRAINING = {
@@ -34,13 +21,14 @@ def make_trainer(dataset, run, strategy, **fields):
     """Returns a trainer of the toy model; `fields` are those of its configuration."""
     from toy import toy_config
 
-    from model.training.trainer import Trainer
-    from model.transformer.config import TrainingConfig
+    from model.training.config import TrainingConfig
+    from model.training.request import TrainRequest
 
-    return Trainer(
-        dataset=dataset, run=run, model_config=toy_config(layers=1, **fields),
-        training=TrainingConfig(**TRAINING), strategy=strategy,
+    request = TrainRequest(
+        dataset=dataset, run=run, model=toy_config(layers=1, **fields),
+        training=TrainingConfig(**TRAINING),
     )  # fmt: skip
+    return request.plan().start(strategy)
 
 
 def probe_pairs():
@@ -78,7 +66,7 @@ def probe(trainer):
         for j, gradient in enumerate(gradients(source, target)):
             found[f"gradient-{i}-{j}"] = gradient
     losses = []
-    batches = dataclasses.replace(trainer._batches("train"), replicas=REPLICAS)
+    batches = dataclasses.replace(trainer.data.batches("train"), replicas=REPLICAS)
     with recorded_rows() as rows:
         for batch in batches.epoch(Position()):
             trainer._train_on(batch)
@@ -151,44 +139,16 @@ def read_rows(lines):
     ]
 
 
-def _signal_before(where, call, number):
-    """Sends this process a signal before a call of a method."""
-    module, _, names = where.partition(":")
-    kind, name = names.split(".")
-    owner = getattr(importlib.import_module(module), kind)
-    method, calls = getattr(owner, name), itertools.count(1)
+def probe_worker(dataset, run, results):
+    """Writes what `probe` returns on a worker whose place among them is in TF_CONFIG."""
+    from model.updates.strategies import make_strategy
 
-    def signalled(*args, **options):
-        if next(calls) == call:
-            os.kill(os.getpid(), number)
-        return method(*args, **options)
-
-    setattr(owner, name, signalled)
+    np.savez(results, **probe(make_trainer(dataset, run, make_strategy("multi-worker"))))
 
 
-def main(arguments):
-    """Runs this process's part; its place among the workers is in TF_CONFIG."""
-    if arguments[0] == "probe":
-        from model.updates.strategies import make_strategy
-
-        dataset, run, results = map(Path, arguments[1:])
-        trainer = make_trainer(dataset, run, make_strategy("multi-worker"))
-        np.savez(results, **probe(trainer))
-        return
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--signal")
-    parser.add_argument("--before")
-    parser.add_argument("--call", type=int)
-    options, command = parser.parse_known_args(arguments)
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in the background ignore it
-    if options.signal:
-        _signal_before(options.before, options.call, signal.Signals[options.signal])
-    from cli.main import main as tt
+def train_worker(arguments):
+    """Runs `tt` on a worker whose place among them is in TF_CONFIG."""
     from model.training import validation
 
     with mock.patch.object(validation, "_SENTENCES_AT_ONCE", 8):  # so a few are several times
-        tt(command)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
+        run_tt(arguments)

@@ -1,6 +1,6 @@
 """Beam search in plain Python: one sentence, one hypothesis and one id at a time.
 
-Written from the words of `model.decoding.search.beam_search` alone, over a table of logits that depend on
+Written from the words of `model.search.beam_search` alone, over a table of logits that depend on
 the last two ids. It sorts all extensions there are, and need not know how few of them will do.
 """
 

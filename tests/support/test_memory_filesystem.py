@@ -8,7 +8,7 @@ from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
 from memory_filesystem import MemoryFileSystem
 
-from pipelines.storage import files
+from pipelines.storage import files, listing
 
 
 @pytest.fixture
@@ -31,11 +31,11 @@ def test_the_memory_file_system(memory):
     files.write_text("mem://b/z.txt", "two!", temporary_folder="mem://b")
     assert FileSystems.last_updated("mem://b/z.txt") > first
     assert memory.paths() == ["mem://b/x/y.txt", "mem://b/z.txt"]
-    assert files.file_identity("mem://b/z.txt")["bytes"] == filesystem.size("mem://b/z.txt") == 4
+    assert listing.file_identity("mem://b/z.txt")["bytes"] == filesystem.size("mem://b/z.txt") == 4
     FileSystems.copy(["mem://b/z.txt"], ["mem://c/z.txt"])
     FileSystems.rename(["mem://c/z.txt"], ["mem://b/x/z.txt"])
-    assert files.find_files("mem://b/*.txt") == ["mem://b/z.txt"]
-    assert files.find_files("mem://**") == [
+    assert listing.find_files("mem://b/*.txt") == ["mem://b/z.txt"]
+    assert listing.find_files("mem://**") == [
         "mem://b/x/y.txt", "mem://b/x/z.txt", "mem://b/z.txt",
     ]  # fmt: skip
     with FileSystems.open("mem://b/x/y.txt") as file:

@@ -13,12 +13,12 @@ import sentencepiece
 import tensorflow as tf
 
 from model.dataset.manifest import MANIFEST_FILE, DatasetManifest, SplitInfo, shard_name
+from model.text.normalization import TextNormalization
 from model.text.vocabulary import (
     SHARED_MODEL,
     SOURCE_MODEL,
     TARGET_MODEL,
     VOCABULARY_FILE,
-    TextNormalization,
     load_vocabularies,
     vocabulary_json,
 )
@@ -148,7 +148,7 @@ def gradients_of(trainer):
     It takes source and target ids, int32 [B, S] and [B, T], for all replicas together, and gives
     the gradients of the mean loss of a token, which are the same on all replicas.
     """
-    strategy = trainer.strategy
+    strategy = trainer.workers.strategy
 
     def on_replica(source, target):
         tokens = tf.cast(tf.math.count_nonzero(target[:, 1:]), tf.float32)

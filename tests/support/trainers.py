@@ -7,10 +7,10 @@ import json
 
 from toy import toy_config
 
-from model.engines.tensorflow_engine import Translator
-from model.runs.run_folder import read_text
-from model.training.trainer import Trainer
-from model.transformer.config import TrainingConfig
+from model.engines.tensorflow_engine import TensorFlowTranslator
+from model.folders.remote import read_text
+from model.training.config import TrainingConfig
+from model.training.request import TrainRequest
 from model.updates.strategies import make_strategy
 
 FAST = TrainingConfig(
@@ -21,14 +21,14 @@ FAST = TrainingConfig(
 
 def make_trainer(dataset, run, strategy=None, training=FAST, restart=False, **fields):
     # One layer: tracing takes most of the time of these tests.
-    return Trainer(
+    request = TrainRequest(
         dataset=dataset,
         run=run,
-        model_config=toy_config(**{"layers": 1, **fields}),
+        model=toy_config(**{"layers": 1, **fields}),
         training=training,
-        strategy=strategy or make_strategy("one-device"),
         restart_from_model=restart,
     )
+    return request.plan().start(strategy or make_strategy("one-device"))
 
 
 def two_replicas():
@@ -55,4 +55,4 @@ def ignore(report):
 
 
 def weights_in(folder):
-    return weights_of(Translator.load(folder))
+    return weights_of(TensorFlowTranslator.load(folder))

@@ -1,4 +1,4 @@
-"""Parquet jobs with a translator that needs no TensorFlow: it turns texts round."""
+"""Parquet jobs with the Reverser for a model."""
 
 import json
 import threading
@@ -7,61 +7,20 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fakes import Reverser
 
-from model.engines.translator import Hypothesis, Translation, Work
+from model.decoding.options import Decoding
 from model.errors import UserError
-from model.text.unknown import UnknownParts
-from model.transformer.config import Decoding
-from pipelines.texts.translating import STATUSES, CellOptions
-from pipelines.translate.transforms import TranslateOptions, translate_parquet
+from pipelines.texts.model import CustomModel
+from pipelines.texts.translating import STATUSES, TextOptions
+from pipelines.translate.job import TranslateRequest
+from pipelines.translate.options import TranslateOptions
 
-UNK, BOS, EOS = 1, 2, 3
 NO_ROWS = dict.fromkeys(STATUSES, 0)
 TWO_WORKERS = ("--direct_num_workers=2", "--direct_running_mode=multi_threading")
 ADDED = ["translation", "translation_score", "translation_status", "translation_error"]
 
 loads: list[int] = []  # thread of each load
-crash_at: set[str] = set()  # texts that kill the job, put in and taken out by a test
-fail_at: set[str] = set()  # texts that the model fails at, likewise
-
-
-class Reverser:
-    """Ids are ordinals between BOS and EOS; the score is minus the number of them."""
-
-    def __init__(self, *, n_best: int = 1) -> None:
-        self.translated: list[str] = []
-        self._n_best = n_best
-
-    def encode(self, texts):
-        return [[BOS, *map(ord, text.replace("\u200b", "").strip()), EOS] for text in texts]
-
-    def translate_ids(self, source_ids):
-        texts = ["".join(map(chr, ids[1:-1])) for ids in source_ids]
-        assert crash_at.isdisjoint(texts), "the worker dies here"
-        for text in texts:
-            if text in fail_at:
-                raise ValueError(f"cannot take {text}")
-        self.translated += texts
-        found = [
-            Translation(
-                tuple(Hypothesis(text[::-1] + "'" * n, -n - len(text)) for n in range(self._n_best))
-            )
-            for text in texts
-        ]
-        tokens = sum(map(len, source_ids))
-        padded = max(map(len, source_ids), default=0) * len(source_ids)
-        work = Work(
-            sources=len(texts), source_tokens=tokens, padded_tokens=padded, target_tokens=tokens
-        )
-        return found, work
-
-    def count_unknown(self, text):
-        """Each character is a letter, and a token."""
-        unknown = text.count(chr(UNK))
-        return UnknownParts(unknown, len(text), unknown, len(text))
-
-    def is_input_error(self, error):
-        return isinstance(error, ValueError)
 
 
 def load_reverser() -> Reverser:
@@ -69,20 +28,23 @@ def load_reverser() -> Reverser:
     return Reverser()
 
 
-def translate(source, output, *, arguments=(), fingerprint="f0", load=load_reverser, **options):
+def request(source, output, *, arguments=(), fingerprint="f0", load=load_reverser, **options):
     names = (source,) if isinstance(source, str | Path) else source
     decoding = options.pop("decoding", Decoding())
     if most := options.pop("max_source_tokens", None):
-        options["cells"] = CellOptions(max_source_tokens=most, on_too_long="skip")
+        options["texts"] = TextOptions(max_source_tokens=most, on_too_long="skip")
     values = {"input": tuple(map(str, names)), "output": str(output), "max_failed": 1.0, **options}
-    return translate_parquet(
+    return TranslateRequest(
         options=TranslateOptions(**values),
-        load_translator=load,
-        model_fingerprint=fingerprint,
+        model=CustomModel(load=load, fingerprint=fingerprint, name="reverser"),
         decoding=decoding,
-        engine={"name": "reverser"},
-        beam_arguments=arguments,
+        copies=None if arguments else 1,
+        beam=tuple(arguments),
     )
+
+
+def translate(source, output, **options):
+    return request(source, output, **options).plan().run()
 
 
 def write(path: Path, table, **options) -> Path:

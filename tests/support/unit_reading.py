@@ -1,11 +1,18 @@
 """How the tests of sources cut and read them."""
 
+from pipelines.pairs.units import cut_source
+from pipelines.pairs.work_folder import WorkFolder
+
 
 def cut(source, tmp_path, *, max_pairs=1000):
     (tmp_path / "work").mkdir(exist_ok=True)
     return list(
-        source.cut(
-            order=0, is_held_out=False, max_pairs=max_pairs, work_folder=str(tmp_path / "work")
+        cut_source(
+            source,
+            order=0,
+            is_held_out=False,
+            max_pairs=max_pairs,
+            work=WorkFolder(str(tmp_path / "work")),
         )
     )
 

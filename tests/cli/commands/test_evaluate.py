@@ -13,18 +13,14 @@ import threading
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from test_failures import damage
-from test_main import last_error, run
+from command_line import last_error, run
+from damage import damage
 from translation_jobs import manifest, translate, write
 
-from cli.commands.evaluate import (
-    list_parquet,
-    read_hypotheses,
-    read_lines,
-    read_reference_column,
-    read_translations,
-)
 from model.text.scores import bleu
+from pipelines.evaluate.lines import read_lines
+from pipelines.evaluate.outputs import find_parquet
+from pipelines.evaluate.request import read_references, read_translations
 
 
 @pytest.fixture
@@ -60,19 +56,31 @@ def test_errors_of_evaluate(folder, capsys):
     (folder / "two.txt").write_text("a\nb\n")
     (folder / "three.txt").write_text("a\nb\nc\n")
     assert run("evaluate", "two.txt", "--reference", "three.txt") == 2
-    assert "two.txt has 2 translations and three.txt has 3 lines" in last_error(capsys)
+    assert "Received: 2 translations in two.txt and 3 lines in three.txt. Name" in last_error(
+        capsys
+    )
     assert run("evaluate", "two.txt", "--reference", "no.txt") == 2
-    assert "no file no.txt" in last_error(capsys)
+    assert last_error(capsys) == (
+        "tt: error: a text must be a file. There is none at no.txt: check the path"
+    )
     assert run("evaluate", "two.txt", "--reference", "two.txt", "--tokenize", "x") == 2
-    assert "choose one of" in last_error(capsys)
+    assert "--tokenize must be one of 13a, intl, zh, char, none. Received: x" in last_error(capsys)
     (folder / "cut.gz").write_bytes(gzip.compress(b"a\nb\n" * 999)[:-20])
     assert run("evaluate", "two.txt", "--reference", "cut.gz") == 2
     assert "cut.gz cannot be read: " in last_error(capsys)
     (folder / "latin.txt").write_bytes(b"\xe4\n\xf6\n")
     assert run("evaluate", "latin.txt", "--reference", "two.txt") == 2
-    assert "latin.txt is not a UTF-8 text" in last_error(capsys)
+    assert last_error(capsys) == (
+        "tt: error: a text must be UTF-8. Received: other bytes in line 1 of latin.txt. Convert it "
+        "first, as with iconv -f latin-1 -t utf-8"
+    )
+    (folder / "wide.txt").write_text("a\nb\n", encoding="utf-16")
+    assert run("evaluate", "two.txt", "--reference", "wide.txt") == 2
+    assert "Received: UTF-16 of wide.txt. Convert it first, as with iconv -f utf-16 -t utf-8" in (
+        last_error(capsys)
+    )
     assert run("evaluate", "two.txt", "--reference", ".") == 2
-    assert ". is a folder: name a text file" in last_error(capsys)
+    assert "a text must be a file. Received: the folder .. Name a file" in last_error(capsys)
     assert run("evaluate", "two.txt", "--reference", "two.txt", "--column", "a") == 2
     assert "--column belongs to Parquet, and two.txt is a text" in last_error(capsys)
     for pipe in ("-", "/dev/fd/0"):  # of which nothing is read
@@ -80,7 +88,7 @@ def test_errors_of_evaluate(folder, capsys):
         assert f"--column belongs to Parquet, and {pipe} is a text: leave" in last_error(capsys)
     pq.write_table(pa.table({"a": [1]}), folder / "p.parquet")
     assert run("evaluate", "p.parquet", "--reference", "two.txt", "--column", "a") == 2
-    assert "must hold strings. Received: int64" in last_error(capsys)
+    assert "a column must hold strings. Received: int64 in" in last_error(capsys)
     assert run("evaluate", "p.parquet", "--reference", "two.txt") == 2
     assert "has no column 'translation': choose one of a" in last_error(capsys)
     (folder / "empty.txt").write_text("")
@@ -116,7 +124,9 @@ def test_pipes_are_read(folder, capsys, encode):
     assert " = 100.0" in capsys.readouterr().out
     with pipe_of(encode(REFERENCE)) as hypotheses, pipe_of(encode(b"one\n")) as reference:
         assert run("evaluate", hypotheses, "--reference", reference) == 2
-    assert f"{hypotheses} has 5000 translations and {reference} has 1 l" in last_error(capsys)
+    assert f"Received: 5,000 translations in {hypotheses} and 1 line in {reference}." in last_error(
+        capsys
+    )
 
 
 @pytest.mark.parametrize("name", ["-", "/dev/stdin"])
@@ -142,10 +152,10 @@ def test_process_substitutions_are_read(folder):
 
 def test_a_pipe_is_read_once(folder, capsys):
     assert run("evaluate", "-", "--reference", "/dev/stdin") == 2
-    assert "- and /dev/stdin are one pipe, which can be read only once" in last_error(capsys)
+    assert "a pipe can be read only once, and - and /dev/stdin are the same" in last_error(capsys)
     with pipe_of(b"a\n") as name:
         assert run("evaluate", name, "--reference", name) == 2
-    assert f"{name} and {name} are one pipe, which can be read only once" in last_error(capsys)
+    assert f"a pipe can be read only once, and {name} and {name} are the same" in last_error(capsys)
     (folder / "a.txt").write_bytes(REFERENCE)
     assert run("evaluate", "a.txt", "--reference", "a.txt") == 0, "a file is read as often as named"
 
@@ -179,7 +189,7 @@ def test_reference_columns_of_a_job_are_in_the_order_of_its_input(folder, capsys
     assert " = 100.0" in capsys.readouterr().out
     flags = ("--reference", "a.parquet", "--reference-column", "back")
     assert run("evaluate", "out", *flags) == 2
-    assert "out has 10 translations and a.parquet has 5 rows: they" in last_error(capsys)
+    assert "Received: 10 translations in out and 5 rows in a.parquet. Name" in last_error(capsys)
     assert run("evaluate", "out", "--reference", "out", "--reference-column", "back") == 0
     assert " = 100.0" in capsys.readouterr().out
 
@@ -192,7 +202,7 @@ def test_errors_of_reference_columns(folder, capsys):
         (["t.parquet"], "there is no reference: name a text with --reference, or a column"),
         (["t.parquet", "--reference-column", "m"], "t.parquet has no column 'm': choose one of "
          "translation, n with --reference-column"),
-        (["t.parquet", "--reference-column", "n"], "must hold strings. Received: int64"),
+        (["t.parquet", "--reference-column", "n"], "a column must hold strings. Received: int64"),
         (["r.txt", "--reference-column", "n"], "belongs to Parquet, and r.txt is a text"),
         (["t.parquet", "--reference", "gap.parquet"], "gap.parquet is Parquet: name the column of "
          "its references with --reference-column"),
@@ -205,7 +215,7 @@ def test_errors_of_reference_columns(folder, capsys):
 
 def test_lines_end_at_line_feeds_alone(folder):
     (folder / "a.txt").write_bytes("a\u2028b\r\nc\x0bd".encode())
-    assert read_lines(folder / "a.txt") == ["a\u2028b", "c\x0bd"]
+    assert read_lines(str(folder / "a.txt")) == ["a\u2028b", "c\x0bd"]
 
 
 def test_a_sentence_may_match_any_of_several_references(folder, capsys):
@@ -228,7 +238,7 @@ def test_a_sentence_may_match_any_of_several_references(folder, capsys):
     (folder / "short.txt").write_text("one\n")
     flags = ("--reference", "1.txt", "--reference", "short.txt")
     assert run("evaluate", "mixed.txt", *flags) == 2
-    assert "mixed.txt has 2 translations and short.txt has 1 lines" in last_error(capsys)
+    assert "Received: 2 translations in mixed.txt and 1 line in short.txt." in last_error(capsys)
 
 
 def test_null_translations_are_counted(folder, capsys):
@@ -236,7 +246,7 @@ def test_null_translations_are_counted(folder, capsys):
     pq.write_table(pa.table({"translation": ["a b c d e", None, ""]}), folder / "t.parquet")
     assert run("evaluate", "t.parquet", "--reference", "r.txt") == 0
     printed = capsys.readouterr()
-    assert printed.err == "tt: 1 of 3 translations are null and count as empty\n"
+    assert printed.err == "tt: 1 of 3 translations is null and counts as empty\n"
     (folder / "t.txt").write_text("a b c d e\n\n\n")
     assert run("evaluate", "t.txt", "--reference", "r.txt") == 0
     assert capsys.readouterr() == (printed.out, ""), "the scores are those of empty lines"
@@ -255,7 +265,7 @@ def test_a_folder_of_a_job_is_read_in_the_order_of_its_input(folder, capsys):
     translate(inputs, folder / "out", unit_rows=3, on_bad_file="skip")
     write(folder / "out/mine.parquet", {"translation": ["of no job"]})
     assert len(manifest(folder / "out")["skipped_units"]) == 1
-    found = read_hypotheses(folder / "out", column="translation")
+    found = read_translations(str(folder / "out"), column="translation")
     assert found == ["1", "'1", "2", "'2", "000 wor", "100 wor", "200 wor", "3", "'3"]
     (folder / "out/c-00000-of-00001.parquet").unlink()
     (folder / "r.txt").write_text("x\n")
@@ -274,8 +284,10 @@ def test_a_folder_without_a_plan_is_read_in_the_order_of_the_names(folder):
         path = folder / "out" / f"{name}.parquet"
         path.parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(pa.table({"translation": [name]}), path)
-    assert read_hypotheses(folder / "out", column="translation") == names
-    assert [path.name for path in list_parquet(folder / "out/a")] == ["c-00000-of-00001.parquet"]
+    assert read_translations(str(folder / "out"), column="translation") == names
+    assert [path.name for path in find_parquet(str(folder / "out/a"))] == [
+        "c-00000-of-00001.parquet"
+    ]
 
 
 def test_a_folder_without_parquet_is_refused(folder, capsys):
@@ -310,9 +322,9 @@ def test_texts_are_read_however_they_are_encoded(folder, kind):
     texts = ["uno dos", None, "uno dos", "tres"]
     pq.write_table(pa.table({"translation": pa.array(texts, kind)}), folder / "a.parquet")
     assert pq.read_schema(folder / "a.parquet").field("translation").type == kind
-    assert read_translations(folder / "a.parquet") == texts
+    assert read_translations(str(folder / "a.parquet")) == texts
     pq.write_table(pa.table({"r": pa.array(texts[2:], kind)}), folder / "r.parquet")
-    assert read_reference_column(folder / "r.parquet", "r") == texts[2:]
+    assert read_references(str(folder / "r.parquet"), "r") == texts[2:]
 
 
 def test_numbers_are_no_texts_in_a_dictionary_either(folder, capsys):
@@ -320,4 +332,4 @@ def test_numbers_are_no_texts_in_a_dictionary_either(folder, capsys):
     numbers = pa.array([7]).dictionary_encode()
     pq.write_table(pa.table({"translation": numbers}), folder / "a.parquet")
     assert run("evaluate", "a.parquet", "--reference", "r.txt") == 2
-    assert "column 'translation' of a.parquet must hold strings" in last_error(capsys)
+    assert "a column must hold strings. Received: int64 in 'translation'" in last_error(capsys)

@@ -9,19 +9,17 @@ import shutil
 from pathlib import Path
 
 import pytest
-import typer
-from test_main import DEFAULT, last_error, run
+from command_line import DEFAULT, last_error, run
 from toy import write_dataset
 
-from cli.commands.train import parameters_by_part
-from cli.commands.training_options import configure
 from cli.commands.training_reports import describe_report
-from cli.main import app
-from cli.options import EMBEDDED
+from cli.main import load_command
 from model.dataset.manifest import DatasetManifest
 from model.runs.reports import Progress, Validation
-from model.training.choices import DatasetSize, choose_options
-from model.transformer.config import PRESETS, TrainingConfig, TransformerConfig
+from model.training.choices import EMBEDDED_CORPUS, DatasetSize, choose_options, configure
+from model.training.config import TrainingConfig
+from model.training.request import parameters_by_part
+from model.transformer.config import PRESETS, TransformerConfig
 from model.transformer.transformer import Transformer
 
 SMALL = ("train", "--preset", "tiny", "--layers", "1", "--d-model", "16", "--heads", "2", "--d-ff",
@@ -70,7 +68,7 @@ def test_train_says_what_it_does_and_resumes(folder, small_dataset, capsys):
     assert run(*small, "--steps", "6") == 0
     assert "Resuming at step 4" in capsys.readouterr().err
     assert run(*small, "--steps", "6", "--seed", "2") == 2
-    assert "seed is 1 there and 2 here" in last_error(capsys)
+    assert "--seed was 1 and is now 2" in last_error(capsys)
 
 
 def test_what_the_size_of_a_dataset_chooses_is_said(folder, small_dataset, capsys):
@@ -113,7 +111,7 @@ def test_what_is_not_given_is_as_the_run_was_begun(folder, small_dataset, small_
     assert after.items() <= json.loads(before).items()
     # A preset that is given is all of it.
     assert run(*same, "--preset", "small") == 2
-    assert "d_model is 16 there and 256 here" in last_error(capsys)
+    assert "--d-model was 16 and is now 256" in last_error(capsys)
     # Where nothing was saved, another dataset chooses anew.
     (folder / "other").mkdir()
     shutil.copy("run/config.json", "other/config.json")
@@ -175,13 +173,18 @@ def test_errors_of_train(folder, small_dataset, capsys):
     assert "no dataset folder at dataset: make one with `tt preprocess`" in last_error(capsys)
     (folder / "dataset").symlink_to(small_dataset)
     for flags, message in {
-        ("--preset", "huge"): "choose one of tiny, small, base, big",
+        ("--preset", "huge"): "--preset must be one of tiny, small, base, big. Received: huge",
         ("--strategy", "tpu"): "choose one of auto, one-device, mirrored, multi-worker",
         ("--strategy", "multi-worker"): "needs TF_CONFIG",
         ("--devices", "gpu:7"): "no device 'gpu:7' on this machine: there are CPU:0",
-        ("--preset", "tiny", "--heads", "7"): "Received: d_model=128, heads=7",
-        ("--norm", "sandwich"): "norm must be one of post, pre. Received: sandwich",
-        ("--best-metric", "ter"): "best_metric must be one of loss, nll, perplexity, bleu, chrf",
+        (
+            "--preset",
+            "tiny",
+            "--heads",
+            "7",
+        ): "multiple of twice --heads. Received: 128 and 7",
+        ("--norm", "sandwich"): "--norm must be one of post, pre. Received: sandwich",
+        ("--best-metric", "ter"): "--best-metric must be one of loss, nll, perplexity, bleu, chrf",
         ("--run", "s3://bucket/run"): "name a local folder or one on gs://",
         ("--preset", "tiny", "--batch-tokens", "5"): "has 8 tokens, a batch 5",
     }.items():
@@ -214,7 +217,7 @@ def test_a_yaml_file_gives_the_options_and_flags_win(folder, small_dataset, caps
     (folder / "recipe.yaml").write_text("droput: 0.1\n")
     capsys.readouterr()
     assert run(*arguments) == 2
-    assert "there is no option droput; did you mean dropout?" in last_error(capsys)
+    assert "there is no option droput: did you mean dropout?" in last_error(capsys)
 
 
 def test_describe_prints_the_parameters_by_part_and_trains_nothing(folder, small_dataset, capsys):
@@ -259,8 +262,7 @@ def test_all_that_the_library_takes_is_a_flag_with_its_default_in_the_help(kind)
     from_the_dataset = {"source_vocabulary_size", "target_vocabulary_size", "shared_vocabulary"}
     of_a_preset = {"layers", "d_model", "heads", "d_ff"}
     chosen = choose_options(DatasetSize(pairs=1, tokens=10, longest=10), {}).keys() - {"preset"}
-    described = {"effective_batch_size", "clip_norm", "patience", "score_every"}
-    command = typer.main.get_command(app).commands["train"]
+    command = load_command("train")
     parameters = {parameter.name: parameter for parameter in command.params}
     for field in dataclasses.fields(kind):
         if field.name in from_the_dataset:
@@ -270,13 +272,12 @@ def test_all_that_the_library_takes_is_a_flag_with_its_default_in_the_help(kind)
         said = DEFAULT.search(flag.help)
         if field.name in of_a_preset:
             assert said is None
+        elif field.default is None:
+            assert "By default" in flag.help, field.name
         elif field.name in chosen:
             assert "by the " in said[1], field.name
-        elif field.name in described:
-            assert said
-            assert field.default is None
         elif isinstance(field.default, bool):
-            assert said[1] == (flag.opts if field.default else flag.secondary_opts)[0]
+            assert (said[1] if said else None) == (flag.opts[0] if field.default else None)
         else:
             assert said[1] == f"{field.default}".removesuffix(".0"), field.name
 
@@ -306,7 +307,14 @@ def test_average_and_export(folder, small_run, capsys):
     assert run("average", "--run", small_run, "--output", "mean") == 2
     assert "mean is there already" in last_error(capsys)
     assert run("average", "--run", small_run, "--count", "3", "--output", "three") == 2
-    assert "has 2 of the last checkpoints. Received: 3" in last_error(capsys)
+    assert last_error(capsys) == (
+        f"tt: error: --count must be at most 2, since {small_run}/checkpoints has 2 last "
+        "checkpoints. Received: 3. Give fewer, or keep more with `tt train --keep-checkpoints`"
+    )
+    assert run("average", "--run", small_run, "--of", "newest") == 2
+    assert last_error(capsys) == "tt: error: --of must be one of last, best. Received: newest"
+    assert run("average", "--count", "0") == 2
+    assert last_error(capsys) == "tt: error: --count must be at least 1. Received: 0"
     assert run("average", "--run", "nowhere") == 2
     assert "no run at nowhere" in last_error(capsys)
     assert run("export", small_run, "--output", "two", "--checkpoint", "2") == 0
@@ -322,7 +330,7 @@ def test_average_and_export(folder, small_run, capsys):
 
 
 def test_what_is_set_takes_the_place_of_the_embedded_corpus_settings(small_dataset):
-    manifest = dataclasses.replace(DatasetManifest.load(small_dataset), corpus=EMBEDDED)
+    manifest = dataclasses.replace(DatasetManifest.load(small_dataset), corpus=EMBEDDED_CORPUS)
     model, training = configure({}, manifest=manifest)
     assert training == TrainingConfig(
         steps=700, batch_tokens=2048, peak_learning_rate=0.002, warmup_steps=200,

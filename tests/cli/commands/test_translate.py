@@ -11,24 +11,26 @@ import threading
 from pathlib import Path
 
 import pytest
-from test_main import last_error, run
-from test_translating import Reverser
+from command_line import last_error, run
+from fakes import Reverser
 
-from cli.commands.translate import BROKEN_PIPE, Report, format_cell, translate_lines, watch
-from model.engines import loading as engines
+from cli.commands.translate import BROKEN_PIPE, watch
+from model.decoding.options import Decoding
+from model.engines import loading
+from model.engines.options import Engine
 from model.engines.translator import Hypothesis
 from model.formats.about import About
-from model.transformer.config import Decoding, Engine
-from pipelines.texts.translating import CellOptions, TranslatedCell
+from pipelines.texts.lines import LineReport, format_line, translate_lines
+from pipelines.texts.translating import TextOptions, TranslatedText
 
 
 def translated(data, *, translator=None, scored=0, chunk=1000, **options):
     """Returns what is written, and what is said of it."""
     output = io.BytesIO()
-    report = Report(max_source_tokens=options.get("max_source_tokens", 8))
+    report = LineReport(max_source_tokens=options.get("max_source_tokens", 8))
     translate_lines(
         io.BytesIO(data), output, translator=translator or Reverser(), report=report,
-        options=CellOptions(**{"max_source_tokens": 8, **options}), scored=scored, chunk=chunk,
+        options=TextOptions(**{"max_source_tokens": 8, **options}), scored=scored, chunk=chunk,
     )  # fmt: skip
     assert report.done == len(io.BytesIO(data).readlines())
     return output.getvalue().decode(), report.lines()
@@ -71,9 +73,9 @@ def test_lines_of_unknown_tokens_are_left_empty_and_named():
 
 
 def test_a_report_names_the_first_ten():
-    report = Report(max_source_tokens=8)
+    report = LineReport(max_source_tokens=8)
     for number in range(1, 1200):
-        report.add(TranslatedCell(translation=None, score=None, status="too_long"), number=number)
+        report.add(TranslatedText(translation=None, score=None, status="too_long"), number=number)
     [line] = report.lines()
     assert line.startswith("1,199 line(s) have more than 8 tokens and are left empty (line 1, 2, ")
     assert line.endswith("9, 10, ...)")
@@ -111,11 +113,11 @@ def test_hypotheses_are_lines_of_score_and_text():
 
 
 def test_a_translation_is_one_line_whatever_the_model_says():
-    cell = TranslatedCell(
+    cell = TranslatedText(
         translation="a\nb", score=-1.0, status="ok", n_best=(Hypothesis("a\nb", -1.0),)
     )
-    assert format_cell(cell, 0) == ["a b"]
-    assert format_cell(cell, 1) == ["-1.000000 ||| a b"]
+    assert format_line(cell, 0) == ["a b"]
+    assert format_line(cell, 1) == ["-1.000000 ||| a b"]
 
 
 def test_who_stops_reading_is_not_waited_for():
@@ -125,7 +127,7 @@ def test_who_stops_reading_is_not_waited_for():
 
     with pytest.raises(BrokenPipeError):
         translate_lines(io.BytesIO(b"a\nb"), Closed(), translator=Reverser(),
-                        options=CellOptions(), report=Report(max_source_tokens=8))  # fmt: skip
+                        options=TextOptions(), report=LineReport(max_source_tokens=8))  # fmt: skip
 
 
 def test_a_full_disk_behind_stdout_is_one_clear_error(trained_toy):
@@ -176,10 +178,10 @@ def test_errors_of_translate(tmp_path, monkeypatch, capsys, arguments, message):
 
 def stand_in_for_a_model(monkeypatch, load):
     """Has `tt translate` call `load` for a translator, and find nothing to say of its folder."""
-    monkeypatch.setattr(engines, "load_translator", load)
-    monkeypatch.setattr(engines, "check_engine", lambda *_, **__: None)
+    monkeypatch.setattr(loading, "load_translator", load)
     monkeypatch.setattr("cli.commands.translate.prepare_engine", lambda *_: None)
-    monkeypatch.setattr("model.formats.model_folder.describe_missing_digests", lambda *_, **__: [])
+    monkeypatch.setattr("pipelines.texts.model.check_engine", lambda *_, **__: None)
+    monkeypatch.setattr("pipelines.texts.model.describe_missing_digests", lambda *_, **__: [])
     monkeypatch.setattr("model.formats.model_folder.load_about", lambda *_: About())
 
 
@@ -247,7 +249,7 @@ def test_a_terminal_shows_progress_unless_it_shows_translations(
     terminal = Stream(True)
     write = terminal.write
     terminal.write = lambda text: (write(text), shown.set())[0]
-    report = Report(max_source_tokens=8)
+    report = LineReport(max_source_tokens=8)
     with watch(report, source=Stream(source_types), output=Stream(output_shows), stream=terminal):
         assert shown.wait(30 if is_shown else 0.2) == is_shown
     assert terminal.getvalue().startswith("\rtranslating: 0 lines, 0:0") == is_shown

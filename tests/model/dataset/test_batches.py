@@ -8,43 +8,14 @@ import itertools
 import numpy as np
 import pytest
 import tensorflow as tf
+from shards import make_pairs, rows, write_shards
 
-from model.dataset import windows as dataset
-from model.dataset.windows import Position, TokenBatches, rounded_length
+from model.dataset import batches as dataset_batches
+from model.dataset import tfrecords
+from model.dataset.batches import TokenBatches, rounded_length
+from model.dataset.windows import Position
 from model.errors import UserError
 from model.text.vocabulary import BOS_ID, EOS_ID, PAD_ID
-
-
-def write_shards(folder, pairs, count):
-    """Writes (source, target) id lists round robin into `count` shards."""
-    files = [folder / f"train-{i}.tfrecord" for i in range(count)]
-    for i, file in enumerate(files):
-        with tf.io.TFRecordWriter(str(file)) as writer:
-            for source, target in pairs[i::count]:
-                feature = {
-                    name: tf.train.Feature(int64_list=tf.train.Int64List(value=ids))
-                    for name, ids in (("source", source), ("target", target))
-                }
-                example = tf.train.Example(features=tf.train.Features(feature=feature))
-                writer.write(example.SerializeToString())
-    return files
-
-
-def make_pairs(count, seed=0):
-    generator = np.random.default_rng(seed)
-
-    def ids():
-        inner = generator.integers(4, 1000, generator.integers(1, 30)).tolist()
-        return [BOS_ID, *inner, EOS_ID]
-
-    return [(ids(), ids()) for _ in range(count)]
-
-
-@pytest.fixture
-def small_windows(monkeypatch):
-    """Windows of 64 records, however large batches are."""
-    monkeypatch.setattr(dataset, "WINDOW", 64)
-    monkeypatch.setattr(dataset, "RECORDS_A_TOKEN", 0)
 
 
 @pytest.fixture
@@ -53,16 +24,15 @@ def pairs():
 
 
 @pytest.fixture
+def small_windows(monkeypatch):
+    """Windows of 64 records, however large batches are."""
+    monkeypatch.setattr(dataset_batches, "WINDOW", 64)
+    monkeypatch.setattr(dataset_batches, "RECORDS_A_TOKEN", 0)
+
+
+@pytest.fixture
 def batches(tmp_path, pairs, small_windows):
     return TokenBatches(files=write_shards(tmp_path, pairs, 3), max_tokens=200, seed=5)
-
-
-def rows(batch):
-    def strip(matrix):
-        real = matrix[: len(batch.records)]
-        return [tuple(i for i in row if i != PAD_ID) for row in real.tolist()]
-
-    return list(zip(strip(batch.source), strip(batch.target), strict=True))
 
 
 def as_set(pairs):
@@ -277,9 +247,9 @@ def test_resuming_at_any_batch_repeats_the_rest(batches):
 def test_resuming_reads_no_window_but_its_own(batches, monkeypatch):
     whole = list(itertools.islice(batches.forever(Position()), 120))
     read = []
-    read_record = dataset._read_record
+    read_record = tfrecords._read_record
     monkeypatch.setattr(
-        dataset, "_read_record", lambda *a, **k: read.append(1) or read_record(*a, **k)
+        tfrecords, "_read_record", lambda *a, **k: read.append(1) or read_record(*a, **k)
     )
     for batch in whole[::7]:
         read.clear()
@@ -307,7 +277,7 @@ def padding(batches):
 )
 def test_large_batches_have_large_windows(tmp_path, monkeypatch, max_tokens, replicas):
     # A batch of pairs of any length has 187 rows or more; a window of 64 would be a part of one.
-    monkeypatch.setattr(dataset, "WINDOW", 64)
+    monkeypatch.setattr(dataset_batches, "WINDOW", 64)
     lengths = np.random.default_rng(1).integers(1, 30, 9000)
     alike = [([BOS_ID, *[5] * length, EOS_ID],) * 2 for length in lengths]
     batches = TokenBatches(

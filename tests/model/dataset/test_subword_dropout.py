@@ -6,21 +6,16 @@ import itertools
 
 import numpy as np
 import pytest
-from test_batches import rows, write_shards
+from shards import rows, write_shards
 from trainers import changed, make_trainer
+from vocabularies import train
 
+from model.dataset.batches import TokenBatches
 from model.dataset.manifest import TRAIN, VALIDATION
 from model.dataset.subword_dropout import SubwordDropout
-from model.dataset.windows import Position, TokenBatches
-from model.text.vocabulary import (
-    SHARED_MODEL,
-    VOCABULARY_FILE,
-    TextNormalization,
-    load_vocabularies,
-    vocabulary_json,
-)
-from pipelines.preprocess.vocabulary_sample import distinct_lines
-from pipelines.preprocess.vocabulary_sample import train_vocabulary as train
+from model.dataset.windows import Position
+from model.text.normalization import TextNormalization
+from model.text.vocabulary import SHARED_MODEL, VOCABULARY_FILE, load_vocabularies, vocabulary_json
 
 TEXTS = [
     "a young man in a blue shirt is standing on a ladder cleaning a window",
@@ -31,10 +26,7 @@ TEXTS = [
 
 
 def make_vocabulary(folder, *, kind="bpe", symbols=()):
-    model = train(
-        distinct_lines(TEXTS), name="shared", size=48, kind=kind,
-        normalization_rule="nmt_nfkc", user_symbols=symbols,
-    )  # fmt: skip
+    model = train(TEXTS, size=48, kind=kind, user_symbols=symbols)
     (folder / SHARED_MODEL).write_bytes(model)
     info = vocabulary_json(shared=True, normalization=TextNormalization())
     (folder / VOCABULARY_FILE).write_text(info)
@@ -135,8 +127,8 @@ def test_batches_have_other_pieces_in_each_epoch_and_resume(tmp_path, vocabulary
 
 
 def test_pieces_are_a_function_of_seed_epoch_and_window(tmp_path, vocabulary, monkeypatch):
-    monkeypatch.setattr("model.dataset.windows.WINDOW", 64)
-    monkeypatch.setattr("model.dataset.windows.RECORDS_A_TOKEN", 0)
+    monkeypatch.setattr("model.dataset.batches.WINDOW", 64)
+    monkeypatch.setattr("model.dataset.batches.RECORDS_A_TOKEN", 0)
     # One shard of two windows with the same texts in the same order.
     ids = vocabulary.encode(TEXTS * 32)
     files = write_shards(tmp_path, list(zip(ids, ids, strict=True)), 1)
@@ -162,5 +154,5 @@ def test_pieces_are_a_function_of_seed_epoch_and_window(tmp_path, vocabulary, mo
 
 def test_training_has_it_and_validation_has_not(toy_dataset, tmp_path):
     trainer = make_trainer(toy_dataset, tmp_path / "run", training=changed(subword_dropout=0.5))
-    assert trainer._batches(TRAIN).subword_dropout
-    assert trainer._batches(VALIDATION).subword_dropout is None
+    assert trainer.data.batches(TRAIN).subword_dropout
+    assert trainer.data.batches(VALIDATION).subword_dropout is None

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain_search import plain_beam_search
 
-from model.decoding.search import HIDDEN, Prediction, beam_search, greedy_search
-from model.decoding.top_k import top_k
+from model.decoding.scoring import HIDDEN, Prediction, top_k
+from model.decoding.search import beam_search, greedy_search
 from model.text.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 A, B = 4, 5

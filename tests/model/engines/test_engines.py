@@ -18,21 +18,23 @@ import weakref
 import pytest
 import tensorflow as tf
 from ctranslate2 import specs
-from test_exports import random_rows, write_model
-from test_tensorflow_engine import with_weight
+from models import random_rows, with_weight, write_model
 from toy import toy_sentences
 
+from model.decoding.options import Decoding
 from model.engines import ctranslate2_engine
-from model.engines.ctranslate2_engine import POSITIONS, CTranslate2Translator, convert, length_limit
-from model.engines.loading import check_engine, cores, load_translator, set_threads
-from model.engines.tensorflow_engine import Translator, length_limits
+from model.engines.ctranslate2_engine import CTranslate2Translator, length_limit
+from model.engines.loading import check_engine, convert, load_translator
+from model.engines.machine import cores, set_threads
+from model.engines.options import Engine
+from model.engines.tensorflow_engine import TensorFlowTranslator
 from model.errors import DiskFullError, NotFiniteError, UserError
 from model.extras import install_extra
-from model.folders.cache import make_whole
-from model.formats.model_folder import model_fingerprint
+from model.folders.whole import whole_folder
+from model.formats.model_folder import POSITIONS, model_fingerprint
 from model.formats.to_ctranslate2 import export_ctranslate2
 from model.text.vocabulary import BOS_ID, EOS_ID
-from model.transformer.config import Decoding, Engine
+from model.transformer.decode import length_limits
 
 TENSORFLOW = Engine()
 CTRANSLATE2 = Engine(name="ctranslate2")
@@ -142,7 +144,7 @@ def test_scores_are_log_probabilities_and_rank_the_hypotheses(model_folder, no_r
         beam_size=4, n_best=4, length_penalty=1.3, no_repeat_ngram_size=no_repeat_ngram_size
     )
     translator = load(model_folder, CTRANSLATE2, decoding)
-    model = Translator.load(model_folder).model
+    model = TensorFlowTranslator.load(model_folder).model
     ids = translator.encode(TEXTS[:12])
     for source, translation in zip(ids, translate(translator, TEXTS[:12]), strict=True):
         targets = [row[1:] for row in translator.encode([h.text for h in translation.hypotheses])]
@@ -246,7 +248,7 @@ def test_a_source_beyond_the_positions_is_an_input_error(model_folder):
     assert translator.is_input_error(caught.value)
     assert not translator.is_input_error(MemoryError())
     with pytest.raises(
-        UserError, match=r"--max-decoding-length must not be greater\. Received: 3,000"
+        UserError, match=r"`max_decoding_length` must not be greater\. Received: 3,000"
     ):
         load(model_folder, CTRANSLATE2, Decoding(max_decoding_length=3000))
 
@@ -315,8 +317,9 @@ def test_a_source_that_memory_does_not_hold_is_the_machines_fault(
 WITHOUT_TENSORFLOW = """
 import sys
 sys.modules["tensorflow"] = sys.modules["keras"] = None  # importing it is an error
-from model.transformer.config import Decoding, Engine
+from model.decoding.options import Decoding
 from model.engines.loading import load_translator
+from model.engines.options import Engine
 translator = load_translator(
     sys.argv[1], decoding=Decoding(beam_size=1), engine=Engine(name="ctranslate2"), threads=1
 )
@@ -344,7 +347,7 @@ def test_weights_that_are_not_finite_are_refused_or_give_no_translation(
     folder = with_weight(model_folder, tmp_path / "model", math.nan, name="outer/kernel")
     with pytest.raises(UserError, match="holds weights that are not finite"):
         load(folder, CTRANSLATE2)
-    monkeypatch.setattr("model.engines.tensorflow_engine._not_finite", lambda model: [])
+    monkeypatch.setattr("model.formats.weights._not_finite", lambda model: [])
     for beam_size in (1, 3):  # an export of before they were looked at
         translator = load(folder, CTRANSLATE2, Decoding(beam_size=beam_size))
         with pytest.raises(NotFiniteError, match="gives no probability to any") as caught:
@@ -360,7 +363,7 @@ def test_an_export_is_taken_as_it_is(model_folder, tmp_path, monkeypatch):
     assert best_texts(found) == best_texts(translate(load(model_folder, TENSORFLOW)))
     assert not (tmp_path / "cache").exists()
     before = model_fingerprint(tmp_path / "exported")
-    with pytest.raises(UserError, match=r"exported for CTranslate2: translate with --engine ctr"):
+    with pytest.raises(UserError, match=r"exported for CTranslate2: translate with `engine=ctr"):
         load(tmp_path / "exported", TENSORFLOW)
     (tmp_path / "exported/about.json").unlink()
     with (tmp_path / "exported/model.bin").open("ab") as file:
@@ -410,16 +413,16 @@ def test_what_an_engine_cannot_do_is_known_before_weights_are_read(
 
     positions = "the engine ctranslate2 has 2,048 positions: "
     assert refused(max_decoding_length=4096) == (
-        f"{positions}--max-decoding-length must not be greater. Received: 4,096"
+        f"{positions}`max_decoding_length` must not be greater. Received: 4,096"
     )
     assert refused(most=2049) == (
-        f"{positions}--max-source-tokens must not be greater. Received: 2,049"
+        f"{positions}`max_source_tokens` must not be greater. Received: 2,049"
     )
     for engine in (TENSORFLOW, CTRANSLATE2):
         assert refused(tmp_path / "nowhere", engine).startswith("no model folder at ")
     exported = tmp_path / "exported"
     export_ctranslate2(model_folder, exported)
-    assert "translate with --engine ctranslate2" in refused(exported, TENSORFLOW)
+    assert "translate with `engine=ctranslate2`" in refused(exported, TENSORFLOW)
     long = Decoding(max_decoding_length=4096)
     check_engine(model_folder, decoding=long, engine=TENSORFLOW, max_source_tokens=4096)
     for folder in (model_folder, model_folder.parent, exported):
@@ -450,7 +453,7 @@ def test_a_full_cache_is_one_line_with_its_own_remedy(model_folder, tmp_path, mo
             load(model_folder, CTRANSLATE2)
     assert list((tmp_path / "tt").iterdir()) == []
     # What reading raises is not of the folder that is written.
-    monkeypatch.setattr(Translator, "load", fail(errno.EIO))
+    monkeypatch.setattr("model.formats.to_ctranslate2.load_model", fail(errno.EIO))
     with pytest.raises(OSError, match="Input/output error"):
         export_ctranslate2(model_folder, tmp_path / "exported")
 
@@ -459,12 +462,12 @@ def test_many_may_make_a_folder_at_once(tmp_path):
     all_write = threading.Barrier(4)
 
     def write(folder):
-        folder.mkdir()
-        all_write.wait(timeout=60)
-        (folder / "file").write_text("whole")
+        with whole_folder(folder, is_shared=True) as made:
+            all_write.wait(timeout=60)
+            (made / "file").write_text("whole")
 
     folder = tmp_path / "deep/made"
-    threads = [threading.Thread(target=make_whole, args=(folder, write)) for _ in range(4)]
+    threads = [threading.Thread(target=write, args=(folder,)) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -472,7 +475,6 @@ def test_many_may_make_a_folder_at_once(tmp_path):
     assert [(p.name, (p / "file").read_text()) for p in folder.parent.iterdir()] == [
         ("made", "whole")
     ]
-    assert make_whole(folder, pytest.fail) == folder
 
 
 def test_a_folder_that_fails_leaves_nothing_and_old_leftovers_go(tmp_path):
@@ -480,12 +482,11 @@ def test_a_folder_that_fails_leaves_nothing_and_old_leftovers_go(tmp_path):
         (tmp_path / name).mkdir()
         os.utime(tmp_path / name, (time.time() - hours * 3600,) * 2)
 
-    def fail(folder):
-        folder.mkdir()
+    with (
+        pytest.raises(RuntimeError, match="out of luck"),
+        whole_folder(tmp_path / "made", is_shared=True),
+    ):
         raise RuntimeError("out of luck")
-
-    with pytest.raises(RuntimeError, match="out of luck"):
-        make_whole(tmp_path / "made", fail)
     assert [path.name for path in tmp_path.iterdir()] == ["made.3.tmp"]
 
 
@@ -493,7 +494,7 @@ def test_a_folder_that_fails_leaves_nothing_and_old_leftovers_go(tmp_path):
 
 SET_THREADS = """
 import sys
-from model.engines.loading import calls_at_once, set_threads
+from model.engines.machine import calls_at_once, set_threads
 set_threads(3)
 import tensorflow as tf
 tf.constant(1) + 1
@@ -517,7 +518,7 @@ def test_threads_of_a_process_that_computes_stay(caplog):
 
 PAGE_FAULTS = """
 import resource
-from model.engines.loading import keep_freed_memory
+from model.engines.machine import keep_freed_memory
 {call}
 for i in range(20):
     blocks = [bytearray(16 * 2**20) for _ in range(6)]

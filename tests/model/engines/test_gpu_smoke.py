@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from model.engines.gpus import find_nvidia, find_nvidia_by_tool
-from model.transformer.config import COMPUTE_TYPES
+from model.training.config import COMPUTE_TYPES
 
-SCRIPT = Path(__file__).parents[2] / "support/gpu_smoke.py"
+SCRIPT = Path(__file__).parents[2].joinpath("support", "gpu_smoke.py")
 SECONDS = 1800
 # Of losses; GPUs multiply float32 with fewer digits (TensorFloat-32).
 TOLERANCE = {"float32": 2e-3, "mixed_bfloat16": 2e-2, "mixed_float16": 1e-2}
@@ -32,7 +32,7 @@ def run_python(*arguments):
     }
     if visible := os.environ.get("TT_VISIBLE_GPUS"):
         environment["CUDA_VISIBLE_DEVICES"] = visible
-    environment["PYTHONPATH"] = os.pathsep.join([str(SCRIPT.parent), str(SCRIPT.parents[1])])
+    environment["PYTHONPATH"] = os.pathsep.join([str(SCRIPT.parent), str(SCRIPT.parents[2])])
     return subprocess.run(
         [sys.executable, *map(str, arguments)],
         env=environment, capture_output=True, text=True,
@@ -65,7 +65,7 @@ def test_gpus_train_and_translate_like_the_cpu(tmp_path):
     if not is_required and not (find_nvidia() or find_nvidia_by_tool()):
         pytest.skip("no NVIDIA GPU on this machine: no GPU has been tested")
     ended = run_python(
-        "-c", "from model.engines.gpus import count_gpus, explain_missing_gpu as explain\n"
+        "-c", "from model.gpus import count_gpus, explain_missing_gpu as explain\n"
         "print(count_gpus(), explain() or 'TensorFlow finds no GPU', sep='|')",
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr[-4000:]

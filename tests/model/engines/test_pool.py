@@ -9,13 +9,14 @@ import pytest
 import tensorflow as tf
 from toy import toy_sentences
 
-from model.engines import loading as engines
+from model.decoding.options import BATCH_TOKENS, GPU_BATCH_TOKENS, Decoding
+from model.engines import loading
 from model.engines.loading import load_translator
+from model.engines.options import Engine
 from model.engines.pool import TranslatorPool
-from model.engines.tensorflow_engine import Translator
+from model.engines.tensorflow_engine import TensorFlowTranslator
 from model.engines.translator import Work
-from model.transformer.config import BATCH_TOKENS, GPU_BATCH_TOKENS, Decoding, Engine
-from pipelines.texts.model import ModelCopies, plan_copies
+from pipelines.runners.workers import ModelCopies, plan_copies
 
 CPUS = ["/device:CPU:0", "/device:CPU:1"]
 SOURCES = [source for source, _ in toy_sentences(40, seed=7)]
@@ -23,8 +24,8 @@ SOURCES = [source for source, _ in toy_sentences(40, seed=7)]
 
 def test_each_gpu_gets_the_model_and_the_same_translations_come(trained_toy, monkeypatch):
     one = load_translator(str(trained_toy.run), decoding=Decoding(), engine=Engine())
-    assert isinstance(one, Translator)
-    monkeypatch.setattr(engines, "gpu_devices", lambda: CPUS)
+    assert isinstance(one, TensorFlowTranslator)
+    monkeypatch.setattr(loading, "gpu_devices", lambda: CPUS)
     pool = load_translator(str(trained_toy.run), decoding=Decoding(), engine=Engine())
     translators = [pool._free.get() for _ in CPUS]
     ids = pool.encode(SOURCES)
@@ -87,9 +88,9 @@ def test_each_device_has_one_caller_at_a_time():
     ],
 )
 def test_a_gpu_takes_larger_batches_unless_it_is_told(trained_toy, device, asked, expected):
-    whole = Translator.load(trained_toy.run)
+    whole = TensorFlowTranslator.load(trained_toy.run)
     decoding = Decoding(beam_size=4, batch_tokens=asked)
-    translator = Translator(whole.model, whole.vocabularies, decoding, device=device)
+    translator = TensorFlowTranslator(whole.model, whole.vocabularies, decoding, device=device)
     assert translator._budget.tokens == expected // 4
 
 

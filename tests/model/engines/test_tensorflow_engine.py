@@ -8,22 +8,22 @@ import shutil
 import numpy as np
 import pytest
 import tensorflow as tf
-from test_transformer import make_model
+from models import make_model, with_weight
 from toy import toy_sentences
 
-from model.engines.tensorflow_engine import (
+from model.decoding.options import Decoding
+from model.engines.tensorflow_engine import TensorFlowTranslator
+from model.errors import NotFiniteError, UserError
+from model.formats.model_folder import (
     CONFIG_FILE,
     WEIGHTS_FILE,
-    Translator,
-    export_model,
     find_model_folder,
-    length_limits,
     model_fingerprint,
 )
-from model.errors import NotFiniteError, UserError
+from model.formats.weights import save_model
 from model.text.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
-from model.transformer.config import Decoding
-from pipelines.texts.translating import CellOptions, translate_cells
+from model.transformer.decode import length_limits
+from pipelines.texts.translating import TextOptions, translate_texts
 
 SENTENCES = ["one two", "three", "four five six seven eight", "nine zero one", "two two"]
 
@@ -34,22 +34,22 @@ def model_folder(trained_toy):
 
 
 def test_an_export_can_be_moved_on_its_own(model_folder, tmp_path):
-    before = Translator.load(model_folder).translate(SENTENCES)
+    before = TensorFlowTranslator.load(model_folder).translate(SENTENCES)
     shutil.copytree(model_folder, tmp_path / "elsewhere")
-    assert Translator.load(tmp_path / "elsewhere").translate(SENTENCES) == before
+    assert TensorFlowTranslator.load(tmp_path / "elsewhere").translate(SENTENCES) == before
     assert model_fingerprint(tmp_path / "elsewhere") == model_fingerprint(model_folder)
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_batch_mates_order_and_batch_size_change_nothing(model_folder, beam_size):
     decoding = Decoding(beam_size=beam_size)
-    translator = Translator.load(model_folder, decoding=decoding)
+    translator = TensorFlowTranslator.load(model_folder, decoding=decoding)
     together = translator.translate(SENTENCES)
     assert len({t.text for t in together}) > 1, "the model must tell sentences apart"
     assert [translator.translate([s])[0].text for s in SENTENCES] == [t.text for t in together]
     backwards = translator.translate(SENTENCES[::-1])[::-1]
     assert [t.text for t in backwards] == [t.text for t in together]
-    tiny = Translator.load(
+    tiny = TensorFlowTranslator.load(
         model_folder, decoding=Decoding(beam_size=beam_size, batch_tokens=8)
     ).translate(SENTENCES)
     assert [t.text for t in tiny] == [t.text for t in together]
@@ -57,7 +57,7 @@ def test_batch_mates_order_and_batch_size_change_nothing(model_folder, beam_size
 
 
 def test_scores_are_those_of_the_whole_forward_pass(model_folder):
-    translator = Translator.load(model_folder, decoding=Decoding(beam_size=3))
+    translator = TensorFlowTranslator.load(model_folder, decoding=Decoding(beam_size=3))
     model = translator.model
     for ids in translator.encode(SENTENCES):
         result = translator._search(tf.constant([ids]))
@@ -71,7 +71,9 @@ def test_scores_are_those_of_the_whole_forward_pass(model_folder):
 
 
 def test_greedy_search_is_the_whole_prefix_decoded_again_each_time(model_folder):
-    translator = Translator.load(model_folder, decoding=Decoding(beam_size=1, max_extra_tokens=6))
+    translator = TensorFlowTranslator.load(
+        model_folder, decoding=Decoding(beam_size=1, max_extra_tokens=6)
+    )
     model = translator.model
     for ids in translator.encode(SENTENCES):
         prefix = [BOS_ID]
@@ -87,7 +89,7 @@ def test_greedy_search_is_the_whole_prefix_decoded_again_each_time(model_folder)
 
 def test_a_limit_ends_a_translation(model_folder):
     decoding = Decoding(beam_size=2, max_extra_tokens=1)
-    translator = Translator.load(model_folder, decoding=decoding)
+    translator = TensorFlowTranslator.load(model_folder, decoding=decoding)
     for ids in translator.encode(SENTENCES):
         result = translator._search(tf.constant([ids]))
         found = [i for i in result.ids[0, 0].numpy().tolist() if i != PAD_ID]
@@ -116,7 +118,7 @@ def test_limits_are_those_of_the_options(options, expected):
 
 
 def test_empty_texts_are_translated_to_empty_ones(model_folder):
-    translator = Translator.load(model_folder)
+    translator = TensorFlowTranslator.load(model_folder)
     found = translator.translate(["", "one two", " \u2028", "\u200b\x07"])
     assert [(found[i].text, found[i].score) for i in (0, 2, 3)] == [("", 0.0)] * 3
     assert found[1] == translator.translate(["one two"])[0]
@@ -124,7 +126,7 @@ def test_empty_texts_are_translated_to_empty_ones(model_folder):
 
 
 def test_no_shape_is_traced_twice(model_folder):
-    translator = Translator.load(model_folder)
+    translator = TensorFlowTranslator.load(model_folder)
     for sentence in SENTENCES:
         translator.translate([sentence])
     translator.translate(SENTENCES)
@@ -133,19 +135,19 @@ def test_no_shape_is_traced_twice(model_folder):
 
 def test_what_is_no_model_folder_is_refused(model_folder, tmp_path):
     with pytest.raises(UserError, match=r"no model folder at .*: train one"):
-        Translator.load(tmp_path / "nowhere")
+        TensorFlowTranslator.load(tmp_path / "nowhere")
     with pytest.raises(UserError, match="holds no exported model"):
-        Translator.load(tmp_path)
+        TensorFlowTranslator.load(tmp_path)
     shutil.copytree(model_folder, tmp_path / "run/model")
     assert find_model_folder(tmp_path / "run") == tmp_path / "run/model"
     (tmp_path / "run/model" / WEIGHTS_FILE).write_bytes(b"not HDF5")
     with pytest.raises(UserError, match="is damaged or another model's"):
-        Translator.load(tmp_path / "run")
+        TensorFlowTranslator.load(tmp_path / "run")
     with pytest.raises(UserError, match="does not hold the weights"):
-        Translator.load(tmp_path / "run", is_checked=True)
+        TensorFlowTranslator.load(tmp_path / "run", is_checked=True)
     (tmp_path / "run/model" / CONFIG_FILE).write_text("{")
     with pytest.raises(UserError, match="cannot be read"):
-        Translator.load(tmp_path / "run")
+        TensorFlowTranslator.load(tmp_path / "run")
 
 
 def test_weights_of_another_architecture_are_refused(model_folder, tmp_path):
@@ -153,21 +155,7 @@ def test_weights_of_another_architecture_are_refused(model_folder, tmp_path):
     path = tmp_path / "model" / CONFIG_FILE
     path.write_text(json.dumps({**json.loads(path.read_text()), "d_model": 64}))
     with pytest.raises(UserError, match="does not hold the weights"):
-        Translator.load(tmp_path / "model")
-
-
-def with_weight(model_folder, output, value, *, name="inner/kernel"):
-    """Writes a model whose first matrix of a name has one value in its first row."""
-    translator = Translator.load(model_folder)
-    kernel = next(v for v in translator.model.variables if v.path.endswith(name))
-    weights = kernel.numpy()
-    weights[0] = value
-    kernel.assign(weights)
-    vocabularies = translator.vocabularies
-    export_model(
-        translator.model, output, vocabulary_folder=model_folder, vocabularies=vocabularies
-    )
-    return output
+        TensorFlowTranslator.load(tmp_path / "model")
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
@@ -175,7 +163,7 @@ def with_weight(model_folder, output, value, *, name="inner/kernel"):
 def test_weights_that_are_not_finite_are_refused(model_folder, tmp_path, value, compute_type):
     folder = with_weight(model_folder, tmp_path / "model", value)
     with pytest.raises(UserError) as caught:
-        Translator.load(folder, compute_type=compute_type)
+        TensorFlowTranslator.load(folder, compute_type=compute_type)
     message = str(caught.value)
     assert message.startswith(f"{folder / WEIGHTS_FILE} holds weights that are not finite (encoder")
     assert "inner/kernel, one of 1): export another checkpoint" in message
@@ -183,22 +171,22 @@ def test_weights_that_are_not_finite_are_refused(model_folder, tmp_path, value, 
 
 def test_large_weights_are_finite(model_folder, tmp_path):
     folder = with_weight(model_folder, tmp_path / "model", 3e38)  # their sum is not
-    assert Translator.load(folder).vocabularies.source.piece_count == 14
+    assert TensorFlowTranslator.load(folder).vocabularies.source.piece_count == 14
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_where_weights_overflow_it_is_no_fault_of_the_rows(model_folder, tmp_path, beam_size):
     folder = with_weight(model_folder, tmp_path / "model", 3e38)
-    translator = Translator.load(folder, decoding=Decoding(beam_size=beam_size))
+    translator = TensorFlowTranslator.load(folder, decoding=Decoding(beam_size=beam_size))
     with pytest.raises(NotFiniteError, match="gives no probability to any translation: its wei"):
         translator.translate(SENTENCES)
     cells = [sentence.encode() for sentence in SENTENCES]
     with pytest.raises(NotFiniteError):  # a harmless text fails as well
-        translate_cells(cells, translator=translator, options=CellOptions())
+        translate_texts(cells, translator=translator, options=TextOptions())
 
 
 def test_where_the_numbers_of_one_row_overflow_that_row_fails(model_folder, monkeypatch):
-    translator = Translator.load(model_folder, decoding=Decoding(beam_size=1))
+    translator = TensorFlowTranslator.load(model_folder, decoding=Decoding(beam_size=1))
     search = translator._search
 
     def overflow(ids):
@@ -208,7 +196,7 @@ def test_where_the_numbers_of_one_row_overflow_that_row_fails(model_folder, monk
 
     monkeypatch.setattr(translator, "_search", overflow)
     cells = [sentence.encode() for sentence in SENTENCES]
-    found = translate_cells(cells, translator=translator, options=CellOptions()).cells
+    found = translate_texts(cells, translator=translator, options=TextOptions()).translations
     assert [cell.status for cell in found] == ["ok", "ok", "failed", "ok", "ok"]
     assert found[2].error.startswith("NotFiniteError: the model gives no probability")
 
@@ -221,27 +209,30 @@ def test_an_interrupted_export_changes_nothing(model_folder, tmp_path, monkeypat
         raise OSError("no space left")
 
     monkeypatch.setattr(model, "save_weights", full_disk)
-    vocabularies = Translator.load(model_folder).vocabularies
+    vocabularies = TensorFlowTranslator.load(model_folder).vocabularies
     with pytest.raises(OSError, match="no space left"):
-        export_model(
+        save_model(
             model, tmp_path / "model", vocabulary_folder=model_folder, vocabularies=vocabularies
         )
-    before, after = Translator.load(model_folder), Translator.load(tmp_path / "model")
+    before, after = (
+        TensorFlowTranslator.load(model_folder),
+        TensorFlowTranslator.load(tmp_path / "model"),
+    )
     assert after.translate(SENTENCES) == before.translate(SENTENCES), "the older one stays whole"
     with pytest.raises(OSError, match="no space left"):
-        export_model(
+        save_model(
             model, tmp_path / "new", vocabulary_folder=model_folder, vocabularies=vocabularies
         )
     with pytest.raises(UserError, match="no model folder"):
-        Translator.load(tmp_path / "new")
+        TensorFlowTranslator.load(tmp_path / "new")
 
 
 @pytest.mark.parametrize("beam_size", [1, 4])
 @pytest.mark.parametrize("no_repeat_ngram_size", [0, 2])
 def test_float16_translates_like_float32(trained_toy, beam_size, no_repeat_ngram_size):
     decoding = Decoding(beam_size=beam_size, no_repeat_ngram_size=no_repeat_ngram_size)
-    full = Translator.load(trained_toy.run, decoding=decoding)
-    half = Translator.load(trained_toy.run, decoding=decoding, compute_type="float16")
+    full = TensorFlowTranslator.load(trained_toy.run, decoding=decoding)
+    half = TensorFlowTranslator.load(trained_toy.run, decoding=decoding, compute_type="float16")
     assert half.model.compute_dtype == "float16"
     texts = [source for source, _ in toy_sentences(60, seed=11)]  # of 1 to 6 words: much padding
     expected, found = full.translate(texts), half.translate(texts)

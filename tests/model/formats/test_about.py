@@ -14,18 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.dataset.manifest import DatasetManifest, ratio_of_place, ratio_places
+from model.decoding.options import Decoding
 from model.formats.about import About, TrainingData, ratio_quantiles
 from model.formats.model_folder import ABOUT_FILE, load_about, load_config
-from model.formats.to_ctranslate2 import (
-    VOCABULARY_FOLDER,
-    copy_model,
-    export_ctranslate2,
-    export_saved_model,
-)
+from model.formats.saved_model import VOCABULARY_FOLDER, export_saved_model
+from model.formats.to_ctranslate2 import export_ctranslate2
+from model.formats.weights import copy_model
 from model.runs.averaging import export_average, export_checkpoint
 from model.runs.run_folder import CONFIG_FILE, RunFolder
-from model.training.config import run_config
-from model.transformer.config import Decoding, TrainingConfig
+from model.training.config import TrainingConfig, run_config
 
 
 def test_a_trained_model_says_what_it_is(trained_toy):

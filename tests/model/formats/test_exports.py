@@ -25,46 +25,30 @@ import sentencepiece
 import tensorflow as tf
 import typer
 from bench.compare_ctranslate2 import compare, translate_ids
-from test_transformer import make_model
+from models import ROWS, random_rows, write_model
 from toy import toy_sentences
 from typer.testing import CliRunner
 
 from cli.commands.export import export_command
+from model.decoding.options import Decoding
 from model.engines.batching import pad
-from model.engines.tensorflow_engine import (
-    CONFIG_FILE,
-    WEIGHTS_FILE,
-    Translator,
-    export_model,
-    hidden_ids,
-    search_batch,
-)
+from model.engines.tensorflow_engine import TensorFlowTranslator
 from model.errors import DiskFullError, UserError
-from model.formats.to_ctranslate2 import (
-    POSITIONS,
-    SIGNATURE,
-    VOCABULARY_FOLDER,
-    copy_model,
-    export_ctranslate2,
-    export_saved_model,
-)
-from model.runs.run_folder import storage_errors
+from model.folders.remote import storage_errors
+from model.formats.model_folder import CONFIG_FILE, POSITIONS, WEIGHTS_FILE
+from model.formats.saved_model import SIGNATURE, VOCABULARY_FOLDER, export_saved_model
+from model.formats.to_ctranslate2 import export_ctranslate2
+from model.formats.weights import copy_model
 from model.text.vocabulary import (
     BOS_ID,
     EOS_ID,
     PAD_ID,
     SHARED_MODEL,
-    SOURCE_MODEL,
-    TARGET_MODEL,
-    UNK_ID,
     VOCABULARY_FILE,
-    TextNormalization,
     load_vocabularies,
-    vocabulary_json,
 )
-from model.transformer.config import Decoding
+from model.transformer.decode import hidden_ids, search_batch
 
-ROWS = 300
 EXTRA_TOKENS = 12
 VARIANTS = {
     "post-norm, shared, tied": {},
@@ -74,62 +58,6 @@ VARIANTS = {
     },
     "pre-norm, shared, untied, one layer": {"norm": "pre", "tie_embeddings": False, "layers": 1},
 }  # fmt: skip
-
-
-def write_words(path, count, **options):
-    """Trains a vocabulary of `count` words and the four special pieces."""
-    words = [f"{path.stem}{i}" for i in range(count)]
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter([" ".join(words)] * 3), model_prefix=str(path.with_suffix("")),
-        model_type="word", vocab_size=count + 4, pad_id=0, unk_id=1, bos_id=2, eos_id=3,
-        minloglevel=2, **options,
-    )  # fmt: skip
-    path.with_suffix(".model").rename(path)
-
-
-def write_model(folder, *, shared_vocabulary=True, end=3.0, **fields):
-    """Exports a random model; 33 and 41 pieces leave ids of the padded sizes without one.
-
-    Wide kernels tell sources apart. The logits of EOS vary `end` times as much as others, so that
-    some translations end and others reach the limit.
-    """
-    vocabulary_folder = folder / "vocabularies"
-    vocabulary_folder.mkdir(parents=True)
-    if shared_vocabulary:
-        write_words(vocabulary_folder / SHARED_MODEL, 37)
-    else:
-        write_words(vocabulary_folder / SOURCE_MODEL, 29)
-        write_words(vocabulary_folder / TARGET_MODEL, 37, eos_piece="<end>")
-    text = vocabulary_json(shared=shared_vocabulary, normalization=TextNormalization())
-    (vocabulary_folder / VOCABULARY_FILE).write_text(text)
-    vocabularies = load_vocabularies(vocabulary_folder)
-    model = make_model(
-        source_vocabulary_size=vocabularies.source.size,
-        target_vocabulary_size=vocabularies.target.size,
-        shared_vocabulary=shared_vocabulary, **fields,
-    )  # fmt: skip
-    for variable in model.variables:
-        if variable.name == "kernel":
-            variable.assign(3 * variable)
-    table = model.output_embedding.table.numpy()
-    table[EOS_ID] *= end
-    model.output_embedding.table.assign(table)
-    export_model(
-        model, folder / "model", vocabulary_folder=vocabulary_folder, vocabularies=vocabularies
-    )
-    return folder / "model"
-
-
-def random_rows(translator, count=ROWS):
-    """Returns ids of sources of 1 to 10 pieces, UNK among them, BOS and EOS added."""
-    generator = np.random.default_rng(7)
-    top = translator.vocabularies.source.piece_count
-    return [
-        [BOS_ID, *(UNK_ID if i == EOS_ID else int(i) for i in inner), EOS_ID]
-        for inner in (
-            generator.integers(EOS_ID, top, generator.integers(1, 11)) for _ in range(count)
-        )
-    ]
 
 
 def translator_ids(translator, rows):
@@ -188,7 +116,7 @@ def test_saved_models_find_what_the_translator_finds_with_tensorflow_alone(tmp_p
     for i, (model, decoding) in enumerate(cases):
         folder = f"saved{i}"
         export_saved_model(model, tmp_path / "made" / folder, decoding=decoding)
-        translator = Translator.load(model, decoding=decoding)
+        translator = TensorFlowTranslator.load(model, decoding=decoding)
         batches[folder] = pad(random_rows(translator, count=40))
         for rows in (batches[folder], batches[folder][:1]):
             found = translator._search(tf.constant(rows))
@@ -239,7 +167,7 @@ def test_a_saved_model_finds_nothing_for_no_rows(one_model, tmp_path, decoding):
 def test_ctranslate2_chooses_the_same_ids(random_model, tmp_path):
     export_ctranslate2(random_model, tmp_path / "exported")
     decoding = Decoding(beam_size=1, max_extra_tokens=EXTRA_TOKENS)
-    translator = Translator.load(random_model, decoding=decoding)
+    translator = TensorFlowTranslator.load(random_model, decoding=decoding)
     rows = random_rows(translator)
     ours = translator_ids(translator, rows)
     theirs = translate_ids(tmp_path / "exported", rows, extra_tokens=EXTRA_TOKENS)
@@ -260,7 +188,7 @@ def test_ctranslate2_chooses_the_same_ids(random_model, tmp_path):
 def test_beams_of_ctranslate2_are_those_among_the_ids_that_may_be_chosen(random_model, tmp_path):
     export_ctranslate2(random_model, tmp_path / "exported")
     decoding = Decoding(beam_size=4, length_penalty=0, max_extra_tokens=40)
-    translator = Translator.load(random_model, decoding=decoding)
+    translator = TensorFlowTranslator.load(random_model, decoding=decoding)
     rows = random_rows(translator)
     limits = [len(row) + decoding.max_extra_tokens for row in rows]
     hidden = hidden_ids(translator.model.config, translator.vocabularies)
@@ -283,7 +211,7 @@ def test_beams_of_ctranslate2_are_those_among_the_ids_that_may_be_chosen(random_
 
 def test_scores_of_ctranslate2_are_shares_of_what_may_be_chosen(random_model, tmp_path):
     export_ctranslate2(random_model, tmp_path / "exported")
-    translator = Translator.load(random_model)
+    translator = TensorFlowTranslator.load(random_model)
     model, vocabularies = translator.model, translator.vocabularies
     source = ctranslate2.Translator(str(tmp_path / "exported"))
     generator = np.random.default_rng(3)
@@ -323,7 +251,7 @@ def test_a_trained_model_translates_pieces_identically(trained_toy, tmp_path):
             pieces.encode(["", *texts], out_type=str), beam_size=beam_size
         )
         theirs = pieces.decode([result.hypotheses[0] for result in results])
-        ours = Translator.load(model, decoding=Decoding(beam_size=beam_size))
+        ours = TensorFlowTranslator.load(model, decoding=Decoding(beam_size=beam_size))
         pairs = zip(ours.translate(["", *texts]), theirs, strict=True)
         assert sum(translation.text == text for translation, text in pairs) >= least
 
@@ -337,7 +265,7 @@ def test_ids_stay_hidden_in_other_types(one_model, tmp_path, compute_type):
     tokens = json.loads((tmp_path / "exported/shared_vocabulary.json").read_text())
     hidden = {*tokens[:3], *tokens[41:]}
     assert len(hidden) == 3 + 7
-    rows = random_rows(Translator.load(one_model), count=50)
+    rows = random_rows(TensorFlowTranslator.load(one_model), count=50)
     results = translator.translate_batch(
         [[tokens[i] for i in row[1:-1]] for row in rows],
         beam_size=4, num_hypotheses=4, max_decoding_length=20,
@@ -367,8 +295,8 @@ def test_a_copy_translates_and_holds_nothing_else(one_model, tmp_path):
     assert names == {CONFIG_FILE, WEIGHTS_FILE, VOCABULARY_FILE, SHARED_MODEL}
     assert {path.name for path in (tmp_path / "deep").iterdir()} == {"copy"}
     texts = ["vocabulary1 vocabulary2", "vocabulary3"]
-    expected = Translator.load(one_model).translate(texts)
-    assert Translator.load(tmp_path / "deep/copy").translate(texts) == expected
+    expected = TensorFlowTranslator.load(one_model).translate(texts)
+    assert TensorFlowTranslator.load(tmp_path / "deep/copy").translate(texts) == expected
 
 
 def test_what_is_there_stays_unless_it_is_an_export_to_overwrite(one_model, tmp_path, monkeypatch):
@@ -402,15 +330,15 @@ def test_what_is_there_stays_unless_it_is_an_export_to_overwrite(one_model, tmp_
     assert {path.name for path in tmp_path.iterdir()} == {"output", "copy", "empty", "linked"}
 
 
-@pytest.mark.parametrize("export", [
-    lambda model, output: export_saved_model(model, output, decoding=Decoding()),
-    export_ctranslate2,
-], ids=["saved-model", "ctranslate2"])  # fmt: skip
-def test_an_export_that_fails_leaves_nothing(one_model, tmp_path, monkeypatch, export):
+@pytest.mark.parametrize(("room", "export"), [
+    ("saved_model", lambda model, output: export_saved_model(model, output, decoding=Decoding())),
+    ("to_ctranslate2", export_ctranslate2),
+])  # fmt: skip
+def test_an_export_that_fails_leaves_nothing(one_model, tmp_path, monkeypatch, room, export):
     def fail(*arguments):
         raise RuntimeError("out of luck")
 
-    monkeypatch.setattr("model.formats.to_ctranslate2._copy_vocabularies", fail)
+    monkeypatch.setattr(f"model.formats.{room}.copy_vocabularies", fail)
     with pytest.raises(RuntimeError, match="out of luck"):
         export(one_model, tmp_path / "output")
     assert list(tmp_path.iterdir()) == []
@@ -441,12 +369,12 @@ def test_an_export_without_room_is_one_clear_error(one_model, tmp_path, export, 
         export(one_model, output, overwrite=overwrite)
     assert re.fullmatch(
         rf"the disk of {output} is full \(.*File too large.*\): make room there, or name another "
-        "folder with --output",
+        "`output`",
         str(raised.value),
     )
     assert list(tmp_path.iterdir()) == ([output] if overwrite else [])
     if overwrite:  # the earlier export is whole
-        assert Translator.load(output).translate(["vocabulary1"])
+        assert TensorFlowTranslator.load(output).translate(["vocabulary1"])
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
@@ -494,7 +422,7 @@ def test_the_command_writes_each_format(one_model, tmp_path, arguments, mark):
             ["--format", "onnx"],
             r"--format must be one of model, saved-model, ctranslate2\. Received",
         ),
-        (["--beam-size", "2"], "--beam-size and --length-penalty belong to --format saved-model"),
+        (["--beam-size", "2"], "--beam-size belongs to --format saved-model"),
         (["--format", "saved-model", "--beam-size", "0"], "--beam-size must be at least 1"),
     ],
 )

@@ -11,16 +11,17 @@ import sys
 import pytest
 import sentencepiece
 import toy
-from test_exports import write_model
-from test_main import run
+from command_line import run
+from models import write_model
 from translation_jobs import translate as translate_batch
 from translation_jobs import write
 
 from model.dataset.manifest import digest_file
-from model.engines.ctranslate2_engine import convert
-from model.engines.loading import load_translator
+from model.decoding.options import Decoding
+from model.engines.loading import convert, load_translator
+from model.engines.options import Engine
 from model.errors import UserError
-from model.formats import model_folder as model_folder_module
+from model.formats import model_folder
 from model.formats.about import About
 from model.formats.model_folder import (
     ABOUT_FILE,
@@ -32,15 +33,12 @@ from model.formats.model_folder import (
     model_files,
     model_fingerprint,
 )
-from model.formats.to_ctranslate2 import (
-    VOCABULARY_FOLDER,
-    copy_model,
-    export_ctranslate2,
-    export_saved_model,
-)
+from model.formats.saved_model import VOCABULARY_FOLDER, export_saved_model
+from model.formats.to_ctranslate2 import export_ctranslate2
+from model.formats.weights import copy_model
 from model.runs.averaging import export_average, export_checkpoint
-from model.text.vocabulary import SHARED_MODEL, VOCABULARY_FILE, TextNormalization, vocabulary_json
-from model.transformer.config import Decoding, Engine
+from model.text.normalization import TextNormalization
+from model.text.vocabulary import SHARED_MODEL, VOCABULARY_FILE, vocabulary_json
 from pipelines.texts.model import ModelLoader
 
 TENSORFLOW, CTRANSLATE2 = Engine(), Engine(name="ctranslate2")
@@ -181,9 +179,9 @@ def test_with_a_planned_fingerprint_the_weights_are_read_once_for_it_and_the_dig
     model, monkeypatch
 ):
     read = []
-    chunks = model_folder_module._chunks
+    chunks = model_folder._chunks
     monkeypatch.setattr(
-        model_folder_module, "_chunks", lambda path: read.append(path.name) or chunks(path)
+        model_folder, "_chunks", lambda path: read.append(path.name) or chunks(path)
     )
     planned = model_fingerprint(model)
     files = [WEIGHTS_FILE, VOCABULARY_FILE, SHARED_MODEL]

@@ -54,13 +54,13 @@ def test_perplexity_is_of_the_nll_and_loss_is_what_is_minimised(smoothed):
     run, trainer, before = smoothed
     first, *_, validation = log_of(run)
     assert (first["step"], validation["kind"]) == (1, "validation")
-    batch = next(trainer._batches("train").epoch(Position()))
+    batch = next(trainer.data.batches("train").epoch(Position()))
     weights_then = {
         "train": (first, before, [batch]),
         "validation": (
             validation,
             weights_by_path(trainer.model),
-            list(trainer._batches("validation").epoch(Position())),
+            list(trainer.data.batches("validation").epoch(Position())),
         ),
     }
     for line, weights, batches in weights_then.values():
@@ -78,9 +78,8 @@ def test_the_best_can_be_chosen_by_nll(smoothed):
     assert trainer.state.best == [(validation["nll"], 6)]
 
 
-def test_a_log_without_nll_goes_on(toy_dataset, tmp_path):
-    run = tmp_path / "run"
-    make_trainer(toy_dataset, run, training=changed(steps=8)).train(ignore)
+def test_a_log_without_nll_goes_on(toy_dataset, finish_run, tmp_path):
+    run = finish_run(tmp_path / "run", training=changed(steps=8))
     before = [{k: v for k, v in line.items() if k != "nll"} for line in log_of(run)]
     (run / "train.jsonl").write_text("".join(json.dumps(line) + "\n" for line in before))
     make_trainer(toy_dataset, run).train(ignore)

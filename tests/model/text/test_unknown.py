@@ -4,18 +4,11 @@ import pytest
 import toy
 from hypothesis import given
 from hypothesis import strategies as st
-from test_vocabulary import train
+from vocabularies import train
 
+from model.text.normalization import WORD_BOUNDARY, TextNormalization
 from model.text.unknown import UnknownParts, count_letters
-from model.text.vocabulary import (
-    BOS_ID,
-    EOS_ID,
-    SHARED_MODEL,
-    UNK_ID,
-    WORD_BOUNDARY,
-    TextNormalization,
-    Vocabulary,
-)
+from model.text.vocabulary import BOS_ID, EOS_ID, SHARED_MODEL, UNK_ID, Vocabulary
 
 LINES = [
     "COVID is here, on 3 May 2024.", "Hello, Tom! Go on: 12:30?", "He said no (twice); so be it.",

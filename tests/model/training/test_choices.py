@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.training.choices import MAX_STEPS, DatasetSize, choose_options, doubts, updates_an_epoch
-from model.transformer.config import PRESETS, TrainingConfig, preset_fields
+from model.training.config import TrainingConfig
+from model.transformer.config import PRESETS, preset_fields
 
 
 def size_of(pairs, tokens, longest=60):
@@ -115,14 +116,14 @@ def test_what_is_warned_of():
     short = TrainingConfig(steps=60, warmup_steps=4000, peak_learning_rate=0.001)
     assert doubts(short, width=128) == [
         "all 60 steps lie in the warm-up of 4,000, so that the rate comes to 1.5% of its peak and "
-        "never falls: raise --steps, or lower --warmup-steps to a quarter of them"
+        "never falls: raise `steps`, or lower `warmup_steps` to a quarter of them"
     ]
     # 4 / sqrt(128 * 4000) = 0.00559
     assert doubts(TrainingConfig(peak_learning_rate=0.0055), width=128) == []
     (line,) = doubts(TrainingConfig(peak_learning_rate=0.0057), width=128)
     assert line == (
         "a peak rate of 0.0057 is above 0.00559, which is 4 / sqrt(width * 4000) with the width "
-        "128: training is likely to diverge; lower --peak-learning-rate"
+        "128: training is likely to diverge; lower `peak_learning_rate`"
     )
     # The library's default rate is the paper's for its warm-up: 512^-0.5 * 100^-0.5 = 0.0044.
     (line,) = doubts(TrainingConfig(warmup_steps=100), width=512)

@@ -8,8 +8,11 @@ import math
 
 import pytest
 
+from model.decoding.options import Decoding
+from model.engines.options import Engine
 from model.errors import UserError
-from model.transformer.config import PRESETS, Decoding, Engine, TrainingConfig, TransformerConfig
+from model.training.config import TrainingConfig
+from model.transformer.config import PRESETS, TransformerConfig
 
 SIZES = {"source_vocabulary_size": 80, "target_vocabulary_size": 80, "shared_vocabulary": True}
 
@@ -37,51 +40,63 @@ def test_fields_go_on_top_of_a_preset():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: TransformerConfig.from_preset("huge", **SIZES), "'huge': choose one of tiny"),
-        (lambda: TransformerConfig(**SIZES, d_model=100), "d_model=100, heads=8"),
-        (lambda: TransformerConfig(**SIZES, layers=0), "layers must be at least 1. Received: 0"),
-        (lambda: TransformerConfig(**SIZES, dropout=0.99), "dropout must be 0 to 0.9"),
-        (lambda: TrainingConfig(seed=-1), "seed must be 0 to 4,294,967,295. Received: -1"),
-        (lambda: TransformerConfig(**SIZES, position_base=1.0), "position_base must be greater"),
+        (
+            lambda: TransformerConfig.from_preset("huge", **SIZES),
+            "`preset` must be one of tiny, .* Received: huge",
+        ),
+        (
+            lambda: TransformerConfig(**SIZES, d_model=100),
+            "multiple of twice `heads`. Received: 100 and 8",
+        ),
+        (lambda: TransformerConfig(**SIZES, layers=0), "`layers` must be at least 1. Received: 0"),
+        (lambda: TransformerConfig(**SIZES, dropout=0.99), "`dropout` must be 0 to 0.9"),
+        (lambda: TrainingConfig(seed=-1), "`seed` must be 0 to 4,294,967,295. Received: -1"),
+        (lambda: TransformerConfig(**SIZES, position_base=1.0), "`position_base` must be greater"),
         (
             lambda: TransformerConfig(**{**SIZES, "target_vocabulary_size": 88}),
             "one size. Received: 80 and 88",
         ),
-        (lambda: TrainingConfig(steps=0), "steps must be at least 1"),
-        (lambda: TrainingConfig(peak_learning_rate=0.0), "peak_learning_rate must be positive"),
-        (lambda: TransformerConfig(**SIZES, norm="both"), "norm must be one of post, pre"),
+        (lambda: TrainingConfig(steps=0), "`steps` must be at least 1"),
+        (lambda: TrainingConfig(peak_learning_rate=0.0), "`peak_learning_rate` must be positive"),
+        (lambda: TransformerConfig(**SIZES, norm="both"), "`norm` must be one of post, pre"),
         (lambda: TrainingConfig(schedule="cosine"), "one of inverse-sqrt, constant. Received: cos"),
         (
             lambda: TrainingConfig(compute_type="float16"),
             "bfloat16, mixed_float16. Received: f",
         ),
-        (lambda: TrainingConfig(average="all"), "average must be one of none, last, best"),
+        (lambda: TrainingConfig(average="all"), "`average` must be one of none, last, best"),
         (
             lambda: TrainingConfig(best_metric="ter"),
             "loss, nll, perplexity, bleu, chrf. Received: ter",
         ),
-        (lambda: TrainingConfig(clip_norm=0.0), "clip_norm must be positive. Received: 0.0"),
-        (lambda: TrainingConfig(patience=0), "patience must be positive. Received: 0"),
-        (lambda: TrainingConfig(effective_batch_size=-1), "effective_batch_size must be positive"),
-        (lambda: TrainingConfig(score_every=750), "multiple of validate_every. Received: 750 and"),
+        (lambda: TrainingConfig(clip_norm=0.0), "`clip_norm` must be positive. Received: 0.0"),
+        (lambda: TrainingConfig(patience=0), "`patience` must be positive. Received: 0"),
+        (
+            lambda: TrainingConfig(effective_batch_size=-1),
+            "`effective_batch_size` must be positive",
+        ),
+        (
+            lambda: TrainingConfig(score_every=750),
+            "multiple of `validate_every`. Received: 750 and",
+        ),
         (
             lambda: TrainingConfig(best_metric="bleu", score_every=0),
-            "best_metric cannot be bleu where score_every is 0",
+            "must be loss, nll or perplexity where `score_every` is 0. Received: bleu",
         ),
-        (lambda: TrainingConfig(label_smoothing=1.0), r"label_smoothing must be in \[0, 1\)"),
-        (lambda: Decoding(beam_size=0), "--beam-size must be at least 1"),
-        (lambda: Decoding(length_penalty=-1.0), "--length-penalty must be 0 to 10. Received: -1.0"),
-        (lambda: Decoding(length_penalty=10.1), "--length-penalty must be 0 to 10. Received: 10.1"),
-        (lambda: Decoding(length_penalty=math.nan), "--length-penalty must be 0 to 10"),
-        (lambda: Decoding(max_length_ratio=math.inf), "--max-length-ratio must be finite"),
+        (lambda: TrainingConfig(label_smoothing=1.0), r"`label_smoothing` must be in \[0, 1\)"),
+        (lambda: Decoding(beam_size=0), "`beam_size` must be at least 1"),
+        (lambda: Decoding(length_penalty=-1.0), "`length_penalty` must be 0 to 10. Received: -1.0"),
+        (lambda: Decoding(length_penalty=10.1), "`length_penalty` must be 0 to 10. Received: 10.1"),
+        (lambda: Decoding(length_penalty=math.nan), "`length_penalty` must be 0 to 10"),
+        (lambda: Decoding(max_length_ratio=math.inf), "`max_length_ratio` must be finite"),
         (
             lambda: Decoding(beam_size=2, n_best=3),
-            "--n-best must be at most --beam-size, 2",
+            "`n_best` must be at most `beam_size`, 2",
         ),
-        (lambda: Decoding(no_repeat_ngram_size=-1), "--no-repeat-ngram-size must be 0 .off. or"),
+        (lambda: Decoding(no_repeat_ngram_size=-1), "`no_repeat_ngram_size` must be 0 .off. or"),
         (lambda: Decoding(max_length_ratio=0, max_extra_tokens=0), "must not both be 0"),
-        (lambda: Decoding(max_decoding_length=0), "--max-decoding-length must be at least 1"),
-        (lambda: Engine(name="fairseq"), "--engine must be one of tensorflow, ctranslate2"),
+        (lambda: Decoding(max_decoding_length=0), "`max_decoding_length` must be at least 1"),
+        (lambda: Engine(name="fairseq"), "`engine` must be one of tensorflow, ctranslate2"),
         (lambda: Engine(compute_type="int8"), "tensorflow must be one of float32, bfloat16"),
     ],
 )

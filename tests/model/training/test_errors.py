@@ -24,8 +24,8 @@ from trainers import changed, ignore, make_trainer
 from model.dataset.manifest import MANIFEST_FILE, digest_file
 from model.dataset.windows import Position
 from model.errors import UserError
+from model.runs.identity import describe_dataset
 from model.runs.run_folder import RunFolder
-from model.training.config import describe_dataset
 from model.training.stops import Terminated
 
 
@@ -58,8 +58,8 @@ OURS = {"folder": "/d/other", "pairs": 3400, "corpora": ["1", "2", "2", "3", "4"
         ),
         (
             {},
-            "it trains on the dataset of another fingerprint (an older tt did not write down which "
-            "folder that was), not on /d/other (3,400 pairs of 1, 2, 3, ...)",
+            "it trains on the dataset of another fingerprint (an older tt did not write down its "
+            "folder), not on /d/other (3,400 pairs of 1, 2, 3, ...)",
         ),
         (
             OURS,
@@ -78,7 +78,7 @@ def test_another_dataset_is_named_by_its_folder(tmp_path, toy_dataset, found, sa
     run.release()
     assert str(caught.value) == (
         f"{tmp_path} holds another run: {said}. Give the same options to resume it, or another "
-        "--run"
+        "`run`"
     )
     assert "0a1b" not in str(caught.value)
 
@@ -107,7 +107,7 @@ def test_another_vocabulary_is_refused(tmp_path):
     write_dataset(tmp_path / "dataset", train=20, validation=5)
     manifest = tmp_path / "dataset" / MANIFEST_FILE
     manifest.write_text(manifest.read_text().replace('_size": 16', '_size": 24'))
-    with pytest.raises(UserError, match=r"source vocabulary in .* has 16 ids, dataset.json 24"):
+    with pytest.raises(UserError, match=r"source vocabulary in .* has 16 tokens, dataset.json 24"):
         make_trainer(tmp_path / "dataset", tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
@@ -172,7 +172,7 @@ def test_a_shard_that_is_not_whole_is_found_before_training(tmp_path, split):
     with pytest.raises(UserError, match=rf"{split}-00.*: record {records[split]} is cut off"):
         make_trainer(dataset, tmp_path / "run")
     shard.write_bytes(whole + whole)
-    with pytest.raises(UserError, match=rf"{split}-00.* bytes, dataset.json says {len(whole):,}:"):
+    with pytest.raises(UserError, match=rf"{split}-00.* bytes, dataset.json says {len(whole):,}\."):
         make_trainer(dataset, tmp_path / "run")
     shard.unlink()
     with pytest.raises(UserError, match=rf"{split}-00.* cannot be read: No such file"):
@@ -192,7 +192,7 @@ def test_damage_in_the_validation_split_is_found_before_training(tmp_path):
 
 def test_numbers_that_no_tensor_counts_to_are_refused():
     for name in ("steps", "warmup_steps", "batch_tokens", "effective_batch_size", "patience"):
-        with pytest.raises(UserError, match=f"{name} must be at most 2,147,483,647"):
+        with pytest.raises(UserError, match=f"`{name}` must be at most 2,147,483,647"):
             changed(**{name: 10**25})
 
 
@@ -213,11 +213,11 @@ def test_ids_of_another_vocabulary_stop_the_run(tmp_path, toy_dataset):
         trainer.train(ignore)
 
 
-def test_another_run_in_the_folder_is_refused(toy_dataset, tmp_path):
-    make_trainer(toy_dataset, tmp_path / "run").train(ignore)
-    with pytest.raises(UserError, match="heads is 4 there and 2 here"):
+def test_another_run_in_the_folder_is_refused(toy_dataset, finish_run, tmp_path):
+    finish_run(tmp_path / "run")
+    with pytest.raises(UserError, match="`heads` was 4 and is now 2"):
         make_trainer(toy_dataset, tmp_path / "run", heads=2)
-    with pytest.raises(UserError, match=r"clip_norm is None there and 1\.0 here"):
+    with pytest.raises(UserError, match=r"`clip_norm` was not set and is now 1\.0"):
         make_trainer(toy_dataset, tmp_path / "run", training=changed(clip_norm=1.0))
     more = changed(steps=99, log_every=1, patience=3, keep_best=2)
     assert make_trainer(toy_dataset, tmp_path / "run", training=more).training.steps == 99
@@ -254,7 +254,7 @@ def test_a_run_is_trained_by_one_at_a_time(toy_dataset, tmp_path):
         with pytest.raises(UserError, match=held):
             make_trainer(toy_dataset, tmp_path / "run")
     first.train(ignore)
-    with pytest.raises(UserError, match="heads is 4 there and 2 here"):
+    with pytest.raises(UserError, match="`heads` was 4 and is now 2"):
         make_trainer(toy_dataset, tmp_path / "run", heads=2)
     # Neither the one that has ended nor the one that was refused holds it any more.
     make_trainer(toy_dataset, tmp_path / "run").train(ignore)
@@ -274,7 +274,7 @@ def test_a_file_system_without_locks_is_warned_of(toy_dataset, tmp_path, monkeyp
 def test_a_run_that_saved_nothing_may_change(toy_dataset, tmp_path):
     make_trainer(toy_dataset, tmp_path / "run").close()
     make_trainer(toy_dataset, tmp_path / "run", heads=2).train(ignore)
-    with pytest.raises(UserError, match="heads is 2 there and 4 here"):
+    with pytest.raises(UserError, match="`heads` was 2 and is now 4"):
         make_trainer(toy_dataset, tmp_path / "run")
 
 
@@ -291,7 +291,7 @@ def test_a_loss_that_is_not_finite_names_its_records(toy_dataset, tmp_path, monk
         return run_update(source, target, numbers)
 
     monkeypatch.setattr(trainer._step, "update", poisoned)
-    expected = next(itertools.islice(trainer._batches("train").epoch(Position()), 5, None))
+    expected = next(itertools.islice(trainer.data.batches("train").epoch(Position()), 5, None))
     with pytest.raises(UserError) as caught:
         trainer.train(ignore)
     message = str(caught.value)
@@ -342,7 +342,7 @@ def test_all_records_of_an_accumulated_update_are_named(toy_dataset, tmp_path, m
         return update_weights(source, target, numbers._replace(tokens=np.float32(0)))
 
     monkeypatch.setattr(resumed._step, "update", poisoned)
-    batches = itertools.islice(resumed._batches("train").epoch(Position()), 6, 12)
+    batches = itertools.islice(resumed.data.batches("train").epoch(Position()), 6, 12)
     expected = [record for batch in batches for record in batch.records]
     with pytest.raises(UserError, match=r"read 6 batch\(es\), from number 6 of") as caught:
         resumed.train(ignore)
@@ -391,9 +391,10 @@ def test_a_batch_without_memory_is_one_clear_error(toy_dataset, tmp_path, monkey
     rows, source, target = shapes[-1]
     assert re.fullmatch(
         rf"out of memory at step 6 of 12, in a batch of {rows} rows of {source} source and "
-        rf"{target} target ids, for 1 replica\(s\) \(OOM when allocating tensor with shape.*; last "
-        rf"good checkpoint: {tmp_path}/run/checkpoints/ckpt-4\): lower --batch-tokens \(received: "
-        r"256\) in a new --run, with --effective-batch-size 256 if updates are to stay as large",
+        rf"{target} target tokens, for 1 replica\(s\) \(OOM when allocating tensor with shape.*; "
+        rf"last good checkpoint: {tmp_path}/run/checkpoints/ckpt-4\): lower `batch_tokens` "
+        r"\(received: 256\) in a new `run`, with `effective_batch_size` 256 if updates are to "
+        "stay as large",
         str(caught.value),
     )
     assert make_trainer(toy_dataset, tmp_path / "run").state.step == 4
@@ -419,7 +420,7 @@ def test_a_validation_without_memory_is_one_clear_error(toy_dataset, tmp_path, m
         raise tf.errors.ResourceExhaustedError(None, None, message)
 
     monkeypatch.setattr(trainer._validator, "score", fail)
-    expected = r"memory in the validation at step 6 \(OOM when allocating y; last .*--score-every 0"
+    expected = r"memory in the validation at step 6 \(OOM when allocating y; last .*`score_every` 0"
     with pytest.raises(UserError, match=expected) as caught:
         trainer.train(ignore)
     assert "\n" not in str(caught.value)

@@ -4,18 +4,14 @@ Every run here is the same command: the same data, the same options. However oft
 and started again, all that it leaves must in the end be what an undisturbed run leaves, bit by bit.
 """
 
-import contextlib
 import dataclasses
 import json
 import os
-import queue
 import random
 import shutil
 import signal
 import socket
 import subprocess
-import sys
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -24,13 +20,11 @@ import h5py
 import numpy as np
 import pytest
 import tensorflow as tf
+from commands import PATIENCE, Child, run_tt
 from toy import write_dataset
 
 from model.runs.checkpoints import INDEX_FILE
 from model.runs.run_folder import LOG_FILE
-
-SUPPORT = Path(__file__).parents[3] / "tests/support"
-
 
 STEPS = 24
 # Two batches an update, 31 batches an epoch; all that a run can have is switched on.
@@ -41,119 +35,49 @@ OPTIONS = {
     "save-every": 4, "validate-every": 6, "score-every": 12, "keep-best": 2, "average": "last",
 }  # fmt: skip
 TIMES = ("_per_second", "seconds_left")  # ends of the names of what no two runs have in common
-PATIENCE = 900  # seconds, after which a run that should have ended is given up
 
 
-@dataclasses.dataclass(frozen=True)
-class Ended:
-    """How a command ended.
-
-    Attributes:
-      code: Its exit code, or minus the number of the signal that killed it.
-      lines: What it printed.
-      seconds: From its hook to its end.
-    """
-
-    code: int
-    lines: list[str]
-    seconds: float | None
-
-    def error(self):
-        """Returns the one line of a user error; what is above it are reports and the like."""
-        assert self.code == 2, self
-        *above, line = self.lines
-        assert line.startswith("tt: error: ")
-        reports = (
-            "Strategy ", "5,632 parameters, ", "Resuming at ", "step ", "About ",
-            "at step ",  # after a minute without a report, which a busy machine can have
-        )  # fmt: skip
-        assert all(other.startswith(reports) for other in above), self
-        return line
+def error_of(ended):
+    """Returns the one line of a user error; what is above it are reports and the like."""
+    assert ended.code == 2, ended
+    *above, line = ended.lines
+    assert line.startswith("tt: error: ")
+    reports = (
+        "Strategy ", "5,632 parameters, ", "Resuming at ", "step ", "About ",
+        "at step ",  # after a minute without a report, which a busy machine can have
+    )  # fmt: skip
+    assert all(other.startswith(reports) for other in above), ended
+    return line
 
 
-class Server:
-    """The process of `training_server.py`, which runs one command at a time."""
+class Command:
+    """The command of all runs, each on a run folder of its own."""
 
     def __init__(self, dataset):
         self._dataset = dataset
-        self._process = subprocess.Popen(
-            [sys.executable, SUPPORT / "training_server.py"],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-            env={**os.environ, "PYTHONPATH": str(SUPPORT.parents[1])},
-        )  # fmt: skip
 
     def start(self, run, **hook):
-        """Starts the command of all runs on a run folder; returns its process.
-
-        Args:
-          run: The folder.
-          **hook: See `training_server.py`.
-        """
+        """Starts it in a child; `hook` is that of `hooks.set_hook`."""
         options = {"dataset": self._dataset, "run": run, **OPTIONS}
         arguments = ["train", *(f"--{name}={value}" for name, value in options.items())]
-        request = {"arguments": arguments, "hook": {"run": str(run), **hook} if hook else None}
-        self._process.stdin.write(json.dumps(request) + "\n")
-        self._process.stdin.flush()
-        self._child = int(self._process.stdout.readline())
-        return self._child
-
-    def wait(self):
-        """Waits for the end of the command."""
-        timer = threading.Timer(PATIENCE, os.kill, (self._child, signal.SIGKILL))
-        timer.start()
-        answer = json.loads(self._process.stdout.readline())
-        timer.cancel()
-        lines = answer["output"].splitlines()
-        return Ended(answer["code"], lines, answer["seconds"])
+        return Child(run_tt, arguments, hook=hook or None)
 
     def run(self, run, **hook):
-        """Runs the command to its end."""
-        self.start(run, **hook)
-        return self.wait()
+        """Runs it to its end."""
+        return self.start(run, **hook).wait()
 
     def finish(self, run):
-        """Runs the command on a folder to the last step, without a complaint."""
+        """Runs it to the last step, without a complaint."""
         ended = self.run(run)
         assert ended.code == 0, ended
         assert ended.lines[-1].startswith("Model: "), ended
         return ended
 
-    def close(self):
-        self._process.stdin.close()
-        self._process.wait()
-        self._process.stdout.close()
 
-
-class Servers:
-    """Two servers: a run takes about one core."""
-
-    def __init__(self, dataset):
-        self._all = [Server(dataset) for _ in range(2)]
-        self._free = queue.SimpleQueue()
-        for server in self._all:
-            self._free.put(server)
-
-    @contextlib.contextmanager
-    def one(self):
-        server = self._free.get()
-        try:
-            yield server
-        finally:
-            self._free.put(server)
-
-    def map(self, function, cases):
-        """Calls a function with a server and each case, two at a time; returns the results."""
-
-        def call(case):
-            with self.one() as server:
-                return function(server, case)
-
-        with ThreadPoolExecutor(len(self._all)) as pool:
-            return list(pool.map(call, cases))
-
-    def close(self):
-        for server in self._all:
-            server.close()
+def map_two(function, cases):
+    """Calls a function with each case, two at a time: a run takes about one core."""
+    with ThreadPoolExecutor(2) as pool:
+        return list(pool.map(function, cases))
 
 
 @pytest.fixture(scope="module")
@@ -164,10 +88,8 @@ def dataset(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def servers(dataset):
-    servers = Servers(dataset)
-    yield servers
-    servers.close()
+def command(dataset):
+    return Command(dataset)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -179,10 +101,9 @@ class Undisturbed:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(servers, tmp_path_factory):
+def undisturbed(command, tmp_path_factory):
     folder = tmp_path_factory.mktemp("undisturbed") / "run"
-    with servers.one() as server:
-        server.finish(folder)
+    command.finish(folder)
     results = read_results(folder)
     # It has what the tests compare.
     steps = [line["step"] for line in results["log"] if line["kind"] == "train"]
@@ -324,16 +245,14 @@ def is_exporting(run, step):
     return list(run.glob(".export-*")) and f"ckpt-{step}" in named_checkpoints(run)
 
 
-def kill_at(server, run, moment, step):
+def kill_at(command, run, moment, step):
     """Starts the command on a run and kills it at a moment; says whether it was still that."""
-    child = server.start(run)
+    child = command.start(run)
     deadline = time.monotonic() + PATIENCE
-    with contextlib.suppress(ProcessLookupError):  # it is finished
-        while not moment(run, step) and time.monotonic() < deadline:
-            os.kill(child, 0)
-            time.sleep(0.0003)
-        os.kill(child, signal.SIGKILL)
-    ended = server.wait()
+    while child.is_alive() and not moment(run, step) and time.monotonic() < deadline:
+        time.sleep(0.0003)
+    child.kill_group()
+    ended = child.wait()
     assert ended.code in (0, -signal.SIGKILL), ended
     return ended.code != 0 and bool(moment(run, step))
 
@@ -361,41 +280,40 @@ def draw_step(moment, chooser):
     return chooser.choice(steps[moment])
 
 
-def test_killed_runs_go_on_as_if_undisturbed(servers, undisturbed, tmp_path):
-    def kill_and_finish(server, case):
+def test_killed_runs_go_on_as_if_undisturbed(command, undisturbed, tmp_path):
+    def kill_and_finish(case):
         name, kills = case
         run = tmp_path / name
-        hits = [kill_at(server, run, moment, step) for moment, step in kills]
-        server.finish(run)
+        hits = [kill_at(command, run, moment, step) for moment, step in kills]
+        command.finish(run)
         return hits
 
     cases = {"many": MANY_KILLS}
     for number, moment in enumerate(SINGLE_KILLS):
         chooser = random.Random(f"{moment.__name__} {number}")
         cases[moment.__name__] = [(moment, draw_step(moment, chooser))]
-    hits = dict(zip(cases, servers.map(kill_and_finish, cases.items()), strict=True))
+    hits = dict(zip(cases, map_two(kill_and_finish, cases.items()), strict=True))
     for name in cases:
         assert_same(tmp_path / name, undisturbed)
     # A busy machine may look too late at a moment that is short; then the kill met the next one.
     assert sum(sum(found) for found in hits.values()) >= 8, hits
 
 
-def test_a_second_process_is_refused_and_disturbs_nothing(servers, undisturbed, tmp_path):
+def test_a_second_process_is_refused_and_disturbs_nothing(command, undisturbed, tmp_path):
     run = tmp_path / "run"
-    with servers.one() as first, servers.one() as second:
-        child = first.start(run)
-        deadline = time.monotonic() + PATIENCE
-        while not is_reporting(run, 2) and time.monotonic() < deadline:
-            time.sleep(0.01)
-        os.kill(child, signal.SIGSTOP)  # so it has not ended when the second one comes
-        line = second.run(run).error()
-        assert line == (
-            f"tt: error: another process trains in {run} (process {child} of "
-            f"{socket.gethostname()}): wait until it has ended, or train in another folder with "
-            "--run"
-        )
-        os.kill(child, signal.SIGCONT)
-        assert first.wait().code == 0
+    first = command.start(run)
+    deadline = time.monotonic() + PATIENCE
+    while not is_reporting(run, 2) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    os.kill(first.pid, signal.SIGSTOP)  # so it has not ended when the second one comes
+    line = error_of(command.run(run))
+    assert line == (
+        f"tt: error: another process trains in {run} (process {first.pid} of "
+        f"{socket.gethostname()}): wait until it has ended, or train in another folder with "
+        "--run"
+    )
+    os.kill(first.pid, signal.SIGCONT)
+    assert first.wait().code == 0
     assert_same(run, undisturbed)
 
 
@@ -410,12 +328,12 @@ TERMINATIONS = [
     },
     {
         "translating a validation": (
-            "model.engines.tensorflow_engine:Translator.translate_ids",
+            "model.engines.tensorflow_engine:TensorFlowTranslator.translate_ids",
             1,
             "stop-24-6",
         ),
         "translating the last one": (
-            "model.engines.tensorflow_engine:Translator.translate_ids",
+            "model.engines.tensorflow_engine:TensorFlowTranslator.translate_ids",
             3,
             "stop-48-18",
         ),
@@ -424,20 +342,20 @@ TERMINATIONS = [
 
 
 @pytest.fixture(scope="module")
-def terminated(servers, tmp_path_factory):
+def terminated(command, tmp_path_factory):
     """Runs that were told to stop: their folders, and by the moment how the commands ended."""
     folder = tmp_path_factory.mktemp("terminated")
     found = {}
 
-    def stop_and_finish(server, number):
+    def stop_and_finish(number):
         run = folder / f"run{number}"
         for moment, (where, call, checkpoint) in TERMINATIONS[number].items():
-            found[moment] = server.run(run, where=where, call=call)
+            found[moment] = command.run(run, where=where, call=call)
             assert checkpoint in named_checkpoints(run)
-        server.finish(run)
+        command.finish(run)
         return run
 
-    return servers.map(stop_and_finish, range(len(TERMINATIONS))), found
+    return map_two(stop_and_finish, range(len(TERMINATIONS))), found
 
 
 @pytest.mark.parametrize("moment", [moment for moments in TERMINATIONS for moment in moments])
@@ -465,57 +383,56 @@ def test_runs_that_were_told_to_stop_go_on_as_if_undisturbed(terminated, undistu
 INTERRUPTIONS = {
     "starting": ("model.training.validation:Validator.read", 1, 0, None),
     "accumulating an update": ("model.updates.step:TrainingStep.accumulate", 2, 1, "stop-2-0"),
-    "exporting the best": ("model.training.saving:export_model", 1, 6, "stop-12-6"),
+    "exporting the best": ("model.training.saving:save_model", 1, 6, "stop-12-6"),
     "validating": ("model.training.validation:Validator.score", 1, 12, "stop-24-6"),
-    "translating": ("model.engines.tensorflow_engine:Translator.translate_ids", 1, 12, "stop-24-6"),
+    "translating": (
+        "model.engines.tensorflow_engine:TensorFlowTranslator.translate_ids",
+        1,
+        12,
+        "stop-24-6",
+    ),
 }
 
 
-def test_ctrl_c_saves_and_says_at_which_step_the_run_goes_on(servers, undisturbed, tmp_path):
+def test_ctrl_c_saves_and_says_at_which_step_the_run_goes_on(command, undisturbed, tmp_path):
     run = tmp_path / "run"
-    with servers.one() as server:
-        for moment, (where, call, step, checkpoint) in INTERRUPTIONS.items():
-            ended = server.run(run, where=where, call=call, signals=["SIGINT"])
-            assert ended.code == 130, moment
-            assert ended.seconds < 30
-            assert "Saving, then stopping; Ctrl-C again ends at once" in ended.lines
-            if checkpoint is None:
-                assert ended.lines[-1] == (
-                    "tt: interrupted before the first update: the same command begins at step 0"
-                )
-                assert not named_checkpoints(run)
-            else:
-                assert ended.lines[-1] == (
-                    f"tt: interrupted, and saved at step {step}: the same command goes on from "
-                    "there"
-                )
-                assert checkpoint in named_checkpoints(run), moment
-        server.finish(run)
-        assert_same(run, undisturbed)
-        # All is done: only the model is exported again.
-        ended = server.run(
-            run, where="model.training.saving:export_model", call=1, signals=["SIGINT"]
-        )
-        assert (ended.code, ended.lines[-1]) == (
-            130,
-            f"tt: interrupted, and saved at step {STEPS}: the same command goes on from there",
-        )
+    for moment, (where, call, step, checkpoint) in INTERRUPTIONS.items():
+        ended = command.run(run, where=where, call=call, signals=["SIGINT"])
+        assert ended.code == 130, moment
+        assert ended.seconds < 30
+        assert "Saving, then stopping; Ctrl-C again ends at once" in ended.lines
+        if checkpoint is None:
+            assert ended.lines[-1] == (
+                "tt: interrupted before the first update: the same command begins at step 0"
+            )
+            assert not named_checkpoints(run)
+        else:
+            assert ended.lines[-1] == (
+                f"tt: interrupted, and saved at step {step}: the same command goes on from there"
+            )
+            assert checkpoint in named_checkpoints(run), moment
+    command.finish(run)
+    assert_same(run, undisturbed)
+    # All is done: only the model is exported again.
+    ended = command.run(run, where="model.training.saving:save_model", call=1, signals=["SIGINT"])
+    assert (ended.code, ended.lines[-1]) == (
+        130,
+        f"tt: interrupted, and saved at step {STEPS}: the same command goes on from there",
+    )
     assert_same(run, undisturbed)
 
 
-def test_a_second_ctrl_c_ends_at_once(servers, undisturbed, tmp_path):
+def test_a_second_ctrl_c_ends_at_once(command, undisturbed, tmp_path):
     run, step = tmp_path / "run", "model.updates.step:TrainingStep.update"
-    with servers.one() as server:
-        # As if the update took a minute.
-        ended = server.run(run, where=step, call=6, signals=["SIGINT", "SIGINT"], seconds=60)
-        assert ended.code == 130
-        assert ended.seconds < 20
-        assert ended.lines[-1] == (
-            "tt: interrupted twice, so ended at once: the same command goes on from the last "
-            "checkpoint"
-        )
-        assert named_checkpoints(run) == {"ckpt-4"}
-        server.finish(run)
+    # As if the update took a minute.
+    ended = command.run(run, where=step, call=6, signals=["SIGINT", "SIGINT"], seconds=60)
+    assert ended.code == 130
+    assert ended.seconds < 20
+    assert ended.lines[-1] == (
+        "tt: interrupted twice, so ended at once: the same command goes on from the last checkpoint"
+    )
+    assert named_checkpoints(run) == {"ckpt-4"}
+    command.finish(run)
     assert_same(run, undisturbed)
 
 
@@ -526,49 +443,50 @@ NO_ROOM = [
     {
         "vocabulary": {"where": "model.runs.run_folder:RunFolder.claim", "room": 100_000},
         "log": {
-            "where": "model.runs.run_folder:RunLog.write",
+            "where": "model.runs.reporter:RunLog.write",
             "call": 5,
-            "file": LOG_FILE,
+            "files": LOG_FILE,
             "room": 100,
         },
         "second checkpoint": {"where": WRITE, "call": 2, "room": 50_000},  # after the best of 6
     },
     {
         "best weights": {"where": WRITE, "call": 2, "room": 10_000},
-        "exported weights": {"where": "model.engines.tensorflow_engine:_reserve", "room": 40_000},
+        "exported weights": {"where": "model.formats.weights:_reserve", "room": 40_000},
         "events": {
-            "where": "model.runs.reports:Reporter.tell",
+            "where": "model.runs.reporter:Reporter.tell",
             "call": 3,
-            "file": "tensorboard/*",
+            "files": "tensorboard/*",
             "room": 100,
         },
-        "final export": {"where": "model.training.saving:export_model", "call": 4, "room": 100_000},
+        "final export": {"where": "model.training.saving:save_model", "call": 4, "room": 100_000},
     },
 ]
 
 
 @pytest.fixture(scope="module")
-def out_of_room(servers, undisturbed, tmp_path_factory):
+def out_of_room(command, undisturbed, tmp_path_factory):
     """Runs that met a full disk: their folders, and how each command ended, by the case."""
     folder = tmp_path_factory.mktemp("out_of_room")
     found = {}
 
-    def fill_and_finish(server, number):
+    def fill_and_finish(number):
         run = folder / f"run{number}"
         for name, hook in NO_ROOM[number].items():
-            ended = server.run(run, **{"call": 1, **hook})
+            files = {"files": f"{run}/{hook['files']}"} if "files" in hook else {}
+            ended = command.run(run, **{"call": 1, **hook, **files})
             shutil.copytree(run, folder / name)
             found[name] = (run, ended, folder / name)
-        server.finish(run)
+        command.finish(run)
 
-    servers.map(fill_and_finish, range(len(NO_ROOM)))
+    map_two(fill_and_finish, range(len(NO_ROOM)))
     return found
 
 
 @pytest.mark.parametrize("case", [name for cases in NO_ROOM for name in cases])
 def test_no_room_is_one_clear_error(out_of_room, case):
     run, ended, snapshot = out_of_room[case]
-    line = ended.error()
+    line = error_of(ended)
     assert line.startswith(f"tt: error: the disk of {run} is full (")
     assert line.endswith("make room there; the same command goes on from the last checkpoint")
     assert_only_whole_checkpoints(snapshot)
@@ -604,16 +522,15 @@ def small_disk(tmp_path):
     subprocess.run(["umount", str(folder)], check=True)
 
 
-def test_a_full_disk_is_one_clear_error(servers, undisturbed, small_disk):
+def test_a_full_disk_is_one_clear_error(command, undisturbed, small_disk):
     run = small_disk / "run"
-    with servers.one() as server:
-        line = server.run(run).error()
-        assert line.startswith(f"tt: error: the disk of {run} is full (")
-        assert "No space left on device" in line
-        assert_only_whole_checkpoints(run)
-        assert "ckpt-4" in named_checkpoints(run)
-        subprocess.run(["mount", "-o", "remount,size=20m", str(small_disk)], check=True)
-        server.finish(run)
+    line = error_of(command.run(run))
+    assert line.startswith(f"tt: error: the disk of {run} is full (")
+    assert "No space left on device" in line
+    assert_only_whole_checkpoints(run)
+    assert "ckpt-4" in named_checkpoints(run)
+    subprocess.run(["mount", "-o", "remount,size=20m", str(small_disk)], check=True)
+    command.finish(run)
     assert_same(run, undisturbed)
 
 
@@ -625,25 +542,24 @@ def cut_off(path):
 DAMAGES = {"data-00000-of-00001": cut_off, "index": Path.unlink}
 
 
-def test_a_damaged_checkpoint_is_left_out(servers, undisturbed, tmp_path):
-    def damage_and_finish(server, file):
+def test_a_damaged_checkpoint_is_left_out(command, undisturbed, tmp_path):
+    def damage_and_finish(file):
         run = shutil.copytree(undisturbed.folder, tmp_path / file)
         DAMAGES[file](run / f"checkpoints/ckpt-24.{file}")
-        return run, server.finish(run)
+        return run, command.finish(run)
 
-    for run, ended in servers.map(damage_and_finish, DAMAGES):
+    for run, ended in map_two(damage_and_finish, DAMAGES):
         (note,) = [line for line in ended.lines if line.startswith("tt: warning: ")]
         assert f"checkpoint {run}/checkpoints/ckpt-24 cannot be read, so it is left out: " in note
         assert f"Resuming at step 20 from {run}" in ended.lines
         assert_same(run, undisturbed)
 
 
-def test_damaged_checkpoints_alone_are_an_error(servers, undisturbed, tmp_path):
+def test_damaged_checkpoints_alone_are_an_error(command, undisturbed, tmp_path):
     run = shutil.copytree(undisturbed.folder, tmp_path / "run")
     for path in (run / "checkpoints").glob("ckpt-*.data-*"):
         cut_off(path)
-    with servers.one() as server:
-        ended = server.run(run)
+    ended = command.run(run)
     assert ended.code == 2
     assert ended.lines == [
         f"tt: error: none of the checkpoints in {run}/checkpoints can be read: put them back, go "
@@ -652,13 +568,12 @@ def test_damaged_checkpoints_alone_are_an_error(servers, undisturbed, tmp_path):
     ]
 
 
-def test_a_cut_off_line_of_the_log_is_dropped(servers, undisturbed, tmp_path):
+def test_a_cut_off_line_of_the_log_is_dropped(command, undisturbed, tmp_path):
     """As after a crash while the last checkpoint was being written."""
     run = shutil.copytree(undisturbed.folder, tmp_path / "run")
     index = {"last": ["ckpt-16", "ckpt-20"], "best": ["best-18"], "stop": None}
     (run / "checkpoints" / INDEX_FILE).write_text(json.dumps(index))
     log = run / LOG_FILE
     os.truncate(log, log.stat().st_size - 40)
-    with servers.one() as server:
-        server.finish(run)
+    command.finish(run)
     assert_same(run, undisturbed)

@@ -12,18 +12,20 @@ import math
 import numpy as np
 import pytest
 import tensorflow as tf
+from models import random_ids
 from numpy_gradients import gradients
 from numpy_training import NumpyModel, numpy_training
-from test_transformer import random_ids
 from toy import write_dataset, write_spelled_vocabularies
 from trainers import ignore, two_replicas
 
+from model.dataset.batches import TokenBatches
 from model.dataset.subword_dropout import SubwordDropout
-from model.dataset.windows import Position, TokenBatches
+from model.dataset.windows import Position
 from model.runs.reports import Progress, Validation
 from model.text.vocabulary import load_vocabularies
-from model.training.trainer import Trainer
-from model.transformer.config import TrainingConfig, TransformerConfig
+from model.training.config import TrainingConfig
+from model.training.request import TrainRequest
+from model.transformer.config import TransformerConfig
 from model.updates.strategies import make_strategy
 
 VALIDATION_PAIRS = 10
@@ -90,9 +92,8 @@ def run_and_compare(dataset, run, *, config, training, strategy):
     Returns:
       The updates of NumPy's, and the batches of training.
     """
-    trainer = Trainer(
-        dataset=dataset, run=run, model_config=config, training=training, strategy=strategy
-    )
+    request = TrainRequest(dataset=dataset, run=run, model=config, training=training)
+    trainer = request.plan().start(strategy)
     start, found, reports = shuffle_weights(trainer.model), [], []
 
     def note(report):
@@ -255,10 +256,10 @@ def test_no_two_masks_of_a_run_have_the_same_seed(shared_dataset, tmp_path, monk
         seed = tf.ensure_shape(tf.numpy_function(note, [seed], tf.int32), [2])
         return uniform(shape, seed=seed, **options)
 
-    trainer = Trainer(
-        dataset=shared_dataset, run=tmp_path / "run", model_config=config, training=training,
-        strategy=two_replicas(),
-    )  # fmt: skip
+    request = TrainRequest(
+        dataset=shared_dataset, run=tmp_path / "run", model=config, training=training
+    )
+    trainer = request.plan().start(two_replicas())
     monkeypatch.setattr(tf.random, "stateless_uniform", noting)  # the first weights are made
     trainer.train(ignore)
     # 10 sites, 2 replicas, 3 updates of 2 batches; validation has none.
@@ -269,11 +270,11 @@ def test_the_seed_decides_the_first_weights(shared_dataset, tmp_path):
     config = make_config(shared_dataset, layers=1)
 
     def first_weights(name, seed):
-        trainer = Trainer(
-            dataset=shared_dataset, run=tmp_path / name, model_config=config,
-            training=TrainingConfig(seed=seed), strategy=make_strategy("one-device"),
+        request = TrainRequest(
+            dataset=shared_dataset, run=tmp_path / name, model=config,
+            training=TrainingConfig(seed=seed),
         )  # fmt: skip
-        return weights_by_path(trainer.model)
+        return weights_by_path(request.plan().start(make_strategy("one-device")).model)
 
     start, same, other = first_weights("a", 5), first_weights("b", 5), first_weights("c", 6)
     for path, array in start.items():

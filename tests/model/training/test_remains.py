@@ -10,25 +10,19 @@ import pytest
 import tensorflow as tf
 from trainers import changed, ignore, log_of, make_trainer, two_replicas, weights_in, weights_of
 
-from model.engines.tensorflow_engine import Translator
+from model.engines.tensorflow_engine import TensorFlowTranslator
 from model.errors import UserError
 from model.runs.checkpoints import Checkpoints
 
 LONGER = changed(steps=16)
 
 
-@pytest.fixture(scope="module")
-def finished(toy_dataset, tmp_path_factory):
-    """The folder of a run of 12 steps, to be copied only."""
-    run = tmp_path_factory.mktemp("finished") / "run"
-    make_trainer(toy_dataset, run).train(ignore)
+@pytest.fixture
+def run(finish_run, tmp_path):
+    """The folder of a run of 12 steps."""
+    run = finish_run(tmp_path / "run")
     assert [line["step"] for line in log_of(run)] == [3, 6, 6, 9, 12, 12]
     return run
-
-
-@pytest.fixture
-def run(finished, tmp_path):
-    return shutil.copytree(finished, tmp_path / "run")
 
 
 def remove(run, *patterns):
@@ -62,7 +56,7 @@ def test_a_run_without_its_checkpoints_is_refused(patterns, run, toy_dataset):
     assert str(caught.value) == (
         f"a run goes on from its checkpoints, and those of {run} are gone (left are config.json, "
         "train.jsonl up to step 12, model/, best_model/): put checkpoints/ back, go on from the "
-        "weights of model/ with --restart-from-model, or train in another folder with --run"
+        "weights of model/ with `restart_from_model`, or train in another folder with `run`"
     )
     assert files_of(run) == before
 
@@ -72,9 +66,9 @@ def test_a_run_without_its_checkpoints_is_refused(patterns, run, toy_dataset):
     [
         (["*model"], "config.json, train.jsonl up to step 12", ""),
         (["model", "train.jsonl"], "config.json, best_model/",
-         "go on from the weights of best_model/ with --restart-from-model, "),
+         "go on from the weights of best_model/ with `restart_from_model`, "),
         (["best_model", "train.jsonl"], "config.json, model/",
-         "go on from the weights of model/ with --restart-from-model, "),
+         "go on from the weights of model/ with `restart_from_model`, "),
     ],
     ids=["the log", "the best model", "the model"],
 )  # fmt: skip
@@ -91,7 +85,7 @@ def test_whatever_says_that_a_run_was_saved_is_enough(patterns, left, remedy, ru
 def test_checkpoints_without_their_data_are_refused(run, toy_dataset):
     remove(run, "checkpoints/*.data-*")
     before = files_of(run)
-    remedy = "put them back, go on from the weights of model/ with --restart-from-model, or"
+    remedy = "put them back, go on from the weights of model/ with `restart_from_model`, or"
     with pytest.raises(UserError, match=f"none of the checkpoints in .* can be read: {remedy}"):
         make_trainer(toy_dataset, run)
     assert files_of(run) == before
@@ -120,7 +114,7 @@ def test_with_a_part_of_the_checkpoints_a_run_goes_on_from_the_rest(run, toy_dat
     again.close()
     asked = make_trainer(toy_dataset, run, restart=True)
     assert asked.state.step == 8
-    assert "--restart-from-model is for runs that have lost them" in asked.notes[-1]
+    assert "`restart_from_model` is for runs that have lost them" in asked.notes[-1]
 
 
 @pytest.mark.parametrize("patterns", ALL_GONE.values(), ids=ALL_GONE)
@@ -170,7 +164,7 @@ def test_its_best_model_stays_until_there_is_a_better_one(run, toy_dataset):
     for found, expected in zip(weights_in(run / "best_model"), before, strict=True):
         np.testing.assert_array_equal(found, expected)
     reader = tf.train.load_checkpoint(str(run / "checkpoints/best-6"))
-    best = Translator.load(run / "best_model").model
+    best = TensorFlowTranslator.load(run / "best_model").model
     for variable in best.trainable_variables:
         key = f"weights/{variable.path.replace('/', '.S')}/.ATTRIBUTES/VARIABLE_VALUE"
         np.testing.assert_array_equal(reader.get_tensor(key), variable.numpy())
@@ -233,13 +227,13 @@ def test_the_step_of_a_model_that_does_not_say_it_is_the_last_end_of_a_training(
 
 
 def test_what_a_restart_refuses(run, toy_dataset, tmp_path, monkeypatch):
-    with pytest.raises(UserError, match=r"--restart-from-model .* has none: leave it out"):
+    with pytest.raises(UserError, match=r"`restart_from_model` .* has none: leave it out"):
         make_trainer(toy_dataset, tmp_path / "new", restart=True)
     remove(run, "checkpoints")
     before = files_of(run)
-    with pytest.raises(UserError, match="another run: seed is 1 there and 2 here"):
+    with pytest.raises(UserError, match="another run: `seed` was 1 and is now 2"):
         make_trainer(toy_dataset, run, training=changed(seed=2), restart=True)
-    with pytest.raises(UserError, match=r"has done 12 steps already. Received: --steps 11"):
+    with pytest.raises(UserError, match=r"`steps` must be at least the 12 that .* Received: 11"):
         make_trainer(toy_dataset, run, training=changed(steps=11), restart=True)
 
     def fail(self, checkpoint, name):

@@ -49,8 +49,8 @@ def test_resuming_continues_as_if_undisturbed(toy_dataset, tmp_path, effective):
     assert timeless(log_of(tmp_path / "run")) == timeless(log_of(tmp_path / "whole"))
 
 
-def test_a_finished_run_only_exports_again(toy_dataset, tmp_path):
-    make_trainer(toy_dataset, tmp_path / "run").train(ignore)
+def test_a_finished_run_only_exports_again(toy_dataset, finish_run, tmp_path):
+    finish_run(tmp_path / "run")
     again = make_trainer(toy_dataset, tmp_path / "run")
     reports = []
     (tmp_path / "run/model/config.json").unlink()
@@ -59,14 +59,13 @@ def test_a_finished_run_only_exports_again(toy_dataset, tmp_path):
     assert (tmp_path / "run/model/config.json").is_file()
 
 
-def test_a_longer_run_goes_on(toy_dataset, tmp_path):
-    make_trainer(toy_dataset, tmp_path / "run", training=changed(steps=8)).train(ignore)
+def test_a_longer_run_goes_on(toy_dataset, finish_run, tmp_path):
+    finish_run(tmp_path / "run", training=changed(steps=8))
     longer = make_trainer(toy_dataset, tmp_path / "run")
     assert longer.state.step == 8
     longer.train(ignore)
-    whole = make_trainer(toy_dataset, tmp_path / "whole")
-    whole.train(ignore)
-    for expected, found in zip(weights_of(whole), weights_of(longer), strict=True):
+    whole = finish_run(tmp_path / "whole")
+    for expected, found in zip(weights_in(whole), weights_of(longer), strict=True):
         np.testing.assert_array_equal(found, expected)
 
 
@@ -89,8 +88,10 @@ def test_a_validation_that_comes_due_on_resuming_is_kept(toy_dataset, tmp_path):
     assert reports == []
 
 
-def test_an_error_of_the_moment_deletes_no_checkpoint(toy_dataset, tmp_path, monkeypatch):
-    make_trainer(toy_dataset, tmp_path / "run").train(ignore)
+def test_an_error_of_the_moment_deletes_no_checkpoint(
+    toy_dataset, finish_run, tmp_path, monkeypatch
+):
+    finish_run(tmp_path / "run")
     before = sorted(file.name for file in (tmp_path / "run/checkpoints").iterdir())
 
     for error in (
@@ -107,8 +108,8 @@ def test_an_error_of_the_moment_deletes_no_checkpoint(toy_dataset, tmp_path, mon
     assert sorted(file.name for file in (tmp_path / "run/checkpoints").iterdir()) == before
 
 
-def test_a_lost_index_of_checkpoints_is_made_again(toy_dataset, tmp_path):
-    make_trainer(toy_dataset, tmp_path / "run").train(ignore)
+def test_a_lost_index_of_checkpoints_is_made_again(toy_dataset, finish_run, tmp_path):
+    finish_run(tmp_path / "run")
     folder = tmp_path / "run/checkpoints"
     (folder / "checkpoints.json").unlink()
     (folder / "notes.txt").write_text("mine")
@@ -140,8 +141,8 @@ def test_a_lost_index_of_checkpoints_is_made_again(toy_dataset, tmp_path):
     ],
     ids=["empty", "cut", "zeros", "flipped", "no data", "zero data"],
 )
-def test_an_older_checkpoint_stands_in_for_a_damaged_one(damage, toy_dataset, tmp_path):
-    make_trainer(toy_dataset, tmp_path / "run").train(ignore)
+def test_an_older_checkpoint_stands_in_for_a_damaged_one(damage, toy_dataset, finish_run, tmp_path):
+    finish_run(tmp_path / "run")
     folder = tmp_path / "run/checkpoints"
     damage(folder / "ckpt-12.index", folder / "ckpt-12.data-00000-of-00001")
     again = make_trainer(toy_dataset, tmp_path / "run")
@@ -149,8 +150,10 @@ def test_an_older_checkpoint_stands_in_for_a_damaged_one(damage, toy_dataset, tm
     assert f"{folder}/ckpt-12 cannot be read, so it is left out: " in again.notes[0]
 
 
-def test_a_run_killed_while_it_wrote_its_first_checkpoint_starts_again(toy_dataset, tmp_path):
-    make_trainer(toy_dataset, tmp_path / "run", training=changed(steps=4)).train(ignore)
+def test_a_run_killed_while_it_wrote_its_first_checkpoint_starts_again(
+    toy_dataset, finish_run, tmp_path
+):
+    finish_run(tmp_path / "run", training=changed(steps=4))
     folder = tmp_path / "run/checkpoints"
     (folder / "checkpoints.json").unlink()
     (folder / "ckpt-4.index").write_bytes(b"")
@@ -161,14 +164,13 @@ def test_a_run_killed_while_it_wrote_its_first_checkpoint_starts_again(toy_datas
     again = make_trainer(toy_dataset, tmp_path / "run")
     assert again.state.step == 0
     again.train(ignore)
-    whole = make_trainer(toy_dataset, tmp_path / "whole")
-    whole.train(ignore)
-    for expected, found in zip(weights_of(whole), weights_of(again), strict=True):
+    whole = finish_run(tmp_path / "whole")
+    for expected, found in zip(weights_in(whole), weights_of(again), strict=True):
         np.testing.assert_array_equal(found, expected)
 
 
-def test_a_run_that_has_a_model_does_not_start_again(toy_dataset, tmp_path):
-    make_trainer(toy_dataset, tmp_path / "run", training=changed(keep_checkpoints=1)).train(ignore)
+def test_a_run_that_has_a_model_does_not_start_again(toy_dataset, finish_run, tmp_path):
+    finish_run(tmp_path / "run", training=changed(keep_checkpoints=1))
     folder = tmp_path / "run/checkpoints"
     (folder / "checkpoints.json").unlink()
     (folder / "ckpt-12.index").write_bytes(b"")
@@ -179,16 +181,16 @@ def test_a_run_that_has_a_model_does_not_start_again(toy_dataset, tmp_path):
     assert (tmp_path / "run/model/config.json").is_file()
 
 
-def test_fewer_steps_than_are_done_are_refused(toy_dataset, tmp_path):
-    make_trainer(toy_dataset, tmp_path / "run").train(ignore)
-    with pytest.raises(UserError, match=r"has done 12 steps already. Received: --steps 11"):
+def test_fewer_steps_than_are_done_are_refused(toy_dataset, finish_run, tmp_path):
+    finish_run(tmp_path / "run")
+    with pytest.raises(UserError, match=r"`steps` must be at least the 12 that .* Received: 11"):
         make_trainer(toy_dataset, tmp_path / "run", training=changed(steps=11))
     # What was refused has changed nothing.
     assert json.loads((tmp_path / "run/config.json").read_text())["training"]["steps"] == 12
 
 
-def test_a_damaged_log_is_named_by_its_line(toy_dataset, tmp_path):
-    make_trainer(toy_dataset, tmp_path / "run", training=changed(steps=8)).train(ignore)
+def test_a_damaged_log_is_named_by_its_line(toy_dataset, finish_run, tmp_path):
+    finish_run(tmp_path / "run", training=changed(steps=8))
     log = tmp_path / "run/train.jsonl"
     lines = log.read_text().splitlines(keepends=True)
     log.write_text("".join([lines[0], "{\n", *lines[1:]]))
@@ -197,7 +199,7 @@ def test_a_damaged_log_is_named_by_its_line(toy_dataset, tmp_path):
 
 
 def test_another_number_of_replicas_goes_on_with_a_warning(toy_dataset, tmp_path, monkeypatch):
-    monkeypatch.setattr("model.dataset.windows.WINDOW", 512)
+    monkeypatch.setattr("model.dataset.batches.WINDOW", 512)
     one = make_trainer(toy_dataset, tmp_path / "run", training=changed(steps=5))
     one.train(ignore)
     before = one.state.position
@@ -215,14 +217,14 @@ def test_another_number_of_replicas_goes_on_with_a_warning(toy_dataset, tmp_path
     [first] = read
     assert (first.start.window, first.start.record) == (before.window + 1, 512)
     assert first.following.before == first.start.before == 512
-    assert two._batches("train").next_window(first.start).before == 512 + 2 * 512
+    assert two.data.batches("train").next_window(first.start).before == 512 + 2 * 512
     assert make_trainer(toy_dataset, tmp_path / "run", two_replicas()).notes == []
 
 
 # Other file systems
 
 
-def test_a_run_folder_on_another_file_system(toy_dataset, tmp_path):
+def test_a_run_folder_on_another_file_system(toy_dataset, finish_run, tmp_path):
     # TensorFlow's own file system in memory stands in for gs://.
     run = "ram://test-training/run"
     make_trainer(toy_dataset, run, training=changed(steps=8, average="last")).train(ignore)
@@ -236,8 +238,7 @@ def test_a_run_folder_on_another_file_system(toy_dataset, tmp_path):
     local.mkdir()
     for name in tf.io.gfile.listdir(folder.inside("model")):
         tf.io.gfile.copy(folder.inside("model", name), str(local / name))
-    whole = make_trainer(toy_dataset, tmp_path / "whole", training=changed(average="last"))
-    whole.train(ignore)
-    for expected, found in zip(weights_in(tmp_path / "whole"), weights_in(local), strict=True):
+    whole = finish_run(tmp_path / "whole", training=changed(average="last"))
+    for expected, found in zip(weights_in(whole), weights_in(local), strict=True):
         np.testing.assert_array_equal(found, expected)
     assert export_average(run, tmp_path / "mean", count=2) == ["ckpt-12", "ckpt-8"]

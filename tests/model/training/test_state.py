@@ -7,8 +7,7 @@ import json
 import pytest
 
 from model.dataset.windows import Position
-from model.runs.reports import Meter
-from model.training.state import TrainingState
+from model.training.state import Meter, TrainingState
 
 
 def validate(values, *, greater_is_better=False, keep=2):

@@ -12,25 +12,26 @@ import os
 import numpy as np
 import pytest
 import tensorflow as tf
-from test_transformer import random_ids
+from models import random_ids
 from toy import gradients_of, parse_record, toy_sentences, write_dataset
 from trainers import changed, ignore, log_of, make_trainer, two_replicas, weights_in, weights_of
 
 from model.dataset.windows import Position
-from model.engines.tensorflow_engine import Translator
+from model.decoding.options import Decoding
+from model.engines.tensorflow_engine import TensorFlowTranslator
 from model.errors import DiskFullError, UserError
 from model.runs.averaging import export_average, export_checkpoint
 from model.runs.reports import Progress, Validation
 from model.text.scores import Score
-from model.transformer.config import METRICS, Decoding
+from model.training.config import METRICS
 from model.updates.optimizer import Adam
-from model.updates.step import Numbers
+from model.updates.step import UpdateScalars
 from model.updates.strategies import make_strategy
 
 
 def update(trainer, batch, number):
     """Makes one update and returns its result."""
-    numbers = Numbers(
+    numbers = UpdateScalars(
         place=np.int32(number),
         tokens=np.float32(np.count_nonzero(batch.target[:, 1:])),
         rate=np.float32(trainer._schedule.rate(number)),
@@ -74,7 +75,7 @@ def test_two_replicas_train_like_one(toy_dataset, tmp_path):
     one = make_trainer(toy_dataset, tmp_path / "one", training=training)
     two = make_trainer(toy_dataset, tmp_path / "two", two_replicas(), training=training)
     start = weights_of(one)
-    batches = itertools.islice(one._batches("train").epoch(Position()), 10)
+    batches = itertools.islice(one.data.batches("train").epoch(Position()), 10)
     for number, batch in enumerate(batches, 1):
         single, double = update(one, batch, number), update(two, batch, number)
         np.testing.assert_allclose(double.sums, single.sums, rtol=1e-5)
@@ -104,7 +105,7 @@ def plain_descent(monkeypatch):
 def test_an_update_uses_the_summed_and_clipped_gradient(toy_dataset, tmp_path, make, clip_norm):
     training = changed(clip_norm=clip_norm)
     trainer = make_trainer(toy_dataset, tmp_path / "run", make(), training=training)
-    batch = next(trainer._batches("train").epoch(Position()))
+    batch = next(trainer.data.batches("train").epoch(Position()))
     before, expected = weights_of(trainer), gradients_of(trainer)(batch.source, batch.target)
     result = update(trainer, batch, 1)
     norm = math.sqrt(sum((gradient.astype(float) ** 2).sum() for gradient in expected))
@@ -117,7 +118,7 @@ def test_an_update_uses_the_summed_and_clipped_gradient(toy_dataset, tmp_path, m
 
 def test_every_record_is_trained_on_once_an_epoch(toy_dataset, tmp_path):
     trainer = make_trainer(toy_dataset, tmp_path / "run", two_replicas())
-    batches = list(trainer._batches("train").epoch(Position()))
+    batches = list(trainer.data.batches("train").epoch(Position()))
     records = [record for batch in batches for record in batch.records]
     assert len(records) == len(set(records)) == 2000
     ids = tf.data.TFRecordDataset(str(toy_dataset / "train-00000-of-00001.tfrecord"))
@@ -134,7 +135,7 @@ def test_accumulated_batches_update_like_one_batch(toy_dataset, tmp_path):
     parts = make_trainer(
         toy_dataset, tmp_path / "parts", training=changed(effective_batch_size=512)
     )
-    first, second = itertools.islice(both._batches("train").epoch(Position()), 2)
+    first, second = itertools.islice(both.data.batches("train").epoch(Position()), 2)
     width = (
         max(first.source.shape[1], second.source.shape[1]),
         max(first.target.shape[1], second.target.shape[1]),
@@ -171,7 +172,7 @@ def test_batches_an_update(toy_dataset, tmp_path, effective, replicas, batches):
     strategy = two_replicas() if replicas == 2 else None
     training = changed(effective_batch_size=effective)
     trainer = make_trainer(toy_dataset, tmp_path / "run", strategy, training=training)
-    found = next(i for i, b in enumerate(trainer._batches("train").epoch(Position()), 1)
+    found = next(i for i, b in enumerate(trainer.data.batches("train").epoch(Position()), 1)
                  if trainer._train_on(b))  # fmt: skip
     assert found == batches
 
@@ -184,7 +185,7 @@ def test_bfloat16_follows_float32(toy_dataset, tmp_path):
     low = make_trainer(toy_dataset, tmp_path / "low", training=training)
     full = make_trainer(toy_dataset, tmp_path / "full", training=changed(peak_learning_rate=0.001))
     assert {v.dtype for v in low.model.variables} == {"float32"}
-    batch = next(full._batches("train").epoch(Position()))
+    batch = next(full.data.batches("train").epoch(Position()))
     output = low.model(batch.source, target=batch.target)
     assert output.dtype == tf.bfloat16
     assert full.model(batch.source, target=batch.target).dtype == tf.float32
@@ -207,7 +208,7 @@ def test_a_bfloat16_run_learns_and_exports(toy_dataset, tmp_path):
     make_trainer(toy_dataset, tmp_path / "run", training=training).train(reports.append)
     losses = [r.loss for r in reports if isinstance(r, Progress)]
     assert losses[-1] < 0.8 * losses[0]
-    assert len(Translator.load(tmp_path / "run").translate(["one two"])) == 1
+    assert len(TensorFlowTranslator.load(tmp_path / "run").translate(["one two"])) == 1
 
 
 # A run
@@ -227,7 +228,7 @@ def test_a_model_learns_and_its_export_translates(trained_toy):
         assert progress.gradient_norm > 0
 
     pairs = toy_sentences(100, seed=9)
-    translator = Translator.load(trained_toy.run, decoding=Decoding(beam_size=2))
+    translator = TensorFlowTranslator.load(trained_toy.run, decoding=Decoding(beam_size=2))
     found = translator.translate([source for source, _ in pairs])
     right = sum(t.text == target for t, (_, target) in zip(found, pairs, strict=True))
     assert right >= 60, f"{right} of 100 sentences that it has not seen"
@@ -237,7 +238,7 @@ def test_the_score_is_that_of_the_exported_model(trained_toy):
     from sacrebleu.metrics.bleu import BLEU
 
     pairs = toy_sentences(50, seed=1)  # the validation split of `write_dataset`
-    translator = Translator.load(trained_toy.run, decoding=Decoding(beam_size=1))
+    translator = TensorFlowTranslator.load(trained_toy.run, decoding=Decoding(beam_size=1))
     found = [t.text for t in translator.translate([source for source, _ in pairs])]
     expected = BLEU().corpus_score(found, [[target for _, target in pairs]])
     assert trained_toy.reports[-1].bleu == pytest.approx(expected.score, abs=1e-4)
@@ -397,11 +398,11 @@ def test_the_best_validation_is_that_of_the_greatest_score_or_the_least_loss(
 def test_training_does_not_trace_again(toy_dataset, tmp_path):
     trainer = make_trainer(toy_dataset, tmp_path / "run", training=changed(steps=4))
     trainer.train(ignore)
-    first = trainer.traces
+    first = trainer._step.traces
     assert first == 2  # the update and the validation
-    for batch in itertools.islice(trainer._batches("train").forever(Position(1)), 60):
+    for batch in itertools.islice(trainer.data.batches("train").forever(Position(1)), 60):
         trainer._train_on(batch)
-    assert trainer.traces == first
+    assert trainer._step.traces == first
 
 
 # Averaging and exporting
@@ -433,13 +434,13 @@ def test_averages_of_a_run(toy_dataset, tmp_path, monkeypatch):
     assert best[0].startswith("best-")
     for a, b in zip(weights_in(tmp_path / "best"), weights_in(run / "best_model"), strict=True):
         np.testing.assert_array_equal(a, b)
-    with pytest.raises(UserError, match=r"has 2 of the last checkpoints. Received: 3"):
+    with pytest.raises(UserError, match=r"at most 2, .* has 2 last checkpoints. Received: 3"):
         export_average(str(run), tmp_path / "three", count=3)
     (tmp_path / "empty").mkdir()
     assert export_average(str(run), tmp_path / "empty", count=1) == ["ckpt-12"]
     with pytest.raises(UserError, match=r"two/config.json.* cannot be written: .* is a file"):
         export_average(str(run), tmp_path / "two/config.json/below")
-    with pytest.raises(UserError, match=r"two/config.json is a file: name the --run"):
+    with pytest.raises(UserError, match=r"two/config.json is a file: name the run folder"):
         export_average(str(tmp_path / "two/config.json"), tmp_path / "none")
     with pytest.raises(UserError, match="two is there already"):
         export_average(str(run), tmp_path / "two")
@@ -452,13 +453,12 @@ def test_averages_of_a_run(toy_dataset, tmp_path, monkeypatch):
         export_average(str(run), tmp_path / "four")
     assert not (tmp_path / "four").exists()
     before = sorted(tmp_path.iterdir())
-    monkeypatch.setattr("model.runs.averaging.export_model", fill_the_disk)
+    monkeypatch.setattr("model.formats.weights.write_config", fill_the_disk)
     with pytest.raises(DiskFullError, match=r"disk of .*/five is full \(No space left on device\)"):
         export_average(str(run), tmp_path / "five", count=1)
     assert sorted(tmp_path.iterdir()) == before
 
 
-def fill_the_disk(model, folder, **options):
-    """Stands in for exporting a model, and fails when a part of it is written."""
-    folder.with_name(f".{folder.name}.tmp").mkdir()
+def fill_the_disk(*_):
+    """Stands in for writing the last file of a model."""
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import types
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -10,8 +11,9 @@ import pytest
 from toy import write_dataset
 from trainers import changed, make_trainer, two_replicas
 
+from model.training.stops import StopRequest
 from model.training.validation import Validator
-from model.updates.strategies import make_strategy, translating_devices, worker_place
+from model.updates.strategies import Workers, make_strategy
 
 SENTENCES = 50  # of the validation split, translated eight at a time
 
@@ -44,11 +46,10 @@ def counted(translator):
     return calls
 
 
-def make_validator(trainer, *, step=None, check_stop=lambda: None, **options):
+def make_validator(trainer, *, workers=None, stop=None):
     return Validator(
-        trainer.model, step=step, batches=trainer._batches("validation"),
-        vocabularies=trainer._vocabularies, language="", max_sentences=2000,
-        check_stop=check_stop, **options,
+        trainer.model, step=None, data=trainer.data,
+        workers=workers or trainer.workers, stop=stop or StopRequest(),
     )  # fmt: skip
 
 
@@ -59,7 +60,7 @@ def test_replicas_translate_a_part_each(trainer, tmp_path):
     assert sorted(calls) == [2, *[8] * 6]
     assert expected[1].value > 1
     two = make_trainer(
-        trainer.dataset, tmp_path / "run", two_replicas(), training=changed(steps=30)
+        trainer.data.folder, tmp_path / "run", two_replicas(), training=changed(steps=30)
     )
     for old, new in zip(
         trainer.model.trainable_variables, two.model.trainable_variables, strict=True
@@ -73,14 +74,16 @@ def test_replicas_translate_a_part_each(trainer, tmp_path):
         assert result.scores.backing_device.endswith(f"CPU:{number}")
 
 
-class Workers:
-    """Stands in for the steps of several processes, which add up what all of them give."""
+class OneOfWorkers:
+    """Stands in for one of several processes, which add up what all of them give."""
 
-    def __init__(self, count):
-        self._values = []
-        self._barrier = threading.Barrier(count)
+    devices = (None,)
 
-    def sum_over_workers(self, values):
+    def __init__(self, number, count, shared):
+        self.number, self.count = number, count
+        self._values, self._barrier = shared
+
+    def sum(self, values):
         self._values.append(values.astype(np.float32))
         self._barrier.wait(60)
         total = np.sum(self._values, axis=0, dtype=np.float32)
@@ -90,23 +93,28 @@ class Workers:
         return total
 
 
+def make_workers(count):
+    shared = [], threading.Barrier(count)
+    return [OneOfWorkers(number, count, shared) for number in range(count)]
+
+
 @pytest.mark.parametrize("count", [2, 3])
 def test_workers_translate_a_part_each_and_find_the_same_scores(trainer, count):
     expected = make_validator(trainer).score()
-    step, stops = Workers(count), [0] * count
+    stops = [0] * count
 
-    def score(worker):
-        def check_stop():
-            stops[worker] += 1
+    def score(workers):
+        def check(asked):
+            assert asked is workers
+            stops[workers.number] += 1
 
-        validator = make_validator(
-            trainer, step=step, check_stop=check_stop, worker=(worker, count)
-        )
+        stop = types.SimpleNamespace(check=check)
+        validator = make_validator(trainer, workers=workers, stop=stop)
         calls = counted(validator._translators[0])
         return validator.score(), sum(calls)
 
     with ThreadPoolExecutor(count) as threads:
-        found = list(threads.map(score, range(count)))
+        found = list(threads.map(score, make_workers(count)))
     assert [scores for scores, _ in found] == [expected] * count
     # Seven parts, of which the last has two sentences.
     assert [sentences for _, sentences in found] == {2: [26, 24], 3: [18, 16, 16]}[count]
@@ -115,23 +123,24 @@ def test_workers_translate_a_part_each_and_find_the_same_scores(trainer, count):
 
 def test_texts_of_all_letters_go_from_worker_to_worker(trainer):
     texts = ["Ein Hund läuft.", "", "犬が走る。", "👍", "a", ""]
-    step = Workers(2)
 
-    def gather(worker):
-        validator = make_validator(trainer, step=step, worker=(worker, 2))
-        return validator._gather([text if i % 2 == worker else "" for i, text in enumerate(texts)])
+    def gather(workers):
+        own = [text if i % 2 == workers.number else "" for i, text in enumerate(texts)]
+        return make_validator(trainer, workers=workers)._gather(own)
 
-    def gather_nothing(worker):
-        return make_validator(trainer, step=step, worker=(worker, 2))._gather(["", ""])
+    def gather_nothing(workers):
+        return make_validator(trainer, workers=workers)._gather(["", ""])
 
+    workers = make_workers(2)
     with ThreadPoolExecutor(2) as threads:
-        assert list(threads.map(gather, range(2))) == [texts, texts]
-        assert list(threads.map(gather_nothing, range(2))) == [["", ""]] * 2
+        assert list(threads.map(gather, workers)) == [texts, texts]
+        assert list(threads.map(gather_nothing, workers)) == [["", ""]] * 2
 
 
 def test_a_process_alone_is_the_only_worker():
     for name in ("one-device", "mirrored"):
-        assert worker_place(make_strategy(name)) == (0, 1)
-    assert translating_devices(make_strategy("one-device")) == [None]
-    devices = translating_devices(two_replicas())
+        workers = Workers(make_strategy(name))
+        assert (workers.number, workers.count, workers.is_chief) == (0, 1, True)
+    assert Workers(make_strategy("one-device")).devices == [None]
+    devices = Workers(two_replicas()).devices
     assert [device.split("device:")[1] for device in devices] == ["CPU:0", "CPU:1"]

@@ -5,51 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
+from models import SIZE, make_model, random_ids, small_config
 from numpy_transformer import NumpyTransformer
 
-from model.text.vocabulary import BOS_ID, EOS_ID, PAD_ID
-from model.transformer.config import TransformerConfig
-from model.transformer.layers import (
-    Dropout,
-    LayerNorm,
+from model.text.vocabulary import PAD_ID
+from model.transformer.attention import (
     combine_heads,
     look_ahead_bias,
-    no_noise,
     padding_bias,
     scaled_dot_product_attention,
-    sinusoidal_positions,
     split_heads,
 )
+from model.transformer.layers import Dropout, LayerNorm, no_noise, sinusoidal_positions
 from model.transformer.transformer import Transformer, dtype_policy
-
-SIZE = 40
-
-
-def small_config(**fields):
-    defaults = {
-        "source_vocabulary_size": SIZE, "target_vocabulary_size": SIZE, "shared_vocabulary": True,
-        "layers": 2, "d_model": 32, "heads": 4, "d_ff": 48, "dropout": 0.3,
-    }  # fmt: skip
-    return TransformerConfig(**{**defaults, **fields})
-
-
-def make_model(seed=0, **fields):
-    """Returns a model whose every variable, biases and norms too, is random."""
-    model = Transformer(small_config(**fields))
-    generator = np.random.default_rng(seed)
-    for variable in model.variables:
-        around = 1.0 if variable.name == "scale" else 0.0
-        variable.assign(around + 0.2 * generator.normal(size=variable.shape))
-    return model
-
-
-def random_ids(lengths, seed=1, size=SIZE):
-    generator = np.random.default_rng(seed)
-    ids = np.full([len(lengths), max(lengths)], PAD_ID, np.int32)
-    for row, length in zip(ids, lengths, strict=True):
-        row[:length] = generator.integers(4, size, length)
-        row[0], row[length - 1] = BOS_ID, EOS_ID
-    return ids
 
 
 @pytest.mark.parametrize(
@@ -64,9 +32,7 @@ def random_ids(lengths, seed=1, size=SIZE):
 )
 def test_forward_pass_equals_numpy(fields):
     model = make_model(**fields)
-    oracle = NumpyTransformer(
-        model.config, {v.path: v.numpy() for v in model.variables}
-    )
+    oracle = NumpyTransformer(model.config, {v.path: v.numpy() for v in model.variables})
     source = random_ids([7, 4, 3])
     target = random_ids([5, 6, 2], seed=2, size=model.config.target_vocabulary_size)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
-from test_transformer import make_model, random_ids
+from models import make_model, random_ids
 
 from model.text.vocabulary import PAD_ID
 from model.updates.loss import batch_sums, smoothed_cross_entropy

@@ -7,23 +7,29 @@ import os
 import re
 import signal
 import subprocess
-import sys
-from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from multi_worker import count_dataset, count_pairs, make_trainer, probe, probe_pairs, read_rows
+from commands import Child
+from multi_worker import (
+    count_dataset,
+    count_pairs,
+    make_trainer,
+    probe,
+    probe_pairs,
+    probe_worker,
+    read_rows,
+    train_worker,
+)
 from toy import DIGITS, write_dataset
 
-from model.engines.tensorflow_engine import Translator
-from model.transformer.config import Decoding
+from model.decoding.options import Decoding
+from model.engines.tensorflow_engine import TensorFlowTranslator
 from model.updates.strategies import make_strategy
 
 WORKERS = 2
 SECONDS = 300  # that anything may take on a busy machine
-SCRIPT = Path(__file__).parents[2] / "support/multi_worker.py"
 STEPS = 12
 LAST = f"ckpt-{STEPS}"
 OPTIONS = [
@@ -34,13 +40,6 @@ OPTIONS = [
 ]  # fmt: skip
 
 
-class Finished(NamedTuple):
-    """How a worker ended, and what it had printed on stderr."""
-
-    code: int
-    printed: str
-
-
 @pytest.fixture(scope="module")
 def toy_dataset(tmp_path_factory):
     folder = tmp_path_factory.mktemp("toy") / "dataset"
@@ -49,14 +48,14 @@ def toy_dataset(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def loopback():
-    """What a command begins with to run in a network that is its own.
+def network():
+    """A process in a network of its own, None where there shall be none.
 
     TensorFlow's servers know no passwords and listen on all interfaces, whatever address TF_CONFIG
     gives them: so they get a network namespace that has 127.0.0.1 alone.
     """
     if os.environ.get("TT_OPEN_PORTS") == "1":
-        yield []
+        yield None
         return
     namespace = ["unshare", "--user", "--map-root-user", "--net"]
     script = "ip link set lo up && echo ready && exec cat"  # until stdin ends
@@ -70,47 +69,44 @@ def loopback():
     with holder:
         if holder.stdout.readline() != "ready\n":
             pytest.skip("no network namespaces here; with TT_OPEN_PORTS=1 ports are open to all")
-        target = f"--target={holder.pid}"
-        yield ["nsenter", target, "--user", "--net", "--preserve-credentials"]
+        yield holder.pid
         holder.stdin.close()
 
 
 @pytest.fixture(scope="module")
-def run_workers(loopback, tmp_path_factory):
-    """Runs a worker for each list of arguments, all at once, and waits for their ends."""
+def run_workers(network):
+    """Runs a worker for each function, its arguments and its hook, all at once, to their ends."""
 
-    def run(*arguments):
-        folder = tmp_path_factory.mktemp("workers")
+    def run(*calls):
         # Free: nobody else is in this network, and the workers of a test before have ended.
-        addresses = [f"127.0.0.1:{2222 + index}" for index in range(len(arguments))]
-        processes = []
+        addresses = [f"127.0.0.1:{2222 + index}" for index in range(len(calls))]
+        workers = []
         try:
-            for index, own in enumerate(arguments):
+            for index, (function, arguments, hook) in enumerate(calls):
                 task = {"type": "worker", "index": index}
                 cluster = json.dumps({"cluster": {"worker": addresses}, "task": task})
-                places = os.pathsep.join([str(SCRIPT.parent), str(SCRIPT.parents[1])])
-                with (folder / str(index)).open("w") as printed:
-                    process = subprocess.Popen(
-                        [*loopback, sys.executable, str(SCRIPT), *map(str, own)],
-                        env={**os.environ, "TF_CONFIG": cluster, "PYTHONPATH": places},
-                        stderr=printed,
+                workers.append(
+                    Child(
+                        function, *arguments, hook=hook, environment={"TF_CONFIG": cluster},
+                        namespaces_of=network,
                     )
-                processes.append(process)
-            codes = [process.wait(SECONDS) for process in processes]
+                )  # fmt: skip
+            return [worker.wait(SECONDS) for worker in workers]
         finally:
-            for process in processes:
-                process.kill()
-                process.wait()
-        return [
-            Finished(code, (folder / str(index)).read_text()) for index, code in enumerate(codes)
-        ]
+            for worker in workers:
+                worker.kill_group()
 
     return run
 
 
-def train(dataset, run, *before):
-    """Returns the arguments of a worker that trains in a run folder."""
-    return [*before, "train", "--dataset", dataset, "--run", run, *OPTIONS]
+def train(dataset, run, *options, hook=None):
+    """Returns what a worker that trains in a run folder is started with."""
+    arguments = ["train", "--dataset", dataset, "--run", run, *OPTIONS, *options]
+    return train_worker, [[str(argument) for argument in arguments]], hook
+
+
+def printed(worker):
+    return "\n".join(worker.lines)
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +114,9 @@ def probed(toy_dataset, run_workers, tmp_path_factory):
     """What `probe` found with one replica, on worker 0 and on worker 1."""
     folder = tmp_path_factory.mktemp("probed")
     results = [folder / f"{index}.npz" for index in range(WORKERS)]
-    ended = run_workers(*(["probe", toy_dataset, folder / "two", path] for path in results))
+    ended = run_workers(
+        *((probe_worker, (toy_dataset, folder / "two", path), None) for path in results)
+    )
     assert [worker.code for worker in ended] == [0, 0], ended
     one = probe(make_trainer(toy_dataset, folder / "one", make_strategy("one-device")))
     return [one, *(dict(np.load(path)) for path in results)]
@@ -193,7 +191,7 @@ def test_a_run_is_logged_once_and_its_model_translates(undisturbed):
     kept = json.loads((undisturbed / "checkpoints/checkpoints.json").read_text())
     assert kept["last"] == ["ckpt-4", "ckpt-8", LAST]
     assert json.loads((undisturbed / "config.json").read_text())["replicas"] == WORKERS
-    translator = Translator.load(undisturbed, decoding=Decoding(beam_size=1))
+    translator = TensorFlowTranslator.load(undisturbed, decoding=Decoding(beam_size=1))
     (translation,) = translator.translate(["one two three"])
     assert set(translation.text.split()) <= set(DIGITS)
 
@@ -202,7 +200,7 @@ def test_a_run_is_logged_once_and_its_model_translates(undisturbed):
 # step at which both then stop. Ctrl-C in a terminal is a SIGINT to all of them.
 STOPS = [
     ("SIGTERM", [1], "model.updates.step:TrainingStep.sums", 1, 6),
-    ("SIGTERM", [0], "model.engines.tensorflow_engine:Translator.translate_ids", 2, 6),
+    ("SIGTERM", [0], "model.engines.tensorflow_engine:TensorFlowTranslator.translate_ids", 2, 6),
     # The update that the signal comes in tells only of what was before.
     ("SIGTERM", [1], "model.updates.step:TrainingStep.update", 1, 8),
     ("SIGINT", [0, 1], "model.updates.step:TrainingStep.update", 1, 10),
@@ -214,19 +212,19 @@ def test_signals_stop_both_workers_and_they_resume(undisturbed, toy_dataset, run
     run = tmp_path / "run"
     for signal_name, told, method, call, step in STOPS:
         code, verb = ENDS[signal_name]
-        commands = [train(toy_dataset, run) for _ in range(WORKERS)]
-        for index in told:
-            commands[index][:0] = ["--signal", signal_name, "--before", method, "--call", call]
-        stopped = run_workers(*commands)
+        hook = {"where": method, "call": call, "signals": [signal_name]}
+        stopped = run_workers(
+            *(train(toy_dataset, run, hook=hook if i in told else None) for i in range(WORKERS))
+        )
         assert [worker.code for worker in stopped] == [code] * WORKERS, stopped
         for worker in stopped:
-            assert f"tt: {verb}, and saved at step {step}:" in worker.printed, method
+            assert f"tt: {verb}, and saved at step {step}:" in printed(worker), method
         assert not (run / "model").exists()
         assert (log_of(run)[-1]["step"], log_of(run)[-1]["kind"]) == (step, "train")
 
     resumed = run_workers(*[train(toy_dataset, run)] * WORKERS)
     assert [worker.code for worker in resumed] == [0, 0], resumed
-    assert all("Resuming at step 10" in worker.printed for worker in resumed)
+    assert all("Resuming at step 10" in printed(worker) for worker in resumed)
     assert without_times(log_of(run)) == without_times(log_of(undisturbed))
     found, expected = (
         tf.train.load_checkpoint(str(folder / "checkpoints" / LAST))
@@ -245,11 +243,15 @@ def test_signals_stop_both_workers_and_they_resume(undisturbed, toy_dataset, run
 @pytest.mark.parametrize("victim", [0, 1], ids=["the chief", "another"])
 def test_a_lost_worker_ends_the_others(victim, toy_dataset, run_workers, tmp_path):
     # Folders of their own show too that only the chief writes.
-    commands = [train(toy_dataset, tmp_path / f"{index}/run") for index in range(WORKERS)]
-    commands[victim][:0] = [
-        "--signal", "SIGKILL", "--before", "model.updates.step:TrainingStep.update", "--call", "6",
-    ]  # fmt: skip
-    ended = run_workers(*commands)
+    hook = {
+        "where": "model.updates.step:TrainingStep.update", "call": 6, "signals": ["SIGKILL"]
+    }  # fmt: skip
+    ended = run_workers(
+        *(
+            train(toy_dataset, tmp_path / f"{i}/run", hook=hook if i == victim else None)
+            for i in range(WORKERS)
+        )
+    )
     assert ended[victim].code == -signal.SIGKILL
     survivor = ended[1 - victim]
     assert survivor.code not in (0, -signal.SIGKILL), survivor
@@ -257,15 +259,15 @@ def test_a_lost_worker_ends_the_others(victim, toy_dataset, run_workers, tmp_pat
     assert (tmp_path / "0/run/checkpoints/ckpt-4.index").exists()
     assert not (tmp_path / "1").exists()
     assert survivor.code == 2
-    (line,) = [line for line in survivor.printed.splitlines() if line.startswith("tt: error")]
+    (line,) = [line for line in survivor.lines if line.startswith("tt: error")]
     assert re.search(r"a worker is lost \([^\n]*(abort|[Cc]onnect|[Uu]navailable)", line), line
     assert 'File "' not in line
-    assert "Traceback" not in survivor.printed
+    assert "Traceback" not in printed(survivor)
 
 
 def test_workers_with_other_options_are_refused(toy_dataset, run_workers, tmp_path):
-    command = train(toy_dataset, tmp_path / "run")
-    ended = run_workers(command, [*command, "--seed", "2"])
+    run = tmp_path / "run"
+    ended = run_workers(train(toy_dataset, run), train(toy_dataset, run, "--seed", "2"))
     assert [worker.code for worker in ended] == [2, 2], ended
-    assert all("tt: error: " in worker.printed for worker in ended)
+    assert all("tt: error: " in printed(worker) for worker in ended)
     assert not (tmp_path / "run/model").exists()

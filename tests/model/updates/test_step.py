@@ -18,7 +18,7 @@ from model.errors import UserError
 from model.runs.checkpoints import named_weights
 from model.training.stops import Terminated
 from model.updates import loss_scaling, step
-from model.updates.step import Numbers
+from model.updates.step import UpdateScalars
 from model.updates.strategies import make_strategy
 
 TWO_BATCHES = changed(effective_batch_size=1024, clip_norm=0.5)  # of two replicas
@@ -26,7 +26,7 @@ TWO_BATCHES = changed(effective_batch_size=1024, clip_norm=0.5)  # of two replic
 
 def numbers_of(batch, update=1):
     """Returns what the step needs to know of an update of one batch."""
-    return Numbers(
+    return UpdateScalars(
         place=np.int32(update),
         tokens=np.float32(np.count_nonzero(batch.target[:, 1:])),
         rate=np.float32(0.001),
@@ -36,7 +36,7 @@ def numbers_of(batch, update=1):
 
 
 def first_batch(trainer):
-    return next(trainer._batches("train").epoch(Position()))
+    return next(trainer.data.batches("train").epoch(Position()))
 
 
 def operations(function, kind):
@@ -161,12 +161,12 @@ def test_gradients_that_an_earlier_version_saved_are_taken_on(toy_dataset, tmp_p
     whole = make_trainer(toy_dataset, tmp_path / "whole", training=training, dropout=0.2)
     whole.train(ignore)
     stopped = make_trainer(toy_dataset, tmp_path / "run", training=training, dropout=0.2)
-    batches = stopped._batches("train").forever(stopped.state.position)
+    batches = stopped.data.batches("train").forever(stopped.state.position)
     assert not stopped._train_on(next(batches))
     # As it was saved then, with the accumulator and in the middle of an update.
     result = stopped._step.read(stopped._unread[0].result)
     batch = stopped._unread[0].batch
-    stopped.state.meter.add(result.sums, source=batch.source, target=batch.target)
+    stopped.state.meter.add(result, batch=batch, is_update=False)
     state = tf.Variable(stopped.state.to_json())
     saved = tf.train.Checkpoint(
         weights=named_weights(stopped.model),
@@ -356,7 +356,7 @@ def test_what_xla_compiles_trains_alike(toy_dataset, tmp_path, make, compute_typ
     )  # fmt: skip
     start = weights_of(plain)
     precision = 1e-5 if compute_type == "float32" else 5e-3
-    for batch in itertools.islice(plain._batches("train").epoch(Position()), 2 * updates):
+    for batch in itertools.islice(plain.data.batches("train").epoch(Position()), 2 * updates):
         for trainer in (plain, jit):
             trainer._train_on(batch)
         a, b = (t._step.read(t._unread[-1].result) for t in (plain, jit))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import types
 
 import pytest
 import tensorflow as tf
@@ -13,7 +12,7 @@ from toy import write_dataset
 from cli.main import main
 from model.dataset.windows import Position
 from model.errors import UserError
-from model.updates.strategies import CLUSTER, STRATEGIES, is_chief, is_multi_worker, make_strategy
+from model.updates.strategies import CLUSTER, STRATEGIES, Workers, make_strategy, worker_place
 
 ADDRESS = "127.0.0.1:2222"
 GPUS = [tf.config.LogicalDevice(f"/device:GPU:{i}", "GPU") for i in range(2)]
@@ -72,8 +71,9 @@ def test_one_device_is_the_cpu_where_there_is_no_gpu(name):
     strategy = make_strategy(name)
     assert isinstance(strategy, tf.distribute.OneDeviceStrategy)
     assert places(strategy) == ["CPU:0"]
-    assert is_chief(strategy)
-    assert not is_multi_worker(strategy)
+    workers = Workers(strategy)
+    assert workers.is_chief
+    assert not workers.are_several
 
 
 def test_mirrored_without_a_gpu_is_one_cpu_replica():
@@ -90,8 +90,9 @@ def test_two_cpu_devices_are_two_replicas_without_collective_operations(name, de
     assert places(strategy) == [device.upper() for device in devices]
     # There is no public way to ask for it.
     assert isinstance(strategy.extended._cross_device_ops, tf.distribute.ReductionToOneDevice)
-    assert is_chief(strategy)
-    assert not is_multi_worker(strategy)
+    workers = Workers(strategy)
+    assert workers.is_chief
+    assert not workers.are_several
 
 
 def test_a_device_may_be_chosen():
@@ -160,10 +161,10 @@ def test_a_device_that_is_not_there_is_refused(name, device):
 def test_devices_that_cannot_be_taken_are_refused(set_cluster, made):
     assert refusal("auto", ["CPU:1", "cpu:1"]).endswith("twice. Received: CPU:1, cpu:1")
     assert refusal("one-device", ["CPU:0", "CPU:1"]).endswith(
-        "one-device takes one of --devices. Received: CPU:0, CPU:1"
+        "one-device takes one of `devices`. Received: CPU:0, CPU:1"
     )
     set_cluster(workers=2)
-    assert refusal("multi-worker", ["CPU:1"]).startswith("--devices goes with one machine")
+    assert refusal("multi-worker", ["CPU:1"]).startswith("`devices` go with one machine")
     assert "CPU:1" in refusal("multi-worker", ["CPU:1"])
     assert "CPU:1" in refusal("auto", ["CPU:1"])
     assert made == []
@@ -241,7 +242,9 @@ def test_one_process_is_the_chief(jobs, kind, index, expected):
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
         cluster, task_type=kind, task_id=index
     )
-    assert is_chief(types.SimpleNamespace(cluster_resolver=resolver)) is expected
+    number, count = worker_place(resolver)
+    assert (number == 0) is expected
+    assert count == (2 * len(jobs) if kind else 1)
 
 
 @pytest.mark.parametrize(
@@ -252,7 +255,7 @@ def test_one_process_is_the_chief(jobs, kind, index, expected):
             "no strategy 'tpu': choose one of auto, one-device, mirrored, multi-worker",
         ),
         (["--devices", "gpu:7"], "no device 'gpu:7' on this machine: there are CPU:0, CPU:1"),
-        (["--devices", "cpu:0,CPU:0"], "--devices names a device twice. Received: cpu:0, CPU:0"),
+        (["--devices", "cpu:0,CPU:0"], "--devices name a device twice. Received: cpu:0, CPU:0"),
     ],
 )
 def test_tt_train_says_it_in_one_line(options, line, toy_dataset, tmp_path, capsys):
@@ -273,14 +276,14 @@ def toy_dataset(tmp_path_factory):
 
 
 def test_every_pair_of_an_epoch_is_read_by_one_replica_once(toy_dataset, tmp_path, monkeypatch):
-    monkeypatch.setattr("model.dataset.windows.WINDOW", 128)  # so the epoch has a few
-    monkeypatch.setattr("model.dataset.windows.RECORDS_A_TOKEN", 0)
+    monkeypatch.setattr("model.dataset.batches.WINDOW", 128)  # so the epoch has a few
+    monkeypatch.setattr("model.dataset.batches.RECORDS_A_TOKEN", 0)
     trainer = make_trainer(
         toy_dataset, tmp_path / "run", make_strategy("auto", devices=["CPU:0", "CPU:1"])
     )
     with recorded_rows() as rows:
         batches = 0
-        for batch in trainer._batches("train").epoch(Position()):
+        for batch in trainer.data.batches("train").epoch(Position()):
             trainer._train_on(batch)
             batches += 1
         trainer._read_results()

@@ -5,16 +5,16 @@ import io
 import re
 
 import pytest
-from corpora import options, rejected, texts, write_pairs
+from corpora import open_named, options, preprocess, rejected, texts, write_pairs
 from hypothesis import given
 from hypothesis import strategies as st
 from unit_reading import read
 
 from model.errors import UserError
 from pipelines.corpora.encodings import Utf8Stream, check_is_utf8, find_encoding, is_other_encoding
-from pipelines.corpora.opening import Jsonl, TextPair, Tsv, sources_from_options
-from pipelines.corpora.text import read_texts
-from pipelines.preprocess.job import describe_manifest, preprocess
+from pipelines.corpora.lines import read_texts
+from pipelines.corpora.text import Jsonl, TextPair, Tsv
+from pipelines.preprocess.description import describe_manifest
 
 ENCODINGS = ["latin-1", "cp1252", "gb18030", "shift_jis", "big5", "utf-16", "utf-16-be", "utf-32"]
 
@@ -87,7 +87,7 @@ def test_blocks_may_end_inside_a_character(monkeypatch):
     "name", ["nosuch", "hex", "rot13", "undefined", "", "a\0b", "idna", "punycode"]
 )
 def test_what_is_no_encoding_of_text_is_refused(name):
-    with pytest.raises(UserError, match=r"--encoding must be one that Python knows.*Received: '"):
+    with pytest.raises(UserError, match=r"`encoding` must be one that Python knows.*Received: '"):
         find_encoding(name)
 
 
@@ -97,10 +97,10 @@ def test_what_is_no_encoding_of_text_is_refused(name):
 @pytest.mark.parametrize(
     ("encoding", "named"),
     [
-        ("utf-16", "UTF-16, not UTF-8: pass --encoding utf-16, if all texts are, or"),
-        ("utf-16-le", "UTF-16, not UTF-8: pass --encoding utf-16-le,"),
-        ("utf-16-be", "UTF-16, not UTF-8: pass --encoding utf-16-be,"),
-        ("utf-32", "UTF-32, not UTF-8: pass --encoding utf-32,"),
+        ("utf-16", "UTF-16, not UTF-8: pass `encoding=utf-16`, if all texts are, or"),
+        ("utf-16-le", "UTF-16, not UTF-8: pass `encoding=utf-16-le`,"),
+        ("utf-16-be", "UTF-16, not UTF-8: pass `encoding=utf-16-be`,"),
+        ("utf-32", "UTF-32, not UTF-8: pass `encoding=utf-32`,"),
     ],
 )
 @pytest.mark.parametrize("name", ["a.tsv", "a.tsv.gz", "a.jsonl", "a.en+a.de", "fra.txt:0:1"])
@@ -115,9 +115,9 @@ def test_utf_16_is_named_and_the_advice_then_works(tmp_path, encoding, named, na
         (tmp_path / each).write_bytes(gzip.compress(data) if each.endswith("z") else data)
     corpus = "+".join(f"{tmp_path}/{each}" for each in name.split("+"))
     with pytest.raises(UserError, match=named) as caught:
-        sources_from_options(corpora=[corpus])
-    advised = str(caught.value).split("--encoding ")[1].split(",")[0]
-    [source] = sources_from_options(corpora=[corpus], encoding=advised)
+        open_named(corpora=[corpus])
+    advised = str(caught.value).split("`encoding=")[1].split("`")[0]
+    [source] = open_named(corpora=[corpus], encoding=advised)
     assert read(source, tmp_path) == [(*pair, None)]
 
 
@@ -126,21 +126,21 @@ def test_files_of_two_encodings_are_the_users_error_whatever_is_named(tmp_path, 
     (tmp_path / "p.en").write_text("dog\n")
     (tmp_path / "p.de").write_bytes("Hund\n".encode(encoding))
     corpus = f"{tmp_path}/p.en+{tmp_path}/p.de"
-    with pytest.raises(UserError, match=rf"p\.de is .* pass --encoding {encoding}, if all texts"):
-        sources_from_options(corpora=[corpus])
+    with pytest.raises(UserError, match=rf"p\.de is .* pass `encoding={encoding}`, if all texts"):
+        open_named(corpora=[corpus])
     expected = (
         f"{tmp_path}/p.en is not {encoding} ({encoding.upper()} stream does not start with BOM): "
-        "--encoding holds for all texts, so convert those of another encoding first, as with "
+        "`encoding` holds for all texts, so convert those of another encoding first, as with "
         f"iconv -f utf-8 -t {encoding}"
     )
     with pytest.raises(UserError) as caught:
-        sources_from_options(corpora=[corpus], encoding=encoding)
+        open_named(corpora=[corpus], encoding=encoding)
     assert str(caught.value) == expected
     with pytest.raises(UserError) as caught:
         list(read_texts(f"{tmp_path}/p.en", encoding=encoding))
     assert str(caught.value) == expected
     (tmp_path / "p.en").write_bytes("dog\n".encode(encoding))
-    [source] = sources_from_options(corpora=[corpus], encoding=encoding)
+    [source] = open_named(corpora=[corpus], encoding=encoding)
     assert read(source, tmp_path) == [("dog", "Hund", None)]
 
 
@@ -165,10 +165,10 @@ def test_latin_1_is_suspected_where_many_lines_are_not_utf_8(tmp_path):
     [warning] = [line for line in describe_manifest(manifest) if line.startswith("warning")]
     assert warning == (
         f"warning: 20 of 60 lines of {corpus.name} are not UTF-8: if it is in another encoding, "
-        "such as latin-1 or cp1252, name that with --encoding and make the dataset again"
+        "such as latin-1 or cp1252, name that with `encoding` and make the dataset again"
     )
     paths = {"source_texts": [corpus.source_path], "target_texts": [corpus.target_path]}
-    [source] = sources_from_options(**paths, encoding="Latin-1")
+    [source] = open_named(**paths, encoding="Latin-1")
     assert source.identity() == corpus.identity() | {"encoding": "iso8859-1"}
     assert source.describe().endswith(", iso8859-1")
     chosen = options(tmp_path / "mended", vocabulary_type="char")

@@ -15,20 +15,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import tensorflow_datasets
+from corpora import open_named
 from memory_filesystem import MemoryFileSystem
 from unit_reading import cut, read
 
 from model.errors import UserError
-from pipelines.corpora.opening import (
-    CorpusSpec,
-    EmbeddedCorpus,
-    Jsonl,
-    TextPair,
-    Tsv,
-    parse_corpus,
-    sources_from_options,
-)
-from pipelines.english_spanish import choices as demo_corpus
+from pipelines.corpora import rows as corpora_rows
+from pipelines.corpora.embedded import EmbeddedCorpus
+from pipelines.corpora.naming import CorpusSpec, parse_corpus
+from pipelines.corpora.text import Jsonl, TextPair, Tsv
+from pipelines.english_spanish import corpus as english_spanish_corpus
 from pipelines.pairs import units
 
 
@@ -40,7 +36,7 @@ def memory():
 
 
 def open_one(corpus, **options):
-    [source] = sources_from_options(corpora=[corpus], **options)
+    [source] = open_named(corpora=[corpus], **options)
     return source
 
 
@@ -197,7 +193,7 @@ def test_all_kinds_mix_in_one_run(tmp_path, memory):
     write_corpora(lambda name, content: (tmp_path / name).write_bytes(content))
     write_corpora(lambda name, content: memory.put(f"mem://bucket/{name}", content))
     for folder in (str(tmp_path), "mem://bucket"):
-        sources = sources_from_options(
+        sources = open_named(
             corpora=[
                 f"web={folder}/*.tsv.bz2:1:2",
                 f"{folder}/c.jsonl:translation.en:translation.de",
@@ -264,8 +260,8 @@ def test_relative_globs(tmp_path, monkeypatch):
     (tmp_path / "part/x.tsv").mkdir(parents=True)  # a folder is no file
     for name in ("b.tsv", "a.tsv", "part/c.tsv"):
         (tmp_path / name).write_text("a\tb\n")
-    assert [source.path for source in sources_from_options(corpora=["*.tsv"])] == ["a.tsv", "b.tsv"]
-    found = sources_from_options(corpora=["p*/*.tsv", "**/[ac].tsv"])
+    assert [source.path for source in open_named(corpora=["*.tsv"])] == ["a.tsv", "b.tsv"]
+    found = open_named(corpora=["p*/*.tsv", "**/[ac].tsv"])
     assert [source.path for source in found] == ["part/c.tsv", "a.tsv", "part/c.tsv"]
 
 
@@ -274,7 +270,7 @@ def test_globs_of_any_file_system(memory):
         memory.put(f"mem://b/{name}", b"a\tb\n")
 
     def found(pattern):
-        return [s.path.removeprefix("mem://b/") for s in sources_from_options(corpora=[pattern])]
+        return [s.path.removeprefix("mem://b/") for s in open_named(corpora=[pattern])]
 
     assert found("mem://b/?.tsv") == ["a.tsv", "b.tsv"]
     assert found("mem://b/**.tsv") == ["[d].tsv", "a.tsv", "b.tsv", "x/c.tsv"]
@@ -291,9 +287,13 @@ def test_globs_of_any_file_system(memory):
 def test_embedded_corpus(tmp_path, monkeypatch):
     pair = types.SimpleNamespace
     monkeypatch.setattr(
-        demo_corpus, "train_pairs", lambda: [pair(source=f"s{i}", target=f"t{i}") for i in range(5)]
+        english_spanish_corpus,
+        "train_pairs",
+        lambda: [pair(source=f"s{i}", target=f"t{i}") for i in range(5)],
     )
-    monkeypatch.setattr(demo_corpus, "held_out_pairs", lambda: [pair(source="a", target="b")])
+    monkeypatch.setattr(
+        english_spanish_corpus, "held_out_pairs", lambda: [pair(source="a", target="b")]
+    )
     rows = [(f"s{i}", f"t{i}", None) for i in range(5)]
     assert read(EmbeddedCorpus("train"), tmp_path, max_pairs=2) == rows
     assert read(EmbeddedCorpus("held_out"), tmp_path) == [("a", "b", None)]
@@ -306,9 +306,7 @@ def test_embedded_corpus(tmp_path, monkeypatch):
 def test_globs_are_sorted_and_paired(tmp_path):
     for name in ("b.en", "a.en", "b.de", "a.de"):
         (tmp_path / name).write_text(f"{name}\n")
-    found = sources_from_options(
-        source_texts=[str(tmp_path / "*.en")], target_texts=[str(tmp_path / "*.de")]
-    )
+    found = open_named(source_texts=[str(tmp_path / "*.en")], target_texts=[str(tmp_path / "*.de")])
     assert found == [
         TextPair(str(tmp_path / "a.en"), str(tmp_path / "a.de")),
         TextPair(str(tmp_path / "b.en"), str(tmp_path / "b.de")),
@@ -336,7 +334,7 @@ def parquet_file(tmp_path):
         ("mem://b/a.tsv", {}, "no file at mem://b/a.tsv"),
         (".", {}, r"\. is a folder: name the files in it, as in '\./\*\.tsv'"),
         ("/dev/null", {}, "corpus '/dev/null' is none of"),
-        ("/dev/null+/dev/nul?", {"source_texts": ["/dev/null"]}, "1 --source .* and 0 --target"),
+        ("/dev/null+/dev/nul?", {"source_texts": ["/dev/null"]}, "1 `source` .* and 0 `target`"),
         ("/dev/null+/dev/nul*ll", {}, r"no file at /dev/nul\*ll"),
         (lambda path: f"{path}:en", {}, "must end in both its columns"),
         (lambda path: f"{path}:fr:de", {}, r"no column 'fr'.*one of en, de, n, t\.s, t\.n"),
@@ -351,16 +349,16 @@ def parquet_file(tmp_path):
 def test_bad_corpora(tmp_path, corpus, options, message):
     corpus = corpus(parquet_file(tmp_path)) if callable(corpus) else corpus
     with pytest.raises(UserError, match=message) as caught:
-        sources_from_options(corpora=[corpus], **options)
+        open_named(corpora=[corpus], **options)
     assert "\n" not in str(caught.value)
 
 
 def test_texts_without_as_many_translations():
     with pytest.raises(UserError) as caught:
-        sources_from_options(source_texts=["/dev/null"])
+        open_named(source_texts=["/dev/null"])
     assert str(caught.value) == (
-        "there must be as many --target texts as --source texts. Received: 1 --source (/dev/null) "
-        "and 0 --target (none)"
+        "there must be as many `target` texts as `source` texts. Received: 1 `source` (/dev/null) "
+        "and 0 `target` (none)"
     )
 
 
@@ -424,7 +422,7 @@ def test_a_column_of_tsv_is_a_number(tmp_path, column):
 
 
 def test_tfds(tmp_path, shared_data):
-    [source] = sources_from_options(
+    [source] = open_named(
         corpora=["tfds:ted_hrlr_translate/ru_to_en"],
         data_dir=str(shared_data / "tfds"),
         split="test[:10]+validation[99%:]",
@@ -451,14 +449,14 @@ def test_tfds(tmp_path, shared_data):
 def test_tfds_direction(tmp_path, shared_data):
     options = {"corpora": ["tfds:wmt19_translate/zh-en"], "split": "validation[:3]"}
     options["data_dir"] = str(shared_data / "tfds")
-    [given_order] = sources_from_options(**options)
-    [turned] = sources_from_options(**options, source_language="en", target_language="zh")
+    [given_order] = open_named(**options)
+    [turned] = open_named(**options, source_language="en", target_language="zh")
     assert dataclasses.replace(turned, source_language="zh", target_language="en") == given_order
     assert [row[:2] for row in read(turned, tmp_path)] == [
         (target, source) for source, target, _ in read(given_order, tmp_path)
     ]
-    assert [turned] == sources_from_options(**options, source_language="en")
-    assert [turned] == sources_from_options(**options, target_language="zh")
+    assert [turned] == open_named(**options, source_language="en")
+    assert [turned] == open_named(**options, target_language="zh")
 
 
 def test_a_tfds_corpus_names_itself_and_its_languages(tmp_path, shared_data):
@@ -486,7 +484,7 @@ def test_units_and_slices_of_tfds_end_at_their_bytes(tmp_path, shared_data, monk
     rows = read(source, tmp_path)
     mean = source.text_bytes() // 200
     monkeypatch.setattr(units, "MAX_UNIT_BYTES", 50 * mean + 50)
-    monkeypatch.setattr(units, "SLICE_BYTES", 7 * mean + 7)
+    monkeypatch.setattr(corpora_rows, "SLICE_BYTES", 7 * mean + 7)
     shutil.rmtree(tmp_path / "work")
     found = cut(source, tmp_path)
     assert [unit.rows for unit in found] == [50] * 4
@@ -498,7 +496,7 @@ def test_units_and_slices_of_tfds_end_at_their_bytes(tmp_path, shared_data, monk
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"corpora": ["tfds:nosuch"]}, "tfds:nosuch is not prepared in .*--download"),
+        ({"corpora": ["tfds:nosuch"]}, "tfds:nosuch is not prepared in .*`download`"),
         ({"corpora": ["tfds:wmt14_translate/de-en"]}, "tfds:wmt14_translate/de-en is not prepared"),
         (
             {"corpora": ["tfds:wmt_translate"], "language_pair": "de-en", "subsets": ["train=x"]},
@@ -514,29 +512,29 @@ def test_units_and_slices_of_tfds_end_at_their_bytes(tmp_path, shared_data, monk
         ),
         (
             {"corpora": ["tfds:ted_hrlr_translate/ru_to_en"], "split": "nope"},
-            "cannot be read with --split 'nope': Unknown split",
+            "cannot be read with `split` 'nope': Unknown split",
         ),
         (
             {"corpora": ["tfds:ted_hrlr_translate/ru_to_en"], "split": "train[:7"},
-            r"cannot be read with --split 'train\[:7'",
+            r"cannot be read with `split` 'train\[:7'",
         ),
     ],
 )
 def test_bad_tfds_options(shared_data, options, message):
     with pytest.raises(UserError, match=message):
-        sources_from_options(**options, data_dir=str(shared_data / "tfds"))
+        open_named(**options, data_dir=str(shared_data / "tfds"))
 
 
 def test_wmt_subsets_are_checked():
     with pytest.raises(UserError, match=r"a subset is SPLIT=NAME.*Received: 'train=nosuch'"):
-        sources_from_options(
+        open_named(
             corpora=["tfds:wmt_translate"],
             language_pair="de-en",
             subsets=["train=nosuch"],
             download=True,
         )
-    with pytest.raises(UserError, match="needs --language-pair SOURCE-TARGET and a --subset"):
-        sources_from_options(corpora=["tfds:wmt_translate"], language_pair="de-en", download=True)
+    with pytest.raises(UserError, match="needs `language_pair`, as SOURCE-TARGET, and `subsets`"):
+        open_named(corpora=["tfds:wmt_translate"], language_pair="de-en", download=True)
 
 
 class ToyTranslate(tensorflow_datasets.core.GeneratorBasedBuilder):
@@ -575,19 +573,17 @@ def test_tfds_downloads_only_when_asked(tmp_path, loopback_url, monkeypatch):
     (tmp_path / "served/pairs.tsv").write_text("one\tuno\ntwo\tdos\nthree\ttres\n")
     monkeypatch.setattr(ToyTranslate, "url", f"{loopback_url}/pairs.tsv")
     options = {"corpora": ["tfds:toy_translate"], "data_dir": str(tmp_path / "data")}
-    with pytest.raises(UserError, match=r"tfds:toy_translate is not prepared in .*--download"):
-        sources_from_options(**options)
+    with pytest.raises(UserError, match=r"tfds:toy_translate is not prepared in .*`download`"):
+        open_named(**options)
     assert not (tmp_path / "data").exists()
-    (source,) = sources_from_options(**options, download=True)
+    (source,) = open_named(**options, download=True)
     pairs = {(source_text, target_text) for source_text, target_text, *_ in read(source, tmp_path)}
     assert pairs == {("one", "uno"), ("two", "dos"), ("three", "tres")}
-    (again,) = sources_from_options(**options, target_language="en")
+    (again,) = open_named(**options, target_language="en")
     assert (again.source_language, again.target_language) == ("xx", "en")
 
 
 def test_a_download_that_fails_is_one_line(tmp_path, loopback_url, monkeypatch):
     monkeypatch.setattr(ToyTranslate, "url", f"{loopback_url}/missing.tsv")
     with pytest.raises(UserError, match=r"tfds:toy_translate could not be downloaded"):
-        sources_from_options(
-            corpora=["tfds:toy_translate"], data_dir=str(tmp_path / "data"), download=True
-        )
+        open_named(corpora=["tfds:toy_translate"], data_dir=str(tmp_path / "data"), download=True)

@@ -6,14 +6,16 @@ import shutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from corpora import open_named
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from unit_reading import cut, read
 
 from model.errors import UserError
-from pipelines.corpora.opening import sources_from_options
+from pipelines.corpora import rows as corpora_rows
 from pipelines.corpora.parquet_columns import ParquetColumns, check_columns
 from pipelines.pairs import units
+from pipelines.runners import figures
 from pipelines.storage import parquet
 
 
@@ -84,7 +86,7 @@ def test_a_large_row_group_is_decoded_once(tmp_path, monkeypatch):
     source, rows = write_numbers(tmp_path / "a.parquet", 100, row_group_size=100)
     calls = []
     iter_rows = parquet.iter_rows
-    monkeypatch.setattr(units, "SLICE_PAIRS", 3)
+    monkeypatch.setattr(corpora_rows, "SLICE_PAIRS", 3)
 
     def counted(*args, **options):
         for batch in iter_rows(*args, **options):
@@ -107,7 +109,7 @@ def test_units_of_parquet_end_at_their_bytes(tmp_path, monkeypatch):
     )  # fmt: skip
     source = ParquetColumns(str(tmp_path / "a.parquet"), "s", "t")  # a row group is of about 2 kB
     monkeypatch.setattr(units, "MAX_UNIT_BYTES", 7000)
-    monkeypatch.setattr(units, "SLICE_BYTES", 800)
+    monkeypatch.setattr(corpora_rows, "SLICE_BYTES", 800)
     expected = [(text, text, None) for text in texts]
     assert read(source, tmp_path) == expected
     sizes = json.loads((tmp_path / "work/units-000.json").read_text())
@@ -131,7 +133,7 @@ def test_an_empty_parquet_file_has_no_units(tmp_path):
 def test_parquet_says_how_many_pairs_it_has(tmp_path):
     source, _ = write_numbers(tmp_path / "a.parquet", 1200, row_group_size=500)
     size = (tmp_path / "a.parquet").stat().st_size
-    assert source.describe() == f"parquet  {source.path}  {units.megabytes(size)}, 1,200 pairs"
+    assert source.describe() == f"parquet  {source.path}  {figures.megabytes(size)}, 1,200 pairs"
 
 
 def test_damaged_parquet_is_the_users_error(tmp_path):
@@ -161,7 +163,7 @@ def test_languages_name_the_columns_where_there_are_such(tmp_path):
         (["source", "target", "en", "de"], ("en", "de")),
     ]:
         pq.write_table(pa.table({name: ["x"] for name in names}), path)
-        [source] = sources_from_options(corpora=[path], source_language="en", target_language="de")
+        [source] = open_named(corpora=[path], source_language="en", target_language="de")
         assert (source.source_column, source.target_column) == expected
     with pytest.raises(UserError, match="has no column 'fr'"):
-        sources_from_options(corpora=[path], source_column="fr")
+        open_named(corpora=[path], source_column="fr")

@@ -15,8 +15,12 @@ from memory_filesystem import MemoryFileSystem
 from unit_reading import cut, read
 
 from model.errors import UserError
-from pipelines.corpora.text import Jsonl, TextPair, Tsv, read_texts
+from pipelines.corpora import rows as corpora_rows
+from pipelines.corpora.lines import read_texts
+from pipelines.corpora.text import Jsonl, TextPair, Tsv
 from pipelines.pairs import units
+from pipelines.pairs.units import cut_source
+from pipelines.pairs.work_folder import WorkFolder
 from pipelines.storage import files
 
 COMPRESS = {
@@ -106,8 +110,8 @@ def test_any_text_is_read_back(tmp_path_factory, lines, max_pairs, slice_bytes):
     targets = [str(i) for i in range(len(lines))]  # shorter or longer than its source
     source = text_pair(folder, content, "".join(f"{t}\n" for t in targets).encode())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(units, "SLICE_BYTES", slice_bytes)
-        patch.setattr(units, "SLICE_PAIRS", 3)
+        patch.setattr(corpora_rows, "SLICE_BYTES", slice_bytes)
+        patch.setattr(corpora_rows, "SLICE_PAIRS", 3)
         patch.setattr(units, "MAX_UNIT_BYTES", 2 * slice_bytes)
         rows = read(source, folder, max_pairs=max_pairs)
     assert rows == [(line, target, None) for line, target in zip(expected, targets, strict=True)]
@@ -219,9 +223,8 @@ def test_finished_chunks_are_not_written_again(tmp_path):
 
 def test_an_interrupted_cut_goes_on(tmp_path):
     source = text_pair(tmp_path, b"a\nb\nc\n", b"x\ny\nz\n")
-    started = source.cut(
-        order=0, is_held_out=False, max_pairs=1, work_folder=str(tmp_path / "work")
-    )
+    work = WorkFolder(str(tmp_path / "work"))
+    started = cut_source(source, order=0, is_held_out=False, max_pairs=1, work=work)
     (tmp_path / "work").mkdir()
     next(started)
     started.close()
@@ -250,20 +253,20 @@ def test_a_long_line_leaves_its_neighbours_alone(tmp_path):
 
 
 def test_slices_end_at_their_bytes(tmp_path, monkeypatch):
-    monkeypatch.setattr(units, "SLICE_BYTES", 1000)
+    monkeypatch.setattr(corpora_rows, "SLICE_BYTES", 1000)
     lines = [b"a" * 90] * 30
     source = text_pair(tmp_path, b"\n".join(lines), b"x\n" * 30)
-    tables = list(source.read_tables())
+    tables = list(source.read_all())
     assert sum(table.num_rows for table in tables) == 30
     assert max(table["source"].nbytes for table in tables) < 1000
     path = text_file(tmp_path, "a.tsv", b"\n".join(line + b"\tx" for line in lines))
-    tables = list(Tsv(path).read_tables())
+    tables = list(Tsv(path).read_all())
     assert sum(table.num_rows for table in tables) == 30
     assert 4 <= max(table.num_rows for table in tables) <= 24
 
 
 def test_both_files_of_a_pair_keep_in_step_whichever_has_the_long_lines(tmp_path, monkeypatch):
-    monkeypatch.setattr(units, "SLICE_BYTES", 200)
+    monkeypatch.setattr(corpora_rows, "SLICE_BYTES", 200)
     sources = ["s" * (500 if i % 3 == 0 else 1) + str(i) for i in range(40)]
     targets = ["t" * (900 if i % 5 == 0 else 2) + str(i) for i in range(40)]
     source = text_pair(tmp_path, "\n".join(sources).encode(), "\n".join(targets).encode())
@@ -273,7 +276,7 @@ def test_both_files_of_a_pair_keep_in_step_whichever_has_the_long_lines(tmp_path
 
 
 def test_units_end_at_their_bytes_and_know_where_they_start(tmp_path, monkeypatch):
-    monkeypatch.setattr(units, "SLICE_PAIRS", 2)
+    monkeypatch.setattr(corpora_rows, "SLICE_PAIRS", 2)
     monkeypatch.setattr(units, "MAX_UNIT_BYTES", 1000)
     texts = [str(i) * (900 if i == 3 else 1) for i in range(10)]
     path = text_file(tmp_path, "a.tsv", "".join(f"{t}\tx\n" for t in texts).encode())
@@ -290,8 +293,8 @@ def test_units_end_at_their_bytes_and_know_where_they_start(tmp_path, monkeypatc
 
 
 def test_a_table_takes_more_text_than_32_bits_count():
-    assert units.ROW_SCHEMA.field("source").type == pa.large_string()
-    assert units.decode_lines([b"a"], [b"x"]).schema == units.ROW_SCHEMA
+    assert corpora_rows.ROW_SCHEMA.field("source").type == pa.large_string()
+    assert corpora_rows.decode_lines([b"a"], [b"x"]).schema == corpora_rows.ROW_SCHEMA
 
 
 # TSV.
@@ -392,7 +395,7 @@ def test_dotted_keys_reach_into_objects(tmp_path, line, expected):
 
 @pytest.mark.parametrize("suffix", COMPRESS)
 def test_read_texts(tmp_path, monkeypatch, suffix):
-    monkeypatch.setattr(units, "SLICE_PAIRS", 2)
+    monkeypatch.setattr(corpora_rows, "SLICE_PAIRS", 2)
     content = "\ufeffa\r\nb\u2028c\n\nd".encode() + b"\xff\ne"
     path = text_file(tmp_path, f"texts.txt{suffix}", COMPRESS[suffix](content))
     assert list(read_texts(path)) == [["a", "b\u2028c"], [""], ["e"]]
@@ -428,7 +431,11 @@ def test_text_of_any_file_system(tmp_path, memory):
         (tmp_path / source.kind).mkdir()
         for work in works:
             for _ in range(2):  # the second time from the index
-                found = list(source.cut(order=7, is_held_out=True, max_pairs=1, work_folder=work))
+                found = list(
+                    cut_source(
+                        source, order=7, is_held_out=True, max_pairs=1, work=WorkFolder(work)
+                    )
+                )
                 rows = [row for unit in found for t in unit.read() for row in t.to_pylist()]
                 assert [(row["source"], row["target"]) for row in rows] == [("a", "x"), ("b", "y")]
         assert f"{works[0]}/units-007.json" in memory.paths()

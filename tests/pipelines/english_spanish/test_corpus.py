@@ -14,8 +14,7 @@ import sacrebleu
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.english_spanish import choices as demo
-from pipelines.english_spanish import grammar, lexicon
+from pipelines.english_spanish import baseline, choices, corpus, grammar, lexicon
 from pipelines.english_spanish.lexicon import NOUNS, VERBS, Words
 
 ADJECTIVES = {adjective.en: adjective for adjective in lexicon.ADJECTIVES}
@@ -23,12 +22,12 @@ MONTHS = {month.en: month for month in lexicon.MONTHS}
 
 # sha256 over both parts, training first: "source TAB target NEWLINE" a pair, in UTF-8. It changes
 # with every change of the grammar or the lexicon, and then the model's scores are no longer
-# comparable; to renew it, run `python tests/test_demo_corpus.py`.
+# comparable; to renew it, run `python tests/pipelines/english_spanish/test_corpus.py`.
 CORPUS_SHA256 = "a9358d16e7e1b498f78e8cc0ff0c4600b6da815835c1a9e3aaa63258e27f5ca9"
 
 
 def corpus_sha256():
-    pairs = demo.train_pairs() + demo.held_out_pairs()
+    pairs = corpus.train_pairs() + corpus.held_out_pairs()
     lines = "".join(f"{pair.source}\t{pair.target}\n" for pair in pairs)
     return hashlib.sha256(lines.encode()).hexdigest()
 
@@ -42,10 +41,12 @@ def word_forms(sentences):
 
 
 def test_counts_and_distinct_sources():
-    train, held_out = demo.train_pairs(), demo.held_out_pairs()
-    assert (len(train), len(held_out)) == (demo.TRAIN_PAIRS, demo.HELD_OUT_PAIRS) == (24_000, 400)
+    train, held_out = corpus.train_pairs(), corpus.held_out_pairs()
+    assert (
+        (len(train), len(held_out)) == (corpus.TRAIN_PAIRS, corpus.HELD_OUT_PAIRS) == (24_000, 400)
+    )
     assert len({pair.source for pair in train + held_out}) == 24_400
-    assert (demo.SOURCE_LANGUAGE, demo.TARGET_LANGUAGE) == ("en", "es")
+    assert (corpus.SOURCE_LANGUAGE, corpus.TARGET_LANGUAGE) == ("en", "es")
 
 
 def test_is_the_same_corpus_everywhere():
@@ -66,22 +67,22 @@ def test_does_not_depend_on_string_hashing(hash_seed):
 
 
 def test_callers_cannot_change_the_corpus():
-    demo.held_out_pairs().clear()
-    assert len(demo.held_out_pairs()) == demo.HELD_OUT_PAIRS
+    corpus.held_out_pairs().clear()
+    assert len(corpus.held_out_pairs()) == corpus.HELD_OUT_PAIRS
 
 
 def test_no_held_out_triple_is_trained():
-    trained = {triple for pair in demo.train_pairs() for triple in pair.triples}
-    held_out = {triple for pair in demo.held_out_pairs() for triple in pair.triples}
+    trained = {triple for pair in corpus.train_pairs() for triple in pair.triples}
+    held_out = {triple for pair in corpus.held_out_pairs() for triple in pair.triples}
     assert not trained & held_out
-    assert all(pair.triples for pair in demo.train_pairs() + demo.held_out_pairs())
+    assert all(pair.triples for pair in corpus.train_pairs() + corpus.held_out_pairs())
     assert len(trained) > 5_000
     assert len(held_out) > 250
-    assert any(len(pair.triples) == 2 for pair in demo.held_out_pairs())
+    assert any(len(pair.triples) == 2 for pair in corpus.held_out_pairs())
 
 
 def test_every_held_out_word_form_is_trained():
-    train, held_out = demo.train_pairs(), demo.held_out_pairs()
+    train, held_out = corpus.train_pairs(), corpus.held_out_pairs()
     for side in ("source", "target"):
         trained = word_forms([getattr(pair, side) for pair in train])
         assert set(word_forms([getattr(pair, side) for pair in held_out])) <= set(trained)
@@ -89,7 +90,7 @@ def test_every_held_out_word_form_is_trained():
 
 def test_every_template_is_in_both_parts():
     """A template is seen by the punctuation and the words that it brings itself."""
-    for pairs, least in ((demo.train_pairs(), 200), (demo.held_out_pairs(), 3)):
+    for pairs, least in ((corpus.train_pairs(), 200), (corpus.held_out_pairs(), 3)):
         sources = [pair.source for pair in pairs]
         for words in (
             "Please ", "Where ", "When ", "Why ", "Who ", "How many ", " because ", ", but ",
@@ -99,7 +100,7 @@ def test_every_template_is_in_both_parts():
 
 
 def test_sentences_are_well_formed():
-    for pair in demo.train_pairs() + demo.held_out_pairs():
+    for pair in corpus.train_pairs() + corpus.held_out_pairs():
         assert re.fullmatch(r"[A-Z][\w ,'-]*[.?]", pair.source), pair
         assert re.fullmatch(r"¿?[A-ZÁÉÍÓÚ][\w ,]*[.?]", pair.target), pair
         assert pair.target.startswith("¿") == pair.source.endswith("?") == ("?" in pair.target)
@@ -110,15 +111,15 @@ def test_sentences_are_well_formed():
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**32))
 def test_source_determines_target(seed):
-    draw, seen = demo.Draw(seed), {pair.source: pair for pair in demo.train_pairs()}
-    for template in demo.TEMPLATES:
+    draw, seen = choices.Draw(seed), {pair.source: pair for pair in corpus.train_pairs()}
+    for template in corpus.TEMPLATES:
         for _ in range(10):
             pair = template.fill(template.choose(draw))
             assert seen.setdefault(pair.source, pair) == pair
 
 
 def test_draws_are_in_range():
-    draw = demo.Draw(5)
+    draw = choices.Draw(5)
     assert {draw.number(2, 4) for _ in range(200)} == {2, 3, 4}
     assert {draw.pick("ab") for _ in range(200)} == {"a", "b"}
 
@@ -127,8 +128,8 @@ def test_draws_are_in_range():
 
 
 def test_word_for_word_baseline_stays_below_40_bleu():
-    pairs = demo.held_out_pairs()
-    translations = [demo.translate_word_for_word(pair.source) for pair in pairs]
+    pairs = corpus.held_out_pairs()
+    translations = [baseline.translate_word_for_word(pair.source) for pair in pairs]
     score = sacrebleu.corpus_bleu(translations, [[pair.target for pair in pairs]]).score
     print(f"BLEU of the word-for-word lexicon: {score:.1f}")
     assert 5 < score < 40
@@ -136,8 +137,8 @@ def test_word_for_word_baseline_stays_below_40_bleu():
 
 def test_baseline_knows_every_word():
     """No word is left as it is: that would make the baseline needlessly bad."""
-    words = word_forms([pair.source for pair in demo.train_pairs()])
-    unknown = {word for word in words if word not in demo._dictionary()}
+    words = word_forms([pair.source for pair in corpus.train_pairs()])
+    unknown = {word for word in words if word not in baseline._dictionary()}
     assert all(word[0].isdigit() for word in unknown)  # "2024", "3rd"
 
 
@@ -152,7 +153,7 @@ def test_baseline_knows_every_word():
     ],
 )
 def test_translate_word_for_word(source, expected):
-    assert demo.translate_word_for_word(source) == expected
+    assert baseline.translate_word_for_word(source) == expected
 
 
 # ------------------------------------------------------------------------------------- inflection
@@ -453,8 +454,8 @@ HOW_MANY_EGGS = grammar.noun_phrase(noun=NOUNS["egg"], determiner=lexicon.HOW_MA
     ],
 )  # fmt: skip
 def test_sentence(template, clause, source, target):
-    (spanish,) = {each.es for each in demo.TEMPLATES if each.en == template} - {"{be} {Q}."}
-    pair = demo.Template(lambda draw: clause, template, spanish).fill(clause)
+    (spanish,) = {each.es for each in corpus.TEMPLATES if each.en == template} - {"{be} {Q}."}
+    pair = corpus.Template(lambda draw: clause, template, spanish).fill(clause)
     assert (pair.source, pair.target) == (source, target)
     assert pair.triples == clause.triples
 
@@ -487,7 +488,7 @@ def test_sentence(template, clause, source, target):
 )  # fmt: skip
 def test_drawn_sentence(source, target):
     """Sentences whose two sides a chooser builds, found in the training part."""
-    assert {pair.source: pair.target for pair in demo.train_pairs()}[source] == target
+    assert {pair.source: pair.target for pair in corpus.train_pairs()}[source] == target
 
 
 if __name__ == "__main__":

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from model.errors import UserError
-from pipelines.pairs import characters as scripts
+from pipelines.pairs import characters
 
 
 @pytest.mark.parametrize("name", ["Latin", "Yi", "Nko", "Ol_Chiki", "Japanese", "Korean"])
 def test_scripts_are_known(name):
-    scripts.check_script(name)
+    characters.check_script(name)
 
 
 @pytest.mark.parametrize(
@@ -19,17 +19,17 @@ def test_scripts_are_known(name):
 )
 def test_unknown_scripts_are_refused(name):
     with pytest.raises(UserError, match=r'"Latin", "Cyrillic".*Received: ') as raised:
-        scripts.check_script(name)
+        characters.check_script(name)
     assert repr(name) in str(raised.value)
 
 
 def test_classes_agree_with_unicodedata():
     """Of all code points that Python's version of Unicode knows."""
-    points = [c for c in range(scripts.CODE_POINTS) if unicodedata.category(chr(c)) != "Cn"]
+    points = [c for c in range(characters.CODE_POINTS) if unicodedata.category(chr(c)) != "Cn"]
     letters = [unicodedata.category(chr(c))[0] in "LM" for c in points]
-    np.testing.assert_array_equal(scripts.letters()[points], letters)
-    space = [chr(c).isspace() for c in range(scripts.CODE_POINTS)]
-    np.testing.assert_array_equal(scripts.white_space(), space)
+    np.testing.assert_array_equal(characters.letters()[points], letters)
+    space = [chr(c).isspace() for c in range(characters.CODE_POINTS)]
+    np.testing.assert_array_equal(characters.white_space(), space)
 
 
 @pytest.mark.parametrize(
@@ -44,5 +44,5 @@ def test_classes_agree_with_unicodedata():
     ],
 )
 def test_characters_are_in_their_script(script, inside, outside):
-    members = scripts.in_script(script)
+    members = characters.in_script(script)
     assert "".join(c for c in inside + outside if members[ord(c)]) == inside

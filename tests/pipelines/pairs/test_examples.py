@@ -9,17 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from toy import parse_record, texts_of_record
 
+from model.dataset.tfrecords import framed_runs
 from model.text.vocabulary import FlatIds
-from pipelines.pairs.examples import (
-    ExampleWriter,
+from pipelines.pairs.digests import (
     digest_halves,
     digest_pairs,
     digest_sides,
     digest_texts,
-    framed_runs,
     seed_salt,
-    with_texts,
 )
+from pipelines.pairs.examples import ExampleWriter, with_texts
 
 VOCABULARY_SIZE = 2_200_000  # has ids of one, two, three and four bytes
 BORDERS = [0, 127, 128, 16_383, 16_384, 2_097_151, 2_097_152, VOCABULARY_SIZE - 1]

@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 
 from model.errors import UserError
 from model.text.languages import read_language
-from model.text.vocabulary import TextNormalization
-from pipelines.pairs import filters as cleaning
+from model.text.normalization import TextNormalization
+from pipelines.pairs import characters
+from pipelines.pairs import filters as pairs_filters
 from pipelines.pairs.filters import Filters, text_reasons, token_reasons
 
 OFF = Filters(
@@ -240,7 +241,7 @@ def test_lengths_in_tokens():
 
 
 def test_length_ratio_begins_beyond_the_slack():
-    slack = cleaning.LENGTH_SLACK
+    slack = pairs_filters.LENGTH_SLACK
     pairs = [(1, slack + 2), (1, slack + 3), (100, slack + 200), (slack + 201, 100), (2, 2)]
     assert lengths_of(*pairs, max_tokens=999, max_length_ratio=2.0) == {
         1: "length_ratio",
@@ -251,8 +252,8 @@ def test_length_ratio_begins_beyond_the_slack():
 
 @given(st.integers(1, 300), st.integers(100, 400))
 def test_a_pair_exactly_at_the_ratio_passes(shorter, hundredths):
-    longer = cleaning.LENGTH_SLACK + shorter * hundredths // 100
-    at = [(shorter * 100, cleaning.LENGTH_SLACK + shorter * hundredths), (longer, shorter)]
+    longer = pairs_filters.LENGTH_SLACK + shorter * hundredths // 100
+    at = [(shorter * 100, pairs_filters.LENGTH_SLACK + shorter * hundredths), (longer, shorter)]
     options = {"max_tokens": 10**6, "max_length_ratio": hundredths / 100}
     assert lengths_of(*at, **options) == {}
     assert lengths_of((at[0][0], at[0][1] + 1), **options) == {0: "length_ratio"}
@@ -273,7 +274,7 @@ def test_shares_exactly_at_the_limit_pass(letters, others):
 # The whole against a plain oracle
 
 PYTHONS_MOJIBAKE = re.compile(
-    cleaning._MOJIBAKE.replace(r"\x{fffd}", "\ufffd").replace("$", r"\Z")
+    characters._MOJIBAKE.replace(r"\x{fffd}", "\ufffd").replace("$", r"\Z")
 )  # no shortcut by suspected characters
 NO_SCRIPT = "ʼー〆"  # letters that Unicode counts as "Common"
 
@@ -384,18 +385,21 @@ def test_a_batch_larger_than_what_is_counted_at_once():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"min_characters": 0}, r"1 <= minimum <= maximum <= 65535.*minimum 0, maximum 5000"),
-        ({"max_characters": 65536}, r"<= 65535\. Received: minimum 1, maximum 65536"),
-        ({"min_characters": 9, "max_characters": 8}, r"Received: minimum 9, maximum 8"),
-        ({"min_tokens": 0}, r"tokens must .*Received: minimum 0, maximum 256"),
-        ({"min_tokens": 5, "max_tokens": 4}, r"tokens must .*Received: minimum 5, maximum 4"),
-        ({"max_length_ratio": 0.5}, r"length ratio must be 1 or more, or 0.*Received: 0.5"),
+        (
+            {"min_characters": 0},
+            r"1 <= `min_characters` <= `max_characters` <= 65535.*: 0 and 5000",
+        ),
+        ({"max_characters": 65536}, r"<= 65535\. Received: 1 and 65536"),
+        ({"min_characters": 9, "max_characters": 8}, r"Received: 9 and 8"),
+        ({"min_tokens": 0}, r"tokens must .*Received: 0 and 256"),
+        ({"min_tokens": 5, "max_tokens": 4}, r"tokens must .*Received: 5 and 4"),
+        ({"max_length_ratio": 0.5}, r"`max_length_ratio` must be at least 1, or 0.*Received: 0.5"),
         ({"max_length_ratio": -1.0}, r"Received: -1.0"),
         ({"max_length_ratio": float("nan")}, r"Received: nan"),
         ({"max_length_ratio": float("inf")}, r"Received: inf"),
-        ({"min_letters": 1.1}, r"share of letters must be from 0 .*Received: 1.1"),
+        ({"min_letters": 1.1}, r"`min_letters` must be 0 to 1\. Received: 1.1"),
         ({"min_letters": float("nan")}, r"Received: nan"),
-        ({"min_script": -0.1}, r"letters in the script must be from 0 to 1\. Received: -0.1"),
+        ({"min_script": -0.1}, r"`min_script` must be 0 to 1\. Received: -0.1"),
         ({"source_script": "latin"}, r"\"Latin\", \"Cyrillic\".*Received: 'latin'"),
         ({"target_script": "Elvish"}, r"Received: 'Elvish'"),
     ],

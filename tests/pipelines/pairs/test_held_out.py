@@ -11,6 +11,7 @@ from corpora import (
     TWO_THREADS,
     digest,
     options,
+    preprocess,
     records,
     rejected,
     texts,
@@ -21,8 +22,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.errors import UserError
-from model.text.vocabulary import UNK_ID, TextNormalization, load_vocabularies
-from pipelines.pairs.examples import digest_halves, digest_texts
+from model.text.normalization import TextNormalization
+from model.text.vocabulary import UNK_ID, load_vocabularies
+from pipelines.pairs.digests import digest_halves, digest_texts
 from pipelines.pairs.held_out import (
     HELD_OUT_BY,
     SHORT_TOKENS,
@@ -34,9 +36,8 @@ from pipelines.pairs.held_out import (
     short_tokens,
     unite,
 )
-from pipelines.preprocess import encode_steps as transforms
-from pipelines.preprocess import plan as preprocess_plan
-from pipelines.preprocess.job import describe_manifest, preprocess
+from pipelines.preprocess import encode_steps, plan
+from pipelines.preprocess.description import describe_manifest
 
 TEXT = st.sampled_from(["a", "b", "c c", "d d d d", "e e e e e", "f f f f f f"])
 PAIRS = st.lists(st.tuples(TEXT, TEXT), max_size=8)
@@ -160,7 +161,7 @@ def hash_many_pairs():
 
 
 def combine_many():
-    combine = transforms._UniteHashes()
+    combine = encode_steps._UniteHashes()
     accumulators = [combine.create_accumulator() for _ in range(2)]
     for part in range(PARTS):
         hashes = np.arange(10 * part, 10 * part + 10, dtype=np.uint64)[::-1]
@@ -233,7 +234,7 @@ def test_a_corpus_of_short_texts_has_a_vocabulary_and_no_long_held_out_text_is_i
     tmp_path, monkeypatch
 ):
     """Every text is held out, but no pair; and the one that is long is in no sample."""
-    monkeypatch.setattr(preprocess_plan, "MAX_UNIT_PAIRS", 7)
+    monkeypatch.setattr(plan, "MAX_UNIT_PAIRS", 7)
     sides = ["ja", "oh", "yes", "bee", "cab"], ["no", "da", "tak", "ano", "jo", "si"]
     pairs = [(source, target) for source in sides[0] for target in sides[1]]
     long = "ein Žaba in fünf Worten"
@@ -263,7 +264,7 @@ def test_a_corpus_of_short_texts_has_a_vocabulary_and_no_long_held_out_text_is_i
         "no text to train the shared vocabulary on: all 32 pairs were rejected (2 held_out_pair, "
         "30 held_out_source). Check"
     )
-    assert str(caught.value).endswith("; --held-out-by pair holds out no text by itself")
+    assert str(caught.value).endswith("; `held_out_by=pair` holds out no text by itself")
 
 
 def test_long_held_out_texts_are_in_no_sample(tmp_path):
@@ -294,7 +295,7 @@ PLAIN = [(f"{source} w", target) for source, target in CORPUS[:40]]
     ],
 )
 def test_what_is_held_out_of_training_goes_by_the_option(tmp_path, monkeypatch, by, left, reasons):
-    monkeypatch.setattr(preprocess_plan, "MAX_UNIT_PAIRS", 3)
+    monkeypatch.setattr(plan, "MAX_UNIT_PAIRS", 3)
     pairs = [
         ("yes", "ja"),
         ("yes", "aber ja doch"),

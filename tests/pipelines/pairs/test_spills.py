@@ -18,6 +18,7 @@ from pipelines.pairs.spills import (
     without_copies,
     write_spill,
 )
+from pipelines.pairs.work_folder import WorkFolder
 
 
 def batch(*rows):
@@ -59,7 +60,7 @@ def test_a_spill_gives_every_record_back_by_bucket(
         order=3,
         index=4,
         statistics={"rows": 5},
-        temporary_folder=work,
+        work=WorkFolder(work),
     )
     assert read_spill_footer(path) == (written, {"rows": 5})
     found = {}
@@ -83,7 +84,7 @@ def test_two_splits_in_one_spill(tmp_path):
     ]
     path = str(tmp_path / "spill")
     regions = dict(
-        write_spill(path, parts, order=0, index=0, statistics={}, temporary_folder=str(tmp_path))
+        write_spill(path, parts, order=0, index=0, statistics={}, work=WorkFolder(str(tmp_path)))
     )
     assert read_bucket(regions[TRAIN, 0], 0).records == [b"train"]
     assert read_bucket(regions[VALIDATION, 0], 0).records == [b"held"]

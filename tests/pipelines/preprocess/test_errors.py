@@ -4,16 +4,16 @@ import dataclasses
 from pathlib import Path
 
 import pytest
-from corpora import ONE_THREAD, PAIRS, options, write_pairs
+from corpora import ONE_THREAD, PAIRS, options, preprocess, run_preprocess, write_pairs
 
 from model.dataset.manifest import MANIFEST_FILE
 from model.errors import UserError
-from model.text.vocabulary import TextNormalization
-from pipelines.corpora.opening import Tsv
+from model.text.normalization import TextNormalization
+from pipelines.corpora.text import Tsv
 from pipelines.pairs.held_out import HELD_OUT_BY
-from pipelines.preprocess import encode_steps as transforms
+from pipelines.preprocess import encode_steps
 from pipelines.preprocess import plan as preprocess_plan
-from pipelines.preprocess.job import plan_preprocess, preprocess, run_preprocess
+from pipelines.preprocess.plan import plan_preprocess
 
 
 @pytest.mark.parametrize("arguments", [ONE_THREAD, []])
@@ -61,26 +61,26 @@ KEPT = TextNormalization(clean_whitespace=False)
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"shards": -1}, "shards must be 0 to 10,000. Received: -1"),
-        ({"shards": 10_001}, "shards must be 0 to 10,000. Received: 10001"),
-        ({"vocabulary_size": 3}, "vocabulary size must be 8 to 1,000,000. Received: 3"),
-        ({"vocabulary_size": 3 * 10**9}, "vocabulary size must be 8 to 1,000,000"),
+        ({"shards": -1}, "`shards` must be 0 to 10,000. Received: -1"),
+        ({"shards": 10_001}, "`shards` must be 0 to 10,000. Received: 10001"),
+        ({"vocabulary_size": 3}, "`vocabulary_size` must be 8 to 1,000,000. Received: 3"),
+        ({"vocabulary_size": 3 * 10**9}, "`vocabulary_size` must be 8 to 1,000,000"),
         ({"user_symbols": ("<unk>",)}, "cannot be one of the special <pad>, <unk>"),
-        ({"vocabulary_type": "word"}, "unigram, bpe or char. Received: 'word'"),
-        ({"target_vocabulary_type": "char"}, "a shared vocabulary has one type"),
-        ({"deduplicate": "both"}, "must be one of pair, source, target, none. Received: 'both'"),
-        ({"shard_megabytes": 0}, "a shard has 0.001 MB or more. Received: 0"),
-        ({"user_symbols": ("<a>", "<a>")}, "user symbols must be different"),
-        ({"validation_fraction": 1.0}, "validation fraction must be 0 to 0.5. Received: 1.0"),
-        ({"character_coverage": 0.5}, "character coverage must be 0.9 to 1. Received: 0.5"),
-        ({"sentencepiece_rule": "x"}, "must be one of identity, .* Received: 'x'"),
+        ({"vocabulary_type": "word"}, "unigram, bpe, char. Received: word"),
+        ({"target_vocabulary_type": "x"}, "`target_vocabulary_type` must be one of unigram, bpe"),
+        ({"deduplicate": "both"}, "must be one of pair, source, target, none. Received: both"),
+        ({"shard_megabytes": 0}, "`shard_megabytes` must be at least 0.001. Received: 0"),
+        ({"user_symbols": ("<a>", "<a>")}, "`user_symbols` must be different"),
+        ({"validation_fraction": 1.0}, "`validation_fraction` must be 0 to 0.5. Received: 1.0"),
+        ({"character_coverage": 0.5}, "`character_coverage` must be 0.9 to 1. Received: 0.5"),
+        ({"sentencepiece_rule": "x"}, "must be one of identity, .* Received: x"),
         (
             {"normalization": KEPT, "sentencepiece_rule": "nfkc"},
-            "--keep-whitespace needs --sentencepiece-rule identity, .* Received: 'nfkc'",
+            "`clean_whitespace=False` needs `sentencepiece_rule=identity`, .* Received: 'nfkc'",
         ),
-        ({"vocabulary": ("a", "b", "c")}, "at most two vocabularies"),
-        ({"vocabulary_sample": 0}, "vocabulary sample must be 1 or more"),
-        ({"seed": 2**63}, "seed must fit 64 bits"),
+        ({"vocabulary": ("a", "b", "c")}, "`vocabulary` must name 1 or 2 models"),
+        ({"vocabulary_sample": 0}, "`vocabulary_sample` must be at least 1"),
+        ({"seed": 2**63}, "`seed` must be -9,2"),
     ],
 )
 def test_bad_options(changes, message):
@@ -114,21 +114,22 @@ def test_the_fingerprint_tells_input_and_options_but_not_the_folder(tmp_path, co
 
 def test_options_of_training_do_not_count_with_a_given_vocabulary(dataset):
     given = (str(dataset / "vocabulary.spm"),)
-    one, two = (options("x", vocabulary=given, vocabulary_size=size) for size in (48, 64))
-    assert one.resolved() == two.resolved()
-    assert "vocabulary_size" not in one.resolved()
+    assert "vocabulary_size" not in options("x", vocabulary=given).resolved()
+    message = "gives a vocabulary, and `vocabulary_size`, `byte_fallback` is for training one"
+    with pytest.raises(UserError, match=message):
+        options("x", vocabulary=given, vocabulary_size=64, byte_fallback=True)
 
 
 def test_a_given_vocabulary_keeps_its_normalisation(tmp_path, corpus, dataset):
     given = (str(dataset / "vocabulary.spm"),)
     other = TextNormalization(unicode_form="NFKC")
-    with pytest.raises(UserError, match=r"normalised by .*NFC.*, not by .*NFKC.*: see --unicode"):
+    with pytest.raises(UserError, match=r"normalised by .*NFC.*, not by .*NFKC.*: see `unicode"):
         preprocess(
             sources=[corpus],
             options=options(tmp_path / "out", vocabulary=given, normalization=other),
         )
     lowercase = TextNormalization(lowercase=True)
-    with pytest.raises(UserError, match=r"not by .*'lowercase': True.*: see .* and --lowercase"):
+    with pytest.raises(UserError, match=r"not by .*'lowercase': True.*: see .* and `lowercase`"):
         preprocess(
             sources=[corpus],
             options=options(tmp_path / "out", vocabulary=given, normalization=lowercase),
@@ -144,8 +145,8 @@ def test_a_given_vocabulary_that_keeps_no_white_space_is_warned_of(tmp_path, cor
     cleans.write_bytes((dataset / "vocabulary.spm").read_bytes())
     assert notices(cleans, TextNormalization()) == []
     assert notices(cleans, KEPT) == [
-        f"--keep-whitespace: {cleans} changes white space all the same, as it was trained to; one "
-        "that keeps it is trained by this flag without --vocab"
+        f"`clean_whitespace=False`: {cleans} changes white space all the same, as it was trained "
+        "to; one that keeps it is trained without `vocabulary`"
     ]
     preprocess(sources=[corpus], options=options(tmp_path / "kept", normalization=KEPT))
     assert notices(tmp_path / "kept/vocabulary.spm", KEPT) == []
@@ -199,14 +200,14 @@ def test_input_that_changes_while_it_is_read_is_one_clear_error(tmp_path, monkey
 
 def test_a_missing_unit_is_noticed(tmp_path, monkeypatch, corpus):
     monkeypatch.setattr(preprocess_plan, "MAX_UNIT_PAIRS", 100)
-    process = transforms._Encode.process
+    process = encode_steps._Encode.process
 
     def lose_the_last(self, unit, *side_inputs):
         for element in process(self, unit, *side_inputs):
             if unit.index < 3:
                 yield element
 
-    monkeypatch.setattr(transforms._Encode, "process", lose_the_last)
+    monkeypatch.setattr(encode_steps._Encode, "process", lose_the_last)
     with pytest.raises(Exception, match=r"its units have \[100, 100, 100, 100\] rows"):
         preprocess(sources=[corpus], options=options(tmp_path), beam_arguments=ONE_THREAD)
     assert not (tmp_path / MANIFEST_FILE).exists()

@@ -1,73 +1,39 @@
 """Jobs that are killed, or that run out of room: nothing is lost, nothing looks whole."""
 
-import contextlib
 import gzip
-import json
 import os
 import random
 import signal
 import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from commands import Child
 from corpora import TWO_THREADS, digest, sentence, write_pairs
+from preprocess_jobs import make_dataset
 
 from model.dataset.manifest import MANIFEST_FILE, DatasetManifest
-
-SUPPORT = Path(__file__).parents[3] / "tests/support"
-
 
 PAIRS_A_SOURCE = 800  # three sources, 24 units of 100
 KILLS_A_PHASE = 4  # of five
 
 
-class JobServer:
-    """The process of `job_server.py`."""
+class Job:
+    """The job of all datasets, each in a folder of its own."""
 
-    def __init__(self):
-        self._process = subprocess.Popen(
-            [sys.executable, SUPPORT / "job_server.py"],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            env={**os.environ, "PYTHONPATH": str(SUPPORT.parents[1])},
-        )  # fmt: skip
+    def __init__(self, corpora):
+        self._corpora = corpora
 
-    def start(self, corpora, output, *, file_limit=0, beam=TWO_THREADS):
-        """Starts a job; returns its process group."""
-        self._report = Path(output).with_suffix(".report")
-        self._report.unlink(missing_ok=True)
-        request = {
-            "corpora": corpora, "output": str(output), "report": str(self._report),
-            "file_limit": file_limit, "beam": beam,
-        }  # fmt: skip
-        self._process.stdin.write(json.dumps(request) + "\n")
-        self._process.stdin.flush()
-        return int(self._process.stdout.readline())
+    def start(self, output, *, beam=TWO_THREADS, **options):
+        """Starts it in a child."""
+        return Child(make_dataset, self._corpora, output, beam, **options)
 
-    def wait(self):
-        """Waits for the job; returns its exit code and its report."""
-        code = int(self._process.stdout.readline())
-        report = json.loads(self._report.read_text()) if self._report.exists() else None
-        return code, report
-
-    def run(self, *arguments, **options):
-        self.start(*arguments, **options)
-        return self.wait()
-
-    def close(self):
-        self._process.stdin.close()
-        self._process.wait()
-        self._process.stdout.close()
-
-
-@pytest.fixture(scope="module")
-def server():
-    server = JobServer()
-    yield server
-    server.close()
+    def run(self, output, **options):
+        """Runs it to its end; returns its exit code and what it reports."""
+        ended = self.start(output, **options).wait()
+        return ended.code, ended.result
 
 
 def make_sources(folder):
@@ -91,16 +57,16 @@ def make_sources(folder):
 
 
 @pytest.fixture(scope="module")
-def corpora(tmp_path_factory):
-    return make_sources(tmp_path_factory.mktemp("corpora"))
+def job(tmp_path_factory):
+    return Job(make_sources(tmp_path_factory.mktemp("corpora")))
 
 
 @pytest.fixture(scope="module")
-def undisturbed(server, corpora, tmp_path_factory):
+def undisturbed(job, tmp_path_factory):
     """The files of a run that nothing happened to, how long it took, and its manifest."""
     output = tmp_path_factory.mktemp("undisturbed") / "data"
     began = time.monotonic()
-    assert server.run(corpora, output) == (0, {"error": "", "encoded": 24})
+    assert job.run(output) == (0, {"error": "", "encoded": 24})
     return digest(output), time.monotonic() - began, DatasetManifest.load(output)
 
 
@@ -124,25 +90,23 @@ def wait_for(output, pattern, *, seconds):
 
 
 @pytest.mark.parametrize("phase", list(PHASES))
-def test_a_killed_job_is_finished_by_the_same_command(
-    server, corpora, undisturbed, tmp_path, phase
-):
+def test_a_killed_job_is_finished_by_the_same_command(job, undisturbed, tmp_path, phase):
     expected, seconds, manifest = undisturbed
     pattern, share = PHASES[phase]
-    kills = 0
+    kills, latest = 0, share * seconds
     for seed in range(5 * KILLS_A_PHASE):
         if kills == KILLS_A_PHASE:
             break
         chooser = random.Random(f"{phase} {seed}")
         output = tmp_path / f"killed{seed}"
-        group = server.start(corpora, output)
+        child = job.start(output)
         wait_for(output, pattern, seconds=20 * seconds)
-        time.sleep(chooser.random() * share * seconds)
-        with contextlib.suppress(ProcessLookupError):  # it was finished already
-            os.killpg(group, signal.SIGKILL)
-        code, _ = server.wait()
+        time.sleep(chooser.random() * latest)
+        child.kill_group()  # or it was finished already
+        code = child.wait().code
         assert code in (-signal.SIGKILL, 0)
         kills += code != 0
+        latest /= 1 if code else 2  # it came too late: the machine is quicker now
         if (output / MANIFEST_FILE).exists():  # it says that it is whole, and it is
             assert {path.name for path in output.glob("*-of-*")} <= set(expected)
             assert DatasetManifest.load(output) == manifest
@@ -150,7 +114,7 @@ def test_a_killed_job_is_finished_by_the_same_command(
         units = len(list(output.glob("_work/*/spill-???-?????")))
 
         is_finished = (output / MANIFEST_FILE).exists()
-        code, report = server.run(corpora, output)
+        code, report = job.run(output)
         assert (code, report["error"]) == (0, "")
         # Finished units are not encoded again.
         assert report["encoded"] == (0 if is_finished else 24 - units)
@@ -160,15 +124,15 @@ def test_a_killed_job_is_finished_by_the_same_command(
     assert kills == KILLS_A_PHASE
 
 
-def test_killed_worker_processes_leave_as_much(server, corpora, undisturbed, tmp_path):
+def test_killed_worker_processes_leave_as_much(job, undisturbed, tmp_path):
     expected, seconds, manifest = undisturbed
     processes = ["--direct_num_workers=2", "--direct_running_mode=multi_processing"]
-    group = server.start(corpora, tmp_path / "data", beam=processes)
+    child = job.start(tmp_path / "data", beam=processes)
     wait_for(tmp_path / "data", "_work/*/spill-*", seconds=30 * seconds)
-    os.killpg(group, signal.SIGKILL)
-    assert server.wait()[0] == -signal.SIGKILL
+    child.kill_group()
+    assert child.wait().code == -signal.SIGKILL
     assert not (tmp_path / "data" / MANIFEST_FILE).exists()
-    assert server.run(corpora, tmp_path / "data", beam=processes)[0] == 0
+    assert job.run(tmp_path / "data", beam=processes)[0] == 0
     assert digest(tmp_path / "data") == expected
     assert DatasetManifest.load(tmp_path / "data") == manifest
 
@@ -185,35 +149,33 @@ def small_disk(tmp_path):
     subprocess.run(["umount", str(folder)], check=True)
 
 
-def test_a_full_disk_is_one_clear_error(server, corpora, undisturbed, small_disk):
+def test_a_full_disk_is_one_clear_error(job, undisturbed, small_disk):
     expected, _, manifest = undisturbed
     output = small_disk / "data"
-    code, report = server.run(corpora, output)
+    code, report = job.run(output)
     assert code == 0
     assert "No space left on device. Make room and run the same command" in report["error"]
     assert not (output / MANIFEST_FILE).exists()
     assert not list(output.rglob("*.tmp"))
     subprocess.run(["mount", "-o", "remount,size=20m", str(small_disk)], check=True)
-    assert server.run(corpora, output)[0] == 0
+    assert job.run(output)[0] == 0
     assert digest(output) == expected
     assert DatasetManifest.load(output) == manifest
 
 
 @pytest.mark.parametrize("share", [0.05, 0.2, 0.5, 0.8, 0.99])
-def test_no_room_is_one_clear_error_and_nothing_is_lost(
-    server, corpora, undisturbed, tmp_path, share
-):
+def test_no_room_is_one_clear_error_and_nothing_is_lost(job, undisturbed, tmp_path, share):
     """A limit on the size of files stands for a full disk: it meets another file each time."""
     expected, _, manifest = undisturbed
     output = tmp_path / "data"
     limit = int(share * max(max(split.shard_sizes) for split in manifest.splits.values()))
-    code, report = server.run(corpora, output, file_limit=limit)
+    code, report = job.run(output, file_limit=limit)
     assert code == 0
     assert report["error"].startswith("DiskFullError: ")
     assert "File too large. Make room and run the same command again" in report["error"]
     assert "\n" not in report["error"]
     assert not (output / MANIFEST_FILE).exists()
     assert not list(output.rglob("*.tmp"))
-    assert server.run(corpora, output)[0] == 0
+    assert job.run(output)[0] == 0
     assert digest(output) == expected
     assert DatasetManifest.load(output) == manifest

@@ -17,7 +17,9 @@ from corpora import (
     TWO_THREADS,
     digest,
     examples,
+    open_named,
     options,
+    preprocess,
     records,
     rejected,
     texts,
@@ -25,18 +27,16 @@ from corpora import (
 )
 from toy import texts_of_record
 
-from model.dataset.manifest import MANIFEST_FILE, DatasetManifest, length_histogram, ratio_places
+from model.dataset.manifest import MANIFEST_FILE, DatasetManifest, ratio_places
 from model.errors import UserError
-from model.text.vocabulary import UNK_ID, TextNormalization, load_vocabularies
-from pipelines.corpora.opening import ParquetColumns, Tsv, sources_from_options
-from pipelines.pairs.examples import digest_texts
-from pipelines.preprocess import encode_steps as transforms
-from pipelines.preprocess import plan as preprocess_plan
-from pipelines.preprocess.job import (
-    PreprocessOptions,
-    describe_manifest,
-    preprocess,
-)
+from model.text.normalization import TextNormalization
+from model.text.vocabulary import UNK_ID, load_vocabularies
+from pipelines.corpora.parquet_columns import ParquetColumns
+from pipelines.corpora.text import Tsv
+from pipelines.pairs.digests import digest_texts
+from pipelines.preprocess import encode_steps, plan
+from pipelines.preprocess.description import describe_manifest
+from pipelines.preprocess.options import PreprocessOptions
 
 
 def test_every_pair_is_in_one_split_once(dataset):
@@ -82,13 +82,13 @@ def test_manifest(dataset, corpus):
         lengths = [[len(side) for side in sides] for sides in zip(*found, strict=True)]
         assert split.records == len(found)
         assert [split.source_tokens, split.target_tokens] == [sum(side) for side in lengths]
-        assert split.source_lengths == length_histogram(lengths[0])
+        assert split.source_lengths == np.bincount(np.array(lengths[0]) // 8).tolist()
         assert split.length_ratios == np.bincount(ratio_places(*map(np.array, lengths))).tolist()
-        assert split.target_lengths == length_histogram(lengths[1])
+        assert split.target_lengths == np.bincount(np.array(lengths[1]) // 8).tolist()
         assert split.longest == max(map(max, lengths))
     lines = describe_manifest(manifest)
     assert lines[0] == "400 pairs read, 400 kept, 0 rejected"
-    assert lines[-1] == "vocabulary: 48 pieces, shared"
+    assert lines[-1] == "vocabulary: 48 tokens, shared"
     assert sorted(path.name for path in dataset.iterdir()) == [
         "dataset.json",
         "train-00000-of-00003.tfrecord",
@@ -199,7 +199,7 @@ def test_a_source_stands_in_one_split_only(tmp_path):
 
 @pytest.mark.parametrize("max_pairs", [2, 1000])
 def test_a_tiny_corpus_holds_out_the_source_with_the_least_hash(tmp_path, monkeypatch, max_pairs):
-    monkeypatch.setattr(preprocess_plan, "MAX_UNIT_PAIRS", max_pairs)
+    monkeypatch.setattr(plan, "MAX_UNIT_PAIRS", max_pairs)
     pairs = [("a", "x"), ("b", "x"), ("c", "x"), ("b", "y"), ("b", "x"), ("a", "y")]
 
     def source_hash(pair):
@@ -282,7 +282,7 @@ def test_validation_records_hold_the_texts_that_their_tokens_may_not_give_back(t
 @pytest.mark.parametrize("fraction", [0, 0.2])
 def test_records_held_out_by_hash_hold_their_texts(tmp_path, monkeypatch, max_pairs, fraction):
     """With 0, the one source that is moved: its records wait in both splits, with and without."""
-    monkeypatch.setattr(preprocess_plan, "MAX_UNIT_PAIRS", max_pairs)
+    monkeypatch.setattr(plan, "MAX_UNIT_PAIRS", max_pairs)
     pairs = [*PAIRS[:60], *PAIRS[20:40], *((source, "else") for source, _ in PAIRS[:60])]
     digests = []
     for i, arguments in enumerate((ONE_THREAD, TWO_THREADS)):
@@ -311,7 +311,7 @@ def test_records_held_out_by_hash_hold_their_texts(tmp_path, monkeypatch, max_pa
     ],
 )
 def test_duplicates_by_pair_or_by_side(tmp_path, monkeypatch, deduplicate, kept, survivors):
-    monkeypatch.setattr(preprocess_plan, "MAX_UNIT_PAIRS", 4)  # in and across units
+    monkeypatch.setattr(plan, "MAX_UNIT_PAIRS", 4)  # in and across units
     pairs = [("a", "x"), ("a", "y"), ("b", "x"), ("a", "x"), ("c", "y"), ("c", "y")]
     corpus = write_pairs(tmp_path, pairs)
     held_out = write_pairs(tmp_path, [("held", "out")], name="held")
@@ -512,7 +512,7 @@ def test_separate_vocabularies_and_characters_on_one_side(tmp_path, corpus):
     assert vocabularies.target.piece_count == 4 + 1 + len(characters)
     assert manifest.target_vocabulary_size == 24
     assert sorted(texts(tmp_path, "train") + texts(tmp_path, "validation")) == sorted(PAIRS)
-    assert describe_manifest(manifest)[-1] == "vocabularies: 48 source and 24 target pieces"
+    assert describe_manifest(manifest)[-1] == "vocabularies: 48 source and 24 target tokens"
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -524,14 +524,14 @@ def test_given_vocabularies_are_used(tmp_path, corpus, dataset, count):
 
 
 def test_a_vocabulary_is_loaded_once_a_process(tmp_path, monkeypatch, corpus, dataset):
-    monkeypatch.setattr(preprocess_plan, "MAX_UNIT_PAIRS", 40)  # 10 units
+    monkeypatch.setattr(plan, "MAX_UNIT_PAIRS", 40)  # 10 units
     loads = []
 
     def count_load(folder, **options):
         loads.append(folder)
         return load_vocabularies(folder, **options)
 
-    monkeypatch.setattr(transforms, "load_vocabularies", count_load)
+    monkeypatch.setattr(encode_steps, "load_vocabularies", count_load)
     preprocess(
         sources=[corpus],
         options=options(tmp_path, vocabulary=(str(dataset / "vocabulary.spm"),)),
@@ -555,8 +555,8 @@ def test_too_large_a_vocabulary_writes_nothing_that_looks_whole(tmp_path, corpus
     with pytest.raises(UserError) as caught:
         preprocess(sources=[corpus], options=options(tmp_path, vocabulary_size=8000))
     message = str(caught.value)
-    assert message.startswith("a shared vocabulary of 8000 pieces is larger than this corpus")
-    assert "--vocabulary-size" in message
+    assert message.startswith("a shared vocabulary of 8000 tokens is larger than this corpus")
+    assert "`vocabulary_size=" in message
     assert "\n" not in message
     assert "while running" not in message
     assert not (tmp_path / MANIFEST_FILE).exists()
@@ -566,14 +566,14 @@ def test_too_large_a_vocabulary_writes_nothing_that_looks_whole(tmp_path, corpus
 
 
 def test_tfds_chinese_characters(tmp_path, shared_data):
-    [source] = sources_from_options(
+    [source] = open_named(
         corpora=["tfds:wmt19_translate/zh-en"],
         data_dir=str(shared_data / "tfds"),
         source_language="en",
         target_language="zh",
         split="train[:1000]",
     )
-    [held_out] = sources_from_options(
+    [held_out] = open_named(
         corpora=["tfds:wmt19_translate/zh-en"],
         data_dir=str(shared_data / "tfds"),
         source_language="en",
@@ -601,7 +601,7 @@ def test_messy_corpora_are_accounted_for_line_by_line(tmp_path, shared_data):
     folder = shared_data / "messy"
     corpora = [str(path) for path in sorted(folder.glob("*.tsv.gz"))]
     corpora += [f"{path}:zh:en" for path in sorted(folder.glob("*.jsonl.gz"))]
-    sources = sources_from_options(corpora=corpora)
+    sources = open_named(corpora=corpora)
     made = preprocess(
         sources=sources,
         options=PreprocessOptions(output=str(tmp_path), vocabulary_size=8000),

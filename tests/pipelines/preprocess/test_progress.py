@@ -1,47 +1,27 @@
 """What a plan says of itself, and the line that shows how far its run is."""
 
-import io
 import json
 import re
 import time
 
 import pytest
+from corpora import run_preprocess
 from memory_filesystem import MemoryFileSystem
 
 from model.errors import UserError
-from model.text.vocabulary import TextNormalization
-from pipelines.corpora.opening import TextPair
+from model.text.normalization import TextNormalization
+from pipelines.corpora.text import TextPair
 from pipelines.pairs.filters import Filters
 from pipelines.pairs.spills import write_spill
-from pipelines.preprocess import progress
-from pipelines.preprocess.job import PreprocessOptions, plan_preprocess, run_preprocess
-from pipelines.preprocess.progress import (
-    Progress,
-    ProgressLine,
-    ProgressWatch,
-    describe_plan,
-    format_progress,
-)
+from pipelines.preprocess import job
+from pipelines.preprocess.description import describe_plan
+from pipelines.preprocess.job import PreprocessJob
+from pipelines.preprocess.options import PreprocessOptions
+from pipelines.preprocess.plan import plan_preprocess
+from pipelines.preprocess.progress import Progress, ProgressWatch
+from pipelines.storage import files
 
 ONE_WORKER = ["--direct_num_workers=1"]
-
-
-class Terminal(io.StringIO):
-    """A stream that says that it is a terminal."""
-
-    def isatty(self):
-        return True
-
-    def screen(self):
-        """Returns what stands in the line now, blanks at its end and all."""
-        cells, column = [], 0
-        for letter in self.getvalue():
-            if letter == "\r":
-                column = 0
-            else:
-                cells[column : column + 1] = letter
-                column += 1
-        return "".join(cells)
 
 
 @pytest.fixture
@@ -65,12 +45,12 @@ def make_plan(folder, *, held_out=False, **changes):
 def spill(plan, order, index, *, rows, **rejected):
     statistics = {"order": order, "index": index, "rows": rows, "rejected": rejected}
     write_spill(
-        f"{plan.work_folder}/spill-{order:03d}-{index:05d}",
+        plan.work.spill(f"{order:03d}-{index:05d}"),
         [],
         order=order,
         index=index,
         statistics=statistics,
-        temporary_folder=plan.work_folder,
+        work=plan.work,
     )
 
 
@@ -101,7 +81,7 @@ def spill(plan, order, index, *, rows, **rejected):
     ],
 )  # fmt: skip
 def test_the_line_of_each_phase(values, line):
-    assert format_progress(Progress(**values)) == line
+    assert Progress(**values).describe() == line
 
 
 def test_a_run_is_watched_through_its_folders(plan, tmp_path):
@@ -112,22 +92,22 @@ def test_a_run_is_watched_through_its_folders(plan, tmp_path):
     (work / "run.json").touch()
     (work / "chunk-000-00000.arrow").touch()
     (work / "chunk-000-00001.arrow.0123.tmp").touch()
-    assert format_progress(watch.look(1)) == "cutting: source 1 of 1, 1 chunks"
+    assert watch.look(1).describe() == "cutting: source 1 of 1, 1 chunks"
     (work / "units-000.json").write_text(json.dumps([100, 100, 50]))
-    assert format_progress(watch.look(5)) == "training the vocabulary: 0:00"
-    assert format_progress(watch.look(8)) == "training the vocabulary: 0:03"
+    assert watch.look(5).describe() == "training the vocabulary: 0:00"
+    assert watch.look(8).describe() == "training the vocabulary: 0:03"
     (tmp_path / "out/vocabulary.spm").touch()
-    assert format_progress(watch.look(10)) == "reading: unit 1 of 3"
+    assert watch.look(10).describe() == "reading: unit 1 of 3"
     spill(plan, 0, 1, rows=100, too_long=3, empty_source=1)
-    assert format_progress(watch.look(12)) == (
+    assert watch.look(12).describe() == (
         "reading: unit 2 of 3, 50 pairs/s, 96 kept, 4 rejected, 0:03 left"
     )
     spill(plan, 0, 0, rows=100)
     spill(plan, 0, 2, rows=50)
-    assert format_progress(watch.look(14)) == "merging: shard 1 of 4"
+    assert watch.look(14).describe() == "merging: shard 1 of 4"
     for name in ("train-00000", "train-00001", "train-00002", "validation-00000"):
         (work / f"shard-{name}.json").touch()
-    assert format_progress(watch.look(15)) == "writing the manifest"
+    assert watch.look(15).describe() == "writing the manifest"
 
 
 def test_units_of_an_earlier_run_are_not_in_the_rate(plan, tmp_path):
@@ -135,9 +115,9 @@ def test_units_of_an_earlier_run_are_not_in_the_rate(plan, tmp_path):
     spill(plan, 0, 0, rows=100)
     (tmp_path / f"out/_work/{plan.fingerprint[:16]}/units-000.json").write_text("[100, 100, 100]")
     watch = ProgressWatch(plan)
-    assert format_progress(watch.look(0)) == "reading: unit 2 of 3, 100 kept, 0 rejected"
+    assert watch.look(0).describe() == "reading: unit 2 of 3, 100 kept, 0 rejected"
     spill(plan, 0, 1, rows=100, malformed=100)
-    assert format_progress(watch.look(4)) == (
+    assert watch.look(4).describe() == (
         "reading: unit 3 of 3, 25 pairs/s, 100 kept, 100 rejected, 0:04 left"
     )
 
@@ -148,8 +128,8 @@ def test_files_are_read_once(plan, tmp_path, monkeypatch):
     (work / "units-000.json").write_text("[1, 1]")
     spill(plan, 0, 0, rows=1)
     read = []
-    real = progress.files.open_binary
-    monkeypatch.setattr(progress.files, "open_binary", lambda p: read.append(p) or real(p))
+    real = files.open_binary
+    monkeypatch.setattr(files, "open_binary", lambda p: read.append(p) or real(p))
     watch = ProgressWatch(plan)
     for now in range(3):
         watch.look(now)
@@ -168,17 +148,15 @@ def test_separate_vocabularies_are_there_when_both_are(tmp_path):
     assert watch.look(1).phase == "encoding"
 
 
-def test_a_run_on_another_file_system_is_watched_less_often(tmp_path):
+def test_a_run_on_another_file_system_is_watched(tmp_path):
     MemoryFileSystem.clear()
     plan = make_plan(tmp_path, output="mem://bucket/out")
     watch = ProgressWatch(plan)
     assert watch.look(0).phase == "cutting"
-    MemoryFileSystem.put(f"{plan.work_folder}/units-000.json", b"[7, 5]")
+    MemoryFileSystem.put(f"{plan.work.path}/units-000.json", b"[7, 5]")
     MemoryFileSystem.put("mem://bucket/out/vocabulary.spm", b"")
     spill(plan, 0, 0, rows=7, too_long=2)
-    assert format_progress(watch.look(1)) == "reading: unit 2 of 2, 5 kept, 2 rejected"
-    assert ProgressLine(plan, stream=Terminal())._interval == 15
-    assert ProgressLine(make_plan(tmp_path), stream=Terminal())._interval == 1
+    assert watch.look(1).describe() == "reading: unit 2 of 2, 5 kept, 2 rejected"
 
 
 def wait_for(condition):
@@ -188,64 +166,27 @@ def wait_for(condition):
         time.sleep(0.01)
 
 
-def test_a_file_that_cannot_be_read_does_not_stop_the_line(plan, tmp_path, monkeypatch):
-    monkeypatch.setattr(progress, "_LOCAL_INTERVAL", 0.01)
+def test_a_file_that_cannot_be_read_keeps_nothing_from_being_seen(plan, tmp_path):
     work = tmp_path / "out/_work" / plan.fingerprint[:16]
     work.mkdir(parents=True)
     index = work / "units-000.json"
     index.write_text("[1")
-    terminal = Terminal()
-    with ProgressLine(plan, stream=terminal):
+    seen = []
+    with job._watched(plan, seen.append):
         time.sleep(0.1)
-        assert terminal.getvalue() == ""
+        assert seen == []
         index.write_text("[1]")
-        wait_for(lambda: "training" in terminal.screen())
-    assert terminal.screen().strip() == ""
+        wait_for(lambda: seen)
+    assert seen[0].describe().startswith("training")
 
 
-def test_nothing_is_shown_where_there_is_no_terminal(plan):
-    stream = io.StringIO()
-    with ProgressLine(plan, stream=stream):
-        time.sleep(0.1)
-    assert stream.getvalue() == ""
-
-
-def test_a_shorter_line_covers_a_longer_one_and_none_is_too_wide(plan, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "20")
-    terminal = Terminal()
-    line = ProgressLine(plan, stream=terminal)
-    line._write("a" * 30)
-    assert terminal.screen() == "a" * 19
-    line._write("bb")
-    assert terminal.screen().rstrip() == "bb"
-    line._write("")
-    assert terminal.screen().strip() == ""
-    assert terminal.getvalue().endswith("\r")
-
-
-def test_a_run_shows_its_line_and_clears_it(plan, monkeypatch):
-    monkeypatch.setattr(progress, "_LOCAL_INTERVAL", 0.02)
-    terminal = Terminal()
-    with ProgressLine(plan, stream=terminal):
-        manifest = run_preprocess(plan, beam_arguments=ONE_WORKER)
+def test_a_run_tells_how_far_it_is(plan, monkeypatch):
+    monkeypatch.setattr(job, "look_seconds", lambda **_: 0.02)
+    seen = []
+    manifest = PreprocessJob(plan=plan, beam_arguments=ONE_WORKER).run(seen.append)
     assert manifest.lines_read == 40
-    shown = re.split(r"\s*\r", terminal.getvalue())
-    assert any(line.startswith("cutting: source 1 of 1") for line in shown)
-    assert terminal.screen().strip() == ""
-    assert terminal.getvalue().endswith("\r")
-
-
-def test_the_line_is_cleared_when_the_run_fails(plan):
-    terminal = Terminal()
-
-    def fail():
-        with ProgressLine(plan, stream=terminal):
-            wait_for(lambda: "cutting" in terminal.screen())
-            raise UserError("broken")
-
-    with pytest.raises(UserError, match="broken"):
-        fail()
-    assert terminal.screen().strip() == ""
+    assert seen[0].describe() == "cutting: source 1 of 1"
+    assert len({found.phase for found in seen}) > 1
 
 
 # The plan.
@@ -267,7 +208,7 @@ def test_a_plan_says_what_would_be_done(tmp_path):
     assert lines["train"] == "3 shard(s) of 1 bucket(s) each"
     assert lines["validation"] == "1 shard(s) of 1 bucket(s) each"
     assert lines["held out"] == "0.05 of the pairs, by the hash of the source"
-    assert lines["vocabulary"].startswith("to be trained, unigram, shared, 20 pieces, rule iden")
+    assert lines["vocabulary"].startswith("to be trained, unigram, shared, 20 tokens, rule iden")
     assert "min tokens 2, max tokens 50, max length ratio 3.0" in lines["filters"]
     assert lines["duplicates"] == "of equal pairs the first stays"
     assert lines["normalisation"] == "unicode form NFC, clean whitespace"
@@ -292,7 +233,7 @@ def test_a_plan_says_what_is_not_by_default(tmp_path):
     assert lines["excluded"] == f"pairs with a text of {tmp_path}/test.en"
     assert lines["duplicates"] == "of pairs with an equal source the first stays"
     assert lines["normalisation"] == "unicode form NFC, clean whitespace, lowercase"
-    assert "bpe and unigram, one a side, 20 pieces" in lines["vocabulary"]
+    assert "bpe and unigram, one a side, 20 tokens" in lines["vocabulary"]
     assert lines["vocabulary"].endswith("coverage 0.99, byte fallback, symbols <a> <b>")
     assert re.fullmatch(r"FnApiRunner, \d+ worker\(s\), multi_threading", lines["runner"])
 

@@ -1,25 +1,22 @@
 """The same bytes whoever works on what, and whatever was finished before the run was cut short."""
 
-import dataclasses
 import gzip
-import hashlib
-import json
 import random
 import tempfile
-import unicodedata
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import sentencepiece
 from apache_beam.runners.portability.local_job_service import LocalJobServicer
 from corpora import (
     ONE_THREAD,
     PAIRS,
     TWO_THREADS,
     digest,
+    open_named,
     options,
+    preprocess,
     records,
     texts,
     write_pairs,
@@ -28,12 +25,12 @@ from memory_filesystem import MemoryFileSystem
 
 from model.dataset.manifest import MANIFEST_FILE, DatasetManifest
 from model.errors import UserError
-from pipelines.corpora.opening import ParquetColumns, TextPair, Tsv, sources_from_options
-from pipelines.preprocess import encode_steps as transforms
-from pipelines.preprocess import job
-from pipelines.preprocess import merge_steps as merging
+from pipelines.corpora.parquet_columns import ParquetColumns
+from pipelines.corpora.text import TextPair, Tsv
+from pipelines.pairs.filters import Filters
+from pipelines.preprocess import dataset_folder, encode_steps, merge_steps
 from pipelines.preprocess import plan as preprocess_plan
-from pipelines.preprocess.job import describe_earlier, plan_preprocess, preprocess
+from pipelines.preprocess.options import PreprocessOptions
 from pipelines.storage import files
 
 # The same bytes.
@@ -136,7 +133,7 @@ def test_a_rerun_after_a_crash_reuses_what_is_finished(
         raise KilledError
 
     with monkeypatch.context() as broken:
-        broken.setattr(merging, where, crash)
+        broken.setattr(merge_steps, where, crash)
         with pytest.raises(Exception, match="KilledError"):
             preprocess(sources=[corpus], options=options(tmp_path), beam_arguments=ONE_THREAD)
     assert not (tmp_path / MANIFEST_FILE).exists()
@@ -149,30 +146,10 @@ def test_a_rerun_after_a_crash_reuses_what_is_finished(
         yield
 
     for name in ("encode_unit", "train_vocabulary"):
-        monkeypatch.setattr(transforms, name, crash)
+        monkeypatch.setattr(encode_steps, name, crash)
     if where == "check_splits":  # all shards are written
-        monkeypatch.setattr(merging, "merge_bucket", crash)
-    monkeypatch.setattr(TextPair, "read_tables", crash_in_reading)
-    preprocess(sources=[corpus], options=options(tmp_path), beam_arguments=ONE_THREAD)
-    assert digest(tmp_path) == digest(dataset)
-
-
-def test_shards_that_an_older_tt_counted_otherwise_are_merged_again(
-    tmp_path, monkeypatch, corpus, dataset
-):
-    def crash(*args, **kwargs):
-        raise KilledError
-
-    with monkeypatch.context() as broken:
-        broken.setattr(merging, "check_splits", crash)
-        with pytest.raises(Exception, match="KilledError"):
-            preprocess(sources=[corpus], options=options(tmp_path), beam_arguments=ONE_THREAD)
-    done = sorted(tmp_path.glob("_work/*/shard-*"))
-    assert done
-    for path in done:
-        counts = json.loads(path.read_text())
-        del counts["size"]
-        path.write_text(json.dumps(counts))
+        monkeypatch.setattr(merge_steps, "merge_bucket", crash)
+    monkeypatch.setattr(TextPair, "read_all", crash_in_reading)
     preprocess(sources=[corpus], options=options(tmp_path), beam_arguments=ONE_THREAD)
     assert digest(tmp_path) == digest(dataset)
 
@@ -185,7 +162,7 @@ def test_what_a_user_error_ends_deletes_nothing_behind_links(tmp_path):
     (tmp_path / "out/deep/x.spm").write_text("of another")
     (tmp_path / "out/linked").symlink_to(other)
     (tmp_path / "out/own.spm").write_text("begun")
-    job._abandon(str(tmp_path / "out"))
+    dataset_folder.abandon_output(str(tmp_path / "out"))
     assert not (tmp_path / "out/own.spm").exists()
     assert (tmp_path / "out/deep/x.spm").exists()
     assert (other / "vocabulary.spm").read_text() == "of another"
@@ -193,7 +170,7 @@ def test_what_a_user_error_ends_deletes_nothing_behind_links(tmp_path):
 
 def test_a_finished_folder_is_left_as_it_is(tmp_path, corpus, dataset, monkeypatch):
     stamps = {path: path.stat().st_mtime_ns for path in dataset.iterdir()}
-    monkeypatch.setattr(job, "run_pipeline", None)
+    monkeypatch.setattr("pipelines.runners.runner.run_pipeline", None)
     manifest = preprocess(sources=[corpus], options=options(dataset))
     assert manifest == DatasetManifest.load(dataset)
     assert {path: path.stat().st_mtime_ns for path in dataset.iterdir()} == stamps
@@ -217,135 +194,43 @@ def test_another_data_set_is_not_overwritten(tmp_path, corpus, dataset):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["notes.txt"]
 
 
-def earlier_fingerprint(manifest):
-    """Returns what a dataset of these inputs and options was named by before `held_out_by`."""
-    chosen = {name: value for name, value in manifest.options.items() if name != "held_out_by"}
-    chosen["sentencepiece_rule"] = "nmt_nfkc"  # the default of then
-    counts = ("is_held_out", "read", "kept", "rejected")
-    identities = [
-        {name: value for name, value in source.items() if name not in counts}
-        for source in manifest.sources
-    ]
-    described = {
-        "sources": identities,
-        "held_out_from": [source["is_held_out"] for source in manifest.sources].count(False),
-        "options": chosen,
-        "corpus": "",
-        "result_version": 2,
-        "manifest_format": 1,
-        "sentencepiece": sentencepiece.__version__,
-        "unicode": unicodedata.unidata_version,
-    }
-    return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
-
-
-def test_a_finished_folder_of_before_there_was_held_out_by_is_left_as_it_is(
-    tmp_path, monkeypatch, corpus
-):
-    held_out = write_pairs(tmp_path, [("held", "out")], name="held")
-    excluded = tmp_path / "test.txt"
-    excluded.write_text("none\n")
-
-    def make(folder="out", validation=(held_out,), **changes):
-        chosen = options(tmp_path / folder, vocabulary_type="char", **changes)
-        return preprocess(sources=[corpus], validation_sources=validation, options=chosen)
-
-    manifest = make()
-    values = json.loads(manifest.to_json())
-    del values["options"]["held_out_by"]
-    values["options"]["sentencepiece_rule"] = "nmt_nfkc"
-    values["fingerprint"] = earlier_fingerprint(manifest)
-    (tmp_path / "out" / MANIFEST_FILE).write_text(json.dumps(values))
-    with monkeypatch.context() as broken:
-        broken.setattr(job, "run_pipeline", None)
-        assert make().fingerprint == make(held_out_by="side").fingerprint == values["fingerprint"]
-    plan = plan_preprocess(
-        sources=[corpus],
-        validation_sources=[held_out],
-        options=options(tmp_path / "out", vocabulary_type="char"),
-    )
-    assert describe_earlier(manifest, plan) == ""
-    assert describe_earlier(DatasetManifest.load(tmp_path / "out"), plan).startswith(
-        "kept held-out texts of any length from training, filtered validation corpora"
-    )
-    # But not for the one who asks for another rule.
-    for by in ("long-side", "pair", "source"):
-        difference = f"with other options .held_out_by 'side' instead of '{by}'."
-        with pytest.raises(UserError, match=difference):
-            make(held_out_by=by)
-    # Where nothing is named that is held out, no such rule makes a difference.
-    plain = make("plain", validation=())
-    assert make("plain", validation=(), held_out_by="pair") == plain
-    assert make("excluded", validation=(), exclude=(str(excluded),)).fingerprint != (
-        earlier_fingerprint(DatasetManifest.load(tmp_path / "excluded"))
-    )
+def test_what_is_held_out_is_no_matter_where_nothing_is(tmp_path, corpus):
+    plain = preprocess(sources=[corpus], options=options(tmp_path, vocabulary_type="char"))
+    again = options(tmp_path, vocabulary_type="char", held_out_by="pair")
+    assert preprocess(sources=[corpus], options=again) == plain
 
 
 def test_an_unfinished_run_with_other_options_is_not_overwritten(tmp_path, monkeypatch, corpus):
-    monkeypatch.setattr(job, "run_pipeline", lambda pipeline: None)
+    monkeypatch.setattr("pipelines.runners.runner.run_pipeline", lambda pipeline: None)
     with pytest.raises(UserError, match="not a finished dataset folder"):
         preprocess(sources=[corpus], options=options(tmp_path))
-    with pytest.raises(UserError, match=r"unfinished .* other options .seed 1 instead of 9."):
+    with pytest.raises(UserError, match=r"unfinished .* other options .`seed` was 1 and is now 9."):
         preprocess(sources=[corpus], options=options(tmp_path, seed=9))
 
 
-# Folders of the version before, which trained by SentencePiece's rule nmt_nfkc if not told.
-
-
-@pytest.fixture
-def before(monkeypatch):
-    """Has plans made as the version before made them, until what it yields is called."""
-    plan = preprocess_plan.plan_preprocess
-
-    def earlier(**given):
-        made = plan(**given)
-        chosen = dataclasses.replace(given["options"], sentencepiece_rule="nmt_nfkc")
-        return dataclasses.replace(made, fingerprint=made.earlier_fingerprint, options=chosen)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(job, "plan_preprocess", earlier)
-        yield patched.undo
-
-
-def test_a_dataset_that_the_version_before_finished_stays(tmp_path, corpus, before):
-    made = preprocess(sources=[corpus], options=options(tmp_path))
-    before()
-    assert made.options["sentencepiece_rule"] == "nmt_nfkc"
-    stamps = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
-    for rule in (None, "nmt_nfkc"):
-        again = options(tmp_path, sentencepiece_rule=rule)
-        assert preprocess(sources=[corpus], options=again) == made
-    assert {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == stamps
-    difference = r"other options \(.*sentencepiece_rule 'nmt_nfkc' instead of 'identity'\)"
-    with pytest.raises(UserError, match=rf"finished dataset of 400 pairs made with {difference}"):
-        preprocess(sources=[corpus], options=options(tmp_path, sentencepiece_rule="identity"))
-
-
-def test_a_dataset_that_the_version_before_began_is_refused(tmp_path, corpus, before, monkeypatch):
-    monkeypatch.setattr(job, "run_pipeline", lambda pipeline: None)
-    with pytest.raises(UserError, match="not a finished dataset folder"):
-        preprocess(sources=[corpus], options=options(tmp_path))
-    before()
-    monkeypatch.setattr(job, "run_pipeline", None)
-    with pytest.raises(UserError, match=r"unfinished dataset that an older version of tt began, .*"
-                       r"has other bytes: choose another --output, or remove"):  # fmt: skip
-        preprocess(sources=[corpus], options=options(tmp_path))
-
-
-def test_the_fingerprint_of_the_version_before(monkeypatch):
-    """The digest is what that version printed; if it changes, its datasets are known no more."""
+@pytest.mark.parametrize(
+    ("held_out_from", "changes", "digest"),
+    [
+        (1, {}, "cf5d68a052fea9fdea87942016ab1c3d75f15f3370ed51b08cf800cad07a8d6f"),
+        (
+            0,
+            {"vocabulary_size": 8000, "encoding": "latin-1", "source_language": "de",
+             "user_symbols": ("<a>",), "filters": Filters(min_letters=0.3)},
+            "96e81c20f9fc341abc5aeb730f3c2c557017fc58847fba14f98054a660cb2ce7",
+        ),
+    ],
+)  # fmt: skip
+def test_fingerprints_stay(monkeypatch, held_out_from, changes, digest):
+    """The digests are what commit 5dce3e0 printed; if they change, its datasets are not known."""
     monkeypatch.setattr(preprocess_plan.sentencepiece, "__version__", "1")
     monkeypatch.setattr(preprocess_plan.unicodedata, "unidata_version", "2")
-    assert (
-        preprocess_plan._fingerprint(
-            [{"name": "a", "files": []}],
-            held_out_from=1,
-            options=preprocess_plan.PreprocessOptions(output="x"),
-            corpus="c",
-            is_earlier=True,
-        )
-        == "d388a6a3c1d01c307de9d91956957b21547956d25cb11293bb0f6d8021163880"
+    found = preprocess_plan._fingerprint(
+        [{"name": "a", "files": []}],
+        held_out_from=held_out_from,
+        options=PreprocessOptions(output="x", **changes),
+        corpus="c",
     )
+    assert found == digest
 
 
 def test_any_file_system_will_do(corpus, dataset):
@@ -354,7 +239,7 @@ def test_any_file_system_will_do(corpus, dataset):
     for path in corpus.paths():
         text = Path(path).read_bytes()
         MemoryFileSystem.put(f"mem://in/a{Path(path).suffix}.gz", gzip.compress(text))
-    sources = sources_from_options(corpora=["mem://in/a.en.gz+mem://in/a.de.gz"])
+    sources = open_named(corpora=["mem://in/a.en.gz+mem://in/a.de.gz"])
     remote = options("mem://out/data")
     manifest = preprocess(sources=sources, options=remote, beam_arguments=TWO_THREADS)
     found = {

@@ -9,11 +9,13 @@ import sys
 import unicodedata
 
 import pytest
-from corpora import ONE_THREAD, PAIRS, TWO_THREADS, digest, options, write_pairs
+from corpora import ONE_THREAD, PAIRS, TWO_THREADS, digest, options, preprocess, write_pairs
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from vocabularies import train
 
 from model.errors import UserError
+from model.text.normalization import TextNormalization
 from model.text.vocabulary import (
     BOS_ID,
     EOS_ID,
@@ -23,20 +25,18 @@ from model.text.vocabulary import (
     TARGET_MODEL,
     UNK_ID,
     VOCABULARY_FILE,
-    TextNormalization,
     Vocabulary,
     load_vocabularies,
     vocabulary_json,
 )
-from pipelines.preprocess import job
-from pipelines.preprocess.job import describe_manifest, preprocess
+from pipelines.pairs.work_folder import WorkFolder
+from pipelines.preprocess.description import describe_manifest
 from pipelines.preprocess.vocabulary_sample import (
     SAMPLE_SCHEMA,
     LeastHashes,
     distinct_lines,
     has_large_script,
     read_samples,
-    train_vocabulary,
     up_to,
     write_sample,
 )
@@ -52,11 +52,6 @@ WORDS = [
 def sentences(count):
     chooser = random.Random(5)
     return [" ".join(chooser.choices(WORDS, k=chooser.randint(2, 9))) for _ in range(count)]
-
-
-def train(lines, **options):
-    values = {"name": "shared", "size": 60, "kind": "unigram", "normalization_rule": "nmt_nfkc"}
-    return train_vocabulary(distinct_lines(lines), **(values | options))
 
 
 @pytest.fixture(scope="module")
@@ -331,7 +326,7 @@ def test_the_sample_does_not_depend_on_who_reads_what(
         part = distinct_lines(lines[begin:end])
         bound = least[workers[unit % len(workers)]].add(part["hash"].to_numpy())
         paths.append(f"{folder}/sample-{unit}")
-        write_sample(paths[-1], up_to(part, bound), temporary_folder=folder)
+        write_sample(paths[-1], up_to(part, bound), work=WorkFolder(folder))
     expected = distinct_lines(lines).slice(0, limit)
     assert expected.num_rows == min(limit, len(set(lines)))
     assert read_samples(paths[::-1], limit=limit).equals(expected)
@@ -370,9 +365,9 @@ def test_too_large_a_vocabulary_names_both_figures(kind):
         train(sentences(50), size=8000, kind=kind)
     message = str(caught.value)
     assert (
-        "a shared vocabulary of 8000 pieces is larger than this corpus allows, which is" in message
+        "a shared vocabulary of 8000 tokens is larger than this corpus allows, which is" in message
     )
-    most = int(message.rpartition("--vocabulary-size ")[2].split()[0])
+    most = int(message.rpartition("`vocabulary_size=")[2].split("`")[0])
     assert train(sentences(50), size=most, kind=kind)  # the advice is good
 
 
@@ -384,7 +379,7 @@ def test_a_size_that_nobody_asked_for_becomes_what_fits(tmp_path, kind):
     pieces = Vocabulary(tmp_path / "x.spm", TextNormalization()).piece_count
     assert 8 < pieces < 8000
     assert train(sentences(50), size=pieces, kind=kind) == model
-    with pytest.raises(UserError, match=f"{pieces + 1} pieces is larger .*-size {pieces} or less"):
+    with pytest.raises(UserError, match=f"{pieces + 1} tokens is larger .*_size={pieces}` or less"):
         train(sentences(50), size=pieces + 1, kind=kind)
     assert train(sentences(50), size=24, is_size_given=False, kind=kind) == (
         train(sentences(50), size=24, kind=kind)
@@ -420,7 +415,7 @@ def test_no_size_fits_a_corpus_of_next_to_nothing():
 def test_too_small_a_vocabulary_names_both_figures():
     lines = sentences(300)
     least = 4 + 1 + len(set("".join(lines)) - {" "})
-    message = f"of 8 pieces is smaller .* which is {least}: .*-size {least} or more"
+    message = f"of 8 tokens is smaller .* which is {least}: .*_size={least}` or more"
     with pytest.raises(UserError, match=message):
         train(lines, size=8)
     assert train(lines, size=least)
@@ -463,22 +458,20 @@ def test_the_default_vocabulary_of_a_small_corpus_is_what_fits(tmp_path, monkeyp
     size = made["one"].source_vocabulary_size
     assert 48 < size < 8000
     assert describe_manifest(made["one"])[-1] == (
-        f"vocabulary: {size} pieces, shared: the corpus allows no more, where 8,000 are the default"
+        f"vocabulary: {size} tokens, shared: the corpus allows no more, where 8,000 are the default"
     )
     assert digest(tmp_path / "one") == digest(tmp_path / "two")
     # It is what that very number gives, and the same command takes it for its own.
     pieces = load_vocabularies(tmp_path / "one").source.piece_count
     preprocess(sources=[corpus], options=options(tmp_path / "same", vocabulary_size=pieces))
     assert digest(tmp_path / "same") == digest(tmp_path / "one")
-    monkeypatch.setattr(job, "run_pipeline", None)
+    monkeypatch.setattr("pipelines.runners.runner.run_pipeline", None)
     again = preprocess(sources=[corpus], options=options(tmp_path / "one", vocabulary_size=None))
     assert again == made["one"]
     # Who insists on 8,000 is not told that they are there.
-    with pytest.raises(UserError, match=r"other options .vocabulary_size none instead of 8000."):
+    with pytest.raises(UserError, match=r"`vocabulary_size` was not set and is now 8000"):
         preprocess(sources=[corpus], options=options(tmp_path / "one", vocabulary_size=8000))
-    with pytest.raises(
-        UserError, match=rf"other options .vocabulary_size {pieces} instead of none."
-    ):
+    with pytest.raises(UserError, match=rf"`vocabulary_size` was {pieces} and is now not set"):
         preprocess(sources=[corpus], options=options(tmp_path / "same", vocabulary_size=None))
 
 
@@ -491,6 +484,6 @@ def test_each_side_takes_what_fits(tmp_path):
     assert 8 <= manifest.target_vocabulary_size < 48 < manifest.source_vocabulary_size < 8000
     assert describe_manifest(manifest)[-1] == (
         f"vocabularies: {manifest.source_vocabulary_size} source and "
-        f"{manifest.target_vocabulary_size} target pieces: the corpus allows no more, where 8,000 "
+        f"{manifest.target_vocabulary_size} target tokens: the corpus allows no more, where 8,000 "
         "are the default"
     )

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 import requests
 from apache_beam.runners.portability import portable_runner
-from test_main import TEXTS, last_error, run, write_corpus
+from command_line import TEXTS, last_error, run, write_corpus
 
 from model.errors import ServiceError
 from pipelines.runners.foreign_errors import explain, explain_submission
@@ -152,7 +152,7 @@ def test_what_is_not_known_keeps_its_traceback(folder, monkeypatch):
     def fail(*_, **__):
         raise error
 
-    monkeypatch.setattr("pipelines.preprocess.job.run_pipeline", fail)
+    monkeypatch.setattr("pipelines.runners.runner.run_pipeline", fail)
     for error in (KeyError("x"), NotImplementedError("a bug of ours"), OSError(5, "disk"), Lost()):
         with pytest.raises(type(error)) as caught:
             run("preprocess", *TEXTS)

@@ -18,10 +18,11 @@ from toy import write_dataset, write_vocabulary
 
 from model.dataset.manifest import MANIFEST_FILE, DatasetManifest, digest_file
 from model.errors import DiskFullError, UserError
+from model.folders.cache import default_cache
 from model.formats.model_folder import CONFIG_FILE, WEIGHTS_FILE, model_fingerprint
 from model.text.vocabulary import SHARED_MODEL, VOCABULARY_FILE, load_vocabularies
 from pipelines.runners import staging
-from pipelines.runners.staging import default_cache, stage_dataset, stage_model
+from pipelines.runners.staging import stage_dataset, stage_model
 
 REMOTE = "mem://bucket/dataset"
 SHARDS = [f"train-0000{i}-of-00004.tfrecord" for i in range(4)]
@@ -245,7 +246,7 @@ def test_a_full_disk_is_one_line_and_leaves_no_part(tmp_path, remote, monkeypatc
     message = str(raised.value)
     assert message.startswith(f"{tmp_path}/ab12/")
     assert f"cannot be written: {os.strerror(code)}. Make room and run" in message
-    assert message.endswith("or name another cache folder with --cache")
+    assert message.endswith("or name another `cache` folder")
     assert "\n" not in message
     found = contents(tmp_path / "ab12")
     assert found == {name: remote[name] for name in found}
@@ -255,7 +256,7 @@ def test_a_full_disk_is_one_line_and_leaves_no_part(tmp_path, remote, monkeypatc
 
 def test_a_cache_that_cannot_be_written_is_one_line(tmp_path, remote):
     (tmp_path / "cache").write_text("a file, not a folder")
-    with pytest.raises(UserError, match=r"/cache/ab12/.* cannot be written: .*with --cache$"):
+    with pytest.raises(UserError, match=r"/cache/ab12/.* cannot be written: .*`cache` folder$"):
         stage(tmp_path / "cache")
 
 

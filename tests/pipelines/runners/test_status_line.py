@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import io
 import re
@@ -14,19 +15,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import translation_jobs
-from test_main import TEXTS, run, write_corpus
-from test_translating import Reverser
-from translation_jobs import load_reverser
+from command_line import TEXTS, run, write_corpus
+from fakes import Reverser
+from translation_jobs import load_reverser, request
 
-from model.engines import loading as engines
-from model.engines import under_way
+from model.engines import loading, under_way
 from model.engines.batching import TokenBudget, translate_in_batches
 from model.engines.translator import Work
-from model.transformer.config import Decoding
 from pipelines.runners import status_line
 from pipelines.runners.status_line import StatusLine, TimeLine
-from pipelines.translate.progress import ProgressWatch, format_progress
-from pipelines.translate.transforms import TranslateOptions, plan_translation, run_translation
+from pipelines.translate.progress import ProgressWatch
 
 LONG = 1.0  # seconds: far more than the interval of the tests
 
@@ -159,24 +157,19 @@ class Watched(Reverser):
 def test_a_job_of_one_unit_is_seen_to_move(tmp_path, monkeypatch):
     texts = [f"{i:03d}" for i in range(20)] * 2  # 5 ids each, each text twice
     pq.write_table(pa.table({"text": texts}), tmp_path / "in.parquet")
-    job = plan_translation(
-        options=TranslateOptions(
-            input=(str(tmp_path / "in.parquet"),), output=str(tmp_path / "out")
-        ),
-        model_fingerprint="f",
-        decoding=Decoding(),
-    )
+    load = functools.partial(getattr, translation_jobs, "watched")
+    job = request(tmp_path / "in.parquet", tmp_path / "out", load=load).plan()
     watch = ProgressWatch(output=job.output, rows=job.rows, run_id=job.run_id, is_done=job.is_done)
     translator = Watched()
-    translator.look = lambda: watch.look(seconds=2.0)
+    translator.look = watch.look
     monkeypatch.setattr(translation_jobs, "watched", translator, raising=False)
-    run_translation(job, load_translator=functools.partial(getattr, translation_jobs, "watched"))
+    job.run()
     found = [(seen.rows_done, seen.rows_under_way) for seen in translator.seen]
     assert found == [(0, 4 * i) for i in range(10)], "2 of 20 texts a batch, of 40 rows"
-    assert format_progress(translator.seen[5]) == (
+    assert dataclasses.replace(translator.seen[5], seconds=2.0).describe() == (
         "translating: 20 of 40 rows, 10 rows/s, 0:02 left"
     )
-    end = watch.look(seconds=3.0)
+    end = watch.look()
     assert (end.rows_done, end.rows_under_way) == (40, 0)
 
 
@@ -199,7 +192,7 @@ def test_commands_without_a_terminal_print_plain_lines(tmp_path, monkeypatch, ca
     assert lines_of(capsys, r"exporting: 0:\d\d")
     assert run("train", "--preset", "tiny", "--steps", "1", "--warmup-steps", "1") == 0
     assert lines_of(capsys, r"at step 0 of 1, 0:\d\d since the start")
-    monkeypatch.setattr(engines, "load_translator", lambda *_, **__: load_reverser())
+    monkeypatch.setattr(loading, "load_translator", lambda *_, **__: load_reverser())
     monkeypatch.setattr("cli.commands.translate.prepare_engine", lambda *_: None)
 
     class Slow(io.BytesIO):

@@ -9,19 +9,16 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from corpora import open_named
 
 from model.errors import UserError
-from pipelines.corpora.opening import EmbeddedCorpus, sources_from_options
-from pipelines.preprocess.job import PreprocessOptions, plan_preprocess
-from pipelines.storage.files import (
-    check_is_open,
-    exists,
-    list_folder,
-    list_with_links,
-    open_binary,
-    write_text,
-)
-from pipelines.storage.parquet import find_files
+from pipelines.corpora.embedded import EmbeddedCorpus
+from pipelines.preprocess.options import PreprocessOptions
+from pipelines.preprocess.plan import plan_preprocess
+from pipelines.storage.files import open_binary, write_text
+from pipelines.storage.listing import exists, list_folder, list_with_links
+from pipelines.storage.paths import check_is_open
+from pipelines.translate.inputs import find_parquet
 
 
 def read_all(name):
@@ -117,7 +114,7 @@ def closed(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", ["in/a.tsv", "in/*.tsv", "*/a.tsv", "nothing.tsv"])
 def test_a_corpus_behind_a_closed_folder_is_not_called_missing(closed, name):
     with pytest.raises(UserError) as caught:
-        sources_from_options(corpora=[f"{closed}/{name}"])
+        open_named(corpora=[f"{closed}/{name}"])
     assert str(caught.value) == (
         f"{closed}/{name} cannot be looked up: permission denied for {closed}"
     )
@@ -127,7 +124,7 @@ def test_a_corpus_behind_a_closed_folder_is_not_called_missing(closed, name):
 def test_an_input_behind_a_closed_folder_is_not_called_missing(closed, name):
     with pytest.raises(UserError, match=f"^{re.escape(f'{closed}/{name}')} cannot be looked up: "
                        f"permission denied for {closed}$"):  # fmt: skip
-        find_files([f"{closed}/{name}"])
+        find_parquet([f"{closed}/{name}"])
 
 
 def test_excluded_texts_and_vocabularies_behind_a_closed_folder(closed, tmp_path):
@@ -141,12 +138,10 @@ def test_what_is_missing_in_an_open_folder_is_called_so(tmp_path):
     for path in ("nothing.tsv", "none/nothing.tsv", "*.tsv", "none/*.tsv"):
         check_is_open(str(tmp_path / path))
         with pytest.raises(UserError, match=r"no file at .*: check the path"):
-            sources_from_options(corpora=[str(tmp_path / path)])
+            open_named(corpora=[str(tmp_path / path)])
 
 
-@pytest.mark.parametrize(
-    "look", [exists, open_binary, lambda path: sources_from_options(corpora=[path])]
-)
+@pytest.mark.parametrize("look", [exists, open_binary, lambda path: open_named(corpora=[path])])
 def test_a_file_system_that_nobody_knows_is_named_without_asking_for_packages(look):
     with pytest.raises(UserError) as caught:
         look("nosuch://b/a.tsv")

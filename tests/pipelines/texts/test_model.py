@@ -10,10 +10,12 @@ import shutil
 import pytest
 from memory_filesystem import MemoryFileSystem
 
+from model.decoding.options import Decoding
+from model.engines.options import Engine
 from model.errors import UserError
 from model.formats.model_folder import model_fingerprint
-from model.transformer.config import Decoding, Engine
-from pipelines.texts.model import ModelCopies, ModelLoader, plan_copies
+from pipelines.runners.workers import ModelCopies, plan_copies
+from pipelines.texts.model import ModelLoader
 
 TEXTS = ["one two", "three", "four five six seven eight"]
 
@@ -49,12 +51,12 @@ def test_copies_and_threads_fill_the_cores(four_cores, copies, arguments, expect
 @pytest.mark.parametrize(
     ("copies", "arguments", "message"),
     [
-        (0, [], r"--model-copies must be at least 1\. Received: 0"),
-        (5, [], r"--model-copies must be at most 4, this machine's cores\. Received: 5"),
+        (0, [], r"`copies` must be at least 1\. Received: 0"),
+        (5, [], r"`copies` must be at most 4, this machine's cores\. Received: 5"),
         (None, ["--direct_num_workers=1000"],
          r"--direct_num_workers must be at most 4, this machine's cores\. Received: 1000"),
-        (3, ["--direct_num_workers=2"], "--model-copies is 3 and Beam's flags ask for 2 workers"),
-        (2, ["--runner=DataflowRunner"], r"--model-copies is for jobs .* machine has\. .*: 2"),
+        (3, ["--direct_num_workers=2"], "`copies` is 3 and Beam's flags ask for 2 workers"),
+        (2, ["--runner=DataflowRunner"], r"`copies` is for jobs .* of a machine\. Received: 2"),
     ],
 )  # fmt: skip
 def test_copies_that_cannot_be_are_refused(four_cores, copies, arguments, message):
@@ -81,7 +83,9 @@ def test_a_worker_refuses_another_model_than_was_planned(trained_toy, tmp_path):
     assert loader().encode(TEXTS)
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"dropout": 0.5}))
-    with pytest.raises(UserError, match=rf"^the model {folder} is another one .* \({planned}\): "):
+    with pytest.raises(
+        UserError, match=rf"^a worker found another model at {folder} .*planned \({planned}\): "
+    ):
         loader()
     assert ModelLoader(str(folder), Decoding())().encode(TEXTS), "no fingerprint, any model"
 

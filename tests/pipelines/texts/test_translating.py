@@ -3,85 +3,44 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import math
 
 import pytest
+from fakes import BOS, EOS, UNKNOWN, Reverser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.engines.translator import Hypothesis, Translation, Work
+from model.engines.translator import Hypothesis, Work
 from model.errors import UserError
 from model.text.unknown import UnknownParts
-from model.text.vocabulary import UNK_ID
 from pipelines.texts.faults import call_on_parts, one_line
-from pipelines.texts.translating import STATUSES, CellOptions, TranslatedCell, translate_cells
-
-BOS, EOS = 2, 3
-UNKNOWN = chr(UNK_ID)  # the Reverser's ids are ordinals
-
-
-class Reverser:
-    """Ids are ordinals between BOS and EOS; the score is minus the number of letters.
-
-    Where a source has a letter of `poison`, `fault` is raised, when it is encoded or translated.
-    """
-
-    def __init__(self, *, poison="", encode_poison="", fault=None, n_best=1):
-        self.poison = poison
-        self.encode_poison = encode_poison
-        self.fault = fault or ValueError("bad\nid")
-        self.n_best = n_best
-        self.calls: list[list[str]] = []  # of translate_ids
-
-    @property
-    def translated(self) -> list[str]:
-        return [text for call in self.calls for text in call]
-
-    def encode(self, texts):
-        if set(self.encode_poison) & set("".join(texts)):
-            raise self.fault
-        return [[BOS, *map(ord, text.replace("\u200b", "").strip()), EOS] for text in texts]
-
-    def translate_ids(self, source_ids):
-        texts = ["".join(map(chr, ids[1:-1])) for ids in source_ids]
-        self.calls.append(texts)
-        if set(self.poison) & set("".join(texts)):
-            raise self.fault
-        found = [
-            Translation(
-                tuple(Hypothesis(text[::-1] + "'" * i, -len(text) - i) for i in range(self.n_best))
-            )
-            for text in texts
-        ]
-        return found, Work(sources=len(texts), source_tokens=sum(map(len, source_ids)))
-
-    def count_unknown(self, text):
-        """Each character is a letter, and a token."""
-        unknown = text.count(UNKNOWN)
-        return UnknownParts(unknown, len(text), unknown, len(text))
-
-    def is_input_error(self, error):
-        return isinstance(error, ValueError)
+from pipelines.texts.translating import STATUSES, TextOptions, TranslatedText, translate_texts
 
 
 def translate(texts, translator=None, **options):
     """Translates cells that are given as texts, bytes or None."""
     cells = [text.encode() if isinstance(text, str) else text for text in texts]
-    return translate_cells(
-        cells, translator=translator or Reverser(), options=CellOptions(**options)
+    return translate_texts(
+        cells, translator=translator or Reverser(), options=TextOptions(**options)
     )
 
 
 def texts_of(result):
-    return [cell.translation for cell in result.cells]
+    return [cell.translation for cell in result.translations]
 
 
 def scores_of(result):
-    return [cell.score for cell in result.cells]
+    return [cell.score for cell in result.translations]
+
+
+def without_padding(work):
+    """Returns what does not depend on which sources a call has."""
+    return dataclasses.replace(work, padded_tokens=0)
 
 
 def statuses_of(result):
-    return [cell.status for cell in result.cells]
+    return [cell.status for cell in result.translations]
 
 
 def test_each_row_has_a_status_and_each_distinct_text_is_translated_once():
@@ -93,24 +52,24 @@ def test_each_row_has_a_status_and_each_distinct_text_is_translated_once():
     assert statuses_of(result) == [
         *("ok", "null", "empty", "empty", "empty", "ok", "too_long", "ok", "ok", "ok", "failed")
     ]
-    assert [cell.error for cell in result.cells] == [None] * 10 + [
+    assert [cell.error for cell in result.translations] == [None] * 10 + [
         "not UTF-8: unexpected end of data"
     ]
     assert translator.translated == ["abc", "12345", "ä"]
     assert (result.texts, result.distinct_texts) == (5, 3)
-    assert result.work == Work(sources=3, source_tokens=15)
+    assert result.work == Work(sources=3, source_tokens=15, padded_tokens=3 * 7, target_tokens=15)
     assert set(statuses_of(result)) <= set(STATUSES)
 
 
 def test_no_cells():
     translator = Reverser()
-    assert translate([], translator).cells == []
+    assert translate([], translator).translations == []
     assert texts_of(translate([None, ""], translator)) == [None, ""]
     assert translator.calls == [], "nothing to translate is no call"
 
 
 def test_all_hypotheses_are_kept():
-    [cell, empty] = translate(["ab", ""], Reverser(n_best=3)).cells
+    [cell, empty] = translate(["ab", ""], Reverser(n_best=3)).translations
     assert cell.n_best == (Hypothesis("ba", -2), Hypothesis("ba'", -3), Hypothesis("ba''", -4))
     assert (cell.translation, cell.score) == ("ba", -2)
     assert empty.n_best == ()
@@ -130,12 +89,12 @@ def test_translate_cells_raises_when_the_model_loses_a_sentence():
     ("options", "message"),
     [
         ({"max_source_tokens": 2}, "must be at least 3 .* Received: 2"),
-        ({"on_too_long": "cut"}, "must be one of split, truncate, skip. Received: 'cut'"),
+        ({"on_too_long": "cut"}, "must be one of split, truncate, skip. Received: cut"),
     ],
 )
 def test_wrong_options_are_refused(options, message):
     with pytest.raises(UserError, match=message):
-        CellOptions(**options)
+        TextOptions(**options)
 
 
 # --- long cells -----------------------------------------------------------------------------
@@ -145,7 +104,7 @@ def test_a_long_cell_is_split_into_sentences_and_its_white_space_stays():
     translator = Reverser(n_best=2)
     long = " Go on.  Go on.\n\nDr. Ho left.\t"
     result = translate([long, "Go on.", "short"], translator, max_source_tokens=15)
-    [cell, sentence, _] = result.cells
+    [cell, sentence, _] = result.translations
     assert cell.translation == " .no oG  .no oG\n\n.tfel oH .rD\t"
     assert cell.score == -6 - 6 - 12, "the sum of the pieces'"
     assert cell.status == "split"
@@ -158,7 +117,7 @@ def test_a_long_cell_is_split_into_sentences_and_its_white_space_stays():
 def test_a_long_sentence_is_cut_until_all_of_it_fits():
     sentence = "one two three, four five six seven" + "0123456789abcdefghijklmnopqrstuvwxyz"
     translator = Reverser()
-    [cell] = translate([sentence], translator, max_source_tokens=12).cells
+    [cell] = translate([sentence], translator, max_source_tokens=12).translations
     assert cell.status == "split"
     assert all(len(piece) <= 10 for piece in translator.translated)
     assert "".join(translator.translated).replace(" ", "") == sentence.replace(" ", "")
@@ -174,7 +133,7 @@ def test_the_language_of_the_source_says_what_ends_a_sentence():
 
 
 def test_a_piece_of_which_nothing_is_left_gives_nothing():
-    [cell] = translate(["\u200b\n\nabcdef\n\nghi"], max_source_tokens=8).cells
+    [cell] = translate(["\u200b\n\nabcdef\n\nghi"], max_source_tokens=8).translations
     assert (cell.translation, cell.status) == ("\n\nfedcba\n\nihg", "split")
 
 
@@ -196,7 +155,7 @@ def test_a_truncated_cell_has_the_translation_of_its_beginning_and_says_so():
     result = translate(
         ["abcdefgh", "abcd"], translator, max_source_tokens=6, on_too_long="truncate"
     )
-    [cell, whole] = result.cells
+    [cell, whole] = result.translations
     assert (cell.translation, cell.score, cell.status) == ("dcba", -4, "too_long")
     assert len(cell.n_best) == 2
     assert (whole.translation, whole.status) == ("dcba", "ok")
@@ -228,13 +187,13 @@ def test_a_text_of_which_more_than_half_is_unknown_is_not_translated(text, statu
     assert statuses_of(result) == [status, "ok"]
     if status == "unknown":
         error = f"{text.count(UNKNOWN)} of {len(text)} letters and symbols are unknown to the model"
-        assert result.cells[0] == TranslatedCell(
+        assert result.translations[0] == TranslatedText(
             translation=None, score=None, status="unknown", error=error
         )
         assert translator.translated == ["known"]
         assert (result.texts, result.distinct_texts) == (1, 1)
     else:
-        assert result.cells[0].error is None
+        assert result.translations[0].error is None
 
 
 @pytest.mark.parametrize("on_too_long", ["split", "truncate", "skip"])
@@ -248,7 +207,7 @@ def test_of_a_long_text_the_whole_is_judged(on_too_long):
     assert statuses_of(result) == [known, known]
     result = translate([f"{UNKNOWN * 7}. Abc."], translator, **options)
     assert statuses_of(result) == ["unknown"]
-    assert result.cells[0].error == "7 of 13 letters and symbols are unknown to the model"
+    assert result.translations[0].error == "7 of 13 letters and symbols are unknown to the model"
 
 
 def test_the_translator_is_asked_only_about_texts_with_an_unknown_token():
@@ -264,7 +223,7 @@ def test_the_translator_is_asked_only_about_texts_with_an_unknown_token():
     judge = Judge()
     result = translate(["abc", f"{UNKNOWN}abc", "abc", "d", f"{UNKNOWN}abc"], judge)
     assert statuses_of(result) == ["ok", "unknown", "ok", "ok", "unknown"]
-    assert result.cells[1].error == "3 of 5 tokens are unknown to the model"
+    assert result.translations[1].error == "3 of 5 tokens are unknown to the model"
     assert judge.asked == [f"{UNKNOWN}abc"]
 
 
@@ -278,9 +237,9 @@ def test_one_source_in_a_thousand_fails_alone(places):
         texts[i] += "!"
     translator = Reverser(poison="!")
     result = translate(texts, translator)
-    assert [i for i, cell in enumerate(result.cells) if cell.status == "failed"] == places
+    assert [i for i, cell in enumerate(result.translations) if cell.status == "failed"] == places
     assert texts_of(result) == [None if "!" in text else text[::-1] for text in texts]
-    assert {cell.error for cell in result.cells} == {None, "ValueError: bad"}
+    assert {cell.error for cell in result.translations} == {None, "ValueError: bad"}
     assert (result.texts, result.distinct_texts) == (1000 - len(places),) * 2
     assert result.work.sources == 1000 - len(places), "failed calls count nothing"
     # Each source at fault is on a path of the tree of halves, and each node has two children.
@@ -291,7 +250,7 @@ def test_one_source_in_a_thousand_fails_alone(places):
 def test_a_text_that_cannot_be_encoded_fails_alone(places):
     texts = [f"row {i}" + "!" * (i in places) for i in range(64)]
     result = translate(texts, Reverser(encode_poison="!"))
-    assert [i for i, cell in enumerate(result.cells) if cell.status == "failed"] == places
+    assert [i for i, cell in enumerate(result.translations) if cell.status == "failed"] == places
     assert result.texts == 64 - len(places)
 
 
@@ -326,7 +285,7 @@ def test_texts_that_all_fail_are_at_fault_where_a_harmless_one_does_not(poison):
     for texts in (["a!", "b!", "c!", None, ""], ["a!", None, ""]):
         result = translate(texts, Reverser(**{poison: "!"}))
         assert statuses_of(result) == ["failed"] * (len(texts) - 2) + ["null", "empty"]
-        assert {cell.error for cell in result.cells} == {"ValueError: bad", None}
+        assert {cell.error for cell in result.translations} == {"ValueError: bad", None}
         assert (result.texts, result.work) == (0, Work()), "the probe does not count"
 
 
@@ -409,15 +368,15 @@ def test_the_order_of_rows_and_the_rows_beside_change_nothing(cells, data, on_to
     options = {"max_source_tokens": 9, "on_too_long": on_too_long}
     together = translate(cells, Reverser(poison=poison), **options)
     shuffled = translate([cells[i] for i in order], Reverser(poison=poison), **options)
-    assert shuffled.cells == [together.cells[i] for i in order]
-    assert (shuffled.texts, shuffled.distinct_texts, shuffled.work) == (
+    assert shuffled.translations == [together.translations[i] for i in order]
+    assert (shuffled.texts, shuffled.distinct_texts, without_padding(shuffled.work)) == (
         together.texts,
         together.distinct_texts,
-        together.work,
+        without_padding(together.work),
     )
     for i in order[:3]:
-        [alone] = translate([cells[i]], Reverser(poison=poison), **options).cells
-        assert alone == together.cells[i]
+        [alone] = translate([cells[i]], Reverser(poison=poison), **options).translations
+        assert alone == together.translations[i]
 
 
 @given(cells=CELLS)
@@ -426,8 +385,8 @@ def test_no_source_is_translated_twice_and_none_is_too_long(cells):
     result = translate(cells, translator, max_source_tokens=9)
     assert len(translator.translated) == len(set(translator.translated)) == result.distinct_texts
     assert all(len(text) + 2 <= 9 for text in translator.translated)
-    assert len(result.cells) == len(cells)
-    for cell, found in zip(cells, result.cells, strict=True):
+    assert len(result.translations) == len(cells)
+    for cell, found in zip(cells, result.translations, strict=True):
         if found.status == "split":
             missing = collections.Counter(cell.decode()) - collections.Counter(found.translation)
             assert not missing, "the letters of a long cell are all there"

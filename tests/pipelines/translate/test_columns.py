@@ -10,13 +10,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fakes import Reverser, Terminal, fail_at
 from memory_filesystem import MemoryFileSystem
-from test_progress import Terminal
 from translation_jobs import (
     NO_ROWS,
     TWO_WORKERS,
-    Reverser,
-    fail_at,
     manifest,
     numbered,
     output_bytes,
@@ -24,6 +22,7 @@ from translation_jobs import (
     read,
     read_all,
     refused,
+    request,
     translate,
     turned,
     unit_statistics,
@@ -31,19 +30,14 @@ from translation_jobs import (
     write,
 )
 
+from model.decoding.options import Decoding
 from model.engines.translator import Work
-from model.transformer.config import Decoding
+from pipelines.runners.status_line import StatusLine
 from pipelines.storage.files import open_binary
-from pipelines.texts.translating import CellOptions
-from pipelines.translate import progress as translation_progress
+from pipelines.texts.translating import TextOptions
 from pipelines.translate.manifest import describe_summary
-from pipelines.translate.progress import (
-    ProgressLine,
-    ProgressWatch,
-    TranslationProgress,
-    format_progress,
-)
-from pipelines.translate.transforms import TranslateOptions, plan_translation, run_translation
+from pipelines.translate.options import TranslateOptions
+from pipelines.translate.progress import ProgressWatch, TranslationProgress
 
 # Columns.
 
@@ -67,7 +61,7 @@ def test_several_columns_have_their_names_before_what_is_added(tmp_path):
     }
     # "ab" stands in both columns and is translated once.
     assert (summary.manifest["texts"], summary.manifest["distinct_texts"]) == (4, 3)
-    assert "belongs to another run: --text-column: b, a then, a now." in refused(
+    assert "belongs to another run: `text_columns` was b, a and is now a." in refused(
         source, tmp_path / "out", text_columns=("a",)
     )
     write(source, {"a": ["x"], "b": ["y"], "a_translation_error": [1]})
@@ -97,7 +91,7 @@ def test_n_best_are_a_list_of_texts_and_scores(tmp_path):
         [{"text": f"c{marks}", "score": -1.0 - len(marks)} for marks in ("", "'", "''")],
     ]
     assert found["translation"].to_pylist() == ["ba", None, "", None, "c"]
-    assert "--n-best: 3 then, 1 now" in refused(source, tmp_path / "out")
+    assert "`n_best` was 3 and is now 1" in refused(source, tmp_path / "out")
     fail_at.clear()
     translate(source, tmp_path / "out", decoding=decoding, load=load_three_best, retry_failed=True)
     assert read_all(tmp_path / "out")["translation_n_best"].to_pylist()[3] == [
@@ -173,7 +167,7 @@ def test_one_row_group_keeps_two_workers_busy(tmp_path):
 
 def test_two_processes_give_the_same_files(tmp_path, monkeypatch):
     root = Path(__file__).parents[3]
-    monkeypatch.setenv("PYTHONPATH", f"{root}{os.pathsep}{root / 'tests'}")
+    monkeypatch.setenv("PYTHONPATH", f"{root}{os.pathsep}{root / 'tests/support'}")
     source = write(tmp_path / "in.parquet", numbered(200), row_group_size=200)
     processes = ["--direct_num_workers=2", "--direct_running_mode=multi_processing"]
     translate(source, tmp_path / "two", unit_rows=20, arguments=processes)
@@ -241,22 +235,19 @@ def test_any_file_system_will_do(tmp_path):
     ],
 )  # fmt: skip
 def test_the_line_of_progress(values, line):
-    assert format_progress(TranslationProgress(**values)) == line
+    assert TranslationProgress(**values).describe() == line
 
 
-def plan(source, output, **options):
-    return plan_translation(
-        options=TranslateOptions(input=(str(source),), output=str(output), **options),
-        model_fingerprint="f",
-        decoding=Decoding(),
-    )
+def watch_of(job, **options):
+    values = {"output": job.output, "rows": job.rows, "run_id": job.run_id, "is_done": job.is_done}
+    return ProgressWatch(**values | options)
 
 
 class Watched(Reverser):
     """Looks at the run that it is part of."""
 
     def translate_ids(self, source_ids):
-        seen.append(watches[-1].look(seconds=1.0).rows_done)
+        seen.append(watches[-1].look().rows_done)
         return super().translate_ids(source_ids)
 
 
@@ -266,17 +257,16 @@ seen = []
 
 def test_a_run_is_watched_by_what_its_units_leave(tmp_path):
     source = write(tmp_path / "in.parquet", numbered(40))
-    job = plan(source, tmp_path / "out", unit_rows=10)
-    options = {"output": job.output, "rows": 40, "is_done": job.is_done}
-    watch = ProgressWatch(**options, run_id=job.run_id)
-    assert watch.look(seconds=0) == TranslationProgress(rows=40)
+    job = request(source, tmp_path / "out", unit_rows=10, load=Watched).plan()
+    watch = watch_of(job)
+    assert dataclasses.replace(watch.look(), seconds=0) == TranslationProgress(rows=40)
     watches.append(watch)
-    run_translation(job, load_translator=Watched)
+    job.run()
     assert seen == [0, 10, 20, 30]
-    last = watch.look(seconds=2.0)
+    last = watch.look()
     assert (last.rows_done, last.rows_done_here, last.work.sources) == (40, 40, 40)
     # Of an earlier run: they are done, but say nothing of the rate.
-    later = ProgressWatch(**options, run_id="another").look(seconds=1.0)
+    later = watch_of(job, run_id="another").look()
     assert (later.rows_done, later.rows_done_here, later.work) == (40, 0, Work())
 
 
@@ -284,30 +274,36 @@ def test_what_is_overwritten_is_not_taken_for_done(tmp_path):
     source = write(tmp_path / "in.parquet", numbered(40))
     translate(source, tmp_path / "out", unit_rows=10)
     for options in ({"unit_rows": 10}, {"unit_rows": 20}):
-        job = plan(source, tmp_path / "out", overwrite=True, **options)
-        watch = ProgressWatch(
-            output=job.output, rows=job.rows, run_id=job.run_id, is_done=job.is_done
-        )
-        assert watch.look(seconds=0) == TranslationProgress(rows=40)
-        run_translation(job, load_translator=Reverser)
-        assert watch.look(seconds=1.0).rows_done == watch.look(seconds=1.0).rows_done_here == 40
+        job = request(source, tmp_path / "out", overwrite=True, **options).plan()
+        watch = watch_of(job)
+        assert watch.look().rows_done == 0
+        job.run()
+        assert watch.look().rows_done == watch.look().rows_done_here == 40
 
 
 def test_a_terminal_shows_the_run_and_is_cleared(tmp_path, monkeypatch):
-    monkeypatch.setattr(translation_progress, "_LOCAL_INTERVAL", 0.01)
-    job = plan(write(tmp_path / "in.parquet", numbered(40)), tmp_path / "out", unit_rows=4)
-    options = {
-        "output": job.output, "rows": job.rows, "run_id": job.run_id, "is_done": job.is_done
-    }  # fmt: skip
-    terminal, plain = Terminal(), io.StringIO()
-    with (
-        ProgressLine(**options, is_retry=False, stream=terminal),
-        ProgressLine(**options, is_retry=False, stream=plain),
-    ):
-        run_translation(job, load_translator=Reverser)
+    monkeypatch.setattr("pipelines.translate.job.look_seconds", lambda **_: 0.01)
+    source = write(tmp_path / "in.parquet", numbered(40))
+    terminal, plain, told = Terminal(), io.StringIO(), []
+    with StatusLine(stream=terminal) as line, StatusLine(stream=plain) as plain_line:
+
+        def show(progress):
+            told.append(progress)
+            line.show(progress.describe())
+            plain_line.show(progress.describe())
+
+        request(source, tmp_path / "out", unit_rows=4).plan().run(show)
+    assert told[0].rows_done == 0
+    assert all(progress.rows == 40 for progress in told)
     assert "translating: 0 of 40 rows" in terminal.getvalue()
     assert terminal.screen().strip() == ""
     assert plain.getvalue() == ""
+
+
+def test_a_retry_tells_its_time_alone(tmp_path):
+    job = request(write(tmp_path / "in.parquet", numbered(4)), tmp_path / "out").plan()
+    found = dataclasses.replace(watch_of(job, is_retry=True).look(), seconds=61.0)
+    assert found.describe() == "translating failed rows again: 1:01"
 
 
 def test_the_end_says_what_it_took_and_cost(tmp_path):
@@ -356,7 +352,7 @@ def test_a_resumed_run_pays_for_what_it_did(tmp_path):
 
 def test_a_long_text_is_split_and_counted(tmp_path):
     source = write(tmp_path / "in.parquet", {"text": ["One. Two. Three. Four.", "x"]})
-    options = {"cells": CellOptions(max_source_tokens=9)}
+    options = {"texts": TextOptions(max_source_tokens=9)}
     summary = translate(source, tmp_path / "out", **options)
     assert summary.rows_by_status == {"text": {**NO_ROWS, "ok": 1, "split": 1}}
     assert summary.manifest["texts"] == summary.manifest["distinct_texts"] == 5
@@ -364,9 +360,9 @@ def test_a_long_text_is_split_and_counted(tmp_path):
         line.startswith("5 texts and pieces of split ones, 5 translated: ")
         for line in describe_summary(summary)
     )
-    assert "--on-too-long: split then, skip now" in refused(
-        source, tmp_path / "out", cells=CellOptions(max_source_tokens=9, on_too_long="skip")
+    assert "`on_too_long` was split and is now skip" in refused(
+        source, tmp_path / "out", texts=TextOptions(max_source_tokens=9, on_too_long="skip")
     )
     assert list(itertools.islice(summary.manifest["options"], 4, None)) == [
-        field.name for field in dataclasses.fields(CellOptions)
+        field.name for field in dataclasses.fields(TextOptions)
     ]

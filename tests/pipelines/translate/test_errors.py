@@ -7,11 +7,11 @@ import os
 import pyarrow as pa
 import pytest
 from apache_beam.io.filesystem import BeamIOError
+from fakes import Reverser
 from memory_filesystem import MemoryFileSystem
 from translation_jobs import (
     ADDED,
     TWO_WORKERS,
-    Reverser,
     files_below,
     load_nothing,
     numbered,
@@ -24,7 +24,7 @@ from translation_jobs import (
 from model.errors import UserError
 from model.extras import pip_install
 from pipelines.storage.files import delete
-from pipelines.translate.transforms import TranslateOptions
+from pipelines.translate.options import TranslateOptions
 
 
 def test_another_plan_into_the_same_folder_is_refused(tmp_path):
@@ -33,9 +33,9 @@ def test_another_plan_into_the_same_folder_is_refused(tmp_path):
     translate(source, out)
     before = files_below(out)
     start = f"the output folder {out} belongs to another run: "
-    end = ". Choose another folder, the same files and options, or --overwrite"
-    assert refused(source, out, unit_rows=2) == (f"{start}--unit-rows: 8192 then, 2 now{end}")
-    assert refused(source, out, fingerprint="f1") == (f"{start}--model: another model now{end}")
+    end = ". Choose another folder, the same files and options, or `overwrite`"
+    assert refused(source, out, unit_rows=2) == (f"{start}`unit_rows` was 8192 and is now 2{end}")
+    assert refused(source, out, fingerprint="f1") == (f"{start}`model` is another one now{end}")
     write(tmp_path / "input.parquet", {"id": [7, 8, 9], "text": ["row 0", "row 1", "row 2"]})
     assert refused(source, out) == f"{start}the input input.parquet has changed{end}"
     other = write(tmp_path / "other.parquet", numbered(3))
@@ -139,8 +139,8 @@ def test_an_output_that_is_a_file_or_lies_in_the_input_is_refused(tmp_path):
     )
     below_file = source / "out"
     assert refused(source, below_file) == (
-        f"the output folder {below_file} cannot be written: Not a directory. Choose another with "
-        "--output"
+        f"the output folder {below_file} cannot be written: Not a directory. Choose another "
+        "`output`"
     )
 
 
@@ -256,7 +256,7 @@ def test_a_file_that_is_not_parquet_is_refused(tmp_path, content, message):
     bad.write_bytes(content)
     found = refused([good, bad], tmp_path / "out")
     assert f"{bad} {message}" in found
-    assert found.endswith(". Check the file, or leave such files out with --on-bad-file skip")
+    assert found.endswith(". Check the file, or leave such files out with `on_bad_file=skip`")
     assert refused(bad, tmp_path / "out").endswith(". Check the file")
     assert not (tmp_path / "out").exists()
 
@@ -287,14 +287,14 @@ def test_a_column_of_an_added_name_is_refused(tmp_path, name):
 def test_the_text_column_must_be_there_and_hold_strings(tmp_path):
     source = write(tmp_path / "input.parquet", {"id": [1], "text": ["a"], "note": ["b"]})
     out = tmp_path / "out"
-    choose = "Choose columns with --text-column"
+    choose = "Choose `text_columns`"
     columns = f"Its columns: id: int64, text: string, note: string. {choose}"
     assert refused(source, out, text_columns=("txt",)) == f"{source} has no column 'txt'. {columns}"
     assert refused(source, out, text_columns=("id",)) == (
         f"the text column must hold strings; 'id' of {source} is int64. {columns}"
     )
     assert refused(source, out) == (
-        f"{source} has 2 columns of strings: text, note. Choose with --text-column"
+        f"{source} has 2 columns of strings: text, note. Choose `text_columns`"
     )
     numbers = write(tmp_path / "numbers.parquet", {"id": [1]})
     assert refused(numbers, out) == (
@@ -318,37 +318,37 @@ def test_the_files_must_agree_on_the_text_column(tmp_path):
         f"it is 'text' in {a} and 'body' in {b}. Translate them into two folders"
     )
     assert refused(tmp_path / "in", tmp_path / "out", text_columns=("text",)) == (
-        f"{b} has no column 'text'. Its columns: body: string. Choose columns with --text-column, "
-        "or leave such files out with --on-bad-file skip"
+        f"{b} has no column 'text'. Its columns: body: string. Choose `text_columns`, "
+        "or leave such files out with `on_bad_file=skip`"
     )
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"unit_rows": 0}, "--unit-rows must be at least 1. Received: 0"),
+        ({"unit_rows": 0}, "`unit_rows` must be at least 1. Received: 0"),
         (
             {"compression": "rar"},
-            "--compression must be one of zstd, snappy, gzip, brotli, lz4, none. Received: 'rar'",
+            "`compression` must be one of zstd, snappy, gzip, brotli, lz4, none. Received: rar",
         ),
-        ({"input": ()}, "no input: name Parquet files, folders or globs"),
-        ({"output": ""}, "no output: name a folder"),
+        ({"input": ()}, "`input` is empty: name Parquet files, folders or globs"),
+        ({"output": ""}, "`output` is empty: name a folder"),
         (
             {"limit": 0},
-            "--limit must be at least 1; leave it out to translate all rows. Received: 0",
+            "`limit` must be at least 1; leave it out to translate all rows. Received: 0",
         ),
-        ({"on_bad_file": "eat"}, "--on-bad-file must be one of fail, skip. Received: 'eat'"),
+        ({"on_bad_file": "eat"}, "`on_bad_file` must be one of fail, skip. Received: eat"),
         (
             {"max_failed": float("nan")},
-            "--max-failed must be a share of the rows, 0 to 1. Received: nan",
+            "`max_failed` must be a share of the rows, 0 to 1. Received: nan",
         ),
         (
             {"text_columns": ("a", "b", "a")},
-            "each --text-column must be another one. Received twice: a",
+            "each of `text_columns` must be another column. Received: a twice",
         ),
         (
             {"overwrite": True, "retry_failed": True},
-            "--overwrite starts again and --retry-failed keeps what is there: choose one",
+            "`overwrite` starts again and `retry_failed` keeps what is there: choose one",
         ),
     ],
 )

@@ -6,15 +6,13 @@ import json
 
 import pyarrow as pa
 import pytest
+from damage import damage, damage_text
+from fakes import Reverser, crash_at, fail_at
 from translation_jobs import (
     NO_ROWS,
     TWO_WORKERS,
-    Reverser,
-    crash_at,
-    fail_at,
     files_below,
     load_nothing,
-    load_reverser,
     manifest,
     numbered,
     output_bytes,
@@ -22,6 +20,7 @@ from translation_jobs import (
     read,
     read_all,
     refused,
+    request,
     translate,
     turned,
     unit_statistics,
@@ -29,16 +28,16 @@ from translation_jobs import (
     write,
 )
 
+from model.decoding.options import Decoding
 from model.errors import UserError
 from model.folders.lock import lock_folder
-from model.transformer.config import Decoding
+from pipelines.storage import files as storage_files
 from pipelines.storage import parquet
-from pipelines.storage.files import ListedFile
-from pipelines.texts.translating import CellOptions
-from pipelines.translate import plan as translation_plan
-from pipelines.translate import transforms as job
+from pipelines.storage.listing import ListedFile
+from pipelines.texts.translating import TextOptions
+from pipelines.translate import job_folder
+from pipelines.translate import plan as translate_plan
 from pipelines.translate.manifest import describe_failure, describe_summary
-from pipelines.translate.transforms import TranslateOptions, plan_translation, run_translation
 
 SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
 
@@ -104,8 +103,8 @@ def test_rows_of_skipped_files_count_as_lost(tmp_path, rows, limit, skipped):
     assert summary.has_failed == (skipped > 0)
     if skipped:
         assert describe_failure(summary) == (
-            f"{skipped} of {40 + skipped} rows were skipped, more than --max-failed 0.001; all "
-            "else is written. Files that were left out can be mended and go into another --output"
+            f"{skipped} of {40 + skipped} rows were skipped, more than `max_failed=0.001`; all "
+            "else is written. Files that were left out can be mended and go into another `output`"
         )
         assert f"40 rows of 1 file(s) in 1 unit(s); {skipped} rows skipped" in (
             describe_summary(summary)
@@ -118,18 +117,6 @@ def test_only_bad_files_are_refused(tmp_path):
     (tmp_path / "a.parquet").write_text("text")
     message = refused(tmp_path / "a.parquet", tmp_path / "out", on_bad_file="skip")
     assert message.startswith("none of the 1 input file(s) can be translated: ")
-
-
-def damage(path, *, row):
-    """Breaks the page that holds the text of a row; the footer stays."""
-    damage_text(path, f"row {row:03d}".encode())
-
-
-def damage_text(path, text):
-    """Breaks the page that holds a text first; the footer stays."""
-    content = path.read_bytes()
-    place = content.index(text)
-    path.write_bytes(content[:place] + b"\xff" + content[place + 1 :])
 
 
 @pytest.fixture
@@ -149,7 +136,7 @@ def test_damaged_pages_fail_the_run_in_one_line_or_skip_their_units(damaged, tmp
     message = refused(damaged, out, unit_rows=10, arguments=arguments)
     assert f"{damaged}/a.parquet cannot be read (rows 10 to 19, from 0): " in message
     assert message.endswith(
-        ". Fetch the file again, or go on without such rows by --on-bad-file skip"
+        ". Fetch the file again, or go on without such rows by `on_bad_file=skip`"
     )
     assert not (out / "_tt/manifest.json").exists()
     summary = translate(damaged, out, unit_rows=10, on_bad_file="skip", arguments=arguments)
@@ -172,8 +159,8 @@ def test_damaged_pages_fail_the_run_in_one_line_or_skip_their_units(damaged, tmp
     again = translate(damaged, out, unit_rows=10, on_bad_file="skip", max_failed=0.12)
     assert (again.already_finished, again.has_failed) == (True, True)
     assert describe_failure(again) == (
-        "10 of 80 rows were skipped, more than --max-failed 0.12; all else is written. "
-        "--retry-failed translates skipped units of files that are mended"
+        "10 of 80 rows were skipped, more than `max_failed=0.12`; all else is written. "
+        "`retry_failed` translates skipped units of files that are mended"
     )
     assert not translate(damaged, out, unit_rows=10, max_failed=0.125).has_failed
     assert translate(damaged, out, unit_rows=10).already_finished
@@ -199,7 +186,7 @@ def test_what_arrow_says_of_damage_is_shown_without_its_bytes_and_full_stop(tmp_
 def test_an_error_of_the_file_system_is_no_bad_file(tmp_path, monkeypatch):
     source = write(tmp_path / "in.parquet", numbered(3))
     checksum = parquet.read_footer(str(source)).checksum
-    open_binary = parquet.open_binary
+    open_binary = storage_files.open_binary
 
     class Broken(io.BytesIO):
         def read(self, size=-1):
@@ -321,8 +308,8 @@ def test_rows_of_a_unit_without_an_ok_row_are_retried(tmp_path):
     """There is a text that was split, and in the second unit none that was translated."""
     texts = ["bad", "good long", None, "bad", "worse", ""]
     source = write(tmp_path / "in.parquet", {"text": texts})
-    cells = CellOptions(max_source_tokens=8)
-    options = {"unit_rows": 3, "cells": cells}
+    texts = TextOptions(max_source_tokens=8)
+    options = {"unit_rows": 3, "texts": texts}
     fail_at.update({"bad", "worse"})
     out = tmp_path / "out"
     assert translate(source, out, **options).failed_rows == 3
@@ -370,8 +357,8 @@ def test_a_retry_that_was_stopped_may_be_left_at_that(source, tmp_path):
 def test_a_folder_that_is_not_finished_is_not_retried(source, tmp_path):
     out = tmp_path / "out"
     message = (
-        f"{out} is not finished, so that there is nothing to retry yet: run the same command "
-        "without --retry-failed first"
+        f"{out} is not finished, so there is nothing to retry yet: run the same command "
+        "without `retry_failed` first"
     )
     assert refused(source, out, unit_rows=10, retry_failed=True) == message
     assert not out.exists()
@@ -387,9 +374,9 @@ def test_more_failed_rows_than_may_are_said_in_a_line_and_in_the_manifest(source
     assert summary.has_failed
     assert (manifest(out)["failed_rows"], manifest(out)["has_failed"]) == (3, True)
     assert describe_failure(summary) == (
-        "3 of 30 rows failed, more than --max-failed 0.09; all is written. They are those with "
+        "3 of 30 rows failed, more than `max_failed=0.09`; all is written. They are those with "
         "translation_status == 'failed', and why is in translation_error. To try them again: "
-        "--retry-failed; texts that are not UTF-8 fail again, unless they are mended in the input"
+        "`retry_failed`; texts that are not UTF-8 fail again, unless they are mended in the input"
     )
     again = translate(source, out, unit_rows=10, max_failed=0.09)
     assert (again.already_finished, again.has_failed) == (True, True)
@@ -482,25 +469,21 @@ def test_what_another_run_did_since_the_plan_counts(tmp_path):
     source = write(tmp_path / "in.parquet", numbered(100))
 
     def plan(**options):
-        return plan_translation(
-            options=TranslateOptions(input=(str(source),), output=str(out), **options),
-            model_fingerprint="f0",
-            decoding=Decoding(),
-        )
+        return request(source, out, **options).plan()
 
     first, same, other, over = (
         plan(unit_rows=10),
-        plan(unit_rows=10),
-        plan(unit_rows=50),
+        plan(unit_rows=10, load=load_nothing),
+        plan(unit_rows=50, load=load_nothing),
         plan(unit_rows=50, overwrite=True),
     )
-    run_translation(first, load_translator=load_reverser)
+    first.run()
     before = output_bytes(out)
-    assert run_translation(same, load_translator=load_nothing).already_finished
-    with pytest.raises(UserError, match=r"belongs to another run: --unit-rows: 10 then, 50 now"):
-        run_translation(other, load_translator=load_nothing)
+    assert same.run().already_finished
+    with pytest.raises(UserError, match="another run: `unit_rows` was 10 and is now 50"):
+        other.run()
     assert output_bytes(out) == before
-    run_translation(over, load_translator=load_reverser)
+    over.run()
     assert outputs(out) == [f"in-0000{i}-of-00002.parquet" for i in range(2)]
     assert read_all(out)["translation"].to_pylist() == turned(100)
 
@@ -513,7 +496,7 @@ def test_temporary_files_of_other_runs_stay_for_a_day(tmp_path):
               ListedFile(path="o/_tt/plan.json", size=1, changed=1.0)]  # fmt: skip
 
     def found(**options):
-        paths = translation_plan.find_leftovers(files, run_id="r1", now=1e9, **options)
+        paths = job_folder.find_leftovers(files, run_id="r1", now=1e9, **options)
         return [path[6] + path.split(".r")[1][0] for path in paths]
 
     assert found(is_alone=False) == ["a1", "a3"]
@@ -575,12 +558,12 @@ def test_a_limited_job_is_not_taken_for_the_whole(tmp_path):
     summary = translate(tmp_path / "in", out, unit_rows=2, limit=6)
     assert (summary.rows, summary.units) == (6, 2 + 1 + 2)
     assert read_all(out)["id"].to_pylist() == [0, 1, 2, 0, 1, 2]
-    assert "another run: --limit: 6 then, none now. Choose" in refused(
+    assert "another run: `limit` was 6 and is now not set. Choose" in refused(
         tmp_path / "in", out, unit_rows=2
     )
     assert translate(tmp_path / "in", out, unit_rows=2, limit=6).already_finished
     assert translate(tmp_path / "in/c.parquet", tmp_path / "c", limit=9).rows == 4
-    assert "--limit: 9 then, none now" in refused(tmp_path / "in/c.parquet", tmp_path / "c")
+    assert "`limit` was 9 and is now not set" in refused(tmp_path / "in/c.parquet", tmp_path / "c")
 
 
 def test_other_versions_are_no_other_plan_but_are_told(tmp_path, monkeypatch):
@@ -591,20 +574,13 @@ def test_other_versions_are_no_other_plan_but_are_told(tmp_path, monkeypatch):
         translate(source, out, unit_rows=10)
     crash_at.clear()
     finished = [unit["output_path"] for unit in unit_statistics(out)]
-    ours = translation_plan.installed_versions()
+    ours = translate_plan.installed_versions()
     assert ours.keys() >= {"tt-translate", "apache-beam", "pyarrow", "sentencepiece"}
     for path in [out / "_tt/plan.json", *out.glob("_tt/units/*.json")]:
         content = json.loads(path.read_text())
         content["versions"]["pyarrow"] = "1.0"
         path.write_text(json.dumps(content))
-    options = job.TranslateOptions(input=(str(source),), output=str(out), unit_rows=10)
-    planned = job.plan_translation(
-        options=options,
-        model_fingerprint="f0",
-        decoding=Decoding(),
-        engine={"name": "reverser"},
-    )
-    [notice] = planned.notices
+    [notice] = request(source, out, unit_rows=10).plan().notices
     assert f"pyarrow was 1.0 and is {ours['pyarrow']}" in notice
     summary = translate(source, out, unit_rows=10)
     assert summary.reused_units == len(finished)

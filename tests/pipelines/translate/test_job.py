@@ -10,11 +10,11 @@ import json
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fakes import crash_at
 from translation_jobs import (
     ADDED,
     NO_ROWS,
     TWO_WORKERS,
-    crash_at,
     files_below,
     load_nothing,
     loads,
@@ -29,10 +29,10 @@ from translation_jobs import (
     write,
 )
 
-import pipelines.translate.transforms
-from model.transformer.config import BATCH_TOKENS, Decoding
+from model.decoding.options import BATCH_TOKENS, Decoding
 from pipelines.storage import parquet
 from pipelines.texts.translating import STATUSES
+from pipelines.translate import transforms
 from pipelines.translate.manifest import describe_summary
 from pipelines.translate.plan import installed_versions
 
@@ -332,13 +332,13 @@ def test_what_kills_left_is_deleted_before_the_manifest_ends_the_job(tmp_path, m
     translate(source, out)
     (out / "_tt/manifest.json").unlink()
     (out / "_tt/left-by-a-kill.tmp").write_bytes(b"half")
-    write_json = pipelines.translate.transforms.write_json
+    write_json = transforms.write_json
 
     def write_manifest(value, *, output, path, run_id):
         assert [name for name in files_below(out) if name.endswith(".tmp")] == []
         write_json(value, output=output, path=path, run_id=run_id)
 
-    monkeypatch.setattr(pipelines.translate.transforms, "write_json", write_manifest)
+    monkeypatch.setattr(transforms, "write_json", write_manifest)
     assert translate(source, out).reused_units == 1
     assert (out / "_tt/manifest.json").exists()
 

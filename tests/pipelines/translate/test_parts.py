@@ -7,29 +7,29 @@ import json
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fakes import Reverser
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from translation_jobs import NO_ROWS, Reverser, load_reverser, numbered, translate, write
+from translation_jobs import NO_ROWS, load_reverser, numbered, translate, write
 
 from model.errors import (
+    BadFileError,
     DiskFullError,
     NoAccessError,
     NotFiniteError,
     ServiceError,
     UserError,
 )
-from pipelines.runners.runner import check_places, find_user_error, make_pipeline
-from pipelines.storage.parquet import (
-    BadFileError,
-    overlapping_row_groups,
-    read_footer,
-    read_rows,
-)
+from pipelines.runners.failures import find_user_error
+from pipelines.runners.runner import check_places, make_pipeline
+from pipelines.storage.parquet import overlapping_row_groups, read_footer, read_rows
 from pipelines.storage.text_cells import cell_bytes
+from pipelines.translate.job import _with_workers
+from pipelines.translate.job_folder import compare_plans
 from pipelines.translate.manifest import make_manifest
-from pipelines.translate.plan import InputFile, describe_differences, plan_units
+from pipelines.translate.plan import InputFile, plan_units
 from pipelines.translate.table import TableOptions, translate_table
-from pipelines.translate.transforms import PlanUnits, TranslateUnits, _with_workers
+from pipelines.translate.transforms import PlanUnits, TranslateUnits
 from pipelines.translate.units import UnitOptions, UnitStatistics
 
 
@@ -157,37 +157,36 @@ def test_differences_of_plans_are_named_as_the_user_knows_them():
     }
     ours = json.loads(json.dumps(theirs))
     ours["versions"]["pyarrow"] = ours["bad_files"]["bad"] = "other words"
-    assert describe_differences(theirs, ours) == []
-    assert describe_differences({**theirs, "format": 0}, ours) == [
-        "it was begun by another version of tt"
-    ]
+    assert compare_plans(theirs, ours) == []
+    assert compare_plans({**theirs, "format": 0}, ours) == ["it was begun by another version of tt"]
     ours["model_fingerprint"] = "n"
     ours["engine"]["name"] = "ctranslate2"
     ours["decoding"]["beam_size"] = 5
     ours["options"].update(text_columns=["y"], unit_rows=8)
     ours["input"]["a"]["size"] = 2
     ours["input"]["d"] = ours["input"].pop("b")
-    assert describe_differences(theirs, ours) == [
-        "--model: another model now",
-        "--engine: tensorflow then, ctranslate2 now",
-        "--beam-size: 4 then, 5 now",
-        "--text-column: x, y then, y now",
-        "--unit-rows: 9 then, 8 now",
+    assert compare_plans(theirs, ours) == [
         "the input a has changed",
         "the input b is gone",
         "the input d is new",
+        "`text_columns` was x, y and is now y",
+        "`unit_rows` was 9 and is now 8",
+        "`model` is another one now",
+        "`beam_size` was 4 and is now 5",
+        "`engine` was tensorflow and is now ctranslate2",
     ]
     ours["input"]["bad"] = ours["input"]["d"]
     ours["bad_files"] = {"c": "lost", "worse": "eaten"}
     del ours["input"]["c"]
-    assert describe_differences(theirs, ours)[-4:] == [
+    assert compare_plans(theirs, ours)[:4] == [
         "the input a has changed", "the input b is gone", "the input c is skipped now",
         "2 more inputs",
     ]  # fmt: skip
     ours["options"]["limit"] = 7
-    assert describe_differences(theirs, ours)[-5:] == [
-        "--limit: none then, 7 now", "--unit-rows: 9 then, 8 now", "the input a has changed",
-        "the input c is skipped now", "the input bad was skipped then",
+    assert compare_plans(theirs, ours)[:6] == [
+        "the input a has changed", "the input c is skipped now", "the input bad was skipped then",
+        "`text_columns` was x, y and is now y", "`limit` was not set and is now 7",
+        "`unit_rows` was 9 and is now 8",
     ]  # fmt: skip
 
 
@@ -268,7 +267,7 @@ def test_user_errors_are_found_in_what_wraps_them():
     inner.__cause__ = UserError("inside")
     assert str(find_user_error(inner)) == "inside"
     assert find_user_error(RuntimeError("ValueError: something else")) is None
-    bad = find_user_error(RuntimeError("Traceback ...\npipelines.storage.parquet.BadFileError: x is cut"))
+    bad = find_user_error(RuntimeError("Traceback ...\npipelines.parquet.BadFileError: x is cut"))
     assert (type(bad), str(bad)) == (BadFileError, "x is cut")
 
     for kind in (DiskFullError, NoAccessError, NotFiniteError, ServiceError):

@@ -1,15 +1,12 @@
 """Translation jobs that are killed, or have no room: nothing is lost, nothing looks whole."""
 
-import json
-import os
 import random
 import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pytest
+from commands import Child
+from slow_translation import translate_slowly
 from translation_jobs import (
     manifest,
     output_bytes,
@@ -21,47 +18,22 @@ from translation_jobs import (
 
 KILLS = 20
 UNITS = 40
-START = 0.05  # seconds in which a child becomes the leader of its group
 
 
-class JobServer:
-    """The process of `translation_server.py`."""
+class Job:
+    """The job of all outputs, each in a folder of its own."""
 
     def __init__(self, source):
         self._source = str(source)
-        root = Path(__file__).parents[3]
-        self._process = subprocess.Popen(
-            [sys.executable, root / "tests/support/translation_server.py"],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            env={**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{root / 'tests'}"},
-        )  # fmt: skip
 
-    def start(self, output, *, file_limit=0):
-        """Starts a job; returns its process group."""
-        self._report = output.with_suffix(".report")
-        self._report.unlink(missing_ok=True)
-        request = {
-            "input": self._source, "output": str(output), "report": str(self._report),
-            "file_limit": file_limit,
-        }  # fmt: skip
-        self._process.stdin.write(json.dumps(request) + "\n")
-        self._process.stdin.flush()
-        return int(self._process.stdout.readline())
-
-    def wait(self):
-        """Waits for the job; returns its exit code and its report."""
-        code = int(self._process.stdout.readline())
-        report = json.loads(self._report.read_text()) if self._report.exists() else None
-        return code, report
+    def start(self, output, **options):
+        """Starts it in a child."""
+        return Child(translate_slowly, self._source, str(output), **options)
 
     def run(self, output, **options):
-        self.start(output, **options)
-        return self.wait()
-
-    def close(self):
-        self._process.stdin.close()
-        self._process.wait()
-        self._process.stdout.close()
+        """Runs it to its end; returns its exit code and what it reports."""
+        ended = self.start(output, **options).wait()
+        return ended.code, ended.result
 
 
 @pytest.fixture(scope="module")
@@ -77,20 +49,18 @@ def source(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def server(source):
-    server = JobServer(source)
-    yield server
-    server.close()
+def job(source):
+    return Job(source)
 
 
 @pytest.fixture(scope="module")
-def undisturbed(server, tmp_path_factory):
+def undisturbed(job, tmp_path_factory):
     """The files of a run that nothing happened to, how long it took, and its manifest."""
     output = tmp_path_factory.mktemp("undisturbed") / "out"
-    assert server.run(output)[0] == 0  # the first also warms the file cache
+    assert job.run(output)[0] == 0  # the first also warms the file cache
     output = output.with_name("again")
     began = time.monotonic()
-    assert server.run(output) == (0, {"error": "", "reused_units": 0})
+    assert job.run(output) == (0, {"error": "", "reused_units": 0})
     seconds = time.monotonic() - began
     files = output_bytes(output)
     assert len(files) == UNITS
@@ -115,7 +85,7 @@ def wait_for_a_unit(output, *, beside, seconds):
 
 
 def test_a_job_that_is_killed_again_and_again_gives_the_bytes_of_an_undisturbed_run(
-    server, undisturbed, tmp_path
+    job, undisturbed, tmp_path
 ):
     expected, seconds, expected_manifest = undisturbed
     chooser = random.Random(7)
@@ -123,29 +93,25 @@ def test_a_job_that_is_killed_again_and_again_gives_the_bytes_of_an_undisturbed_
     output = tmp_path / "0"
     while True:
         before = finished_units(output)
-        group = server.start(output)
-        is_killed = kills < KILLS
-        if is_killed:
+        child = job.start(output)
+        if kills < KILLS:
             # At any time of the run, and in turn some units after it has begun to work.
             share = 1.0 if kills % 2 else 0.2
             if share < 1:
                 wait_for_a_unit(output, beside=before, seconds=20 * seconds)
-            time.sleep(START + chooser.uniform(0, share * seconds))
-            try:
-                os.killpg(group, signal.SIGKILL)
-            except ProcessLookupError:
-                is_killed = False  # it had ended
-        code, report = server.wait()
+            time.sleep(chooser.uniform(0, share * seconds))
+            child.kill_group()  # or it had ended
+        ended = child.wait()
         now = output_bytes(output)
         assert {name: expected[name] for name in now} == now  # whole ones only
         after = finished_units(output)
         assert {name: after[name] for name in before} == before
-        if code == -signal.SIGKILL:
+        if ended.code == -signal.SIGKILL:
             kills += 1
             killed_at_work += len(before) < len(after) < UNITS
             killed_while_writing += any(output.glob("_tt/*.tmp"))
             continue
-        assert (code, report) == (0, {"error": "", "reused_units": len(before)})
+        assert (ended.code, ended.result) == (0, {"error": "", "reused_units": len(before)})
         assert now == expected
         assert without_run(manifest(output)) == expected_manifest
         assert not list(output.rglob("*.tmp"))
@@ -159,11 +125,11 @@ def test_a_job_that_is_killed_again_and_again_gives_the_bytes_of_an_undisturbed_
 
 
 @pytest.mark.parametrize("limit", [500, 1_000, 5_000])
-def test_no_room_is_one_clear_error_and_nothing_is_lost(server, undisturbed, tmp_path, limit):
+def test_no_room_is_one_clear_error_and_nothing_is_lost(job, undisturbed, tmp_path, limit):
     """A limit on the size of files stands for a full disk: it meets another file each time."""
     expected, _, expected_manifest = undisturbed
     output = tmp_path / "out"
-    code, report = server.run(output, file_limit=limit)
+    code, report = job.run(output, file_limit=limit)
     assert code == 0
     assert report["error"].startswith("DiskFullError: ")
     assert "File too large. Make room and run the same command again" in report["error"]
@@ -172,7 +138,7 @@ def test_no_room_is_one_clear_error_and_nothing_is_lost(server, undisturbed, tmp
     assert not list(output.rglob("*.tmp"))
     now = output_bytes(output)
     assert {name: expected[name] for name in now} == now
-    assert server.run(output)[0] == 0
+    assert job.run(output)[0] == 0
     assert output_bytes(output) == expected
     assert without_run(manifest(output)) == expected_manifest
     assert read_all(output).num_rows == 1200

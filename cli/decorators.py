@@ -1,0 +1,66 @@
+"""What every command does first and last: options read, errors on one line, interrupts told."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import typer
+
+from cli.config_file import config_option
+from cli.errors import quiet_libraries, say, user_errors
+from cli.option_fields import read_signature
+from cli.paths import plain_paths
+
+_GOES_ON = "; the same command goes on from what is finished"
+
+Command = Callable[..., None]
+
+
+def command(
+    *, is_resumable: bool = False, takes_beam: bool = False
+) -> Callable[[Command], Command]:
+    """Makes a command of a function.
+
+    It takes `--config FILE.yaml`; parameters with `options_of` become the options of a dataclass;
+    a `UserError` becomes one line on stderr and exit code 2.
+
+    Args:
+      is_resumable: Whether an interrupted command keeps what it has finished.
+      takes_beam: Whether the command takes Beam's own options, which are `context.obj`.
+    """
+    interrupted = f"tt: interrupted{_GOES_ON if is_resumable else ''}"
+
+    def decorate(function: Command) -> Command:
+        signature = read_signature(function)
+        takes_context = "context" in inspect.signature(function).parameters
+
+        @functools.wraps(function)
+        def run(*, context: typer.Context, config: str | None, **values: Any) -> None:
+            quiet_libraries()
+            try:
+                with user_errors(context):
+                    context.params.update(plain_paths(context.params))
+                    if takes_context:
+                        values["context"] = context
+                    function(**signature.arguments(plain_paths(values)))
+            except KeyboardInterrupt:
+                say(interrupted)
+                raise typer.Exit(130) from None
+
+        own = [each for each in signature.parameters if each.name != "context"]
+        parameters = [_keyword("context", typer.Context), *own]
+        config = config_option(takes_beam=takes_beam)
+        parameters.append(_keyword("config", config).replace(default=None))
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {each.name: each.annotation for each in parameters}
+        run.option_fields = signature.fields  # type: ignore[attr-defined]
+        return run
+
+    return decorate
+
+
+def _keyword(name: str, annotation: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation)

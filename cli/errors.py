@@ -1,0 +1,94 @@
+"""Errors, warnings and notices on one line."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import logging
+import os
+import re
+import sys
+import warnings
+from collections.abc import Iterator
+from typing import TextIO
+
+import typer
+
+from cli.option_fields import FIELD, spell
+from model.errors import UserError
+from pipelines.runners.foreign_errors import explain
+
+CONFIG_KEYS = "tt.config"  # in a context's meta: keys and file of what it gives, by parameter
+
+_running: list[typer.Context] = []  # the command that runs last: `tt demo` runs others
+
+
+@contextlib.contextmanager
+def user_errors(context: typer.Context) -> Iterator[None]:
+    """Turns a `UserError` into one line on stderr and exit code 2.
+
+    So does what libraries raise of rights, networks and services, wherever it comes from.
+
+    Args:
+      context: Of the command that runs, whose options `say` names.
+    """
+    _running.append(context)
+    try:
+        yield
+    except Exception as error:
+        found = error if isinstance(error, UserError) else explain(error)
+        if found is None:
+            raise
+        say(f"tt: error: {' '.join(str(found).split())}")
+        raise typer.Exit(2) from None
+    finally:
+        _running.pop()
+
+
+def say(message: str) -> None:
+    """Prints a line on stderr, with fields as the user gave them: stdout is for results."""
+    typer.echo(in_users_words(message, _running[-1]) if _running else message, err=True)
+
+
+def in_users_words(message: str, context: typer.Context) -> str:
+    """Writes the fields that a message names in backticks as the user gave them.
+
+    A field is its flag, or its key where the config file gave it; `field=value` is the flag with
+    that value. A name that is no option of the command stays as it is.
+    """
+    fields: dict[str, str] = getattr(context.command.callback, "option_fields", {})
+    parameters = {parameter.name: parameter for parameter in context.command.params}
+    names = {name: name for name in parameters if name}
+    leaves = collections.Counter(field.rpartition(".")[2] for field in fields)
+    for field, name in fields.items():
+        names[field.rpartition(".")[2]] = name
+    names = {name: to for name, to in names.items() if leaves[name] <= 1} | fields
+
+    def words(found: re.Match[str]) -> str:
+        if found[1] not in names:
+            return found[0]
+        parameter = parameters[names[found[1]]]
+        source = context.get_parameter_source(parameter.name or "")
+        if source is not None and source.name == "DEFAULT_MAP":
+            return str(context.meta[CONFIG_KEYS][parameter.name])
+        if parameter.param_type_name == "argument":
+            return parameter.metavar or found[1].upper()
+        return spell("/".join([parameter.opts[0], *parameter.secondary_opts[:1]]), found[2])
+
+    return FIELD.sub(words, message)
+
+
+def say_what_is_awaited(stream: TextIO) -> None:
+    """Says what a terminal is expected to give; of files and pipes nothing."""
+    if stream.isatty():
+        say("tt: reading lines from the terminal; end with Ctrl-D")
+
+
+def quiet_libraries() -> None:
+    """Keeps the libraries' notices about themselves off the user's screen."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+    for name in ("apache_beam", "absl", "tensorflow"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    if not sys.warnoptions:
+        warnings.simplefilter("ignore")

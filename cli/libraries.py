@@ -1,0 +1,74 @@
+"""Libraries imported without their notices."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from cli.errors import say
+from model.engines.options import Engine
+
+
+def import_tensorflow(*, uses_onednn: bool | None = None) -> None:
+    """Imports TensorFlow without what its C++ prints about missing GPUs; errors are printed.
+
+    Those notices come before TensorFlow's own log level holds, so the file descriptor itself
+    is turned away from the screen for the while.
+
+    Args:
+      uses_onednn: Whether oneDNN computes; None leaves it to TensorFlow, which leaves it off
+        without AVX-512 VNNI. A training step is up to 1.4 times faster with it; a search, in
+        which each step has a shape of its own, is slower. The user's own choice stands.
+    """
+    if uses_onednn is not None:
+        os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", str(int(uses_onednn)))
+    sys.stderr.flush()
+    screen = os.dup(2)
+    with tempfile.TemporaryFile() as notices:
+        os.dup2(notices.fileno(), 2)
+        try:
+            from model.engines.gpus import let_memory_grow
+
+            let_memory_grow()  # looks at the devices
+        except Exception:  # not an interrupt: there the notices are no help
+            notices.seek(0)
+            os.write(screen, notices.read())
+            raise
+        finally:
+            os.dup2(screen, 2)
+            os.close(screen)
+
+
+def prepare_engine(folder: Path, engine: Engine) -> None:
+    """Imports TensorFlow without its notices, if need be, and converts the model for CTranslate2.
+
+    Here and not where it is loaded: that may be in a worker, whose thread would turn all others'
+    messages away.
+
+    Raises:
+      UserError: The cache for what is converted cannot be written.
+    """
+    if engine.name == "tensorflow":
+        from model.engines.loading import uses_onednn
+
+        import_tensorflow(uses_onednn=uses_onednn(engine))
+        warn_of_unused_gpu()
+    else:
+        from model.engines.loading import convert
+
+        convert(folder, prepare=import_tensorflow)
+
+
+def warn_of_unused_gpu(*, remedy: str = "") -> None:
+    """Warns of a GPU that TensorFlow, which is imported, does not find: the CPU computes.
+
+    Args:
+      remedy: How to insist on the GPU.
+    """
+    from model.engines.gpus import explain_missing_gpu
+
+    reason = explain_missing_gpu()
+    if reason:
+        say(f"tt: warning: {reason}. The CPU computes{remedy}")

@@ -1,0 +1,124 @@
+"""TFRecord files: the framing of records and its checksums, written and read."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+import struct
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+import google_crc32c
+
+from model.dataset.manifest import MANIFEST_FILE
+from model.errors import UserError
+
+# A record of a TFRecord file: its size, a checksum of that, the bytes, a checksum of them; see
+# https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format_details
+_HEADER = struct.Struct("<QI")
+
+_CHECKSUM = struct.Struct("<I")
+
+
+_FRAMED_AT_ONCE = 4096  # records
+
+
+def framed_runs(records: Sequence[bytes]) -> Iterator[bytes]:
+    """Yields records as they stand in a TFRecord file, some thousand at a time."""
+    for i in range(0, len(records), _FRAMED_AT_ONCE):
+        parts: list[bytes] = []
+        for record in records[i : i + _FRAMED_AT_ONCE]:
+            parts += (_header(len(record)), record, _CHECKSUM.pack(_masked_crc(record)))
+        yield b"".join(parts)
+
+
+@functools.lru_cache(maxsize=4096)
+def _header(size: int) -> bytes:
+    return _HEADER.pack(size, _masked_crc(size.to_bytes(8, "little")))
+
+
+def _masked_crc(data: bytes) -> int:
+    crc: int = google_crc32c.value(data)
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def read_records(
+    files: Sequence[Path], *, shard: int = 0, record: int = 0, offset: int = 0
+) -> Iterator[tuple[bytes, int, int, int]]:
+    """Yields (bytes, shard, number in the shard, offset behind it) from a record on.
+
+    TensorFlow's own reader can neither begin inside a file nor say where a damaged one is.
+
+    Args:
+      files: TFRecord shards.
+      shard: Number of the shard to begin in.
+      record: Records of that shard to leave out.
+      offset: Size of those records in bytes.
+
+    Raises:
+      UserError: A shard is missing, cut off or damaged.
+    """
+    for number, path in enumerate(files[shard:], shard):
+        try:
+            with path.open("rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                if size < offset:
+                    raise _DamagedRecordError("is cut off")
+                file.seek(offset)
+                while header := file.read(_HEADER.size):
+                    example = _read_record(file, header, left=size - offset)
+                    offset += _HEADER.size + len(example) + _CHECKSUM.size
+                    yield example, number, record, offset
+                    record += 1
+        except _DamagedRecordError as error:
+            raise _unusable(path, f"is damaged: record {record} {error}") from error
+        except OSError as error:
+            raise _unusable(path, f"cannot be read: {error.strerror}") from error
+        record = offset = 0
+
+
+def _unusable(path: Path, problem: str) -> UserError:
+    return UserError(
+        f"{path} {problem}. Copy the shard again from where it came, or make the dataset again "
+        "with `tt preprocess`"
+    )
+
+
+def check_shards(files: Sequence[Path], sizes: Sequence[int]) -> None:
+    """Checks, before anything is trained on them, that shards are there and whole.
+
+    Args:
+      files: TFRecord shards.
+      sizes: Bytes of each, or none where they are not known.
+
+    Raises:
+      UserError: One is missing or has another size; of one that is cut off, the record is named.
+    """
+    for file, size in itertools.zip_longest(files, sizes):
+        found = file.stat().st_size if file.is_file() else None
+        if found is None or size not in (None, found):
+            for _ in read_records([file]):  # which says what is wrong, if it can
+                pass
+            raise _unusable(file, f"has {found:,} bytes, {MANIFEST_FILE} says {size:,}")
+
+
+class _DamagedRecordError(Exception):
+    """A record that is cut off or whose checksum is wrong."""
+
+
+def _read_record(file: BinaryIO, header: bytes, *, left: int) -> bytes:
+    """Reads what follows a header; `left` bytes of the file begin with that."""
+    if len(header) < _HEADER.size:
+        raise _DamagedRecordError("is cut off")
+    size, checksum = _HEADER.unpack(header)
+    if _masked_crc(header[:8]) != checksum:
+        raise _DamagedRecordError("has a wrong checksum of its size")
+    if _HEADER.size + size + _CHECKSUM.size > left:
+        raise _DamagedRecordError("is cut off")
+    content = file.read(size + _CHECKSUM.size)
+    example = content[:size]
+    if _masked_crc(example) != _CHECKSUM.unpack_from(content, size)[0]:
+        raise _DamagedRecordError("has a wrong checksum")
+    return example

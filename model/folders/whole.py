@@ -1,0 +1,67 @@
+"""Folders that are whole or not there."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+from model.folders.cache import delete_stale
+
+
+@contextlib.contextmanager
+def whole_folder(output: Path, *, is_shared: bool = False) -> Iterator[Path]:
+    """Gives a new folder to write into; it becomes `output` if nothing is raised.
+
+    Args:
+      output: A folder that is there is replaced.
+      is_shared: Whether several processes may make the same folder at once, as in a cache. Then
+        each writes a folder of its own, and the first that is whole becomes `output` and stays.
+    """
+    output = output.resolve()
+    name = f".{output.name}.{uuid.uuid4().hex}.tmp" if is_shared else f".{output.name}.tmp"
+    temporary = output.with_name(name)
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        if is_shared:
+            delete_stale(output.parent, f"*{output.name}.*.tmp")
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir()
+        yield temporary
+        if is_shared:
+            _keep_first(temporary, output)
+        else:
+            _replace(temporary, output)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _keep_first(temporary: Path, output: Path) -> None:
+    try:
+        temporary.rename(output)
+    except OSError:
+        if not output.is_dir():  # else another process was faster
+            raise
+
+
+def _replace(temporary: Path, output: Path) -> None:
+    replaced = output.with_name(f".{output.name}.old")
+    shutil.rmtree(replaced, ignore_errors=True)
+    if output.exists():
+        output.replace(replaced)
+    temporary.replace(output)
+    shutil.rmtree(replaced, ignore_errors=True)
+
+
+def is_free(output: Path) -> bool:
+    """Says whether a local folder can be written as a new one.
+
+    It is not there, or it is empty and can be replaced: no link, no root of a disk, and not the
+    current folder.
+    """
+    if output.is_symlink() or not output.is_dir():
+        return not (output.is_symlink() or output.exists())
+    is_used = output.is_mount() or output.resolve() == Path.cwd()
+    return not is_used and not any(output.iterdir())

@@ -1,0 +1,185 @@
+"""The weights of a model folder, written and loaded."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import shutil
+from pathlib import Path
+
+import tensorflow as tf
+
+from model.errors import UserError
+from model.folders.access import check_readable
+from model.folders.remote import storage_errors
+from model.folders.whole import is_free, whole_folder
+from model.formats.about import About
+from model.formats.model_folder import (
+    CONFIG_FILE,
+    CTRANSLATE2_FILE,
+    WEIGHTS_FILE,
+    check_files,
+    check_vocabulary_sizes,
+    checked_meanwhile,
+    find_model_folder,
+    load_about,
+    load_config,
+    write_config,
+)
+from model.text.vocabulary import INCOMPLETE, VocabularyPair, load_vocabularies
+from model.transformer.transformer import Transformer, dtype_policy
+
+
+def save_model(
+    model: Transformer,
+    folder: Path,
+    *,
+    vocabulary_folder: Path,
+    vocabularies: VocabularyPair,
+    about: About | None = None,
+) -> None:
+    """Writes all that translation needs into a folder that can be moved on its own.
+
+    An older model there is replaced once the new one is whole.
+
+    Args:
+      model: The model, with its weights.
+      folder: The folder to write.
+      vocabulary_folder: The folder that the vocabularies are copied from.
+      vocabularies: The vocabularies that lie there.
+      about: What the model is, if that is known.
+    """
+    with whole_folder(folder) as made:
+        for name in vocabularies.files:
+            shutil.copyfile(vocabulary_folder / name, made / name)
+        _reserve(made / WEIGHTS_FILE, 4 * model.count_params() + 4096 * len(model.variables))
+        model.save_weights(made / WEIGHTS_FILE)
+        write_config(made, model.config, about or About())
+
+
+@dataclasses.dataclass(frozen=True)
+class LoadedModel:
+    """A model of a model folder, with its weights and vocabularies."""
+
+    model: Transformer
+    vocabularies: VocabularyPair
+
+
+def load_model(
+    folder: str | Path,
+    *,
+    compute_type: str = "float32",
+    device: str | None = None,
+    is_checked: bool = False,
+) -> LoadedModel:
+    """Loads an exported model.
+
+    Args:
+      folder: A model folder, or the run folder that it lies in.
+      compute_type: Type of the products and of their weights: "float32", "bfloat16" or "float16".
+      device: Device that holds the weights, such as "GPU:1"; None leaves it to TensorFlow.
+      is_checked: Whether its files are known to be those that it was written with.
+
+    Raises:
+      UserError: There is no finished model, one of its files cannot be read or is not its own, or
+        its weights are not finite.
+    """
+    path = find_model_folder(folder)
+    vocabularies, config = load_vocabularies(path), load_config(path)
+    sizes = (config.source_vocabulary_size, config.target_vocabulary_size)
+    check_readable(path / WEIGHTS_FILE)
+    with contextlib.nullcontext() if is_checked else checked_meanwhile(path):
+        check_vocabulary_sizes(path, vocabularies, sizes=sizes)
+        with dtype_policy(compute_type), on_device(device):
+            model = Transformer(config)
+        _load_weights(model, path / WEIGHTS_FILE)
+    if strange := _not_finite(model):
+        raise UserError(
+            f"{path / WEIGHTS_FILE} holds weights that are not finite ({strange[0]}, one of "
+            f"{len(strange)}): export another checkpoint with `tt export --checkpoint`, or "
+            "train again with a lower rate"
+        )
+    return LoadedModel(model, vocabularies)
+
+
+def _reserve(path: Path, size: int) -> None:
+    """Raises an OSError where there is no room for a file; HDF5 ends the process instead."""
+    if hasattr(os, "posix_fallocate"):
+        with path.open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, size)
+
+
+def _load_weights(model: Transformer, path: Path) -> None:
+    """Loads the weights of a model folder; a UserError says which file is damaged."""
+    try:
+        model.load_weights(path)
+    except (ValueError, OSError) as error:
+        raise UserError(
+            f"{path} is damaged, or does not hold the weights of {CONFIG_FILE} "
+            f"({str(error).splitlines()[0]}): {INCOMPLETE}"
+        ) from error
+
+
+def on_device(device: str | None) -> contextlib.AbstractContextManager[None]:
+    """Places what its block makes on a device; None leaves that to TensorFlow."""
+    return tf.device(device) if device else contextlib.nullcontext()
+
+
+def _not_finite(model: Transformer) -> list[str]:
+    """Names the variables that hold a number that is infinite or not a number."""
+    # A sum tells it in a tenth of the time, but may overflow.
+    return [
+        variable.path
+        for variable in model.variables
+        if not tf.math.is_finite(tf.reduce_sum(variable))
+        and not tf.reduce_all(tf.math.is_finite(variable))
+    ]
+
+
+_EXPORT_FILES = (WEIGHTS_FILE, "saved_model.pb", CTRANSLATE2_FILE)
+
+
+def copy_model(model_folder: Path, output: Path, *, overwrite: bool = False) -> None:
+    """Copies all that translation needs, and nothing else, of a model folder or run folder.
+
+    The copy has digests of its files, also where the model was written before there were any.
+
+    Args:
+      model_folder: A model folder, or the run folder that it lies in.
+      output: The folder to write.
+      overwrite: Replace an earlier export there.
+
+    Raises:
+      UserError: There is no finished model, or the output cannot be written.
+    """
+    path = find_model_folder(model_folder)
+    check_output(output, model=path, overwrite=overwrite)
+    for name in (CONFIG_FILE, WEIGHTS_FILE):
+        check_readable(path / name)
+    check_files(path)
+    with storage_errors(str(output.resolve())), whole_folder(output) as folder:
+        shutil.copyfile(path / WEIGHTS_FILE, folder / WEIGHTS_FILE)
+        copy_vocabularies(path, folder)
+        write_config(folder, load_config(path), load_about(path))
+
+
+def check_output(output: Path, *, model: Path, overwrite: bool) -> None:
+    """Raises a UserError unless an export may be written to a folder."""
+    if is_free(output):
+        return
+    output = output.resolve()
+    if not output.is_dir():
+        raise UserError(f"the output must be a folder; {output} is a file: name another")
+    if not any((output / name).is_file() for name in _EXPORT_FILES):
+        raise UserError(f"{output} is not an exported model: it is not overwritten; name another")
+    if output in (model.resolve(), *model.resolve().parents):
+        raise UserError(f"{output} holds the model that is exported: name another folder")
+    if not overwrite:
+        raise UserError(f"{output} exists already: name another folder, or `overwrite`")
+
+
+def copy_vocabularies(model_folder: Path, folder: Path) -> None:
+    """Copies the vocabularies of a model folder to another folder."""
+    for name in load_vocabularies(model_folder).files:
+        shutil.copyfile(model_folder / name, folder / name)

@@ -1,0 +1,73 @@
+"""What tells one run from another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from model.dataset.manifest import DatasetManifest
+from model.folders.differences import describe_differences
+
+_DATASET_SOURCE = "dataset_source"  # where `describe_dataset` puts what it finds
+
+_SHOWN_CORPORA = 3
+
+# What may change when a run is resumed: the weights up to then do not depend on it.
+_MAY_CHANGE = (
+    "data", _DATASET_SOURCE, "replicas", "training.steps", "training.validate_every",
+    "training.score_every", "training.score_sentences", "training.patience", "training.keep_best",
+    "training.save_every", "training.keep_checkpoints", "training.average", "training.log_every",
+    "training.jit",
+)  # fmt: skip
+
+
+def describe_dataset(manifest: DatasetManifest, *, folder: str) -> dict[str, Any]:
+    """Returns the part of a configuration that tells a user which dataset it is.
+
+    Runs are not compared by it.
+
+    Args:
+      manifest: Manifest of the dataset.
+      folder: Name of the dataset for the user.
+    """
+    names = [source["name"] for source in manifest.sources if not source.get("is_held_out")]
+    return {
+        _DATASET_SOURCE: {
+            "folder": folder,
+            "pairs": manifest.pairs_kept,
+            "corpora": list(dict.fromkeys(names)),
+        }
+    }
+
+
+def describe_difference(saved: dict[str, Any], asked: dict[str, Any]) -> str:
+    """Says what makes two configurations different runs, or returns "".
+
+    Args:
+      saved: Configuration of the run that is there.
+      asked: Configuration of the run that is asked for.
+    """
+    return "; ".join(
+        describe_differences(
+            saved,
+            asked,
+            words={"dataset": lambda *_: [_dataset_difference(saved, asked)]},
+            ignored=_MAY_CHANGE,
+        )
+    )
+
+
+def _dataset_difference(saved: dict[str, Any], asked: dict[str, Any]) -> str:
+    """Names the datasets of two runs; their fingerprints tell a user nothing."""
+    there, here = (_dataset_words(config.get(_DATASET_SOURCE)) for config in (saved, asked))
+    if there == here:
+        return f"its dataset, {here}, has been made anew since, of other input or otherwise"
+    return f"it trains on the dataset {there}, not on {here}"
+
+
+def _dataset_words(source: dict[str, Any] | None) -> str:
+    if not source:
+        return "of another fingerprint (an older tt did not write down its folder)"
+    corpora = source["corpora"]
+    shown = [*corpora[:_SHOWN_CORPORA], *(["..."] if len(corpora) > _SHOWN_CORPORA else [])]
+    of_corpora = f" of {', '.join(shown)}" if shown else ""
+    return f"{source['folder']} ({source['pairs']:,} pairs{of_corpora})"

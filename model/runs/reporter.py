@@ -1,0 +1,151 @@
+"""Reports written into a run folder: `train.jsonl` and TensorBoard."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from model.errors import UserError
+from model.folders.remote import read_text, write_text
+from model.runs.reports import Progress, Report, Validation
+from model.runs.run_folder import LOG_FILE, TENSORBOARD_FOLDER, RunFolder
+
+
+class Reporter:
+    """Writes reports into a run folder and passes them on.
+
+    Args:
+      run: The run folder.
+      step: Updates done; what was written of later ones is dropped.
+      validated: Step of the last validation; later ones are dropped.
+      report: The caller's.
+    """
+
+    def __init__(self, run: RunFolder, *, step: int, validated: int, report: Report) -> None:
+        self._report = report
+        with run.errors():
+            self._log = RunLog(run.inside(LOG_FILE))
+            self._log.keep_until(step=step, validated=validated)
+            folder = run.inside(TENSORBOARD_FOLDER)
+            drop_later_events(folder, step=step, validated=validated)
+            self._run = run
+            self._writer = tf.summary.create_file_writer(folder)
+
+    def tell(self, what: Progress | Validation) -> None:
+        """Passes a report on, to the log, to TensorBoard and to the caller."""
+        kind = "validation" if isinstance(what, Validation) else "train"
+        values = {k: v for k, v in dataclasses.asdict(what).items() if v not in (None, "")}
+        with self._run.errors():
+            self._log.write(kind=kind, **values)
+            with self._writer.as_default(what.step):
+                for name, value in values.items():
+                    if isinstance(value, float):
+                        tf.summary.scalar(f"{kind}/{name}", value)
+            self._writer.flush()
+        self._report(what)
+
+    def show(self, name: str, images: list[np.ndarray], *, step: int) -> None:
+        """Writes pictures, uint8 [height, width, 3] each, to TensorBoard."""
+        with self._run.errors():
+            with self._writer.as_default(step):
+                for i, image in enumerate(images):
+                    tf.summary.image(f"{name}/layer_{i}", image[None])
+            self._writer.flush()
+
+    def close(self) -> None:
+        """Ends the files."""
+        self._writer.close()
+
+
+def drop_later_events(folder: str, *, step: int, validated: int) -> None:
+    """Rewrites TensorBoard's files without what a killed run wrote after its last checkpoint."""
+    if not tf.io.gfile.exists(folder):
+        return
+    for name in tf.io.gfile.listdir(folder):
+        path = f"{folder}/{name}"
+        if not name.startswith("events.out.tfevents"):
+            continue  # a profile, for example
+        if name.endswith(".tmp"):
+            tf.io.gfile.remove(path)
+            continue
+        events = list(_read_events(path))
+        kept = [
+            event for event in events if event.step <= (step if _is_train(event) else validated)
+        ]
+        if len(kept) < len(events):
+            with tf.io.TFRecordWriter(f"{path}.tmp") as writer:
+                for event in kept:
+                    writer.write(event.SerializeToString())
+            tf.io.gfile.rename(f"{path}.tmp", path, overwrite=True)
+
+
+def _read_events(path: str) -> Iterator[Any]:
+    records = tf.data.TFRecordDataset(path).as_numpy_iterator()
+    try:
+        for record in records:
+            yield tf.compat.v1.Event.FromString(record)
+    except tf.errors.DataLossError:
+        return  # the last one was being written when the run was killed
+
+
+def _is_train(event: Any) -> bool:
+    return all(value.tag.startswith("train/") for value in event.summary.value)
+
+
+class RunLog:
+    """`train.jsonl`: a JSON object a line, with the keys "step" and "kind" and what was measured.
+
+    Args:
+      path: Of the file.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def read(self) -> list[dict[str, Any]]:
+        """Returns what the lines hold, but for a last line that was cut off.
+
+        Raises:
+          UserError: A line is damaged.
+        """
+        return [values for _, values in self._lines()]
+
+    def keep_until(self, *, step: int, validated: int) -> None:
+        """Drops the lines of later steps and validations, and a last line that was cut off."""
+        if not tf.io.gfile.exists(self._path):
+            return
+        kept = [
+            line
+            for line, values in self._lines()
+            if values["step"] <= (validated if values["kind"] == "validation" else step)
+        ]
+        write_text(self._path, "".join(kept))
+
+    def _lines(self) -> list[tuple[str, dict[str, Any]]]:
+        if not tf.io.gfile.exists(self._path):
+            return []
+        found = []
+        for number, line in enumerate(read_text(self._path).splitlines(keepends=True), 1):
+            if not line.endswith("\n"):
+                continue  # it was being written
+            try:
+                values = json.loads(line)
+                if not isinstance(values["kind"], str) or not isinstance(values["step"], int):
+                    raise ValueError(values)
+            except (ValueError, KeyError, TypeError) as error:
+                raise UserError(
+                    f"line {number} of {self._path} is damaged ({error!r}): delete that line, or "
+                    "the file"
+                ) from error
+            found.append((line, values))
+        return found
+
+    def write(self, **values: Any) -> None:
+        """Appends a line."""
+        with tf.io.gfile.GFile(self._path, "a") as file:
+            file.write(json.dumps(values) + "\n")

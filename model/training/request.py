@@ -1,0 +1,222 @@
+"""A training as it is asked for: from the names of a dataset and a run to a trained model."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from model.dataset.manifest import TRAIN, DatasetManifest
+from model.training.choices import (
+    DatasetSize,
+    configure,
+    describe_choices,
+    doubts,
+    updates_an_epoch,
+)
+from model.training.config import TrainingConfig
+from model.transformer.config import TransformerConfig
+
+if TYPE_CHECKING:  # TensorFlow is imported by the functions that need it
+    import tensorflow as tf
+
+    from model.runs.reports import Report
+    from model.training.splits import TrainingDataset
+    from model.training.stops import StopRequest
+    from model.training.trainer import Trainer
+    from model.transformer.transformer import Transformer
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainRequest:
+    """A training to plan and run.
+
+    >>> request = TrainRequest(dataset="dataset", run="run", training={"steps": 2})
+    >>> job = request.plan()  # doctest: +SKIP
+    >>> job.run(print)  # doctest: +SKIP
+    'run/model'
+
+    Attributes:
+      dataset: Dataset folder, from `tt preprocess`.
+      run: Run folder to write, local or gs://; the same command again resumes it.
+      preset: Name of the model's size: "tiny", "small", "base" or "big". By default the dataset's
+        size chooses.
+      model: Architecture, or some fields of `TransformerConfig`. The others are as the run was
+        begun; in a new one the preset or the dataset's size chooses them.
+      training: Options of the training, or some fields of `TrainingConfig`; likewise.
+      strategy: Devices to train on: "auto", "one-device", "mirrored" (all GPUs of this machine) or
+        "multi-worker" (by TF_CONFIG). Tested on CPUs alone: no GPU has run tt yet.
+      devices: Devices such as GPU:0 and GPU:1, or 0 and 1, or CPU:0. By default all GPUs, or the
+        CPU.
+      restart_from_model: Where the checkpoints of the run are gone, go on from the weights of its
+        model/, or else of its best_model/, with an optimizer that begins anew.
+      dataset_name: Name of the dataset in the run folder, where it is a copy of a remote one.
+    """
+
+    dataset: str | Path
+    run: str | Path
+    preset: str | None = None
+    model: TransformerConfig | Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    training: TrainingConfig | Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    strategy: str = "auto"
+    devices: tuple[str, ...] = ()
+    restart_from_model: bool = False
+    dataset_name: str = ""
+
+    def check(self) -> None:
+        """Checks what can be known of a new local run before TensorFlow is imported.
+
+        Raises:
+          UserError: The dataset is none, or a value is out of range.
+        """
+        manifest = DatasetManifest.load(Path(self.dataset))
+        if not self._may_be_begun():
+            configure(self._given(), manifest=manifest, begun=None)
+
+    def plan(self) -> TrainJob:
+        """Looks up the dataset and the run, and writes nothing.
+
+        Raises:
+          UserError: The dataset cannot be trained on, the run folder holds something else than a
+            run, or a value is out of range.
+        """
+        from model.training.splits import TrainingDataset
+
+        folder = Path(self.dataset)
+        manifest = DatasetManifest.load(folder)
+        begun = self._begun(manifest)
+        given = self._given()
+        model, training = configure(given, manifest=manifest, begun=begun)
+        notes = []
+        are_fields = not (
+            isinstance(self.model, TransformerConfig) or isinstance(self.training, TrainingConfig)
+        )
+        if begun is None and are_fields:
+            notes = describe_choices(given, manifest=manifest, model=model, training=training)
+        if isinstance(self.model, TransformerConfig):
+            model = self.model
+        if isinstance(self.training, TrainingConfig):
+            training = self.training
+        data = TrainingDataset.open(manifest, folder, model=model, training=training)
+        return TrainJob(request=self, model=model, data=data, notes=notes)
+
+    def _given(self) -> dict[str, Any]:
+        """Returns the options that are given, by name."""
+        parts = ({"preset": self.preset}, _fields(self.model), _fields(self.training))
+        return {k: v for part in parts for k, v in part.items() if v is not None}
+
+    def _may_be_begun(self) -> bool:
+        """Says whether the run folder may hold a run."""
+        return "://" in str(self.run) or Path(self.run, "config.json").exists()
+
+    def _begun(self, manifest: DatasetManifest) -> dict[str, Any] | None:
+        """Returns the configuration of the run that is gone on with, if there is one."""
+        if not self._may_be_begun():
+            return None
+        from model.runs.run_folder import RunFolder
+
+        return RunFolder(self.run).begun(dataset=manifest.fingerprint)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainJob:
+    """A planned training.
+
+    Attributes:
+      request: Request that it was planned for.
+      model: Architecture of the model.
+      data: Dataset, checked for this training.
+      notes: Lines on what was chosen for a new run.
+    """
+
+    request: TrainRequest
+    model: TransformerConfig
+    data: TrainingDataset
+    notes: list[str]
+
+    @property
+    def training(self) -> TrainingConfig:
+        """Options of the training."""
+        return self.data.training
+
+    @property
+    def doubts(self) -> list[str]:
+        """Lines on what speaks against this training."""
+        return doubts(self.training, width=self.model.d_model)
+
+    def describe(self) -> list[str]:
+        """Returns a line with the number of parameters of each part of the model."""
+        from model.transformer.transformer import Transformer
+
+        rows = parameters_by_part(Transformer(self.model))
+        rows.append(("all", sum(count for _, count in rows)))
+        width = max(len(name) for name, _ in rows)
+        return [f"{name:<{width}}  {count:>13,}" for name, count in rows]
+
+    def updates_an_epoch(self, replicas: int) -> int:
+        """Returns about how many updates one pass over the training split takes."""
+        size = DatasetSize.of(self.data.manifest.splits[TRAIN])
+        return updates_an_epoch(size, self.training, replicas=replicas)
+
+    def run(self, report: Report) -> str:
+        """Trains, or goes on with a training, to the last step, and exports the model.
+
+        Args:
+          report: Called with each report; in multi-worker training, on the chief alone.
+
+        Returns:
+          The folder of the model.
+
+        Raises:
+          UserError: See `start` and `Trainer.train`.
+        """
+        from model.updates.strategies import lost_worker_errors, make_strategy
+
+        strategy = make_strategy(self.request.strategy, devices=self.request.devices)
+        with lost_worker_errors(strategy):
+            return self.start(strategy).train(report)
+
+    def start(
+        self, strategy: tf.distribute.Strategy, *, stop: StopRequest | None = None
+    ) -> Trainer:
+        """Claims the run folder and builds or restores the model, ready to train.
+
+        Args:
+          strategy: Devices to train on.
+          stop: Asked after every batch whether to stop where the run can go on later.
+
+        Raises:
+          UserError: The run folder holds another run, or another process trains there.
+        """
+        from model.training.trainer import Trainer
+
+        request = self.request
+        return Trainer(
+            data=self.data,
+            run=request.run,
+            model_config=self.model,
+            strategy=strategy,
+            stop=stop,
+            restart_from_model=request.restart_from_model,
+            dataset_name=request.dataset_name,
+        )
+
+
+def parameters_by_part(model: Transformer) -> list[tuple[str, int]]:
+    """Returns the number of trained parameters of each part, in the order of the model.
+
+    A part is a layer's sub-layer, such as "encoder_0/attention", or what stands alone, such as
+    "embedding".
+    """
+    counts: dict[str, int] = {}
+    for variable in model.trainable_variables:
+        # The last two names are those of a matrix and what it belongs to.
+        *part, _ = variable.path.split("/")
+        name = "/".join(part[:2])
+        counts[name] = counts.get(name, 0) + int(variable.value.shape.num_elements())
+    return list(counts.items())
+
+
+def _fields(given: TransformerConfig | TrainingConfig | Mapping[str, Any]) -> dict[str, Any]:
+    return dict(given) if isinstance(given, Mapping) else dataclasses.asdict(given)

@@ -1,0 +1,70 @@
+"""The search with a Transformer: its caches, its logits and its limits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from model.decoding.loop import SearchResult, longest_limit
+from model.decoding.options import Decoding
+from model.decoding.scoring import Prediction
+from model.decoding.search import beam_search, greedy_search
+from model.text.vocabulary import BOS_ID, PAD_ID, UNK_ID, VocabularyPair
+from model.transformer.config import TransformerConfig
+from model.transformer.transformer import EncodedSource, Transformer
+
+
+def hidden_ids(config: TransformerConfig, vocabularies: VocabularyPair) -> list[int]:
+    """Returns the ids that are never chosen: PAD, UNK, BOS, and those without a piece."""
+    unused = range(vocabularies.target.piece_count, config.target_vocabulary_size)
+    return [PAD_ID, UNK_ID, BOS_ID, *unused]
+
+
+def search_batch(
+    model: Transformer, source: tf.Tensor, *, decoding: Decoding, hidden_ids: Sequence[int]
+) -> SearchResult:
+    """Encodes int32 [B, S] ids and searches their translations; see `model.decoding.search`."""
+    beams, layers = decoding.beam_size, model.config.layers
+    source_lengths = tf.math.count_nonzero(source != PAD_ID, 1, dtype=tf.int32)
+    limits = length_limits(source_lengths, decoding)
+    encoded = model.encode(source, target_length=longest_limit(limits), hidden_ids=hidden_ids)
+
+    def step(
+        ids: tf.Tensor, *, position: tf.Tensor, caches: list[tf.Tensor], sources: list[tf.Tensor]
+    ) -> tuple[Prediction, list[tf.Tensor]]:
+        left = EncodedSource(
+            keys=sources[:layers],
+            values=sources[layers : 2 * layers],
+            bias=sources[2 * layers],
+            positions=encoded.positions,
+            projection=encoded.projection,
+        )
+        return model.decode_step(ids, position=position, caches=caches, encoded=left)
+
+    start: dict[str, Any] = {
+        "caches": model.empty_caches(tf.shape(source)[0]),
+        "sources": [*encoded.keys, *encoded.values, encoded.bias],
+        "limits": limits,
+        "no_repeat_ngram_size": decoding.no_repeat_ngram_size,
+    }
+    if beams == 1:
+        return greedy_search(step, **start)
+    return beam_search(
+        step,
+        beam_size=beams,
+        length_penalty=decoding.length_penalty,
+        n_best=decoding.n_best,
+        **start,
+    )
+
+
+def length_limits(source_lengths: tf.Tensor, decoding: Decoding) -> tf.Tensor:
+    """Returns the most ids that the translations may have, as `Decoding` says: int32 [B]."""
+    longest = min(decoding.max_decoding_length, tf.int32.max)
+    ratio = min(decoding.max_length_ratio, float(longest))  # a greater one changes nothing
+    scaled = tf.math.ceil(tf.cast(source_lengths, tf.float32) * ratio)
+    # The minimum of floats: as int32, the product may be negative.
+    limits = tf.cast(scaled, tf.float64) + decoding.max_extra_tokens
+    return tf.cast(tf.minimum(limits, float(longest)), tf.int32)

@@ -1,0 +1,149 @@
+"""The names of corpora, as a user writes them."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable
+from typing import Literal
+
+from model.errors import UserError
+from pipelines.corpora.lines import COMPRESSIONS
+
+Kind = Literal["text", "tsv", "jsonl", "parquet", "tfds"]
+
+CORPUS_KINDS = (
+    "*.tsv, *.jsonl (or these with .gz, .bz2, .zst), *.parquet, tfds:NAME[/CONFIG], "
+    "SOURCE+TARGET (two line-aligned text files); a file of another name that is tab-separated is "
+    "told by the numbers of its columns, as in fra.txt:0:1"
+)
+
+_COMPRESSION = "|".join(map(re.escape, COMPRESSIONS))
+
+_FILE = re.compile(
+    rf"(?P<path>.*\.(?:(?P<kind>tsv|jsonl)(?:{_COMPRESSION})?|parquet))(?::(?P<columns>.*))?"
+)
+
+_NUMBERED = re.compile(r"(?P<path>[^:].*):(?P<columns>[0-9]+:[0-9]+)")
+
+_GIVEN_NAME = re.compile(r"(?P<name>[^=/:+*?\[]+)=(?P<rest>.+)")
+
+_TFDS = re.compile(
+    r"tfds:(?P<dataset>[^:]+(?::(?:\d+|\*)(?:\.(?:\d+|\*)){2})?)(?::(?P<columns>.*))?"
+)
+
+
+# Corpus strings.
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CorpusSpec:
+    """What a corpus string says.
+
+    Attributes:
+      kind: Kind of the corpus.
+      paths: The file, or the two files of text; each may be a glob. Of TFDS, NAME[/CONFIG].
+      name: The name that it gives the corpus, or "".
+      source_column: The column that it names, or None.
+      target_column: Likewise.
+    """
+
+    kind: Kind
+    paths: tuple[str, ...]
+    name: str = ""
+    source_column: str | None = None
+    target_column: str | None = None
+
+
+def parse_corpus(text: str, *, exists: Callable[[str], bool] = lambda path: False) -> CorpusSpec:
+    """Takes a corpus string apart: [NAME=]PATH[:SOURCE_COLUMN:TARGET_COLUMN], or [NAME=]A+B.
+
+    A file of no known ending is TSV where its columns are numbers.
+
+    Args:
+      text: The string.
+      exists: Tells whether a path, or a glob, names a file as it is written: then it is a path,
+        whatever signs are in it.
+
+    Raises:
+      UserError: It is nothing of the kind.
+
+    >>> parse_corpus("train.en.gz+train.de.gz").paths
+    ('train.en.gz', 'train.de.gz')
+    >>> parse_corpus("web=crawl-*.tsv.zst:0:2")
+    CorpusSpec(kind='tsv', paths=('crawl-*.tsv.zst',), name='web', source_column='0', \
+target_column='2')
+    """
+    name, path = "", text
+    given = _GIVEN_NAME.fullmatch(text)
+    if given and not exists(text):
+        name, path = given["name"], given["rest"]
+    tfds = _TFDS.fullmatch(path)
+    if tfds:
+        source_column, target_column = _parse_columns(tfds["columns"], text=text)
+        return CorpusSpec(
+            kind="tfds",
+            paths=(tfds["dataset"],),
+            name=name,
+            source_column=source_column,
+            target_column=target_column,
+        )
+    file = _FILE.fullmatch(path)
+    if file and file["columns"] is not None and exists(path):
+        file = None  # all of it is a name, and of an ending that is not known
+    if file and ("+" not in path or exists(file["path"])):
+        source_column, target_column = _parse_columns(file["columns"], text=text)
+        return CorpusSpec(
+            kind=_kind(file),
+            paths=(file["path"],),
+            name=name,
+            source_column=source_column,
+            target_column=target_column,
+        )
+    numbered = None if exists(path) else _NUMBERED.fullmatch(path)
+    if numbered and not file and ("+" not in path or exists(numbered["path"])):
+        source_column, target_column = _parse_columns(numbered["columns"], text=text)
+        return CorpusSpec(
+            kind="tsv",
+            paths=(numbered["path"],),
+            name=name,
+            source_column=source_column,
+            target_column=target_column,
+        )
+    if "+" in path:
+        return CorpusSpec(kind="text", paths=_parse_pair(path, text=text, exists=exists), name=name)
+    raise UserError(f"corpus {text!r} is none of {CORPUS_KINDS}")
+
+
+def _kind(file: re.Match[str]) -> Kind:
+    if file["kind"] is None:
+        return "parquet"
+    return "tsv" if file["kind"] == "tsv" else "jsonl"
+
+
+def _parse_columns(columns: str | None, *, text: str) -> tuple[str | None, str | None]:
+    if columns is None:
+        return None, None
+    parts = columns.split(":")
+    if len(parts) != 2 or not all(parts):
+        raise UserError(
+            f"corpus {text!r} must end in both its columns, as in a.tsv:0:1 or a.parquet:en:de, or "
+            f"in none. Received: {':' + columns!r}"
+        )
+    return parts[0], parts[1]
+
+
+def _parse_pair(path: str, *, text: str, exists: Callable[[str], bool]) -> tuple[str, str]:
+    """Finds the + between two paths, which may have one themselves."""
+    splits = [(path[: m.start()], path[m.end() :]) for m in re.finditer(r"\+", path)]
+    splits = [(source, target) for source, target in splits if source and target]
+    if len(splits) > 1:
+        splits = [
+            (source, target) for source, target in splits if exists(source) and exists(target)
+        ]
+    if len(splits) != 1:
+        raise UserError(
+            f"corpus {text!r} must be two paths with a + between them, of files that exist. Paths "
+            "with a + in them can go under `source` and `target`"
+        )
+    return splits[0]

@@ -1,0 +1,152 @@
+"""A source: a corpus, or a file of one."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from pipelines.runners.figures import megabytes
+from pipelines.storage import listing
+
+
+class Source(abc.ABC):
+    """A corpus, or a file of one.
+
+    Attributes:
+      kind: Kind of the source, as the manifest says it: "text", "tsv", "jsonl", "parquet", ...
+    """
+
+    kind: ClassVar[str]
+
+    @property
+    @abc.abstractmethod
+    def name(self) -> str:
+        """Its name in the manifest and among the rejected pairs."""
+
+    @abc.abstractmethod
+    def identity(self) -> dict[str, Any]:
+        """Returns what tells one state of the source from another, as JSON takes it.
+
+        It has the keys kind, name, files (their paths, bytes and times of change) and columns.
+        """
+
+    @abc.abstractmethod
+    def text_bytes(self) -> int:
+        """Returns about how many bytes of text the source holds."""
+
+    @abc.abstractmethod
+    def describe(self) -> str:
+        """Returns a line on what would be read: kind, files, size, pairs where they are known."""
+
+    @abc.abstractmethod
+    def sizes(self, *, max_pairs: int, max_bytes: int) -> list[int] | None:
+        """Returns the numbers of rows to read at a time, in order; None: only all at once.
+
+        Args:
+          max_pairs: The most rows at a time.
+          max_bytes: About the most bytes of text at a time.
+        """
+
+    def read_rows(self, *, first_row: int, rows: int) -> Iterator[pa.Table]:
+        """Reads a run of rows of a source that has `sizes`, in tables of `ROW_SCHEMA`."""
+        raise TypeError(f"{self.name} is read all at once")
+
+    def read_all(self) -> Iterator[pa.Table]:
+        """Reads all rows of a source that has no `sizes`, in tables of `ROW_SCHEMA`."""
+        raise TypeError(f"{self.name} is read in parts")
+
+    def file_of(self, row: int) -> str:
+        """Returns the file that a row stands in, for the list of rejected pairs."""
+        return self.name
+
+
+class FileSource(Source):
+    """A source that is one file, or a pair of files, with its columns; a base of dataclasses.
+
+    Attributes:
+      given_name: The name that the user gave the corpus, or "".
+    """
+
+    given_name: str
+
+    @abc.abstractmethod
+    def paths(self) -> list[str]:
+        """Returns the files that the corpus is read from."""
+
+    def columns(self) -> list[str | int]:
+        """Returns the columns of the source and of the target, where the kind has columns."""
+        return []
+
+    @property
+    def name(self) -> str:
+        """The name that it was given, or else its files."""
+        return self.given_name or " + ".join(self.paths())
+
+    def file_of(self, row: int) -> str:
+        """Returns the file that a row stands in: of a pair of files, that of the source."""
+        return self.paths()[0]
+
+    def identity(self) -> dict[str, Any]:
+        """Returns what tells one state of the source from another."""
+        return {
+            "kind": self.kind,
+            "name": self.name,
+            "files": [listing.file_identity(path) for path in self.paths()],
+            "columns": self.columns(),
+        }
+
+    def describe(self) -> str:
+        """Returns a line on what would be read."""
+        size = sum(listing.file_identity(path)["bytes"] for path in self.paths())
+        return describe_source(self, where=" + ".join(self.paths()), size=megabytes(size))
+
+
+class ColumnsSource(FileSource):
+    """A source that is two columns of one file; a base of dataclasses.
+
+    Attributes:
+      path: The file.
+      source_column: Its number or name.
+      target_column: Likewise.
+    """
+
+    path: str
+    source_column: str | int
+    target_column: str | int
+
+    def paths(self) -> list[str]:
+        """Returns the file."""
+        return [self.path]
+
+    def columns(self) -> list[str | int]:
+        """Returns the two columns."""
+        return [self.source_column, self.target_column]
+
+
+def describe_source(source: Source, *, where: str, size: str, pairs: int | None = None) -> str:
+    """Makes the line of `Source.describe`: kind, name if it has one, place, size and pairs."""
+    named = where if source.name == where else f"{source.name} = {where}"
+    known = "" if pairs is None else f", {pairs:,} pairs"
+    return f"{source.kind}  {named}  {size}{known}"
+
+
+def even_sizes(*, total: int, most: int) -> list[int]:
+    """Cuts a number of rows into units of `most`, of which the last may be smaller.
+
+    >>> even_sizes(total=25, most=10)
+    [10, 10, 5]
+    """
+    return [min(most, total - first) for first in range(0, total, most)]
+
+
+def rows_within(limit: int, *, rows: int, total_bytes: int, most: int) -> int:
+    """Returns how many average rows hold at most `limit` bytes: at least 1, at most `most`.
+
+    >>> rows_within(1000, rows=50, total_bytes=5000, most=16), rows_within(9, rows=0, \
+total_bytes=0, most=16)
+    (10, 16)
+    """
+    return max(1, min(most, limit * rows // total_bytes)) if total_bytes else most

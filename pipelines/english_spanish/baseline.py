@@ -1,0 +1,67 @@
+"""The baseline translation of the embedded corpus: word for word."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping
+
+from pipelines.english_spanish.grammar import add_s, add_suffix, comparative, spell, tidy
+from pipelines.english_spanish.lexicon import (
+    ADJECTIVES,
+    FEELINGS,
+    MODALS,
+    MONTHS,
+    NOUNS,
+    OFTEN,
+    TIMES,
+    VERBS,
+    WEEKDAYS,
+    Words,
+    gloss,
+)
+
+# --------------------------------------------------------------------------------------- baseline
+
+_FUNCTION_WORDS = gloss(
+    "the = el; a = un; an = un; some = unos; this = este; these = estos; my = mi; your = tu;"
+    " our = nuestro; his = su; her = su; their = su; i = yo; you = tú; he = él; she = ella;"
+    " we = nosotros; they = ellos; me = me; him = lo; us = nos; them = los; it = lo; all = todo;"
+    " who = quién; where = dónde; when = cuándo; why = por qué; how = cómo; many = muchos;"
+    " that = que; than = que; more = más; as = como; and = y; but = pero; because = porque;"
+    " in = en; on = en; to = a; from = de; for = por; there = allí; now = ahora; not = no;"
+    " please = por favor; am = ser; is = ser; are = ser; was = ser; were = ser; do = hacer;"
+    " does = hacer; did = hacer; will = ir a; can = poder; don't = no; doesn't = no; didn't = no;"
+    " won't = no; can't = no poder; isn't = no ser; aren't = no ser; wasn't = no ser;"
+    " weren't = no ser; has = tener; think = pensar; everyone = todos; knows = saber; every = cada;"
+    " day = día; morning = mañana; night = noche; week = semana; last = pasado; next = próximo;"
+    " years = año; hurry = prisa"
+)
+
+
+@functools.cache
+def _dictionary() -> Mapping[str, str]:
+    """Maps the inflected English words, in lower case, to what a dictionary gives for them."""
+    numbers = tuple(spell(number=number, gender="m") for number in range(1, 100))
+    tables = (OFTEN, FEELINGS, MONTHS, numbers, *TIMES.values())
+    entries = {words.en: words.es for table in tables for words in table}
+    for words in (*(Words(noun.en, noun.es) for noun in NOUNS.values()), *WEEKDAYS):
+        entries |= {words.en: words.es, add_s(words.en): words.es}
+    for adjective in ADJECTIVES:
+        entries |= {adjective.en: adjective.es, comparative(adjective.en): f"más {adjective.es}"}
+    for verb in (*VERBS.values(), *MODALS):
+        past, doing = (add_suffix(word=verb.en, suffix=suffix) for suffix in ("ed", "ing"))
+        forms = (verb.en, add_s(verb.en), verb.past_en or past, doing)
+        entries |= dict.fromkeys(forms, verb.es)
+    entries |= {words.en: words.es for words in _FUNCTION_WORDS}
+    return {en.lower(): es for en, es in entries.items()}
+
+
+def translate_word_for_word(sentence: str) -> str:
+    """Replaces each word by its dictionary entry, in the order of the sentence.
+
+    Entries are citation forms: infinitives, masculine singulars. Unknown words stay.
+    """
+    words = re.findall(r"\w+(?:[-']\w+)*|[^\w\s]", sentence)
+    words = [re.sub(r"^(\d+)(?:st|nd|rd|th)$", r"\1", word) for word in words]
+    return tidy(" ".join(_dictionary().get(word.lower(), word) for word in words))

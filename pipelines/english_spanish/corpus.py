@@ -1,0 +1,209 @@
+"""An English-Spanish corpus written by a small grammar, for demonstrations and tests.
+
+A template is one line that holds both languages. What it says (who does what, to what, when) is
+chosen once and inflected on either side, so an English sentence determines its Spanish one. Word
+order, agreement, dropped pronouns, clitics and questions differ between the two. The held-out part
+has the words of the training part, but none of its (subject, verb, object) triples.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from pipelines.english_spanish.choices import (
+    COUNTABLE,
+    EVENT,
+    MAKING,
+    ONGOING,
+    ORDERED,
+    PAST,
+    PRESENT,
+    TRADING,
+    WILLED,
+    Draw,
+    act,
+    be,
+    counted,
+    exist,
+    explain,
+    follow,
+    give,
+    have,
+    how_many,
+    like,
+    meet,
+    relate,
+)
+from pipelines.english_spanish.grammar import WHO, Clause, Triple, pronoun_phrase, tidy
+from pipelines.english_spanish.lexicon import ME, YOU
+
+TRAIN_PAIRS = 24_000
+
+HELD_OUT_PAIRS = 400
+
+SOURCE_LANGUAGE = "en"
+
+TARGET_LANGUAGE = "es"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A sentence in both languages, and every (subject, verb, object) in it."""
+
+    source: str
+    target: str
+    triples: tuple[Triple, ...]
+
+
+# ---------------------------------------------------------------------------------------- templates
+
+
+@dataclass(frozen=True)
+class Template:
+    """A sentence with slots in both languages, and what chooses the words for them.
+
+    S is the subject, V the finite verb, O the object, T the time, Q what somebody is; names that
+    end in 2 belong to a second clause.
+    """
+
+    choose: Callable[[Draw], Clause]
+    en: str
+    es: str
+
+    def fill(self, clause: Clause) -> Pair:
+        """Writes a clause out in both languages."""
+        source = self.en.format_map({name: words.en for name, words in clause.slots.items()})
+        target = self.es.format_map({name: words.es for name, words in clause.slots.items()})
+        return Pair(tidy(source), tidy(target), clause.triples)
+
+
+# fmt: off
+_habit, _event = partial(act, tenses=PRESENT), partial(act, tenses=EVENT)
+
+_certain, _certain_event = partial(act, definite=True), partial(_event, definite=True)
+
+_willed, _unwilled = partial(_event, verbs=WILLED), partial(_certain_event, verbs=WILLED)
+
+_ongoing, _who = partial(_event, verbs=ONGOING), partial(_event, subject=WHO)
+
+_order = partial(_certain_event, verbs=ORDERED, subject=pronoun_phrase(YOU))
+
+_where = partial(act, tenses=PAST, verbs=MAKING)
+
+_counted = partial(_event, verbs=TRADING, only=COUNTABLE, phrase=counted)
+
+_how_many = partial(_event, verbs=MAKING, only=COUNTABLE, phrase=how_many)
+
+_to_noun, _to_pronoun = partial(give, pronoun=False), partial(give, pronoun=True)
+
+_and, _but = partial(follow, but=False), partial(follow, but=True)
+
+TEMPLATES = (
+    Template(act, "{S} {V} {O} {T}.", "{S} {V} {O} {T}."),
+    Template(act, "{T}, {S} {V} {O}.", "{T} {S} {V} {O}."),
+    Template(act, "{do} {S} {base} {O} {T}?", "¿{V} {S} {O} {T}?"),
+    Template(act, "{frame} {S} {V} {O} {T}.", "{frame} {S} {V} {O} {T}."),
+    Template(_certain, "{S} {notV} {O} {T}.", "{S} {notV} {O} {T}."),
+    Template(_habit, "{S} {often} {V} {O}.", "{S} {often} {V} {O}."),
+    Template(_counted, "{S} {V} {O} {T}.", "{S} {V} {O} {T}."),
+    Template(_ongoing, "{S} {doing} {O} now.", "{S} {doing} {O} ahora."),
+    Template(_willed, "{S} {modal} {base} {O}.", "{S} {modal} {base} {O}."),
+    Template(_unwilled, "{S} {notmodal} {base} {O}.", "{S} {notmodal} {base} {O}."),
+    Template(_order, "please {order} {O}.", "{order} {O}, por favor."),
+    Template(_where, "where {do} {S} {base} {O}?", "¿dónde {V} {S} {O}?"),
+    Template(_certain_event, "when {do} {S} {base} {O}?", "¿cuándo {V} {S} {O}?"),
+    Template(_event, "why {do} {S} {base} {O} {T}?", "¿por qué {V} {S} {O} {T}?"),
+    Template(_certain_event, "why {dont} {S} {base} {O}?", "¿por qué no {V} {S} {O}?"),
+    Template(_who, "{S} {V} {O} {T}?", "¿{S} {V} {O} {T}?"),
+    Template(_how_many, "{O} {do} {S} {base} {T}?", "¿{O} {V} {S} {T}?"),
+    Template(meet, "{S} {V} {it} {T}.", "{S} {it} {V} {T}."),
+    Template(meet, "{S} {notV} {it} {T}.", "{S} no {it} {V} {T}."),
+    Template(meet, "{do} {S} {base} {it} {T}?", "¿{it} {V} {S} {T}?"),
+    Template(meet, "{S} {modal} {base} {it}.", "{S} {modal} {base}{it}."),
+    Template(_to_noun, "{S} {V} {O} to {whom} {T}.", "{S} {him} {V} {O} a {whom} {T}."),
+    Template(_to_noun, "{do} {S} {base} {O} to {whom}?", "¿{him} {V} {S} {O} a {whom}?"),
+    Template(_to_pronoun, "{S} {V} {him} {O} {T}.", "{S} {him} {V} {O} {T}."),
+    Template(partial(_to_pronoun, definite=True),
+             "{S} {notV} {him} {O} {T}.", "{S} no {him} {V} {O} {T}."),
+    Template(like, "{S} {V} {O}.", "{whom} {him} {V} {O}."),
+    Template(like, "{S} {notV} {O}.", "{whom} no {him} {V} {O}."),
+    Template(like, "{do} {S} {base} {O}?", "¿{whom} {him} {V} {O}?"),
+    Template(be, "{S} {be} {Q}.", "{S} {be} {Q}."),
+    Template(be, "{S} {notbe} {Q}.", "{S} {notbe} {Q}."),
+    Template(be, "{be} {S} {Q}?", "¿{be} {Q} {S}?"),
+    Template(partial(be, compare=True), "{S} {be} {Q}.", "{S} {be} {Q}."),
+    Template(partial(be, compare=True), "{be} {S} {Q}?", "¿{be} {S} {Q}?"),
+    Template(partial(have, years=False), "{S} {be} {Q}.", "{S} {be} {Q}."),
+    Template(partial(have, years=False), "{be} {S} {Q}?", "¿{be} {Q} {S}?"),
+    Template(partial(have, years=True), "{S} {be} {Q}.", "{S} {be} {Q}."),
+    Template(partial(have, years=True), "{be} {S} {Q}?", "¿{be} {S} {Q}?"),
+    Template(exist, "{S} {be} {Q}.", "{be} {Q}."),
+    Template(exist, "{be} {S} {Q}?", "¿{be} {Q}?"),
+    Template(_and, "{S} {V} {O} and {V2} {it2} {T}.", "{S} {V} {O} y {it2} {V2} {T}."),
+    Template(_but, "{S} {V} {O}, but {S2} {notV2} {it2}.", "{S} {V} {O}, pero {S2} no {it2} {V2}."),
+    Template(_and, "{frame} {S} {V} {O} and {V2} {it2} {T}.",
+             "{frame} {S} {V} {O} y {it2} {V2} {T}."),
+    Template(_but, "{frame} {S} {V} {O}, but {S2} {notV2} {it2}.",
+             "{frame} {S} {V} {O}, pero {S2} no {it2} {V2}."),
+    Template(explain, "{S} {notV} {O} because {he2} {be2} {Q2}.",
+             "{S} {notV} {O} porque {be2} {Q2}."),
+    Template(explain, "{T}, {S} {notV} {O} because {he2} {be2} {Q2}.",
+             "{T} {S} {notV} {O} porque {be2} {Q2}."),
+    Template(partial(relate, to_object=False),
+             "{S} who {V} {O} {be2} {Q2}.", "{S} que {V} {O} {be2} {Q2}."),
+    Template(partial(relate, to_object=True),
+             "{O} that {S} {V} {be2} {Q2}.", "{O} que {S} {V} {be2} {Q2}."),
+)
+# fmt: on
+
+# ------------------------------------------------------------------------------------------ split
+
+
+@functools.cache
+def is_held_out(triple: Triple) -> bool:
+    """Says whether a (subject, verb, object) is kept for the held-out part: one in eight is."""
+    digest = hashlib.blake2b("\t".join(triple).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") % 8 == 0
+
+
+@functools.cache
+def _generate(*, held_out: bool) -> tuple[Pair, ...]:
+    """Takes pairs from the templates in turn; one that yields nothing new any more drops out."""
+    draw, templates, pairs = Draw(seed=int(held_out)), list(TEMPLATES), dict[str, Pair]()
+    count = HELD_OUT_PAIRS if held_out else TRAIN_PAIRS
+    while len(pairs) < count:
+        for template in tuple(templates):
+            for _ in range(1000):
+                clause = template.choose(draw)
+                if any(is_held_out(triple) is not held_out for triple in clause.triples):
+                    continue
+                if clause.subject.pronoun is ME and template.en[:4] in ("{do}", "{be}", "{fra"):
+                    continue  # nobody asks about themselves, or guesses
+                pair = template.fill(clause)
+                if pairs.setdefault(pair.source, pair) is pair:
+                    break
+            else:
+                templates.remove(template)
+    return tuple(pairs.values())[:count]
+
+
+def train_pairs() -> list[Pair]:
+    """Gives the training part.
+
+    Returns:
+      `TRAIN_PAIRS` pairs with distinct sources, always the same and in the same order.
+    """
+    return list(_generate(held_out=False))
+
+
+def held_out_pairs() -> list[Pair]:
+    """Gives the held-out part, none of whose triples occurs in the training part.
+
+    Returns:
+      `HELD_OUT_PAIRS` pairs with distinct sources, always the same and in the same order.
+    """
+    return list(_generate(held_out=True))

@@ -1,0 +1,88 @@
+"""The Parquet files of a folder, in the order of the input that they were made of."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from model.errors import UserError, counted
+
+_UNIT = re.compile(r"(.*)-(\d{5,})-of-\d{5,}\.parquet")  # an output file of `tt translate-batch`
+
+
+def find_parquet(path: str) -> list[Path]:
+    """Returns the Parquet files that a name stands for; none if it stands for a text.
+
+    A folder of `tt translate-batch` has them in the order of its plan; units that were skipped
+    have no file. In another folder they are sorted by the name of the input file and their number;
+    hidden ones, and those in hidden folders, do not count.
+
+    Raises:
+      UserError: A folder has no Parquet, or a file of its plan is missing.
+    """
+    folder = Path(path)
+    if not folder.is_dir():
+        return [folder] if folder.suffix == ".parquet" else []
+    plan = _read_plan(folder)
+    if plan:
+        return _planned_files(folder, plan)
+    found = {file.relative_to(folder).as_posix(): file for file in folder.rglob("*.parquet")}
+    shown = [name for name in found if not any(part[0] in "._" for part in name.split("/"))]
+    if not shown:
+        raise UserError(f"{path} holds no *.parquet: name the output of `tt translate-batch`")
+    return [found[name] for name in sorted(shown, key=_input_order)]
+
+
+def planned_language(path: str) -> str:
+    """Returns the target language that a folder of `tt translate-batch` tells, or ""."""
+    languages = _read_plan(Path(path)).get("languages")
+    return str(languages.get("target", "")) if isinstance(languages, Mapping) else ""
+
+
+def describe_skipped(path: str) -> list[str]:
+    """Says how many rows have no translation since the job skipped them."""
+    skipped = sum(unit["rows"] for unit in _skipped_units(Path(path)))
+    if not skipped:
+        return []
+    return [f"{path} has no translations of {counted(skipped, 'row')}, which its job skipped"]
+
+
+def _planned_files(folder: Path, plan: Mapping[str, Any]) -> list[Path]:
+    from pipelines.translate.plan import planned_outputs
+
+    skipped = {unit["output"] for unit in _skipped_units(folder)}
+    files = [folder / name for name in planned_outputs(plan) if name not in skipped]
+    for file in files:
+        if not file.is_file():
+            raise UserError(
+                f"{folder} is not finished ({file} is missing): run its `tt translate-batch` again"
+            )
+    return files
+
+
+def _skipped_units(folder: Path) -> list[dict[str, Any]]:
+    from pipelines.translate.job_folder import MANIFEST_FILE
+
+    return list(_read_job_file(folder, MANIFEST_FILE).get("skipped_units", ()))
+
+
+def _read_plan(folder: Path) -> Mapping[str, Any]:
+    if not (folder / "_tt").is_dir():
+        return {}  # without an import of Beam
+    from pipelines.translate.job_folder import PLAN_FILE
+
+    return _read_job_file(folder, PLAN_FILE)
+
+
+def _read_job_file(folder: Path, name: str) -> Mapping[str, Any]:
+    from pipelines.translate.job_folder import JOB_FOLDER, read_json
+
+    path = folder / JOB_FOLDER / name
+    return read_json(str(path)) if path.is_file() else {}
+
+
+def _input_order(name: str) -> tuple[str, int]:
+    numbered = _UNIT.fullmatch(name)
+    return (f"{numbered[1]}.parquet", int(numbered[2])) if numbered else (name, 0)

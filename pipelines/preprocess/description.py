@@ -1,0 +1,247 @@
+"""A plan and a finished dataset in words."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from model.dataset.manifest import MANIFEST_FILE, DatasetManifest
+from model.text.normalization import TextNormalization
+from pipelines.corpora.encodings import is_other_encoding
+from pipelines.corpora.rows import INVALID_UTF8
+from pipelines.pairs.filters import Filters
+from pipelines.pairs.held_out import SHORT_TOKENS
+from pipelines.preprocess.options import PreprocessOptions
+from pipelines.preprocess.plan import PreprocessPlan
+from pipelines.runners.figures import megabytes
+from pipelines.storage import files, listing, paths
+from pipelines.storage.listing import list_names
+
+# The plan.
+
+
+def describe_plan(plan: PreprocessPlan, *, beam_arguments: Sequence[str] = ()) -> list[str]:
+    """Returns the lines that say what a run would do; reads no corpus and writes nothing.
+
+    Args:
+      plan: The plan.
+      beam_arguments: Beam's own flags, as the run would get them.
+
+    Raises:
+      UserError: Beam cannot take its flags.
+    """
+    from pipelines.runners.runner import describe_runner  # imports Beam
+
+    options = plan.options
+    lines = []
+    for order, source in enumerate(plan.sources):
+        note = " (held out)" if order >= plan.held_out_from else ""
+        lines.append(f"source {order + 1}: {source.describe()}{note}")
+    text_bytes = sum(source.text_bytes() for source in plan.sources)
+    lines.append(
+        f"input: about {megabytes(text_bytes)} of text, in units of up to {plan.unit_pairs:,} pairs"
+    )
+    for split, spread in plan.splits.items():
+        lines.append(
+            f"{split}: {spread.shards:,} shard(s) of {spread.buckets_per_shard:,} bucket(s) each"
+        )
+    if plan.has_held_out:
+        lines.append("held out: all pairs of the held-out sources, unfiltered")
+    else:
+        lines.append(
+            f"held out: {options.validation_fraction:.4g} of the pairs, by the hash of the source"
+        )
+    if options.exclude:
+        lines.append(f"excluded: pairs with a text of {', '.join(options.exclude)}")
+    if plan.has_held_out or options.exclude:
+        lines.append(f"kept from training: {_HELD_OUT_BY[options.holds_out_by]}")
+    return [
+        *lines,
+        f"vocabulary: {_describe_vocabulary(options)}",
+        f"filters: {_describe_filters(options.filters)}",
+        f"duplicates: {_DUPLICATES[options.deduplicate]}",
+        f"normalisation: {_describe_fields(options.normalization)}",
+        f"runner: {describe_runner(beam_arguments)}",
+        f"output: {options.output}, {_describe_output(plan)}",
+    ]
+
+
+_LONG = f"of more than {SHORT_TOKENS} tokens"
+
+_HELD_OUT_BY = {
+    "long-side": f"held-out pairs, and held-out or excluded texts {_LONG} on any side",
+    "pair": f"held-out pairs, and excluded texts {_LONG} on any side",
+    "source": f"pairs with a held-out source, and excluded texts {_LONG} on any side",
+    "side": "held-out and excluded texts on any side",
+}
+
+_DUPLICATES = {
+    "pair": "of equal pairs the first stays",
+    "source": "of pairs with an equal source the first stays",
+    "target": "of pairs with an equal target the first stays",
+    "none": "all stay",
+}
+
+
+def _describe_vocabulary(options: PreprocessOptions) -> str:
+    if options.vocabulary:
+        return "given, " + " and ".join(options.vocabulary)
+    kinds = [
+        options.source_vocabulary_type or options.vocabulary_type,
+        options.target_vocabulary_type or options.vocabulary_type,
+    ]
+    shared = f"{kinds[0]}, shared" if options.is_shared else f"{' and '.join(kinds)}, one a side"
+    fewer = "" if options.vocabulary_size else " (or what the corpus allows)"
+    details = [f"{options.wanted_tokens:,} tokens{fewer}", f"rule {options.normalization_rule}"]
+    details.append(f"on up to {options.vocabulary_sample:,} lines")
+    if options.character_coverage is not None:
+        details.append(f"coverage {options.character_coverage:g}")
+    if options.byte_fallback:
+        details.append("byte fallback")
+    if options.user_symbols:
+        details.append(f"symbols {' '.join(options.user_symbols)}")
+    return f"to be trained, {shared}, {', '.join(details)}"
+
+
+def _describe_filters(filters: Filters) -> str:
+    if not (filters.source_script or filters.target_script):
+        filters = dataclasses.replace(filters, min_script=0)
+    return _describe_fields(filters)
+
+
+def _describe_fields(settings: Filters | TextNormalization) -> str:
+    """Lists the fields of a dataclass that switch something on, with their values."""
+    shown = []
+    for field in dataclasses.fields(settings):
+        value = getattr(settings, field.name)
+        name = field.name.replace("_", " ")
+        if value is True:
+            shown.append(name)
+        elif value not in (None, False, 0, "", "none"):
+            shown.append(f"{name} {value}")
+    return ", ".join(shown) or "none"
+
+
+def _describe_output(plan: PreprocessPlan) -> str:
+    output = plan.options.output
+    if paths.is_local(output) and Path(output).is_file():
+        return "which is a file: it would be refused"
+    root = output.rstrip("/") + "/"
+    names = [path.removeprefix(root) for path in listing.list_folder(output)]
+    if MANIFEST_FILE in names:
+        manifest = DatasetManifest.load(output, read=files.read_bytes)
+        if manifest.fingerprint == plan.fingerprint:
+            return f"finished already, with {manifest.pairs_kept:,} pairs: it would stay as it is"
+        return "which holds another finished dataset: it would be refused"
+    if list_names(plan.work.path):
+        spills = plan.work.list_finished()["spill"]
+        return f"begun already, with {len(spills):,} unit(s) encoded: they would be taken over"
+    if names:
+        return f"which holds something else ({', '.join(names[:3])}): it would be refused"
+    return "which holds nothing yet"
+
+
+_NAME_WIDTH = 40
+
+
+def describe_manifest(manifest: DatasetManifest) -> list[str]:
+    """Returns the lines that sum up a dataset for its user."""
+    lines = [
+        f"{manifest.lines_read:,} pairs read, {manifest.pairs_kept:,} kept, "
+        f"{manifest.lines_read - manifest.pairs_kept:,} rejected"
+    ]
+    lines += _table_of_sources(manifest.sources)
+    lines += _describe_encodings(manifest.sources)
+    lines += _describe_validation(manifest.sources)
+    for name, split in manifest.splits.items():
+        mean_source = split.source_tokens / max(split.records, 1)
+        mean_target = split.target_tokens / max(split.records, 1)
+        lines.append(
+            f"{name}: {split.records:,} pairs in {len(split.shards)} shard(s), "
+            f"{split.source_tokens:,} source and {split.target_tokens:,} target tokens "
+            f"(on average {mean_source:.1f} and {mean_target:.1f}, at most {split.longest})"
+        )
+    if manifest.shared_vocabulary:
+        vocabulary = f"vocabulary: {manifest.source_vocabulary_size:,} tokens, shared"
+    else:
+        vocabulary = (
+            f"vocabularies: {manifest.source_vocabulary_size:,} source and "
+            f"{manifest.target_vocabulary_size:,} target tokens"
+        )
+    if _has_small_vocabulary(manifest):
+        wanted = manifest.options["vocabulary_size"]
+        vocabulary += f": the corpus allows no more, where {wanted:,} are the default"
+    return [*lines, vocabulary]
+
+
+def _has_small_vocabulary(manifest: DatasetManifest) -> bool:
+    """Says whether a vocabulary has fewer tokens than by default, as the corpus allowed no more."""
+    options = manifest.options
+    wanted = options.get("vocabulary_size", 0)  # 0: the vocabulary was given
+    sizes = manifest.source_vocabulary_size, manifest.target_vocabulary_size
+    kinds = (
+        options[f"{side}_vocabulary_type"] or options["vocabulary_type"] if wanted else ""
+        for side in ("source", "target")
+    )
+    return any(kind != "char" and size < wanted for kind, size in zip(kinds, sizes, strict=True))
+
+
+def _describe_encodings(sources: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Yields a line on each text of which many lines are not in the encoding that was named."""
+    for source in sources:
+        invalid = source["rejected"].get(INVALID_UTF8, 0)
+        is_text = source["kind"] in ("text", "tsv", "jsonl")
+        if is_text and invalid and is_other_encoding(invalid=invalid, lines=source["read"]):
+            encoding = source.get("encoding", "UTF-8")
+            yield (
+                f"warning: {invalid:,} of {source['read']:,} lines of {source['name']} are not "
+                f"{encoding}: if it is in another encoding, such as latin-1 or cp1252, name that "
+                "with `encoding` and make the dataset again"
+            )
+
+
+def _describe_validation(sources: Sequence[dict[str, Any]]) -> list[str]:
+    """Returns the line that says how much of the validation corpora was kept, if there are any."""
+    held_out = [source for source in sources if source["is_held_out"]]
+    if not held_out:
+        return []
+    read, kept = (sum(source[count] for source in held_out) for count in ("read", "kept"))
+    rejected: collections.Counter[str] = collections.Counter()
+    for source in held_out:
+        rejected.update(source["rejected"])
+    if not rejected:
+        return [f"validation corpus: all {read:,} pairs kept"]
+    reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(rejected.items()))
+    return [f"validation corpus: {kept:,} of {read:,} pairs kept, without {reasons}"]
+
+
+def _table_of_sources(sources: Sequence[dict[str, Any]]) -> list[str]:
+    """Returns a table of what was read, kept and rejected, by source and reason."""
+    # Files that one name was given to are one entry.
+    totals: dict[str, collections.Counter[str]] = {}
+    rejected: dict[str, collections.Counter[str]] = {}
+    for source in sources:
+        total = totals.setdefault(source["name"], collections.Counter())
+        total.update({name: source[name] for name in ("read", "kept")})
+        rejected.setdefault(source["name"], collections.Counter()).update(source["rejected"])
+    if len(totals) > 1:
+        totals["all"] = sum(totals.values(), collections.Counter())
+        rejected["all"] = sum(rejected.values(), collections.Counter())
+    rows: list[tuple[str, ...]] = [("", "read", "kept", "rejected")]
+    for name, total in totals.items():
+        reasons = rejected[name]
+        counts = (total["read"], total["kept"], reasons.total())
+        rows.append((_shorten(name), *(f"{count:,}" for count in counts)))
+        rows += [(f"  {reason}", "", "", f"{n:,}") for reason, n in sorted(reasons.items())]
+    first, *others = (max(map(len, column)) for column in zip(*rows, strict=True))
+    return [
+        "  ".join([name.ljust(first), *(c.rjust(w) for c, w in zip(cells, others, strict=True))])
+        for name, *cells in rows
+    ]
+
+
+def _shorten(name: str) -> str:
+    return name if len(name) <= _NAME_WIDTH else "..." + name[3 - _NAME_WIDTH :]

@@ -1,0 +1,268 @@
+"""The options of a dataset."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Collection
+from typing import Any
+
+from model.errors import UserError, require, require_one_of
+from model.text.languages import read_language
+from model.text.normalization import TextNormalization
+from model.text.vocabulary import SHARED_MODEL, SOURCE_MODEL, TARGET_MODEL
+from pipelines.corpora.encodings import UTF8, find_encoding
+from pipelines.corpora.opening import CorpusOptions
+from pipelines.pairs.encoding import DEDUPLICATE
+from pipelines.pairs.filters import Filters
+from pipelines.pairs.held_out import HELD_OUT_BY, LONG_SIDE
+from pipelines.storage import files, listing
+
+VOCABULARY_SIZE = 8000  # where nothing is said
+
+IS_SIZE_GIVEN = "vocabulary_size_is_given"  # beside the size that holds without it, too
+
+_RULE = "identity"  # SentencePiece's, where none is said
+
+_VOCABULARY_TYPES = ("unigram", "bpe", "char")
+
+_TRAINING_OPTIONS = (
+    "vocabulary_size",
+    "vocabulary_type",
+    "source_vocabulary_type",
+    "target_vocabulary_type",
+    "vocabulary_sample",
+    "character_coverage",
+    "byte_fallback",
+    "user_symbols",
+    "sentencepiece_rule",
+)
+
+_READING_OPTIONS = (
+    "source_column",
+    "target_column",
+    "split",
+    "validation_split",
+    "data_dir",
+    "download",
+    "language_pair",
+    "subsets",
+)
+
+_LAST = (
+    "encoding",
+    "held_out_by",
+    "validation_fraction",
+    "seed",
+    "normalization",
+    "source_language",
+    "target_language",
+    IS_SIZE_GIVEN,
+)
+
+_SPECIAL_PIECES = ("<pad>", "<unk>", "<s>", "</s>")
+
+_SENTENCEPIECE_RULES = ("identity", "nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PreprocessOptions(CorpusOptions):
+    """How corpora are read and a dataset is made.
+
+    Attributes:
+      output: Dataset folder to write.
+      shards: Number of shards of the training split; 0 derives it from `shard_megabytes`.
+      shard_megabytes: Approximate size of a shard of the training split, in MB.
+      seed: Seed of the order of the pairs.
+      vocabulary_size: Number of tokens of each vocabulary, the 4 special ones counted. By default
+        8000, or as many as a small corpus allows; 1000 for the embedded corpus.
+      vocabulary_type: Type of the vocabularies: "unigram", "bpe" or "char".
+      source_vocabulary_type: Type of the source vocabulary; makes the vocabularies separate.
+      target_vocabulary_type: Type of the target vocabulary; makes the vocabularies separate.
+      shared_vocabulary: Use one vocabulary for both sides, or one each.
+      vocabulary: SentencePiece model to use instead of training one; twice: the source's, then the
+        target's.
+      vocabulary_sample: Train vocabularies on at most this many lines.
+      character_coverage: Share of all characters that get a token. By default 0.9995 where a fifth
+        of the letters or more are Han, kana or Hangul, else 1.
+      byte_fallback: Spell characters without a token in bytes, where they would be unknown.
+      user_symbols: Text that is always a token of its own; repeatable.
+      sentencepiece_rule: SentencePiece's own normalisation, inside the vocabulary: "nmt_nfkc",
+        "nfkc", "nmt_nfkc_cf" or "nfkc_cf" (cf: lower case), which lose m², … and more. By default
+        "identity", which changes nothing.
+      filters: Pairs that are left out.
+      deduplicate: Keep only the first of the pairs that are equal in this: "pair" (both sides),
+        "source" or "target"; "none" keeps all.
+      exclude: File of texts, one a line, that training must not see on any side; repeatable.
+      held_out_by: Rule that keeps a pair out of training: "pair" (it is held out), "source" (its
+        source is), "side" (a side is) or "long-side" (it is, or a side of more than 4 tokens). Only
+        with "side", short texts of `exclude` count. By default "long-side".
+      validation_fraction: Share of the pairs, by a hash of the source, that is held out where no
+        validation corpus is named.
+      validation_split: Split of TFDS validation corpora, in TFDS's own syntax.
+      normalization: Normalisation of texts, here and in translation.
+    """
+
+    output: str
+    shards: int = 0
+    shard_megabytes: float = 8.0
+    seed: int = 1
+    vocabulary_size: int | None = None
+    vocabulary_type: str = "unigram"
+    source_vocabulary_type: str | None = None
+    target_vocabulary_type: str | None = None
+    shared_vocabulary: bool = True
+    vocabulary: tuple[str, ...] = ()
+    vocabulary_sample: int = 200_000
+    character_coverage: float | None = None
+    byte_fallback: bool = False
+    user_symbols: tuple[str, ...] = ()
+    sentencepiece_rule: str | None = None
+    filters: Filters = dataclasses.field(default_factory=Filters)
+    deduplicate: str = "pair"
+    exclude: tuple[str, ...] = ()
+    held_out_by: str | None = None
+    validation_fraction: float = 0.01
+    validation_split: str = "validation"
+    normalization: TextNormalization = dataclasses.field(default_factory=TextNormalization)
+
+    def __post_init__(self) -> None:
+        for side in ("source", "target"):
+            if code := getattr(self, f"{side}_language"):
+                read_language(code, name=f"`{side}_language`")
+        find_encoding(self.encoding)
+        self._check_vocabularies()
+        for name, least, most in (
+            ("shards", 0, 10_000),
+            ("shard_megabytes", 0.001, None),
+            ("vocabulary_size", 8, 1_000_000),
+            ("vocabulary_sample", 1, None),
+            ("character_coverage", 0.9, 1),
+            ("validation_fraction", 0, 0.5),
+            ("seed", -(2**63), 2**63 - 1),
+        ):
+            _check_range(name, getattr(self, name), least, most)
+        for name, choices in (
+            ("vocabulary_type", _VOCABULARY_TYPES),
+            ("source_vocabulary_type", (None, *_VOCABULARY_TYPES)),
+            ("target_vocabulary_type", (None, *_VOCABULARY_TYPES)),
+            ("sentencepiece_rule", (None, *_SENTENCEPIECE_RULES)),
+            ("deduplicate", DEDUPLICATE),
+            ("held_out_by", (None, *HELD_OUT_BY)),
+        ):
+            if (value := getattr(self, name)) not in choices:
+                require_one_of(f"`{name}`", value, tuple(c for c in choices if c is not None))
+
+    def _check_vocabularies(self) -> None:
+        _check(len(self.vocabulary) <= 2, "`vocabulary` must name 1 or 2 models", self.vocabulary)
+        about_training = changed_fields(self, (*_TRAINING_OPTIONS, "shared_vocabulary"))
+        if self.vocabulary and about_training:
+            raise UserError(
+                f"`vocabulary` gives a vocabulary, and {', '.join(about_training)} is for "
+                "training one: choose"
+            )
+        symbols = [*self.user_symbols]
+        _check(
+            len({*symbols}) == len(symbols) and all(symbols),
+            "`user_symbols` must be different and not empty",
+            symbols,
+        )
+        _check(
+            not {*symbols} & {*_SPECIAL_PIECES},
+            f"`user_symbols` cannot be one of the special {', '.join(_SPECIAL_PIECES)}",
+            symbols,
+        )
+        _check(
+            not self.normalization.lowercase or self.normalization.lower(symbols) == symbols,
+            "`user_symbols` must be in lower case where texts are",
+            symbols,
+        )
+        _check(
+            self.normalization.clean_whitespace
+            or bool(self.vocabulary)
+            or self.normalization_rule == _RULE,
+            "`clean_whitespace=False` needs `sentencepiece_rule=identity`, as the others change "
+            "white space",
+            self.sentencepiece_rule,
+        )
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether both sides use one vocabulary."""
+        if self.vocabulary:
+            return len(self.vocabulary) == 1
+        has_types = self.source_vocabulary_type or self.target_vocabulary_type
+        return self.shared_vocabulary and not has_types
+
+    @property
+    def model_files(self) -> list[str]:
+        """Names of the vocabularies' files in the dataset folder."""
+        return [SHARED_MODEL] if self.is_shared else [SOURCE_MODEL, TARGET_MODEL]
+
+    @property
+    def wanted_tokens(self) -> int:
+        """Tokens of each vocabulary, where the corpus allows as many."""
+        return VOCABULARY_SIZE if self.vocabulary_size is None else self.vocabulary_size
+
+    @property
+    def holds_out_by(self) -> str:
+        """How held-out pairs are told, where nothing was said as well."""
+        return self.held_out_by or LONG_SIDE
+
+    @property
+    def normalization_rule(self) -> str:
+        """SentencePiece's normalisation in a vocabulary that is trained."""
+        return self.sentencepiece_rule or _RULE
+
+    def resolved(self) -> dict[str, Any]:
+        """Returns what the result depends on; the folder can be moved, so it is not in it."""
+        values = dataclasses.asdict(self)
+        for name in ("output", *_READING_OPTIONS):  # what is read, the sources' identities say
+            del values[name]
+        values["normalization"] = self.normalization.as_json()
+        values["shared_vocabulary"] = self.is_shared
+        values["vocabulary_size"] = self.wanted_tokens
+        if self.vocabulary_size == VOCABULARY_SIZE:  # which may not be fewer, then
+            values[IS_SIZE_GIVEN] = True
+        values["vocabulary"] = [
+            hashlib.sha256(files.read_bytes(path)).hexdigest() for path in self.vocabulary
+        ]
+        values["exclude"] = [listing.file_identity(path) for path in self.exclude]
+        values["held_out_by"] = self.holds_out_by
+        values["sentencepiece_rule"] = self.normalization_rule
+        if self.vocabulary:  # then nothing is trained
+            for name in (*_TRAINING_OPTIONS, IS_SIZE_GIVEN):
+                values.pop(name, None)
+        values["encoding"] = find_encoding(self.encoding)
+        if values["encoding"] == UTF8:
+            del values["encoding"]
+        # Manifests keep the order that they have had, in which reading came last.
+        return values | {name: values.pop(name) for name in _LAST if name in values}
+
+
+def as_given(resolved: dict[str, Any]) -> dict[str, Any]:
+    """Returns `PreprocessOptions.resolved` as users gave it: a size that nobody gave is None."""
+    values = dict(resolved)
+    is_given = values.pop(IS_SIZE_GIVEN, False)
+    if values.get("vocabulary_size") == VOCABULARY_SIZE and not is_given:
+        values["vocabulary_size"] = None
+    return values
+
+
+def changed_fields(options: Any, names: Collection[str]) -> list[str]:
+    """Returns those of the named fields of a dataclass that are not their default, in backticks."""
+    return [
+        f"`{field.name}`"
+        for field in dataclasses.fields(options)
+        if field.name in names and getattr(options, field.name) != field.default
+    ]
+
+
+def _check_range(name: str, value: float | None, least: float, most: float | None) -> None:
+    limits = f"at least {least:,}" if most is None else f"{least:,} to {most:,}"
+    is_within = value is None or (least <= value and (most is None or value <= most))
+    _check(is_within, f"`{name}` must be {limits}", value)
+
+
+def _check(is_valid: bool, rule: str, received: object) -> None:
+    require(is_valid, f"{rule}. Received: {received!r}")

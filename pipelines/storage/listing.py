@@ -1,0 +1,193 @@
+"""What lies in a folder, and which files a pattern names."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import os
+import re
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from model.errors import UserError
+from pipelines.storage import paths
+from pipelines.storage.paths import check_is_open, file_systems, is_local, lookup_error
+
+_NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+
+
+def exists(path: str) -> bool:
+    """Says whether there is a file.
+
+    Raises:
+      UserError: The file system is not known, not installed, or does not answer, or a folder on
+        the way may not be searched.
+    """
+    try:
+        found = bool(file_systems().exists(path))
+    except (ValueError, OSError) as error:
+        raise lookup_error(path, error) from error
+    if not found:
+        check_is_open(path)
+    return found
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ListedFile:
+    """A file as its folder lists it.
+
+    Attributes:
+      path: Path of the file.
+      size: Bytes.
+      changed: When, in seconds since 1970; 0 where the file system does not say.
+    """
+
+    path: str
+    size: int
+    changed: float
+
+
+def list_files(folder: str) -> list[ListedFile]:
+    """Lists all files below a folder, by path; a folder that does not exist has none.
+
+    Links to folders are not followed, and folders that may not be read are left out.
+
+    Raises:
+      UserError: The file system is not known, not installed, or does not answer.
+    """
+    root = folder.rstrip("/") + "/"
+    if is_local(folder):  # Beam's globs have no way to say that a bracket is a bracket
+        found = []
+        for path in Path(root).rglob("*"):
+            try:
+                status = path.stat()
+            except OSError as error:
+                if error.errno not in _NOT_THERE:
+                    raise
+                continue  # renamed or deleted just now, or a link that leads nowhere
+            if stat.S_ISREG(status.st_mode):
+                name = root + os.path.relpath(path, root)
+                found.append(ListedFile(path=name, size=status.st_size, changed=status.st_mtime))
+    else:
+        before_glob = re.split(r"[*?[]", root, maxsplit=1)[0]
+        found = [
+            ListedFile(
+                path=metadata.path,
+                size=metadata.size_in_bytes,
+                changed=metadata.last_updated_in_seconds or 0,
+            )
+            for metadata in _match(before_glob + "**", shown=folder)
+            if metadata.path.startswith(root)
+        ]
+    return sorted(found, key=lambda file: file.path)
+
+
+def list_folder(folder: str) -> list[str]:
+    """Lists the paths of all files below a folder, sorted; see `list_files`."""
+    return [file.path for file in list_files(folder)]
+
+
+def list_with_links(folder: str, *, leaves_out: Callable[[str], bool]) -> list[str]:
+    """Lists the paths of all files below a folder, sorted, those behind links to folders as well.
+
+    Each folder is read once, though links may lead back or twice to one: under its own path if it
+    lies there, else under that of a link. A link that leads nowhere is listed as a file.
+
+    Args:
+      folder: Local, or of a file system that has no links.
+      leaves_out: Tells by its name whether a folder or file has no part in it.
+
+    Raises:
+      UserError: A folder cannot be read, or the file system is not known, not installed, or does
+        not answer.
+    """
+    if not is_local(folder):
+        root = folder.rstrip("/") + "/"
+        return [
+            path
+            for path in list_folder(folder)
+            if not any(map(leaves_out, path.removeprefix(root).split("/")))
+        ]
+    found: list[str] = []
+    seen: set[tuple[int, int]] = set()
+    folders, links = [folder.rstrip("/") or "/"], list[str]()
+    while folders or links:
+        path = folders.pop() if folders else links.pop(0)  # links last: most lead to what is read
+        try:
+            status = Path(path).stat()
+            with os.scandir(path) as entries:
+                inside = sorted(entries, key=lambda entry: entry.name)
+        except FileNotFoundError:  # deleted just now
+            continue
+        except OSError as error:
+            raise UserError(
+                f"the folder {path} cannot be read: {error.strerror}. Name others, or files"
+            ) from error
+        if (status.st_dev, status.st_ino) in seen:
+            continue
+        seen.add((status.st_dev, status.st_ino))
+        for entry in inside:
+            if leaves_out(entry.name):
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(entry.path)
+            elif entry.is_symlink() and os.path.isdir(entry.path):  # noqa: PTH112 -- raises nothing
+                links.append(entry.path)
+            elif entry.is_symlink() or entry.is_file():
+                found.append(entry.path)
+    return sorted(found)
+
+
+def file_identity(path: str) -> dict[str, Any]:
+    """Returns what tells one version of a file from another: path, size and time of change."""
+    metadata = file_systems().get_filesystem(path).metadata(path)
+    return {
+        "path": path,
+        "bytes": metadata.size_in_bytes,
+        "changed": metadata.last_updated_in_seconds,
+    }
+
+
+def find_files(pattern: str) -> list[str]:
+    """Returns the files that a path or a glob names, sorted.
+
+    Raises:
+      UserError: The file system is not known, not installed, or does not answer.
+    """
+    if file_systems().get_scheme(pattern) is None and os.path.isfile(pattern):  # noqa: PTH113
+        return [pattern]  # a name with brackets in it is still a name
+    return sorted(metadata.path for metadata in _match(pattern, shown=pattern))
+
+
+def _match(pattern: str, *, shown: str) -> list[Any]:
+    try:
+        [result] = file_systems().match([pattern])
+    except (ValueError, OSError) as error:
+        raise lookup_error(shown, error) from error
+    return list(result.metadata_list)
+
+
+def compile_glob(pattern: str) -> re.Pattern[str]:
+    """Returns a regular expression that matches what `find_files` finds by a glob."""
+    from apache_beam.io.filesystem import FileSystem
+
+    return re.compile(FileSystem.translate_pattern(pattern))
+
+
+def is_folder(path: str) -> bool:
+    """Tells whether a path is a folder; on an object store, whether anything lies below it."""
+    if file_systems().get_scheme(path) is None:
+        return os.path.isdir(path)  # noqa: PTH112
+    return bool(list_folder(path))
+
+
+def list_names(folder: str) -> list[str]:
+    """Returns the names of what lies in a folder; a folder that is not there has nothing in it."""
+    if paths.is_local(folder):
+        here = Path(folder)
+        return sorted(path.name for path in here.iterdir()) if here.is_dir() else []
+    root = folder.rstrip("/") + "/"
+    [result] = file_systems().match([root + "*"])
+    return sorted(metadata.path.removeprefix(root) for metadata in result.metadata_list)

@@ -1,0 +1,124 @@
+"""Paths of any file system that Beam knows, and why one cannot be looked up."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+from typing import Any
+
+from model.errors import UserError
+from model.extras import pip_install
+
+# What Beam lacks for file systems that it knows, by scheme: the module and the package.
+_PACKAGES = {
+    "s3": ("boto3", "boto3"),
+    "hdfs": ("hdfs", "hdfs"),
+    "azfs": ("azure", "apache-beam[azure]"),
+}
+
+
+def file_systems() -> Any:
+    """Imports Beam where a path is looked at: it takes seconds, and many commands need none."""
+    from apache_beam.io.filesystems import FileSystems
+
+    return FileSystems
+
+
+def join(folder: str, *names: str) -> str:
+    """Joins a folder of any file system and names in it to a path."""
+    return str(file_systems().join(folder, *names))
+
+
+def folder_of(path: str) -> str:
+    """Returns the folder that a path names a file in; "" where it names none."""
+    return str(file_systems().split(path)[0])
+
+
+def is_local(path: str) -> bool:
+    """Says whether a path is on this machine."""
+    return file_systems().get_scheme(path) is None
+
+
+def is_known(path: str) -> bool:
+    """Says whether a path is of a file system that Beam knows here."""
+    try:
+        file_systems().get_filesystem(path)
+    except ValueError:
+        return False
+    return True
+
+
+def check_no_glob(path: str) -> None:
+    """Checks that an object store takes a name for itself: Beam deletes by globs there.
+
+    Raises:
+      UserError: The path is not local and has a character of globs.
+    """
+    if not is_local(path) and re.search(r"[*?[\]]", path):
+        raise UserError(
+            f"{path} has one of the characters * ? [ ], by which other files of an object store "
+            "might be deleted: choose another name"
+        )
+
+
+def lookup_error(path: str, error: Exception) -> UserError:
+    """Returns what to tell the user of a path that Beam's file systems cannot find."""
+    return UserError(f"{path} cannot be looked up: {lookup_reason(path, error)}")
+
+
+def lookup_reason(path: str, error: Exception) -> str:
+    """Says why Beam's file systems cannot find a path."""
+    scheme = file_systems().get_scheme(path)
+    module, package = _PACKAGES.get(scheme, ("", ""))
+    if module and importlib.util.find_spec(module) is None:
+        return f"it needs a package that is not installed: {pip_install(package)}"
+    if isinstance(error, ValueError) and scheme not in (None, "gs", *_PACKAGES):
+        known = ", ".join(f"{name}://" for name in _PACKAGES)
+        return f"{scheme}:// is no file system that tt knows, which are local paths, gs://, {known}"
+    return " ".join(str(error).split())
+
+
+def check_is_open(path: str) -> None:
+    """Checks that the folders on the way to a local path, or to a glob, may be searched.
+
+    What lies behind one that may not be looks as if it were not there.
+
+    Raises:
+      UserError: One may not be.
+    """
+    if is_local(path) and (folder := _closed_folder(path)):
+        raise UserError(f"{path} cannot be looked up: permission denied for {folder}")
+
+
+def _closed_folder(path: str) -> str:
+    """Returns the first folder on the way to a path that may not be searched, or ""."""
+    folder = "/"
+    for part in os.path.abspath(path).split("/")[1:]:  # noqa: PTH100 (a glob is no Path)
+        inside = os.path.join(folder, part)  # noqa: PTH118
+        try:
+            if re.search(r"[*?[]", part):
+                with os.scandir(folder):
+                    return ""
+            os.stat(inside)  # noqa: PTH116
+        except PermissionError:
+            return folder
+        except OSError:
+            return ""
+        folder = inside
+    return ""
+
+
+def normalize_path(path: str) -> str:
+    """Makes a local path absolute, so that workers with another folder agree on it.
+
+    Raises:
+      UserError: The file system is not known, or not installed.
+    """
+    if file_systems().get_scheme(path) is None:
+        return os.path.abspath(path)  # noqa: PTH100 -- paths stay strings: they may be gs://
+    try:
+        file_systems().get_filesystem(path)
+    except (ValueError, OSError) as error:
+        raise lookup_error(path, error) from error
+    return path.rstrip("/")

@@ -1,0 +1,161 @@
+"""Lines to translations, a line for a line."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import itertools
+import math
+from collections.abc import Callable
+from typing import IO
+
+from model.engines.translator import Hypothesis, Translator
+from model.engines.under_way import begin_rows
+from model.errors import UserError
+from model.formats.about import TrainingData
+from pipelines.texts.model_languages import describe_other_script
+from pipelines.texts.translating import (
+    FAILED,
+    SPLIT,
+    TOO_LONG,
+    UNKNOWN,
+    TextOptions,
+    TranslatedText,
+    translate_texts,
+)
+
+_CHUNK = 1024  # lines that are sorted by length and batched together
+
+_SHOWN = 10  # places of a kind that a report names
+
+
+class OutputError(UserError):
+    """Translations cannot be written."""
+
+
+@dataclasses.dataclass
+class LineReport:
+    """The lines that were not translated as they are.
+
+    Attributes:
+      max_source_tokens: Most tokens of a line that is not too long.
+      counts: Numbers of lines, by what became of them.
+      failed: Lines that failed.
+      places: First line numbers, from 1, by what became of them, with the error if there is one.
+      done: Lines that have been translated and written.
+    """
+
+    max_source_tokens: int
+    counts: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    failed: int = 0
+    places: dict[str, list[str]] = dataclasses.field(default_factory=dict)
+    done: int = 0
+
+    def add(self, text: TranslatedText, *, number: int) -> None:
+        """Takes note of a line."""
+        long = f"have more than {self.max_source_tokens} tokens and are"
+        became = {
+            SPLIT: f"{long} translated in pieces",
+            TOO_LONG: f"{long} cut off there"
+            if text.translation is not None
+            else f"{long} left empty",
+            UNKNOWN: "are mostly unknown to the model and are left empty",
+            FAILED: "failed and are left empty",
+        }.get(text.status)
+        if became is None:
+            return
+        self.failed += text.status == FAILED
+        self.counts[became] += 1
+        places = self.places.setdefault(became, [])
+        if len(places) < _SHOWN:
+            places.append(f"{number}: {text.error}" if text.error else f"{number}")
+
+    def lines(self) -> list[str]:
+        """Says what became of how many lines, and of which."""
+        return [
+            f"{self.counts[became]:,} line(s) {became} (line {', '.join(places)}"
+            + (", ...)" if self.counts[became] > len(places) else ")")
+            for became, places in self.places.items()
+        ]
+
+
+def translate_lines(
+    source: IO[bytes],
+    output: IO[bytes],
+    *,
+    translator: Translator,
+    options: TextOptions,
+    report: LineReport,
+    scored: int = 0,
+    chunk: int = _CHUNK,
+    data: TrainingData | None = None,
+    warn: Callable[[str], object] = lambda line: None,
+) -> None:
+    r"""Writes a translation for each line.
+
+    A line ends at \n alone, so separators inside a text do not break the count. On a terminal
+    each line is answered at once.
+
+    Args:
+      source: UTF-8; a line that is not fails.
+      output: Gets UTF-8.
+      translator: The model.
+      options: How lines are treated.
+      report: Takes note of the lines.
+      scored: Lines `score ||| text` for each line; 0 writes the best text alone.
+      chunk: Lines read before they are translated.
+      data: What the model was trained on; None compares no scripts.
+      warn: Takes a line if the first chunk is plainly in another script than that.
+
+    Raises:
+      OutputError: The output is full.
+      BrokenPipeError: Nobody reads it any more.
+    """
+    numbers = itertools.count(1)
+    size = 1 if source.isatty() else chunk
+    while lines := list(itertools.islice(source, size)):
+        texts = [line.rstrip(b"\r\n") for line in lines]
+        if data is not None and report.done == 0:
+            decoded = [text.decode(errors="ignore") for text in texts]
+            for said in describe_other_script(decoded, data=data):
+                warn(said)
+        with begin_rows(len(texts)):
+            found = translate_texts(texts, translator=translator, options=options)
+        made: list[str] = []
+        for text, number in zip(found.translations, numbers):  # noqa: B905 -- numbers do not end
+            report.add(text, number=number)
+            made += format_line(text, scored)
+        _write(output, made)
+        report.done += len(lines)
+
+
+def _write(output: IO[bytes], lines: list[str]) -> None:
+    try:
+        output.write("".join(f"{line}\n" for line in lines).encode())
+        output.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(
+            f"the translations cannot be written to stdout: {error.strerror}. Make room, or "
+            "redirect stdout to another place"
+        ) from error
+
+
+def format_line(text: TranslatedText, scored: int) -> list[str]:
+    """Returns the lines of a source: its best text, or `scored` lines `score ||| text`.
+
+    What is missing of those is `-inf ||| ` with no text: a text that was found less often, or in
+    pieces, or not at all. Nothing to translate has the score 0.
+    """
+    if not scored:
+        return [_on_one_line(text.translation or "")]
+    hypotheses = text.n_best
+    if not hypotheses and text.translation == "":
+        hypotheses = (Hypothesis("", 0.0),)
+    missing = (Hypothesis("", -math.inf),) * (scored - len(hypotheses))
+    return [f"{h.score:.6f} ||| {_on_one_line(h.text)}" for h in hypotheses + missing]
+
+
+def _on_one_line(text: str) -> str:
+    return text.replace("\n", " ")

@@ -1,0 +1,250 @@
+"""The folder of a Parquet job, `_tt/`: the names in it, and who may work there."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from model.errors import UserError
+from model.folders.differences import describe_differences
+from pipelines.storage import parquet
+from pipelines.storage.files import open_binary, write_text
+from pipelines.storage.listing import ListedFile
+from pipelines.translate.plan import planned_outputs
+
+JOB_FOLDER = "_tt"
+
+UNITS_FOLDER = f"{JOB_FOLDER}/units"
+
+TEMPORARY_SUFFIX = ".tmp"  # not .parquet: others glob for that
+
+PLAN_FILE = "plan.json"
+
+MANIFEST_FILE = "manifest.json"
+
+RETRY_FILE = "retry.json"  # the manifest that a retry under way has made untrue
+
+LOCK_FILE = "lock"
+
+# The parts of an existing plan or manifest that are read.
+PARTS: dict[str, dict[str, type]] = {
+    PLAN_FILE: {"input": dict, "bad_files": dict, "options": dict, "versions": dict},
+    MANIFEST_FILE: {
+        "rows": int,
+        "units": int,
+        "texts": int,
+        "distinct_texts": int,
+        "failed_rows": int,
+        "skipped_rows": int,
+        "skipped_files": list,
+        "skipped_units": list,
+        "files": dict,
+        "rows_by_status": dict,
+        "work": dict,
+    },
+}
+
+_SKIPPED = "skipped"  # in place of a bad file's reason, which may be worded otherwise
+
+_SHOWN_INPUTS = 3  # inputs that differ
+
+_LONGEST_WRITE = 24 * 3600  # seconds that a temporary file of another run may still be written
+
+
+def statistics_path(output_path: str) -> str:
+    """Returns where a unit's statistics lie, relative to the output folder.
+
+    >>> statistics_path("x/part-00000-of-00002.parquet")
+    '_tt/units/x/part-00000-of-00002.json'
+    """
+    return f"{UNITS_FOLDER}/{output_path.removesuffix(parquet.SUFFIX)}.json"
+
+
+def compare_plans(saved: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:
+    """Returns a phrase for each difference of two plans; [] where one resumes the other.
+
+    Args:
+      saved: The content of `plan.json`.
+      asked: What it would be now.
+    """
+    has_other_limit = saved["options"].get("limit") != asked["options"]["limit"]
+    plans = [
+        {**plan, "input": {**plan["input"], **plan["bad_files"]}, "bad_files": None}
+        for plan in (_decisive(saved), _decisive(asked))
+    ]
+    return describe_differences(
+        *plans,
+        words={
+            "model_fingerprint": lambda *_: ["`model` is another one now"],
+            "engine.name": "engine",
+            "format": lambda *_: ["it was begun by another version of tt"],
+            "input": functools.partial(_compare_inputs, has_other_limit=has_other_limit),
+        },
+    )
+
+
+def _compare_inputs(
+    then: Mapping[str, Any], now: Mapping[str, Any], *, has_other_limit: bool
+) -> list[str]:
+    found = []
+    for name in {**then, **now}:
+        before, after = ({**file, "rows": 0} if isinstance(file, dict) else file
+                         for file in (then.get(name), now.get(name)))  # fmt: skip
+        if before == after or (has_other_limit and None in (before, after)):
+            continue  # the limit alone decides how many rows count, and of which files
+        if before is None or after is None:
+            became = "is new" if before is None else "is gone"
+        elif _SKIPPED in (before, after):
+            became = "was skipped then" if before == _SKIPPED else "is skipped now"
+        else:
+            became = "has changed"
+        found.append(f"the input {name} {became}")
+    more = len(found) - _SHOWN_INPUTS
+    return [*found[:_SHOWN_INPUTS], f"{more:,} more inputs"] if more > 1 else found
+
+
+def check_plan(plan: Mapping[str, Any], *, output: str, existing: Iterable[str]) -> dict[str, Any]:
+    """Returns the plan that stands in the folder; {} of a folder that holds nothing finished.
+
+    A run that failed before its first unit leaves the folder free for another plan.
+
+    Args:
+      plan: Plan of this run.
+      output: Output folder.
+      existing: Files in it, relative to it.
+
+    Raises:
+      UserError: The folder holds another plan, or something else.
+    """
+    existing = list(existing)
+    if f"{JOB_FOLDER}/{PLAN_FILE}" not in existing:
+        # A run that was killed before its plan stood leaves a temporary file.
+        _check_is_ours(existing, outputs=(), output=output)
+        return {}
+    standing = read_json(f"{output}/{JOB_FOLDER}/{PLAN_FILE}")
+    differences = compare_plans(standing, plan)
+    if differences and not _has_work(standing, existing=existing):
+        _check_is_ours(existing, outputs=(), output=output)
+        return {}
+    if differences:
+        raise UserError(
+            f"the output folder {output} belongs to another run: {'; '.join(differences)}. Choose "
+            "another folder, the same files and options, or `overwrite`"
+        )
+    return standing
+
+
+def _has_work(plan: Mapping[str, Any], *, existing: Sequence[str]) -> bool:
+    """Says whether a folder holds what the units of its plan left, or the manifest."""
+    known = {f"{JOB_FOLDER}/{MANIFEST_FILE}", *planned_outputs(plan)}
+    return any(
+        path in known
+        or (path.startswith(f"{UNITS_FOLDER}/") and not path.endswith(TEMPORARY_SUFFIX))
+        for path in existing
+    )
+
+
+def _decisive(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the part of a plan that another run must share to resume it."""
+    part = {key: value for key, value in plan.items() if key not in ("versions", "languages")}
+    part["bad_files"] = dict.fromkeys(plan.get("bad_files", {}), _SKIPPED)  # whatever the reason
+    return part
+
+
+def plan_digest(plan: Mapping[str, Any]) -> str:
+    """Returns a digest (hex blake2b) that tells the units of this plan from others."""
+    content = json.dumps(_decisive(plan), sort_keys=True).encode()
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+def find_overwritten(plan: Mapping[str, Any], *, output: str, existing: Iterable[str]) -> list[str]:
+    """Lists the files that overwriting deletes, relative to the folder: the plan is the last.
+
+    Nothing is deleted of an unfinished job of the same plan: it goes on.
+
+    Args:
+      plan: Plan of this run.
+      output: Output folder.
+      existing: Files in it, relative to it.
+
+    Raises:
+      UserError: The folder holds files that no job of ours made.
+    """
+    existing = list(existing)
+    plan_path = f"{JOB_FOLDER}/{PLAN_FILE}"
+    outputs: set[str] = set()
+    if plan_path in existing:
+        standing = read_json(f"{output}/{plan_path}")
+        outputs.update(planned_outputs(standing))
+        has_been_finished = any(
+            f"{JOB_FOLDER}/{name}" in existing for name in (MANIFEST_FILE, RETRY_FILE)
+        )
+        if not has_been_finished and plan_digest(standing) == plan_digest(plan):
+            return []
+    _check_is_ours(existing, outputs=outputs, output=output)
+    kept = f"{JOB_FOLDER}/{LOCK_FILE}"  # by whoever holds it
+    return sorted(set(existing) - {kept}, key=lambda path: (path == plan_path, path))
+
+
+def _check_is_ours(existing: Iterable[str], *, outputs: Iterable[str], output: str) -> None:
+    planned = set(outputs)
+    for path in existing:
+        if path not in planned and not path.startswith(f"{JOB_FOLDER}/"):
+            raise UserError(
+                f"the output folder {output} holds something else ({path}): "
+                "choose an empty or a new one"
+            )
+
+
+def find_leftovers(
+    files: Iterable[ListedFile], *, run_id: str, is_alone: bool, now: float
+) -> list[str]:
+    """Finds temporary files that no run writes any more.
+
+    Args:
+      files: Files of the job's folder.
+      run_id: Name of a run whose units are all finished.
+      is_alone: Whether no other run can be at work.
+      now: Seconds since 1970.
+    """
+    return [
+        file.path
+        for file in files
+        if file.path.endswith(TEMPORARY_SUFFIX)
+        and (is_alone or f".{run_id}." in file.path or 0 < file.changed < now - _LONGEST_WRITE)
+    ]
+
+
+def write_json(content: Mapping[str, Any], *, output: str, path: str, run_id: str) -> None:
+    """Writes JSON below an output folder, whole or not at all."""
+    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    folder = f"{output}/{JOB_FOLDER}"
+    write_text(f"{output}/{path}", text, temporary_folder=folder, run_id=run_id)
+
+
+def read_json(path: str) -> dict[str, Any]:
+    """Reads the plan or the manifest.
+
+    Raises:
+      UserError: The file is damaged.
+    """
+    try:
+        with open_binary(path) as handle:
+            content: Any = json.loads(handle.read())
+        for key, kind in PARTS[path.rpartition("/")[2]].items():
+            if not (isinstance(content, dict) and isinstance(content.get(key), kind)):
+                raise ValueError(f"it has no {key!r} of the type {kind.__name__}")
+    except ValueError as error:
+        raise UserError(f"{path} is damaged ({error}): choose another output folder") from error
+    return dict(content)
+
+
+# In the output folder.
+PLAN_PATH = f"{JOB_FOLDER}/{PLAN_FILE}"
+
+MANIFEST_PATH = f"{JOB_FOLDER}/{MANIFEST_FILE}"
+
+RETRY_PATH = f"{JOB_FOLDER}/{RETRY_FILE}"

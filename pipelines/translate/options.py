@@ -1,0 +1,77 @@
+"""The options of a translation of Parquet files."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from model.errors import require, require_one_of
+from pipelines.texts.translating import TextOptions
+
+COMPRESSIONS = ("zstd", "snappy", "gzip", "brotli", "lz4", "none")
+
+FAIL, SKIP = "fail", "skip"
+
+ON_BAD_FILE = (FAIL, SKIP)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TranslateOptions:
+    """What to translate, and where to.
+
+    Attributes:
+      input: Parquet files, globs, or folders of them, on any file system.
+
+        In a folder every `*.parquet` counts, at any depth.
+      output: Folder to write; the same request again resumes it. What is finished is known by its
+        size and footer.
+      overwrite: Delete what another or a finished job left in `output`; with other files in it
+        that is refused. An unfinished job of this very request goes on.
+      compression: Compression of the output files: "zstd", "snappy", "gzip", "brotli", "lz4" or
+        "none".
+      text_columns: Column to translate; repeatable. By default the only column of strings.
+      limit: Translate only so many rows, the first of all: to try.
+      unit_rows: Most consecutive rows of one file that are one unit of work, and one output file.
+      max_failed: Share of rows that may fail or be skipped; with more the run has failed, and the
+        exit code is 1.
+      retry_failed: Translate the failed rows of a finished `output` again, and no others.
+      on_bad_file: What becomes of a file that is damaged, no Parquet or without the column: "fail"
+        ends the run, "skip" leaves the file out.
+      texts: How texts are treated.
+    """
+
+    input: tuple[str, ...]
+    output: str
+    overwrite: bool = False
+    compression: str = "zstd"
+    text_columns: tuple[str, ...] = ()
+    limit: int | None = None
+    unit_rows: int = 8192
+    max_failed: float = 0.001
+    retry_failed: bool = False
+    on_bad_file: str = FAIL
+    texts: TextOptions = dataclasses.field(default_factory=TextOptions)
+
+    def __post_init__(self) -> None:
+        require(bool(self.input), "`input` is empty: name Parquet files, folders or globs")
+        require(bool(self.output), "`output` is empty: name a folder")
+        require(self.unit_rows >= 1, "`unit_rows` must be at least 1", self.unit_rows)
+        require(
+            self.limit is None or self.limit >= 1,
+            "`limit` must be at least 1; leave it out to translate all rows",
+            self.limit,
+        )
+        require_one_of("`compression`", self.compression, COMPRESSIONS)
+        require_one_of("`on_bad_file`", self.on_bad_file, ON_BAD_FILE)
+        require(
+            0 <= self.max_failed <= 1,  # not NaN
+            "`max_failed` must be a share of the rows, 0 to 1",
+            self.max_failed,
+        )
+        twice = sorted({name for name in self.text_columns if self.text_columns.count(name) > 1})
+        require(
+            not twice, "each of `text_columns` must be another column", f"{', '.join(twice)} twice"
+        )
+        require(
+            not (self.overwrite and self.retry_failed),
+            "`overwrite` starts again and `retry_failed` keeps what is there: choose one",
+        )

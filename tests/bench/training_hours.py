@@ -1,0 +1,115 @@
+"""Measures an update of what `tt train` chooses for three sizes of corpus, and says how long it is.
+
+    python tests/bench/training_hours.py
+    python tests/bench/training_hours.py --updates 20 --tokens 28
+
+Each preset trains some updates on generated pairs, with its own batches. Beside the seconds on the
+clock stand those of the processor, which other work on the machine changes less: the ratio to the
+recipe of Multi30k, of which a whole training was timed, carries over to that machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import itertools
+import os
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+os.environ.setdefault(
+    "TF_ENABLE_ONEDNN_OPTS", "1"
+)  # as `tt train` does, before TensorFlow is there
+
+from records_to_batches import write_dataset
+
+from model.errors import UserError
+from model.runs.reports import Progress
+from model.training.choices import DatasetSize, choose_options
+from model.training.config import TrainingConfig
+from model.training.trainer import Trainer
+from model.transformer.config import TransformerConfig
+from model.updates.strategies import make_strategy
+
+_PAIRS = (20_000, 200_000, 5_000_000)
+_VOCABULARY_SIZE = 8000
+_NEVER = 10**6  # updates: neither validated nor saved on the way
+_RECIPE = {"preset": "tiny", "heads": 4, "d_ff": 256, "norm": "pre"}  # multi30k-en-de.yaml
+
+
+class _EnoughError(UserError):
+    """All updates that are measured have been made."""
+
+
+def seconds_an_update(
+    dataset: Path, run: Path, *, fields: dict[str, object], batch_tokens: int, updates: int
+) -> tuple[float, float]:
+    """Trains a little; returns the medians of the clock's and the processor's seconds an update."""
+    config = TransformerConfig.from_preset(
+        **fields,
+        source_vocabulary_size=_VOCABULARY_SIZE,
+        target_vocabulary_size=_VOCABULARY_SIZE,
+        shared_vocabulary=True,
+    )
+    training = TrainingConfig(
+        steps=_NEVER, batch_tokens=batch_tokens, validate_every=_NEVER, save_every=_NEVER,
+        score_every=0, log_every=1,
+    )  # fmt: skip
+    times: list[tuple[float, float]] = []
+
+    def note(report: object) -> None:
+        assert isinstance(report, Progress)
+        times.append((time.monotonic(), time.process_time()))
+        if len(times) > 2 * updates:
+            raise _EnoughError
+
+    trainer = Trainer(
+        dataset=dataset, run=run, model_config=config, training=training,
+        strategy=make_strategy("one-device"),
+    )  # fmt: skip
+    with contextlib.suppress(_EnoughError):
+        trainer.train(note)
+    times = times[updates:]  # the first ones trace and warm up
+    laps = [[b - a for a, b in itertools.pairwise(side)] for side in zip(*times, strict=True)]
+    clock, processor = map(statistics.median, laps)
+    return clock, processor
+
+
+def main() -> None:
+    """Prints a line for the recipe and one for each size."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--updates", type=int, default=10, help="counted ones, after as many others"
+    )
+    parser.add_argument("--tokens", type=int, default=28, help="of a sentence, BOS and EOS counted")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        write_dataset(folder / "dataset", pairs=20_000, vocabulary_size=_VOCABULARY_SIZE)
+
+        def measure(name: str, fields: dict[str, object], batch_tokens: int) -> tuple[float, float]:
+            return seconds_an_update(
+                folder / "dataset", folder / name, fields=fields, batch_tokens=batch_tokens,
+                updates=given.updates,
+            )  # fmt: skip
+
+        _, of_recipe = measure("recipe", _RECIPE, 2048)
+        print(f"recipe of Multi30k: {of_recipe:.2f} s of the processor an update", flush=True)
+        for pairs in _PAIRS:
+            size = DatasetSize(pairs=pairs, tokens=pairs * given.tokens, longest=200)
+            chosen = choose_options(size, {})
+            fields = {"preset": chosen["preset"], "dropout": chosen["dropout"]}
+            clock, processor = measure(str(pairs), fields, chosen["batch_tokens"])
+            print(
+                f"{pairs:,} pairs: {chosen['preset']}, {chosen['steps']:,} updates of "
+                f"{chosen['batch_tokens']:,} tokens; {processor:.2f} s of the processor an update, "
+                f"{processor / of_recipe:.1f} times the recipe's; {clock:.2f} s here, "
+                f"{clock * chosen['steps'] / 3600:.1f} h in all",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

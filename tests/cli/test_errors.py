@@ -1,0 +1,116 @@
+"""Messages of the library in the words of the command line."""
+
+import dataclasses
+from typing import Annotated
+
+import pytest
+import typer
+
+from cli.decorators import command
+from cli.errors import say
+from cli.option_fields import Given, options_of
+from model.errors import UserError, require
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Inner:
+    """Limits.
+
+    Attributes:
+      name: Name.
+      most: Most of them.
+      least: Least of them.
+    """
+
+    name: str = "a"
+    most: int = 5
+    least: int = 1
+
+    def __post_init__(self):
+        require(self.least > 0, f"`least` must be positive. Received: {self.least}")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Outer:
+    """Options.
+
+    Attributes:
+      texts: Texts.
+      keep_case: Keep upper case.
+      inner: Limits.
+      other: More limits.
+    """
+
+    texts: tuple[str, ...] = ()
+    keep_case: bool = False
+    inner: Inner = dataclasses.field(default_factory=Inner)
+    other: Inner = dataclasses.field(default_factory=Inner)
+
+
+FLAGS = {"texts": "--text", "keep_case": "--keep-case/--lowercase", "inner.name": "--engine",
+         "other.most": "--others"}  # fmt: skip
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@app.command()
+@command()
+def main_command(
+    message: Annotated[str, typer.Argument(metavar="WHAT")],
+    given: Annotated[
+        Given, options_of(Outer, flags=FLAGS, leave_out=("other.name", "other.least"))
+    ],
+    beam_size: int = 4,
+) -> None:
+    """Raises the message."""
+    say(f"note: {message}")
+    raise UserError(message)
+
+
+def printed(capsys, *arguments):
+    with pytest.raises(SystemExit) as stopped:
+        app([*arguments])
+    assert stopped.value.code == 2
+    return capsys.readouterr().err.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("`beam_size` must be at least 1", "--beam-size must be at least 1"),
+        ("`texts` must differ: `texts=a`", "--text must differ: --text a"),
+        ("`inner.most` and `other.most`", "--most and --others"),
+        ("`name` must be known", "--engine must be known"),
+        ("`most` is a field of two", "`most` is a field of two"),
+        ("`keep_case=True`, `keep_case=False`", "--keep-case, --lowercase"),
+        ("`message` is empty", "WHAT is empty"),
+        ("`tt export`, `no_option`, `other.name`", "`tt export`, `no_option`, `other.name`"),
+        ("`a.yaml`: beam_size", "`a.yaml`: beam_size"),
+    ],
+)
+def test_fields_are_flags(capsys, message, expected):
+    assert printed(capsys, message) == [f"note: {expected}", f"tt: error: {expected}"]
+
+
+def test_what_the_config_file_gave_is_named_by_its_key(capsys, tmp_path):
+    file = tmp_path / "c.yaml"
+    file.write_text("text: [a]\nlowercase: true\nbeam-size: 3\n")
+    message = "`texts`, `keep_case`, `beam_size=2` and `inner.name`"
+    expected = f"text in {file}, lowercase in {file}, --beam-size 2 and --engine"
+    [_, said] = printed(capsys, message, "--config", str(file), "--beam-size", "9")
+    assert said == f"tt: error: {expected}"
+    [_, said] = printed(capsys, "`beam_size`", "--config", str(file))
+    assert said == f"tt: error: beam_size in {file}"
+
+
+def test_a_dataclass_refuses_a_value_by_its_flag_or_key(capsys, tmp_path):
+    file = tmp_path / "c.yaml"
+    file.write_text("least: 0\n")
+    rule = "must be positive. Received: 0"
+    for given, name in (
+        (["--least", "0"], "--least"),
+        (["--config", str(file)], f"least in {file}"),
+    ):
+        with pytest.raises(SystemExit):
+            app(["message", *given])
+        assert capsys.readouterr().err == f"tt: error: {name} {rule}\n"

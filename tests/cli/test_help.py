@@ -1,0 +1,157 @@
+"""The help of every command, which is as quick as a mistake in its flags."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+from command_line import run
+
+from cli.main import COMMANDS, load_command
+from cli.option_fields import describe_fields
+from model.decoding.options import Decoding
+from model.engines.options import Engine
+from model.runs.average import AverageRequest
+from model.text.normalization import TextNormalization
+from model.training.config import TrainingConfig
+from model.training.request import TrainRequest
+from model.transformer.config import TransformerConfig
+from pipelines.evaluate.request import EvaluateRequest
+from pipelines.pairs.filters import Filters
+from pipelines.preprocess.job import PreprocessRequest
+from pipelines.preprocess.options import PreprocessOptions
+from pipelines.texts.translating import TextOptions
+from pipelines.translate.options import TranslateOptions
+
+SLOW = ("tensorflow", "keras", "apache_beam")
+
+MISTAKES = (
+    ["preprocess", "--seed", "x"],
+    ["preprocess", "--config", "no.yaml"],
+    ["preprocess", "--shards", "-1"],
+    ["preprocess", "--min-letters", "3"],
+    ["train", "--steps", "x"],
+    ["train", "--dataset", "nowhere"],
+    ["average", "--of", "newest"],
+    ["average", "--run", "nowhere"],
+    ["export", "model", "--output", "gs://bucket/model"],
+    ["export", "model", "--output", "out", "--format", "onnx"],
+    ["export", "nowhere", "--output", "out"],
+    ["export", "nowhere", "--output", "out", "--checkpoint", "best"],
+    ["translate-batch"],
+    ["translate-batch", "in.parquet", "--unit-rows", "0"],
+    ["translate", "--beam-size", "0"],
+    ["translate", "--model", "nowhere"],
+    ["evaluate", "nowhere", "--reference", "nothing"],
+    ["evaluate", "a.txt", "--reference", "a.txt", "--tokenize", "x"],
+    ["demo", "--folder", __file__],
+    ["demo", "--folder", "/dev/null/x"],
+    ["demo", "--fold", "x"],
+)
+
+
+def imported_by(*commands):
+    """Runs commands in a process of its own; returns which slow libraries it imported."""
+    code = f"""
+import sys
+from cli.main import main
+for arguments in {commands!r}:
+    try:
+        main(arguments)
+    except SystemExit as stopped:
+        expected = 0 if arguments[-1] == "--help" else 2
+        assert (stopped.code or 0) == expected, (arguments, stopped.code)
+    print([name for name in {(*SLOW, "pyarrow")!r} if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()[-1]
+
+
+def test_the_list_of_commands_needs_no_library():
+    assert imported_by(["--help"]) == "[]"
+
+
+def test_the_help_of_a_command_needs_neither_tensorflow_nor_beam():
+    assert imported_by(*([name, "--help"] for name in COMMANDS)) in ("[]", "['pyarrow']")
+
+
+def test_a_mistake_in_flags_or_config_needs_neither_tensorflow_nor_beam():
+    assert imported_by(*MISTAKES) in ("[]", "['pyarrow']")
+
+
+def test_the_list_says_of_each_command_what_its_help_says():
+    for name, line in COMMANDS.items():
+        assert load_command(name).help.splitlines()[0] == line
+
+
+@pytest.mark.parametrize("arguments", [(), *((name,) for name in COMMANDS)], ids=" ".join)
+def test_help_fits_80_columns_whole(capsys, monkeypatch, arguments):
+    monkeypatch.setenv("COLUMNS", "80")
+    if arguments:
+        command = load_command(*arguments)
+        texts = [command.help, *(each.help for each in command.params if each.help)]
+    else:
+        texts = [*COMMANDS, *COMMANDS.values()]
+    assert run(*arguments, "--help") == 0
+    printed = capsys.readouterr().out
+    assert max(map(len, printed.splitlines())) <= 80
+    letters = "".join(printed.split())  # lines are broken behind hyphens, too
+    for text in texts:
+        assert "".join(text.split()) in letters
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_line_of_help_stands_alone(name):
+    for parameter in load_command(name).params:
+        assert parameter.help, parameter.name
+        assert not re.match(r"(Of|That|The same|Likewise|Such)\b", parameter.help), parameter.help
+        assert not re.search(r"\b(ids|pieces)\b", parameter.help), parameter.help
+        assert not re.search("`[a-z_]+`", parameter.help), "a field is shown as its flag"
+
+
+# What comes from the dataset, is an option's own dataclass, or is made of other flags.
+SIZES = {"source_vocabulary_size", "target_vocabulary_size", "shared_vocabulary"}
+NO_FLAGS = {
+    PreprocessRequest: {"options", "beam_arguments"},
+    PreprocessOptions: {"filters", "normalization"},
+    Filters: {"source_script", "target_script"},  # from a script or "auto"
+    TrainRequest: {"model", "training", "devices", "dataset_name"},
+    TransformerConfig: SIZES,
+    TranslateOptions: {"texts"},
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds"),
+    {
+        "preprocess": (PreprocessRequest, PreprocessOptions, Filters, TextNormalization),
+        "train": (TrainRequest, TransformerConfig, TrainingConfig),
+        "average": (AverageRequest,),
+        "translate-batch": (TranslateOptions, TextOptions, Engine, Decoding),
+        "translate": (TextOptions, Engine, Decoding),
+        "evaluate": (EvaluateRequest,),
+    }.items(),
+    ids=str,
+)
+def test_each_field_is_an_option_of_its_command_with_its_help(name, kinds):
+    command = load_command(name)
+    helps = {parameter.name: parameter.help for parameter in command.params}
+    options = command.callback.option_fields
+    expected = {
+        (field, text.partition("`")[0].partition('"')[0])
+        for kind in kinds
+        for field, text in describe_fields(kind).items()
+        if field not in NO_FLAGS.get(kind, ())
+    }
+    fields = {field for field, _ in expected}
+    found = {option.rpartition(".")[2]: parameter for option, parameter in options.items()}
+    assert set(found) == fields
+    for field, begin in expected:
+        assert any(
+            helps[parameter].startswith(begin)
+            for option, parameter in options.items()
+            if option.rpartition(".")[2] == field
+        ), field

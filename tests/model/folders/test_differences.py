@@ -1,0 +1,52 @@
+"""One comparison for datasets, runs and translated folders."""
+
+from model.folders.differences import describe_differences
+
+SAVED = {
+    "model": {"width": 512, "fingerprint": "aa"},
+    "filters": {"min_letters": 0.25, "reject_identical": True},
+    "languages": ["de", "en"],
+    "limit": None,
+    "steps": 10,
+}
+
+
+def test_equal_options_do_not_differ_before_and_after_json():
+    asked = {name: value for name, value in SAVED.items() if name != "limit"}
+    assert describe_differences(SAVED, {**asked, "languages": ("de", "en")}) == []
+
+
+def test_every_kind_of_value_is_shown_as_a_user_knows_it():
+    asked = {
+        "model": {"width": 256, "fingerprint": "aa"},
+        "filters": {"min_letters": 0.25, "reject_identical": False},
+        "languages": [],
+        "limit": 7,
+        "seed": "",
+        "steps": 10,
+    }
+    assert describe_differences(SAVED, asked) == [
+        "`width` was 512 and is now 256",
+        "`reject_identical` was on and is now off",
+        "`languages` was de, en and is now empty",
+        "`limit` was not set and is now 7",
+        "`seed` was not set and is now empty",
+    ]
+
+
+def test_words_name_or_describe_a_field_and_ignored_ones_may_differ():
+    asked = {**SAVED, "model": {"width": 8, "fingerprint": "bb"}, "steps": 20, "limit": 7}
+    seen = []
+
+    def describe(before, now):
+        seen.append((before, now))
+        return ["another model", "with other weights"]
+
+    assert describe_differences(
+        SAVED, asked, words={"model": describe, "limit": "max_rows"}, ignored=["steps"]
+    ) == ["another model", "with other weights", "`max_rows` was not set and is now 7"]
+    assert seen == [(SAVED["model"], asked["model"])]
+    assert describe_differences(SAVED, asked, ignored=["steps", "limit", "model.fingerprint"]) == [
+        "`width` was 512 and is now 8"
+    ]
+    assert describe_differences(SAVED, asked, ignored=["steps", "limit", "model"]) == []

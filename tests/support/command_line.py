@@ -1,0 +1,39 @@
+"""The command line, called in this process."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from toy import toy_sentences
+
+from cli.main import main
+
+
+def run(*arguments):
+    """Runs `tt` in this process and returns its exit code."""
+    with pytest.raises(SystemExit) as stopped:
+        main([str(argument) for argument in arguments])
+    return stopped.value.code or 0
+
+
+def last_error(capsys):
+    """Returns the one line that a user error prints."""
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "Traceback" not in printed.err
+    line = printed.err.splitlines()[-1]
+    assert line.startswith("tt: error: ")
+    return line
+
+
+def write_corpus(folder, count=60):
+    sources, targets = zip(*toy_sentences(count, seed=1), strict=True)
+    (folder / "a.en").write_text("\n".join(sources) + "\n")
+    (folder / "a.xx").write_text("\n".join(targets) + "\n")
+
+
+TEXTS = ("--source", "a.en", "--target", "a.xx", "--vocabulary-size", "24")
+
+
+DEFAULT = re.compile(r"\[default: ([^];]+)")

@@ -1,0 +1,185 @@
+"""Runs functions in children that can be killed, forked from a process that has imported all.
+
+That saves each the seconds that importing TensorFlow and Beam takes. It is safe as long as the
+process that is forked has executed no operation: TensorFlow starts its threads with the first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import dataclasses
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import forkserver
+from multiprocessing.connection import Connection
+from typing import Any
+from unittest import mock
+
+import hooks
+
+PATIENCE = 900  # seconds, after which a child that should have ended is given up
+
+_CONTEXT = multiprocessing.get_context("forkserver")
+_CONTEXT.set_forkserver_preload(["preloaded"])
+_STARTING = threading.Lock()
+
+
+@dataclasses.dataclass(frozen=True)
+class Ended:
+    """How a child ended.
+
+    Attributes:
+      code: Its exit code, or minus the number of the signal that killed it.
+      lines: What it printed.
+      result: What its function returned, None if it did not return.
+      seconds: From its hook to its end, None if it had none or did not come to it.
+    """
+
+    code: int
+    lines: list[str]
+    result: Any
+    seconds: float | None
+
+
+class Child:
+    """A process of its own, and the leader of its process group."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *arguments: Any,
+        hook: Mapping[str, Any] | None = None,
+        environment: Mapping[str, str] | None = None,
+        file_limit: int | None = None,
+        namespaces_of: int | None = None,
+    ) -> None:
+        """Starts it.
+
+        Args:
+          function: Of a module in this folder or of the product.
+          *arguments: Of the function.
+          hook: What meets it at an exact moment: see `_set_hook`.
+          environment: Variables that it has beside those of the server.
+          file_limit: The size in bytes beyond which no file can grow.
+          namespaces_of: The process whose user and network namespaces it enters.
+        """
+        self._messages, messages = multiprocessing.Pipe(duplex=False)
+        printed, output = multiprocessing.Pipe(duplex=False)
+        self._process = _CONTEXT.Process(
+            target=_run,
+            args=(messages, output, function, arguments),
+            kwargs={
+                "hook": hook, "environment": environment or {}, "file_limit": file_limit,
+                "namespaces_of": namespaces_of,
+            },
+        )  # fmt: skip
+        with (
+            _STARTING,
+            mock.patch.dict(
+                os.environ, PYTHONPATH=os.pathsep.join(sys.path), TF_CPP_MIN_LOG_LEVEL="3"
+            ),
+        ):
+            forkserver.ensure_running()
+            self._process.start()
+        messages.close()
+        output.close()
+        self.pid = self._process.pid
+        self._messages.recv()  # it leads its group
+        self._reader = ThreadPoolExecutor(1)
+        self._printed = self._reader.submit(_read_all, printed)
+
+    def is_alive(self) -> bool:
+        return self._process.is_alive()
+
+    def kill_group(self) -> None:
+        """Kills it and all that it started; it may have ended."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+
+    def wait(self, seconds: float = PATIENCE) -> Ended:
+        """Waits for its end, and after so many seconds no longer: then it is killed."""
+        self._process.join(seconds)
+        if self._process.exitcode is None:
+            self.kill_group()
+            self._process.join()
+        ended = time.monotonic()
+        found = {}
+        with contextlib.suppress(EOFError):
+            while True:
+                found.update(self._messages.recv())
+        self._messages.close()
+        self._reader.shutdown()
+        moment = found.get("moment")
+        return Ended(
+            code=self._process.exitcode,
+            lines=self._printed.result().splitlines(),
+            result=found.get("result"),
+            seconds=None if moment is None else ended - moment,
+        )
+
+
+def run_tt(arguments: list[str]) -> None:
+    """Runs the command line."""
+    import cli.main
+
+    cli.main.main(arguments)
+
+
+def _read_all(printed: Connection) -> str:
+    """Reads until all that write to a pipe have ended."""
+    with printed, open(os.dup(printed.fileno()), "rb") as file:  # noqa: PTH123 -- of a descriptor
+        return file.read().decode()
+
+
+def _run(
+    messages: Connection,
+    output: Connection,
+    function: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    *,
+    hook: Mapping[str, Any] | None,
+    environment: Mapping[str, str],
+    file_limit: int | None,
+    namespaces_of: int | None,
+) -> None:
+    os.setsid()
+    messages.send({})
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(output.fileno(), 1)
+    os.dup2(output.fileno(), 2)
+    output.close()
+    # A job in the background ignores it, and hands that down.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ.update(environment)
+    if namespaces_of is not None:
+        _enter_namespaces(namespaces_of)
+    if file_limit is not None:
+        hooks.limit_files(file_limit)
+    if hook is not None:
+        hooks.set_hook(lambda: messages.send({"moment": time.monotonic()}), **hook)
+    code = 1
+    try:
+        messages.send({"result": function(*arguments)})
+        code = 0
+    except SystemExit as stopped:
+        code = stopped.code or 0
+    except BaseException:
+        traceback.print_exc()
+    # Ends the interpreter as any command does: nothing may hang or crash there.
+    ctypes.pythonapi.Py_Exit(code)
+
+
+def _enter_namespaces(process: int) -> None:
+    library = ctypes.CDLL(None, use_errno=True)
+    for name in ("user", "net"):
+        with open(f"/proc/{process}/ns/{name}") as namespace:  # noqa: PTH123
+            if library.setns(namespace.fileno(), 0) != 0:
+                raise OSError(ctypes.get_errno(), f"the namespace {name} cannot be entered")

@@ -1,0 +1,89 @@
+"""Stand-ins for translators and terminals."""
+
+from __future__ import annotations
+
+import io
+
+from model.engines.translator import Hypothesis, Translation, Work
+from model.text.unknown import UnknownParts
+from model.text.vocabulary import UNK_ID
+
+BOS, EOS = 2, 3
+
+
+UNKNOWN = chr(UNK_ID)  # the Reverser's ids are ordinals
+
+crash_at: set[str] = set()  # texts that kill a job, put in and taken out by a test
+fail_at: set[str] = set()  # texts that the Reverser fails at, likewise
+
+
+class Reverser:
+    """Ids are ordinals between BOS and EOS; the score is minus the number of letters.
+
+    Where a source has a letter of `poison`, `fault` is raised, when it is encoded or translated.
+    `crash_at` and `fail_at` are for jobs, whose workers load a Reverser of their own.
+    """
+
+    def __init__(self, *, poison="", encode_poison="", fault=None, n_best=1):
+        self.poison = poison
+        self.encode_poison = encode_poison
+        self.fault = fault or ValueError("bad\nid")
+        self.n_best = n_best
+        self.calls: list[list[str]] = []  # of translate_ids
+
+    @property
+    def translated(self) -> list[str]:
+        return [text for call in self.calls for text in call]
+
+    def encode(self, texts):
+        if set(self.encode_poison) & set("".join(texts)):
+            raise self.fault
+        return [[BOS, *map(ord, text.replace("\u200b", "").strip()), EOS] for text in texts]
+
+    def translate_ids(self, source_ids):
+        texts = ["".join(map(chr, ids[1:-1])) for ids in source_ids]
+        self.calls.append(texts)
+        assert crash_at.isdisjoint(texts), "the worker dies here"
+        for text in texts:
+            if text in fail_at:
+                raise ValueError(f"cannot take {text}")
+        if set(self.poison) & set("".join(texts)):
+            raise self.fault
+        found = [
+            Translation(
+                tuple(Hypothesis(text[::-1] + "'" * i, -len(text) - i) for i in range(self.n_best))
+            )
+            for text in texts
+        ]
+        tokens = sum(map(len, source_ids))
+        padded = max(map(len, source_ids), default=0) * len(source_ids)
+        work = Work(
+            sources=len(texts), source_tokens=tokens, padded_tokens=padded, target_tokens=tokens
+        )
+        return found, work
+
+    def count_unknown(self, text):
+        """Each character is a letter, and a token."""
+        unknown = text.count(UNKNOWN)
+        return UnknownParts(unknown, len(text), unknown, len(text))
+
+    def is_input_error(self, error):
+        return isinstance(error, ValueError)
+
+
+class Terminal(io.StringIO):
+    """A stream that says that it is a terminal."""
+
+    def isatty(self):
+        return True
+
+    def screen(self):
+        """Returns what stands in the line now, blanks at its end and all."""
+        cells, column = [], 0
+        for letter in self.getvalue():
+            if letter == "\r":
+                column = 0
+            else:
+                cells[column : column + 1] = letter
+                column += 1
+        return "".join(cells)

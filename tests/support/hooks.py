@@ -1,0 +1,62 @@
+"""Stops a process, or takes its room away, at an exact moment of its work."""
+
+from __future__ import annotations
+
+import functools
+import glob
+import importlib
+import itertools
+import os
+import resource
+import signal
+import time
+from collections.abc import Callable, Sequence
+
+
+def set_hook(
+    tell: Callable[[], None],
+    *,
+    where: str,
+    call: int,
+    signals: Sequence[str] = ("SIGTERM",),
+    seconds: float = 0,
+    room: int | None = None,
+    files: str | None = None,
+) -> None:
+    """Has something happen to this process before a call of a function of the product.
+
+    Args:
+      tell: Called at that moment.
+      where: The function, such as "model.updates.step:TrainingStep.update".
+      call: The number of the call, the first being 1.
+      signals: What the process gets then.
+      seconds: How long it sleeps then.
+      room: With it, the process gets no signals: no file of it can grow beyond so many bytes.
+      files: A pattern; the room is beside what the files that match it have.
+    """
+    module, _, names = where.partition(":")
+    *outer, name = names.split(".")
+    owner = functools.reduce(getattr, outer, importlib.import_module(module))
+    function = getattr(owner, name)
+    calls = itertools.count(1)
+
+    @functools.wraps(function)
+    def wrapper(*args, **kwargs):
+        if next(calls) == call:
+            tell()
+            if room is None:
+                for name in signals:
+                    os.kill(os.getpid(), signal.Signals[name])
+                time.sleep(seconds)
+            else:
+                found = glob.glob(files) if files else []  # noqa: PTH207
+                limit_files(room + sum(map(os.path.getsize, found)))
+        return function(*args, **kwargs)
+
+    setattr(owner, name, wrapper)
+
+
+def limit_files(size: int) -> None:
+    """Makes writing beyond that size of a file an OSError, as on a full disk."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))

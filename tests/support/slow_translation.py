@@ -1,0 +1,47 @@
+"""A Parquet job that takes its time, so that a kill meets it at work."""
+
+import io
+import time
+
+from fakes import Reverser
+from translation_jobs import TWO_WORKERS, translate
+
+from model.errors import UserError
+from pipelines.storage import parquet
+
+UNIT_ROWS = 30
+PAUSE = 0.02  # seconds, in the middle of translating and of writing a unit
+
+
+class SlowReverser(Reverser):
+    """Takes its time, so that a kill meets it at work."""
+
+    def translate_ids(self, source_ids):
+        time.sleep(PAUSE)
+        return super().translate_ids(source_ids)
+
+
+def write_slowly(table, handle, **options):
+    """Leaves half of the bytes in the file for a while."""
+    content = io.BytesIO()
+    write_table(table, content, **options)
+    half = len(content.getvalue()) // 2
+    handle.write(content.getvalue()[:half])
+    handle.flush()
+    time.sleep(PAUSE)
+    handle.write(content.getvalue()[half:])
+
+
+write_table = parquet.write_table
+
+
+def translate_slowly(source, output):
+    """Translates in a process of its own; returns how many units had been there, or the error."""
+    parquet.write_table = write_slowly
+    try:
+        summary = translate(
+            source, output, unit_rows=UNIT_ROWS, load=SlowReverser, arguments=TWO_WORKERS
+        )
+    except UserError as error:
+        return {"error": f"{type(error).__name__}: {error}"}
+    return {"error": "", "reused_units": summary.reused_units}
