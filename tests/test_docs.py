@@ -1,0 +1,445 @@
+"""The README and docs/: every block of shell runs, and what they name is there.
+
+A block that cannot run has `<!-- not run: REASON -->` on the line above it. Its flags are compared
+with the commands' all the same. The blocks of a document run in one folder, one after the other, as
+a reader types them; `<!-- in a new folder -->` begins another.
+"""
+
+from __future__ import annotations
+
+import ast
+import bz2
+import gzip
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from documents import (
+    DOCUMENTS,
+    ROOT,
+    anchors_of,
+    blocks_of,
+    commands_of,
+    inline_code_of,
+    links_of,
+    name_of,
+    paragraphs_of,
+    prose_of,
+    tt_commands_of,
+)
+from toy import toy_sentences
+
+from cli.main import COMMANDS, load_command
+from model.dataset.manifest import DatasetManifest
+from pipelines.english_spanish.corpus import held_out_pairs
+
+SUPPORT = ROOT / "tests/support"
+LONGEST = 600  # seconds that a block may take on a slow machine
+
+BLOCKS = [block for document in DOCUMENTS for block in blocks_of(document)]
+SHELL = [block for block in BLOCKS if block.is_shell]
+RUN = sorted({block.document for block in SHELL if not block.not_run})
+MARKED = {(block.document, block.line) for block in SHELL if block.not_run or block.is_elsewhere}
+
+# Flags that are added to a command of a document, so that it takes seconds: the last of equal
+# flags wins, and any flag wins over a preset or a file. All else runs as it is written.
+ADDED = {
+    "preprocess": "--vocabulary-size 90",
+    "train": "--layers 1 --d-model 16 --heads 2 --d-ff 16 --batch-tokens 512 --steps 3 "
+    "--warmup-steps 2 --save-every 1 --validate-every 3 --score-every 0",
+    "translate": "--max-decoding-length 8",
+    "translate-batch": "--max-decoding-length 8",
+}
+
+# Flags of other programs that the documents name.
+FOREIGN = {
+    "--direct_num_workers", "--environment_type", "--flink_master", "--job_endpoint", "--logdir",
+    "--require-hashes", "--runner",
+}  # fmt: skip
+
+
+# The files that the blocks of a document read, by the names that it uses.
+
+
+def write_text(path, lines):
+    """Writes lines, compressed as the name says."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    content = "".join(f"{line}\n" for line in lines).encode()
+    if path.suffix == ".zst":
+        with pa.output_stream(str(path), compression="zstd") as file:
+            file.write(content)
+        return
+    compress = {".gz": gzip.compress, ".bz2": bz2.compress}.get(path.suffix, bytes)
+    path.write_bytes(compress(content))
+
+
+def write_pair(folder, name, pairs, *, ending=""):
+    for language, lines in zip(("en", "de"), zip(*pairs, strict=True), strict=True):
+        write_text(folder / f"{name}.{language}{ending}", lines)
+
+
+def pairs_of(number, count=50):
+    """Returns pairs that no other number has."""
+    first = 50 * number
+    return [(pair.source, pair.target) for pair in held_out_pairs()[first : first + count]]
+
+
+def write_table(path, **columns):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table(columns), path)
+
+
+def prepare_readme(folder, request):
+    pairs = pairs_of(1)
+    write_pair(folder, "train", pairs)
+    write_pair(folder, "test", pairs_of(2, 5))
+    write_text(folder / "pairs.tsv", ["\t".join(pair) for pair in [*pairs, pairs[0]]])
+    write_table(folder / "articles.parquet", id=["a", "b"], body=["two one", "one. two."])
+
+
+def prepare_preprocess(folder, request):
+    pairs = pairs_of(1)
+    write_pair(folder, "train", pairs, ending=".gz")
+    write_pair(folder, "val", pairs_of(2, 5), ending=".gz")
+    write_pair(folder, "test", pairs_of(3, 5))
+    write_pair(folder, "a", pairs, ending=".gz")
+    write_pair(folder, "news", pairs, ending=".zst")
+    write_text(folder / "web.tsv.gz", ["\t".join(pair) for pair in pairs_of(4)])
+    write_text(folder / "crawl-1.tsv.gz", [f"{a}\tx\t{b}" for a, b in [*pairs_of(5), ("a", "")]])
+    lines = [json.dumps({"translation": {"en": a, "de": b}}) for a, b in pairs_of(6)]
+    write_text(folder / "old.jsonl.bz2", lines)
+    sources, targets = zip(*pairs_of(7), strict=True)
+    write_table(folder / "parts/part-0.parquet", en=sources, de=targets)
+
+
+def prepare_train(folder, request):
+    shutil.copytree(request.getfixturevalue("dataset"), folder / "dataset")
+    shutil.copytree(ROOT / "model/recipes", folder / "model/recipes")
+
+
+def prepare_formats(folder, request):
+    shutil.copytree(request.getfixturevalue("dataset"), folder / "dataset")
+
+
+def prepare_translate(folder, request):
+    shutil.copytree(request.getfixturevalue("trained_toy").run, folder / "run")
+    sources, targets = zip(*toy_sentences(6, seed=3), strict=True)
+    write_table(folder / "input.parquet", text=sources)
+    for name in ("a/one", "b/two"):
+        table = {"title": sources, "body": sources, "human": targets}
+        write_table(folder / f"data/{name}.parquet", **table)
+    write_text(folder / "text.en", sources)
+    for name in ("reference.de", "text.zh", "a.zh", "b.zh"):
+        write_text(folder / name, targets)
+    write_text(folder / "test.en.gz", sources)
+    write_text(folder / "test.tsv", [f"{a}\t{b}" for a, b in zip(sources, targets, strict=True)])
+
+
+PREPARE = {
+    "README.md": prepare_readme,
+    "docs/formats.md": prepare_formats,
+    "docs/preprocess.md": prepare_preprocess,
+    "docs/train.md": prepare_train,
+    "docs/translate.md": prepare_translate,
+}
+
+
+# Running.
+
+
+@pytest.fixture(scope="module")
+def commands(tmp_path_factory):
+    """A folder for the PATH, in which `tt` runs in a child of a process that imported it."""
+    folder = tmp_path_factory.mktemp("bin")
+    socket = folder / "socket"
+    added = {command: flags.split() for command, flags in ADDED.items()}
+    server = subprocess.Popen(
+        [sys.executable, SUPPORT / "tt_server.py", socket, json.dumps(added)],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True,
+    )  # fmt: skip
+    try:
+        assert server.stdout.readline() == b"ready\n"
+        client = f'exec {sys.executable} -IS {SUPPORT / "tt_client.py"} {socket} "$@"'
+        (folder / "tt").write_text(f"#!/bin/sh\n{client}\n")
+        (folder / "tt").chmod(0o755)
+        yield folder
+    finally:
+        os.killpg(server.pid, signal.SIGKILL)
+        server.wait()
+
+
+def run_script(text, *, folder, commands):
+    """Runs a block as a shell does into which it is pasted; returns what it printed."""
+    path = f"{commands}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    script = subprocess.Popen(
+        ["bash", "-euo", "pipefail", "-c", text],
+        cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        env=os.environ | {"PATH": path, "XDG_CACHE_HOME": str(folder / ".cache")},
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        printed, _ = script.communicate(timeout=LONGEST)
+    except subprocess.TimeoutExpired:
+        os.killpg(script.pid, signal.SIGKILL)
+        raise
+    return script.returncode, printed.decode()
+
+
+@pytest.mark.parametrize("document", RUN)
+def test_the_blocks_of_a_document_run_one_after_the_other(document, tmp_path, request, commands):
+    folder = tmp_path / "first"
+    PREPARE[document](folder, request)
+    for block in SHELL:
+        if block.document == document and not block.not_run:
+            if block.is_elsewhere:
+                folder = tmp_path / str(block.line)
+                PREPARE[document](folder, request)
+            code, printed = run_script(block.text, folder=folder, commands=commands)
+            assert code == 0, f"{block} ends with {code}:\n{block.text}\n{printed}"
+            assert "Traceback" not in printed, f"{block}:\n{printed}"
+
+
+def test_the_tt_of_the_documents_hands_over_all_that_a_command_has(tmp_path, commands):
+    """Pipes, exit codes, folders and added flags: a client that lost one would prove nothing."""
+    (tmp_path / "there").mkdir()
+    text = "cd there; tt evaluate - --reference <(echo one two) < <(echo one two); tt no-such-thing"
+    code, printed = run_script(text, folder=tmp_path, commands=commands)
+    assert "BLEU" in printed
+    assert code == 2
+    text = "echo 'spam: 1' > there/a.yaml; tt preprocess --config there/a.yaml | cat; echo not here"
+    code, printed = run_script(text, folder=tmp_path, commands=commands)
+    assert (code, "not here" in printed) == (2, False)
+    assert "spam" in printed
+    write_pair(tmp_path, "a", pairs_of(1))
+    code, printed = run_script("tt preprocess a.en+a.de", folder=tmp_path, commands=commands)
+    assert code == 0
+    size = DatasetManifest.load(tmp_path / "dataset").source_vocabulary_size
+    assert size == 96, "90, as it is added, rounded up to a multiple of 8"
+
+
+# What the blocks say.
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=str)
+def test_a_block_is_shell_that_runs_or_says_why_not(block):
+    if block.is_shell:
+        assert not block.not_run or len(block.not_run.split()) >= 3
+        for path in re.findall(r"tests/\S+\.py", block.not_run):
+            assert (ROOT / path).exists(), path
+    else:
+        assert not block.not_run
+        assert block.language in ("text", "python"), "name the language of the block"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
+def test_no_command_stands_outside_of_blocks(document):
+    for number, line in prose_of(document).items():
+        assert not re.match(r"^(\s{4,}|\s*\$ )(tt|make|pip|python|\S+/bin/\S+) \S", line), number
+        is_mark = line.startswith("<!--")
+        assert not is_mark or (name_of(document), number + 1) in MARKED, f"{number} marks no block"
+
+
+def flags_of_commands():
+    """Returns the flags of each command of `tt`; "" is `tt` itself."""
+    flags = {"": {"--version", "--help", "-h"}}
+    for name in COMMANDS:
+        parameters = [each for each in load_command(name).params if each.opts[0].startswith("-")]
+        flags[name] = {flag for each in parameters for flag in each.opts + each.secondary_opts}
+        flags[name] |= {"--help", "-h"}
+    return flags
+
+
+FLAGS = flags_of_commands()
+
+
+@pytest.mark.parametrize("block", SHELL, ids=str)
+def test_a_block_names_commands_and_flags_that_there_are(block):
+    for arguments in tt_commands_of(block.text):
+        is_command = bool(arguments) and not arguments[0].startswith("-")
+        command = arguments[0] if is_command else ""
+        assert command in FLAGS, arguments
+        own = arguments[: arguments.index("--")] if "--" in arguments else arguments
+        flags = {word.partition("=")[0] for word in own if re.match(r"--?[a-z]", word)}
+        assert flags <= FLAGS[command], f"tt {command} has no {flags - FLAGS[command]}"
+    for words in commands_of(block.text):
+        if words[0] == "make":
+            check_target(words[1])
+        if script := next((word for word in words if word.startswith("tests/bench/")), None):
+            check_script(script, words)
+        if "pytest" in words:
+            path, name = words[words.index("pytest") + 1], words[words.index("-k") + 1]
+            assert f"def test_{name}" in (ROOT / path).read_text("utf-8")
+
+
+def test_the_commands_of_a_text_are_found():
+    text = """tt a --b c \\
+      --d  # tt e
+    zcat f | tt g -- --h < i   # 'j
+    tt k - --l <(tt m 'n  # o') > p && tt q
+    cat > r <<'END'
+    tt s
+    END
+    tt t
+    """.replace("\n    ", "\n")
+    assert tt_commands_of(text) == [
+        ["a", "--b", "c", "--d"], ["g", "--", "--h", "<", "i"], ["k", "-", "--l"],
+        ["m", "n  # o"], ["q"], ["t"],
+    ]  # fmt: skip
+
+
+def check_target(target):
+    made = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True)
+    assert made.returncode == 0, made.stderr
+
+
+def check_script(script, words):
+    text = (ROOT / script).read_text("utf-8")
+    for flag in (word for word in words if word.startswith("--")):
+        assert f'"{flag}"' in text, f"{script} has no {flag}"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
+def test_flags_and_files_in_the_text_are_there(document):
+    known = FOREIGN.union(*FLAGS.values())
+    for paragraph in paragraphs_of(document):
+        for code in inline_code_of(paragraph):
+            flags = set(re.findall(r"(?<![\w-])--[a-z][\w-]*", code))
+            if script := re.search(r"tests/\S+\.py", code):
+                check_script(script[0], flags)
+            else:
+                assert flags <= known, f"no command has {flags - known}"
+            for path in re.findall(r"^(?:cli|model|pipelines|tests|deploy|docs)/[\w./-]+$", code):
+                assert (ROOT / path).exists() or path in ("model/config.json", "model/"), path
+            if target := re.match(r"make ([a-z-]+)$", code):
+                check_target(target[1])
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
+def test_links_lead_somewhere(document):
+    for link in links_of(document):
+        if not link.startswith("https://"):
+            path, _, anchor = link.partition("#")
+            there = (document.parent / path).resolve() if path else document
+            assert there.is_relative_to(ROOT), link
+            assert there.exists(), link
+            assert not anchor or anchor in anchors_of(there), link
+
+
+def test_the_readme_is_short_and_names_every_document():
+    lines = (ROOT / "README.md").read_text("utf-8").splitlines()
+    assert len(lines) <= 150
+    assert max(map(len, lines)) <= 120
+    links = links_of(ROOT / "README.md")
+    for document in (ROOT / "docs").glob("*.md"):
+        assert name_of(document) in {link.partition("#")[0] for link in links}
+
+
+# What the documents repeat of the code.
+
+
+def definitions_of(path):
+    """Returns the names that a module defines: functions, classes, their members, constants."""
+    found = set()
+    for node in ast.parse(path.read_text("utf-8")).body:
+        targets = getattr(node, "targets", [getattr(node, "target", None)])
+        found |= {target.id for target in targets if isinstance(target, ast.Name)}
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+        if isinstance(node, ast.ClassDef):
+            members = [each for each in node.body if isinstance(each, ast.FunctionDef)]
+            found |= {f"{node.name}.{member.name}" for member in members}
+    return found
+
+
+ARCHITECTURE = [
+    paragraph
+    for paragraph in paragraphs_of(ROOT / "docs/architecture.md")
+    if re.search(r"`[\w/]+\.py`", paragraph)
+]
+
+
+@pytest.mark.parametrize("paragraph", ARCHITECTURE, ids=lambda text: text[:40])
+def test_the_names_of_the_architecture_are_in_the_files_beside_them(paragraph):
+    """A paragraph names files, and what it says of them is defined in one of these."""
+    codes = inline_code_of(paragraph)
+    files = [ROOT / code for code in codes if re.fullmatch(r"[\w/]+\.py", code)]
+    assert files
+    defined = set().union(*map(definitions_of, files))
+    names = [code for code in codes if re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?", code)]
+    names = [name for name in names if name not in OUTSIDE_OF_FILES]
+    assert set(names) <= defined, f"not in these files: {set(names) - defined}"
+
+
+# Words of the architecture that are no names of ours: sections of files, packages.
+OUTSIDE_OF_FILES = {
+    "about",
+    "cli",
+    "pipelines",
+    "model",
+    "UserError",
+    "dataset.json",
+    "train.jsonl",
+}
+
+
+def test_the_architecture_names_files_of_every_room():
+    text = (ROOT / "docs/architecture.md").read_text("utf-8")
+    for package in ("model", "pipelines"):
+        for room in (ROOT / package).iterdir():
+            if (room / "__init__.py").exists() and room.name not in UNNAMED_ROOMS:
+                assert f"`{package}/{room.name}/" in text, room
+
+
+UNNAMED_ROOMS = {"folders", "english_spanish"}  # a line, a record and a cell pass them by
+
+
+def test_the_documents_say_what_is_chosen_by_size():
+    from model.training.choices import _TABLE, DatasetSize, choose_options
+    from model.transformer.config import PRESETS
+
+    text = (ROOT / "docs/train.md").read_text("utf-8")
+    for row in _TABLE:
+        wanted = f"| `{row.preset}` | {row.dropout} | {row.batch_tokens:,} | {row.warmup_steps:,} "
+        assert wanted in text, wanted
+    for name, fields in PRESETS.items():
+        layers, width, heads, inner, dropout = (
+            fields[key] for key in ("layers", "d_model", "heads", "d_ff", "dropout")
+        )
+        wanted = rf"`{name}`[^|]*\| {layers} \| {width:,} \| {heads} \| {inner:,} \| {dropout} \|"
+        assert re.search(wanted, text), wanted
+    readme = (ROOT / "README.md").read_text("utf-8")
+    for pairs, words in (
+        (20_000, "20 thousand"),
+        (200_000, "200 thousand"),
+        (5_000_000, "5 million"),
+    ):
+        chosen = [
+            choose_options(DatasetSize(pairs=pairs, tokens=pairs * tokens, longest=100), {})
+            for tokens in (16, 30)  # a sentence
+        ]
+        [preset] = {each["preset"] for each in chosen}
+        steps = " to ".join(dict.fromkeys(f"{each['steps']:,}" for each in chosen))
+        assert f"| {words} | `{preset}`, {steps} updates |" in readme
+
+
+def test_the_documents_list_every_status_and_reason():
+    from pipelines.pairs import filters, held_out
+    from pipelines.texts.translating import STATUSES
+
+    statuses = (ROOT / "docs/translate.md").read_text("utf-8")
+    for status in STATUSES:
+        assert f"`{status}`" in statuses
+    listed = [line for line in (ROOT / "docs/preprocess.md").read_text("utf-8").split("\n")
+              if line.startswith("| `")]  # fmt: skip
+    for name, value in {**vars(filters), **vars(held_out)}.items():
+        if name.isupper() and isinstance(value, str) and re.fullmatch(r"[a-z]+(_[a-z]+)+", value):
+            assert any(f"`{value}`" in line for line in listed), value
