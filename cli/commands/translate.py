@@ -47,8 +47,8 @@ def translate_command(
     folder = local_path(model)
     from model.engines.loading import load_translator
     from model.formats.model_folder import load_about
-    from pipelines.texts.model import check_model
     from pipelines.texts.model_languages import choose_language
+    from pipelines.texts.model_loading import check_model
 
     data = load_about(folder).data
     for line in check_model(

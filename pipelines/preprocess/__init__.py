@@ -5,8 +5,8 @@ plan               shards, buckets and units, before anything is read
 dataset_folder     who may write the dataset folder
 vocabulary_sample  SentencePiece on a sample of lines
 encode_steps       ListUnits | FindHeldOut | TrainVocabularies | EncodeUnits
-merge_steps        MergeShards | WriteManifest
-accounts           statistics summed: every pair accounted for
+merge_steps        MergeShards, and what a shard holds
+manifest           WriteManifest: every pair accounted for in dataset.json
 job                the steps wired, and run
 progress           how far a run is
 description        a plan and a dataset in words

@@ -260,7 +260,8 @@ def _add_steps(pipeline: beam.Pipeline, plan: PreprocessPlan) -> None:
         ListUnits,
         TrainVocabularies,
     )
-    from pipelines.preprocess.merge_steps import MergeShards, WriteManifest
+    from pipelines.preprocess.manifest import WriteManifest
+    from pipelines.preprocess.merge_steps import MergeShards
 
     options, output, work = plan.options, plan.options.output, plan.work
     encoding = EncodingOptions(

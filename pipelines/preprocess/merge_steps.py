@@ -1,4 +1,4 @@
-"""The steps of the preprocess job from spills to shards and the manifest, as transforms."""
+"""The step of the preprocess job from spills to shards, and the statistics of a shard."""
 
 from __future__ import annotations
 
@@ -10,30 +10,23 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import apache_beam as beam
+import numpy as np
 import pyarrow.parquet as pq
 
 from model.dataset.manifest import (
-    MANIFEST_FILE,
+    HISTOGRAM_STEP,
+    PADDING_BATCH,
     TRAIN,
     VALIDATION,
-    DatasetManifest,
-    digest_file,
+    ratio_places,
     shard_name,
 )
 from model.dataset.tfrecords import framed_runs
-from model.text.vocabulary import load_vocabularies
 from pipelines.corpora.source import Source
 from pipelines.pairs.encoding import EncodingOptions, UnitStatistics
 from pipelines.pairs.rejected import REJECTED_SCHEMA, SourceNames, duplicates_tables
-from pipelines.pairs.spills import Region, SplitPlan, merge_bucket, read_bucket
+from pipelines.pairs.spills import Headers, Places, Region, merge_bucket, read_bucket
 from pipelines.pairs.work_folder import WorkFolder
-from pipelines.preprocess.accounts import (
-    ShardCounter,
-    ShardStatistics,
-    check_splits,
-    sum_sources,
-    sum_split,
-)
 from pipelines.storage import files
 from pipelines.storage.paths import join
 
@@ -41,6 +34,107 @@ from pipelines.storage.paths import join
 _transform = dataclasses.dataclass(kw_only=True, eq=False)
 
 ShardKey = tuple[str, int]  # split, shard
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ShardStatistics:
+    """What merging a shard kept and left out, the latter by source and reason."""
+
+    split: str
+    shard: int
+    records: int
+    source_tokens: int
+    target_tokens: int
+    longest: int
+    source_lengths: list[int]
+    target_lengths: list[int]
+    length_ratios: list[int]
+    padded_as_stored: int
+    padded_by_length: int
+    kept_by_source: dict[int, int]
+    rejected_by_source: dict[int, dict[str, int]]
+    size: int
+
+    def to_json(self) -> str:
+        """Returns it as text, for a rerun."""
+        return json.dumps(dataclasses.asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> ShardStatistics:
+        """Reads what `to_json` returned; JSON has made the orders of sources texts."""
+        values = json.loads(text)
+        for name in ("kept_by_source", "rejected_by_source"):
+            values[name] = {int(order): value for order, value in values[name].items()}
+        return cls(**values)
+
+
+class ShardCounter:
+    """Counts the records of a shard while they are written."""
+
+    def __init__(self, *, split: str, shard: int) -> None:
+        self._split = split
+        self._shard = shard
+        self._records = 0
+        self._tokens = [0, 0]
+        self._longest = 0
+        self._lengths = [np.zeros(1, np.int64), np.zeros(1, np.int64)]
+        self._ratios = np.zeros(1, np.int64)
+        self._padded_as_stored = 0
+        self._padded_by_length = 0
+        self._kept: collections.Counter[int] = collections.Counter()
+        self._rejected: dict[int, collections.Counter[str]] = {}
+
+    def count_kept(self, headers: Headers, places: Places) -> None:
+        """Counts written records."""
+        self._records += len(headers)
+        both = [headers[name].astype(np.int64) for name in ("source_length", "target_length")]
+        self._ratios = add_counts(self._ratios, np.bincount(ratio_places(*both), minlength=1))
+        for side, lengths in enumerate(both):
+            self._tokens[side] += int(lengths.sum())
+            self._longest = max(self._longest, int(lengths.max(initial=0)))
+            self._lengths[side] = add_counts(
+                self._lengths[side], np.bincount(lengths // HISTOGRAM_STEP, minlength=1)
+            )
+            self._padded_by_length += int((-(-lengths // HISTOGRAM_STEP) * HISTOGRAM_STEP).sum())
+            starts = np.arange(0, len(lengths), PADDING_BATCH)
+            if starts.size:
+                sizes = np.diff(starts, append=len(lengths))
+                self._padded_as_stored += int((np.maximum.reduceat(lengths, starts) * sizes).sum())
+        values, counts = np.unique(places.orders, return_counts=True)
+        self._kept.update(dict(zip(values.tolist(), counts.tolist(), strict=True)))
+
+    def count_rejected(self, reason: str, places: Places) -> None:
+        """Counts records that were left out."""
+        values, counts = np.unique(places.orders, return_counts=True)
+        for order, count in zip(values.tolist(), counts.tolist(), strict=True):
+            self._rejected.setdefault(order, collections.Counter())[reason] += count
+
+    def statistics(self, *, size: int) -> ShardStatistics:
+        """Returns the counts, of a shard of `size` bytes."""
+        return ShardStatistics(
+            split=self._split,
+            shard=self._shard,
+            records=self._records,
+            source_tokens=self._tokens[0],
+            target_tokens=self._tokens[1],
+            longest=self._longest,
+            source_lengths=self._lengths[0].tolist(),
+            target_lengths=self._lengths[1].tolist(),
+            length_ratios=self._ratios.tolist(),
+            padded_as_stored=self._padded_as_stored,
+            padded_by_length=self._padded_by_length,
+            kept_by_source=dict(self._kept),
+            rejected_by_source={order: dict(c) for order, c in self._rejected.items()},
+            size=size,
+        )
+
+
+def add_counts(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Adds counts of which one list may be the longer."""
+    longer, shorter = (a, b) if len(a) >= len(b) else (b, a)
+    total = longer.copy()
+    total[: len(shorter)] += shorter
+    return total
 
 
 @_transform
@@ -181,95 +275,3 @@ class _Merge(beam.DoFn):
                     ):
                         rejected.write_table(table)
         return counter.statistics(size=size)
-
-
-@_transform
-class WriteManifest(beam.PTransform):
-    """Checks that every pair is accounted for and writes `dataset.json`, the last of all files.
-
-    Attributes:
-      units: PCollection of UnitStatistics.
-      shards: PCollection of ShardStatistics.
-      identities: Identities of all sources, the held-out ones last.
-      held_out_from: Index of the first held-out source.
-      plans: Shards and buckets of each split.
-      draft: The manifest without what only the run finds out.
-      output: The dataset folder.
-      work: The work folder, for temporaries.
-    """
-
-    units: beam.PCollection
-    shards: beam.PCollection
-    identities: Sequence[dict[str, Any]]
-    held_out_from: int
-    plans: dict[str, SplitPlan]
-    draft: DatasetManifest
-    output: str
-    work: WorkFolder
-
-    def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection:
-        """Wires the steps."""
-        return (
-            begin
-            | "Draft" >> beam.Create([self.draft])
-            | "Complete"
-            >> beam.ParDo(
-                _Complete(config=self),
-                beam.pvalue.AsList(self.units),
-                beam.pvalue.AsList(self.shards),
-            )
-        )
-
-
-class _Complete(beam.DoFn):
-    def __init__(self, *, config: WriteManifest) -> None:
-        self._config = config
-
-    def process(
-        self,
-        draft: DatasetManifest,
-        units: list[UnitStatistics],
-        shards: list[ShardStatistics],
-    ) -> Iterator[str]:
-        config = self._config
-        self._check_all_arrived(units)
-        sources = sum_sources(
-            config.identities, held_out_from=config.held_out_from, units=units, shards=shards
-        )
-        splits = {split: sum_split(split, plan, shards) for split, plan in config.plans.items()}
-        check_splits(splits[TRAIN], splits[VALIDATION], sources=sources)
-        rejected: collections.Counter[str] = collections.Counter()
-        for source in sources:
-            rejected.update(source["rejected"])
-        vocabularies = load_vocabularies(config.output, read=files.read_bytes)
-        manifest = dataclasses.replace(
-            draft,
-            source_vocabulary_size=vocabularies.source.size,
-            target_vocabulary_size=vocabularies.target.size,
-            lines_read=sum(source["read"] for source in sources),
-            pairs_kept=sum(source["kept"] for source in sources),
-            rejected=dict(sorted(rejected.items())),
-            sources=sources,
-            splits=splits,
-            vocabulary_digests={
-                name: digest_file(files.read_bytes(join(config.output, name)))
-                for name in vocabularies.files
-            },
-        )
-        path = join(config.output, MANIFEST_FILE)
-        config.work.write_text(path, manifest.to_json())
-        yield path
-
-    def _check_all_arrived(self, units: Sequence[UnitStatistics]) -> None:
-        """Compares the units with those that the cutting steps have written down."""
-        rows: collections.defaultdict[int, dict[int, int]] = collections.defaultdict(dict)
-        for unit in units:
-            if unit.index in rows[unit.order]:
-                raise RuntimeError(f"unit {unit.index} of source {unit.order} arrived twice")
-            rows[unit.order][unit.index] = unit.rows
-        for order in range(len(self._config.identities)):
-            expected = json.loads(files.read_bytes(self._config.work.index(order)))
-            if [rows[order].get(index) for index in range(len(expected))] != expected:
-                raise RuntimeError(
-                    f"of source {order} arrived {rows[order]}, but its units have {expected} rows"
-                )

@@ -2,7 +2,7 @@
 
 beam_options    Beam's own flags
 runner          a pipeline made and run
-workers         copies of the model on a machine
+model_copies    copies of the model on a machine
 failures        the failure of a job, for the user
 foreign_errors  errors of other services in one line
 staging         datasets and models copied to a local cache

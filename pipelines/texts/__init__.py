@@ -1,9 +1,9 @@
 """Texts to translations: what Parquet tables, lines and streams share.
 
 segments         texts cut into what a model can take
-faults           the failing items of a batch, found by bisection
+bisection        the failing items of a batch, found by bisection
 translating      texts to translations with a status each
-model            the model of a job, found, checked and loaded
+model_loading    the model of a job, found, checked and loaded
 lines            lines to translations, a line for a line
 model_languages  the languages of a model against those of the texts
 """

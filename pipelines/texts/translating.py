@@ -14,7 +14,7 @@ from model.engines.under_way import begin_sources
 from model.errors import require, require_one_of
 from model.text.languages import read_language
 from model.text.vocabulary import EOS_ID, UNK_ID, is_empty
-from pipelines.texts.faults import call_on_parts, one_line, raise_if_not_at_fault
+from pipelines.texts.bisection import call_on_parts, one_line, raise_if_not_at_fault
 from pipelines.texts.segments import cut_to_fit, join_translations
 
 OK = "ok"

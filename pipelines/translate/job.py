@@ -32,15 +32,21 @@ from pipelines.runners.beam_options import (
     set_file_system_options,
     with_local_defaults,
 )
+from pipelines.runners.model_copies import ModelCopies, plan_copies
 from pipelines.runners.runner import check_places, make_pipeline, run_pipeline
 from pipelines.runners.status_line import look_seconds, repeating
-from pipelines.runners.workers import ModelCopies, plan_copies
 from pipelines.storage import paths
 from pipelines.storage.files import delete
 from pipelines.storage.listing import list_files
 from pipelines.storage.paths import is_local
-from pipelines.texts.model import CustomModel, FoundModel, ModelLoader, check_model, find_model
 from pipelines.texts.model_languages import SAMPLE, choose_language, describe_other_script
+from pipelines.texts.model_loading import (
+    CustomModel,
+    FoundModel,
+    ModelLoader,
+    check_model,
+    find_model,
+)
 from pipelines.translate.inputs import (
     FoundInput,
     check_matches,

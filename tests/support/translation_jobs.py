@@ -11,7 +11,7 @@ from fakes import Reverser
 
 from model.decoding.options import Decoding
 from model.errors import UserError
-from pipelines.texts.model import CustomModel
+from pipelines.texts.model_loading import CustomModel
 from pipelines.texts.translating import STATUSES, TextOptions
 from pipelines.translate.job import TranslateRequest
 from pipelines.translate.options import TranslateOptions

@@ -16,7 +16,7 @@ from model.engines.options import Engine
 from model.engines.pool import TranslatorPool
 from model.engines.tensorflow_engine import TensorFlowTranslator
 from model.engines.translator import Work
-from pipelines.runners.workers import ModelCopies, plan_copies
+from pipelines.runners.model_copies import ModelCopies, plan_copies
 
 CPUS = ["/device:CPU:0", "/device:CPU:1"]
 SOURCES = [source for source, _ in toy_sentences(40, seed=7)]

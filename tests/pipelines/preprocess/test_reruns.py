@@ -28,7 +28,7 @@ from model.errors import UserError
 from pipelines.corpora.parquet_columns import ParquetColumns
 from pipelines.corpora.text import TextPair, Tsv
 from pipelines.pairs.filters import Filters
-from pipelines.preprocess import dataset_folder, encode_steps, merge_steps
+from pipelines.preprocess import dataset_folder, encode_steps, manifest, merge_steps
 from pipelines.preprocess import plan as preprocess_plan
 from pipelines.preprocess.options import PreprocessOptions
 from pipelines.storage import files
@@ -125,15 +125,17 @@ class KilledError(Exception):
     """Stands for the end of the process."""
 
 
-@pytest.mark.parametrize("where", ["merge_bucket", "check_splits"])
+@pytest.mark.parametrize(
+    ("module", "where"), [(merge_steps, "merge_bucket"), (manifest, "check_splits")]
+)
 def test_a_rerun_after_a_crash_reuses_what_is_finished(
-    tmp_path, monkeypatch, corpus, dataset, where
+    tmp_path, monkeypatch, corpus, dataset, module, where
 ):
     def crash(*args, **kwargs):
         raise KilledError
 
     with monkeypatch.context() as broken:
-        broken.setattr(merge_steps, where, crash)
+        broken.setattr(module, where, crash)
         with pytest.raises(Exception, match="KilledError"):
             preprocess(sources=[corpus], options=options(tmp_path), beam_arguments=ONE_THREAD)
     assert not (tmp_path / MANIFEST_FILE).exists()

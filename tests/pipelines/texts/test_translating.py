@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from model.engines.translator import Hypothesis, Work
 from model.errors import UserError
 from model.text.unknown import UnknownParts
-from pipelines.texts.faults import call_on_parts, one_line
+from pipelines.texts.bisection import call_on_parts, one_line
 from pipelines.texts.translating import STATUSES, TextOptions, TranslatedText, translate_texts
 
 

@@ -1,0 +1,219 @@
+"""The step of the preprocess job that sums all statistics up and writes `dataset.json`."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+
+from model.dataset.manifest import (
+    MANIFEST_FILE,
+    TRAIN,
+    VALIDATION,
+    DatasetManifest,
+    SplitInfo,
+    digest_file,
+    shard_name,
+)
+from model.errors import UserError
+from model.text.vocabulary import load_vocabularies
+from pipelines.pairs.encoding import UnitStatistics
+from pipelines.pairs.spills import SplitPlan
+from pipelines.pairs.work_folder import WorkFolder
+from pipelines.preprocess.merge_steps import ShardStatistics, add_counts
+from pipelines.storage import files
+from pipelines.storage.paths import join
+
+
+# Beam sets its label when it applies it: it cannot be frozen.
+@dataclasses.dataclass(kw_only=True, eq=False)
+class WriteManifest(beam.PTransform):
+    """Checks that every pair is accounted for and writes `dataset.json`, the last of all files.
+
+    Attributes:
+      units: PCollection of UnitStatistics.
+      shards: PCollection of ShardStatistics.
+      identities: Identities of all sources, the held-out ones last.
+      held_out_from: Index of the first held-out source.
+      plans: Shards and buckets of each split.
+      draft: The manifest without what only the run finds out.
+      output: The dataset folder.
+      work: The work folder, for temporaries.
+    """
+
+    units: beam.PCollection
+    shards: beam.PCollection
+    identities: Sequence[dict[str, Any]]
+    held_out_from: int
+    plans: dict[str, SplitPlan]
+    draft: DatasetManifest
+    output: str
+    work: WorkFolder
+
+    def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection:
+        """Wires the steps."""
+        return (
+            begin
+            | "Draft" >> beam.Create([self.draft])
+            | "Complete"
+            >> beam.ParDo(
+                _Complete(config=self),
+                beam.pvalue.AsList(self.units),
+                beam.pvalue.AsList(self.shards),
+            )
+        )
+
+
+class _Complete(beam.DoFn):
+    def __init__(self, *, config: WriteManifest) -> None:
+        self._config = config
+
+    def process(
+        self,
+        draft: DatasetManifest,
+        units: list[UnitStatistics],
+        shards: list[ShardStatistics],
+    ) -> Iterator[str]:
+        config = self._config
+        self._check_all_arrived(units)
+        sources = sum_sources(
+            config.identities, held_out_from=config.held_out_from, units=units, shards=shards
+        )
+        splits = {split: sum_split(split, plan, shards) for split, plan in config.plans.items()}
+        check_splits(splits[TRAIN], splits[VALIDATION], sources=sources)
+        rejected: collections.Counter[str] = collections.Counter()
+        for source in sources:
+            rejected.update(source["rejected"])
+        vocabularies = load_vocabularies(config.output, read=files.read_bytes)
+        manifest = dataclasses.replace(
+            draft,
+            source_vocabulary_size=vocabularies.source.size,
+            target_vocabulary_size=vocabularies.target.size,
+            lines_read=sum(source["read"] for source in sources),
+            pairs_kept=sum(source["kept"] for source in sources),
+            rejected=dict(sorted(rejected.items())),
+            sources=sources,
+            splits=splits,
+            vocabulary_digests={
+                name: digest_file(files.read_bytes(join(config.output, name)))
+                for name in vocabularies.files
+            },
+        )
+        path = join(config.output, MANIFEST_FILE)
+        config.work.write_text(path, manifest.to_json())
+        yield path
+
+    def _check_all_arrived(self, units: Sequence[UnitStatistics]) -> None:
+        """Compares the units with those that the cutting steps have written down."""
+        rows: collections.defaultdict[int, dict[int, int]] = collections.defaultdict(dict)
+        for unit in units:
+            if unit.index in rows[unit.order]:
+                raise RuntimeError(f"unit {unit.index} of source {unit.order} arrived twice")
+            rows[unit.order][unit.index] = unit.rows
+        for order in range(len(self._config.identities)):
+            expected = json.loads(files.read_bytes(self._config.work.index(order)))
+            if [rows[order].get(index) for index in range(len(expected))] != expected:
+                raise RuntimeError(
+                    f"of source {order} arrived {rows[order]}, but its units have {expected} rows"
+                )
+
+
+def sum_split(split: str, plan: SplitPlan, shards: Sequence[ShardStatistics]) -> SplitInfo:
+    """Adds up the shards of a split."""
+    own = [s for s in shards if s.split == split]
+    if sorted(s.shard for s in own) != list(range(plan.shards)):
+        raise RuntimeError(f"shards of {split}: {sorted(s.shard for s in own)} of {plan.shards}")
+    source_lengths = target_lengths = length_ratios = np.zeros(1, np.int64)
+    for s in own:
+        source_lengths = add_counts(source_lengths, np.array(s.source_lengths))
+        target_lengths = add_counts(target_lengths, np.array(s.target_lengths))
+        length_ratios = add_counts(length_ratios, np.array(s.length_ratios))
+    records = sum(s.records for s in own)
+    tokens = sum(s.source_tokens + s.target_tokens for s in own)
+
+    def waste(padded: int) -> float:
+        return round(1 - tokens / padded, 4) if padded else 0.0
+
+    return SplitInfo(
+        shards=[shard_name(split, i, plan.shards) for i in range(plan.shards)],
+        records=records,
+        source_tokens=sum(s.source_tokens for s in own),
+        target_tokens=sum(s.target_tokens for s in own),
+        longest=max(s.longest for s in own),
+        source_lengths=source_lengths.tolist() if records else [],
+        target_lengths=target_lengths.tolist() if records else [],
+        length_ratios=length_ratios.tolist() if records else [],
+        padding_as_stored=waste(sum(s.padded_as_stored for s in own)),
+        padding_by_length=waste(sum(s.padded_by_length for s in own)),
+        shard_sizes=[s.size for s in sorted(own, key=lambda s: s.shard)],
+    )
+
+
+def sum_sources(
+    identities: Sequence[dict[str, Any]],
+    *,
+    held_out_from: int,
+    units: Sequence[UnitStatistics],
+    shards: Sequence[ShardStatistics],
+) -> list[dict[str, Any]]:
+    """Adds up what was read, kept and rejected of each source, and checks that it is all.
+
+    Raises:
+      RuntimeError: Pairs were lost or counted twice.
+    """
+    read: collections.Counter[int] = collections.Counter()
+    kept: collections.Counter[int] = collections.Counter()
+    rejected: list[collections.Counter[str]] = [collections.Counter() for _ in identities]
+    for unit in units:
+        read[unit.order] += unit.rows
+        rejected[unit.order].update(unit.rejected)
+    for shard in shards:
+        kept.update(shard.kept_by_source)
+        for order, reasons in shard.rejected_by_source.items():
+            rejected[order].update(reasons)
+    for order, identity in enumerate(identities):
+        if read[order] != kept[order] + rejected[order].total():
+            raise RuntimeError(
+                f"{identity['name']}: {read[order]} pairs read, but {kept[order]} kept and "
+                f"{rejected[order].total()} rejected"
+            )
+    return [
+        {
+            **identity,
+            "is_held_out": order >= held_out_from,
+            "read": read[order],
+            "kept": kept[order],
+            "rejected": dict(sorted(rejected[order].items())),
+        }
+        for order, identity in enumerate(identities)
+    ]
+
+
+def check_splits(train: SplitInfo, validation: SplitInfo, *, sources: list[dict[str, Any]]) -> None:
+    """Checks that there is something to train and to validate on.
+
+    Raises:
+      UserError: A split is empty.
+    """
+    read = sum(source["read"] for source in sources)
+    rejected: collections.Counter[str] = collections.Counter()
+    for source in sources:
+        rejected.update(source["rejected"])
+    reasons = ", ".join(f"{n} {reason}" for reason, n in sorted(rejected.items())) or "none"
+    held_out = [source["name"] for source in sources if source["is_held_out"]]
+    if held_out and not validation.records:
+        raise UserError(
+            f"no pair of the held-out corpus is left ({reasons} rejected in all): check "
+            f"{', '.join(held_out)}, or leave it out"
+        )
+    for name, split in ((TRAIN, train), (VALIDATION, validation)):
+        if not split.records:
+            raise UserError(
+                f"the corpus is too small: of {read} pairs read ({reasons} rejected) none is left "
+                f"for {name}; there must be at least two pairs with different sources"
+            )
