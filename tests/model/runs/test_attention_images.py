@@ -3,31 +3,29 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from PIL import ImageFont
+from matplotlib import font_manager
 from toy import write_vocabulary
 
 from model.runs import attention_images
 from model.runs.attention_images import (
-    CELL,
-    MAX_PIECES,
-    attention_image,
-    cell_corner,
-    colours,
-    piece_labels,
+    MAX_TOKENS,
+    attention_figure,
+    render,
     sample_attention,
+    token_labels,
 )
 from model.text.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Vocabulary, VocabularyPair
 from model.transformer.config import TransformerConfig
 from model.transformer.transformer import Transformer
 
-LIGHTEST, DARKEST = [255, 255, 255], [0, 0, 4]  # the ends of the colour map
+WHITE, DARKEST = [247, 251, 255], [8, 48, 107]  # the ends of Matplotlib's "Blues"
 
 
 @pytest.fixture
-def only_pillows_font(monkeypatch):
-    """A machine without fonts: Pillow's own one draws ASCII."""
-    font = ImageFont.load_default(attention_images.FONT_SIZE)
-    monkeypatch.setattr(attention_images, "_fonts", lambda: [(font, font)])
+def only_one_font(monkeypatch):
+    """A machine with the font that Matplotlib brings: it draws no Chinese."""
+    fonts = {"DejaVu Sans": font_manager.findfont("DejaVu Sans")}
+    monkeypatch.setattr(attention_images, "_font_paths", lambda: fonts)
 
 
 @pytest.fixture(scope="module")
@@ -46,134 +44,124 @@ def uniform(heads, targets, sources):
 def draw(weights, **changes):
     _, targets, sources = weights.shape
     labels = {"source": letters(sources), "target": letters(targets)}
-    return attention_image(weights, **(labels | changes))
+    return attention_figure(weights, **(labels | changes))
 
 
-def cell(image, **place):
-    x, y = cell_corner(**place)
-    return image[y : y + CELL - 1, x : x + CELL - 1]
+def rows_of(panel):
+    return [label.get_text() for label in panel.get_yticklabels()]
 
 
-def test_each_cell_has_exactly_the_colour_of_its_weight():
+def columns_of(panel):
+    return [label.get_text() for label in panel.get_xticklabels()]
+
+
+def title_of(figure):
+    [title] = figure.texts
+    return title.get_text()
+
+
+def test_each_cell_has_the_colour_of_its_weight():
     # Five heads, so that the last one stands in a second row of panels; each has its own cell.
     places = {0: (0, 0), 1: (1, 3), 2: (2, 0), 3: (0, 3), 4: (2, 2)}
     weights = np.zeros([5, 3, 4])
     for head, (row, column) in places.items():
         weights[head, row, column] = 1
 
-    image = draw(weights)
+    figure = draw(weights)
+    image = render(figure)
 
+    assert [panel.get_title() for panel in figure.axes] == [f"head {head}" for head in range(5)]
     for head, row, column in np.ndindex(weights.shape):
-        seen = cell(image, head=head, row=row, column=column, targets=3, sources=4)
-        expected = DARKEST if places[head] == (row, column) else LIGHTEST
-        assert seen.shape == (CELL - 1, CELL - 1, 3)
-        assert (seen == expected).all()
+        x, y = figure.axes[head].transData.transform((column, row))  # y goes up
+        seen = image[len(image) - round(y) - 4 : len(image) - round(y) + 4, round(x) - 4 :][:, :8]
+        expected = DARKEST if places[head] == (row, column) else WHITE
+        assert (seen == expected).all(), (head, row, column)
 
 
-def test_colours_get_darker_with_the_weight():
-    colour_map = colours(np.linspace(0, 1, 201))
+def test_weights_of_a_half_are_half_way():
+    [panel] = draw(np.array([[[0.5, 0.25, 0.25]]])).axes
 
-    luminance = colour_map @ [0.2126, 0.7152, 0.0722]
-    assert colour_map.dtype == np.uint8
-    assert colour_map[[0, -1]].tolist() == [LIGHTEST, DARKEST]
-    # The fifth of nine anchors is the middle; halfway from the first to the second is a sixteenth.
-    assert colours(np.array([0.5, 1 / 16])).tolist() == [[181, 54, 122], [254, 224, 195]]
-    assert (np.diff(luminance) < 0).all()
+    [drawn] = panel.images
+    np.testing.assert_array_equal(drawn.get_array(), [[0.5, 0.25, 0.25]])
+    assert (drawn.norm.vmin, drawn.norm.vmax) == (0, 1)  # not the least and greatest weight
+    red, *_ = drawn.cmap(drawn.norm(np.array([0.0, 0.25, 0.5, 1.0]))).T
+    assert (np.diff(red) < 0).all()
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 def test_shape_and_dtype(dtype):
-    image = draw(uniform(8, 20, 20).astype(dtype))
+    image = render(draw(uniform(8, 20, 20).astype(dtype)))
 
-    # 4 x 2 panels, each a label strip, 20 cells and a margin.
-    assert image.shape == (32 + 2 * (20 + 92 + 320 + 14), 4 * (92 + 320 + 14), 3)
-    assert image.shape[0] * image.shape[1] < 2_000_000
+    # 4 x 2 panels of 20 cells of 16 pixels and a gap of 30, beside and above labels of 130 pixels.
+    assert image.shape == (50 + 2 * (320 + 30) + 130, 130 + 4 * (320 + 30), 3)
     assert image.dtype == np.uint8
 
 
-def test_more_pieces_and_more_heads_grow_the_picture():
-    height, width, _ = draw(uniform(4, 5, 6)).shape
+def test_more_tokens_and_more_heads_grow_the_picture():
+    height, width, _ = render(draw(uniform(4, 5, 6))).shape
 
-    assert draw(uniform(4, 6, 6)).shape[:2] == (height + CELL, width)
-    assert draw(uniform(4, 5, 7)).shape[:2] == (height, width + 4 * CELL)
-    assert draw(uniform(5, 5, 6)).shape[0] > height
-    assert draw(uniform(3, 5, 6)).shape[1] < width
-
-
-@pytest.mark.parametrize(
-    "change", [{"source": ["a", "x"]}, {"target": ["a", "b", "x"]}, {"title": "x"}],
-    ids=["source", "target", "title"],
-)  # fmt: skip
-def test_labels_and_title_are_drawn_outside_of_the_cells(change):
-    weights = uniform(2, 3, 2)
-
-    plain, changed = draw(weights), draw(weights, **change)
-
-    assert plain.shape == changed.shape
-    assert (plain != changed).any()
-    x, y = cell_corner(head=0, row=0, column=0, targets=3, sources=2)
-    panel = np.s_[y : y + 3 * CELL, x : x + 2 * CELL]
-    np.testing.assert_array_equal(plain[panel], changed[panel])
+    assert render(draw(uniform(4, 6, 6))).shape[:2] == (height + 16, width)
+    assert render(draw(uniform(4, 5, 7))).shape[:2] == (height, width + 4 * 16)
+    assert render(draw(uniform(5, 5, 6))).shape[0] > height
+    assert render(draw(uniform(3, 5, 6))).shape[1] < width
 
 
-def test_a_label_stands_at_its_row_and_column():
-    weights = uniform(1, 3, 4)
+def test_labels_stand_at_the_outer_panels():
+    figure = draw(uniform(6, 2, 3), source=["a", "b", "c"], target=["x", "y"])
 
-    changed = draw(weights) != draw(weights, source=list("abxd"), target=list("axc"))
-
-    left, top = cell_corner(head=0, row=0, column=0, targets=3, sources=4)
-    x, y = cell_corner(head=0, row=1, column=2, targets=3, sources=4)
-    rows_beside = np.nonzero(changed[top:, :left].any(axis=(1, 2)))[0] + top
-    columns_above = np.nonzero(changed[:top, left:].any(axis=(0, 2)))[0] + left
-    assert y <= rows_beside.min() <= rows_beside.max() < y + CELL
-    assert x <= columns_above.min() <= columns_above.max() < x + CELL
-    assert not changed[top:, left:].any()
+    assert [rows_of(panel) for panel in figure.axes] == [["x", "y"], [], [], [], ["x", "y"], []]
+    below = [["a", "b", "c"]]
+    assert [columns_of(panel) for panel in figure.axes] == [*2 * [[]], *4 * below]
 
 
-def test_a_long_title_fits():
-    narrow, wide = draw(uniform(1, 2, 2)), draw(uniform(1, 2, 2), title="long title " * 9)
+def test_all_that_is_written_is_within_the_picture():
+    labels = ["W" * 60, "_" + "m" * 60]
+    figure = draw(uniform(5, 2, 2), source=labels, target=labels, title="long title " * 9)
+    image = render(figure)
 
-    assert wide.shape[1] > narrow.shape[1]
-    assert (wide[:, -1] == 255).all()
+    height, width, _ = image.shape
+    texts = [*figure.texts, *(t for a in figure.axes for t in (a.title, *a.get_xticklabels()))]
+    texts += [label for panel in figure.axes for label in panel.get_yticklabels()]
+    for text in texts:
+        box = text.get_window_extent()
+        assert min(box.x0, box.y0) >= 0, text
+        assert box.x1 <= width, text
+        assert box.y1 <= height, text
+    assert rows_of(figure.axes[0])[0] == "W" * 11 + "…"
 
 
-def test_a_long_label_is_cut():
-    first, second = (draw(uniform(1, 1, 2), source=["a", "x" * n]) for n in (50, 60))
+def test_labels_are_no_formulas():
+    figure = draw(uniform(1, 1, 2), source=["$x$", "$"], title="$y_1$ a_b")
 
-    np.testing.assert_array_equal(first, second)
+    labels = [*figure.texts, *figure.axes[0].get_xticklabels()]
+    assert [label.get_text() for label in labels] == ["$y_1$ a_b", "$x$", "$"]
+    assert not any(label.get_parse_math() for label in labels)
 
 
 def test_long_sentences_are_cut_and_the_title_says_so():
-    short, long = uniform(2, 3, MAX_PIECES), np.zeros([2, 3, 57])
-    long[..., :MAX_PIECES] = short
-    note = f"map (first {MAX_PIECES} of 57 source pieces)"
+    weights = np.random.default_rng(5).random([2, 3, 57])
 
-    np.testing.assert_array_equal(draw(long, title="map"), draw(short, title=note))
+    figure = draw(weights, title="map")
+    other = draw(np.moveaxis(weights, 1, 2), title="map")
 
-    long = np.moveaxis(long, 1, 2)
-    note = f"map (first {MAX_PIECES} of 57 target pieces)"
-    np.testing.assert_array_equal(draw(long, title="map"), draw(long[:, :MAX_PIECES], title=note))
-
-
-def test_what_cannot_be_drawn_is_numbered(only_pillows_font):
-    weights = uniform(1, 2, 3)
-
-    image = draw(weights, source=["a", "中", "ü"], target=["x", "Ж"], title="über")
-
-    expected = draw(weights, source=["a", "#1", "#2"], target=["x", "#1"], title="?ber")
-    np.testing.assert_array_equal(image, expected)
+    assert title_of(figure) == f"map (first {MAX_TOKENS} of 57 source tokens)"
+    assert title_of(other) == f"map (first {MAX_TOKENS} of 57 target tokens)"
+    for head in range(2):
+        kept = weights[head, :, :MAX_TOKENS].astype(np.float32)
+        np.testing.assert_array_equal(figure.axes[head].images[0].get_array(), kept)
+        np.testing.assert_array_equal(other.axes[head].images[0].get_array(), kept.T)
+    assert columns_of(figure.axes[0]) == letters(MAX_TOKENS)
 
 
-def test_a_font_of_the_machine_draws_what_pillows_own_cannot():
-    try:
-        ImageFont.truetype("DejaVuSans.ttf")
-    except OSError:
-        pytest.skip("no DejaVu Sans here")
-    text = "_Größe_жизнь_ψυχή"
+def test_what_no_font_has_is_numbered(only_one_font):
+    figure = draw(uniform(1, 2, 3), source=["a", "中", "ü"], target=["_жизнь", "a\U000e1234"])
 
-    assert attention_images._drawable(text, "#0")[0] == text
-    # An unassigned plane: in no font.
-    assert attention_images._drawable("a\U000e1234", "#0")[0] == "#0"
+    assert columns_of(figure.axes[0]) == ["a", "#1", "ü"]
+    assert rows_of(figure.axes[0]) == ["_жизнь", "#1"]
+
+
+def test_matplotlib_has_a_font_on_any_machine():
+    assert "DejaVu Sans" in attention_images._font_paths()
 
 
 @pytest.mark.parametrize(
@@ -190,12 +178,12 @@ def test_a_font_of_the_machine_draws_what_pillows_own_cannot():
 )
 def test_bad_weights_are_refused(weights, message):
     with pytest.raises(ValueError, match=message):
-        attention_image(weights, source=["a", "b", "c"], target=["x", "y"])
+        attention_figure(weights, source=["a", "b", "c"], target=["x", "y"])
 
 
 def test_no_pieces_are_refused():
     with pytest.raises(ValueError, match=r"none of them 0\. Received: \[1, 0, 3\]"):
-        attention_image(np.zeros([1, 0, 3]), source=["a", "b", "c"], target=[])
+        attention_figure(np.zeros([1, 0, 3]), source=["a", "b", "c"], target=[])
 
 
 def test_labels_of_ids(vocabularies):
@@ -203,7 +191,7 @@ def test_labels_of_ids(vocabularies):
     [[_, word, _]] = vocabulary.encode(["seven"])
 
     ids = [PAD_ID, UNK_ID, BOS_ID, word, EOS_ID, vocabulary.piece_count]
-    labels = piece_labels(vocabulary, ids)
+    labels = token_labels(vocabulary, ids)
 
     # The toy has 14 words and special pieces, and an embedding table of 16 rows.
     assert labels == ["<pad>", "<unk>", "<bos>", "_seven", "<eos>", "<id 14>"]
@@ -239,14 +227,12 @@ def test_sample_attention_draws_the_cross_attention_of_each_layer(vocabularies):
     )
     assert len(images) == 3
     for index, (image, weights) in enumerate(zip(images, attention.cross, strict=True)):
-        expected = attention_image(
+        expected = attention_figure(
             weights[0].numpy(),
             source=["<bos>", "_one", "_two", "_three", "<eos>"],
             target=["ruof_", "evif_", "<eos>"],
-            title=f"decoder_{index}: cross-attention of predicted target (rows) "
-            "to source (columns)",
+            title=f"decoder_{index}: attention of predicted target (rows) to source (columns)",
         )
-        np.testing.assert_array_equal(image, expected)
+        np.testing.assert_array_equal(image, render(expected))
     # The weights alone, without the titles.
-    _, top = cell_corner(head=0, row=0, column=0, targets=3, sources=5)
-    assert (images[0][top:] != images[1][top:]).any()
+    assert (images[0][50:] != images[1][50:]).any()
