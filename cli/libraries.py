@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from cli.errors import say
-from model.engines.options import Engine
+from model.engines.translator import Engine
 
 
 def import_tensorflow(*, uses_onednn: bool | None = None) -> None:

@@ -9,7 +9,7 @@ from cli.errors import say
 from cli.libraries import import_tensorflow
 from cli.option_fields import options_of
 from cli.options import DEFAULT_RUN, local_path
-from model.runs.average import AverageRequest
+from model.runs.averaging import AverageRequest
 
 _OPTIONS = options_of(AverageRequest, defaults={"run": str(DEFAULT_RUN), "output": "averaged"})
 

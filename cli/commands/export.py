@@ -18,7 +18,7 @@ from cli.options import local_path
 from model.decoding.options import Decoding
 from model.errors import require, require_one_of
 from model.formats.model_folder import find_model_folder
-from model.runs.average import check_is_run
+from model.runs.averaging import check_is_run
 from pipelines.runners.status_line import TimeLine
 
 # Options of a search that are no part of a graph, or that only other commands have.

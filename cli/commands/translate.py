@@ -16,8 +16,8 @@ from cli.libraries import prepare_engine
 from cli.option_fields import options_of
 from cli.options import DEFAULT_RUN, ModelFolder, WithScores, local_path
 from model.decoding.options import Decoding
-from model.engines.options import Engine
-from model.engines.under_way import rows_under_way
+from model.engines.progress import rows_under_way
+from model.engines.translator import Engine
 from model.errors import UserError
 from pipelines.runners.figures import format_seconds
 from pipelines.runners.status_line import StatusLine

@@ -14,7 +14,7 @@ from cli.libraries import prepare_engine
 from cli.option_fields import options_of
 from cli.options import DEFAULT_RUN, DEFAULT_TRANSLATED, ModelFolder, Number
 from model.decoding.options import Decoding
-from model.engines.options import Engine
+from model.engines.translator import Engine
 from model.errors import require
 from pipelines.runners.status_line import StatusLine
 from pipelines.translate.options import TranslateOptions

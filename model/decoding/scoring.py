@@ -83,6 +83,19 @@ class StepFunction(Protocol):
         """
 
 
+def rank(scores: tf.Tensor, length: tf.Tensor, *, length_penalty: float) -> tf.Tensor:
+    """Returns what hypotheses are ranked by, log p / ((5 + length) / 6)^alpha.
+
+    That is equation 14 of Wu et al. 2016 (GNMT), where EOS counts as a token.
+
+    Args:
+      scores: float32, log-probabilities.
+      length: int32, their ids, EOS included; broadcasts to the scores.
+      length_penalty: alpha; 0 ranks by log p.
+    """
+    return scores / ((5.0 + tf.cast(length, tf.float32)) / 6.0) ** length_penalty
+
+
 def without_repeats(logits: tf.Tensor, ids: tf.Tensor, *, size: int) -> tf.Tensor:
     """Hides what would make an n-gram of `size` ids come twice.
 

@@ -22,6 +22,7 @@ from model.decoding.scoring import (
     best_extensions,
     log_normalizers,
     pad_places,
+    rank,
     top_k,
     without_repeats,
 )
@@ -121,9 +122,6 @@ def beam_search(
     """
     batch, size = tf.shape(limits)[0], beam_size
 
-    def rank(scores: tf.Tensor, length: tf.Tensor) -> tf.Tensor:
-        return scores / ((5.0 + tf.cast(length, tf.float32)) / 6.0) ** length_penalty
-
     def advance(
         position: tf.Tensor,
         beams: Beams,
@@ -163,7 +161,8 @@ def beam_search(
         # Ends count among the best N only: otherwise one beam would end before greedy does.
         has_ended = (ids == EOS_ID) & (scores > IMPOSSIBLE) & ~beams.done[:, None]
         has_ended &= tf.range(2 * size) < size
-        new_ranks = tf.where(has_ended, rank(scores, length), IMPOSSIBLE)
+        new_ranks = rank(scores, length, length_penalty=length_penalty)  # [B, 2N]
+        new_ranks = tf.where(has_ended, new_ranks, IMPOSSIBLE)
         all_ranks = tf.concat([beams.ended_ranks, new_ranks], 1)  # [B, N + 2N]
         ended_ranks, best = tf.math.top_k(all_ranks, size)  # [B, N] each
         padded = tf.pad(beams.ended_ids, [[0, 0], [0, 0], [0, 1]], constant_values=PAD_ID)
@@ -176,7 +175,8 @@ def beam_search(
         alive_scores, best_alive = tf.math.top_k(going_on, size)  # [B, N] each
         parents = tf.gather(parents, best_alive, batch_dims=1)  # [B, N]
         # The rank of a hypothesis that goes on is at most that of its score now at full length.
-        hopeless = rank(alive_scores[:, 0], beams.limits) <= ended_ranks[:, n_best - 1]  # [B]
+        hoped = rank(alive_scores[:, 0], beams.limits, length_penalty=length_penalty)  # [B]
+        hopeless = hoped <= ended_ranks[:, n_best - 1]  # [B]
         done = beams.done | at_limit[:, 0] | hopeless | (ended_count >= size)  # [B]
         beams = Beams(
             sentences=beams.sentences,

@@ -8,8 +8,8 @@ from typing import TypeVar
 
 import numpy as np
 
+from model.engines.progress import add_done
 from model.engines.translator import Work
-from model.engines.under_way import add_done
 from model.text.vocabulary import PAD_ID
 
 Result = TypeVar("Result")

@@ -1,17 +1,21 @@
-"""The GPUs of a machine: which are built in, why TensorFlow finds none of them, who shares them."""
+"""The GPUs of a machine: which there are, why TensorFlow finds none, and one model on several."""
 
 from __future__ import annotations
 
 import functools
 import logging
 import os
+import queue
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
+from model.engines.translator import Translation, Translator, Work
 from model.extras import install_extra
+from model.text.unknown import UnknownParts
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -137,6 +141,43 @@ def gpu_devices() -> list[str]:
     if not count_gpus():
         return []
     return [device.name for device in tf.config.list_logical_devices("GPU")]
+
+
+class TranslatorPool:
+    """Translators of one model, each on a device of its own. Threads may share it.
+
+    Two translations at once on one GPU would share its memory and be no faster: whoever comes
+    while all are busy waits.
+
+    Args:
+      translators: At least one.
+    """
+
+    def __init__(self, translators: Sequence[Translator]) -> None:
+        self._any = translators[0]
+        self._free: queue.SimpleQueue[Translator] = queue.SimpleQueue()
+        for translator in translators:
+            self._free.put(translator)
+
+    def encode(self, texts: list[str]) -> list[list[int]]:
+        """Normalises texts and turns them into ids, BOS and EOS included."""
+        return self._any.encode(texts)
+
+    def translate_ids(self, source_ids: list[list[int]]) -> tuple[list[Translation], Work]:
+        """Translates ids on a device that is free; the translations are in their order."""
+        translator = self._free.get()
+        try:
+            return translator.translate_ids(source_ids)
+        finally:
+            self._free.put(translator)
+
+    def count_unknown(self, text: str) -> UnknownParts:
+        """Counts what of a text is unknown."""
+        return self._any.count_unknown(text)
+
+    def is_input_error(self, error: Exception) -> bool:
+        """Tells whether a source can have caused an error; else it was the machine."""
+        return self._any.is_input_error(error)
 
 
 def _ask_tensorflow() -> str:

@@ -8,13 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from model.decoding.options import Decoding
-from model.engines.gpus import gpu_devices, let_memory_grow
+from model.engines.gpus import TranslatorPool, gpu_devices, let_memory_grow
 from model.engines.machine import cores, keep_freed_memory, set_threads
-from model.engines.options import Engine
-from model.engines.translator import Translator
+from model.engines.translator import Engine, Translator
 from model.errors import UserError
+from model.folders.atomic import atomic_folder
 from model.folders.cache import OTHER_CACHE, default_cache
-from model.folders.whole import whole_folder
 from model.formats.model_folder import (
     checked_meanwhile,
     find_model_folder,
@@ -74,8 +73,6 @@ def load_translator(
     devices = gpu_devices()
     if not devices:
         return load(None, is_checked=is_checked)
-    from model.engines.pool import TranslatorPool
-
     first, *others = devices
     return TranslatorPool(
         [load(first, is_checked=is_checked), *(load(each, is_checked=True) for each in others)]
@@ -151,7 +148,7 @@ def convert(folder: str | Path, *, prepare: Callable[[], None] | None = None) ->
     if converted.is_dir():
         return converted
     try:
-        with whole_folder(converted, is_shared=True) as made:
+        with atomic_folder(converted, is_shared=True) as made:
             if prepare is not None:
                 prepare()
             from model.formats.to_ctranslate2 import export_ctranslate2

@@ -3,7 +3,7 @@
 access       files that this user may not read or write
 cache        the folder of caches of this user
 differences  saved options compared with those asked for now
-whole        folders that are whole or not there
+atomic       folders that are whole or not there
 lock         one process at a time in a folder
 remote       files on a file system that TensorFlow knows
 """

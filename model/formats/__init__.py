@@ -1,6 +1,6 @@
 """A trained model as files.
 
-about           what a model is: its data, its training, its programs
+model_card      what a model is: its data, its training, its programs
 model_folder    the files of a model folder and their digests
 weights         weights saved, loaded and copied
 saved_model     export to a TensorFlow SavedModel

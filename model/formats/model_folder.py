@@ -1,7 +1,7 @@
 """What lies in a folder that holds a model, and how it is known that it is all the model's.
 
 A model folder is known by its `config.json`, which has the digests of all other files and what the
-model is (`model.formats.about`) beside the architecture. In exports for other programs, whose
+model is (`model.formats.model_card`) beside the architecture. In exports for other programs, whose
 `config.json` is theirs, both are in `about.json`. Nothing here needs TensorFlow.
 """
 
@@ -18,7 +18,7 @@ from typing import Any
 
 from model.errors import UserError
 from model.folders.access import no_access
-from model.formats.about import About
+from model.formats.model_card import About
 from model.text.vocabulary import INCOMPLETE, VOCABULARY_FILE, VocabularyPair, load_vocabularies
 from model.transformer.config import TransformerConfig
 

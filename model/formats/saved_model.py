@@ -7,8 +7,8 @@ from pathlib import Path
 import tensorflow as tf
 
 from model.decoding.options import Decoding
+from model.folders.atomic import atomic_folder
 from model.folders.remote import storage_errors
-from model.folders.whole import whole_folder
 from model.formats.model_folder import find_model_folder, load_about, write_about
 from model.formats.weights import check_output, copy_vocabularies, load_model
 from model.transformer.decode import hidden_ids, search_batch
@@ -44,7 +44,7 @@ def export_saved_model(
     path = find_model_folder(model_folder)
     check_output(output, model=path, overwrite=overwrite)
     loaded = load_model(path)
-    with storage_errors(str(output.resolve())), whole_folder(output) as folder:
+    with storage_errors(str(output.resolve())), atomic_folder(output) as folder:
         model = loaded.model
         hidden = hidden_ids(model.config, loaded.vocabularies)
 

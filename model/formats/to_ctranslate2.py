@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from model.errors import UserError
 from model.extras import install_extra
+from model.folders.atomic import atomic_folder
 from model.folders.remote import OTHER_OUTPUT, storage_errors
-from model.folders.whole import whole_folder
 from model.formats.model_folder import POSITIONS, find_model_folder, load_about, write_about
 from model.formats.weights import check_output, copy_vocabularies, load_model
 from model.text.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
@@ -72,7 +72,7 @@ def export_ctranslate2(
     path = find_model_folder(model_folder)
     check_output(output, model=path, overwrite=overwrite)
     loaded = load_model(path)
-    with storage_errors(str(output.resolve()), remedy=remedy), whole_folder(output) as folder:
+    with storage_errors(str(output.resolve()), remedy=remedy), atomic_folder(output) as folder:
         model, vocabularies = loaded.model, loaded.vocabularies
         config = model.config
         spec = specs.TransformerSpec.from_config(

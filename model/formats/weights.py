@@ -12,9 +12,9 @@ import tensorflow as tf
 
 from model.errors import UserError
 from model.folders.access import check_readable
+from model.folders.atomic import atomic_folder, is_free
 from model.folders.remote import storage_errors
-from model.folders.whole import is_free, whole_folder
-from model.formats.about import About
+from model.formats.model_card import About
 from model.formats.model_folder import (
     CONFIG_FILE,
     CTRANSLATE2_FILE,
@@ -50,7 +50,7 @@ def save_model(
       vocabularies: The vocabularies that lie there.
       about: What the model is, if that is known.
     """
-    with whole_folder(folder) as made:
+    with atomic_folder(folder) as made:
         for name in vocabularies.files:
             shutil.copyfile(vocabulary_folder / name, made / name)
         _reserve(made / WEIGHTS_FILE, 4 * model.count_params() + 4096 * len(model.variables))
@@ -158,7 +158,7 @@ def copy_model(model_folder: Path, output: Path, *, overwrite: bool = False) -> 
     for name in (CONFIG_FILE, WEIGHTS_FILE):
         check_readable(path / name)
     check_files(path)
-    with storage_errors(str(output.resolve())), whole_folder(output) as folder:
+    with storage_errors(str(output.resolve())), atomic_folder(output) as folder:
         shutil.copyfile(path / WEIGHTS_FILE, folder / WEIGHTS_FILE)
         copy_vocabularies(path, folder)
         write_config(folder, load_config(path), load_about(path))

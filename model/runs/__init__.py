@@ -5,7 +5,6 @@ identity          what tells one run from another
 checkpoints       the last checkpoints and the best weights
 reports           progress and validations
 reporter          reports to train.jsonl and TensorBoard
-average           what is asked for where checkpoints are averaged
-averaging         checkpoints to one exported model
+averaging         checkpoints averaged into an exported model
 attention_images  heat maps of cross-attention
 """

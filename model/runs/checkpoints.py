@@ -84,12 +84,13 @@ class Checkpoints:
       run: The run folder.
 
     Attributes:
+      run: The run folder.
       kept: Those that count.
       has_left_out: Whether one of them could not be read. It stays until the next is written.
     """
 
     def __init__(self, run: RunFolder) -> None:
-        self._run = run
+        self.run = run
         self._folder = run.inside(CHECKPOINT_FOLDER)
         self.kept = self._load_index()
         self._found = bool(self.kept.to_go_on_from()) and not self._was_writing_its_first()
@@ -111,7 +112,7 @@ class Checkpoints:
           UserError: There is no room, or the folder cannot be written; no part of it stays.
         """
         try:
-            with self._run.errors():
+            with self.run.errors():
                 checkpoint.write(self.path(name))
         except UserError:
             self._delete(name)
@@ -119,7 +120,7 @@ class Checkpoints:
 
     def keep(self, kept: Kept) -> None:
         """Makes these the checkpoints that count, and deletes all others."""
-        with self._run.errors():
+        with self.run.errors():
             tf.io.gfile.makedirs(self._folder)
             text = json.dumps(dataclasses.asdict(kept), indent=2) + "\n"
             write_text(f"{self._folder}/{INDEX_FILE}", text)
@@ -218,7 +219,7 @@ class Checkpoints:
     def _was_writing_its_first(self) -> bool:
         """Says whether the run was killed before any weights of it counted."""
         best = tf.io.gfile.glob(f"{self._folder}/best-*")
-        is_exported = tf.io.gfile.exists(self._run.inside(MODEL_FOLDER))
+        is_exported = tf.io.gfile.exists(self.run.inside(MODEL_FOLDER))
         return not (self._has_index() or len(self.kept.last) > 1 or best or is_exported)
 
     def _has_index(self) -> bool:

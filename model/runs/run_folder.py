@@ -25,7 +25,7 @@ import tensorflow as tf
 from model.errors import UserError
 from model.folders.lock import lock_folder
 from model.folders.remote import copy_file, is_local, read_text, storage_errors, write_text
-from model.formats.about import About, describe_run
+from model.formats.model_card import About, describe_run
 from model.runs.identity import describe_difference
 from model.text.vocabulary import VocabularyPair, load_vocabularies
 from model.transformer.config import TransformerConfig

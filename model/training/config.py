@@ -10,7 +10,7 @@ from model.errors import require, require_one_of
 from model.transformer.config import TransformerConfig
 
 if TYPE_CHECKING:
-    from model.formats.about import TrainingData
+    from model.formats.model_card import TrainingData
 
 
 SCHEDULES = ("inverse-sqrt", "constant")

@@ -9,10 +9,10 @@ import math
 from collections.abc import Callable
 from typing import IO
 
+from model.engines.progress import begin_rows
 from model.engines.translator import Hypothesis, Translator
-from model.engines.under_way import begin_rows
 from model.errors import UserError
-from model.formats.about import TrainingData
+from model.formats.model_card import TrainingData
 from pipelines.texts.model_languages import describe_other_script
 from pipelines.texts.translating import (
     FAILED,

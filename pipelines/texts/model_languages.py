@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import regex
 
-from model.formats.about import TrainingData
+from model.formats.model_card import TrainingData
 from model.text.languages import OF_TWO_SCRIPTS, find_language
 from pipelines.texts.translating import TextOptions
 

@@ -10,11 +10,10 @@ from typing import Any
 
 from model.decoding.options import Decoding
 from model.engines.loading import check_engine, load_translator
-from model.engines.options import Engine
-from model.engines.translator import Translator
+from model.engines.translator import Engine, Translator
 from model.errors import UserError
 from model.folders.cache import default_cache
-from model.formats.about import TrainingData
+from model.formats.model_card import TrainingData
 from model.formats.model_folder import describe_missing_digests, load_about, model_fingerprint
 from pipelines.texts.model_languages import describe_other_language
 from pipelines.texts.translating import TextOptions

@@ -9,8 +9,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from model.decoding.options import MAX_SOURCE_TOKENS
+from model.engines.progress import begin_sources
 from model.engines.translator import Hypothesis, Translation, Translator, Work
-from model.engines.under_way import begin_sources
 from model.errors import require, require_one_of
 from model.text.languages import read_language
 from model.text.vocabulary import EOS_ID, UNK_ID, is_empty

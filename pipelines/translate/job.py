@@ -22,8 +22,7 @@ import apache_beam as beam
 
 from model.decoding.options import Decoding
 from model.engines.gpus import count_gpus
-from model.engines.options import Engine
-from model.engines.translator import Translator
+from model.engines.translator import Engine, Translator
 from model.errors import UserError
 from model.folders.lock import lock_folder
 from pipelines.runners.beam_options import (

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from model.decoding.options import BATCH_TOKENS, Decoding
-from model.formats.about import versions_of
+from model.formats.model_card import versions_of
 from pipelines.storage import parquet
 from pipelines.translate.options import TranslateOptions
 

@@ -9,8 +9,8 @@ import dataclasses
 import time
 from collections.abc import Callable
 
+from model.engines.progress import rows_under_way
 from model.engines.translator import Work
-from model.engines.under_way import rows_under_way
 from pipelines.runners.figures import format_seconds
 from pipelines.storage.listing import list_folder
 from pipelines.translate.job_folder import UNITS_FOLDER

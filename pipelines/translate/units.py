@@ -17,8 +17,8 @@ from typing import Any
 import pyarrow as pa
 
 from model import errors
+from model.engines.progress import begin_rows
 from model.engines.translator import Translator, Work
-from model.engines.under_way import begin_rows
 from model.errors import UserError
 from pipelines.storage import parquet
 from pipelines.storage.files import make_folder, read_bytes, write_whole

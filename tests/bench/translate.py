@@ -47,7 +47,7 @@ from processes import CommandError, Finished, available_cores, run
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from model.decoding.options import MAX_SOURCE_TOKENS, Decoding
-from model.engines.options import ENGINES
+from model.engines.translator import ENGINES
 
 Row = TypeVar("Row", list[int], list[str])
 

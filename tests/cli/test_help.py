@@ -12,8 +12,8 @@ from command_line import run
 from cli.main import COMMANDS, load_command
 from cli.option_fields import describe_fields
 from model.decoding.options import Decoding
-from model.engines.options import Engine
-from model.runs.average import AverageRequest
+from model.engines.translator import Engine
+from model.runs.averaging import AverageRequest
 from model.text.normalization import TextNormalization
 from model.training.config import TrainingConfig
 from model.training.request import TrainRequest

@@ -63,7 +63,7 @@ def main(kind, folder, *compute_types):
     from toy import write_dataset
 
     from model.engines.gpus import let_memory_grow
-    from model.engines.options import ENGINES
+    from model.engines.translator import ENGINES
 
     if kind == "CPU":
         tf.config.set_logical_device_configuration(

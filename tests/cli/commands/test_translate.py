@@ -17,9 +17,8 @@ from fakes import Reverser
 from cli.commands.translate import BROKEN_PIPE, watch
 from model.decoding.options import Decoding
 from model.engines import loading
-from model.engines.options import Engine
-from model.engines.translator import Hypothesis
-from model.formats.about import About
+from model.engines.translator import Engine, Hypothesis
+from model.formats.model_card import About
 from pipelines.texts.lines import LineReport, format_line, translate_lines
 from pipelines.texts.translating import TextOptions, TranslatedText
 

@@ -26,11 +26,11 @@ from model.engines import ctranslate2_engine
 from model.engines.ctranslate2_engine import CTranslate2Translator, length_limit
 from model.engines.loading import check_engine, convert, load_translator
 from model.engines.machine import cores, set_threads
-from model.engines.options import Engine
 from model.engines.tensorflow_engine import TensorFlowTranslator
+from model.engines.translator import Engine
 from model.errors import DiskFullError, NotFiniteError, UserError
 from model.extras import install_extra
-from model.folders.whole import whole_folder
+from model.folders.atomic import atomic_folder
 from model.formats.model_folder import POSITIONS, model_fingerprint
 from model.formats.to_ctranslate2 import export_ctranslate2
 from model.text.vocabulary import BOS_ID, EOS_ID
@@ -319,7 +319,7 @@ import sys
 sys.modules["tensorflow"] = sys.modules["keras"] = None  # importing it is an error
 from model.decoding.options import Decoding
 from model.engines.loading import load_translator
-from model.engines.options import Engine
+from model.engines.translator import Engine
 translator = load_translator(
     sys.argv[1], decoding=Decoding(beam_size=1), engine=Engine(name="ctranslate2"), threads=1
 )
@@ -462,7 +462,7 @@ def test_many_may_make_a_folder_at_once(tmp_path):
     all_write = threading.Barrier(4)
 
     def write(folder):
-        with whole_folder(folder, is_shared=True) as made:
+        with atomic_folder(folder, is_shared=True) as made:
             all_write.wait(timeout=60)
             (made / "file").write_text("whole")
 
@@ -484,7 +484,7 @@ def test_a_folder_that_fails_leaves_nothing_and_old_leftovers_go(tmp_path):
 
     with (
         pytest.raises(RuntimeError, match="out of luck"),
-        whole_folder(tmp_path / "made", is_shared=True),
+        atomic_folder(tmp_path / "made", is_shared=True),
     ):
         raise RuntimeError("out of luck")
     assert [path.name for path in tmp_path.iterdir()] == ["made.3.tmp"]

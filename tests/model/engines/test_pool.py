@@ -11,11 +11,10 @@ from toy import toy_sentences
 
 from model.decoding.options import BATCH_TOKENS, GPU_BATCH_TOKENS, Decoding
 from model.engines import loading
+from model.engines.gpus import TranslatorPool
 from model.engines.loading import load_translator
-from model.engines.options import Engine
-from model.engines.pool import TranslatorPool
 from model.engines.tensorflow_engine import TensorFlowTranslator
-from model.engines.translator import Work
+from model.engines.translator import Engine, Work
 from pipelines.runners.model_copies import ModelCopies, plan_copies
 
 CPUS = ["/device:CPU:0", "/device:CPU:1"]

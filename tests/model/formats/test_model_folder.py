@@ -19,10 +19,10 @@ from translation_jobs import write
 from model.dataset.manifest import digest_file
 from model.decoding.options import Decoding
 from model.engines.loading import convert, load_translator
-from model.engines.options import Engine
+from model.engines.translator import Engine
 from model.errors import UserError
 from model.formats import model_folder
-from model.formats.about import About
+from model.formats.model_card import About
 from model.formats.model_folder import (
     ABOUT_FILE,
     CONFIG_FILE,

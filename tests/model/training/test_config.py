@@ -9,7 +9,7 @@ import math
 import pytest
 
 from model.decoding.options import Decoding
-from model.engines.options import Engine
+from model.engines.translator import Engine
 from model.errors import UserError
 from model.training.config import TrainingConfig
 from model.transformer.config import PRESETS, TransformerConfig

@@ -19,7 +19,7 @@ from command_line import TEXTS, run, write_corpus
 from fakes import Reverser
 from translation_jobs import load_reverser, request
 
-from model.engines import loading, under_way
+from model.engines import loading, progress
 from model.engines.batching import TokenBudget, translate_in_batches
 from model.engines.translator import Work
 from pipelines.runners import status_line
@@ -102,35 +102,35 @@ def test_a_terminal_is_spared_where_other_lines_come():
 
 
 def test_rows_under_way_go_by_the_sources_that_are_done():
-    assert under_way.rows_under_way() == 0
-    with under_way.begin_rows(90):
-        assert under_way.rows_under_way() == 0
-        under_way.begin_sources(60)
-        under_way.add_done(20)
-        assert under_way.rows_under_way() == 30
-        other = threading.Thread(target=under_way.add_done, args=(40,))
+    assert progress.rows_under_way() == 0
+    with progress.begin_rows(90):
+        assert progress.rows_under_way() == 0
+        progress.begin_sources(60)
+        progress.add_done(20)
+        assert progress.rows_under_way() == 30
+        other = threading.Thread(target=progress.add_done, args=(40,))
         other.start()
         other.join()
-        assert under_way.rows_under_way() == 30, "each thread counts for itself"
-        under_way.add_done(50)  # some twice, as where a batch fails
-        assert under_way.rows_under_way() == 90
-    assert under_way.rows_under_way() == 0
+        assert progress.rows_under_way() == 30, "each thread counts for itself"
+        progress.add_done(50)  # some twice, as where a batch fails
+        assert progress.rows_under_way() == 90
+    assert progress.rows_under_way() == 0
 
 
 def test_each_batch_is_counted():
     seen = []
 
     def translate(rows):
-        seen.append(under_way.rows_under_way())
+        seen.append(progress.rows_under_way())
         return rows, Work()
 
-    with under_way.begin_rows(10):
-        under_way.begin_sources(10)
+    with progress.begin_rows(10):
+        progress.begin_sources(10)
         translate_in_batches(
             [[2, 3]] * 10, budget=TokenBudget(8), translate_batch=translate,
             is_memory_error=lambda error: False,
         )  # fmt: skip
-        assert under_way.rows_under_way() == 10
+        assert progress.rows_under_way() == 10
     assert seen == [0, 4, 8]
 
 

@@ -12,7 +12,7 @@ import pytest
 from command_line import run
 from translation_jobs import write
 
-from model.formats.about import TrainingData
+from model.formats.model_card import TrainingData
 from model.formats.model_folder import CONFIG_FILE
 from pipelines.evaluate.request import describe_unspaced
 from pipelines.texts.model_languages import (

@@ -11,7 +11,7 @@ import pytest
 from memory_filesystem import MemoryFileSystem
 
 from model.decoding.options import Decoding
-from model.engines.options import Engine
+from model.engines.translator import Engine
 from model.errors import UserError
 from model.formats.model_folder import model_fingerprint
 from pipelines.runners.model_copies import ModelCopies, plan_copies

@@ -1,4 +1,4 @@
-"""Folders that are whole or not there."""
+"""Atomic folders: whole, or not there."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from model.folders.cache import delete_stale
 
 
 @contextlib.contextmanager
-def whole_folder(output: Path, *, is_shared: bool = False) -> Iterator[Path]:
+def atomic_folder(output: Path, *, is_shared: bool = False) -> Iterator[Path]:
     """Gives a new folder to write into; it becomes `output` if nothing is raised.
 
     Args:

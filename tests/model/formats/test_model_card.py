@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from model.dataset.manifest import DatasetManifest, ratio_of_place, ratio_places
 from model.decoding.options import Decoding
-from model.formats.about import About, TrainingData, ratio_quantiles
+from model.formats.model_card import About, TrainingData, ratio_quantiles
 from model.formats.model_folder import ABOUT_FILE, load_about, load_config
 from model.formats.saved_model import VOCABULARY_FOLDER, export_saved_model
 from model.formats.to_ctranslate2 import export_ctranslate2

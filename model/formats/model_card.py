@@ -1,4 +1,6 @@
-"""What a model is: what it was trained on, how, for how long and by what; saved in its folder.
+"""The model card: what a model was trained on, how, for how long and by what.
+
+It is the section `about` of what a model folder says of itself, see `model.formats.model_folder`.
 
 Nothing here needs TensorFlow.
 """
