@@ -125,6 +125,12 @@ def prepare_train(folder, request):
     shutil.copytree(ROOT / "model/recipes", folder / "model/recipes")
 
 
+def prepare_python(folder, request):
+    pairs = pairs_of(1)
+    write_pair(folder, "train", pairs)
+    write_table(folder / "articles.parquet", id=["a", "b"], body=["two one", "one. two."])
+
+
 def prepare_formats(folder, request):
     shutil.copytree(request.getfixturevalue("dataset"), folder / "dataset")
 
@@ -224,6 +230,35 @@ def test_the_tt_of_the_documents_hands_over_all_that_a_command_has(tmp_path, com
     assert code == 0
     size = DatasetManifest.load(tmp_path / "dataset").source_vocabulary_size
     assert size == 96, "90, as it is added, rounded up to a multiple of 8"
+
+
+# A vocabulary of 50 pairs, and a training of seconds.
+SHORTENED = {
+    'target_language="de")\nmanifest': 'target_language="de", vocabulary_size=96)\nmanifest',
+    'output="other")': 'output="other", vocabulary_size=96)',
+    '{"steps": 20_000}': '{"steps": 2, "batch_tokens": 512, "score_every": 0}',
+}
+
+
+def test_the_python_of_the_documents_runs(tmp_path, monkeypatch, capsys):
+    """In one process, as in a notebook; what is printed as a comment is printed."""
+    prepare_python(tmp_path, None)
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    for block in (each for each in BLOCKS if each.document == "docs/python.md"):
+        text = block.text
+        for written, run in SHORTENED.items():
+            text = text.replace(written, run)
+        exec(compile(text, str(block), "exec"), names)
+        printed = capsys.readouterr().out.splitlines()
+        for line in re.findall(r"print\(\w+\)  # (.*)", text):
+            assert line in printed
+    assert names["model"] == "run/model"
+    assert names["manifest"].pairs_kept == 50
+    assert names["summary"].rows == 2
+    assert [each.status for each in names["found"].translations] == ["ok", "ok"]
+    shortened = "".join(each.text for each in BLOCKS if each.document == "docs/python.md")
+    assert all(written in shortened for written in SHORTENED)
 
 
 # What the blocks say.
