@@ -12,7 +12,7 @@ import datetime
 import difflib
 import types
 import typing
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -56,7 +56,9 @@ def _use_file(context: typer.Context, path: str, *, takes_beam: bool) -> None:
         if beam is not None and not context.obj:
             context.obj = _convert(beam, list[str], key=BEAM, path=path)
     keys = _keys_of(context)
-    context.default_map = resolve_config(values, keys=keys, path=path)
+    context.default_map = resolve_config(
+        values, keys=keys, path=path, also=[BEAM] if takes_beam else []
+    )
     context.meta[CONFIG_KEYS] = {keys[name].parameter: f"{name} in {path}" for name in values}
 
 
@@ -80,8 +82,8 @@ def _keys_of(context: typer.Context) -> dict[str, Key]:
     hints = typing.get_type_hints(callback)
     keys: dict[str, Key] = {}
     for parameter in context.command.params:
-        name = parameter.name
-        if name is None or name == "config":
+        name = str(parameter.name)
+        if name == "config":
             continue
         for option in parameter.opts:
             keys[_as_key(option)] = Key(name, hints[name])
@@ -153,7 +155,7 @@ def _load_yaml(file: Path, path: str) -> Any:
 
 
 def resolve_config(
-    values: Mapping[str, Any], *, keys: Mapping[str, Key], path: str
+    values: Mapping[str, Any], *, keys: Mapping[str, Key], path: str, also: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Turns the values of a file into values of a command's parameters.
 
@@ -163,6 +165,7 @@ def resolve_config(
       values: By key, with `_`.
       keys: What the command knows.
       path: The file, for messages.
+      also: Keys that were taken out of the file before.
 
     Raises:
       UserError: A key is not known, a value has the wrong type, or two keys contradict.
@@ -170,8 +173,8 @@ def resolve_config(
     resolved: dict[str, Any] = {}
     for name, value in values.items():
         if name not in keys:
-            near = difflib.get_close_matches(name, keys, n=1)
-            advice = f"did you mean {near[0]}?" if near else f"use some of {', '.join(keys)}"
+            near = difflib.get_close_matches(name, [*keys, *also], n=1)
+            advice = f"did you mean {near[0]}?" if near else "`--help` lists the options"
             raise UserError(f"{path}: there is no option {name}: {advice}")
         key = keys[name]
         if value is None:

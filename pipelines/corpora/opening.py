@@ -153,8 +153,10 @@ def _pair_texts(
     fields: tuple[str, str] = ("source", "target"),
     given_name: str = "",
 ) -> list[Source]:
-    source_paths = [path for pattern in source_patterns for path in _find(pattern, look_up=look_up)]
-    target_paths = [path for pattern in target_patterns for path in _find(pattern, look_up=look_up)]
+    source_paths, target_paths = list(source_patterns), list(target_patterns)
+    if source_patterns and target_patterns:  # else one side is forgotten: no need to look
+        source_paths = [path for each in source_patterns for path in _find(each, look_up=look_up)]
+        target_paths = [path for each in target_patterns for path in _find(each, look_up=look_up)]
     if len(source_paths) != len(target_paths):
         raise UserError(
             f"there must be as many `{fields[1]}` texts as `{fields[0]}` texts. Received: "

@@ -173,11 +173,11 @@ def test_a_file_can_give_what_a_command_requires(run):
         ("fraction: true", "fraction must be a number. Received: true"),
         ("download: 'yes'", "download must be true or false. Received: the text 'yes'"),
         ("download: 1", "download must be true or false. Received: 1"),
-        ("beam: [2]\nbeams: 3", "there is no option beams: use some of corpora, language, "),
+        ("beam: [2]\nbeams: 3", "there is no option beams: did you mean beam?"),
         ("max_token: 3", "there is no option max_token: did you mean max_tokens?"),
-        ("config: x.yaml", "there is no option config: use some of corpora, "),
-        ("help: true", "there is no option help: use some of corpora, "),
-        ("12: 3", "there is no option 12: use some of corpora, "),
+        ("config: x.yaml", "there is no option config: `--help` lists the options"),
+        ("help: true", "there is no option help: `--help` lists the options"),
+        ("12: 3", "there is no option 12: `--help` lists the options"),
         ("max-tokens: 3\nmax_tokens: 3", "c.yaml says max_tokens twice"),
         ("reject-equal: true\nkeep-equal: true", "c.yaml says reject_equal in two ways"),
         ("seed: 3\nlanguage: de\nseed: 4", "c.yaml, line 3: not YAML that can be used: the key "
@@ -222,10 +222,10 @@ def test_files_that_cannot_be_read(tmp_path, monkeypatch, name, message):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_takes_a_config_file(tmp_path, capsys, name):
-    file = tmp_path / "c.yaml"
-    file.write_text("no_such_key: 1\n")
-    assert tt(name, "--config", file) == 2
-    said = f"tt: error: {file}: there is no option no_such_key: use some of "
-    allowed = capsys.readouterr().err.removeprefix(said).strip().split(", ")
     flags = [flag for each in load_command(name).params for flag in each.opts + each.secondary_opts]
-    assert set(allowed) >= {flag.strip("-").replace("-", "_") for flag in flags} - {"config"}
+    keys = {flag.strip("-").replace("-", "_") for flag in flags} - {"config"}
+    file = tmp_path / "c.yaml"
+    file.write_text("".join(f"{key}: null\n" for key in [*sorted(keys), "no_such_key"]))
+    assert tt(name, "--config", file) == 2
+    said = f"tt: error: {file}: there is no option no_such_key: `--help` lists the options\n"
+    assert capsys.readouterr().err == said
