@@ -6,5 +6,6 @@ checkpoints       the last checkpoints and the best weights
 reports           progress and validations
 reporter          reports to train.jsonl and TensorBoard
 averaging         checkpoints averaged into an exported model
+exporting         a run or model folder to what other programs load
 attention_images  heat maps of cross-attention
 """
