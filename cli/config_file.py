@@ -20,7 +20,7 @@ import typer
 import yaml
 
 from cli.errors import CONFIG_KEYS, user_errors
-from cli.options import local_path
+from cli.shared_options import local_path
 from model.errors import UserError
 
 BEAM = "beam"  # the key of Beam's own options

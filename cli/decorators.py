@@ -11,7 +11,7 @@ import typer
 
 from cli.config_file import config_option
 from cli.errors import quiet_libraries, say, user_errors
-from cli.option_fields import read_signature
+from cli.flags_of_fields import read_signature
 from cli.paths import plain_paths
 
 _GOES_ON = "; the same command goes on from what is finished"

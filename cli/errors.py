@@ -14,7 +14,7 @@ from typing import TextIO
 
 import typer
 
-from cli.option_fields import FIELD, spell
+from cli.flags_of_fields import FIELD, spell
 from model.errors import UserError
 from pipelines.runners.foreign_errors import explain
 

@@ -15,7 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from cli.config_file import KINDS
 from cli.errors import say
-from cli.options import GroupedCommand
+from cli.shared_options import GroupedCommand
 
 COMMANDS = {
     "preprocess": "Make a dataset folder from a parallel corpus.",

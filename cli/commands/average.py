@@ -6,9 +6,9 @@ from typing import Annotated
 
 from cli.decorators import command
 from cli.errors import say
+from cli.flags_of_fields import options_of
 from cli.libraries import import_tensorflow
-from cli.option_fields import options_of
-from cli.options import DEFAULT_RUN, local_path
+from cli.shared_options import DEFAULT_RUN, local_path
 from model.runs.averaging import AverageRequest
 
 _OPTIONS = options_of(AverageRequest, defaults={"run": str(DEFAULT_RUN), "output": "averaged"})

@@ -12,7 +12,7 @@ import typer
 
 from cli.decorators import command
 from cli.errors import say
-from cli.options import DEFAULT_INPUT, DEFAULT_TRANSLATED
+from cli.shared_options import DEFAULT_INPUT, DEFAULT_TRANSLATED
 from model.errors import UserError
 from model.text.scores import bleu
 

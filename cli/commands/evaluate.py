@@ -9,7 +9,7 @@ import typer
 
 from cli.decorators import command
 from cli.errors import say, say_what_is_awaited
-from cli.option_fields import options_of
+from cli.flags_of_fields import options_of
 from pipelines.evaluate.lines import is_stdin
 from pipelines.evaluate.request import EvaluateRequest
 

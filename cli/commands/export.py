@@ -8,9 +8,9 @@ from typing import Annotated
 
 from cli.decorators import command
 from cli.errors import say
+from cli.flags_of_fields import options_of
 from cli.libraries import import_tensorflow
-from cli.option_fields import options_of
-from cli.options import local_path
+from cli.shared_options import local_path
 from model.decoding.options import Decoding
 from model.runs.exporting import ExportRequest
 from pipelines.runners.status_line import TimeLine

@@ -11,9 +11,9 @@ import typer
 
 from cli.decorators import command
 from cli.errors import say
+from cli.flags_of_fields import options_of
 from cli.libraries import import_tensorflow
-from cli.option_fields import options_of
-from cli.options import DEFAULT_DATASET, DEFAULT_INPUT
+from cli.shared_options import DEFAULT_DATASET, DEFAULT_INPUT
 from model.errors import UserError
 from pipelines.preprocess.description import describe_manifest
 from pipelines.preprocess.job import PreprocessRequest

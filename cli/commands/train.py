@@ -14,9 +14,9 @@ import typer
 
 from cli.decorators import command
 from cli.errors import say
+from cli.flags_of_fields import Given, options_of
 from cli.libraries import import_tensorflow, warn_of_unused_gpu
-from cli.option_fields import Given, options_of
-from cli.options import DEFAULT_DATASET, DEFAULT_RUN, Text, local_path
+from cli.shared_options import DEFAULT_DATASET, DEFAULT_RUN, Text, local_path
 from model.errors import counted
 from model.training.config import TrainingConfig
 from model.training.request import TrainJob, TrainRequest
@@ -145,7 +145,7 @@ def _local_dataset(dataset: str, cache: str | None) -> Path:
 
 
 def _train(trainer: Trainer, job: TrainJob) -> None:
-    from cli.commands.training_reports import Teller  # imports TensorFlow
+    from cli.training_lines import Teller  # imports TensorFlow
     from model.training.stops import Terminated
 
     for note in trainer.notes:

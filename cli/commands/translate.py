@@ -12,9 +12,9 @@ import typer
 
 from cli.decorators import command
 from cli.errors import say, say_what_is_awaited
+from cli.flags_of_fields import options_of
 from cli.libraries import prepare_engine
-from cli.option_fields import options_of
-from cli.options import DEFAULT_RUN, ModelFolder, WithScores, local_path
+from cli.shared_options import DEFAULT_RUN, ModelFolder, WithScores, local_path
 from model.decoding.options import Decoding
 from model.engines.progress import rows_under_way
 from model.engines.translator import Engine

@@ -10,9 +10,9 @@ import typer
 
 from cli.decorators import command
 from cli.errors import say
+from cli.flags_of_fields import options_of
 from cli.libraries import prepare_engine
-from cli.option_fields import options_of
-from cli.options import DEFAULT_RUN, DEFAULT_TRANSLATED, ModelFolder, Number
+from cli.shared_options import DEFAULT_RUN, DEFAULT_TRANSLATED, ModelFolder, Number
 from model.decoding.options import Decoding
 from model.engines.translator import Engine
 from model.errors import require

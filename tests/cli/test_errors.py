@@ -8,7 +8,7 @@ import typer
 
 from cli.decorators import command
 from cli.errors import say
-from cli.option_fields import Given, options_of
+from cli.flags_of_fields import Given, options_of
 from model.errors import UserError, require
 
 

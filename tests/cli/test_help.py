@@ -9,8 +9,8 @@ import sys
 import pytest
 from command_line import run
 
+from cli.flags_of_fields import describe_fields
 from cli.main import COMMANDS, load_command
-from cli.option_fields import describe_fields
 from model.decoding.options import Decoding
 from model.engines.translator import Engine
 from model.runs.averaging import AverageRequest

@@ -12,8 +12,8 @@ import pytest
 from command_line import DEFAULT, last_error, run
 from toy import write_dataset
 
-from cli.commands.training_reports import describe_report
 from cli.main import load_command
+from cli.training_lines import describe_report
 from model.dataset.manifest import DatasetManifest
 from model.runs.reports import Progress, Validation
 from model.training.choices import EMBEDDED_CORPUS, DatasetSize, choose_options, configure

@@ -8,8 +8,8 @@ import pytest
 import typer
 
 from cli.decorators import command
-from cli.option_fields import Given, describe_fields, options_of
-from cli.options import GroupedCommand
+from cli.flags_of_fields import Given, describe_fields, options_of
+from cli.shared_options import GroupedCommand
 from model.errors import require
 
 
