@@ -32,9 +32,7 @@ _NO_LANGUAGE = {
 }  # fmt: skip
 
 _PRIVATE_LANGUAGE = re.compile(r"q[a-t][a-z]|x-.*")
-
 _NO_SCRIPT = re.compile(r"Qa[ab][a-x]|Z(inh|mth|sye|sym|xxx|yyy|zzz)")
-
 _NO_REGION = re.compile(r"AA|Q[M-Z]|X[A-JL-Z]|ZZ")
 
 # Languages whose corpora come in two scripts: a wrong guess would reject all of a good corpus.
@@ -80,17 +78,12 @@ _NAMES = {
 
 @dataclasses.dataclass(frozen=True)
 class Language:
-    """A language by its code.
+    """A language by its code."""
 
-    Attributes:
-      code: As it was given, such as "zh_TW" or "cmn".
-      primary: The usual code of the language alone, by which its rules are found: "zh" of both.
-      script: What it is written in, as Unicode's long name ("Latin") or "Japanese" or "Korean",
-        which use several; "" where that is not known or not one alone.
-    """
-
-    code: str
-    primary: str
+    code: str  # as it was given, such as "zh_TW" or "cmn"
+    primary: str  # the usual code of the language alone, by which its rules are found: "zh" of both
+    # What it is written in, as Unicode's long name ("Latin") or "Japanese" or "Korean", which use
+    # several; "" where that is not known or not one alone.
     script: str
 
 
@@ -98,13 +91,13 @@ def read_language(code: str, *, name: str) -> Language:
     """Reads a language code that a user gave.
 
     Args:
-      code: Of BCP 47 or ISO 639 ("en", "deu", "pt-BR", "sr-Latn"), with - or _ and in any case.
-      name: What it was given for, such as "--source-language".
+      code: Code of BCP 47 or ISO 639 ("en", "deu", "pt-BR", "sr-Latn"), with - or _, in any case.
+      name: Option that it was given for, such as "`source_language`".
 
     Raises:
       UserError: There is no such code, or it stands for no one language.
 
-    >>> read_language("cmn", name="--target-language")
+    >>> read_language("cmn", name="`target_language`")
     Language(code='cmn', primary='zh', script='Han')
     """
     language = find_language(code)
@@ -127,12 +120,11 @@ def _special_meaning(code: str) -> str:
     language = tag.language or "und"
     if language in _NO_LANGUAGE:
         return _NO_LANGUAGE[language]
-    parts = (
+    for pattern, part, kind in (
         (_PRIVATE_LANGUAGE, language, "language"),
         (_NO_SCRIPT, tag.script, "script"),
         (_NO_REGION, tag.territory, "region"),
-    )
-    for pattern, part, kind in parts:
+    ):
         if part and pattern.fullmatch(part):
             return f"for a {kind} that is private or unknown"
     return ""

@@ -4,40 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 import unicodedata
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from model.errors import UserError
+from model.errors import require_one_of
 
 # SentencePiece's own for a space, before a word: in a text it cannot be told from one.
 WORD_BOUNDARY = "\N{LOWER ONE EIGHTH BLOCK}"
-
 UnicodeForm = Literal["NFC", "NFKC", "none"]
-
 
 # What str.split() does not take for white space and no reader sees: C0 and C1 controls, soft
 # hyphen, zero-width space, marks of direction, word joiner and other invisible operators, byte
 # order mark, annotation marks. ZWNJ and ZWJ stay: Persian and the scripts of India spell with them.
 _INVISIBLE = [
-    *range(0x00, 0x09),
-    *range(0x0E, 0x1C),
-    *range(0x7F, 0x85),
-    *range(0x86, 0xA0),
-    0xAD,
-    0x61C,
-    0x180E,
-    0x200B,
-    0x200E,
-    0x200F,
-    *range(0x202A, 0x202F),
-    *range(0x2060, 0x2070),
-    0xFEFF,
+    *range(0x00, 0x09), *range(0x0E, 0x1C), *range(0x7F, 0x85), *range(0x86, 0xA0), 0xAD, 0x61C,
+    0x180E, 0x200B, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2060, 0x2070), 0xFEFF,
     *range(0xFFF9, 0xFFFC),
-]
-
+]  # fmt: skip
 _CLEAN = {**dict.fromkeys(_INVISIBLE), ord(WORD_BOUNDARY): " "}
 
 # Texts in which this RE2 pattern finds nothing are already clean; testing all of them in Arrow
@@ -68,10 +54,7 @@ class TextNormalization:
     lowercase: bool = False
 
     def __post_init__(self) -> None:
-        if self.unicode_form not in ("NFC", "NFKC", "none"):
-            raise UserError(
-                f"Unicode form must be NFC, NFKC or none. Received: {self.unicode_form!r}"
-            )
+        require_one_of("`unicode_form`", self.unicode_form, get_args(UnicodeForm))
 
     def __call__(self, texts: list[str]) -> list[str]:
         r"""Normalises texts.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from model.text.languages import find_language, suggestion
 
@@ -10,7 +10,6 @@ from model.text.languages import find_language, suggestion
 # characters. (Korean has spaces, but its words end in what other languages have words for.)
 _TOKENIZERS = {"Han": "zh", "Japanese": "char", "Korean": "char", "Thai": "char", "Lao": "char",
                "Khmer": "char", "Myanmar": "char"}  # fmt: skip
-
 
 # The tokenizers of sacreBLEU that need neither another package nor a download.
 TOKENIZERS = ("13a", "intl", "zh", "char", "none")
@@ -24,18 +23,10 @@ class Score(NamedTuple):
 
 
 def bleu(hypotheses: list[str], references: list[str], *, language: str = "") -> Score:
-    """Returns corpus BLEU.
-
-    Args:
-      hypotheses: Translations.
-      references: A text for each.
-      language: Of the texts, by its code; it chooses the tokenizer, 13a for most.
-    """
+    """Returns corpus BLEU; the language's code chooses the tokenizer, 13a for most."""
     from sacrebleu.metrics.bleu import BLEU
 
-    metric = BLEU(tokenize=bleu_tokenizer(language))
-    score = metric.corpus_score(hypotheses, [references])
-    return Score(float(score.score), str(metric.get_signature()))
+    return _score(BLEU(tokenize=bleu_tokenizer(language)), hypotheses, references)
 
 
 def bleu_tokenizer(language: str) -> str | None:
@@ -62,7 +53,10 @@ def chrf(hypotheses: list[str], references: list[str]) -> Score:
     """Returns corpus chrF2."""
     from sacrebleu.metrics.chrf import CHRF
 
-    metric = CHRF()
+    return _score(CHRF(), hypotheses, references)
+
+
+def _score(metric: Any, hypotheses: list[str], references: list[str]) -> Score:
     score = metric.corpus_score(hypotheses, [references])
     return Score(float(score.score), str(metric.get_signature()))
 

@@ -13,19 +13,12 @@ _COUNTED = ("L", "M", "S")
 
 
 class UnknownParts(NamedTuple):
-    """What of a text is unknown.
+    """What of a text is unknown."""
 
-    Attributes:
-      unknown_characters: Letters and symbols in unknown tokens.
-      characters: Letters and symbols.
-      unknown_tokens: Tokens without a piece in the vocabulary, one for a run of such characters.
-      tokens: All tokens, word boundaries that stand alone not among them.
-    """
-
-    unknown_characters: int
-    characters: int
-    unknown_tokens: int
-    tokens: int
+    unknown_characters: int  # letters and symbols in unknown tokens
+    characters: int  # letters and symbols
+    unknown_tokens: int  # without a piece in the vocabulary, one for a run of such characters
+    tokens: int  # all of them, but for word boundaries that stand alone
 
     def describe(self) -> str | None:
         """Says in a line how much is unknown where that is more than half, else nothing.

@@ -19,26 +19,17 @@ from model.text.normalization import WORD_BOUNDARY, TextNormalization
 from model.text.unknown import UnknownParts, count_letters
 
 PAD_ID = 0
-
 UNK_ID = 1
-
 BOS_ID = 2
-
 EOS_ID = 3
-
 VOCABULARY_FILE = "vocabulary.json"
-
 SHARED_MODEL = "vocabulary.spm"
-
 SOURCE_MODEL = "source.spm"
-
 TARGET_MODEL = "target.spm"
 
 # What to do where a file of a dataset folder or of a model folder is missing or damaged.
 INCOMPLETE = "copy the folder again from where it came, or make it again"
-
 SIZE_MULTIPLE = 8  # matrix products on GPUs want dimensions that are multiples of 8
-
 Reader = Callable[[str], bytes]
 
 
@@ -48,15 +39,10 @@ def read_local(path: str) -> bytes:
 
 
 class FlatIds(NamedTuple):
-    """The ids of many texts.
-
-    Attributes:
-      ids: Of one text after the other.
-      ends: Where those of each text end.
-    """
+    """The ids of many texts, one text after the other."""
 
     ids: npt.NDArray[np.int32]
-    ends: npt.NDArray[np.int64]
+    ends: npt.NDArray[np.int64]  # where those of each text end
 
     @property
     def lengths(self) -> npt.NDArray[np.int64]:
@@ -68,13 +54,8 @@ class Vocabulary:
     """One side's SentencePiece model with the normalisation that goes before it.
 
     Ids: PAD 0, UNK 1, BOS 2, EOS 3. `size` is the number of pieces rounded up to a multiple of
-    8; ids from `piece_count` on have an embedding and no text.
-
-    Args:
-      path: Of the SentencePiece model.
-      normalization: Of the texts.
-      read: Reads the file.
-      remedy: What the user should do where it cannot be read.
+    8; ids from `piece_count` on have an embedding and no text. `read` reads the file; `remedy` is
+    what the user should do where it cannot be read.
 
     Raises:
       UserError: The file is missing, is no SentencePiece model, or has other special ids.
@@ -112,18 +93,16 @@ class Vocabulary:
 
     @property
     def keeps_whitespace(self) -> bool:
-        """Whether SentencePiece leaves white space as it is: what `--keep-whitespace` needs."""
+        """Whether SentencePiece leaves white space as it is: what `keep_whitespace` needs."""
         text = "\ta  b\n"
-        normalized: str = self._processor.normalize(text)
+        normalized = str(self._processor.normalize(text))
         return normalized.replace(WORD_BOUNDARY, " ").removeprefix(" ") == text
 
     def encode(self, texts: list[str]) -> list[list[int]]:
         """Normalises texts and encodes them, BOS and EOS added."""
         # One thread: the callers are themselves one of many workers.
-        ids: list[list[int]] = self._processor.encode(
-            self.normalization(texts), add_bos=True, add_eos=True, num_threads=1
-        )
-        return ids
+        normalized = self.normalization(texts)
+        return list(self._processor.encode(normalized, add_bos=True, add_eos=True, num_threads=1))
 
     def encode_flat(self, texts: list[str]) -> FlatIds:
         """Encodes texts that have been normalised already, BOS and EOS added.
@@ -170,13 +149,11 @@ class Vocabulary:
         pieces = self.piece_count
         skipped = (PAD_ID, BOS_ID, EOS_ID)
         plain = [[i for i in row if i not in skipped and i < pieces] for row in ids]
-        texts: list[str] = self._processor.decode(plain, num_threads=1)
-        return texts
+        return list(self._processor.decode(plain, num_threads=1))
 
     def piece(self, i: int) -> str:
         """Returns the piece of an id below `piece_count`; U+2581 begins a word."""
-        piece: str = self._processor.id_to_piece(i)
-        return piece
+        return str(self._processor.id_to_piece(i))
 
     def learnt_pieces(self) -> dict[str, tuple[int, float]]:
         """Returns the id and the score of each piece that SentencePiece learnt from text.
@@ -224,11 +201,7 @@ def vocabulary_json(*, shared: bool, normalization: TextNormalization) -> str:
 
 
 def load_vocabularies(folder: str | Path, *, read: Reader = read_local) -> VocabularyPair:
-    """Loads the vocabularies of a dataset folder or of an exported model folder.
-
-    Args:
-      folder: Where they lie.
-      read: Reads a file of the folder; those of other file systems need one of their own.
+    """Loads the vocabularies of a dataset or model folder, by `read` where that is remote.
 
     Raises:
       UserError: The folder has no `vocabulary.json`, or it or a model cannot be read.

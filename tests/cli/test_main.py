@@ -327,7 +327,10 @@ def test_the_output_may_lie_on_another_file_system(folder, capsys):
             [*TEXTS, "--deduplicate", "all"],
             "--deduplicate must be one of pair, source, target",
         ),
-        ([*TEXTS, "--unicode-form", "NFD"], "Unicode form must be NFC, NFKC or none"),
+        (
+            [*TEXTS, "--unicode-form", "NFD"],
+            "--unicode-form must be one of NFC, NFKC, none. Received: NFD",
+        ),
         ([*TEXTS, "--source-script", "Latn"], "Latn"),
         ([*TEXTS, "--min-tokens", "300"], "--min-tokens <= --max-tokens. Received: 300 and 256"),
         ([*TEXTS, "--config", "no.yaml"], "no config file at no.yaml"),

@@ -101,7 +101,8 @@ def test_normalization_options():
     ]
     assert TextNormalization(unicode_form="NFKC")(texts) == ["fi \u00e9"]
     assert TextNormalization(unicode_form="none", clean_whitespace=False)(texts) == texts
-    with pytest.raises(UserError, match=r"NFC, NFKC or none\. Received: 'NFD'"):
+    rule = r"`unicode_form` must be one of NFC, NFKC, none\. Received: NFD"
+    with pytest.raises(UserError, match=rule):
         TextNormalization(unicode_form="NFD")
 
 
