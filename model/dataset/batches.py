@@ -16,67 +16,43 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 
 from model.dataset.subword_dropout import SubwordDropout
-from model.dataset.windows import Position, Window, read_windows
+from model.dataset.windows import Position, Side, Window, read_windows
 from model.errors import UserError
 from model.text.vocabulary import PAD_ID
 
 WINDOW = 8192  # records, at the least
-
 RECORDS_A_TOKEN = 2  # of a window, for each token of a batch: that is tens of batches
-
 _SUBWORDS = 1  # of a window, tells its segmentation's random numbers from its order's
-
-_Item = TypeVar("_Item")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Batch:
-    """A batch for all replicas together.
+    """A batch for all replicas together."""
 
-    Attributes:
-      source: int32 [B, S], BOS and EOS included, PAD at the end.
-      target: int32 [B, T], the same.
-      records: (shard, number of the record in it) of each pair; the last rows may have none,
-        which are PAD alone.
-      start: Where this batch stands.
-      following: Where the batch after this one stands.
-    """
-
-    source: np.ndarray
-    target: np.ndarray
+    source: np.ndarray  # int32 [B, S], BOS and EOS included, PAD at the end
+    target: np.ndarray  # int32 [B, T], the same
+    # (shard, number of the record in it) of each pair; rows of PAD alone, at the end, have none.
     records: Sequence[tuple[str, int]]
-    start: Position
-    following: Position
+    start: Position  # where this batch stands
+    following: Position  # where the batch after this one stands
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TokenBatches:
-    """The batches of a split.
+    """The batches of a split."""
 
-    Attributes:
-      files: TFRecord shards.
-      max_tokens: A replica's rows times the longer side's length in a batch, at the most.
-      seed: Of the order.
-      vocabulary_sizes: Of the source and the target: all ids are below.
-      replicas: Replicas that share a batch, each an equal part of its rows.
-      shuffle: Whether the order is random; without it an epoch goes from long to short.
-      records: That an epoch has; None does not check.
-      subword_dropout: Of the source and the target; another segmentation in each epoch.
-    """
-
-    files: list[Path]
-    max_tokens: int
-    seed: int
-    vocabulary_sizes: tuple[int, int] = (2**31 - 1, 2**31 - 1)
-    replicas: int = 1
-    shuffle: bool = True
-    records: int | None = None
-    subword_dropout: tuple[SubwordDropout, SubwordDropout] | None = None
+    files: list[Path]  # TFRecord shards
+    max_tokens: int  # a replica's rows times the longer side's length in a batch, at the most
+    seed: int  # of the order
+    vocabulary_sizes: tuple[int, int] = (2**31 - 1, 2**31 - 1)  # source and target ids are below
+    replicas: int = 1  # that share a batch, each an equal part of its rows
+    shuffle: bool = True  # without it, an epoch goes from long to short
+    records: int | None = None  # of an epoch; None does not check
+    subword_dropout: tuple[SubwordDropout, SubwordDropout] | None = None  # of source and target
 
     def epoch(self, start: Position) -> Iterator[Batch]:
         """Yields the batches of the epoch of `start`, from there to its end.
@@ -141,25 +117,16 @@ class TokenBatches:
         key = [self.seed, start.epoch, start.window, _SUBWORDS]
         generator = np.random.default_rng(key)
         source, target = (
-            dropout(ids, starts, generator=generator, longest=self.max_tokens)
-            for dropout, ids, starts in zip(
-                self.subword_dropout,
-                (window.source_ids, window.target_ids),
-                (window.source_starts, window.target_starts),
-                strict=True,
+            Side(*dropout(*side, generator=generator, longest=self.max_tokens))
+            for dropout, side in zip(
+                self.subword_dropout, (window.source, window.target), strict=True
             )
         )
-        return dataclasses.replace(
-            window,
-            source_ids=source[0],
-            source_starts=source[1],
-            target_ids=target[0],
-            target_starts=target[1],
-        )
+        return dataclasses.replace(window, source=source, target=target)
 
     def _cut(self, window: Window) -> list[np.ndarray]:
         """Cuts a window into batches of row numbers."""
-        lengths = np.maximum(np.diff(window.source_starts), np.diff(window.target_starts))
+        lengths = np.maximum(np.diff(window.source.starts), np.diff(window.target.starts))
         generator = np.random.default_rng([self.seed, window.start.epoch, window.start.window])
         order = np.arange(len(lengths))
         if self.shuffle:
@@ -173,8 +140,7 @@ class TokenBatches:
                 f"batch of {self.max_tokens}: raise `batch_tokens`, or lower "
                 "`tt preprocess --max-tokens`"
             )
-        batches = []
-        first = 0
+        batches, first = [], 0
         while first < len(order):
             rows = self._full_rows(lengths[order[first]])
             batches.append(order[first : first + rows])
@@ -192,16 +158,14 @@ class TokenBatches:
 
     def _pad(self, window: Window, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Gathers rows as int32 [B, S] and [B, T], PAD at the end."""
-        starts = (window.source_starts, window.target_starts)
-        lengths = [side[rows + 1] - side[rows] for side in starts]
+        sides = (window.source, window.target)
+        lengths = [side.starts[rows + 1] - side.starts[rows] for side in sides]
         # The last rows of a window make one batch that is not full.
         full = self._full_rows(max(side.max() for side in lengths))
         count = min(full, rounded_length(len(rows)))
         source, target = (
-            _padded(ids, side[rows], own, shape=(count, self._rounded(own.max())))
-            for ids, side, own in zip(
-                (window.source_ids, window.target_ids), starts, lengths, strict=True
-            )
+            _padded(side.ids, side.starts[rows], own, shape=(count, self._rounded(own.max())))
+            for side, own in zip(sides, lengths, strict=True)
         )
         return source, target
 
@@ -226,10 +190,10 @@ def _padded(
     return matrix
 
 
-def _one_ahead(items: Iterator[_Item]) -> Iterator[_Item]:
-    """Yields what an iterator yields, while a thread works on the next item."""
+def _one_ahead(windows: Iterator[Window]) -> Iterator[Window]:
+    """Yields windows, while a thread works on the next one."""
     with ThreadPoolExecutor(1, thread_name_prefix="read-ahead") as pool:
-        following = pool.submit(next, items, None)
-        while (item := following.result()) is not None:
-            following = pool.submit(next, items, None)
-            yield item
+        following = pool.submit(next, windows, None)
+        while (window := following.result()) is not None:
+            following = pool.submit(next, windows, None)
+            yield window

@@ -20,29 +20,19 @@ from model.folders.access import no_access
 from model.text.vocabulary import Reader, VocabularyPair, read_local
 
 MANIFEST_FILE = "dataset.json"
-
 MANIFEST_FORMAT = 1
 
 # The record: a tf.train.Example with two int64 lists, BOS and EOS included; for validation also
 # the normalised texts that they encode, as they were before the vocabulary.
 SOURCE_FEATURE = "source"
-
 TARGET_FEATURE = "target"
-
 SOURCE_TEXT_FEATURE = "source_text"
-
 TARGET_TEXT_FEATURE = "target_text"
-
 TRAIN = "train"
-
 VALIDATION = "validation"
-
 HISTOGRAM_STEP = 8  # tokens
-
 PADDING_BATCH = 64  # pairs
-
 RATIO_STEPS = 8  # of ratios of lengths, an octave
-
 _RATIO_OCTAVES = 5  # on both sides of 1; what is beyond counts there
 
 _OTHER_VOCABULARY = (
@@ -53,76 +43,48 @@ _OTHER_VOCABULARY = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SplitInfo:
-    """What a split holds.
+    """What a split holds. Tokens count BOS and EOS."""
 
-    Attributes:
-      shards: File names inside the dataset folder, in order.
-      records: Number of pairs.
-      source_tokens: Tokens on the source side, BOS and EOS counted.
-      target_tokens: Tokens on the target side, BOS and EOS counted.
-      longest: The most tokens on any side of any pair.
-      source_lengths: `source_lengths[i]` pairs have 8i to 8i+7 source tokens.
-      target_lengths: The same of the target side.
-      length_ratios: Pairs by target tokens for a source token, BOS and EOS apart, in eighths of
-        an octave from 1/32 to 32; see `ratio_places`. None in a manifest of an older `tt`.
-      padding_as_stored: Share of padding among all ids if every 64 consecutive pairs made a
-        batch, each side as long as its longest.
-      padding_by_length: The same if each text was padded to the next multiple of 8.
-      shard_sizes: Bytes of each shard; none in a manifest of an older `tt`.
-    """
-
-    shards: list[str]
-    records: int
+    shards: list[str]  # file names inside the dataset folder, in order
+    records: int  # pairs
     source_tokens: int
     target_tokens: int
-    longest: int
-    source_lengths: list[int]
+    longest: int  # the most tokens on any side of any pair
+    source_lengths: list[int]  # `source_lengths[i]` pairs have 8i to 8i+7 source tokens
     target_lengths: list[int]
+    # Pairs by target tokens for a source token, BOS and EOS apart, in eighths of an octave from
+    # 1/32 to 32; see `ratio_places`. None in a manifest of an older `tt`.
     length_ratios: list[int] = dataclasses.field(default_factory=list)
+    # Share of padding among all ids if every 64 consecutive pairs made a batch, each side as long
+    # as its longest; and if each text was padded to the next multiple of 8.
     padding_as_stored: float = 0.0
     padding_by_length: float = 0.0
+    # Bytes of each shard; none in a manifest of an older `tt`.
     shard_sizes: list[int] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DatasetManifest:
-    """`dataset.json`: what a finished dataset folder holds and how it was made.
+    """`dataset.json`: what a finished dataset folder holds and how it was made."""
 
-    Attributes:
-      fingerprint: Hex digest of inputs, options, vocabulary and version: equal fingerprints
-        mean equal records.
-      version: Version of `tt` that wrote it.
-      corpus: Name of the corpus; "embedded" for the one that comes with `tt`.
-      source_language: Code of the source language as given, or "".
-      target_language: Code of the target language as given, or "".
-      source_vocabulary_size: Padded to a multiple of 8.
-      target_vocabulary_size: Padded to a multiple of 8.
-      shared_vocabulary: Whether both sides use one vocabulary.
-      lines_read: Pairs read from all sources; equals `pairs_kept` and all of `rejected`.
-      pairs_kept: Pairs in the records of all splits.
-      rejected: Pairs left out, by reason code.
-      sources: For each source of pairs: kind, name, files and columns, whether it is held out,
-        and what was read, kept and rejected.
-      splits: By name, "train" and "validation".
-      options: The resolved options of the run.
-      vocabulary_digests: Digests by `digest_file` of the vocabulary's files, by name; none in a
-        manifest of an older `tt`.
-    """
-
+    # Hex digest of inputs, options, vocabulary and version: equal ones mean equal records.
     fingerprint: str
-    version: str
-    corpus: str
-    source_language: str
-    target_language: str
-    source_vocabulary_size: int
-    target_vocabulary_size: int
-    shared_vocabulary: bool
-    lines_read: int
-    pairs_kept: int
-    rejected: dict[str, int]
+    version: str  # of the `tt` that wrote it
+    corpus: str  # name; "embedded" for the one that comes with `tt`
+    source_language: str  # code as given, or ""
+    target_language: str  # code as given, or ""
+    source_vocabulary_size: int  # padded to a multiple of 8
+    target_vocabulary_size: int  # padded to a multiple of 8
+    shared_vocabulary: bool  # whether both sides use one
+    lines_read: int  # pairs read from all sources: `pairs_kept` and all of `rejected`
+    pairs_kept: int  # pairs in the records of all splits
+    rejected: dict[str, int]  # pairs left out, by reason code
+    # For each source of pairs: kind, name, files and columns, whether it is held out, and what was
+    # read, kept and rejected.
     sources: list[dict[str, Any]]
-    splits: dict[str, SplitInfo]
-    options: dict[str, Any]
+    splits: dict[str, SplitInfo]  # by name, "train" and "validation"
+    options: dict[str, Any]  # the resolved options of the run
+    # Digests (`digest_file`) of the vocabulary's files, by name; none in one of an older `tt`.
     vocabulary_digests: dict[str, str] = dataclasses.field(default_factory=dict)
     format: int = MANIFEST_FORMAT
 
@@ -138,13 +100,7 @@ class DatasetManifest:
         model_sizes: tuple[int, int],
         batch_tokens: int,
     ) -> None:
-        """Checks that a model can be trained on the dataset.
-
-        Args:
-          folder: The folder that it lies in, on this machine.
-          vocabularies: The vocabularies in the folder.
-          model_sizes: Tokens that the model knows on each side.
-          batch_tokens: Size of a batch, into which the longest pair must fit.
+        """Checks that a model with these vocabulary sizes can be trained on a local folder.
 
         Raises:
           UserError: A vocabulary is another than that of the records, or has another size than
@@ -180,11 +136,7 @@ class DatasetManifest:
 
     @classmethod
     def load(cls, folder: str | Path, *, read: Reader = read_local) -> DatasetManifest:
-        """Reads the manifest of a finished dataset folder.
-
-        Args:
-          folder: The dataset folder.
-          read: Reads a file of it; folders on other file systems need one of their own.
+        """Reads the manifest of a finished dataset folder, by `read` where that is remote.
 
         Raises:
           UserError: There is no such folder, it is unfinished, or the file is of another format.
@@ -207,27 +159,19 @@ class DatasetManifest:
                     raise ValueError("shard_sizes")
             return manifest
         except NotADirectoryError:
-            raise UserError(
-                f"{folder} is a file: name the folder that `tt preprocess` wrote"
-            ) from None
+            problem = f"{folder} is a file: name the folder that `tt preprocess` wrote"
+            raise UserError(problem) from None
         except FileNotFoundError:
+            problem = (
+                f"{folder} is not a finished dataset folder (it has no {MANIFEST_FILE}): run its "
+                "`tt preprocess` again to finish it"
+            )
             if read is read_local and not Path(folder).is_dir():
-                raise UserError(
-                    f"no dataset folder at {folder}: make one with `tt preprocess`"
-                ) from None
-            raise UserError(
-                f"{folder} is not a finished dataset folder (it has no {MANIFEST_FILE}): "
-                "run its `tt preprocess` again to finish it"
-            ) from None
+                problem = f"no dataset folder at {folder}: make one with `tt preprocess`"
+            raise UserError(problem) from None
         except PermissionError as error:
             raise no_access(path, reason=error.strerror or "permission denied") from error
-        except (
-            IsADirectoryError,
-            ValueError,
-            KeyError,
-            TypeError,
-            AttributeError,
-        ) as error:
+        except (IsADirectoryError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(
                 f"{path} cannot be read: {error!r}. Copy the folder again from where it came, or "
                 "make the dataset again with `tt preprocess`"
@@ -247,21 +191,15 @@ def shard_name(split: str, index: int, count: int) -> str:
 def ratio_places(
     source_lengths: npt.NDArray[np.int64], target_lengths: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """Returns the places of pairs in `SplitInfo.length_ratios`.
-
-    Args:
-      source_lengths: Tokens, BOS and EOS counted.
-      target_lengths: The same of the target side.
+    """Returns the places of pairs in `SplitInfo.length_ratios`, by tokens, BOS and EOS counted.
 
     >>> ratio_places(np.array([12, 12, 3, 102]), np.array([12, 22, 102, 3])).tolist()
     [40, 48, 80, 0]
     """
     source, target = (np.maximum(side - 2, 1) for side in (source_lengths, target_lengths))
     octaves = np.clip(np.log2(target / source), -_RATIO_OCTAVES, _RATIO_OCTAVES)
-    places: npt.NDArray[np.int64] = np.rint((octaves + _RATIO_OCTAVES) * RATIO_STEPS).astype(
-        np.int64
-    )
-    return places
+    places = np.rint((octaves + _RATIO_OCTAVES) * RATIO_STEPS)
+    return np.asarray(places, np.int64)
 
 
 def ratio_of_place(place: int) -> float:

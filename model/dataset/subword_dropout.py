@@ -17,7 +17,7 @@ class SubwordDropout:
     needs no text and takes any SentencePiece model.
 
     Args:
-      vocabulary: Of the side.
+      vocabulary: Vocabulary of the side.
       rate: Probability that a piece is split, and that a part of it is, and so on.
     """
 
@@ -30,12 +30,7 @@ class SubwordDropout:
         self._can_split = self._parts[:, 0] != PAD_ID
 
     def __call__(
-        self,
-        ids: np.ndarray,
-        starts: np.ndarray,
-        *,
-        generator: np.random.Generator,
-        longest: int,
+        self, ids: np.ndarray, starts: np.ndarray, *, generator: np.random.Generator, longest: int
     ) -> tuple[np.ndarray, np.ndarray]:
         """Splits pieces of many texts.
 

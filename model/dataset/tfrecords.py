@@ -18,10 +18,7 @@ from model.errors import UserError
 # A record of a TFRecord file: its size, a checksum of that, the bytes, a checksum of them; see
 # https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format_details
 _HEADER = struct.Struct("<QI")
-
 _CHECKSUM = struct.Struct("<I")
-
-
 _FRAMED_AT_ONCE = 4096  # records
 
 
@@ -89,9 +86,7 @@ def _unusable(path: Path, problem: str) -> UserError:
 def check_shards(files: Sequence[Path], sizes: Sequence[int]) -> None:
     """Checks, before anything is trained on them, that shards are there and whole.
 
-    Args:
-      files: TFRecord shards.
-      sizes: Bytes of each, or none where they are not known.
+    Their sizes in bytes are none where they are not known.
 
     Raises:
       UserError: One is missing or has another size; of one that is cut off, the record is named.

@@ -17,39 +17,34 @@ from model.dataset.manifest import (
     TARGET_TEXT_FEATURE,
 )
 from model.dataset.tfrecords import read_records
-from model.errors import UserError
+from model.errors import UserError, counted
 
 
 class Position(NamedTuple):
-    """Where in the data a batch stands.
+    """Where in the data a batch stands: what comes before it."""
 
-    Attributes:
-      epoch: Passes over the data before it.
-      window: Windows of the epoch before its window.
-      batch: Batches of the window before it.
-      shard: Place, in the epoch's order of shards, of the one that its window begins in.
-      record: Records of that shard before its window.
-      offset: Bytes of that shard before its window.
-      before: Records of the epoch before its window.
-    """
+    epoch: int = 0  # passes over the data before it
+    window: int = 0  # windows of the epoch before its window
+    batch: int = 0  # batches of the window before it
+    shard: int = 0  # place, in the epoch's order of shards, of the one that its window begins in
+    record: int = 0  # records of that shard before its window
+    offset: int = 0  # bytes of that shard before its window
+    before: int = 0  # records of the epoch before its window
 
-    epoch: int = 0
-    window: int = 0
-    batch: int = 0
-    shard: int = 0
-    record: int = 0
-    offset: int = 0
-    before: int = 0
+
+class Side(NamedTuple):
+    """The source or the target of many pairs: row i is `ids[starts[i]:starts[i + 1]]`."""
+
+    ids: np.ndarray
+    starts: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Window:
-    """Pairs side by side: row i of a side is `ids[starts[i]:starts[i + 1]]`."""
+    """Pairs side by side, and where they stand."""
 
-    source_ids: np.ndarray
-    source_starts: np.ndarray
-    target_ids: np.ndarray
-    target_starts: np.ndarray
+    source: Side
+    target: Side
     records: list[tuple[str, int]]
     start: Position  # of its first batch
     following: Position  # of the next window
@@ -69,14 +64,9 @@ def read_windows(
     vocabulary_sizes: tuple[int, int],
     records: int | None = None,
 ) -> Iterator[Window]:
-    """Yields the windows of an epoch, from a position on.
+    """Yields the windows of an epoch, of `size` records but for the last, from a position on.
 
-    Args:
-      files: TFRecord shards in the order of the epoch.
-      start: First batch of the first window.
-      size: Records in a window; the last one has what is left.
-      vocabulary_sizes: Bounds of the source and target ids, which are all below.
-      records: Expected number of records in the epoch; None skips the check.
+    The files are in the order of the epoch; `vocabulary_sizes` and `records` as in `TokenBatches`.
 
     Raises:
       UserError: A shard is missing, cut off or damaged, or a record is not a pair of ids of the
@@ -108,9 +98,9 @@ def read_windows(
     if records not in (None, found) and not is_behind_the_last:
         shards = f"{files[0].parent}/{files[0].name.split('-')[0]}-*"
         raise UserError(
-            f"the {len(files)} shard(s) {shards} hold {found} records, {MANIFEST_FILE} says "
-            f"{records}: one of them was cut off between two records; copy them again, or make "
-            "the dataset again with `tt preprocess`"
+            f"{shards} must hold {records} records, as {MANIFEST_FILE} says. Received: {found} "
+            f"records in {counted(len(files), 'shard')}, one of which was cut off between two "
+            "records; copy them again, or make the dataset again with `tt preprocess`"
         )
     if rest:
         yield rest
@@ -122,10 +112,6 @@ def read_target_texts(
     """Returns the target texts of validation records, by shard and number.
 
     Datasets of the first versions have none.
-
-    Args:
-      files: All shards.
-      records: Shard and number of the records to look up.
 
     Raises:
       UserError: A shard is missing, cut off or damaged.
@@ -148,25 +134,15 @@ def _parse(
             parsed = tf.io.parse_example(tf.constant(examples), _FEATURES)
     except tf.errors.InvalidArgumentError as error:
         raise _not_an_example(examples, records) from error
-    source, target = parsed[SOURCE_FEATURE], parsed[TARGET_FEATURE]
-    return Window(
-        source_ids=source.values.numpy(),
-        source_starts=source.row_splits.numpy(),
-        target_ids=target.values.numpy(),
-        target_starts=target.row_splits.numpy(),
-        records=records,
-        start=start,
-        following=following,
-    )
+    sides = [parsed[name] for name in (SOURCE_FEATURE, TARGET_FEATURE)]
+    source, target = (Side(side.values.numpy(), side.row_splits.numpy()) for side in sides)
+    return Window(source, target, records, start, following)
 
 
 def _check(window: Window, vocabulary_sizes: tuple[int, int]) -> None:
     """Checks that pairs have ids on both sides, all of them of the vocabularies."""
-    sides = (
-        ("source", window.source_ids, window.source_starts, vocabulary_sizes[0]),
-        ("target", window.target_ids, window.target_starts, vocabulary_sizes[1]),
-    )
-    for name, ids, starts, size in sides:
+    sides = zip(("source", "target"), (window.source, window.target), vocabulary_sizes, strict=True)
+    for name, (ids, starts), size in sides:
         empty = np.flatnonzero(np.diff(starts) < 2)
         if empty.size:
             shard, record = window.records[empty[0]]
