@@ -10,12 +10,9 @@ _PROJECT = "tt-translate"
 
 
 def pip_install(*requirements: str) -> str:
-    """Returns the command that installs packages beside this `tt`.
+    """Returns the command that installs packages, such as "ctranslate2>=4.6", beside this `tt`.
 
     It names this interpreter: the `pip` of a user's path may be that of another environment.
-
-    Args:
-      requirements: As pip takes them, such as "boto3" or "ctranslate2>=4.6".
     """
     return f"{shlex.quote(sys.executable or 'python')} -m pip install " + " ".join(
         f"'{requirement}'" for requirement in requirements
@@ -25,10 +22,8 @@ def pip_install(*requirements: str) -> str:
 def install_extra(extra: str) -> str:
     """Returns the command that installs what an extra of `pyproject.toml` brings.
 
-    Its packages are named, not the extra: there is no package of this project to fetch that of.
-
-    Args:
-      extra: Such as "ctranslate2".
+    Its packages are named, not the extra, such as "ctranslate2": there is no package of this
+    project to fetch that of.
     """
     try:
         declared = importlib.metadata.requires(_PROJECT) or []

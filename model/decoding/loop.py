@@ -19,15 +19,10 @@ _KEPT_SHARE = 0.9
 
 
 class SearchResult(NamedTuple):
-    """The hypotheses of each sentence, best first.
+    """The hypotheses of each sentence, best first."""
 
-    Attributes:
-      ids: int32 [B, N, L], EOS included, PAD behind it; without BOS.
-      scores: float32 [B, N], log-probabilities; -inf where there are fewer than N hypotheses.
-    """
-
-    ids: tf.Tensor
-    scores: tf.Tensor
+    ids: tf.Tensor  # int32 [B, N, L], EOS included, PAD behind it; without BOS
+    scores: tf.Tensor  # float32 [B, N], log-probabilities; -inf of hypotheses that are missing
 
 
 class Greedy(NamedTuple):
@@ -76,7 +71,7 @@ def search_all(
     Args:
       advance: Takes the position, what is carried, caches and sources, one step on.
       start: What is carried to the first step.
-      position: Of that step.
+      position: Position of that step.
       hypotheses: Takes the result out of what is carried.
       take: Takes the caches of the sentences that are left, whose places it gets, out of caches.
       caches: What `advance` takes first.

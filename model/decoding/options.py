@@ -13,7 +13,7 @@ from model.errors import require
 # halved. This is reckoned: no GPU has been measured.
 BATCH_TOKENS, GPU_BATCH_TOKENS = 8192, 65_536
 
-# Ids of a source that is translated, BOS and EOS counted: the 256 pieces that `tt preprocess`
+# Tokens of a source that is translated, BOS and EOS counted: the 256 that `tt preprocess`
 # lets into training by default, and those two.
 MAX_SOURCE_TOKENS = 258
 
@@ -23,7 +23,7 @@ class Decoding:
     """How translations are searched for.
 
     A translation has at most min(max_decoding_length, ceil(max_length_ratio * source) +
-    max_extra_tokens) ids, EOS counted, where the source counts with BOS and EOS; there it is
+    max_extra_tokens) tokens, EOS counted, where the source counts with BOS and EOS; there it is
     made to end. By default that is the paper's source + 50 (section 6.1).
 
     Attributes:
@@ -60,8 +60,7 @@ class Decoding:
         require(0 <= penalty <= 10, "`length_penalty` must be 0 to 10", penalty)  # not NaN
         for name in ("max_length_ratio", "max_extra_tokens"):
             value = getattr(self, name)
-            is_allowed = math.isfinite(value) and value >= 0
-            require(is_allowed, f"`{name}` must be finite and not negative", value)
+            require(0 <= value < math.inf, f"`{name}` must be finite and not negative", value)
         require(
             self.max_length_ratio > 0 or self.max_extra_tokens > 0,
             "`max_length_ratio` and `max_extra_tokens` must not both be 0: no translation fits",

@@ -47,22 +47,15 @@ def _chunk_width(size: int) -> int:
 
 
 IMPOSSIBLE = -math.inf
-
 _LEAST_TOTAL = 1e-30  # far enough above the least of float32, 1e-38, for what is added to count
-
 HIDDEN = -1e9  # the logit of an id that is never chosen, and what is added to one to hide it
 
 
 class Prediction(NamedTuple):
-    """What may come after the last id of each beam.
+    """What may come after the last id of each beam."""
 
-    Attributes:
-      logits: float32 [B * N, V] with static V; about HIDDEN for ids that are never chosen.
-      hidden: float32 [B * N, H], what the logits of those ids are: their share of the probability.
-    """
-
-    logits: tf.Tensor
-    hidden: tf.Tensor
+    logits: tf.Tensor  # float32 [B * N, V] with static V; about HIDDEN for ids never chosen
+    hidden: tf.Tensor  # float32 [B * N, H], the logits of those: their share of the probability
 
 
 class StepFunction(Protocol):
@@ -102,7 +95,7 @@ def without_repeats(logits: tf.Tensor, ids: tf.Tensor, *, size: int) -> tf.Tenso
     Args:
       logits: float32 [R, V].
       ids: int32 [R, L], the hypotheses so far.
-      size: Of the n-grams.
+      size: Length of the n-grams.
 
     Returns:
       The logits, lowered by far at the ids that stand behind an earlier occurrence of the last

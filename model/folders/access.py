@@ -11,7 +11,6 @@ from pathlib import Path
 from model.errors import NoAccessError
 
 _DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
-
 _TENSORFLOW = "tensorflow.python.framework.errors_impl.PermissionDeniedError"
 
 

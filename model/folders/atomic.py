@@ -30,20 +30,16 @@ def atomic_folder(output: Path, *, is_shared: bool = False) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir()
         yield temporary
-        if is_shared:
-            _keep_first(temporary, output)
-        else:
+        if not is_shared:
             _replace(temporary, output)
+            return
+        try:
+            temporary.rename(output)
+        except OSError:
+            if not output.is_dir():  # else another process was faster
+                raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _keep_first(temporary: Path, output: Path) -> None:
-    try:
-        temporary.rename(output)
-    except OSError:
-        if not output.is_dir():  # else another process was faster
-            raise
 
 
 def _replace(temporary: Path, output: Path) -> None:

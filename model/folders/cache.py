@@ -10,7 +10,6 @@ from pathlib import Path
 
 # What to do where the disk is full, beside making room.
 OTHER_CACHE = ", or set XDG_CACHE_HOME to a folder with room"
-
 _STALE_SECONDS = 24 * 3600
 
 

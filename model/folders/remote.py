@@ -20,10 +20,7 @@ def is_local(path: str) -> bool:
 
 @contextlib.contextmanager
 def storage_errors(
-    path: str,
-    *,
-    what: str = "folder",
-    remedy: str = OTHER_OUTPUT,
+    path: str, *, what: str = "folder", remedy: str = OTHER_OUTPUT
 ) -> Iterator[None]:
     """Turns what TensorFlow and Python raise where a file cannot be written into a UserError.
 
@@ -52,8 +49,7 @@ def storage_errors(
 def read_text(path: str) -> str:
     """Reads a text file of any file system that TensorFlow knows."""
     with tf.io.gfile.GFile(path, "r") as file:
-        text: str = file.read()
-    return text
+        return str(file.read())
 
 
 def write_text(path: str, text: str) -> None:

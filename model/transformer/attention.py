@@ -13,7 +13,6 @@ from model.text.vocabulary import PAD_ID
 from model.transformer.layers import Linear, Noise, no_noise
 
 MASKED = -1e9  # instead of -inf: a row without any visible key stays finite
-
 _MASKED_FLOAT16 = -3e4  # far enough from that type's end, -65504, for what is added to it
 
 
@@ -60,8 +59,7 @@ def split_heads(x: tf.Tensor, heads: int, parts: int = 1) -> list[tf.Tensor]:
     batch, length = tf.shape(x)[0], tf.shape(x)[1]
     width = x.shape[-1] // (parts * heads)
     x = tf.reshape(x, [batch, length, parts, heads, width])  # [B, T, parts, H, K]
-    unstacked: list[tf.Tensor] = tf.unstack(tf.transpose(x, [2, 0, 3, 1, 4]), parts)
-    return unstacked
+    return list(tf.unstack(tf.transpose(x, [2, 0, 3, 1, 4]), parts))  # [B, H, T, K] each
 
 
 def combine_heads(x: tf.Tensor) -> tf.Tensor:

@@ -72,7 +72,7 @@ def two_scales(threshold: int, dtype: tf.DType) -> tuple[float, float, int]:
 
     Args:
       threshold: Bytes below it are dropped, 1 to 255.
-      dtype: Of the scales.
+      dtype: Type of the scales.
 
     Returns:
       The lesser scale, the greater one, and how many of the bytes get the greater.
@@ -172,8 +172,7 @@ def normalize(x: tf.Tensor, epsilon: float) -> tf.Tensor:
 
         return normal, gradient
 
-    normal: tf.Tensor = normal_of(x)
-    return normal
+    return normal_of(x)
 
 
 class FeedForward(keras.layers.Layer):

@@ -1,7 +1,7 @@
 """The Transformer of section 3 of the paper: encoder, decoder, and one step of decoding.
 
-Axes as in `model.transformer.layers`: B batch, S source, T target, D width, H heads, K head width,
-V target vocabulary; N beams of a sentence. Each residual sub-layer is
+Axes: B batch, S source, T target, D width, H heads, K width of a head, V target vocabulary, N beams
+of a sentence, R rows of a step (B * N). Each residual sub-layer is
 LayerNorm(x + Dropout(sublayer(x))) (post-norm, section 3.1), or
 x + Dropout(sublayer(LayerNorm(x))) (pre-norm).
 """
@@ -162,17 +162,11 @@ class DecoderLayer(_ResidualLayer):
 
 @dataclasses.dataclass(frozen=True)
 class AttentionWeights:
-    """The attention of a forward pass, one tensor a layer.
+    """The attention of a forward pass, one tensor a layer."""
 
-    Attributes:
-      encoder: [B, H, S, S] each.
-      decoder: [B, H, T, T] each.
-      cross: [B, H, T, S] each: from target positions to source positions.
-    """
-
-    encoder: list[tf.Tensor]
-    decoder: list[tf.Tensor]
-    cross: list[tf.Tensor]
+    encoder: list[tf.Tensor]  # [B, H, S, S] each
+    decoder: list[tf.Tensor]  # [B, H, T, T] each
+    cross: list[tf.Tensor]  # [B, H, T, S] each: from target positions to source positions
 
 
 @dataclasses.dataclass(frozen=True)
@@ -191,29 +185,21 @@ class OutputProjection:
 
     def __call__(self, x: tf.Tensor) -> Prediction:
         """[R, D] to the logits."""
-        ones = tf.ones([tf.shape(x)[0], 1], x.dtype)
-        logits = tf.matmul(tf.concat([x, ones], 1), self.kernel)
-        hidden = tf.matmul(x, self.hidden)
+        ones = tf.ones([tf.shape(x)[0], 1], x.dtype)  # [R, 1]
+        logits = tf.matmul(tf.concat([x, ones], 1), self.kernel)  # [R, V]
+        hidden = tf.matmul(x, self.hidden)  # [R, hidden ids]
         return Prediction(tf.cast(logits, tf.float32), tf.cast(hidden, tf.float32))
 
 
 @dataclasses.dataclass(frozen=True)
 class EncodedSource:
-    """What decoding needs of the source, computed once a sentence.
+    """What decoding needs of the source, computed once a sentence."""
 
-    Attributes:
-      keys: [B, H, S, K] for each decoder layer.
-      values: [B, H, S, K] for each decoder layer.
-      bias: float32 [B, 1, 1, S], hides padding.
-      positions: [T, D], encodings of the target positions that will be decoded.
-      projection: Of the decoder's output to logits.
-    """
-
-    keys: list[tf.Tensor]
-    values: list[tf.Tensor]
-    bias: tf.Tensor
-    positions: tf.Tensor
-    projection: OutputProjection
+    keys: list[tf.Tensor]  # [B, H, S, K] for each decoder layer
+    values: list[tf.Tensor]  # [B, H, S, K] for each decoder layer
+    bias: tf.Tensor  # float32 [B, 1, 1, S], hides padding
+    positions: tf.Tensor  # [T, D], encodings of the target positions that will be decoded
+    projection: OutputProjection  # of the decoder's output to logits
 
 
 class Transformer(keras.Model):
@@ -274,12 +260,13 @@ class Transformer(keras.Model):
         """Does what `call` does and returns the attention weights too."""
         noise = dropout.at(self.config.dropout) if dropout else no_noise
         attention_noise = dropout.at(self.config.attention_dropout) if dropout else no_noise
-        source_bias = padding_bias(source)
+        source_bias = padding_bias(source)  # [B, 1, 1, S]
         attention = AttentionWeights([], [], [])
+        # [B, S, D]
         memory = self._encode(source, source_bias, noise, attention_noise, attention.encoder)
         x = noise(self._embed(self.target_embedding, target))  # [B, T, D]
         # Padding stands at the end, so the look-ahead mask hides it from all real positions.
-        bias = look_ahead_bias(tf.shape(target)[1])
+        bias = look_ahead_bias(tf.shape(target)[1])  # [1, 1, T, T]
         for layer in self.decoder_layers:
             x, self_weights, cross_weights = layer(
                 x,
@@ -296,7 +283,8 @@ class Transformer(keras.Model):
     def logits(self, output: tf.Tensor) -> tf.Tensor:
         """[..., D] -> [..., V], by the (tied) output embedding."""
         table = tf.cast(self.output_embedding.table, output.dtype)
-        rows = tf.matmul(tf.reshape(output, [-1, self.config.d_model]), table, transpose_b=True)
+        output_rows = tf.reshape(output, [-1, self.config.d_model])  # [R, D]
+        rows = tf.matmul(output_rows, table, transpose_b=True)  # [R, V]
         return tf.reshape(rows, tf.concat([tf.shape(output)[:-1], [table.shape[0]]], 0))
 
     def encode(
@@ -309,8 +297,8 @@ class Transformer(keras.Model):
           target_length: int32 scalar, how many steps will be decoded at the most.
           hidden_ids: Those that must not be decoded.
         """
-        bias = padding_bias(source)
-        memory = self._encode(source, bias, no_noise, no_noise, [])
+        bias = padding_bias(source)  # [B, 1, 1, S]
+        memory = self._encode(source, bias, no_noise, no_noise, [])  # [B, S, D]
         projected = [layer.cross_attention.project(memory) for layer in self.decoder_layers]
         return EncodedSource(
             keys=[keys for keys, _ in projected],
@@ -363,9 +351,10 @@ class Transformer(keras.Model):
 
     def _output_projection(self, hidden_ids: Sequence[int]) -> OutputProjection:
         table = tf.cast(self.output_embedding.table, self.compute_dtype)
-        bias = np.zeros([1, table.shape[0]], np.float32)
+        bias = np.zeros([1, table.shape[0]], np.float32)  # [1, V]
         bias[0, list(hidden_ids)] = HIDDEN
-        hidden = tf.gather(table, tf.constant(hidden_ids, tf.int32, [len(hidden_ids)]))
+        ids = tf.constant(hidden_ids, tf.int32, [len(hidden_ids)])
+        hidden = tf.gather(table, ids)  # [hidden ids, D]
         return OutputProjection(
             kernel=tf.concat([tf.transpose(table), tf.cast(bias, table.dtype)], 0),
             hidden=tf.ensure_shape(tf.transpose(hidden), [table.shape[1], len(hidden_ids)]),
