@@ -7,30 +7,26 @@ Nothing here needs TensorFlow.
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import importlib.metadata
+import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from model.dataset.manifest import TRAIN, DatasetManifest, ratio_of_place
 
 _PROGRAMS = ("tt-translate", "tensorflow", "keras", "sentencepiece")
-
 _QUANTILES = (0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainingData:
-    """What a model was trained on; empty where that was not written down.
+    """What a model was trained on, as in `DatasetManifest` and `SplitInfo`; empty if unknown.
 
     Attributes:
-      source_language: Code as it was given, or "".
-      target_language: Code as it was given, or "".
       corpora: Names of the corpora, those held out not among them.
-      fingerprint: Fingerprint of the dataset; see `DatasetManifest`.
       pairs: Number of pairs.
-      source_lengths: `source_lengths[i]` pairs have 8i to 8i+7 source ids, BOS and EOS counted.
-      target_lengths: Likewise, of the target.
       length_ratios: Quantiles of target tokens for a source token, by their names: "50%" is the
         median. None of datasets that were made before they were counted.
     """
@@ -68,21 +64,15 @@ class TrainingData:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class About:
-    """What a model is; empty where that was not written down.
-
-    Attributes:
-      data: What it was trained on.
-      steps: Updates of its weights.
-      checkpoints: Names of the checkpoints of which it is one, or the mean; none of the weights
-        at the end of a training.
-      recipe: The options of the training, and the number of replicas.
-      versions: Versions of the programs that wrote it.
-    """
+    """What a model is; empty where that was not written down."""
 
     data: TrainingData = dataclasses.field(default_factory=TrainingData)
-    steps: int = 0
+    steps: int = 0  # updates of its weights
+    # Names of those of which it is one, or the mean; none of the weights at the end of a training.
     checkpoints: list[str] = dataclasses.field(default_factory=list)
+    # The options of the training, and the number of replicas.
     recipe: dict[str, Any] = dataclasses.field(default_factory=dict)
+    # Versions of the programs that wrote it.
     versions: dict[str, str] = dataclasses.field(default_factory=dict)
 
     @classmethod
@@ -95,9 +85,7 @@ class About:
 def describe_run(config: Mapping[str, Any]) -> About:
     """Returns what the configuration of a run says of its models, whatever their steps.
 
-    Args:
-      config: Configuration of a `RunFolder`; an old one without "data" has its dataset's
-        fingerprint.
+    One that an old tt wrote has no "data", but its dataset's fingerprint.
     """
     data = config.get("data") or {"fingerprint": config["dataset"]}
     return About(
@@ -116,16 +104,11 @@ def ratio_quantiles(counts: list[int]) -> dict[str, float]:
     >>> ratio_quantiles(counts.tolist())["50%"], ratio_quantiles(counts.tolist())["99%"]
     (1.0, 3.364)
     """
-    total = sum(counts)
-    found = {}
-    for share in _QUANTILES if total else ():
-        below = 0
-        for place, count in enumerate(counts):
-            below += count
-            if below >= share * total:
-                found[f"{100 * share:g}%"] = round(ratio_of_place(place), 3)
-                break
-    return found
+    if not any(counts):
+        return {}
+    up_to = list(itertools.accumulate(counts))
+    places = {share: bisect.bisect_left(up_to, share * up_to[-1]) for share in _QUANTILES}
+    return {f"{100 * q:g}%": round(ratio_of_place(place), 3) for q, place in places.items()}
 
 
 def versions_of(names: Iterable[str]) -> dict[str, str]:

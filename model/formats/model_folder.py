@@ -1,8 +1,10 @@
 """What lies in a folder that holds a model, and how it is known that it is all the model's.
 
-A model folder is known by its `config.json`, which has the digests of all other files and what the
-model is (`model.formats.model_card`) beside the architecture. In exports for other programs, whose
-`config.json` is theirs, both are in `about.json`. Nothing here needs TensorFlow.
+A model folder is known by its `config.json`, which has the digests of all other files and the
+model card (`model.formats.model_card`) beside the architecture. In exports for other programs,
+whose `config.json` is theirs, both are in `about.json`. A function that takes `str | Path` takes a
+model folder, the run folder that it lies in, or an export for CTranslate2. Nothing here needs
+TensorFlow.
 """
 
 from __future__ import annotations
@@ -23,20 +25,15 @@ from model.text.vocabulary import INCOMPLETE, VOCABULARY_FILE, VocabularyPair, l
 from model.transformer.config import TransformerConfig
 
 CONFIG_FILE = "config.json"
-
 WEIGHTS_FILE = "model.weights.h5"
-
 CTRANSLATE2_FILE = "model.bin"  # of CTranslate2: its weights, beside its own config.json
-
 ABOUT_FILE = "about.json"
-
 _ABOUT, _DIGESTS = "about", "digests"
-
 _CHUNK_BYTES = 8 << 20
 
 
 def find_model_folder(folder: str | Path) -> Path:
-    """Returns the exported model folder that a model folder or a run folder names.
+    """Returns the model folder that a model folder or a run folder names.
 
     Raises:
       UserError: Neither the folder nor its `model/` holds an exported model.
@@ -69,7 +66,7 @@ def is_ctranslate2(folder: str | Path) -> bool:
 
 
 def model_files(folder: Path) -> list[str]:
-    """Returns the names of all files that the translations of a model folder depend on.
+    """Returns the names of all files that the translations of a model depend on.
 
     Args:
       folder: Folder that `find_model_folder` returned, or an export for CTranslate2.
@@ -77,12 +74,11 @@ def model_files(folder: Path) -> list[str]:
     Raises:
       UserError: The vocabularies cannot be read.
     """
+    weights = [WEIGHTS_FILE]
     if is_ctranslate2(folder):
         tokens = sorted(path.name for path in folder.glob("*_vocabulary.json"))
         about = [ABOUT_FILE] if (folder / ABOUT_FILE).is_file() else []
         weights = [CTRANSLATE2_FILE, *tokens, *about]
-    else:
-        weights = [WEIGHTS_FILE]
     return [CONFIG_FILE, *weights, *load_vocabularies(folder).files]
 
 
@@ -91,9 +87,6 @@ def model_fingerprint(folder: str | Path) -> str:
 
     Of its configuration that is the architecture: a copy that says more of what the model is
     translates the same. As it reads the files, it compares their own digests, too.
-
-    Args:
-      folder: A model folder, the run folder that it lies in, or an export for CTranslate2.
 
     Raises:
       UserError: A file is not the one that the model was written with.
@@ -117,8 +110,7 @@ def model_fingerprint(folder: str | Path) -> str:
 def identity_digest(folder: Path) -> str:
     """Returns a digest of the file that says what a model is, most of which has no fingerprint.
 
-    Args:
-      folder: Folder that `find_model_folder` returned, or an export for CTranslate2.
+    Of a folder that `find_model_folder` returned, or an export for CTranslate2.
     """
     path = folder / _identity_file(folder)
     return digest_path(path) if path.is_file() else ""
@@ -127,8 +119,7 @@ def identity_digest(folder: Path) -> str:
 def check_files(folder: Path) -> None:
     """Checks that the files of a model are those that it was written with, where that is known.
 
-    Args:
-      folder: Folder that `find_model_folder` returned, or an export for CTranslate2.
+    Of a folder that `find_model_folder` returned, or an export for CTranslate2.
 
     Raises:
       UserError: One is not.
@@ -155,12 +146,7 @@ def checked_meanwhile(folder: Path) -> Iterator[None]:
 
 
 def describe_missing_digests(folder: str | Path, *, name: str) -> list[str]:
-    """Returns a line for users of a model that was written before there were digests, else none.
-
-    Args:
-      folder: A model folder, the run folder that it lies in, or an export for CTranslate2.
-      name: What the user calls it.
-    """
+    """Returns a line on a model, by the user's name for it, without digests; else none."""
     path = _find(folder)
     if _read_digests(path):
         return []
@@ -174,11 +160,7 @@ def describe_missing_digests(folder: str | Path, *, name: str) -> list[str]:
 
 
 def load_about(folder: str | Path) -> About:
-    """Returns what a model is; empty where it was written before that was written down.
-
-    Args:
-      folder: A model folder, the run folder that it lies in, or an export for CTranslate2.
-    """
+    """Returns what a model is; empty where it was written before that was written down."""
     path = _find(folder)
     try:
         return About.from_json(_read_identity(path).get(_ABOUT, {}))
@@ -193,9 +175,8 @@ def load_config(folder: Path) -> TransformerConfig:
       UserError: It cannot be read.
     """
     values = _read_identity(folder)
-    fields = {name: value for name, value in values.items() if name not in (_ABOUT, _DIGESTS)}
     try:
-        return TransformerConfig(**fields)
+        return TransformerConfig(**_fields_of_architecture(values))
     except TypeError as error:
         raise _unreadable(folder / CONFIG_FILE, error) from error
 
@@ -204,34 +185,25 @@ def write_config(folder: Path, config: TransformerConfig, about: About) -> None:
     """Writes the configuration of a model folder, with the digests of the files that lie there."""
     names = sorted(path.name for path in folder.iterdir() if path.name != CONFIG_FILE)
     values = {**dataclasses.asdict(config), **_identity(folder, names, about)}
-    _write_json(folder / CONFIG_FILE, values)
+    (folder / CONFIG_FILE).write_bytes(_as_json(values))
 
 
 def write_about(folder: Path, about: About, *, within: str = "") -> None:
     """Writes what an export for another program is, and the digests of all of its files.
 
-    Args:
-      folder: The export.
-      about: What the model is.
-      within: A folder of it that the file shall lie in; names in it are relative to the export.
+    The file lies in the folder `within` the export; names in it are relative to the export.
     """
     found = (path for path in folder.rglob("*") if path.is_file())
     names = sorted(path.relative_to(folder).as_posix() for path in found)
-    _write_json(folder / within / ABOUT_FILE, _identity(folder, names, about))
+    (folder / within / ABOUT_FILE).write_bytes(_as_json(_identity(folder, names, about)))
 
 
 def check_vocabulary_sizes(
     folder: Path, vocabularies: VocabularyPair, *, sizes: tuple[int, int]
 ) -> None:
-    """Checks that vocabularies have as many ids as the model, whose digests may not be known.
+    """Raises a UserError unless the vocabularies in a folder have the sizes of the model.
 
-    Args:
-      folder: Where they lie.
-      vocabularies: Vocabularies of the source and the target.
-      sizes: Sizes that the model has.
-
-    Raises:
-      UserError: One has another size.
+    That tells another vocabulary also where a model has no digests.
     """
     sides = (vocabularies.source, vocabularies.target)
     names = (vocabularies.files[1], vocabularies.files[-1])
@@ -239,8 +211,8 @@ def check_vocabulary_sizes(
         if vocabulary.size != size:
             raise UserError(
                 f"{folder / name} is not the one that this model was trained with: it has "
-                f"{vocabulary.size} ids, the model {size}. Put that one back, or copy the folder "
-                "again from where it came"
+                f"{vocabulary.size} tokens, the model {size}. Put that one back, or copy the "
+                "folder again from where it came"
             )
 
 
@@ -284,8 +256,7 @@ def _read_identity(folder: Path) -> dict[str, Any]:
     if path.name == ABOUT_FILE and not path.is_file():
         return {}  # written before there was one
     try:
-        values = json.loads(path.read_text("utf-8"))
-        return {**values}
+        return {**json.loads(path.read_text("utf-8"))}
     except (ValueError, TypeError) as error:
         raise _unreadable(path, error) from error
 
@@ -300,7 +271,11 @@ def _architecture(folder: Path) -> bytes:
     values = _read_identity(folder)
     if not values.keys() & {_ABOUT, _DIGESTS}:
         return b"".join(_chunks(folder / CONFIG_FILE))
-    return _as_json({key: value for key, value in values.items() if key not in (_ABOUT, _DIGESTS)})
+    return _as_json(_fields_of_architecture(values))
+
+
+def _fields_of_architecture(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name not in (_ABOUT, _DIGESTS)}
 
 
 def _read_digests(folder: Path) -> Mapping[str, str]:
@@ -311,14 +286,12 @@ def _read_digests(folder: Path) -> Mapping[str, str]:
 
 
 def _compare(folder: Path, name: str, found: str, expected: Mapping[str, str]) -> None:
-    """Raises a UserError where a file has another digest than the model's."""
     identity_file = _identity_file(folder)
     if not expected or name == identity_file or expected.get(name) == found:
         return
-    is_vocabulary = name == VOCABULARY_FILE or name.endswith(".spm")
-    wrong = "is not the one that this model was trained with"
-    if not is_vocabulary:
-        wrong = "is damaged or another model's"
+    wrong = "is damaged or another model's"
+    if name == VOCABULARY_FILE or name.endswith(".spm"):
+        wrong = "is not the one that this model was trained with"
     raise UserError(
         f"{folder / name} {wrong} (it has changed since {identity_file} was written): put that one "
         "back, or copy the whole folder again from where it came"
@@ -327,10 +300,6 @@ def _compare(folder: Path, name: str, found: str, expected: Mapping[str, str]) -
 
 def _unreadable(path: Path, error: Exception) -> UserError:
     return UserError(f"{path} cannot be read as a model's ({error}): {INCOMPLETE}")
-
-
-def _write_json(path: Path, values: Mapping[str, Any]) -> None:
-    path.write_bytes(_as_json(values))
 
 
 def _as_json(values: Mapping[str, Any]) -> bytes:
@@ -346,9 +315,8 @@ def load_tokens(folder: Path, side: str) -> list[str]:
     shared = folder / "shared_vocabulary.json"
     path = shared if shared.is_file() else folder / f"{side}_vocabulary.json"
     try:
-        tokens: list[str] = json.loads(path.read_text("utf-8"))
+        return list(json.loads(path.read_text("utf-8")))
     except (OSError, ValueError) as error:
         raise UserError(
             f"{path} cannot be read: {error}. Write the folder again with `tt export`"
         ) from error
-    return tokens

@@ -14,7 +14,6 @@ from model.formats.weights import check_output, copy_vocabularies, load_model
 from model.transformer.decode import hidden_ids, search_batch
 
 SIGNATURE = "serving_default"
-
 VOCABULARY_FOLDER = "assets.extra"  # TensorFlow's name for files that the graph does not read
 
 

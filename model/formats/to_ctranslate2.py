@@ -53,11 +53,8 @@ def export_ctranslate2(
     own `suppress_sequences`, so scores are a little higher than ours. A source or translation has
     at most `POSITIONS` tokens; CTranslate2 raises an error beyond that.
 
-    Args:
-      model_folder: A model folder, or the run folder that it lies in.
-      output: The folder to write.
-      overwrite: Replace an earlier export there.
-      remedy: What to do where the disk is full, beside making room.
+    With `overwrite`, it replaces an earlier export; `remedy` is what to do where the disk is full,
+    beside making room.
 
     Raises:
       UserError: CTranslate2 is not installed, there is no finished model, or the output cannot
@@ -75,11 +72,9 @@ def export_ctranslate2(
     with storage_errors(str(output.resolve()), remedy=remedy), atomic_folder(output) as folder:
         model, vocabularies = loaded.model, loaded.vocabularies
         config = model.config
+        is_pre_norm, relu = config.norm == "pre", specs.Activation.RELU
         spec = specs.TransformerSpec.from_config(
-            config.layers,
-            config.heads,
-            pre_norm=config.norm == "pre",
-            activation=specs.Activation.RELU,
+            config.layers, config.heads, pre_norm=is_pre_norm, activation=relu
         )
         _fill_encoder(spec.encoder, model)
         _fill_decoder(spec.decoder, model, hidden_ids=hidden_ids(config, vocabularies))
@@ -117,9 +112,7 @@ def _tokens(path: Path, *, size: int) -> list[str]:
 
 def _fill_encoder(spec: Any, model: Transformer) -> None:
     _fill_embedding(spec.embeddings[0], model.source_embedding)
-    spec.position_encodings.encodings = _positions(model.config)
-    if model.encoder_norm is not None:  # of pre-norm alone
-        _fill_norm(spec.layer_norm, model.encoder_norm)
+    _fill_side(spec, model.config, model.encoder_norm)
     for layer_spec, layer in zip(spec.layer, model.encoder_layers, strict=True):
         _fill_self_attention(layer_spec.self_attention, layer.attention, layer.attention_norm)
         _fill_feed_forward(layer_spec.ffn, layer.feed_forward, layer.feed_forward_norm)
@@ -127,10 +120,8 @@ def _fill_encoder(spec: Any, model: Transformer) -> None:
 
 def _fill_decoder(spec: Any, model: Transformer, *, hidden_ids: list[int]) -> None:
     _fill_embedding(spec.embeddings, model.target_embedding)
-    spec.position_encodings.encodings = _positions(model.config)
+    _fill_side(spec, model.config, model.decoder_norm)
     spec.start_from_zero_embedding = False
-    if model.decoder_norm is not None:  # of pre-norm alone
-        _fill_norm(spec.layer_norm, model.decoder_norm)
     for layer_spec, layer in zip(spec.layer, model.decoder_layers, strict=True):
         _fill_self_attention(layer_spec.self_attention, layer.attention, layer.attention_norm)
         _fill_cross_attention(
@@ -140,6 +131,13 @@ def _fill_decoder(spec: Any, model: Transformer, *, hidden_ids: list[int]) -> No
     spec.projection.weight = model.output_embedding.table.numpy()
     spec.projection.bias = np.zeros([model.config.target_vocabulary_size], np.float32)
     spec.projection.bias[hidden_ids] = _HIDDEN_BIAS
+
+
+def _fill_side(spec: Any, config: TransformerConfig, norm: LayerNorm | None) -> None:
+    positions = sinusoidal_positions(tf.constant(POSITIONS), config.d_model, config.position_base)
+    spec.position_encodings.encodings = np.asarray(positions)
+    if norm is not None:  # of pre-norm alone
+        _fill_norm(spec.layer_norm, norm)
 
 
 def _fill_embedding(spec: Any, embedding: Embedding) -> None:
@@ -175,8 +173,3 @@ def _fill_linear(spec: Any, linear: Linear) -> None:
 def _fill_norm(spec: Any, norm: LayerNorm) -> None:
     spec.gamma = norm.scale.numpy()
     spec.beta = norm.shift.numpy()
-
-
-def _positions(config: TransformerConfig) -> np.ndarray:
-    positions = sinusoidal_positions(tf.constant(POSITIONS), config.d_model, config.position_base)
-    return np.asarray(positions)

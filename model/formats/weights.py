@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import shutil
 from pathlib import Path
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -41,14 +41,8 @@ def save_model(
 ) -> None:
     """Writes all that translation needs into a folder that can be moved on its own.
 
-    An older model there is replaced once the new one is whole.
-
-    Args:
-      model: The model, with its weights.
-      folder: The folder to write.
-      vocabulary_folder: The folder that the vocabularies are copied from.
-      vocabularies: The vocabularies that lie there.
-      about: What the model is, if that is known.
+    An older model there is replaced once the new one is whole. The vocabularies are copied from
+    `vocabulary_folder`.
     """
     with atomic_folder(folder) as made:
         for name in vocabularies.files:
@@ -58,8 +52,7 @@ def save_model(
         write_config(made, model.config, about or About())
 
 
-@dataclasses.dataclass(frozen=True)
-class LoadedModel:
+class LoadedModel(NamedTuple):
     """A model of a model folder, with its weights and vocabularies."""
 
     model: Transformer
@@ -93,7 +86,13 @@ def load_model(
         check_vocabulary_sizes(path, vocabularies, sizes=sizes)
         with dtype_policy(compute_type), on_device(device):
             model = Transformer(config)
-        _load_weights(model, path / WEIGHTS_FILE)
+        try:
+            model.load_weights(path / WEIGHTS_FILE)
+        except (ValueError, OSError) as error:
+            raise UserError(
+                f"{path / WEIGHTS_FILE} is damaged, or does not hold the weights of {CONFIG_FILE} "
+                f"({str(error).splitlines()[0]}): {INCOMPLETE}"
+            ) from error
     if strange := _not_finite(model):
         raise UserError(
             f"{path / WEIGHTS_FILE} holds weights that are not finite ({strange[0]}, one of "
@@ -108,17 +107,6 @@ def _reserve(path: Path, size: int) -> None:
     if hasattr(os, "posix_fallocate"):
         with path.open("wb") as file:
             os.posix_fallocate(file.fileno(), 0, size)
-
-
-def _load_weights(model: Transformer, path: Path) -> None:
-    """Loads the weights of a model folder; a UserError says which file is damaged."""
-    try:
-        model.load_weights(path)
-    except (ValueError, OSError) as error:
-        raise UserError(
-            f"{path} is damaged, or does not hold the weights of {CONFIG_FILE} "
-            f"({str(error).splitlines()[0]}): {INCOMPLETE}"
-        ) from error
 
 
 def on_device(device: str | None) -> contextlib.AbstractContextManager[None]:
@@ -143,12 +131,8 @@ _EXPORT_FILES = (WEIGHTS_FILE, "saved_model.pb", CTRANSLATE2_FILE)
 def copy_model(model_folder: Path, output: Path, *, overwrite: bool = False) -> None:
     """Copies all that translation needs, and nothing else, of a model folder or run folder.
 
-    The copy has digests of its files, also where the model was written before there were any.
-
-    Args:
-      model_folder: A model folder, or the run folder that it lies in.
-      output: The folder to write.
-      overwrite: Replace an earlier export there.
+    The copy has digests of its files, also where the model was written before there were any. With
+    `overwrite`, it replaces an earlier export.
 
     Raises:
       UserError: There is no finished model, or the output cannot be written.

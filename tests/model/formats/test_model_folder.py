@@ -335,8 +335,8 @@ def test_without_digests_a_vocabulary_of_another_size_is_noticed(model, tmp_path
         size = load(other).vocabularies.source.size
         assert str(caught.value) == (
             f"{folder / SHARED_MODEL} is not the one that this model was trained with: it has "
-            f"{size} ids, the model 16. Put that one back, or copy the folder again from where it "
-            "came"
+            f"{size} tokens, the model 16. Put that one back, or copy the folder again from where "
+            "it came"
         )
 
 
