@@ -13,32 +13,25 @@ from model.engines.translator import Work
 from model.text.vocabulary import PAD_ID
 
 Result = TypeVar("Result")
-
 _MOST_PADDING = 0.1  # of the positions of a batch
-
 _SMALL = 2048  # padded positions; a smaller batch for less padding would take longer
 
 
 class TokenBudget:
-    """The most padded source positions of a batch. Threads share one; it only shrinks.
+    """The most padded source positions of a batch, at least 1. Threads share one; it only shrinks.
 
-    Args:
-      tokens: To begin with, at least 1.
+    Attributes:
+      tokens: The positions now.
     """
 
     def __init__(self, tokens: int) -> None:
-        self._tokens = max(1, tokens)
+        self.tokens = max(1, tokens)
         self._lock = threading.Lock()
-
-    @property
-    def tokens(self) -> int:
-        """The most padded source positions now."""
-        return self._tokens
 
     def shrink(self, tokens: int) -> None:
         """Lowers the budget; one that is lower already stays."""
         with self._lock:
-            self._tokens = max(1, min(self._tokens, tokens))
+            self.tokens = max(1, min(self.tokens, tokens))
 
 
 def translate_in_batches(

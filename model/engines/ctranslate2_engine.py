@@ -11,7 +11,6 @@ It searches as `model.decoding.search` does, with these differences:
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,7 +30,7 @@ from model.formats.model_folder import (
     load_tokens,
 )
 from model.text.unknown import UnknownParts
-from model.text.vocabulary import EOS_ID, Vocabulary, load_vocabularies
+from model.text.vocabulary import EOS_ID, load_vocabularies
 
 # Padded positions beyond which batches are no faster: of sources over all beams, and of targets
 # that are scored.
@@ -45,25 +44,17 @@ _LEAST_SCORE = -1e9
 
 
 class _Found(NamedTuple):
-    """A hypothesis.
+    """A hypothesis."""
 
-    Attributes:
-      ids: EOS included, unless the search was cut short.
-      score: Its log-probability; of no meaning without EOS.
-    """
-
-    ids: list[int]
-    score: float
+    ids: list[int]  # EOS included, unless the search was cut short
+    score: float  # its log-probability; of no meaning without EOS
 
 
 class CTranslate2Translator:
-    """A loaded model: ids in, translations out, in order. Threads may share one.
+    """An exported model for CTranslate2: ids in, translations out, in order.
 
-    Args:
-      folder: What `tt export --format ctranslate2` wrote.
-      decoding: How to search.
-      compute_type: float32 or int8.
-      threads: Threads of a translation. As many translations run at once as the cores allow.
+    Threads may share one. It computes in float32 or int8, each translation by so many threads; as
+    many translations run at once as the cores allow.
 
     Raises:
       UserError: CTranslate2 is not installed, or cannot load the model.
@@ -77,11 +68,10 @@ class CTranslate2Translator:
         self.decoding = decoding
         self.vocabularies = load_vocabularies(folder)
         self._source_tokens = load_tokens(folder, "source")
-        target_tokens = load_tokens(folder, "target")
-        self._target_tokens = target_tokens
-        sizes = (len(self._source_tokens), len(target_tokens))
+        self._target_tokens = load_tokens(folder, "target")
+        sizes = (len(self._source_tokens), len(self._target_tokens))
         check_vocabulary_sizes(folder, self.vocabularies, sizes=sizes)
-        self._target_ids = {token: i for i, token in enumerate(target_tokens)}
+        self._target_ids = {token: i for i, token in enumerate(self._target_tokens)}
         self._budget = TokenBudget((decoding.batch_tokens or _FAST_BATCH) // decoding.beam_size)
         try:
             self._translator = import_ctranslate2().Translator(
@@ -128,7 +118,8 @@ class CTranslate2Translator:
 
     def _translate_batch(self, rows: list[list[int]]) -> tuple[list[Translation], Work]:
         limits = [length_limit(len(row), self.decoding) for row in rows]
-        sources = self._sources(rows)
+        tokens = self._source_tokens
+        sources = [[tokens[i] for i in row[1:-1]] for row in rows]  # CTranslate2 adds BOS and EOS
         found = self._search(sources, limit=max(limits))
         # CTranslate2 has one limit a call. A search whose longest hypothesis is shorter than its
         # own limit was over before; a greedy one went the same way up to its limit.
@@ -139,7 +130,13 @@ class CTranslate2Translator:
             ]
         else:
             self._search_again(sources, found, limits)
-        return self._translations(rows, self._end(sources, found))
+        best = [self._rank(hypotheses) for hypotheses in self._end(sources, found)]
+        texts = iter(self.vocabularies.target.decode([h.ids for row in best for h in row]))
+        translations = [
+            Translation(tuple(Hypothesis(next(texts), h.score) for h in row)) for row in best
+        ]
+        check_scores(translations)
+        return translations, count_work(rows, target_tokens=sum(len(row[0].ids) for row in best))
 
     def _search_again(
         self, sources: list[list[str]], found: list[list[_Found]], limits: list[int]
@@ -150,69 +147,38 @@ class CTranslate2Translator:
             for i, limit in enumerate(limits)
             if limit < max(limits) and max(len(h.ids) for h in found[i]) >= limit - 1
         ]
-        for limit, group in itertools.groupby(
-            sorted(late, key=limits.__getitem__), key=limits.__getitem__
-        ):
-            places = list(group)
+        for limit in sorted({limits[i] for i in late}):
+            places = [i for i in late if limits[i] == limit]
             again = self._search([sources[i] for i in places], limit=limit)
             for i, hypotheses in zip(places, again, strict=True):
                 found[i] = hypotheses
 
-    def _translations(
-        self, rows: list[list[int]], found: list[list[_Found]]
-    ) -> tuple[list[Translation], Work]:
-        best = [self._rank(hypotheses) for hypotheses in found]
-        texts = iter(self.vocabularies.target.decode([h.ids for row in best for h in row]))
-        translations = [
-            Translation(tuple(Hypothesis(next(texts), h.score) for h in row)) for row in best
-        ]
-        check_scores(translations)
-        return translations, count_work(rows, target_tokens=sum(len(row[0].ids) for row in best))
-
     def _search(self, sources: list[list[str]], *, limit: int) -> list[list[_Found]]:
-        """Returns the hypotheses that each source's search ended with; some are without EOS.
-
-        Args:
-          sources: Tokens of each.
-          limit: The most ids of a translation, EOS counted.
-        """
+        """Returns the hypotheses that each source's search ended with; some are without EOS."""
         decoding = self.decoding
         penalty = max(decoding.length_penalty, _LEAST_PENALTY)
-        hypotheses: list[list[list[str]]] = [[[]] for _ in sources]
-        totals = [[0.0] for _ in sources]
-        if limit > 1:  # else there is room for EOS alone
-            results = self._translator.translate_batch(
-                sources,
-                beam_size=decoding.beam_size,
-                num_hypotheses=decoding.beam_size,
-                length_penalty=penalty,
-                no_repeat_ngram_size=decoding.no_repeat_ngram_size,
-                max_input_length=0,
-                min_decoding_length=0,
-                max_decoding_length=limit - 1,  # the last id is the EOS that `_end` appends
-                return_end_token=True,
-                return_scores=True,
-            )
-            hypotheses = [result.hypotheses for result in results]
-            totals = [
-                [
-                    score * len(hypothesis) ** penalty
-                    for hypothesis, score in zip(result.hypotheses, result.scores, strict=True)
-                ]
-                for result in results
-            ]
+        if limit == 1:  # there is room for EOS alone
+            return [[_Found([], 0.0)] for _ in sources]
+        results = self._translator.translate_batch(
+            sources,
+            beam_size=decoding.beam_size,
+            num_hypotheses=decoding.beam_size,
+            length_penalty=penalty,
+            no_repeat_ngram_size=decoding.no_repeat_ngram_size,
+            max_input_length=0,
+            min_decoding_length=0,
+            max_decoding_length=limit - 1,  # the last id is the EOS that `_end` appends
+            return_end_token=True,
+            return_scores=True,
+        )
         ids = self._target_ids
         return [
             [
-                _Found([ids[token] for token in hypothesis], total)
-                for hypothesis, total in zip(row, row_totals, strict=True)
+                _Found([ids[token] for token in tokens], score * len(tokens) ** penalty)
+                for tokens, score in zip(result.hypotheses, result.scores, strict=True)
             ]
-            for row, row_totals in zip(hypotheses, totals, strict=True)
+            for result in results
         ]
-
-    def _sources(self, rows: list[list[int]]) -> list[list[str]]:
-        tokens = self._source_tokens
-        return [[tokens[i] for i in row[1:-1]] for row in rows]  # CTranslate2 adds BOS and EOS
 
     def _end(self, sources: list[list[str]], found: list[list[_Found]]) -> list[list[_Found]]:
         """Appends EOS to what was cut at the limit, and scores that.
@@ -245,7 +211,11 @@ class CTranslate2Translator:
         """Returns the best hypotheses by our length penalty, at least one."""
         target, alpha = self.vocabularies.target, self.decoding.length_penalty
         # Ids that are never chosen stand only where the vocabulary has fewer others.
-        chosen = [h for h in hypotheses if h.score > _LEAST_SCORE and _may_be_chosen(h.ids, target)]
+        chosen = [
+            h
+            for h in hypotheses
+            if h.score > _LEAST_SCORE and all(EOS_ID <= i < target.piece_count for i in h.ids)
+        ]
         ranked = sorted(
             chosen or hypotheses[:1], key=lambda h: -h.score / ((5 + len(h.ids)) / 6) ** alpha
         )
@@ -296,10 +266,6 @@ def _cut(hypothesis: _Found, limit: int) -> _Found:
     """
     length = len(hypothesis.ids) - (hypothesis.ids[-1:] == [EOS_ID])
     return hypothesis if length < limit else _Found(hypothesis.ids[: limit - 1], 0.0)
-
-
-def _may_be_chosen(ids: list[int], vocabulary: Vocabulary) -> bool:
-    return all(EOS_ID <= i < vocabulary.piece_count for i in ids)
 
 
 def _is_memory_error(error: Exception) -> bool:

@@ -18,28 +18,18 @@ from model.extras import install_extra
 from model.text.unknown import UnknownParts
 
 _LOGGER = logging.getLogger(__name__)
-
 _NVIDIA = "0x10de"  # the vendor's number on PCI
-
 _DISPLAY, _CONTROLLER_3D = "0x0300", "0x0302"  # what classes of devices begin with
-
 _DRIVER = "libcuda."
-
 _HIDDEN = "CUDA_VISIBLE_DEVICES"
-
 _PATIENCE = 120  # seconds; TensorFlow alone takes ten to be imported
-
 _PROBE = "import tensorflow as tf; tf.config.list_physical_devices('GPU')"
 
 
 def find_nvidia(root: Path = Path("/")) -> list[str]:
     """Returns the NVIDIA GPUs that are built in, whether or not a program can use them.
 
-    Args:
-      root: Root of the file system.
-
-    Returns:
-      A name of each, such as "NVIDIA A100-SXM4-40GB (0000:00:04.0)".
+    A name is such as "NVIDIA A100-SXM4-40GB (0000:00:04.0)". The file system begins at `root`.
     """
     places = sorted((root / "proc/driver/nvidia/gpus").glob("*/information"))
     if places:  # the driver is loaded, and knows the names
@@ -90,12 +80,7 @@ def explain_missing_gpu() -> str | None:
 
 
 def describe_missing(found: list[str], *, words: str) -> str:
-    """Puts into a line what TensorFlow says of a machine whose GPUs it does not find.
-
-    Args:
-      found: The GPUs; see `find_nvidia`.
-      words: What TensorFlow prints while it looks for them.
-    """
+    """Returns a line on GPUs that TensorFlow does not find, by its words while it looks."""
     there = f"this machine has {', '.join(found)}, but TensorFlow finds no GPU"
     missing = list(dict.fromkeys(re.findall(r"Could not load dynamic library '([^']+)'", words)))
     if any(name.startswith(_DRIVER) for name in missing):
@@ -104,10 +89,8 @@ def describe_missing(found: list[str], *, words: str) -> str:
             "that, or start the container with the machine's GPUs"
         )
     if missing:
-        return (
-            f"{there}: it cannot open {', '.join(missing)}; install them with "
-            f"{install_extra('gpu')}"
-        )
+        install = install_extra("gpu")
+        return f"{there}: it cannot open {', '.join(missing)}; install them with {install}"
     return f"{there}: {_last_complaint(words)}"
 
 
@@ -148,9 +131,6 @@ class TranslatorPool:
 
     Two translations at once on one GPU would share its memory and be no faster: whoever comes
     while all are busy waits.
-
-    Args:
-      translators: At least one.
     """
 
     def __init__(self, translators: Sequence[Translator]) -> None:

@@ -23,12 +23,7 @@ from model.formats.model_folder import (
 
 
 def load_translator(
-    folder: str,
-    *,
-    decoding: Decoding,
-    engine: Engine,
-    threads: int = 0,
-    is_checked: bool = False,
+    folder: str, *, decoding: Decoding, engine: Engine, threads: int = 0, is_checked: bool = False
 ) -> Translator:
     """Loads a model into an engine.
 
@@ -36,7 +31,7 @@ def load_translator(
       folder: A model folder or the run folder that it lies in; for `ctranslate2` also what
         `tt export --format ctranslate2` wrote.
       decoding: How to search.
-      engine: What computes.
+      engine: Which engine computes.
       threads: Threads of a translation; as many translations run at once as the cores allow. 0
         leaves TensorFlow's settings as they are, and gives CTranslate2 all cores for one
         translation. If TensorFlow has GPUs, each makes one translation at a time.
@@ -48,11 +43,7 @@ def load_translator(
     """
     if engine.name == "ctranslate2":
         return _load_ctranslate2(
-            folder,
-            decoding=decoding,
-            compute_type=engine.compute_type,
-            threads=threads or cores(),
-            is_checked=is_checked,
+            folder, decoding, engine.compute_type, threads or cores(), is_checked=is_checked
         )
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", str(int(uses_onednn(engine))))
     keep_freed_memory()
@@ -61,26 +52,22 @@ def load_translator(
         set_threads(threads)
     from model.engines.tensorflow_engine import TensorFlowTranslator
 
-    def load(device: str | None, *, is_checked: bool) -> TensorFlowTranslator:
-        return TensorFlowTranslator.load(
+    devices = gpu_devices()
+    loaded = [
+        TensorFlowTranslator.load(
             folder,
             decoding=decoding,
             compute_type=engine.compute_type,
             device=device,
-            is_checked=is_checked,
+            is_checked=is_checked or i > 0,
         )
-
-    devices = gpu_devices()
-    if not devices:
-        return load(None, is_checked=is_checked)
-    first, *others = devices
-    return TranslatorPool(
-        [load(first, is_checked=is_checked), *(load(each, is_checked=True) for each in others)]
-    )
+        for i, device in enumerate(devices or [None])
+    ]
+    return TranslatorPool(loaded) if devices else loaded[0]
 
 
 def _load_ctranslate2(
-    folder: str, *, decoding: Decoding, compute_type: str, threads: int, is_checked: bool
+    folder: str, decoding: Decoding, compute_type: str, threads: int, *, is_checked: bool
 ) -> Translator:
     from model.engines.ctranslate2_engine import CTranslate2Translator, import_ctranslate2
 
@@ -104,13 +91,7 @@ def uses_onednn(engine: Engine) -> bool:
 def check_engine(
     folder: str | Path, *, decoding: Decoding, engine: Engine, max_source_tokens: int
 ) -> None:
-    """Checks what can be known of loading a model without reading its weights.
-
-    Args:
-      folder: As `load_translator` takes it.
-      decoding: How to search.
-      engine: What computes.
-      max_source_tokens: Most tokens that a source will have.
+    """Checks what `load_translator` needs, but for the weights, for sources of so many tokens.
 
     Raises:
       UserError: The engine is not installed, the model is not for it, or a length is beyond it.
@@ -134,10 +115,8 @@ _EXPORT_VERSION = 2
 def convert(folder: str | Path, *, prepare: Callable[[], None] | None = None) -> Path:
     """Returns the model for CTranslate2: made once in the cache, which its fingerprint names.
 
-    Args:
-      folder: A model folder, the run folder that it lies in, or an export for CTranslate2, which
-        is returned as it is.
-      prepare: Called before TensorFlow is imported, which only making it needs.
+    An export for CTranslate2 is returned as it is. `prepare` is called before TensorFlow is
+    imported, which only making it needs.
 
     Raises:
       UserError: There is no finished model, or the cache cannot be written.

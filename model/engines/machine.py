@@ -9,10 +9,8 @@ import sys
 
 _LOGGER = logging.getLogger(__name__)
 
-
 # Of glibc's malloc.h.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-
 _MOST_FROM_HEAP = 32 * 2**20  # bytes; glibc refuses more
 
 

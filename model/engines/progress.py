@@ -1,4 +1,4 @@
-"""How much of what the threads of this process translate is done, for who watches it meanwhile.
+"""How much of what the threads of this process translate is done, for whoever watches.
 
 A thread says that it begins a task, and the batches that it translates are counted to it. Each
 task is written to by one thread alone, once a batch, so that counting costs nothing.
@@ -7,23 +7,18 @@ task is written to by one thread alone, once a batch, so that counting costs not
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import threading
 from collections.abc import Iterator
 
 
+@dataclasses.dataclass(eq=False)
 class _Task:
-    """A run of rows that a thread works on.
+    """A run of rows that a thread works on."""
 
-    Attributes:
-      rows: How many.
-      sources: Texts of theirs that are translated; 0 before that is known.
-      done: Texts of theirs that are done.
-    """
-
-    def __init__(self, rows: int) -> None:
-        self.rows = rows
-        self.sources = 0
-        self.done = 0
+    rows: int
+    sources: int = 0  # texts of theirs that are translated; 0 before that is known
+    done: int = 0  # texts of theirs that are done
 
     def rows_done(self) -> int:
         """Returns the rows that as large a share of the sources stands for as is done."""
@@ -33,7 +28,6 @@ class _Task:
 
 
 _tasks: set[_Task] = set()
-
 _of_thread = threading.local()
 
 

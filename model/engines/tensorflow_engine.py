@@ -26,12 +26,7 @@ _INPUT_ERRORS = (ValueError, TypeError, tf.errors.InvalidArgumentError, NotFinit
 class TensorFlowTranslator:
     """A loaded model: texts in, translations out, in order. Threads may share one.
 
-    Args:
-      model: With its weights.
-      vocabularies: Vocabularies of the source and the target.
-      decoding: How to search.
-      device: Device that computes, such as "GPU:1", and holds the weights; None leaves it to
-        TensorFlow.
+    The device, such as "GPU:1", computes and holds the weights; None leaves it to TensorFlow.
     """
 
     def __init__(
@@ -68,18 +63,10 @@ class TensorFlowTranslator:
         device: str | None = None,
         is_checked: bool = False,
     ) -> TensorFlowTranslator:
-        """Loads an exported model.
-
-        Args:
-          folder: A model folder, or the run folder that it lies in.
-          decoding: How to search; by default beam search as `Decoding` has it.
-          compute_type: Type of the products and their weights: "float32", "bfloat16" or "float16".
-          device: Device that computes; None leaves it to TensorFlow.
-          is_checked: Whether its files are known to be those that it was written with.
+        """Loads an exported model as `load_model` does; searches by beams unless told otherwise.
 
         Raises:
-          UserError: There is no finished model, a file of it cannot be read or is another one, or
-            its weights are not finite.
+          UserError: See `load_model`.
         """
         loaded = load_model(folder, compute_type=compute_type, device=device, is_checked=is_checked)
         return cls(loaded.model, loaded.vocabularies, decoding or Decoding(), device=device)

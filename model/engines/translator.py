@@ -70,8 +70,8 @@ def check_scores(translations: Sequence[Translation]) -> None:
         if not found or not all(math.isfinite(each.score) for each in found):
             raise NotFiniteError(
                 "the model gives no probability to any translation: its weights, or what they make "
-                "of a text, are not finite. Export another checkpoint with `tt export "
-                "--checkpoint`, or train again"
+                "of a text, are not finite. Export another checkpoint with "
+                "`tt export --checkpoint`, or train again"
             )
 
 
@@ -80,21 +80,13 @@ NOTHING = Translation((Hypothesis("", 0.0),))  # the translation of an empty tex
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Work:
-    """What translating some sources took; two add up with `+`.
-
-    Attributes:
-      sources: Sources translated.
-      source_tokens: Their ids, BOS and EOS counted.
-      padded_tokens: Source positions computed, padding included.
-      target_tokens: Ids of the best translations, EOS counted.
-      memory_backoffs: Times that a batch was cut because memory ran out.
-    """
+    """What translating some sources took; two add up with `+`."""
 
     sources: int = 0
-    source_tokens: int = 0
-    padded_tokens: int = 0
-    target_tokens: int = 0
-    memory_backoffs: int = 0
+    source_tokens: int = 0  # BOS and EOS counted
+    padded_tokens: int = 0  # source positions computed, padding included
+    target_tokens: int = 0  # of the best translations, EOS counted
+    memory_backoffs: int = 0  # times that a batch was cut because memory ran out
 
     @property
     def padding(self) -> float:
@@ -102,12 +94,8 @@ class Work:
         return 1 - self.source_tokens / self.padded_tokens if self.padded_tokens else 0.0
 
     def __add__(self, other: Work) -> Work:
-        return Work(
-            **{
-                field.name: getattr(self, field.name) + getattr(other, field.name)
-                for field in dataclasses.fields(Work)
-            }
-        )
+        mine, others = dataclasses.asdict(self), dataclasses.asdict(other)
+        return Work(**{name: value + others[name] for name, value in mine.items()})
 
 
 class Translator(Protocol):
