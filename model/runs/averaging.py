@@ -73,16 +73,9 @@ def check_is_run(path: str) -> None:
 def export_average(
     run: str, output: Path, *, which: str = "last", count: int | None = None
 ) -> list[str]:
-    """Writes the mean of a run's checkpoints as a model folder.
+    """Writes the mean of a run's checkpoints as a model folder, and returns their names.
 
-    Args:
-      run: The run folder.
-      output: The model folder.
-      which: "last" or "best".
-      count: How many, the newest or the best; None takes all that are kept.
-
-    Returns:
-      The names of the checkpoints.
+    They are as many of the "last" or the "best" as `count` says, or all that are kept.
 
     Raises:
       UserError: There is no such run, it has not so many checkpoints, one cannot be read, or the
@@ -95,15 +88,9 @@ def export_average(
 
 
 def export_checkpoint(run: str, output: Path, *, name: str) -> str:
-    """Writes one checkpoint of a run as a model folder.
+    """Writes one checkpoint of a run as a model folder, and returns its name.
 
-    Args:
-      run: The run folder.
-      output: The model folder.
-      name: "last", "best", or the step of a checkpoint that is kept.
-
-    Returns:
-      The name of the checkpoint.
+    It is the "last", the "best", or that of a step.
 
     Raises:
       UserError: There is no such run or checkpoint, it cannot be read, or the output exists.

@@ -23,33 +23,21 @@ INDEX_FILE = "checkpoints.json"
 
 # What reading a damaged or foreign checkpoint raises; an IndexError where its data are cut off.
 _DAMAGED = (
-    tf.errors.DataLossError,
-    tf.errors.NotFoundError,
-    tf.errors.OutOfRangeError,
-    tf.errors.InvalidArgumentError,
-    AssertionError,
-    ValueError,
-    IndexError,
-)
+    tf.errors.DataLossError, tf.errors.NotFoundError, tf.errors.OutOfRangeError,
+    tf.errors.InvalidArgumentError, AssertionError, ValueError, IndexError,
+)  # fmt: skip
 # TensorFlow has no class of its own for an index that is no index: what its text has then.
 _DAMAGED_TEXTS = ("sstable", "corrupt", "checksum", "No such file")
-
 _PREFIXES = ("ckpt-", "best-", "stop-")
 
 
 @dataclasses.dataclass
 class Kept:
-    """The names of the checkpoints that count.
+    """The names of the checkpoints that count."""
 
-    Attributes:
-      last: The last ones, the newest at the end.
-      best: Those of the best validations, the best first.
-      stop: One that was made between them, only to go on from; newer than all others.
-    """
-
-    last: list[str] = dataclasses.field(default_factory=list)
-    best: list[str] = dataclasses.field(default_factory=list)
-    stop: str | None = None
+    last: list[str] = dataclasses.field(default_factory=list)  # the newest at the end
+    best: list[str] = dataclasses.field(default_factory=list)  # of the best validations, best first
+    stop: str | None = None  # made between them, only to go on from; newer than all others
 
     def to_go_on_from(self) -> list[str]:
         """Returns those that a run can go on from, the newest first."""
@@ -80,9 +68,6 @@ class NoneReadableError(Exception):
 class Checkpoints:
     """The folder of checkpoints of a run.
 
-    Args:
-      run: The run folder.
-
     Attributes:
       run: The run folder.
       kept: Those that count.
@@ -98,8 +83,7 @@ class Checkpoints:
 
     def has(self, name: str) -> bool:
         """Says whether there is such a checkpoint."""
-        found: bool = tf.io.gfile.exists(f"{self.path(name)}.index")
-        return found
+        return bool(tf.io.gfile.exists(f"{self.path(name)}.index"))
 
     def path(self, name: str) -> str:
         """Returns the path of a checkpoint as TensorFlow takes it: files begin with it."""
@@ -142,9 +126,7 @@ class Checkpoints:
     ) -> str | None:
         """Restores the newest checkpoint that can be read; those after it no longer count.
 
-        Args:
-          checkpoint: Takes the values.
-          note: Told of each checkpoint that cannot be read.
+        `note` is told of each that cannot be read.
 
         Returns:
           Its name, or None where there is none at all.
@@ -155,8 +137,7 @@ class Checkpoints:
         """
         for name in self.kept.to_go_on_from():
             try:
-                status = checkpoint.read(self.path(name))
-                status.assert_existing_objects_matched().expect_partial()
+                self._read(checkpoint, name)
             except (tf.errors.OpError, *_DAMAGED) as error:
                 if not _is_damage(error):
                     raise self._cannot_be_read(name, error) from error
@@ -172,11 +153,7 @@ class Checkpoints:
         return None
 
     def names(self, which: str, count: int | None = None) -> list[str]:
-        """Returns the last or the best checkpoints.
-
-        Args:
-          which: "last" or "best".
-          count: How many; None takes all.
+        """Returns the "last" or the "best" checkpoints, so many of them, or all.
 
         Raises:
           UserError: There are fewer, or none.
@@ -203,14 +180,17 @@ class Checkpoints:
         sums: list[Any] = [np.zeros(v.shape, np.float64) for v in model.trainable_variables]
         for name in names:
             try:
-                status = reader.read(self.path(name))
-                status.assert_existing_objects_matched().expect_partial()
+                self._read(reader, name)
             except (tf.errors.OpError, *_DAMAGED) as error:
                 raise self._cannot_be_read(name, error) from error
             for total, variable in zip(sums, model.trainable_variables, strict=True):
                 total += variable.numpy()
         for total, variable in zip(sums, model.trainable_variables, strict=True):
             variable.assign((total / len(names)).astype(np.float32))
+
+    def _read(self, checkpoint: tf.train.Checkpoint, name: str) -> None:
+        status = checkpoint.read(self.path(name))
+        status.assert_existing_objects_matched().expect_partial()
 
     def _cannot_be_read(self, name: str, error: Exception) -> UserError:
         reason = str(error).splitlines()[0]
@@ -223,8 +203,7 @@ class Checkpoints:
         return not (self._has_index() or len(self.kept.last) > 1 or best or is_exported)
 
     def _has_index(self) -> bool:
-        found: bool = tf.io.gfile.exists(f"{self._folder}/{INDEX_FILE}")
-        return found
+        return bool(tf.io.gfile.exists(f"{self._folder}/{INDEX_FILE}"))
 
     def _load_index(self) -> Kept:
         path = f"{self._folder}/{INDEX_FILE}"

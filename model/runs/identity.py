@@ -8,7 +8,6 @@ from model.dataset.manifest import DatasetManifest
 from model.folders.differences import describe_differences
 
 _DATASET_SOURCE = "dataset_source"  # where `describe_dataset` puts what it finds
-
 _SHOWN_CORPORA = 3
 
 # What may change when a run is resumed: the weights up to then do not depend on it.
@@ -24,10 +23,6 @@ def describe_dataset(manifest: DatasetManifest, *, folder: str) -> dict[str, Any
     """Returns the part of a configuration that tells a user which dataset it is.
 
     Runs are not compared by it.
-
-    Args:
-      manifest: Manifest of the dataset.
-      folder: Name of the dataset for the user.
     """
     names = [source["name"] for source in manifest.sources if not source.get("is_held_out")]
     return {
@@ -40,28 +35,16 @@ def describe_dataset(manifest: DatasetManifest, *, folder: str) -> dict[str, Any
 
 
 def describe_difference(saved: dict[str, Any], asked: dict[str, Any]) -> str:
-    """Says what makes two configurations different runs, or returns "".
+    """Says what makes the configurations of a saved run and one asked for differ, or ""."""
 
-    Args:
-      saved: Configuration of the run that is there.
-      asked: Configuration of the run that is asked for.
-    """
-    return "; ".join(
-        describe_differences(
-            saved,
-            asked,
-            words={"dataset": lambda *_: [_dataset_difference(saved, asked)]},
-            ignored=_MAY_CHANGE,
-        )
-    )
+    def datasets(*_: str) -> list[str]:  # their fingerprints tell a user nothing
+        there, here = (_dataset_words(config.get(_DATASET_SOURCE)) for config in (saved, asked))
+        if there == here:
+            return [f"its dataset, {here}, has been made anew since, of other input or otherwise"]
+        return [f"it trains on the dataset {there}, not on {here}"]
 
-
-def _dataset_difference(saved: dict[str, Any], asked: dict[str, Any]) -> str:
-    """Names the datasets of two runs; their fingerprints tell a user nothing."""
-    there, here = (_dataset_words(config.get(_DATASET_SOURCE)) for config in (saved, asked))
-    if there == here:
-        return f"its dataset, {here}, has been made anew since, of other input or otherwise"
-    return f"it trains on the dataset {there}, not on {here}"
+    words = {"dataset": datasets}
+    return "; ".join(describe_differences(saved, asked, words=words, ignored=_MAY_CHANGE))
 
 
 def _dataset_words(source: dict[str, Any] | None) -> str:

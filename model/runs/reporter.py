@@ -17,13 +17,9 @@ from model.runs.run_folder import LOG_FILE, TENSORBOARD_FOLDER, RunFolder
 
 
 class Reporter:
-    """Writes reports into a run folder and passes them on.
+    """Writes reports into a run folder and passes them on to the caller's `report`.
 
-    Args:
-      run: The run folder.
-      step: Updates done; what was written of later ones is dropped.
-      validated: Step of the last validation; later ones are dropped.
-      report: The caller's.
+    What was written of updates after `step`, and validations after `validated`, is dropped.
     """
 
     def __init__(self, run: RunFolder, *, step: int, validated: int, report: Report) -> None:
@@ -74,9 +70,7 @@ def drop_later_events(folder: str, *, step: int, validated: int) -> None:
             tf.io.gfile.remove(path)
             continue
         events = list(_read_events(path))
-        kept = [
-            event for event in events if event.step <= (step if _is_train(event) else validated)
-        ]
+        kept = [each for each in events if each.step <= (step if _is_train(each) else validated)]
         if len(kept) < len(events):
             with tf.io.TFRecordWriter(f"{path}.tmp") as writer:
                 for event in kept:
@@ -98,11 +92,7 @@ def _is_train(event: Any) -> bool:
 
 
 class RunLog:
-    """`train.jsonl`: a JSON object a line, with the keys "step" and "kind" and what was measured.
-
-    Args:
-      path: Of the file.
-    """
+    """`train.jsonl`: a JSON object a line, with "step", "kind" and what was measured."""
 
     def __init__(self, path: str) -> None:
         self._path = path

@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import json
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,36 +32,23 @@ from model.text.vocabulary import VocabularyPair, load_vocabularies
 from model.transformer.config import TransformerConfig
 
 CONFIG_FILE = "config.json"
-
 LOG_FILE = "train.jsonl"
-
 CHECKPOINT_FOLDER = "checkpoints"
-
 TENSORBOARD_FOLDER = "tensorboard"
-
 VOCABULARY_FOLDER = "vocabulary"
-
 MODEL_FOLDER = "model"
-
 BEST_MODEL_FOLDER = "best_model"
-
 LOCK_FILE = "train.lock"
-
 _FORMAT = 2  # of the configuration and the checkpoints
-
 _SCRATCH = ".export-"  # what the names of folders for exports begin with
 # What there is where making the folder was cut short.
 _UNFINISHED = {VOCABULARY_FOLDER, LOCK_FILE, f"{CONFIG_FILE}.tmp"}
-
 _REMOTE = ("gs://", "ram://")  # the second is TensorFlow's memory, for tests
+_NAME_A_RUN = "name the run folder of a `tt train`"
 
 
 class RunFolder:
-    """A run folder by its path.
-
-    Attributes:
-      path: Of the folder.
-    """
+    """A run folder by its `path`."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = str(path).rstrip("/")
@@ -86,8 +74,8 @@ class RunFolder:
         process, no other one can claim a local folder.
 
         Args:
-          config: Of `run_config`, with what `describe_dataset` adds.
-          vocabulary_folder: Whose vocabularies are copied.
+          config: Result of `run_config`, with what `describe_dataset` adds.
+          vocabulary_folder: Folder that the vocabularies are copied from.
           is_lost: Whether it holds a run whose checkpoints are gone.
 
         Returns:
@@ -147,21 +135,18 @@ class RunFolder:
             found = config.get("format")
         except tf.errors.NotFoundError:
             raise UserError(
-                f"no run at {self.path} (it has no {CONFIG_FILE}): name the run folder of a "
-                "`tt train`"
+                f"no run at {self.path} (it has no {CONFIG_FILE}): {_NAME_A_RUN}"
             ) from None
         except tf.errors.OpError as error:
             if is_local(self.path) and Path(self.path).is_file():
-                raise UserError(
-                    f"{self.path} is a file: name the run folder of a `tt train`"
-                ) from error
+                raise UserError(f"{self.path} is a file: {_NAME_A_RUN}") from error
             raise UserError(f"{path} cannot be read: {error.message}") from error
         except (ValueError, AttributeError) as error:
             raise UserError(f"{path} cannot be read: {error!r}") from error
         if "training" not in config:
             raise UserError(
-                f"{self.path} is no run folder ({CONFIG_FILE} there is something else's): name the "
-                "run folder of a `tt train`"
+                f"{self.path} is no run folder ({CONFIG_FILE} there is something else's): "
+                f"{_NAME_A_RUN}"
             )
         if found != _FORMAT:
             raise UserError(
@@ -173,10 +158,7 @@ class RunFolder:
     def begun(self, *, dataset: str) -> dict[str, Any] | None:
         """Returns the configuration of what the same command would go on with.
 
-        That is what was trained here, or what was about to be on that dataset.
-
-        Args:
-          dataset: Fingerprint of the dataset.
+        That is what was trained here, or what was about to be on the dataset of that fingerprint.
 
         Raises:
           UserError: The folder holds something else, or a run of another version of tt.
@@ -192,17 +174,13 @@ class RunFolder:
 
     def model_config(self) -> TransformerConfig:
         """Returns the architecture that the run trains."""
-        try:
+        with self._config_errors():
             return TransformerConfig(**self.load_config()["model"])
-        except (KeyError, TypeError) as error:
-            raise UserError(f"{self.inside(CONFIG_FILE)} cannot be read: {error!r}") from error
 
     def about(self) -> About:
         """Returns what is known of the run's models, whatever their steps."""
-        try:
+        with self._config_errors():
             return describe_run(self.load_config())
-        except (KeyError, TypeError, AttributeError) as error:
-            raise UserError(f"{self.inside(CONFIG_FILE)} cannot be read: {error!r}") from error
 
     def vocabularies(self, folder: Path) -> VocabularyPair:
         """Copies the vocabularies into a local folder and loads them from there.
@@ -231,8 +209,7 @@ class RunFolder:
                 tf.io.gfile.rmtree(target)
             tf.io.gfile.makedirs(target)
             # Without its configuration a model folder is unfinished.
-            files = sorted(folder.iterdir(), key=lambda file: file.name == CONFIG_FILE)
-            for file in files:
+            for file in sorted(folder.iterdir(), key=lambda file: file.name == CONFIG_FILE):
                 tf.io.gfile.copy(str(file), f"{target}/{file.name}")
 
     def scratch(self) -> tempfile.TemporaryDirectory[str]:
@@ -243,20 +220,13 @@ class RunFolder:
 
     def errors(self) -> contextlib.AbstractContextManager[None]:
         """Returns a context in which failing to write becomes a UserError."""
-        return storage_errors(
-            self.path,
-            what="run folder",
-            remedy="; the same command goes on from the last checkpoint",
-        )
+        remedy = "; the same command goes on from the last checkpoint"
+        return storage_errors(self.path, what="run folder", remedy=remedy)
 
     def _take_lock(self) -> bool:
         """Locks the folder; returns whether its file system can."""
-        lock = lock_folder(
-            self.path,
-            name=LOCK_FILE,
-            activity="trains",
-            remedy="train in another folder with `run`",
-        )
+        remedy = "train in another folder with `run`"
+        lock = lock_folder(self.path, name=LOCK_FILE, activity="trains", remedy=remedy)
         with self.errors():
             return self._lock.enter_context(lock)
 
@@ -268,15 +238,20 @@ class RunFolder:
 
     def _check(self, config: dict[str, Any], *, has_trained: bool) -> None:
         found = self._load_whole_config()
-        try:
+        with self._config_errors():
             difference = describe_difference(found, config)
-        except (KeyError, TypeError, AttributeError) as error:
-            raise UserError(f"{self.inside(CONFIG_FILE)} cannot be read: {error!r}") from error
         if difference and has_trained:
             raise UserError(
                 f"{self.path} holds another run: {difference}. Give the same options to resume "
                 "it, or another `run`"
             )
+
+    @contextlib.contextmanager
+    def _config_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (KeyError, TypeError, AttributeError) as error:
+            raise UserError(f"{self.inside(CONFIG_FILE)} cannot be read: {error!r}") from error
 
     def _load_whole_config(self) -> dict[str, Any]:
         config = self.load_config()

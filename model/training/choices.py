@@ -27,7 +27,6 @@ from model.transformer.config import PRESETS, TransformerConfig, preset_fields
 if TYPE_CHECKING:
     from model.dataset.manifest import DatasetManifest, SplitInfo
 
-
 EMBEDDED_CORPUS = "embedded"  # the corpus that comes with tt, by its name in the manifest
 
 # It has short sentences of few words: a few minutes of two cores are enough.
@@ -39,29 +38,19 @@ EMBEDDED_TRAINING = TrainingConfig(
 )  # fmt: skip
 
 MAX_STEPS = 100_000
-
 _MAX_PASSES = 100
-
 _FILL = 0.85  # of a batch's tokens are real: measured on Multi30k and Tatoeba
-
 _PAPER_WARMUP = 4000  # section 5.3; with the width, it makes the paper's peak rate
-
 _SANE_PEAK = 4  # times the paper's: 0.0056 at width 128, where 0.005 is the highest published
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DatasetSize:
-    """How large the training split is.
-
-    Attributes:
-      pairs: Its records.
-      tokens: Of its longer side, BOS and EOS counted.
-      longest: The most tokens on any side of any pair.
-    """
+    """How large the training split is."""
 
     pairs: int
-    tokens: int
-    longest: int
+    tokens: int  # of its longer side, BOS and EOS counted
+    longest: int  # the most tokens on any side of any pair
 
     @classmethod
     def of(cls, split: SplitInfo) -> DatasetSize:
@@ -72,23 +61,14 @@ class DatasetSize:
 
 @dataclasses.dataclass(frozen=True)
 class _Row:
-    """What datasets of less than so many tokens get.
+    """What datasets of less than so many tokens get."""
 
-    Attributes:
-      below: Tokens of the longer side.
-      preset: Of the model.
-      dropout: In place of the preset's.
-      batch_tokens: See `TrainingConfig`.
-      warmup_steps: At the most; a quarter of the steps where that is less.
-      reason: Why, for the user.
-    """
-
-    below: float
+    below: float  # tokens of the longer side
     preset: str
-    dropout: float
+    dropout: float  # in place of the preset's
     batch_tokens: int
-    warmup_steps: int
-    reason: str
+    warmup_steps: int  # at the most; a quarter of the steps where that is less
+    reason: str  # for the user
 
 
 _TABLE = (
@@ -129,9 +109,7 @@ def configure(
             defaults["score_every"] = None  # with every validation
     else:
         chosen = choose_options(DatasetSize.of(manifest.splits["train"]), given)
-        fields = {
-            **preset_fields(preset or chosen["preset"]), **_fields_of(TransformerConfig, chosen)
-        }  # fmt: skip
+        fields = preset_fields(preset or chosen["preset"]) | _fields_of(TransformerConfig, chosen)
         defaults = _fields_of(TrainingConfig, chosen)
     fields.update(
         _fields_of(TransformerConfig, given),
@@ -152,14 +130,7 @@ def describe_choices(
     model: TransformerConfig,
     training: TrainingConfig,
 ) -> list[str]:
-    """Returns a line on what was chosen for a new run, and why.
-
-    Args:
-      given: Values by field, and "preset".
-      manifest: Manifest of the dataset.
-      model: Model, as configured.
-      training: Training, as configured.
-    """
+    """Returns a line on what was chosen for a new run, and why; `given` as in `configure`."""
     if manifest.corpus == EMBEDDED_CORPUS:
         return [
             f"Embedded corpus: preset {given.get('preset', EMBEDDED_PRESET)}, {training.steps} "
@@ -209,8 +180,8 @@ def choose_options(size: DatasetSize, given: Mapping[str, Any]) -> dict[str, Any
     brings its own dropout. Steps are those of one replica.
 
     Args:
-      size: Of the training split.
-      given: Option values by the names of the fields, and "preset"; None is not given.
+      size: Size of the training split.
+      given: Values by field, and "preset"; None is not given.
 
     Returns:
       The values that are not given, by name.
@@ -253,12 +224,7 @@ def paper_peak(width: int) -> float:
 
 
 def doubts(training: TrainingConfig, *, width: int) -> list[str]:
-    """Returns what speaks against a training before it begins, a line each.
-
-    Args:
-      training: How it is trained.
-      width: `d_model` of the model.
-    """
+    """Returns what speaks against the training of a model of a width, a line each."""
     found = []
     steps, warmup = training.steps, training.warmup_steps
     if steps <= warmup:

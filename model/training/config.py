@@ -12,15 +12,10 @@ from model.transformer.config import TransformerConfig
 if TYPE_CHECKING:
     from model.formats.model_card import TrainingData
 
-
 SCHEDULES = ("inverse-sqrt", "constant")
-
 COMPUTE_TYPES = ("float32", "mixed_bfloat16", "mixed_float16")
-
 METRICS = ("loss", "nll", "perplexity", "bleu", "chrf")  # of a validation
-
 AVERAGES = ("none", "last", "best")
-
 _MOST = 2**31 - 1  # of what is counted: the numbers of TensorFlow's shapes and steps
 
 
@@ -95,12 +90,11 @@ class TrainingConfig:
             value = getattr(self, name)
             require(value >= 1, f"`{name}` must be at least 1", value)
             require(value <= _MOST, f"`{name}` must be at most {_MOST:,}", value)
-        for name in ("peak_learning_rate", "clip_norm", "effective_batch_size", "patience"):
+        for name, most in (("peak_learning_rate", math.inf), ("clip_norm", math.inf),
+                           ("effective_batch_size", _MOST), ("patience", _MOST)):  # fmt: skip
             value = getattr(self, name)
             require(value is None or 0 < value < math.inf, f"`{name}` must be positive", value)
-        for name in ("effective_batch_size", "patience"):
-            value = getattr(self, name)
-            require(value is None or value <= _MOST, f"`{name}` must be at most {_MOST:,}", value)
+            require(value is None or value <= most, f"`{name}` must be at most {most:,}", value)
         require_one_of("`schedule`", self.schedule, SCHEDULES)
         require_one_of("`compute_type`", self.compute_type, COMPUTE_TYPES)
         require_one_of("`average`", self.average, AVERAGES)
@@ -140,14 +134,7 @@ class TrainingConfig:
 def run_config(
     *, model: TransformerConfig, training: TrainingConfig, data: TrainingData, replicas: int
 ) -> dict[str, Any]:
-    """Returns what is trained and how.
-
-    Args:
-      model: The architecture.
-      training: How it is trained.
-      data: What it is trained on, of which the fingerprint decides.
-      replicas: That train together.
-    """
+    """Returns what is trained and how: the configuration of a run, as it is saved."""
     return {
         "model": dataclasses.asdict(model),
         "training": dataclasses.asdict(training),

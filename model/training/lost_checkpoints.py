@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import tensorflow as tf
 
 from model.dataset.windows import Position
 from model.errors import UserError
-from model.folders.remote import read_text
+from model.formats.model_folder import load_about
 from model.formats.weights import load_model
 from model.runs.checkpoints import INDEX_FILE
 from model.runs.reporter import RunLog
@@ -23,25 +22,20 @@ from model.runs.run_folder import (
     MODEL_FOLDER,
     RunFolder,
 )
+from model.training.config import TrainingConfig
 from model.training.state import TrainingState
+from model.transformer.config import TransformerConfig
 from model.transformer.transformer import Transformer
 
 
 @dataclasses.dataclass(frozen=True)
 class Remains:
-    """What there is of a run beside checkpoints that it could go on from, of which it has none.
+    """What is left of a run that has no checkpoint to go on from."""
 
-    Attributes:
-      path: Of the run folder.
-      step: The last that its log tells of; 0 where that tells of none.
-      models: Those of `model/` and `best_model/` that are there, in this order.
-      is_lost: Whether there must have been a checkpoint; else it was killed before the first.
-    """
-
-    path: str
-    step: int
-    models: list[str]
-    is_lost: bool
+    path: str  # of the run folder
+    step: int  # the last that its log tells of; 0 where that tells of none
+    models: list[str]  # see `find_models`
+    is_lost: bool  # whether there must have been a checkpoint; else it was killed before the first
 
     def refusal(self) -> UserError:
         """Returns what is said where the run would begin again and replace all of that."""
@@ -64,24 +58,17 @@ class Remains:
 
 
 def how_to_go_on(models: list[str]) -> str:
-    """Returns what to do without checkpoints, the end of a sentence.
-
-    Args:
-      models: See `Remains`.
-    """
-    weights = (
-        f", go on from the weights of {models[0]}/ with `restart_from_model`" if models else ""
-    )
-    return f"{weights}, or train in another folder with `run`"
+    """Returns what to do without checkpoints where these models are: the end of a sentence."""
+    anew = ", or train in another folder with `run`"
+    if not models:
+        return anew
+    return f", go on from the weights of {models[0]}/ with `restart_from_model`{anew}"
 
 
 def find_models(run: RunFolder) -> list[str]:
     """Returns those of `model/` and `best_model/` that are there, in this order."""
-    return [
-        name
-        for name in (MODEL_FOLDER, BEST_MODEL_FOLDER)
-        if tf.io.gfile.exists(run.inside(name, CONFIG_FILE))
-    ]
+    names = (MODEL_FOLDER, BEST_MODEL_FOLDER)
+    return [name for name in names if tf.io.gfile.exists(run.inside(name, CONFIG_FILE))]
 
 
 def find_remains(run: RunFolder) -> Remains | None:
@@ -96,8 +83,7 @@ def find_remains(run: RunFolder) -> Remains | None:
     if any(tf.io.gfile.glob(run.inside(CHECKPOINT_FOLDER, f"{kind}-*.index")) for kind in kinds):
         return None
     config = run.load_config()
-    lines = RunLog(run.inside(LOG_FILE)).read()
-    step = max((line["step"] for line in lines), default=0)
+    step = _last_step(RunLog(run.inside(LOG_FILE)).read())
     models = find_models(run)
     # The weights of a best validation are written before their model, and both before a checkpoint.
     is_before_first = models in ([], [BEST_MODEL_FOLDER]) and (
@@ -118,10 +104,7 @@ def find_remains(run: RunFolder) -> Remains | None:
 
 
 def check_remains(run: RunFolder, *, restart_from_model: bool) -> tuple[bool, list[str]]:
-    """Looks for a run whose checkpoints are gone.
-
-    Returns:
-      Whether there is one, and lines that a user should know.
+    """Returns whether there is a run whose checkpoints are gone, and lines that a user should know.
 
     Raises:
       UserError: There is one, and it is not to go on from its model.
@@ -136,35 +119,21 @@ def check_remains(run: RunFolder, *, restart_from_model: bool) -> tuple[bool, li
 
 @dataclasses.dataclass(frozen=True)
 class Restart:
-    """What a run goes on from without checkpoints.
+    """What a run goes on from without checkpoints."""
 
-    Attributes:
-      weights: Of its last model.
-      state: Where it stood, as far as that is known.
-      best: Weights of its best validation, where they are there; the step is in the state.
-      note: For the user.
-    """
-
-    weights: Transformer
-    state: TrainingState
-    best: Transformer | None
-    note: str
+    weights: Transformer  # of its last model
+    state: TrainingState  # where it stood, as far as that is known
+    best: Transformer | None  # of its best validation, where that is there; its step: in the state
+    note: str  # for the user
 
 
 def restart_from_model(
-    run: RunFolder, *, model: Transformer, metric: str, batches_an_update: int, replicas: int
+    run: RunFolder, *, config: TransformerConfig, training: TrainingConfig, replicas: int
 ) -> Restart:
     """Takes the weights of the model that a run has exported, and its place from the log.
 
     The step is the model's own, where that was written down, else that of the log's last end of a
     training; the data go on with the epoch after the one that was begun.
-
-    Args:
-      run: The run folder.
-      model: What is trained.
-      metric: Chooses the best validation.
-      batches_an_update: See `TrainingConfig`.
-      replicas: That train together.
 
     Raises:
       UserError: There is no model, or it is another than the run's.
@@ -176,7 +145,7 @@ def restart_from_model(
             f"{run.path} has none: leave it out"
         )
     loaded, steps = _load(run, models[0])
-    if loaded.config != model.config:
+    if loaded.config != config:
         raise UserError(
             f"{run.inside(models[0])} is another model than {CONFIG_FILE} in {run.path} describes: "
             "put the run's own model back, or train in another folder with `run`"
@@ -185,25 +154,27 @@ def restart_from_model(
     validations = [line for line in lines if line["kind"] == "validation"]
     bests = [line for line in validations if line.get("is_best")]
     step, source = steps, ""
-    if not step:
-        is_best = models[0] == BEST_MODEL_FOLDER
-        step, source = _last_best(bests) if is_best else _last_end(lines)
+    if not step and models[0] == BEST_MODEL_FOLDER:
+        step, source = _last_step(bests), f", the last that {LOG_FILE} tells of"
+    elif not step:
+        step, source = _last_end(lines)
     if not step:
         raise UserError(
             f"neither {run.inside(models[0])} nor {LOG_FILE} says after how many steps the model "
             "was exported: train in another folder with `run`"
         )
     validations = [line for line in validations if line["step"] <= step]
+    metric = training.best_metric
     bests = [line for line in bests if line["step"] <= step and metric in line]
     epochs = [line["epoch"] for line in lines if "epoch" in line and line["step"] <= step]
     position = Position(epoch=max(epochs, default=-1) + 1)
     state = TrainingState(
         step=step,
-        batches=step * batches_an_update,
+        batches=step * training.batches_an_update(replicas),
         position=position,
         update_start=position,
         replicas=replicas,
-        validated=max((line["step"] for line in validations), default=0),
+        validated=_last_step(validations),
     )
     best = None
     if BEST_MODEL_FOLDER in models and bests:
@@ -219,9 +190,8 @@ def restart_from_model(
     )
 
 
-def _last_best(bests: list[dict[str, Any]]) -> tuple[int, str]:
-    """Returns the step of the last best validation, 0 without one, and what is said of it."""
-    return max((line["step"] for line in bests), default=0), f", the last that {LOG_FILE} tells of"
+def _last_step(lines: list[dict[str, Any]]) -> int:  # 0 of no line
+    return max((line["step"] for line in lines), default=0)
 
 
 def _last_end(lines: list[dict[str, Any]]) -> tuple[int, str]:
@@ -229,12 +199,9 @@ def _last_end(lines: list[dict[str, Any]]) -> tuple[int, str]:
 
     At the end, and only there, a report has no seconds left and `model/` is exported. Where the run
     was extended later, or has stopped early, the model can be of another step.
-
-    Returns:
-      The step, 0 of an empty log; and what is said of it.
     """
-    last = max((line["step"] for line in lines), default=0)
-    end = max((line["step"] for line in lines if line.get("seconds_left") == 0), default=0)
+    last = _last_step(lines)
+    end = _last_step([line for line in lines if line.get("seconds_left") == 0])
     if end and end == last:
         return end, f", where {LOG_FILE} tells of the end of the training"
     guess = ", which is a guess (the model does not say its own, and "
@@ -249,13 +216,4 @@ def _load(run: RunFolder, name: str) -> tuple[Transformer, int]:
         for file in tf.io.gfile.listdir(run.inside(name)):
             tf.io.gfile.copy(run.inside(name, file), f"{scratch}/{file}")
         model = load_model(Path(scratch)).model  # which says what is wrong with its files
-        return model, steps_of(json.loads(read_text(f"{scratch}/{CONFIG_FILE}")))
-
-
-def steps_of(config: dict[str, Any]) -> int:
-    """Returns after how many steps a model was exported, by its configuration; 0 is not known.
-
-    >>> steps_of({"layers": 6, "about": {"steps": 700}}), steps_of({"layers": 6})
-    (700, 0)
-    """
-    return int(config.get("about", {}).get("steps", 0))
+        return model, load_about(Path(scratch)).steps

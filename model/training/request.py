@@ -89,13 +89,10 @@ class TrainRequest:
         given = self._given()
         model, training = configure(given, manifest=manifest, begun=begun)
         notes = []
-        are_fields = not (
-            isinstance(self.model, TransformerConfig) or isinstance(self.training, TrainingConfig)
-        )
-        if begun is None and are_fields:
-            notes = describe_choices(given, manifest=manifest, model=model, training=training)
         if isinstance(self.model, TransformerConfig):
             model = self.model
+        elif begun is None and not isinstance(self.training, TrainingConfig):
+            notes = describe_choices(given, manifest=manifest, model=model, training=training)
         if isinstance(self.training, TrainingConfig):
             training = self.training
         data = TrainingDataset.open(manifest, folder, model=model, training=training)
@@ -121,19 +118,12 @@ class TrainRequest:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainJob:
-    """A planned training.
-
-    Attributes:
-      request: Request that it was planned for.
-      model: Architecture of the model.
-      data: Dataset, checked for this training.
-      notes: Lines on what was chosen for a new run.
-    """
+    """A planned training."""
 
     request: TrainRequest
     model: TransformerConfig
     data: TrainingDataset
-    notes: list[str]
+    notes: list[str]  # on what was chosen for a new run
 
     @property
     def training(self) -> TrainingConfig:
@@ -160,17 +150,7 @@ class TrainJob:
         return updates_an_epoch(size, self.training, replicas=replicas)
 
     def run(self, report: Report) -> str:
-        """Trains, or goes on with a training, to the last step, and exports the model.
-
-        Args:
-          report: Called with each report; in multi-worker training, on the chief alone.
-
-        Returns:
-          The folder of the model.
-
-        Raises:
-          UserError: See `start` and `Trainer.train`.
-        """
+        """Trains, or goes on with a training, and exports the model: see `Trainer.train`."""
         from model.updates.strategies import lost_worker_errors, make_strategy
 
         strategy = make_strategy(self.request.strategy, devices=self.request.devices)
@@ -182,9 +162,7 @@ class TrainJob:
     ) -> Trainer:
         """Claims the run folder and builds or restores the model, ready to train.
 
-        Args:
-          strategy: Devices to train on.
-          stop: Asked after every batch whether to stop where the run can go on later.
+        `stop` is asked after every batch whether to stop where the run can go on later.
 
         Raises:
           UserError: The run folder holds another run, or another process trains there.
@@ -211,8 +189,7 @@ def parameters_by_part(model: Transformer) -> list[tuple[str, int]]:
     """
     counts: dict[str, int] = {}
     for variable in model.trainable_variables:
-        # The last two names are those of a matrix and what it belongs to.
-        *part, _ = variable.path.split("/")
+        *part, _ = variable.path.split("/")  # the last is the name of the matrix
         name = "/".join(part[:2])
         counts[name] = counts.get(name, 0) + int(variable.value.shape.num_elements())
     return list(counts.items())

@@ -10,7 +10,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from model.dataset.manifest import TRAIN
-from model.errors import UserError
+from model.errors import UserError, counted
 from model.formats.model_card import TrainingData, describe_run
 from model.formats.weights import save_model
 from model.runs.checkpoints import Checkpoints, Kept, NoneReadableError, best_name, named_weights
@@ -31,21 +31,15 @@ from model.updates.strategies import Workers
 
 
 class RunSaver:
-    """Writes what a run needs to go on, and reads it again.
+    """Writes what a run needs to go on, and reads it again; claims the run folder.
 
-    Args:
-      run: Run folder; this claims it for the run.
-      model: Model that is trained.
-      step: Holds the optimizer; what it accumulates is not saved.
-      data: Dataset, whose vocabularies go into exported models.
-      dataset_name: Name of the dataset for the user.
-      writes: Whether this process writes the run folder; one of several workers does.
-      from_model: Whether a run whose checkpoints are gone goes on from its model.
+    `from_model` goes on from the run's model where its checkpoints are gone; `dataset_name` is the
+    user's. What the step accumulates is not saved.
 
     Attributes:
       notes: Lines that a user should know of how the run was resumed.
       checkpoints: Checkpoints of the run.
-      writes: As given.
+      writes: Whether this process writes the run folder; one of several workers does.
 
     Raises:
       UserError: The folder holds another run or something else, another process trains there, or
@@ -65,8 +59,7 @@ class RunSaver:
     ) -> None:
         self._run = run
         self._model = model
-        self._data = data
-        self._training = data.training
+        self._data, self._training = data, data.training
         self.writes = writes
         self._from_model = from_model
         self._config = run_config(
@@ -103,9 +96,9 @@ class RunSaver:
         state = self._load() or TrainingState(replicas=replicas)
         if state.replicas != replicas:
             self.notes.append(
-                f"resuming with {replicas} replica(s) what {state.replicas} trained: from here on "
-                "the updates are others than those of an undisturbed run, and what is left of the "
-                "last window of pairs waits for the next epoch"
+                f"resuming with {counted(replicas, 'replica')} what {state.replicas} trained: from "
+                "here on the updates are others than those of an undisturbed run, and what is left "
+                "of the last window of pairs waits for the next epoch"
             )
             if state.position.batch:
                 # Batches are cut anew, so none of this window's may be read: some pairs were.
@@ -149,9 +142,8 @@ class RunSaver:
         """Goes on from the weights of the run's model, and saves that before anything else."""
         found = restart_from_model(
             self._run,
-            model=self._model,
-            metric=self._training.best_metric,
-            batches_an_update=self._training.batches_an_update(self._data.replicas),
+            config=self._model.config,
+            training=self._training,
             replicas=self._data.replicas,
         )
         state = found.state
@@ -168,11 +160,7 @@ class RunSaver:
         return state
 
     def begin(self, state: TrainingState, workers: Workers) -> None:
-        """Writes what is trained, once it is sure that it will be.
-
-        Args:
-          state: Where the run stands.
-          workers: Processes that train together; all must call this.
+        """Writes what is trained, once it is sure that it will be; all workers must call this.
 
         Raises:
           UserError: They do not train the same run.
@@ -211,9 +199,7 @@ class RunSaver:
     def write_best(self, step: int, *, is_best: bool) -> None:
         """Writes the weights of one of the best validations; they count from the next save on.
 
-        Args:
-          step: Of the validation.
-          is_best: Whether it is the best of all; then the model is exported, too.
+        If it is the best of all, the model is exported, too.
         """
         weights = tf.train.Checkpoint(weights=named_weights(self._model))
         self.checkpoints.write(weights, best_name(step))
@@ -221,11 +207,7 @@ class RunSaver:
             self._export(self._model, BEST_MODEL_FOLDER, steps=step)
 
     def export_final(self, step: int) -> None:
-        """Exports the model at the end, or the mean of the checkpoints that were asked for.
-
-        Args:
-          step: At the end.
-        """
+        """Exports the model of the last step, or the mean of the checkpoints asked for."""
         model, names = self._model, []
         if self._training.average != "none":
             model = Transformer(self._model.config)
@@ -249,9 +231,8 @@ class RunSaver:
     def _export(
         self, model: Transformer, name: str, *, steps: int, checkpoints: Sequence[str] = ()
     ) -> None:
-        about = dataclasses.replace(
-            describe_run(self._config), steps=steps, checkpoints=[*checkpoints]
-        )
+        about = describe_run(self._config)
+        about = dataclasses.replace(about, steps=steps, checkpoints=[*checkpoints])
         with self._run.errors(), self._run.scratch() as scratch:
             folder = Path(scratch) / MODEL_FOLDER
             save_model(

@@ -16,15 +16,7 @@ from model.transformer.config import TransformerConfig
 
 @dataclasses.dataclass(frozen=True)
 class TrainingDataset:
-    """A dataset folder, checked for a training.
-
-    Attributes:
-      folder: Dataset folder on this machine.
-      manifest: Manifest of the dataset.
-      vocabularies: Vocabularies of the dataset.
-      training: Options of the training.
-      replicas: Number of replicas that train together.
-    """
+    """A dataset folder on this machine, checked for a training by `replicas` together."""
 
     folder: Path
     manifest: DatasetManifest
@@ -63,9 +55,9 @@ class TrainingDataset:
         training, manifest = self.training, self.manifest
         rate, dropout = training.subword_dropout, None
         if rate and split == TRAIN:
-            source = SubwordDropout(self.vocabularies.source, rate)
-            is_shared = self.vocabularies.is_shared
-            target = source if is_shared else SubwordDropout(self.vocabularies.target, rate)
+            vocabularies = self.vocabularies
+            source = SubwordDropout(vocabularies.source, rate)
+            target = source if vocabularies.is_shared else SubwordDropout(vocabularies.target, rate)
             dropout = (source, target)
         return TokenBatches(
             files=[self.folder / name for name in manifest.splits[split].shards],

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import time
 
 import numpy as np
 
@@ -17,31 +16,18 @@ from model.updates.step import StepResult, Unread
 
 @dataclasses.dataclass
 class Meter:
-    """Adds up what a report shows. It is saved with a checkpoint, so a report misses nothing.
+    """Adds up what a report shows, of real tokens. It is saved, so that a report misses nothing."""
 
-    Attributes:
-      loss: Label-smoothed, in nats.
-      cross_entropy: Without smoothing: `nll` times the tokens.
-      correct: Target tokens whose logit is the greatest.
-      target_tokens: Real ones.
-      source_tokens: Real ones.
-      positions: Of both sides, padding included.
-      gradient_norm: Sum over the updates.
-      updates: How many.
-      seconds: Spent on them.
-      skipped: Of the updates, those that were left out.
-    """
-
-    loss: float = 0.0
-    cross_entropy: float = 0.0
-    correct: float = 0.0
+    loss: float = 0.0  # label-smoothed cross-entropy, in nats
+    cross_entropy: float = 0.0  # without smoothing, in nats: `nll` times the tokens
+    correct: float = 0.0  # target tokens whose logit is the greatest
     target_tokens: float = 0.0
     source_tokens: int = 0
-    positions: int = 0
-    gradient_norm: float = 0.0
-    updates: int = 0
-    seconds: float = 0.0
-    skipped: int = 0
+    positions: int = 0  # of both sides, padding included
+    gradient_norm: float = 0.0  # sum over the updates
+    updates: int = 0  # those that were left out counted
+    seconds: float = 0.0  # of training alone
+    skipped: int = 0  # updates that were left out
 
     def add(self, result: StepResult, *, batch: Batch, is_update: bool) -> None:
         """Adds the result of a batch, which may be the last of its update."""
@@ -82,79 +68,45 @@ def perplexity(nll: float) -> float:
     return math.exp(min(nll, 100.0))
 
 
-class Clock:
-    """Seconds of training alone, as they pass."""
-
-    def __init__(self) -> None:
-        self._start = time.monotonic()
-
-    def lap(self) -> float:
-        """Returns the seconds since the last lap, or since it was made."""
-        now = time.monotonic()
-        seconds, self._start = now - self._start, now
-        return seconds
-
-
 @dataclasses.dataclass(frozen=True)
 class TrainedBatch:
-    """A batch whose result has not been read from the device yet.
-
-    Attributes:
-      batch: Batch that was trained on.
-      result: Result of the step, see `TrainingStep.read`.
-      step: Number of the update that the batch belongs to.
-      update_start: Position of the first batch of that update.
-      is_update: Whether it was the last batch of that update.
-    """
+    """A batch that was trained on, whose result has not been read from the device yet."""
 
     batch: Batch
-    result: Unread
-    step: int
-    update_start: Position
-    is_update: bool
+    result: Unread  # see `TrainingStep.read`
+    step: int  # number of the update that the batch belongs to
+    update_start: Position  # of the first batch of that update
+    is_update: bool  # whether it was the last batch of that update
+
+
+_BEGINNING = Position()
 
 
 @dataclasses.dataclass
 class TrainingState:
-    """Where a run stands, saved with the weights.
+    """Where a run stands, saved with the weights."""
 
-    Attributes:
-      step: Updates done.
-      batches: Batches done, in all epochs.
-      pending_batches: Of them, those that are accumulated for the next update.
-      pending_tokens: Real target tokens of the pending batches.
-      position: Of the next batch.
-      update_start: Of the first batch of the last update, or of the one that is accumulated.
-      replicas: That the last batches were cut for.
-      validated: Step of the last validation.
-      best: (value, step) of the best validations by the run's metric, the best first.
-      since_best: Validations since the best one.
-      meter: What the next report shows.
-    """
-
-    step: int = 0
-    batches: int = 0
-    pending_batches: int = 0
-    pending_tokens: float = 0.0
-    position: Position = dataclasses.field(default_factory=Position)
-    update_start: Position = dataclasses.field(default_factory=Position)
-    replicas: int = 1
-    validated: int = 0
+    step: int = 0  # updates done
+    batches: int = 0  # batches done, in all epochs
+    pending_batches: int = 0  # those of them that are accumulated for the next update
+    pending_tokens: float = 0.0  # their real target tokens
+    position: Position = _BEGINNING  # of the next batch
+    update_start: Position = _BEGINNING  # of the first batch of the last or the pending update
+    replicas: int = 1  # that the last batches were cut for
+    validated: int = 0  # step of the last validation
+    # (value, step) of the best validations by the run's metric, the best first.
     best: list[tuple[float, int]] = dataclasses.field(default_factory=list)
-    since_best: int = 0
-    meter: Meter = dataclasses.field(default_factory=Meter)
+    since_best: int = 0  # validations since the best one
+    meter: Meter = dataclasses.field(default_factory=Meter)  # what the next report shows
 
     def to_json(self) -> str:
         """Returns all of it; numbers come back bit by bit."""
         return json.dumps(dataclasses.asdict(self))
 
     def add_batch(self, batch: Batch, *, tokens: float, is_update: bool) -> None:
-        """Notes that a batch was trained on.
+        """Notes that a batch with so many real target tokens was trained on.
 
-        Args:
-          batch: Batch that was trained on.
-          tokens: Number of its real target tokens.
-          is_update: Whether it was the last batch of its update.
+        `is_update` says whether it was the last one of its update.
         """
         if self.pending_batches == 0:
             self.update_start = batch.start
@@ -165,12 +117,7 @@ class TrainingState:
         self.step += is_update
 
     def take_progress(self, *, steps: int, learning_rate: float) -> Progress:
-        """Returns the report on what was added up, and begins to add up anew.
-
-        Args:
-          steps: Updates in all.
-          learning_rate: Learning rate of the last update.
-        """
+        """Returns the report on what was added up, of `steps` in all, and begins to add up anew."""
         meter, self.meter = self.meter, Meter()
         epoch = self.position.epoch
         return meter.progress(step=self.step, steps=steps, epoch=epoch, learning_rate=learning_rate)
@@ -187,8 +134,8 @@ class TrainingState:
         """Notes a validation at this step.
 
         Args:
-          value: By the run's metric; None where that was not measured.
-          greater_is_better: Of two values.
+          value: Value of the run's metric; None where that was not measured.
+          greater_is_better: Whether the greater one of two values is the better.
           keep: How many of the best validations count.
 
         Returns:

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from model.dataset.batches import Batch
 from model.dataset.manifest import TRAIN
-from model.errors import UserError
+from model.errors import UserError, counted
 from model.folders.remote import write_text
 from model.runs.run_folder import RunFolder
 from model.training.saving import RunSaver
@@ -27,6 +27,7 @@ from model.updates.step import StepResult
 from model.updates.strategies import Workers
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_SHOWN = 5  # records of many
 
 
 class Terminated(Exception):  # noqa: N818 (it is no error)
@@ -68,7 +69,7 @@ class StopRequest:
     ) -> Iterator[None]:
         """Takes SIGTERM and SIGINT for requests instead of dying of them; only a main thread can.
 
-        One that this process ignores, as jobs in the background do SIGINT, it goes on ignoring.
+        A signal that this process ignores, as jobs in the background do SIGINT, stays ignored.
 
         Args:
           on_interrupt: Called at a SIGINT that is the first of all signals.
@@ -108,16 +109,10 @@ class StopRequest:
             heard.close()
 
 
-_SHOWN = 5  # records of many
-
-
 class Failures:
     """The errors that end a training; each names the last good checkpoint.
 
-    Args:
-      run: Run folder; `not_finite.json` there lists the records of an update.
-      data: Dataset, as the training reads it.
-      saver: Knows the last checkpoint, and whether this process writes the run folder.
+    `not_finite.json` in the run folder lists the records of an update.
     """
 
     def __init__(self, run: RunFolder, *, data: TrainingDataset, saver: RunSaver) -> None:
@@ -153,7 +148,7 @@ class Failures:
         return self._out_of_memory(
             error,
             where=f"at step {step} of {training.steps}, in a batch of {rows} rows of {source} "
-            f"source and {batch.target.shape[1]} target tokens, for {replicas} replica(s)",
+            f"source and {batch.target.shape[1]} target tokens, for {counted(replicas, 'replica')}",
             remedy=f"lower `batch_tokens` (received: {training.batch_tokens}) in a new `run`, with "
             f"`effective_batch_size` {tokens} if updates are to stay as large",
         )
@@ -189,8 +184,9 @@ class Failures:
             except UserError as error:
                 path = f"a list that could not be written ({error})"
         shown = ", ".join(f"{Path(shard).name}:{number}" for shard, number in records[:_SHOWN])
+        read = "1 batch" if len(batches) == 1 else f"{len(batches):,} batches"
         return (
-            f"The update read {len(batches)} batch(es), from number {start.batch} of window "
+            f"The update read {read}, from number {start.batch} of window "
             f"{start.window} of epoch {start.epoch} on: records {shown} and "
             f"{max(0, len(records) - _SHOWN)} more, all in {path}"
         )

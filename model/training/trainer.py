@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
+import time
 from pathlib import Path
 
 import keras
@@ -26,7 +27,7 @@ from model.runs.run_folder import MODEL_FOLDER, RunFolder
 from model.training.config import TrainingConfig
 from model.training.saving import RunSaver
 from model.training.splits import TrainingDataset
-from model.training.state import Clock, TrainedBatch
+from model.training.state import TrainedBatch
 from model.training.stops import Failures, StopRequest, Terminated, out_of_memory_for_model
 from model.training.validation import Validator
 from model.transformer.config import TransformerConfig
@@ -41,14 +42,7 @@ _MOST_UNREAD = 256  # batches
 class Trainer:
     """A run: a model, its optimizer, its place in the data, and the folder that keeps them.
 
-    Args:
-      data: Dataset, with the options of the training.
-      run: Run folder; a run that is there already is resumed.
-      model_config: Architecture of the model.
-      strategy: Devices to train on.
-      stop: Asked after every batch whether to stop where the run can go on later.
-      restart_from_model: Whether a run whose checkpoints are gone goes on from its model.
-      dataset_name: Name of the dataset for the user, where that is not its path.
+    `TrainJob.start` makes one, of what `TrainRequest` describes.
 
     Attributes:
       model: Model that is trained.
@@ -90,7 +84,7 @@ class Trainer:
         self._reporter: Reporter | None = None
         self._is_stopping = False
         self._unread: list[TrainedBatch] = []
-        self._clock = Clock()
+        self._lap_start = time.monotonic()
         try:
             self._saver = RunSaver(
                 self.run,
@@ -146,7 +140,7 @@ class Trainer:
         self.stop.check(self.workers)
         batches = self.data.batches(TRAIN).forever(self.state.position)
         self._settle()
-        self._clock.lap()
+        self._lap()
         while not self._is_done():
             while not self._train_on(next(batches)):
                 self._save_and_stop_if_told()
@@ -194,7 +188,12 @@ class Trainer:
                 raise self._failures.not_finite_update(result, unread)
             self.state.meter.add(result, batch=unread.batch, is_update=unread.is_update)
         self._unread.clear()
-        self.state.meter.seconds += self._clock.lap()
+        self.state.meter.seconds += self._lap()
+
+    def _lap(self) -> float:
+        """Returns the seconds since the last lap; those of validating and saving do not count."""
+        start, self._lap_start = self._lap_start, time.monotonic()
+        return self._lap_start - start
 
     def _report(self) -> None:
         self._read_results()
@@ -222,11 +221,11 @@ class Trainer:
                 with contextlib.suppress(UserError):  # that may have no memory, either
                     self._save_stop()
                 raise self._failures.out_of_memory_in_validation(error, step=state.step) from error
-            self._clock.lap()
+            self._lap()
         if state.step % training.save_every == 0 or self._is_done():
             self._read_results()
             self._saver.save(state)
-            self._clock.lap()
+            self._lap()
 
     def _is_done(self) -> bool:
         patience = self.training.patience

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from model.dataset.batches import Batch
 from model.dataset.manifest import VALIDATION
 from model.dataset.windows import Position, read_target_texts
 from model.decoding.options import Decoding
@@ -27,24 +26,18 @@ from model.updates.step import TrainingStep
 from model.updates.strategies import Workers
 
 _SAMPLES = 3  # sentences whose attention is shown
-
 _NO_TEXTS = (
     "the dataset was made by an older version of tt, and its validation records have no texts: "
     "BLEU and chrF are taken against what the target's tokens decode to"
 )
-
 _SENTENCES_AT_ONCE = 256  # between two looks at whether the run is to stop
 
 
 class Validator:
-    """Validates a model.
+    """Validates a model that is trained on a dataset.
 
-    Args:
-      model: Model that is trained.
-      step: Computes the loss.
-      data: Dataset, as the training reads it.
-      workers: Processes that validate together; each replica translates a part of the sentences.
-      stop: Asked now and then, by all workers equally often, whether to end the validation.
+    All workers validate together; each replica translates a part of the sentences. `stop` is asked
+    now and then, by all workers equally often, whether to end the validation.
     """
 
     def __init__(
@@ -56,14 +49,12 @@ class Validator:
         workers: Workers,
         stop: StopRequest,
     ) -> None:
-        self._step = step
+        self._model, self._step = model, step
+        self._workers, self._stop = workers, stop
         self._batches = data.batches(VALIDATION)
         self._vocabularies = data.vocabularies
         self._language = data.manifest.target_language
         self._training = data.training
-        self._workers = workers
-        self._stop = stop
-        self._model = model
         decoding = Decoding(beam_size=1)
         self._translators = [
             TensorFlowTranslator(model, data.vocabularies, decoding, device=device)
@@ -107,11 +98,10 @@ class Validator:
         """Adds BLEU and chrF, which all workers find together."""
         bleu, chrf = self.score()
         # Scores are kept as float32, so that the best of a run compare with those saved before.
-        values = np.array([bleu.value, chrf.value], np.float32)
         return dataclasses.replace(
             validation,
-            bleu=float(values[0]),
-            chrf=float(values[1]),
+            bleu=float(np.float32(bleu.value)),
+            chrf=float(np.float32(chrf.value)),
             bleu_signature=bleu.signature,
             chrf_signature=chrf.signature,
         )
@@ -122,8 +112,7 @@ class Validator:
         Those are normalised, but as they were before the vocabulary: what that changes or does
         not know is a difference to them.
         """
-        sources, _ = self._first_pairs(self._training.score_sentences)
-        references = self._references
+        sources = [source for _, source, _ in self._pairs[: self._training.score_sentences]]
         # Like lengths together: a batch goes on until its longest translation has ended.
         order = sorted(range(len(sources)), key=lambda i: len(sources[i]))
         hypotheses = [""] * len(sources)
@@ -148,8 +137,8 @@ class Validator:
             self._stop.check(self._workers)
             hypotheses = self._gather(hypotheses)
         return (
-            scores.bleu(hypotheses, references, language=self._language),
-            scores.chrf(hypotheses, references),
+            scores.bleu(hypotheses, self._references, language=self._language),
+            scores.chrf(hypotheses, self._references),
         )
 
     def _gather(self, texts: list[str]) -> list[str]:
@@ -167,15 +156,10 @@ class Validator:
 
     def attention(self) -> Iterator[list[np.ndarray]]:
         """Yields what the decoder looks at in each of a few pairs; see `sample_attention`."""
-        for source, target in zip(*self._first_pairs(_SAMPLES), strict=True):
+        for _, source, target in self._pairs[:_SAMPLES]:
             yield sample_attention(
                 self._model, self._vocabularies, source_ids=source, target_ids=target
             )
-
-    def _first_pairs(self, count: int) -> tuple[list[list[int]], list[list[int]]]:
-        """Returns the ids of the first pairs of the split, in the order of its records."""
-        first = self._pairs[:count]
-        return [source for _, source, _ in first], [target for _, _, target in first]
 
     @functools.cached_property
     def _references(self) -> list[str]:
@@ -191,20 +175,14 @@ class Validator:
 
     @functools.cached_property
     def _pairs(self) -> list[tuple[tuple[str, int], list[int], list[int]]]:
-        """All that `_first_pairs` is asked for, read once."""
-        found = [row for batch in self._batches.epoch(Position()) for row in _rows(batch)]
+        """The record and the ids of the first pairs of the split, in the order of its records."""
+        found = [
+            (record, source[source != PAD_ID].tolist(), target[target != PAD_ID].tolist())
+            for batch in self._batches.epoch(Position())
+            # The last rows may be padding alone.
+            for record, source, target in zip(
+                batch.records, batch.source, batch.target, strict=False
+            )
+        ]
         found.sort(key=lambda pair: pair[0])
         return found[: max(self._training.score_sentences, _SAMPLES)]
-
-
-def _rows(batch: Batch) -> list[tuple[tuple[str, int], list[int], list[int]]]:
-    return [
-        (record, _real(source), _real(target))
-        for record, source, target in zip(
-            batch.records, batch.source, batch.target, strict=False
-        )  # the last rows may be padding alone
-    ]
-
-
-def _real(ids: Sequence[int] | np.ndarray) -> list[int]:
-    return [int(i) for i in ids if i != PAD_ID]

@@ -16,19 +16,12 @@ from model.transformer.transformer import Transformer
 
 
 class TokenSums(NamedTuple):
-    """Sums over the real target tokens of a batch, float32 scalars.
+    """Sums over the real target tokens of a batch, float32 scalars."""
 
-    Attributes:
-      loss: Label-smoothed cross-entropy, what is minimised.
-      cross_entropy: Without smoothing, in nats: exp of its mean is the perplexity.
-      correct: Tokens whose logit is the greatest.
-      tokens: How many there are.
-    """
-
-    loss: tf.Tensor
-    cross_entropy: tf.Tensor
-    correct: tf.Tensor
-    tokens: tf.Tensor
+    loss: tf.Tensor  # label-smoothed cross-entropy in nats, what is minimised
+    cross_entropy: tf.Tensor  # without smoothing, in nats: exp of its mean is the perplexity
+    correct: tf.Tensor  # tokens whose logit is the greatest
+    tokens: tf.Tensor  # how many there are
 
 
 def batch_sums(
@@ -95,10 +88,7 @@ def smoothed_cross_entropy(
     @tf.custom_gradient
     def loss(
         output: tf.Tensor, table: tf.Tensor
-    ) -> tuple[
-        tuple[tf.Tensor, tf.Tensor, tf.Tensor],
-        Callable[..., tuple[tf.Tensor, tf.Tensor]],
-    ]:
+    ) -> tuple[tuple[tf.Tensor, tf.Tensor, tf.Tensor], Callable[..., tuple[tf.Tensor, tf.Tensor]]]:
         output32, rows_of_table = tf.cast(output, tf.float32), tf.cast(table, output.dtype)
         logits = tf.matmul(output, rows_of_table, transpose_b=True)  # [P, V]
         logits = tf.cast(logits, tf.float32)

@@ -6,9 +6,7 @@ import tensorflow as tf
 
 # Of the sum of the loss over a batch's tokens: as 2^15 times its mean over 32.
 START = 2.0**10
-
 LEAST, MOST = 2.0**-6, 2.0**24
-
 GROWTH_INTERVAL = 2000  # updates without an overflow
 
 

@@ -17,17 +17,11 @@ BETA_1, BETA_2, EPSILON = 0.9, 0.98, 1e-9  # section 5.3 of the paper
 
 @dataclasses.dataclass(frozen=True)
 class Schedule:
-    """The learning rate of each update: up in a line, then down or level.
+    """The learning rate of each update: up in a line, then down or level."""
 
-    Attributes:
-      peak: The rate at the end of the warm-up.
-      warmup_steps: Updates until then.
-      kind: "inverse-sqrt", equation 3 of the paper, or "constant".
-    """
-
-    peak: float
-    warmup_steps: int
-    kind: str = "inverse-sqrt"
+    peak: float  # at the end of the warm-up
+    warmup_steps: int  # updates until then
+    kind: str = "inverse-sqrt"  # equation 3 of the paper; or "constant"
 
     def rate(self, update: int) -> float:
         """Returns the learning rate of an update; the first is 1."""
@@ -39,8 +33,7 @@ class Schedule:
 class Adam(tf.Module):
     """Adam (Kingma and Ba 2015) with the constants of section 5.3.
 
-    Args:
-      variables: What is trained; made under the same strategy's scope as this.
+    It is made under the same strategy's scope as the variables that it trains.
     """
 
     def __init__(self, variables: Sequence[tf.Variable]) -> None:
@@ -53,7 +46,7 @@ class Adam(tf.Module):
         """Updates the variables, in a replica's context; every replica does the same.
 
         Args:
-          gradients: Of each variable, summed over the replicas.
+          gradients: Gradient of each variable, summed over the replicas.
           rate: float32 scalar, the learning rate.
           update: float32 scalar, the number of this update; the first is 1.
         """
@@ -77,8 +70,7 @@ class Adam(tf.Module):
 class Accumulator(tf.Module):
     """Adds up the gradients of several batches, each replica those of its own rows.
 
-    Args:
-      variables: Whose gradients they are; made under the same strategy's scope as this.
+    It is made under the same strategy's scope as the variables.
     """
 
     def __init__(self, variables: Sequence[tf.Variable]) -> None:

@@ -10,7 +10,7 @@ and what a step returns stays on its device until it is read: nothing else waits
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import tensorflow as tf
@@ -24,46 +24,29 @@ from model.updates.strategies import is_multi_worker
 
 # Gradients travel in packs of this size: the first are under way while the last are computed.
 _EXCHANGE = tf.distribute.experimental.CommunicationOptions(bytes_per_pack=32 * 2**20)
-
 _PAIR = (tf.TensorSpec([None, None], tf.int32),) * 2
 
 
 class UpdateScalars(NamedTuple):
-    """The scalars that an update depends on: of NumPy outside of the step, tensors inside.
+    """The scalars that an update depends on: of NumPy outside of the step, tensors inside."""
 
-    Attributes:
-      place: int32, of the batch in the whole run; with the seed it makes the dropout masks.
-      tokens: float32, real target tokens of all batches of the update.
-      rate: float32, the learning rate.
-      update: float32, the number of the update; the first is 1.
-      stop: float32, whether this process was told to stop.
-    """
-
-    place: Any
-    tokens: Any
-    rate: Any
-    update: Any
-    stop: Any
+    place: Any  # int32, of the batch in the whole run; with the seed it makes the dropout masks
+    tokens: Any  # float32, real target tokens of all batches of the update
+    rate: Any  # float32, the learning rate
+    update: Any  # float32, the number of the update; the first is 1
+    stop: Any  # float32, whether this process was told to stop
 
 
 _SCALARS = UpdateScalars(tf.TensorSpec([], tf.int32), *[tf.TensorSpec([], tf.float32)] * 4)
 
 
 class StepResult(NamedTuple):
-    """What is known after a batch, of all replicas.
+    """What is known after a batch, of all replicas."""
 
-    Attributes:
-      sums: Over the real target tokens.
-      gradient_norm: Global norm before clipping; 0 where the batch was only accumulated, or the
-        update left out.
-      skipped: 1 where the update was left out, as float16 could not hold its gradients.
-      stops: How many replicas' processes were told to stop.
-    """
-
-    sums: TokenSums
-    gradient_norm: float
-    skipped: float
-    stops: float
+    sums: TokenSums  # over the real target tokens
+    gradient_norm: float  # global, before clipping; 0 if only accumulated, or left out
+    skipped: float  # 1 where the update was left out, as float16 could not hold its gradients
+    stops: float  # how many replicas' processes were told to stop
 
 
 # The parts of a step's result, [7] each on the device that it was made on; they are to be added up.
@@ -74,9 +57,9 @@ class TrainingStep:
     """A model with its optimizer, and what is done to them batch by batch.
 
     Args:
-      model: Made in the scope of the strategy.
-      strategy: Where it is trained.
-      seed: Of dropout, below 2^30.
+      model: Model that was made in the scope of the strategy.
+      strategy: Devices to train on.
+      seed: Seed of dropout, below 2^30.
       label_smoothing: See `TrainingConfig`.
       clip_norm: See `TrainingConfig`.
       accumulates: Whether an update may take several batches.
@@ -84,9 +67,9 @@ class TrainingStep:
       jit: Whether XLA compiles the model forward and backward, anew for each shape of a batch.
 
     Attributes:
-      adam: Its moments.
-      accumulator: The gradients of the update that is to come, or None.
-      loss_scale: The factor for float16, or None.
+      adam: Adam, with its moments.
+      accumulator: Gradients of the update that is to come, or None.
+      loss_scale: Factor on the loss for float16, or None.
     """
 
     def __init__(
@@ -120,13 +103,11 @@ class TrainingStep:
 
     def update(self, source: np.ndarray, target: np.ndarray, scalars: UpdateScalars) -> Unread:
         """Updates the weights by a batch and what was accumulated; see `read`."""
-        result: Unread = self._update(source, target, scalars)
-        return result
+        return cast(Unread, self._update(source, target, scalars))
 
     def accumulate(self, source: np.ndarray, target: np.ndarray, scalars: UpdateScalars) -> Unread:
         """Adds a batch's gradients to those of the update that is to come; see `read`."""
-        result: Unread = self._accumulate(source, target, scalars)
-        return result
+        return cast(Unread, self._accumulate(source, target, scalars))
 
     @staticmethod
     def read(result: Unread) -> StepResult:
@@ -220,10 +201,8 @@ class TrainingStep:
 
     def _run_apart(self, function: Callable[..., tf.Tensor], *args: Any) -> Unread:
         """Returns what a function returns on each replica of this process, where it was made."""
-        found: Unread = self._strategy.experimental_local_results(
-            self._on_replicas(function, *args)
-        )
-        return found
+        found = self._on_replicas(function, *args)
+        return cast(Unread, self._strategy.experimental_local_results(found))
 
     def _on_replicas(self, function: Callable[..., tf.Tensor], *args: Any) -> Any:
         # As `autograph=False`: nothing here needs to be rewritten, which takes seconds.
@@ -233,11 +212,8 @@ class TrainingStep:
     @staticmethod
     def _sum_over_replicas(values: list[tf.Tensor]) -> list[tf.Tensor]:
         """Adds up what the replicas of all processes give, in a replica's context."""
-        context = tf.distribute.get_replica_context()
-        summed: list[tf.Tensor] = context.all_reduce(
-            tf.distribute.ReduceOp.SUM, values, options=_EXCHANGE
-        )
-        return summed
+        context, total = tf.distribute.get_replica_context(), tf.distribute.ReduceOp.SUM
+        return cast(list[tf.Tensor], context.all_reduce(total, values, options=_EXCHANGE))
 
     def _own_gradients(
         self,
@@ -249,11 +225,7 @@ class TrainingStep:
     ) -> tuple[list[tf.Tensor], TokenSums]:
         """Returns the gradients of this replica's loss over `tokens`, and its sums.
 
-        Args:
-          source: int32 [B, S], of all replicas.
-          target: int32 [B, T], of all replicas.
-          tokens: What the loss is divided by.
-          seed: Of dropout; None has none.
+        Source and target are int32 [B, S] and [B, T], of all replicas; without seed no dropout.
         """
         rows = self._own_rows(source, target)
         compute = self._row_gradients

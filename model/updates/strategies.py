@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,9 +16,7 @@ from model.engines.gpus import explain_missing_gpu, let_memory_grow
 from model.errors import UserError
 
 STRATEGIES = ("auto", "one-device", "mirrored", "multi-worker")
-
 CLUSTER = "TF_CONFIG"  # https://www.tensorflow.org/guide/distributed_training#TF_CONFIG
-
 _WORKER_JOBS = ("chief", "worker")  # of a cluster, those that train
 
 
@@ -87,13 +85,9 @@ def _make_multi_worker() -> tf.distribute.MultiWorkerMirroredStrategy:
 
 
 class Workers:
-    """The processes that train together; without a cluster, this one alone.
-
-    Args:
-      strategy: Strategy of the training.
+    """The processes that train together by a strategy; without a cluster, this one alone.
 
     Attributes:
-      strategy: As given.
       replicas: Number of replicas of all workers.
       are_several: Whether there are other processes.
       number: Number of this process among the workers, from 0.
@@ -123,8 +117,7 @@ class Workers:
 
     def sum(self, values: np.ndarray) -> np.ndarray:
         """Returns the sum of the values [N] of all workers, float32 [N]; all must call this."""
-        total: np.ndarray = self._sum(values.astype(np.float32)).numpy()
-        return total
+        return np.asarray(self._sum(values.astype(np.float32)))
 
     def are_equal(self, text: str) -> bool:
         """Says whether all workers give the same text; all must call this."""
@@ -153,8 +146,7 @@ def is_multi_worker(strategy: tf.distribute.Strategy) -> bool:
 def worker_place(resolver: Any) -> tuple[int, int]:
     """Returns the number of this process among those that train, and their count.
 
-    Args:
-      resolver: Cluster resolver of the strategy; None without a cluster.
+    The cluster resolver of a strategy is None without a cluster.
     """
     if resolver is None or not resolver.task_type:
         return 0, 1
@@ -177,8 +169,8 @@ def lost_worker_errors(strategy: tf.distribute.Strategy) -> Iterator[None]:
         if not is_multi_worker(strategy):
             raise
         raise UserError(
-            f"a worker is lost ({_reason(error)}): look at what the others "
-            "say, and start all workers again; training goes on from the last checkpoint"
+            f"a worker is lost ({_reason(error)}): look at what the others say, and start all "
+            "workers again; training goes on from the last checkpoint"
         ) from error
 
 
@@ -214,9 +206,10 @@ def _cluster_workers() -> int:
     if not 0 <= index < len(workers.get(kind, [])):
         raise UserError(
             f"{CLUSTER} gives this process the task {kind} {index}, but its cluster has "
-            f"{_count(workers)}. Received: {text}"
+            f"{' and '.join(f'{len(each)} {job}' for job, each in workers.items())}. "
+            f"Received: {text}"
         )
-    return sum(len(addresses) for addresses in workers.values())
+    return sum(map(len, workers.values()))
 
 
 def _is_address(value: object) -> bool:
@@ -227,11 +220,6 @@ def _is_address(value: object) -> bool:
     """
     host, _, port = value.rpartition(":") if isinstance(value, str) else ("", "", "")
     return bool(host) and "/" not in host and port.isdecimal() and int(port) < 1 << 16
-
-
-def _count(workers: Mapping[str, Sequence[str]]) -> str:
-    """Returns such as "1 chief and 3 worker"."""
-    return " and ".join(f"{len(addresses)} {job}" for job, addresses in workers.items())
 
 
 def _find_devices(names: Sequence[str]) -> list[tf.config.LogicalDevice]:

@@ -344,7 +344,7 @@ def test_all_records_of_an_accumulated_update_are_named(toy_dataset, tmp_path, m
     monkeypatch.setattr(resumed._step, "update", poisoned)
     batches = itertools.islice(resumed.data.batches("train").epoch(Position()), 6, 12)
     expected = [record for batch in batches for record in batch.records]
-    with pytest.raises(UserError, match=r"read 6 batch\(es\), from number 6 of") as caught:
+    with pytest.raises(UserError, match=r"read 6 batches, from number 6 of") as caught:
         resumed.train(ignore)
     assert "at step 2 of 12" in str(caught.value)
     assert f"last good checkpoint: {tmp_path / 'run/checkpoints/stop-6-0'})" in str(caught.value)
@@ -391,7 +391,7 @@ def test_a_batch_without_memory_is_one_clear_error(toy_dataset, tmp_path, monkey
     rows, source, target = shapes[-1]
     assert re.fullmatch(
         rf"out of memory at step 6 of 12, in a batch of {rows} rows of {source} source and "
-        rf"{target} target tokens, for 1 replica\(s\) \(OOM when allocating tensor with shape.*; "
+        rf"{target} target tokens, for 1 replica \(OOM when allocating tensor with shape.*; "
         rf"last good checkpoint: {tmp_path}/run/checkpoints/ckpt-4\): lower `batch_tokens` "
         r"\(received: 256\) in a new `run`, with `effective_batch_size` 256 if updates are to "
         "stay as large",

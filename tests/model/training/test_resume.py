@@ -206,7 +206,7 @@ def test_another_number_of_replicas_goes_on_with_a_warning(toy_dataset, tmp_path
     assert before.batch > 0
     two = make_trainer(toy_dataset, tmp_path / "run", two_replicas(), training=changed(steps=6))
     (note,) = two.notes
-    assert "resuming with 2 replica(s) what 1 trained" in note
+    assert "resuming with 2 replicas what 1 trained" in note
     read = []
     train_on = two._train_on
     monkeypatch.setattr(two, "_train_on", lambda batch: read.append(batch) or train_on(batch))

@@ -150,7 +150,7 @@ def test_another_number_of_replicas_goes_on_from_a_stop(toy_dataset, tmp_path):
     with pytest.raises(Terminated):
         stopped.train(ignore)
     one = make_trainer(toy_dataset, tmp_path / "run", training=training)
-    assert ["resuming with 1 replica(s) what 2 trained" in note for note in one.notes] == [True]
+    assert ["resuming with 1 replica what 2 trained" in note for note in one.notes] == [True]
     assert (one.state.step, one.state.pending_batches) == (1, 0)
     one.train(ignore)
     assert one.state.step == 3
