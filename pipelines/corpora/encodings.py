@@ -9,12 +9,10 @@ from typing import Any
 from model.errors import UserError
 
 UTF8 = "utf-8"
-
 _BLOCK_BYTES = 256 << 10
 # What stands for bytes that are none of the encoding: half a surrogate pair, which is no UTF-8
 # either, so that its line is found to be invalid.
 _INVALID = "\udcff"
-
 _MARK_INVALID = "tt.mark_invalid"
 
 codecs.register_error(_MARK_INVALID, lambda error: (_INVALID, _end_of(error)))

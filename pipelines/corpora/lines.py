@@ -18,13 +18,9 @@ from pipelines.storage import files
 from pipelines.storage.damage import is_damage
 
 COMPRESSIONS = (".gz", ".bz2", ".zst")
-
 _BOM = b"\xef\xbb\xbf"
-
 _BUFFER_BYTES = 256 << 10
-
 FIRST_BYTES = 64 << 10  # of lines to look at before all are read
-
 _BZ2_BYTES = 32 << 10  # a member that ends leaves the rest to be copied
 
 

@@ -25,7 +25,6 @@ _FILE = re.compile(
 )
 
 _NUMBERED = re.compile(r"(?P<path>[^:].*):(?P<columns>[0-9]+:[0-9]+)")
-
 _GIVEN_NAME = re.compile(r"(?P<name>[^=/:+*?\[]+)=(?P<rest>.+)")
 
 _TFDS = re.compile(

@@ -7,11 +7,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 SLICE_PAIRS = 16 * 1024
-
 SLICE_BYTES = 32 << 20  # of text, both sides; a longer line is a slice of its own
-
 MALFORMED = "malformed"  # too few columns, or not the JSON that was asked for
-
 INVALID_UTF8 = "invalid_utf8"
 
 # Every table has the same dictionary of faults: a chunk file takes only one.

@@ -23,7 +23,6 @@ from pipelines.storage import listing
 
 # Of sentences; only unit sizes and the number of buckets and default shards rest on it.
 _EXPANSION = {".gz": 4, ".bz2": 5, ".zst": 4}
-
 _MOST_NAMES = 20  # of keys, in a message
 
 

@@ -99,8 +99,7 @@ class TfdsPairs(Source):
             with tf.device("cpu"):
                 for batch in data.batch(slice_rows).as_numpy_iterator():
                     yield decode_lines(
-                        batch[self.source_language].tolist(),
-                        batch[self.target_language].tolist(),
+                        batch[self.source_language].tolist(), batch[self.target_language].tolist()
                     )
 
 
@@ -256,10 +255,7 @@ def _wmt_config(language_pair: str, subsets: Sequence[str]) -> Any:
         )
     # Datasets are found by their name: two choices of subsets must not share one.
     return tfds.translate.wmt.WmtConfig(
-        version="0.0.1",
-        language_pair=languages,
-        subsets=by_split,
-        name=_subsets_name(subsets),
+        version="0.0.1", language_pair=languages, subsets=by_split, name=_subsets_name(subsets)
     )
 
 

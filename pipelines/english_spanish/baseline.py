@@ -6,24 +6,10 @@ import functools
 import re
 from collections.abc import Mapping
 
+from pipelines.english_spanish import lexicon
 from pipelines.english_spanish.grammar import add_s, add_suffix, comparative, spell, tidy
-from pipelines.english_spanish.lexicon import (
-    ADJECTIVES,
-    FEELINGS,
-    MODALS,
-    MONTHS,
-    NOUNS,
-    OFTEN,
-    TIMES,
-    VERBS,
-    WEEKDAYS,
-    Words,
-    gloss,
-)
 
-# --------------------------------------------------------------------------------------- baseline
-
-_FUNCTION_WORDS = gloss(
+_FUNCTION_WORDS = lexicon.gloss(
     "the = el; a = un; an = un; some = unos; this = este; these = estos; my = mi; your = tu;"
     " our = nuestro; his = su; her = su; their = su; i = yo; you = tú; he = él; she = ella;"
     " we = nosotros; they = ellos; me = me; him = lo; us = nos; them = los; it = lo; all = todo;"
@@ -43,13 +29,16 @@ _FUNCTION_WORDS = gloss(
 def _dictionary() -> Mapping[str, str]:
     """Maps the inflected English words, in lower case, to what a dictionary gives for them."""
     numbers = tuple(spell(number=number, gender="m") for number in range(1, 100))
-    tables = (OFTEN, FEELINGS, MONTHS, numbers, *TIMES.values())
+    tables = (lexicon.OFTEN, lexicon.FEELINGS, lexicon.MONTHS, numbers, *lexicon.TIMES.values())
     entries = {words.en: words.es for table in tables for words in table}
-    for words in (*(Words(noun.en, noun.es) for noun in NOUNS.values()), *WEEKDAYS):
+    for words in (
+        *(lexicon.Words(noun.en, noun.es) for noun in lexicon.NOUNS.values()),
+        *lexicon.WEEKDAYS,
+    ):
         entries |= {words.en: words.es, add_s(words.en): words.es}
-    for adjective in ADJECTIVES:
+    for adjective in lexicon.ADJECTIVES:
         entries |= {adjective.en: adjective.es, comparative(adjective.en): f"más {adjective.es}"}
-    for verb in (*VERBS.values(), *MODALS):
+    for verb in (*lexicon.VERBS.values(), *lexicon.MODALS):
         past, doing = (add_suffix(word=verb.en, suffix=suffix) for suffix in ("ed", "ing"))
         forms = (verb.en, add_s(verb.en), verb.past_en or past, doing)
         entries |= dict.fromkeys(forms, verb.es)

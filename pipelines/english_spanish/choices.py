@@ -8,63 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from pipelines.english_spanish.grammar import (
-    Clause,
-    Phrase,
-    agree,
-    clitic,
-    comparative,
-    conjugate,
-    date,
-    describe_action,
-    describe_state,
-    english_verb,
-    negate,
-    noun_phrase,
-    pronoun_phrase,
-    spell,
-)
-from pipelines.english_spanish.lexicon import (
-    ADJECTIVES,
-    COLOURS,
-    ESTAR,
-    FEELINGS,
-    FRAMES,
-    HABER,
-    HE,
-    HOW_MANY,
-    HUMAN,
-    MASS,
-    MODALS,
-    MONTHS,
-    MY,
-    NOUNS,
-    OBJECT_PRONOUNS,
-    OFTEN,
-    SEQUENCES,
-    SER,
-    SINGULAR_ONLY,
-    SUBJECT_PRONOUNS,
-    TENER,
-    THE,
-    THIS,
-    TIMES,
-    VERBS,
-    YOU_ALL,
-    A,
-    Adjective,
-    Noun,
-    Person,
-    Pronoun,
-    Tense,
-    Verb,
-    Words,
-)
+from pipelines.english_spanish import grammar, lexicon
+from pipelines.english_spanish.grammar import Clause, Phrase
+from pipelines.english_spanish.lexicon import Adjective, Noun, Person, Pronoun, Tense, Verb, Words
 
 T = TypeVar("T")
-
-
-# ---------------------------------------------------------------------------------------- choices
 
 
 class Draw:
@@ -90,114 +38,109 @@ class Draw:
 
 
 def _verbs(lemmas: str) -> tuple[Verb, ...]:
-    return tuple(VERBS[lemma] for lemma in lemmas.split())
+    return tuple(lexicon.VERBS[lemma] for lemma in lemmas.split())
 
 
 _GIVING, _LUCK, _STAYING = _verbs("give send"), _verbs("find lose"), _verbs("work sleep run sing")
-
 _MEETING, TRADING = _verbs("see look wait visit help call"), _verbs("buy sell bring find")
-
 MAKING = _verbs("read write eat buy sell wash repair paint find lose")
-
-_ACTING = tuple(verb for verb in VERBS.values() if verb.en not in ("give", "send", "like"))
-
+_ACTING = tuple(verb for verb in lexicon.VERBS.values() if verb.en not in ("give", "send", "like"))
 WILLED = tuple(verb for verb in _ACTING if verb not in _verbs("find lose see"))
-
 ONGOING = tuple(verb for verb in WILLED if verb not in _verbs("go return"))
-
 ORDERED = tuple(verb for verb in ONGOING if verb not in _STAYING)
-
-_REASONS = tuple(a for a in ADJECTIVES if a.en in ("tired", "sick", "busy", "sad"))
-
+_REASONS = tuple(a for a in lexicon.ADJECTIVES if a.en in ("tired", "sick", "busy", "sad"))
 COUNTABLE = "food text vehicle clothes furniture device"
-
 PRESENT: tuple[Tense, ...] = ("present",)
-
 PAST: tuple[Tense, ...] = ("past",)
-
 _KNOWN: tuple[Tense, ...] = ("present", "past")
-
 EVENT: tuple[Tense, ...] = ("past", "future")
 
 
 @functools.cache
 def _modal(*, verb: Verb, person: Person) -> tuple[Words, Words]:
     """Gives what says that one wants to do something, and that one does not."""
-    to, es = verb.prepositions, conjugate(verb=verb, tense="present", person=person)
-    en = english_verb(verb=verb, tense="present", person=person)
+    to, es = verb.prepositions, grammar.conjugate(verb=verb, tense="present", person=person)
+    en = grammar.english_verb(verb=verb, tense="present", person=person)
     dont = "doesn't" if person == "3s" else "don't"
-    not_en = negate(en) if en == "can" else f"{dont} {verb.en}"
+    not_en = grammar.negate(en) if en == "can" else f"{dont} {verb.en}"
     return Words(f"{en} {to.en}", f"{es} {to.es}"), Words(f"{not_en} {to.en}", f"no {es} {to.es}")
 
 
 @functools.cache
 def _nouns(kinds: str, only: str = "") -> tuple[Noun, ...]:
     both = (kinds.split(), (only or kinds).split())
-    return tuple(n for n in NOUNS.values() if all(n.kind in each or n.en in each for each in both))
+    return tuple(
+        n for n in lexicon.NOUNS.values() if all(n.kind in each or n.en in each for each in both)
+    )
 
 
 @functools.cache
 def _adjectives(kind: str, copulas: str = "ser estar") -> tuple[Adjective, ...]:
-    return tuple(a for a in ADJECTIVES if kind in a.kinds.split() and a.copula in copulas.split())
+    return tuple(
+        a for a in lexicon.ADJECTIVES if kind in a.kinds.split() and a.copula in copulas.split()
+    )
 
 
 def draw_phrase(
     draw: Draw, noun: Noun, *, owner: Pronoun, habit: bool = False, definite: bool = False
 ) -> Phrase:
     """Chooses the determiner, number and adjective of a noun, as suits its kind."""
-    kind, mass, human = noun.kind, noun.kind in MASS.split(), noun.kind in HUMAN.split()
-    unplural = mass or kind in ("name", "building", "place") or noun.en in SINGULAR_ONLY
+    kind = noun.kind
+    mass, human = kind in lexicon.MASS.split(), kind in lexicon.HUMAN.split()
+    unplural = mass or kind in ("name", "building", "place") or noun.en in lexicon.SINGULAR_ONLY
     plural = not unplural and draw.chance(0.3)
-    determiners: tuple[str | None, ...] = (THE, A, THIS, owner.own)
+    determiners: tuple[str | None, ...] = (lexicon.THE, lexicon.A, lexicon.THIS, owner.own)
     if kind == "name" or (habit and mass):
         determiners = (None,)
     elif kind == "kin":
-        determiners = (owner.own, MY)
+        determiners = (owner.own, lexicon.MY)
     elif kind == "place":
-        determiners = (THE,)
+        determiners = (lexicon.THE,)
     elif definite or kind in ("person", "building"):
-        determiners = (THE, THE, THIS)
+        determiners = (lexicon.THE, lexicon.THE, lexicon.THIS)
     elif mass:
-        determiners = (None, THE, owner.own)
+        determiners = (None, lexicon.THE, owner.own)
+    elif habit and kind == "food":
+        determiners = (None if plural else lexicon.A,)
     elif habit:
-        determiners = (None if plural else A,) if kind == "food" else (THE, owner.own)
+        determiners = (lexicon.THE, owner.own)
     determiner, number, adjective = draw.pick(determiners), None, None
-    if plural and determiner is A and draw.chance(0.6):
+    if plural and determiner is lexicon.A and draw.chance(0.6):
         determiner, number = None, draw.number(2, 12)
     if kind not in ("name", "kin") and draw.chance(0.35):
         fitting = _adjectives(kind, "ser" if human else "ser estar")
         if definite and not human:
-            fitting = tuple(a for a in fitting if a.en in COLOURS)
+            fitting = tuple(a for a in fitting if a.en in lexicon.COLOURS)
         adjective = draw.pick(fitting) if fitting else None
-    return noun_phrase(
+    return grammar.noun_phrase(
         noun=noun, determiner=determiner, number=number, adjective=adjective, plural=plural
     )
 
 
 def draw_person(draw: Draw, *, owner: Pronoun, unlike: str = "") -> Phrase:
     """Chooses somebody by name, kinship or kind, but not the one called `unlike`."""
-    nouns = [noun for noun in _nouns(draw.pick(HUMAN.split())) if noun.en != unlike]
+    nouns = [noun for noun in _nouns(draw.pick(lexicon.HUMAN.split())) if noun.en != unlike]
     return draw_phrase(draw, draw.pick(nouns), owner=owner)
 
 
 def draw_thing(draw: Draw, *, kinds: str, unlike: str = "") -> Phrase:
     """Chooses a certain thing, but not the one called `unlike`."""
     nouns = [noun for noun in _nouns(kinds) if noun.en != unlike]
-    return draw_phrase(draw, draw.pick(nouns), owner=HE, definite=True)
+    return draw_phrase(draw, draw.pick(nouns), owner=lexicon.HE, definite=True)
 
 
 def draw_subject(draw: Draw) -> Phrase:
     """Chooses who a clause is about; "your" brother is always that of one person, "tu"."""
     if draw.chance(0.55):
-        return pronoun_phrase(draw.pick(SUBJECT_PRONOUNS))
-    return draw_person(draw, owner=draw.pick(OBJECT_PRONOUNS))
+        return grammar.pronoun_phrase(draw.pick(lexicon.SUBJECT_PRONOUNS))
+    return draw_person(draw, owner=draw.pick(lexicon.OBJECT_PRONOUNS))
 
 
 def draw_pronoun(draw: Draw, *, subject: Phrase) -> Phrase:
     """Chooses a pronoun for somebody other than the subject."""
-    mine = "2" if subject.pronoun is YOU_ALL else subject.pronoun.person[0]
-    others = [p for p in OBJECT_PRONOUNS if p.person[0] == "3" or p.person[0] != mine]
-    return pronoun_phrase(draw.pick(others))
+    mine = "2" if subject.pronoun is lexicon.YOU_ALL else subject.pronoun.person[0]
+    others = [p for p in lexicon.OBJECT_PRONOUNS if p.person[0] == "3" or p.person[0] != mine]
+    return grammar.pronoun_phrase(draw.pick(others))
 
 
 def draw_time(draw: Draw, *, tense: Tense) -> Words:
@@ -205,18 +148,18 @@ def draw_time(draw: Draw, *, tense: Tense) -> Words:
     if tense != "present" and draw.chance(0.2):
         year = draw.number(2000, 2024) if tense == "past" else draw.number(2027, 2040)
         known = year if draw.chance(0.7) else None
-        return date(day=draw.number(1, 28), month=draw.pick(MONTHS), year=known)
-    return draw.pick(TIMES[tense])
+        return grammar.date(day=draw.number(1, 28), month=draw.pick(lexicon.MONTHS), year=known)
+    return draw.pick(lexicon.TIMES[tense])
 
 
 def counted(draw: Draw, noun: Noun) -> Phrase:
     """Chooses a large number of things."""
-    return noun_phrase(noun=noun, number=draw.number(2, 99))
+    return grammar.noun_phrase(noun=noun, number=draw.number(2, 99))
 
 
 def how_many(_draw: Draw, noun: Noun) -> Phrase:
     """Asks for the number of things."""
-    return noun_phrase(noun=noun, determiner=HOW_MANY, plural=True)
+    return grammar.noun_phrase(noun=noun, determiner=lexicon.HOW_MANY, plural=True)
 
 
 def act(
@@ -244,11 +187,11 @@ def act(
         thing = phrase(draw, noun)
     else:
         thing = draw_phrase(draw, noun, owner=owner, habit=habit, definite=definite)
-    modal, not_modal = _modal(verb=draw.pick(MODALS), person=owner.person)
-    return describe_action(subject=subject, verb=verb, thing=thing, tense=tense).plus(
+    modal, not_modal = _modal(verb=draw.pick(lexicon.MODALS), person=owner.person)
+    return grammar.describe_action(subject=subject, verb=verb, thing=thing, tense=tense).plus(
         T=draw_time(draw, tense=tense),
-        often=draw.pick(OFTEN),
-        frame=draw.pick(FRAMES),
+        often=draw.pick(lexicon.OFTEN),
+        frame=draw.pick(lexicon.FRAMES),
         modal=modal,
         notmodal=not_modal,
     )
@@ -269,25 +212,27 @@ def give(draw: Draw, *, pronoun: bool, definite: bool = False) -> Clause:
         other = draw_pronoun(draw, subject=subject)
     else:
         other = draw_person(draw, owner=subject.pronoun, unlike=subject.lemma)
-    him = Words(other.pronoun.object_en, clitic(other.pronoun, dative=True))
+    him = Words(other.pronoun.object_en, grammar.clitic(other.pronoun, dative=True))
     return clause.plus(whom=Words(other.en, other.es), him=him)
 
 
 def like(draw: Draw) -> Clause:
     """Chooses who likes what; in Spanish the thing pleases the person."""
-    subject, verb, tense = draw_subject(draw), VERBS["like"], draw.pick(_KNOWN)
+    subject, verb, tense = draw_subject(draw), lexicon.VERBS["like"], draw.pick(_KNOWN)
     noun = draw.pick(_nouns(verb.daily))
-    thing = draw_phrase(draw, noun, owner=HE, definite=True)
-    if tense == "present" and noun.kind in ("food", *MASS.split()):  # in general: "la leche"
-        plural = noun.kind == "food"
-        thing = noun_phrase(noun=noun, determiner=THE, plural=plural)
-        thing = replace(thing, en=noun_phrase(noun=noun, plural=plural).en)
-    clause = describe_action(subject=subject, verb=verb, thing=thing, tense=tense)
-    finite = conjugate(verb=verb, tense=tense, person=thing.pronoun.person)
+    thing = draw_phrase(draw, noun, owner=lexicon.HE, definite=True)
+    plural = noun.kind == "food"
+    if tense == "present" and (
+        plural or noun.kind in lexicon.MASS.split()
+    ):  # all of it: "la leche"
+        thing = grammar.noun_phrase(noun=noun, determiner=lexicon.THE, plural=plural)
+        thing = replace(thing, en=grammar.noun_phrase(noun=noun, plural=plural).en)
+    clause = grammar.describe_action(subject=subject, verb=verb, thing=thing, tense=tense)
+    finite = grammar.conjugate(verb=verb, tense=tense, person=thing.pronoun.person)
     return clause.plus(
         V=Words(clause.slots["V"].en, finite),
         whom=Words("", f"a {subject.es}" if subject.es else ""),
-        him=Words("", clitic(subject.pronoun, dative=True)),
+        him=Words("", grammar.clitic(subject.pronoun, dative=True)),
     )
 
 
@@ -301,28 +246,30 @@ def be(
 ) -> Clause:
     """Chooses what somebody or something is like, or is as much or more so than another."""
     if subject is None and draw.chance(0.5):
-        subject = draw_thing(draw, kinds=f"{COUNTABLE} {MASS} opening building")
+        subject = draw_thing(draw, kinds=f"{COUNTABLE} {lexicon.MASS} opening building")
     subject = subject or draw_subject(draw)
-    pronoun, kind = subject.pronoun, "person" if subject.human else NOUNS[subject.lemma].kind
+    pronoun = subject.pronoun
+    kind = "person" if subject.human else lexicon.NOUNS[subject.lemma].kind
     said = {a.en for a in _adjectives(kind)} & set(subject.en.split())
     if compare or (said and not subject.human):
-        said |= COLOURS
+        said |= lexicon.COLOURS
     fitting = among or _adjectives(kind, "ser" if compare else "ser estar")
     adjective = draw.pick([a for a in fitting if a.en not in said])
     plural = pronoun.person in ("1p", "3p")
-    es = agree(adjective=adjective.es, gender=pronoun.gender, plural=plural)
+    es = grammar.agree(adjective=adjective.es, gender=pronoun.gender, plural=plural)
     quality = Words(adjective.en, es)
     if compare:
         if subject.human:
             other = draw_person(draw, owner=pronoun, unlike=subject.lemma)
         else:
             other = draw_thing(draw, kinds=kind, unlike=subject.lemma)
-        more = Words(f"{comparative(adjective.en)} than {other.en}", f"más {es} que {other.es}")
+        en = grammar.comparative(adjective.en)
+        more = Words(f"{en} than {other.en}", f"más {es} que {other.es}")
         equal = Words(f"as {adjective.en} as {other.en}", f"tan {es} como {other.es}")
         quality = draw.pick((more, equal))
-    return describe_state(
+    return grammar.describe_state(
         subject=subject,
-        copula=SER if adjective.copula == "ser" else ESTAR,
+        copula=lexicon.SER if adjective.copula == "ser" else lexicon.ESTAR,
         quality=quality,
         lemma=adjective.en,
         tense=draw.pick(tenses),
@@ -331,13 +278,13 @@ def be(
 
 def have(draw: Draw, *, years: bool) -> Clause:
     """Chooses who is how old, or hungry or the like; in Spanish one has years, or hunger."""
-    subject, quality, tenses = draw_subject(draw), draw.pick(FEELINGS), _KNOWN
+    subject, quality, tenses = draw_subject(draw), draw.pick(lexicon.FEELINGS), _KNOWN
     if years:
-        number = spell(number=draw.number(20, 99), gender="m")
+        number = grammar.spell(number=draw.number(20, 99), gender="m")
         quality, tenses = Words(f"{number.en} years old", f"{number.es} años"), PRESENT
-    return describe_state(
+    return grammar.describe_state(
         subject=subject,
-        copula=TENER,
+        copula=lexicon.TENER,
         quality=quality,
         lemma=quality.en,
         tense=draw.pick(tenses),
@@ -348,14 +295,14 @@ def exist(draw: Draw) -> Clause:
     """Chooses what there is in some place."""
     noun, number = draw.pick(_nouns("text furniture device person")), draw.number(2, 40)
     room = draw.pick(_nouns("school hospital museum office library kitchen"))
-    place = noun_phrase(noun=room, determiner=THE)
+    place = grammar.noun_phrase(noun=room, determiner=lexicon.THE)
     if draw.chance(0.6):
-        thing = noun_phrase(noun=noun, number=number)
+        thing = grammar.noun_phrase(noun=noun, number=number)
     else:
-        thing = noun_phrase(noun=noun, determiner=A)
-    return describe_state(
+        thing = grammar.noun_phrase(noun=noun, determiner=lexicon.A)
+    return grammar.describe_state(
         subject=Phrase("there", "", "there", thing.pronoun),
-        copula=HABER,
+        copula=lexicon.HABER,
         quality=Words(f"{thing.en} in {place.en}", f"{thing.es} en {place.es}"),
         lemma=noun.en,
         tense=draw.pick(_KNOWN),
@@ -364,12 +311,13 @@ def exist(draw: Draw) -> Clause:
 
 def follow(draw: Draw, *, but: bool) -> Clause:
     """Chooses two actions on a thing, the second by the same person or, with `but`, another."""
-    first_verb, second_verb, kinds = draw.pick(SEQUENCES)
+    first_verb, second_verb, kinds = draw.pick(lexicon.SEQUENCES)
     first = act(draw, tenses=PAST, verbs=_verbs(first_verb), only=kinds)
-    subject, verb = first.subject, VERBS[second_verb]
+    subject, verb = first.subject, lexicon.VERBS[second_verb]
     while but and subject.lemma == first.subject.lemma:
         subject = draw_subject(draw)
-    return first.then(describe_action(subject=subject, verb=verb, thing=first.thing, tense="past"))
+    second = grammar.describe_action(subject=subject, verb=verb, thing=first.thing, tense="past")
+    return first.then(second)
 
 
 def explain(draw: Draw) -> Clause:
@@ -381,9 +329,9 @@ def explain(draw: Draw) -> Clause:
 def relate(draw: Draw, *, to_object: bool) -> Clause:
     """Chooses an action, and what its subject or object is like."""
     if to_object:
-        only = f"{COUNTABLE} {MASS}"
+        only = f"{COUNTABLE} {lexicon.MASS}"
         first = act(draw, tenses=PAST, verbs=MAKING, only=only, definite=True)
         return first.then(be(draw, subject=first.thing, tenses=PAST))
     noun, plural = draw.pick(_nouns("person")), draw.chance(0.5)
-    person = noun_phrase(noun=noun, determiner=THE, plural=plural)
+    person = grammar.noun_phrase(noun=noun, determiner=lexicon.THE, plural=plural)
     return act(draw, tenses=PAST, subject=person).then(be(draw, subject=person))

@@ -14,39 +14,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from pipelines.english_spanish.choices import (
-    COUNTABLE,
-    EVENT,
-    MAKING,
-    ONGOING,
-    ORDERED,
-    PAST,
-    PRESENT,
-    TRADING,
-    WILLED,
-    Draw,
-    act,
-    be,
-    counted,
-    exist,
-    explain,
-    follow,
-    give,
-    have,
-    how_many,
-    like,
-    meet,
-    relate,
-)
+from pipelines.english_spanish import choices
 from pipelines.english_spanish.grammar import WHO, Clause, Triple, pronoun_phrase, tidy
 from pipelines.english_spanish.lexicon import ME, YOU
 
 TRAIN_PAIRS = 24_000
-
 HELD_OUT_PAIRS = 400
-
 SOURCE_LANGUAGE = "en"
-
 TARGET_LANGUAGE = "es"
 
 
@@ -59,9 +33,6 @@ class Pair:
     triples: tuple[Triple, ...]
 
 
-# ---------------------------------------------------------------------------------------- templates
-
-
 @dataclass(frozen=True)
 class Template:
     """A sentence with slots in both languages, and what chooses the words for them.
@@ -70,7 +41,7 @@ class Template:
     end in 2 belong to a second clause.
     """
 
-    choose: Callable[[Draw], Clause]
+    choose: Callable[[choices.Draw], Clause]
     en: str
     es: str
 
@@ -82,31 +53,24 @@ class Template:
 
 
 # fmt: off
-_habit, _event = partial(act, tenses=PRESENT), partial(act, tenses=EVENT)
-
-_certain, _certain_event = partial(act, definite=True), partial(_event, definite=True)
-
-_willed, _unwilled = partial(_event, verbs=WILLED), partial(_certain_event, verbs=WILLED)
-
-_ongoing, _who = partial(_event, verbs=ONGOING), partial(_event, subject=WHO)
-
-_order = partial(_certain_event, verbs=ORDERED, subject=pronoun_phrase(YOU))
-
-_where = partial(act, tenses=PAST, verbs=MAKING)
-
-_counted = partial(_event, verbs=TRADING, only=COUNTABLE, phrase=counted)
-
-_how_many = partial(_event, verbs=MAKING, only=COUNTABLE, phrase=how_many)
-
-_to_noun, _to_pronoun = partial(give, pronoun=False), partial(give, pronoun=True)
-
-_and, _but = partial(follow, but=False), partial(follow, but=True)
+_habit = partial(choices.act, tenses=choices.PRESENT)
+_event = partial(choices.act, tenses=choices.EVENT)
+_certain, _certain_event = partial(choices.act, definite=True), partial(_event, definite=True)
+_willed = partial(_event, verbs=choices.WILLED)
+_unwilled = partial(_certain_event, verbs=choices.WILLED)
+_ongoing, _who = partial(_event, verbs=choices.ONGOING), partial(_event, subject=WHO)
+_order = partial(_certain_event, verbs=choices.ORDERED, subject=pronoun_phrase(YOU))
+_where = partial(choices.act, tenses=choices.PAST, verbs=choices.MAKING)
+_counted = partial(_event, verbs=choices.TRADING, only=choices.COUNTABLE, phrase=choices.counted)
+_how_many = partial(_event, verbs=choices.MAKING, only=choices.COUNTABLE, phrase=choices.how_many)
+_to_noun, _to_pronoun = partial(choices.give, pronoun=False), partial(choices.give, pronoun=True)
+_and, _but = partial(choices.follow, but=False), partial(choices.follow, but=True)
 
 TEMPLATES = (
-    Template(act, "{S} {V} {O} {T}.", "{S} {V} {O} {T}."),
-    Template(act, "{T}, {S} {V} {O}.", "{T} {S} {V} {O}."),
-    Template(act, "{do} {S} {base} {O} {T}?", "¿{V} {S} {O} {T}?"),
-    Template(act, "{frame} {S} {V} {O} {T}.", "{frame} {S} {V} {O} {T}."),
+    Template(choices.act, "{S} {V} {O} {T}.", "{S} {V} {O} {T}."),
+    Template(choices.act, "{T}, {S} {V} {O}.", "{T} {S} {V} {O}."),
+    Template(choices.act, "{do} {S} {base} {O} {T}?", "¿{V} {S} {O} {T}?"),
+    Template(choices.act, "{frame} {S} {V} {O} {T}.", "{frame} {S} {V} {O} {T}."),
     Template(_certain, "{S} {notV} {O} {T}.", "{S} {notV} {O} {T}."),
     Template(_habit, "{S} {often} {V} {O}.", "{S} {often} {V} {O}."),
     Template(_counted, "{S} {V} {O} {T}.", "{S} {V} {O} {T}."),
@@ -120,47 +84,45 @@ TEMPLATES = (
     Template(_certain_event, "why {dont} {S} {base} {O}?", "¿por qué no {V} {S} {O}?"),
     Template(_who, "{S} {V} {O} {T}?", "¿{S} {V} {O} {T}?"),
     Template(_how_many, "{O} {do} {S} {base} {T}?", "¿{O} {V} {S} {T}?"),
-    Template(meet, "{S} {V} {it} {T}.", "{S} {it} {V} {T}."),
-    Template(meet, "{S} {notV} {it} {T}.", "{S} no {it} {V} {T}."),
-    Template(meet, "{do} {S} {base} {it} {T}?", "¿{it} {V} {S} {T}?"),
-    Template(meet, "{S} {modal} {base} {it}.", "{S} {modal} {base}{it}."),
+    Template(choices.meet, "{S} {V} {it} {T}.", "{S} {it} {V} {T}."),
+    Template(choices.meet, "{S} {notV} {it} {T}.", "{S} no {it} {V} {T}."),
+    Template(choices.meet, "{do} {S} {base} {it} {T}?", "¿{it} {V} {S} {T}?"),
+    Template(choices.meet, "{S} {modal} {base} {it}.", "{S} {modal} {base}{it}."),
     Template(_to_noun, "{S} {V} {O} to {whom} {T}.", "{S} {him} {V} {O} a {whom} {T}."),
     Template(_to_noun, "{do} {S} {base} {O} to {whom}?", "¿{him} {V} {S} {O} a {whom}?"),
     Template(_to_pronoun, "{S} {V} {him} {O} {T}.", "{S} {him} {V} {O} {T}."),
     Template(partial(_to_pronoun, definite=True),
              "{S} {notV} {him} {O} {T}.", "{S} no {him} {V} {O} {T}."),
-    Template(like, "{S} {V} {O}.", "{whom} {him} {V} {O}."),
-    Template(like, "{S} {notV} {O}.", "{whom} no {him} {V} {O}."),
-    Template(like, "{do} {S} {base} {O}?", "¿{whom} {him} {V} {O}?"),
-    Template(be, "{S} {be} {Q}.", "{S} {be} {Q}."),
-    Template(be, "{S} {notbe} {Q}.", "{S} {notbe} {Q}."),
-    Template(be, "{be} {S} {Q}?", "¿{be} {Q} {S}?"),
-    Template(partial(be, compare=True), "{S} {be} {Q}.", "{S} {be} {Q}."),
-    Template(partial(be, compare=True), "{be} {S} {Q}?", "¿{be} {S} {Q}?"),
-    Template(partial(have, years=False), "{S} {be} {Q}.", "{S} {be} {Q}."),
-    Template(partial(have, years=False), "{be} {S} {Q}?", "¿{be} {Q} {S}?"),
-    Template(partial(have, years=True), "{S} {be} {Q}.", "{S} {be} {Q}."),
-    Template(partial(have, years=True), "{be} {S} {Q}?", "¿{be} {S} {Q}?"),
-    Template(exist, "{S} {be} {Q}.", "{be} {Q}."),
-    Template(exist, "{be} {S} {Q}?", "¿{be} {Q}?"),
+    Template(choices.like, "{S} {V} {O}.", "{whom} {him} {V} {O}."),
+    Template(choices.like, "{S} {notV} {O}.", "{whom} no {him} {V} {O}."),
+    Template(choices.like, "{do} {S} {base} {O}?", "¿{whom} {him} {V} {O}?"),
+    Template(choices.be, "{S} {be} {Q}.", "{S} {be} {Q}."),
+    Template(choices.be, "{S} {notbe} {Q}.", "{S} {notbe} {Q}."),
+    Template(choices.be, "{be} {S} {Q}?", "¿{be} {Q} {S}?"),
+    Template(partial(choices.be, compare=True), "{S} {be} {Q}.", "{S} {be} {Q}."),
+    Template(partial(choices.be, compare=True), "{be} {S} {Q}?", "¿{be} {S} {Q}?"),
+    Template(partial(choices.have, years=False), "{S} {be} {Q}.", "{S} {be} {Q}."),
+    Template(partial(choices.have, years=False), "{be} {S} {Q}?", "¿{be} {Q} {S}?"),
+    Template(partial(choices.have, years=True), "{S} {be} {Q}.", "{S} {be} {Q}."),
+    Template(partial(choices.have, years=True), "{be} {S} {Q}?", "¿{be} {S} {Q}?"),
+    Template(choices.exist, "{S} {be} {Q}.", "{be} {Q}."),
+    Template(choices.exist, "{be} {S} {Q}?", "¿{be} {Q}?"),
     Template(_and, "{S} {V} {O} and {V2} {it2} {T}.", "{S} {V} {O} y {it2} {V2} {T}."),
     Template(_but, "{S} {V} {O}, but {S2} {notV2} {it2}.", "{S} {V} {O}, pero {S2} no {it2} {V2}."),
     Template(_and, "{frame} {S} {V} {O} and {V2} {it2} {T}.",
              "{frame} {S} {V} {O} y {it2} {V2} {T}."),
     Template(_but, "{frame} {S} {V} {O}, but {S2} {notV2} {it2}.",
              "{frame} {S} {V} {O}, pero {S2} no {it2} {V2}."),
-    Template(explain, "{S} {notV} {O} because {he2} {be2} {Q2}.",
+    Template(choices.explain, "{S} {notV} {O} because {he2} {be2} {Q2}.",
              "{S} {notV} {O} porque {be2} {Q2}."),
-    Template(explain, "{T}, {S} {notV} {O} because {he2} {be2} {Q2}.",
+    Template(choices.explain, "{T}, {S} {notV} {O} because {he2} {be2} {Q2}.",
              "{T} {S} {notV} {O} porque {be2} {Q2}."),
-    Template(partial(relate, to_object=False),
+    Template(partial(choices.relate, to_object=False),
              "{S} who {V} {O} {be2} {Q2}.", "{S} que {V} {O} {be2} {Q2}."),
-    Template(partial(relate, to_object=True),
+    Template(partial(choices.relate, to_object=True),
              "{O} that {S} {V} {be2} {Q2}.", "{O} que {S} {V} {be2} {Q2}."),
 )
 # fmt: on
-
-# ------------------------------------------------------------------------------------------ split
 
 
 @functools.cache
@@ -173,7 +135,7 @@ def is_held_out(triple: Triple) -> bool:
 @functools.cache
 def _generate(*, held_out: bool) -> tuple[Pair, ...]:
     """Takes pairs from the templates in turn; one that yields nothing new any more drops out."""
-    draw, templates, pairs = Draw(seed=int(held_out)), list(TEMPLATES), dict[str, Pair]()
+    draw, templates, pairs = choices.Draw(seed=int(held_out)), list(TEMPLATES), dict[str, Pair]()
     count = HELD_OUT_PAIRS if held_out else TRAIN_PAIRS
     while len(pairs) < count:
         for template in tuple(templates):

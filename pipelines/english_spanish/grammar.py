@@ -7,31 +7,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from pipelines.english_spanish.lexicon import (
-    ESTAR,
-    HE,
-    HUMAN,
-    IRREGULAR_PLURALS,
-    IT,
-    IT_F,
-    MY,
-    ONES,
-    PERSONS,
-    SER,
-    SHE,
-    TENS,
-    THEY,
-    THEY_F,
-    TWENTIES,
-    Adjective,
-    Gender,
-    Noun,
-    Person,
-    Pronoun,
-    Tense,
-    Verb,
-    Words,
-)
+from pipelines.english_spanish import lexicon
+from pipelines.english_spanish.lexicon import Adjective, Noun, Person, Pronoun, Tense, Verb, Words
 
 Triple = tuple[str, str, str]
 
@@ -47,8 +24,8 @@ def add_suffix(*, word: str, suffix: str) -> str:
 
 def add_s(word: str) -> str:
     """Adds English -s, of a plural or of a third person: `cities`, `washes`, `women`."""
-    if word in IRREGULAR_PLURALS:
-        return IRREGULAR_PLURALS[word]
+    if word in lexicon.IRREGULAR_PLURALS:
+        return lexicon.IRREGULAR_PLURALS[word]
     if re.search("[^aeiou]y$", word):
         return word.removesuffix("y") + "ies"
     return word + ("es" if re.search("(s|x|ch|sh|[^o]o)$", word) else "s")
@@ -60,7 +37,7 @@ def english_verb(*, verb: Verb, tense: Tense, person: Person) -> str:
         return f"will {verb.en}"
     if verb.en == "be":
         forms = "am are is are are" if tense == "present" else "was were was were were"
-        return forms.split()[PERSONS.index(person)]
+        return forms.split()[lexicon.PERSONS.index(person)]
     if tense == "past":
         return verb.past_en or add_suffix(word=verb.en, suffix="ed")
     if person != "3s" or verb.en == "can":
@@ -82,7 +59,7 @@ def comparative(adjective: str) -> str:
 
 def conjugate(*, verb: Verb, tense: Tense, person: Person) -> str:
     """Gives the finite Spanish form: `compro`, `compré`, `compraré`."""
-    index = PERSONS.index(person)
+    index = lexicon.PERSONS.index(person)
     if tense == "future":
         return verb.es + ("é", "ás", "á", "emos", "án")[index]
     if irregular := verb.present if tense == "present" else verb.past:
@@ -109,8 +86,8 @@ def clitic(pronoun: Pronoun, *, dative: bool = False) -> str:
 
 def spanish_plural(word: str) -> str:
     """Gives the plural of a Spanish noun or adjective: `camiones`, `felices`."""
-    if word in IRREGULAR_PLURALS:
-        return IRREGULAR_PLURALS[word]
+    if word in lexicon.IRREGULAR_PLURALS:
+        return lexicon.IRREGULAR_PLURALS[word]
     if word[-1] in "aeiouáé":
         return word + "s"
     if word.endswith("z"):
@@ -119,22 +96,22 @@ def spanish_plural(word: str) -> str:
     return word[:-2] + word[-2].translate(str.maketrans("áéíóú", "aeiou")) + word[-1] + "es"
 
 
-def agree(*, adjective: str, gender: Gender, plural: bool) -> str:
+def agree(*, adjective: str, gender: lexicon.Gender, plural: bool) -> str:
     """Inflects a Spanish adjective: `rojas`, `felices`, `trabajadora`."""
     if gender == "f":
         adjective = re.sub("o$", "a", re.sub("or$", "ora", adjective))
     return spanish_plural(adjective) if plural else adjective
 
 
-def spell(*, number: int, gender: Gender) -> Words:
+def spell(*, number: int, gender: lexicon.Gender) -> Words:
     """Spells 1 to 99 as before a noun: `thirty-one` and `treinta y un` or `treinta y una`."""
     if number < 20:
-        en, es = ONES[number].en, ONES[number].es
+        en, es = lexicon.ONES[number].en, lexicon.ONES[number].es
     else:
-        tens, ones = TENS[number // 10 - 2], ONES[number % 10]
+        tens, ones = lexicon.TENS[number // 10 - 2], lexicon.ONES[number % 10]
         en = f"{tens.en}-{ones.en}" if number % 10 else tens.en
         es = f"{tens.es} y {ones.es}" if number % 10 else tens.es
-        es = TWENTIES[number - 20] if number < 30 else es
+        es = lexicon.TWENTIES[number - 20] if number < 30 else es
     if es.endswith("uno"):
         es = es[:-1] + "a" if gender == "f" else "veintiún" if number == 21 else es[:-1]
     return Words(en, es)
@@ -145,9 +122,6 @@ def date(*, day: int, month: Words, year: int | None = None) -> Words:
     suffix = "th" if 10 < day < 20 else {1: "st", 2: "nd", 3: "rd"}.get(day % 10, "th")
     en, es = f"on {month.en} {day}{suffix}", f"el {day} de {month.es}"
     return Words(en, es) if year is None else Words(f"{en}, {year}", f"{es} de {year}")
-
-
-# ------------------------------------------------------------------------------ phrases and clauses
 
 
 @dataclass(frozen=True)
@@ -199,7 +173,7 @@ def noun_phrase(
 ) -> Phrase:
     """Builds a noun phrase: `some red apples` and `unas manzanas rojas`."""
     plural = plural or number is not None
-    feminine, human = noun.gender == "f", noun.kind in HUMAN.split()
+    feminine, human = noun.gender == "f", noun.kind in lexicon.HUMAN.split()
     en = [add_s(noun.en) if plural else noun.en]
     es = [spanish_plural(noun.es) if plural else noun.es]
     if adjective:
@@ -214,8 +188,10 @@ def noun_phrase(
         article, form = forms[plural], forms[2 + 2 * plural + feminine]
         en.insert(0, "an" if article == "a" and en[0][0] in "aeiou" else article.replace("_", " "))
         es.insert(0, "el" if form == "la" and noun.es == "agua" else form)
-    pronoun = ((THEY, THEY_F) if plural else (HE, SHE) if human else (IT, IT_F))[feminine]
-    return Phrase(" ".join(en), " ".join(es), noun.en, pronoun, human)
+    pronouns = (lexicon.HE, lexicon.SHE) if human else (lexicon.IT, lexicon.IT_F)
+    if plural:
+        pronouns = (lexicon.THEY, lexicon.THEY_F)
+    return Phrase(" ".join(en), " ".join(es), noun.en, pronouns[feminine], human)
 
 
 def pronoun_phrase(pronoun: Pronoun) -> Phrase:
@@ -223,14 +199,14 @@ def pronoun_phrase(pronoun: Pronoun) -> Phrase:
     return Phrase(pronoun.en, pronoun.es, pronoun.en, pronoun, human=True)
 
 
-WHO = Phrase("who", "quién", "who", replace(HE, own=MY))
+WHO = Phrase("who", "quién", "who", replace(lexicon.HE, own=lexicon.MY))
 
 
 @functools.cache
 def _verb_slots(*, verb: Verb, tense: Tense, person: Person) -> Mapping[str, Words]:
     do = {"present": "does" if person == "3s" else "do", "past": "did", "future": "will"}[tense]
-    am = english_verb(verb=SER, tense="present", person=person)
-    estoy = conjugate(verb=ESTAR, tense="present", person=person)
+    am = english_verb(verb=lexicon.SER, tense="present", person=person)
+    estoy = conjugate(verb=lexicon.ESTAR, tense="present", person=person)
     finite = conjugate(verb=verb, tense=tense, person=person)
     return {
         "V": Words(english_verb(verb=verb, tense=tense, person=person), finite),
@@ -261,7 +237,7 @@ def describe_state(
 ) -> Clause:
     """Says what somebody or something is; `quality` is what follows "to be" in English."""
     person = subject.pronoun.person
-    be = english_verb(verb=SER, tense=tense, person=person)
+    be = english_verb(verb=lexicon.SER, tense=tense, person=person)
     finite = conjugate(verb=copula, tense=tense, person=person)
     slots = {
         "S": Words(subject.en, subject.es),

@@ -6,9 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 Person = Literal["1s", "2s", "3s", "1p", "3p"]
-
 Gender = Literal["m", "f"]
-
 Tense = Literal["present", "past", "future"]
 
 
@@ -79,43 +77,24 @@ def gloss(table: str) -> tuple[Words, ...]:
 PERSONS: tuple[Person, ...] = ("1s", "2s", "3s", "1p", "3p")  # no vosotros: "you all" is ustedes
 # Determiners: English singular and plural; Spanish m. and f. singular, m. and f. plural.
 THE = "the the el la los las"
-
 A = "a some un una unos unas"
-
 THIS = "this these este esta estos estas"
-
 HOW_MANY = "- how_many - - cuántos cuántas"
-
 MY = "my my mi mi mis mis"
-
 YOUR = "your your tu tu tus tus"
-
 OUR = "our our nuestro nuestra nuestros nuestras"
-
 HIS, HER, THEIR, YOUR_ALL = (f"{en} {en} su su sus sus" for en in ("his", "her", "their", "your"))
-
 ME = Pronoun("I", "", "me", MY, "1s")
-
 YOU = Pronoun("you", "", "you", YOUR, "2s")
-
 HE = Pronoun("he", "él", "him", HIS, "3s")
-
 SHE = Pronoun("she", "ella", "her", HER, "3s", "f")
-
 WE = Pronoun("we", "", "us", OUR, "1p")
-
 YOU_ALL = Pronoun("you all", "ustedes", "you all", YOUR_ALL, "3p")
-
 THEY = Pronoun("they", "ellos", "them", THEIR, "3p")
-
 THEY_F = replace(THEY, gender="f")  # takes up nouns; a subject "they" is always "ellos"
-
 IT = Pronoun("it", "", "it", THE, "3s")
-
 IT_F = replace(IT, gender="f")
-
 SUBJECT_PRONOUNS = (ME, YOU, HE, SHE, WE, YOU_ALL, THEY, ME, YOU, WE)  # rare verb forms twice
-
 OBJECT_PRONOUNS = (ME, YOU, HE, SHE, WE, THEY)
 
 NOUNS = {
@@ -146,13 +125,9 @@ NOUNS = {
 }
 
 HUMAN = "person kin name"
-
 MASS = "dish drink"
-
 _GOODS = "clothes vehicle furniture device"
-
 SINGULAR_ONLY = {"mother", "father"}
-
 IRREGULAR_PLURALS = {"man": "men", "woman": "women", "joven": "jóvenes"}
 
 ADJECTIVES = tuple(
@@ -174,9 +149,7 @@ ADJECTIVES = tuple(
 )
 
 COLOURS = {"red", "white", "black", "green", "blue"}
-
 _TO, _FROM, _IN, _FOR = Words("to", "a"), Words("from", "de"), Words("in", "en"), Words("for")
-
 _PUBLIC = "school hospital museum park market station office library city"
 # fmt: off
 VERBS = {verb.en: verb for verb in (
@@ -262,9 +235,7 @@ TIMES = {
 }
 
 OFTEN = gloss("always = siempre; never = nunca; often = a menudo; sometimes = a veces")
-
 FRAMES = gloss("I think that = creo que; everyone knows that = todos saben que")
-
 FEELINGS = gloss("hungry = hambre; thirsty = sed; afraid = miedo; in a hurry = prisa")
 
 MONTHS = gloss("January = enero; February = febrero; March = marzo; April = abril; May = mayo;"

@@ -16,7 +16,6 @@ from pipelines.evaluate.lines import check_pipes, read_lines
 from pipelines.evaluate.outputs import describe_skipped, find_parquet, planned_language
 
 _SAMPLE = 1000  # references that are looked at, where no language is known
-
 _LETTERS = regex.compile(r"\p{L}")
 
 _UNSPACED = {

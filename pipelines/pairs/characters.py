@@ -14,14 +14,10 @@ import pyarrow.compute as pc
 from model.errors import UserError
 
 CODE_POINTS = 0x110000
-
 _SURROGATES = range(0xD800, 0xE000)  # in no class: they are not characters
 
 # Writing systems that use several scripts, in the names of ISO 15924.
-_COMPOSED = {
-    "Japanese": ("Hiragana", "Katakana", "Han"),
-    "Korean": ("Hangul", "Han"),
-}
+_COMPOSED = {"Japanese": ("Hiragana", "Katakana", "Han"), "Korean": ("Hangul", "Han")}
 
 
 def check_script(name: str) -> None:
@@ -83,11 +79,8 @@ def _characters() -> pa.Array:
 
 
 _COUNTER_BITS = 16
-
 _COUNTER_MASK = np.uint64((1 << _COUNTER_BITS) - 1)
-
 MOST_CHARACTERS = (1 << _COUNTER_BITS) - 1
-
 _COUNTED_AT_ONCE = 512  # texts: their code points and counters fit into the processor's cache
 
 # The bytes 0x80 to 0xBF, which follow the first one of a character in UTF-8, read as Windows-1252.

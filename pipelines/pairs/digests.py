@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 UInt64s = npt.NDArray[np.uint64]
-
 DIGEST_BYTES = 16  # among 10^9 texts two share a digest with a probability below 10^-20
 
 

@@ -30,13 +30,9 @@ from pipelines.pairs.spills import HEADER, Batch, Headers, SpillPart, SplitPlan,
 from pipelines.pairs.units import Unit
 
 DEDUPLICATE = ("pair", "source", "target", "none")
-
 _SPECIAL_IDS = 2  # BOS and EOS
-
 _ONLY_MOJIBAKE = Filters(max_characters=65_535, min_letters=0, reject_identical=False)
-
 _EMPTY = pa.scalar("", pa.large_string())
-
 _HUGE = 16  # bytes, times the most characters: 4 bytes each, and as much again in white space
 
 
@@ -217,10 +213,7 @@ def encode_unit(
             part["source_hash"],
             clean.targets,
             held_out,
-            is_short=(
-                source_tokens <= options.short_tokens,
-                target_tokens <= options.short_tokens,
-            ),
+            is_short=(source_tokens <= options.short_tokens, target_tokens <= options.short_tokens),
         ) | token_reasons(source_tokens, target_tokens, filters=filters)
         kept = np.arange(len(part))
         if reasons:

@@ -23,29 +23,17 @@ from pipelines.pairs.characters import (
 )
 
 EMPTY_SOURCE = "empty_source"
-
 EMPTY_TARGET = "empty_target"
-
 TOO_FEW_CHARACTERS = "too_few_characters"
-
 TOO_MANY_CHARACTERS = "too_many_characters"
-
 IDENTICAL = "identical"  # one side is a copy of the other
-
 TOO_FEW_LETTERS = "too_few_letters"
-
 WRONG_SCRIPT_SOURCE = "wrong_script_source"
-
 WRONG_SCRIPT_TARGET = "wrong_script_target"
-
 MOJIBAKE = "mojibake"  # bytes of UTF-8 were read as another encoding
-
 TOO_SHORT = "too_short"  # in tokens
-
 TOO_LONG = "too_long"  # in tokens
-
 LENGTH_RATIO = "length_ratio"
-
 LENGTH_SLACK = 8  # tokens: short texts, idioms and names differ more than any ratio allows
 
 

@@ -14,15 +14,10 @@ from model.text.normalization import TextNormalization
 from pipelines.pairs.digests import UInt64s, digest_halves, digest_texts
 
 LONG_SIDE = "long-side"
-
 SIDE = "side"
-
 HELD_OUT_BY = (LONG_SIDE, "pair", "source", SIDE)
-
 HELD_OUT_PAIR = "held_out_pair"  # the pair is one of the held-out corpus
-
 HELD_OUT_SOURCE = "held_out_source"  # the source is a held-out text
-
 HELD_OUT_TARGET = "held_out_target"
 
 # Tokens up to which a side may stand in training though it is held out: "Yes.", "Thank you." are
@@ -34,11 +29,8 @@ SHORT_TOKENS = 4
 # texts of Tatoeba and TED 0.2 to 1.7 % seem short so and have more than 4 tokens of a vocabulary of
 # 8,000, at most 0.2 % more than 6 and none more than 10.
 _TOKEN_WIDTH = 4
-
 _WIDE = 3  # characters of Han, kana or Hangul make as many letters
-
 _ODD = np.uint64(0x9E3779B97F4A7C15)
-
 _NONE: UInt64s = np.empty(0, np.uint64)
 
 

@@ -37,7 +37,6 @@ HEADER = np.dtype(
 )
 
 _MAGIC = b"ttspill2"
-
 _FOOTER_END = struct.Struct("<Q8s")
 
 

@@ -19,7 +19,6 @@ from pipelines.storage import files
 
 # A unit, and a slice (what is read, and normalised, at a time), end at whichever comes first.
 MAX_UNIT_PAIRS = 128 * 1024  # two threads hold one each, with its records
-
 MAX_UNIT_BYTES = 256 << 20  # of text
 
 

@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 from pipelines.storage import files, listing, paths
 
 WORK_FOLDER = "_work"  # in the dataset folder
-
 RUN_FILE = "run.json"
 
 

@@ -37,11 +37,8 @@ from pipelines.storage.paths import join
 
 # Beam sets the label of a transform when it applies it: these dataclasses cannot be frozen.
 _transform = dataclasses.dataclass(kw_only=True, eq=False)
-
 _SIDES = ("source", "target")  # with a shared vocabulary, the first has the lines of both
-
 _REGION = "regions"
-
 _STATISTICS = "statistics"
 
 
@@ -204,8 +201,7 @@ class TrainVocabularies(beam.PTransform):
         if not self.specs:
             return units.pipeline | "Vocabularies in place" >> beam.Create([self.output])
         lines = units | "Sample lines" >> beam.ParDo(
-            _SampleLines(config=self),
-            self.held_out,
+            _SampleLines(config=self), self.held_out
         ).with_outputs(*_SIDES[: len(self.specs)])
         # One after the other: the last one says that all are there. (A Flatten of both would
         # do too, but Beam's local runner then waits for ever on the side inputs.)

@@ -43,7 +43,6 @@ if TYPE_CHECKING:  # Beam is imported where it is needed: options and their help
     import apache_beam as beam
 
 _EMBEDDED_VOCABULARY_SIZE = 1000
-
 _AUTO = "auto"  # the script of a language
 
 _ABOUT_A_CORPUS = (

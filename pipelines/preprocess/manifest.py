@@ -74,10 +74,7 @@ class _Complete(beam.DoFn):
         self._config = config
 
     def process(
-        self,
-        draft: DatasetManifest,
-        units: list[UnitStatistics],
-        shards: list[ShardStatistics],
+        self, draft: DatasetManifest, units: list[UnitStatistics], shards: list[ShardStatistics]
     ) -> Iterator[str]:
         config = self._config
         self._check_all_arrived(units)

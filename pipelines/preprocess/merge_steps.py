@@ -32,7 +32,6 @@ from pipelines.storage.paths import join
 
 # Beam sets the label of a transform when it applies it: these dataclasses cannot be frozen.
 _transform = dataclasses.dataclass(kw_only=True, eq=False)
-
 ShardKey = tuple[str, int]  # split, shard
 
 

@@ -19,11 +19,8 @@ from pipelines.pairs.held_out import HELD_OUT_BY, LONG_SIDE
 from pipelines.storage import files, listing
 
 VOCABULARY_SIZE = 8000  # where nothing is said
-
 IS_SIZE_GIVEN = "vocabulary_size_is_given"  # beside the size that holds without it, too
-
 _RULE = "identity"  # SentencePiece's, where none is said
-
 _VOCABULARY_TYPES = ("unigram", "bpe", "char")
 
 _TRAINING_OPTIONS = (
@@ -61,7 +58,6 @@ _LAST = (
 )
 
 _SPECIAL_PIECES = ("<pad>", "<unk>", "<s>", "</s>")
-
 _SENTENCEPIECE_RULES = ("identity", "nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf")
 
 

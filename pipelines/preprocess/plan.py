@@ -26,17 +26,11 @@ from pipelines.storage import files, listing, paths
 
 # Changes whenever the same input and options would give other bytes.
 _RESULT_VERSION = 3
-
 _UNITS = 64  # at least, where the input is large enough: work for many workers
-
 _PAIR_BYTES = 100  # of text, at the least
-
 _BUCKET_BYTES = 64 << 20  # of one bucket in memory; text is an upper estimate of its records
-
 _RECORD_SHARE = 0.7  # bytes of records for a byte of text, about
-
 _MAX_SHARDS = 1024
-
 _VALIDATION_SHARD_BYTES = 256 << 20
 
 

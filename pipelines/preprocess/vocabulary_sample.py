@@ -37,7 +37,6 @@ from pipelines.pairs.work_folder import WorkFolder
 from pipelines.storage import files
 
 SAMPLE_SCHEMA = pa.schema([("hash", pa.uint64()), ("line", pa.large_string())])
-
 _REJECTED = b"rejected"  # in a file's metadata: pairs left out, by reason
 
 # SentencePiece's result depends on the number of threads, so it is the same on every machine.
@@ -46,7 +45,6 @@ TRAINER_THREADS = 4
 # Share of Han, kana and Hangul among the letters of a side from which on the rarest 0.05 % of
 # its characters are left to UNK, as SentencePiece's authors advise for such scripts.
 _LARGE_SCRIPT_SHARE = 0.2
-
 _LARGE_SCRIPT_COVERAGE = 0.9995
 
 _LARGE_SCRIPT_RANGES = (
@@ -122,10 +120,7 @@ def write_sample(
     """Writes lines of `distinct_lines` to a file, and how many pairs were rejected by reason."""
     options = pa.ipc.IpcWriteOptions(compression="lz4")
     schema = SAMPLE_SCHEMA.with_metadata({_REJECTED: json.dumps(rejected or {})})
-    with (
-        work.write_whole(path) as file,
-        pa.ipc.new_file(file, schema, options=options) as writer,
-    ):
+    with work.write_whole(path) as file, pa.ipc.new_file(file, schema, options=options) as writer:
         writer.write_table(table)
 
 

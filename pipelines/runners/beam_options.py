@@ -17,9 +17,7 @@ LOCAL_RUNNER = "FnApiRunner"
 
 # Runners of this machine by the name that they have or that Beam gives them.
 _DIRECT_RUNNERS = ("fnapirunner", "directrunner", "switchingdirectrunner")
-
 LOCAL_RUNNERS = (*_DIRECT_RUNNERS, "bundlebaseddirectrunner", "prismrunner")
-
 LOOPBACK = "LOOPBACK"  # an environment: the workers are the process that submits the job
 
 

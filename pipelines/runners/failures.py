@@ -13,7 +13,6 @@ from model.folders.access import explain_denied, no_access
 from pipelines.runners.foreign_errors import chain
 
 _RUNNING = re.compile(r" \[while running '[^\n]*")  # what Beam puts behind a message
-
 _DENIED = re.compile(r"\[Errno \d+\] (?P<reason>[^:]*)(?:: (?:'.*' -> )?'(?P<path>.*)')?")
 
 

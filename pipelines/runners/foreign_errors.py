@@ -41,7 +41,6 @@ _NO_JAR = re.compile(
 )
 
 _NO_SUCH_JAR = re.compile(r'Unable to parse jar URL "(?P<path>.*?)"')
-
 _SERVER_ENDED = re.compile(r"Service failed to start up with error (?P<code>-?\d+)")
 
 

@@ -78,8 +78,5 @@ def plan_copies(copies: int | None, *, beam_arguments: Sequence[str], gpus: int 
     name = "--direct_num_workers" if copies is None else "`copies`"
     require(found <= cores(), f"{name} must be at most {cores()}, this machine's cores", found)
     return ModelCopies(
-        found,
-        calls_at_once(found),
-        are_processes=has_worker_processes(beam_arguments),
-        gpus=gpus,
+        found, calls_at_once(found), are_processes=has_worker_processes(beam_arguments), gpus=gpus
     )

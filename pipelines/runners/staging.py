@@ -44,9 +44,7 @@ from pipelines.storage import files, listing
 from pipelines.storage import paths as storage_paths
 
 _CHUNK_BYTES = 8 << 20  # shards may be of many GB
-
 _LOOKUPS = 16  # at once: each waits for the answer of a server
-
 _PLAIN_NAME = re.compile(r"\w[\w.-]*")
 
 
@@ -58,7 +56,6 @@ class _Kind(NamedTuple):
 
 
 _DATASET = _Kind("dataset", "name another `cache` folder")
-
 _MODEL = _Kind("model", "set XDG_CACHE_HOME to another folder")
 
 

@@ -13,11 +13,8 @@ from typing import TextIO, TypeVar
 from pipelines.runners.figures import format_seconds
 
 PLAIN_SECONDS = 60.0  # without a line, where there is no terminal: whoever waits wants a sign
-
 _STOP_SECONDS = 10.0  # the end waits so long for a look that has begun
-
 _SHARE_OF_TIME = 0.1  # the most that looks may take
-
 _Found = TypeVar("_Found")
 
 

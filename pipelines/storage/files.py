@@ -23,7 +23,6 @@ from pipelines.storage.listing import list_folder
 from pipelines.storage.paths import check_no_glob, file_systems, is_local, lookup_reason
 
 _AS_IT_IS = "uncompressed"  # Beam's CompressionTypes.UNCOMPRESSED
-
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 

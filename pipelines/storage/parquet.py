@@ -24,15 +24,11 @@ from pipelines.storage.files import open_binary
 from pipelines.storage.paths import is_local
 
 SUFFIX = ".parquet"
-
 _MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
-
 _FOOTER_THREADS = 16  # footers are latency on an object store
-
 _BATCH_ROWS = 8192
 # Column chunks are streamed through a buffer, never loaded whole: a row group may be the file.
 _BUFFER_BYTES = 1 << 20
-
 _ROW_GROUP_ROWS = 1 << 20
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 _Source = TypeVar("_Source")
-
 _Result = TypeVar("_Result")
 
 

@@ -25,7 +25,6 @@ from pipelines.texts.translating import (
 )
 
 _CHUNK = 1024  # lines that are sorted by length and batched together
-
 _SHOWN = 10  # places of a kind that a report names
 
 

@@ -14,7 +14,6 @@ import sentencex
 from model.text.languages import find_language
 
 _SPACE = regex.compile(r"\s+")
-
 _LINE_BREAK = regex.compile(r"\r\n|[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
 
 _CLAUSE_END = regex.compile(

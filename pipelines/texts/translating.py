@@ -18,27 +18,16 @@ from pipelines.texts.bisection import call_on_parts, one_line, raise_if_not_at_f
 from pipelines.texts.segments import cut_to_fit, join_translations
 
 OK = "ok"
-
 NULL = "null"  # no text: no translation
-
 EMPTY = "empty"  # nothing to translate in it: the translation is ""
-
 TOO_LONG = "too_long"  # more tokens than max_source_tokens: only its beginning, or nothing
-
 SPLIT = "split"  # too long as well: translated in pieces
-
 UNKNOWN = "unknown"  # most of it is not in the model's vocabulary: no translation
-
 FAILED = "failed"  # not UTF-8, or the model fails at it: no translation
-
 STATUSES = (OK, NULL, EMPTY, TOO_LONG, SPLIT, UNKNOWN, FAILED)
-
 ON_TOO_LONG = ("split", "truncate", "skip")
-
 _PROBE = "a"  # translated if all texts fail: is it the texts, or the machine?
-
 _Source = tuple[int, ...]  # ids: texts that normalisation makes equal are one source
-
 _Found = Mapping[_Source, Translation | Exception]
 
 

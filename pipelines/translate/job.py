@@ -46,24 +46,13 @@ from pipelines.texts.model_loading import (
     check_model,
     find_model,
 )
+from pipelines.translate import job_folder
 from pipelines.translate.inputs import (
     FoundInput,
     check_matches,
     check_place,
     first_texts,
     inspect_input,
-)
-from pipelines.translate.job_folder import (
-    JOB_FOLDER,
-    LOCK_FILE,
-    MANIFEST_PATH,
-    PLAN_PATH,
-    RETRY_PATH,
-    check_plan,
-    find_overwritten,
-    plan_digest,
-    read_json,
-    write_json,
 )
 from pipelines.translate.manifest import TranslateSummary
 from pipelines.translate.options import TranslateOptions
@@ -146,9 +135,7 @@ class TranslateRequest:
             found=found,
             model=model,
             table=TableOptions(
-                text_columns=found.text_columns,
-                has_n_best=self.decoding.n_best > 1,
-                texts=texts,
+                text_columns=found.text_columns, has_n_best=self.decoding.n_best > 1, texts=texts
             ),
             plan=plan,
             run_id=uuid.uuid4().hex,
@@ -198,7 +185,7 @@ class TranslateJob:
     @functools.cached_property
     def plan_digest(self) -> str:
         """Tells units of this plan from those of any other."""
-        return plan_digest(self.plan)
+        return job_folder.plan_digest(self.plan)
 
     @functools.cached_property
     def copies(self) -> ModelCopies:
@@ -283,7 +270,7 @@ class TranslateJob:
             if progress is not None:
                 stack.enter_context(job._watch(progress))
             run_pipeline(job._build(pipeline, is_alone=is_alone))
-        manifest = read_json(f"{self.output}/{MANIFEST_PATH}")
+        manifest = job_folder.read_json(f"{self.output}/{job_folder.MANIFEST_PATH}")
         return self._summarize(manifest, already_finished=False, start=start)
 
     def with_folder(self) -> TranslateJob:
@@ -297,11 +284,11 @@ class TranslateJob:
         existing = set(sizes)
         deleted: list[str] = []
         if options.overwrite:
-            deleted = find_overwritten(self.plan, output=output, existing=existing)
+            deleted = job_folder.find_overwritten(self.plan, output=output, existing=existing)
             existing -= set(deleted)
-        standing = check_plan(self.plan, output=output, existing=existing)
+        standing = job_folder.check_plan(self.plan, output=output, existing=existing)
         manifest = _find_manifest(output=output, sizes={path: sizes[path] for path in existing})
-        if options.retry_failed and manifest is None and RETRY_PATH not in existing:
+        if options.retry_failed and manifest is None and job_folder.RETRY_PATH not in existing:
             raise UserError(
                 f"{options.output} is not finished, so there is nothing to retry yet: run the "
                 "same command without `retry_failed` first"
@@ -316,8 +303,8 @@ class TranslateJob:
         )
 
     def _lock(self) -> contextlib.AbstractContextManager[bool]:
-        folder = f"{self.output}/{JOB_FOLDER}"
-        return lock_folder(folder, name=LOCK_FILE, remedy="choose another folder")
+        folder = f"{self.output}/{job_folder.JOB_FOLDER}"
+        return lock_folder(folder, name=job_folder.LOCK_FILE, remedy="choose another folder")
 
     def _watch(
         self, progress: Callable[[TranslationProgress], object]
@@ -338,11 +325,18 @@ class TranslateJob:
         if self.deleted:
             delete([f"{self.output}/{path}" for path in self.deleted])
         if not self.has_plan:
-            write_json(self.plan, output=self.output, path=PLAN_PATH, run_id=self.run_id)
-        if MANIFEST_PATH in self.existing:
+            job_folder.write_json(
+                self.plan, output=self.output, path=job_folder.PLAN_PATH, run_id=self.run_id
+            )
+        if job_folder.MANIFEST_PATH in self.existing:
             if self.request.options.retry_failed and self.manifest is not None:
-                write_json(self.manifest, output=self.output, path=RETRY_PATH, run_id=self.run_id)
-            delete([f"{self.output}/{MANIFEST_PATH}"])
+                job_folder.write_json(
+                    self.manifest,
+                    output=self.output,
+                    path=job_folder.RETRY_PATH,
+                    run_id=self.run_id,
+                )
+            delete([f"{self.output}/{job_folder.MANIFEST_PATH}"])
 
     def _build(self, pipeline: beam.Pipeline, *, is_alone: bool) -> beam.Pipeline:
         """Puts the steps of the job into a pipeline."""
@@ -421,9 +415,9 @@ def _find_manifest(*, output: str, sizes: Mapping[str, int]) -> dict[str, Any] |
       output: The folder.
       sizes: Sizes of the files in it, by path relative to it.
     """
-    if MANIFEST_PATH not in sizes:
+    if job_folder.MANIFEST_PATH not in sizes:
         return None
-    manifest = read_json(f"{output}/{MANIFEST_PATH}")
+    manifest = job_folder.read_json(f"{output}/{job_folder.MANIFEST_PATH}")
     expected = manifest.get("output_bytes")
     if not isinstance(expected, dict):  # written by an older tt
         return None

@@ -16,17 +16,11 @@ from pipelines.storage.listing import ListedFile
 from pipelines.translate.plan import planned_outputs
 
 JOB_FOLDER = "_tt"
-
 UNITS_FOLDER = f"{JOB_FOLDER}/units"
-
 TEMPORARY_SUFFIX = ".tmp"  # not .parquet: others glob for that
-
 PLAN_FILE = "plan.json"
-
 MANIFEST_FILE = "manifest.json"
-
 RETRY_FILE = "retry.json"  # the manifest that a retry under way has made untrue
-
 LOCK_FILE = "lock"
 
 # The parts of an existing plan or manifest that are read.
@@ -48,9 +42,7 @@ PARTS: dict[str, dict[str, type]] = {
 }
 
 _SKIPPED = "skipped"  # in place of a bad file's reason, which may be worded otherwise
-
 _SHOWN_INPUTS = 3  # inputs that differ
-
 _LONGEST_WRITE = 24 * 3600  # seconds that a temporary file of another run may still be written
 
 
@@ -244,7 +236,5 @@ def read_json(path: str) -> dict[str, Any]:
 
 # In the output folder.
 PLAN_PATH = f"{JOB_FOLDER}/{PLAN_FILE}"
-
 MANIFEST_PATH = f"{JOB_FOLDER}/{MANIFEST_FILE}"
-
 RETRY_PATH = f"{JOB_FOLDER}/{RETRY_FILE}"

@@ -8,9 +8,7 @@ from model.errors import require, require_one_of
 from pipelines.texts.translating import TextOptions
 
 COMPRESSIONS = ("zstd", "snappy", "gzip", "brotli", "lz4", "none")
-
 FAIL, SKIP = "fail", "skip"
-
 ON_BAD_FILE = (FAIL, SKIP)
 
 

@@ -19,7 +19,6 @@ from pipelines.storage import parquet
 from pipelines.translate.options import TranslateOptions
 
 FORMAT = 1
-
 _PROGRAMS = ("tt-translate", "apache-beam", "pyarrow", "sentencepiece", "tensorflow", "ctranslate2")
 
 

@@ -21,13 +21,9 @@ from pipelines.texts.translating import (
 )
 
 TRANSLATION = "translation"
-
 SCORE = "translation_score"
-
 STATUS = "translation_status"
-
 ERROR = "translation_error"
-
 N_BEST = "translation_n_best"
 
 # Parquet calls what is in a list "element", Arrow "item": so that a table that is read and written

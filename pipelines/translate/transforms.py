@@ -15,13 +15,7 @@ from model.engines.translator import Translator
 from pipelines.storage.files import delete
 from pipelines.storage.listing import list_files
 from pipelines.texts.translating import STATUSES
-from pipelines.translate.job_folder import (
-    JOB_FOLDER,
-    MANIFEST_PATH,
-    RETRY_PATH,
-    find_leftovers,
-    write_json,
-)
+from pipelines.translate import job_folder
 from pipelines.translate.manifest import make_manifest
 from pipelines.translate.options import COMPRESSIONS, ON_BAD_FILE
 from pipelines.translate.plan import InputFile, TableUnit, plan_units
@@ -127,13 +121,15 @@ class WriteManifest(beam.DoFn):
             bad_rows=self._bad_rows,
             max_failed=self._max_failed,
         )
-        files = list_files(f"{self._output}/{JOB_FOLDER}")
-        leftovers = find_leftovers(
+        files = list_files(f"{self._output}/{job_folder.JOB_FOLDER}")
+        leftovers = job_folder.find_leftovers(
             files, run_id=self._run_id, is_alone=self._is_alone, now=time.time()
         )
         if leftovers:  # before the manifest, after which no run looks for them any more
             delete(leftovers)
-        write_json(manifest, output=self._output, path=MANIFEST_PATH, run_id=self._run_id)
-        retried = [file.path for file in files if file.path.endswith(f"/{RETRY_PATH}")]
+        job_folder.write_json(
+            manifest, output=self._output, path=job_folder.MANIFEST_PATH, run_id=self._run_id
+        )
+        retried = [file.path for file in files if file.path.endswith(f"/{job_folder.RETRY_PATH}")]
         if retried:
             delete(retried)
