@@ -144,29 +144,27 @@ def training_lines(
     unit: Unit,
     *,
     normalization: TextNormalization,
-    filters: Filters,
-    validation_below: int,
+    options: EncodingOptions,
     held_out: HeldOut,
-    short_tokens: int,
 ) -> tuple[list[str], list[str], collections.Counter[str]]:
     """Returns the source and target lines of a unit that a vocabulary may be trained on.
 
-    And how many pairs were rejected, by reason. No held-out pair is among them, and no held-out
-    text but those that seem to have `short_tokens` at most: they cannot be counted yet.
+    And how many pairs were rejected, by reason. No held-out pair is among the lines, and no
+    held-out text but those that seem short: tokens cannot be counted before there is a vocabulary.
     """
     sources: list[str] = []
     targets: list[str] = []
     rejected: collections.Counter[str] = collections.Counter()
-    for clean in _clean_slices(unit, normalization=normalization, filters=filters):
+    for clean in _clean_slices(unit, normalization=normalization, filters=options.filters):
         rejected.update(clean.rejected.values())
         hashes, _ = digest_halves(digest_texts(clean.sources))
         is_short = (
-            seem_short(clean.sources, tokens=short_tokens),
-            seem_short(clean.targets, tokens=short_tokens),
+            seem_short(clean.sources, tokens=options.short_tokens),
+            seem_short(clean.targets, tokens=options.short_tokens),
         )
         reasons = held_out_reasons(hashes, clean.targets, held_out, is_short=is_short)
         rejected.update(reasons.values())
-        is_left = hashes >= validation_below
+        is_left = hashes >= options.validation_below
         is_left[list(reasons)] = False
         for row in np.flatnonzero(is_left).tolist():
             sources.append(clean.sources[row])

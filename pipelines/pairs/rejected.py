@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import collections
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -116,3 +117,20 @@ def _rejected_table(columns: dict[str, Any], count: int) -> pa.Table:
         ],
         schema=REJECTED_SCHEMA,
     )
+
+
+def count_reasons(sources: Iterable[dict[str, Any]]) -> collections.Counter[str]:
+    """Adds up the rejected pairs of sources of a manifest, by reason."""
+    rejected: collections.Counter[str] = collections.Counter()
+    for source in sources:
+        rejected.update(source["rejected"])
+    return rejected
+
+
+def describe_reasons(rejected: Mapping[str, int]) -> str:
+    """Lists reasons with their counts.
+
+    >>> describe_reasons({"too_long": 1200, "identical": 1})
+    '1 identical, 1,200 too_long'
+    """
+    return ", ".join(f"{count:,} {reason}" for reason, count in sorted(rejected.items()))

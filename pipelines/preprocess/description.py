@@ -14,6 +14,7 @@ from pipelines.corpora.encodings import is_other_encoding
 from pipelines.corpora.rows import INVALID_UTF8
 from pipelines.pairs.filters import Filters
 from pipelines.pairs.held_out import SHORT_TOKENS
+from pipelines.pairs.rejected import count_reasons, describe_reasons
 from pipelines.preprocess.options import PreprocessOptions
 from pipelines.preprocess.plan import PreprocessPlan
 from pipelines.runners.figures import megabytes
@@ -209,12 +210,9 @@ def _describe_validation(sources: Sequence[dict[str, Any]]) -> list[str]:
     if not held_out:
         return []
     read, kept = (sum(source[count] for source in held_out) for count in ("read", "kept"))
-    rejected: collections.Counter[str] = collections.Counter()
-    for source in held_out:
-        rejected.update(source["rejected"])
-    if not rejected:
+    reasons = describe_reasons(count_reasons(held_out))
+    if not reasons:
         return [f"validation corpus: all {read:,} pairs kept"]
-    reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(rejected.items()))
     return [f"validation corpus: {kept:,} of {read:,} pairs kept, without {reasons}"]
 
 

@@ -11,17 +11,17 @@ import pyarrow as pa
 from apache_beam.utils.shared import Shared
 
 from model.errors import UserError
-from model.text.normalization import TextNormalization
 from model.text.vocabulary import VocabularyPair, load_vocabularies
+from pipelines.corpora.encodings import find_encoding
 from pipelines.corpora.lines import read_texts
 from pipelines.corpora.source import Source
-from pipelines.pairs.encoding import EncodingOptions, UnitStatistics, encode_unit, training_lines
-from pipelines.pairs.filters import Filters
+from pipelines.pairs.encoding import UnitStatistics, encode_unit, training_lines
 from pipelines.pairs.held_out import HeldOut, hash_pairs, hash_texts, unite
 from pipelines.pairs.rejected import REJECTED_SCHEMA, SourceNames
 from pipelines.pairs.spills import read_spill_footer, write_spill
 from pipelines.pairs.units import Unit, cut_source
-from pipelines.pairs.work_folder import WorkFolder
+from pipelines.preprocess.options import PreprocessOptions
+from pipelines.preprocess.plan import PreprocessPlan
 from pipelines.preprocess.vocabulary_sample import (
     LeastHashes,
     VocabularySpec,
@@ -42,59 +42,43 @@ _REGION = "regions"
 _STATISTICS = "statistics"
 
 
-# ListUnits.
-
-
 @_transform
 class ListUnits(beam.PTransform):
-    """Cuts the sources into units of at most `max_pairs`; text is written as chunks for it.
+    """Cuts the sources into units of at most `plan.unit_pairs`; writes text as chunks for it.
 
     Attributes:
-      sources: All sources, the held-out ones last.
-      identities: Identities of the sources when the run was planned.
-      held_out_from: Index of the first held-out source.
-      max_pairs: The most rows of a unit.
-      work: The work folder, for chunks.
+      plan: The plan of the run.
     """
 
-    sources: Sequence[Source]
-    identities: Sequence[dict[str, Any]]
-    held_out_from: int
-    max_pairs: int
-    work: WorkFolder
+    plan: PreprocessPlan
 
     def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection:
         """Wires the steps."""
+        sources = list(enumerate(self.plan.sources))
         return (
             begin
-            | "Name sources"
-            >> beam.Create(
-                list(zip(range(len(self.sources)), self.sources, self.identities, strict=True)),
-                reshuffle=True,
-            )
-            | "Cut" >> beam.ParDo(_CutSource(config=self))
+            | "Name sources" >> beam.Create(sources, reshuffle=True)
+            | "Cut" >> beam.ParDo(_CutSource(self.plan))
             | "Spread units" >> beam.Reshuffle()
         )
 
 
 class _CutSource(beam.DoFn):
-    def __init__(self, *, config: ListUnits) -> None:
-        self._config = config
+    def __init__(self, plan: PreprocessPlan) -> None:
+        self._plan = plan
 
-    def process(self, element: tuple[int, Source, dict[str, Any]]) -> Iterator[Unit]:
-        order, source, identity = element
-        if source.identity() != identity:
+    def process(self, element: tuple[int, Source]) -> Iterator[Unit]:
+        order, source = element
+        plan = self._plan
+        if source.identity() != plan.identities[order]:
             raise UserError(f"{source.name} has changed just now: run the same command again")
         return cut_source(
             source,
             order=order,
-            is_held_out=order >= self._config.held_out_from,
-            max_pairs=self._config.max_pairs,
-            work=self._config.work,
+            is_held_out=order >= plan.held_out_from,
+            max_pairs=plan.unit_pairs,
+            work=plan.work,
         )
-
-
-# FindHeldOut.
 
 
 @_transform
@@ -102,24 +86,19 @@ class FindHeldOut(beam.PTransform):
     """Hashes what training must not see; yields one `HeldOut`.
 
     Attributes:
-      by: Rule that tells held-out pairs: one of `HELD_OUT_BY`.
-      excluded: Files of texts, one a line, that are held out as well.
-      encoding: Encoding of those files.
-      normalization: Normalisation of texts.
+      options: Options of the dataset: the rule that tells held-out pairs, the files of texts that
+        are held out as well, their encoding, and the normalisation of texts.
     """
 
-    by: str
-    excluded: Sequence[str]
-    encoding: str
-    normalization: TextNormalization
+    options: PreprocessOptions
 
     def expand(self, units: beam.PCollection) -> beam.PCollection:
         """Wires the steps."""
-        of_units = units | "Hash held-out units" >> beam.ParDo(_HashUnit(config=self))
+        of_units = units | "Hash held-out units" >> beam.ParDo(_HashUnit(self.options))
         of_files = (
             units.pipeline
-            | "Name excluded files" >> beam.Create(list(self.excluded))
-            | "Hash excluded files" >> beam.ParDo(_HashFile(config=self))
+            | "Name excluded files" >> beam.Create(list(self.options.exclude))
+            | "Hash excluded files" >> beam.ParDo(_HashFile(self.options))
         )
         return (
             (of_units, of_files)
@@ -129,8 +108,8 @@ class FindHeldOut(beam.PTransform):
 
 
 class _HashUnit(beam.DoFn):
-    def __init__(self, *, config: FindHeldOut) -> None:
-        self._by, self._normalization = config.by, config.normalization
+    def __init__(self, options: PreprocessOptions) -> None:
+        self._by, self._normalization = options.holds_out_by, options.normalization
 
     def process(self, unit: Unit) -> Iterator[HeldOut]:
         if unit.is_held_out:
@@ -138,8 +117,9 @@ class _HashUnit(beam.DoFn):
 
 
 class _HashFile(beam.DoFn):
-    def __init__(self, *, config: FindHeldOut) -> None:
-        self._encoding, self._normalization = config.encoding, config.normalization
+    def __init__(self, options: PreprocessOptions) -> None:
+        self._encoding = find_encoding(options.encoding)
+        self._normalization = options.normalization
 
     def process(self, path: str) -> Iterator[HeldOut]:
         batches = read_texts(path, encoding=self._encoding)
@@ -167,87 +147,70 @@ class _UniteHashes(beam.CombineFn):
         return unite(accumulator)
 
 
-# TrainVocabularies.
-
-
 @_transform
 class TrainVocabularies(beam.PTransform):
     """Trains vocabularies on a sample of the units; yields the folder that they are in.
 
     Attributes:
-      output: The dataset folder.
+      plan: The plan of the run.
       specs: The vocabularies: one shared, one a side, or none where all are in place.
-      sample_lines: The most lines that one is trained on.
-      normalization: Normalisation of texts.
-      filters: Pairs that they reject are not trained on.
-      validation_below: Nor are pairs whose source hashes below this.
-      held_out: Side input, of `HeldOut`: nor are those that it names.
-      short_tokens: A side of about so many tokens at most is not held out by itself.
-      work: The work folder, for samples.
+      held_out: Side input: the `HeldOut` of what training must not see.
     """
 
-    output: str
+    plan: PreprocessPlan
     specs: Sequence[VocabularySpec]
-    sample_lines: int
-    normalization: TextNormalization
-    filters: Filters
-    validation_below: int
     held_out: beam.pvalue.AsSingleton
-    short_tokens: int
-    work: WorkFolder
 
     def expand(self, units: beam.PCollection) -> beam.PCollection:
         """Wires the steps."""
         if not self.specs:
-            return units.pipeline | "Vocabularies in place" >> beam.Create([self.output])
-        lines = units | "Sample lines" >> beam.ParDo(
-            _SampleLines(config=self), self.held_out
-        ).with_outputs(*_SIDES[: len(self.specs)])
+            output = self.plan.options.output
+            return units.pipeline | "Vocabularies in place" >> beam.Create([output])
+        sides = _SIDES[: len(self.specs)]
+        sample = beam.ParDo(_SampleLines(self.plan, sides), self.held_out).with_outputs(*sides)
+        lines = units | "Sample lines" >> sample
         # One after the other: the last one says that all are there. (A Flatten of both would
         # do too, but Beam's local runner then waits for ever on the side inputs.)
         trained: list[beam.pvalue.AsSingleton] = []
-        for spec, side in zip(self.specs, _SIDES, strict=False):
+        for spec, side in zip(self.specs, sides, strict=True):
             # Without any file there is still an empty list, and a step that says so.
             paths = lines[side] | f"Samples of {spec.name}" >> beam.combiners.ToList()
-            folder = paths | f"Train {spec.name}" >> beam.ParDo(_Train(spec, config=self), *trained)
+            folder = paths | f"Train {spec.name}" >> beam.ParDo(_Train(spec, self.plan), *trained)
             trained = [beam.pvalue.AsSingleton(folder)]
         return folder
 
 
 class _SampleLines(beam.DoFn):
-    def __init__(self, *, config: TrainVocabularies) -> None:
-        self._config = config
-        self._sides = _SIDES[: len(config.specs)]
+    def __init__(self, plan: PreprocessPlan, sides: Sequence[str]) -> None:
+        self._plan, self._sides = plan, sides
         self._least = Shared()  # one a process
 
     def process(self, unit: Unit, held_out: HeldOut) -> Iterator[beam.pvalue.TaggedOutput]:
         if unit.is_held_out:
             return
-        paths = [self._config.work.sample(side, unit.label) for side in self._sides]
+        paths = [self._plan.work.sample(side, unit.label) for side in self._sides]
         if not all(map(files.is_there, paths)):
             self._write(unit, paths, held_out)
         for side, path in zip(self._sides, paths, strict=True):
             yield beam.pvalue.TaggedOutput(side, path)
 
     def _write(self, unit: Unit, paths: Sequence[str], held_out: HeldOut) -> None:
-        config = self._config
         sources, targets, rejected = training_lines(
             unit,
-            normalization=config.normalization,
-            filters=config.filters,
-            validation_below=config.validation_below,
+            normalization=self._plan.options.normalization,
+            options=self._plan.encoding,
             held_out=held_out,
-            short_tokens=config.short_tokens,
         )
         lines = [sources + targets] if len(paths) == 1 else [sources, targets]
         least = self._least.acquire(self._start)
         for side, path, of_side in zip(self._sides, paths, lines, strict=True):
             sample = distinct_lines(of_side)
             bound = least.of_side[side].add(sample["hash"].to_numpy())
-            write_sample(path, up_to(sample, bound), rejected=rejected, work=config.work)
+            write_sample(path, up_to(sample, bound), rejected=rejected, work=self._plan.work)
 
     def _start(self) -> _LeastOfSides:
-        return _LeastOfSides({side: LeastHashes(self._config.sample_lines) for side in self._sides})
+        lines = self._plan.options.vocabulary_sample
+        return _LeastOfSides({side: LeastHashes(lines) for side in self._sides})
 
 
 @dataclasses.dataclass
@@ -258,23 +221,19 @@ class _LeastOfSides:
 
 
 class _Train(beam.DoFn):
-    def __init__(self, spec: VocabularySpec, *, config: TrainVocabularies) -> None:
-        self._spec = spec
-        self._config = config
+    def __init__(self, spec: VocabularySpec, plan: PreprocessPlan) -> None:
+        self._spec, self._plan = spec, plan
 
     def process(self, paths: list[str], trained_before: str = "") -> Iterator[str]:
-        config, spec = self._config, self._spec
-        sample = read_samples(sorted(paths), limit=config.sample_lines)
+        options, spec = self._plan.options, self._spec
+        sample = read_samples(sorted(paths), limit=options.vocabulary_sample)
         if not sample.num_rows:
             raise UserError(
                 f"no text to train the {spec.name} vocabulary on: {describe_rejected(paths)}"
             )
-        with config.work.write_whole(join(config.output, spec.file)) as file:
+        with self._plan.work.write_whole(join(options.output, spec.file)) as file:
             file.write(train_vocabulary(sample, spec))
-        yield config.output
-
-
-# EncodeUnits.
+        yield options.output
 
 
 class EncodedUnits(NamedTuple):
@@ -289,39 +248,33 @@ class EncodeUnits(beam.PTransform):
     """Cleans, encodes and filters units into a spill file each.
 
     Attributes:
+      plan: The plan of the run.
       vocabulary_folder: Side input: where the vocabularies are.
       held_out: Side input: the `HeldOut` of what training must not see.
-      sources: All sources.
-      options: Options of encoding and splitting.
-      output: The dataset folder, for the rejected pairs.
-      work: The work folder, for spills.
     """
 
+    plan: PreprocessPlan
     vocabulary_folder: beam.pvalue.AsSingleton
     held_out: beam.pvalue.AsSingleton
-    sources: Sequence[Source]
-    options: EncodingOptions
-    output: str
-    work: WorkFolder
 
     def expand(self, units: beam.PCollection) -> EncodedUnits:
         """Wires the steps."""
         encoded = units | "Encode" >> beam.ParDo(
-            _Encode(config=self), self.vocabulary_folder, self.held_out
+            _Encode(self.plan), self.vocabulary_folder, self.held_out
         ).with_outputs(_STATISTICS, main=_REGION)
         return EncodedUnits(encoded[_REGION], encoded[_STATISTICS])
 
 
 class _Encode(beam.DoFn):
-    def __init__(self, *, config: EncodeUnits) -> None:
-        self._config = config
+    def __init__(self, plan: PreprocessPlan) -> None:
+        self._plan = plan
         self._vocabularies = Shared()  # loaded once a process, for all its threads
 
     def setup(self) -> None:
-        self._names = SourceNames(self._config.sources)
+        self._names = SourceNames(self._plan.sources)
 
     def process(self, unit: Unit, vocabulary_folder: str, held_out: HeldOut) -> Iterator[Any]:
-        work = self._config.work
+        work = self._plan.work
         spill = work.spill(unit.label)
         if files.is_there(spill):
             regions, values = read_spill_footer(spill)
@@ -330,13 +283,13 @@ class _Encode(beam.DoFn):
             encoded = encode_unit(
                 unit,
                 self._load_vocabularies(vocabulary_folder),
-                options=self._config.options,
+                options=self._plan.encoding,
                 held_out=held_out,
             )
             statistics = encoded.statistics
             # First the rejected pairs: a spill says that its unit is finished.
             if encoded.rejections.rows:
-                path = join(self._config.output, f"rejected-{unit.label}.parquet")
+                path = join(self._plan.options.output, f"rejected-{unit.label}.parquet")
                 with work.open_parquet_writer(path, REJECTED_SCHEMA) as writer:
                     writer.write_table(encoded.rejections.table(self._names))
             regions = write_spill(

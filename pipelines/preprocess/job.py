@@ -19,17 +19,9 @@ from model.errors import UnfinishedError, UserError
 from model.text.languages import find_language, read_language
 from model.text.vocabulary import VOCABULARY_FILE, vocabulary_json
 from pipelines.corpora.embedded import EmbeddedCorpus
-from pipelines.corpora.encodings import find_encoding
 from pipelines.corpora.opening import open_corpora
-from pipelines.pairs.encoding import EncodingOptions
-from pipelines.pairs.held_out import short_tokens
 from pipelines.pairs.work_folder import WORK_FOLDER, WorkFolder
-from pipelines.preprocess.dataset_folder import (
-    abandon_output,
-    claim_output,
-    find_finished,
-    installed_version,
-)
+from pipelines.preprocess.dataset_folder import abandon_output, claim_output, find_finished
 from pipelines.preprocess.description import describe_plan
 from pipelines.preprocess.options import PreprocessOptions, changed_fields
 from pipelines.preprocess.plan import PreprocessPlan, plan_preprocess
@@ -262,84 +254,20 @@ def _add_steps(pipeline: beam.Pipeline, plan: PreprocessPlan) -> None:
     from pipelines.preprocess.manifest import WriteManifest
     from pipelines.preprocess.merge_steps import MergeShards
 
-    options, output, work = plan.options, plan.options.output, plan.work
-    encoding = EncodingOptions(
-        filters=options.filters,
-        deduplicate=options.deduplicate,
-        short_tokens=short_tokens(options.holds_out_by),
-        seed=options.seed,
-        validation_below=0 if plan.has_held_out else int(options.validation_fraction * 2**64),
-        plans=plan.splits,
+    units = pipeline | "List units" >> ListUnits(plan=plan)
+    held_out = beam.pvalue.AsSingleton(
+        units | "Find held-out texts" >> FindHeldOut(options=plan.options)
     )
-    units = pipeline | "List units" >> ListUnits(
-        sources=plan.sources,
-        identities=plan.identities,
-        held_out_from=plan.held_out_from,
-        max_pairs=plan.unit_pairs,
-        work=work,
-    )
-    held_out = units | "Find held-out texts" >> FindHeldOut(
-        by=options.holds_out_by,
-        excluded=options.exclude,
-        encoding=find_encoding(options.encoding),
-        normalization=options.normalization,
-    )
+    specs = [] if _has_vocabularies(plan.options) else _vocabulary_specs(plan.options)
     vocabularies = units | "Train vocabularies" >> TrainVocabularies(
-        output=output,
-        specs=[] if _has_vocabularies(options) else _vocabulary_specs(options),
-        sample_lines=options.vocabulary_sample,
-        normalization=options.normalization,
-        filters=options.filters,
-        validation_below=encoding.validation_below,
-        held_out=beam.pvalue.AsSingleton(held_out),
-        short_tokens=encoding.short_tokens,
-        work=work,
+        plan=plan, specs=specs, held_out=held_out
     )
     encoded = units | "Encode units" >> EncodeUnits(
-        vocabulary_folder=beam.pvalue.AsSingleton(vocabularies),
-        held_out=beam.pvalue.AsSingleton(held_out),
-        sources=plan.sources,
-        options=encoding,
-        output=output,
-        work=work,
+        plan=plan, vocabulary_folder=beam.pvalue.AsSingleton(vocabularies), held_out=held_out
     )
-    shards = encoded.regions | "Merge shards" >> MergeShards(
-        units=encoded.statistics,
-        sources=plan.sources,
-        has_held_out=plan.has_held_out,
-        options=encoding,
-        output=output,
-        work=work,
-    )
+    shards = encoded.regions | "Merge shards" >> MergeShards(plan=plan, units=encoded.statistics)
     _ = pipeline | "Write manifest" >> WriteManifest(
-        units=encoded.statistics,
-        shards=shards,
-        identities=plan.identities,
-        held_out_from=plan.held_out_from,
-        plans=plan.splits,
-        draft=_draft_manifest(plan),
-        output=output,
-        work=work,
-    )
-
-
-def _draft_manifest(plan: PreprocessPlan) -> DatasetManifest:
-    options = plan.options
-    return DatasetManifest(
-        fingerprint=plan.fingerprint,
-        version=installed_version(),
-        corpus=plan.corpus,
-        source_language=options.source_language,
-        target_language=options.target_language,
-        source_vocabulary_size=0,
-        target_vocabulary_size=0,
-        shared_vocabulary=options.is_shared,
-        lines_read=0,
-        pairs_kept=0,
-        rejected={},
-        sources=[],
-        splits={},
-        options=options.resolved(),
+        plan=plan, units=encoded.statistics, shards=shards
     )
 
 

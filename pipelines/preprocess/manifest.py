@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import apache_beam as beam
-import numpy as np
 
 from model.dataset.manifest import (
     MANIFEST_FILE,
@@ -23,9 +22,11 @@ from model.dataset.manifest import (
 from model.errors import UserError
 from model.text.vocabulary import load_vocabularies
 from pipelines.pairs.encoding import UnitStatistics
+from pipelines.pairs.rejected import count_reasons, describe_reasons
 from pipelines.pairs.spills import SplitPlan
-from pipelines.pairs.work_folder import WorkFolder
+from pipelines.preprocess.dataset_folder import installed_version
 from pipelines.preprocess.merge_steps import ShardStatistics, add_counts
+from pipelines.preprocess.plan import PreprocessPlan
 from pipelines.storage import files
 from pipelines.storage.paths import join
 
@@ -36,88 +37,76 @@ class WriteManifest(beam.PTransform):
     """Checks that every pair is accounted for and writes `dataset.json`, the last of all files.
 
     Attributes:
+      plan: The plan of the run.
       units: PCollection of UnitStatistics.
       shards: PCollection of ShardStatistics.
-      identities: Identities of all sources, the held-out ones last.
-      held_out_from: Index of the first held-out source.
-      plans: Shards and buckets of each split.
-      draft: The manifest without what only the run finds out.
-      output: The dataset folder.
-      work: The work folder, for temporaries.
     """
 
+    plan: PreprocessPlan
     units: beam.PCollection
     shards: beam.PCollection
-    identities: Sequence[dict[str, Any]]
-    held_out_from: int
-    plans: dict[str, SplitPlan]
-    draft: DatasetManifest
-    output: str
-    work: WorkFolder
 
     def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection:
         """Wires the steps."""
-        return (
-            begin
-            | "Draft" >> beam.Create([self.draft])
-            | "Complete"
-            >> beam.ParDo(
-                _Complete(config=self),
-                beam.pvalue.AsList(self.units),
-                beam.pvalue.AsList(self.shards),
-            )
-        )
+        units, shards = beam.pvalue.AsList(self.units), beam.pvalue.AsList(self.shards)
+        complete = beam.ParDo(_Complete(self.plan), units, shards)
+        return begin | "Draft" >> beam.Create([None]) | "Complete" >> complete
 
 
 class _Complete(beam.DoFn):
-    def __init__(self, *, config: WriteManifest) -> None:
-        self._config = config
+    def __init__(self, plan: PreprocessPlan) -> None:
+        self._plan = plan
+        # Of the program that plans, and of the files that it saw.
+        self._version, self._options = installed_version(), plan.options.resolved()
 
     def process(
-        self, draft: DatasetManifest, units: list[UnitStatistics], shards: list[ShardStatistics]
+        self, _: None, units: list[UnitStatistics], shards: list[ShardStatistics]
     ) -> Iterator[str]:
-        config = self._config
-        self._check_all_arrived(units)
-        sources = sum_sources(
-            config.identities, held_out_from=config.held_out_from, units=units, shards=shards
-        )
-        splits = {split: sum_split(split, plan, shards) for split, plan in config.plans.items()}
+        plan = self._plan
+        _check_all_arrived(plan, units)
+        sources = sum_sources(plan, units=units, shards=shards)
+        splits = {name: sum_split(name, split, shards) for name, split in plan.splits.items()}
         check_splits(splits[TRAIN], splits[VALIDATION], sources=sources)
-        rejected: collections.Counter[str] = collections.Counter()
-        for source in sources:
-            rejected.update(source["rejected"])
-        vocabularies = load_vocabularies(config.output, read=files.read_bytes)
-        manifest = dataclasses.replace(
-            draft,
+        options = plan.options
+        vocabularies = load_vocabularies(options.output, read=files.read_bytes)
+        manifest = DatasetManifest(
+            fingerprint=plan.fingerprint,
+            version=self._version,
+            corpus=plan.corpus,
+            source_language=options.source_language,
+            target_language=options.target_language,
             source_vocabulary_size=vocabularies.source.size,
             target_vocabulary_size=vocabularies.target.size,
+            shared_vocabulary=options.is_shared,
             lines_read=sum(source["read"] for source in sources),
             pairs_kept=sum(source["kept"] for source in sources),
-            rejected=dict(sorted(rejected.items())),
+            rejected=dict(sorted(count_reasons(sources).items())),
             sources=sources,
             splits=splits,
+            options=self._options,
             vocabulary_digests={
-                name: digest_file(files.read_bytes(join(config.output, name)))
+                name: digest_file(files.read_bytes(join(options.output, name)))
                 for name in vocabularies.files
             },
         )
-        path = join(config.output, MANIFEST_FILE)
-        config.work.write_text(path, manifest.to_json())
+        path = join(options.output, MANIFEST_FILE)
+        plan.work.write_text(path, manifest.to_json())
         yield path
 
-    def _check_all_arrived(self, units: Sequence[UnitStatistics]) -> None:
-        """Compares the units with those that the cutting steps have written down."""
-        rows: collections.defaultdict[int, dict[int, int]] = collections.defaultdict(dict)
-        for unit in units:
-            if unit.index in rows[unit.order]:
-                raise RuntimeError(f"unit {unit.index} of source {unit.order} arrived twice")
-            rows[unit.order][unit.index] = unit.rows
-        for order in range(len(self._config.identities)):
-            expected = json.loads(files.read_bytes(self._config.work.index(order)))
-            if [rows[order].get(index) for index in range(len(expected))] != expected:
-                raise RuntimeError(
-                    f"of source {order} arrived {rows[order]}, but its units have {expected} rows"
-                )
+
+def _check_all_arrived(plan: PreprocessPlan, units: Sequence[UnitStatistics]) -> None:
+    """Compares the units with those that the cutting steps have written down."""
+    rows: collections.defaultdict[int, dict[int, int]] = collections.defaultdict(dict)
+    for unit in units:
+        if unit.index in rows[unit.order]:
+            raise RuntimeError(f"unit {unit.index} of source {unit.order} arrived twice")
+        rows[unit.order][unit.index] = unit.rows
+    for order in range(len(plan.identities)):
+        expected = json.loads(files.read_bytes(plan.work.index(order)))
+        if [rows[order].get(index) for index in range(len(expected))] != expected:
+            raise RuntimeError(
+                f"of source {order} arrived {rows[order]}, but its units have {expected} rows"
+            )
 
 
 def sum_split(split: str, plan: SplitPlan, shards: Sequence[ShardStatistics]) -> SplitInfo:
@@ -125,11 +114,6 @@ def sum_split(split: str, plan: SplitPlan, shards: Sequence[ShardStatistics]) ->
     own = [s for s in shards if s.split == split]
     if sorted(s.shard for s in own) != list(range(plan.shards)):
         raise RuntimeError(f"shards of {split}: {sorted(s.shard for s in own)} of {plan.shards}")
-    source_lengths = target_lengths = length_ratios = np.zeros(1, np.int64)
-    for s in own:
-        source_lengths = add_counts(source_lengths, np.array(s.source_lengths))
-        target_lengths = add_counts(target_lengths, np.array(s.target_lengths))
-        length_ratios = add_counts(length_ratios, np.array(s.length_ratios))
     records = sum(s.records for s in own)
     tokens = sum(s.source_tokens + s.target_tokens for s in own)
 
@@ -142,9 +126,9 @@ def sum_split(split: str, plan: SplitPlan, shards: Sequence[ShardStatistics]) ->
         source_tokens=sum(s.source_tokens for s in own),
         target_tokens=sum(s.target_tokens for s in own),
         longest=max(s.longest for s in own),
-        source_lengths=source_lengths.tolist() if records else [],
-        target_lengths=target_lengths.tolist() if records else [],
-        length_ratios=length_ratios.tolist() if records else [],
+        source_lengths=add_counts(*(s.source_lengths for s in own)) if records else [],
+        target_lengths=add_counts(*(s.target_lengths for s in own)) if records else [],
+        length_ratios=add_counts(*(s.length_ratios for s in own)) if records else [],
         padding_as_stored=waste(sum(s.padded_as_stored for s in own)),
         padding_by_length=waste(sum(s.padded_by_length for s in own)),
         shard_sizes=[s.size for s in sorted(own, key=lambda s: s.shard)],
@@ -152,11 +136,7 @@ def sum_split(split: str, plan: SplitPlan, shards: Sequence[ShardStatistics]) ->
 
 
 def sum_sources(
-    identities: Sequence[dict[str, Any]],
-    *,
-    held_out_from: int,
-    units: Sequence[UnitStatistics],
-    shards: Sequence[ShardStatistics],
+    plan: PreprocessPlan, *, units: Sequence[UnitStatistics], shards: Sequence[ShardStatistics]
 ) -> list[dict[str, Any]]:
     """Adds up what was read, kept and rejected of each source, and checks that it is all.
 
@@ -165,7 +145,7 @@ def sum_sources(
     """
     read: collections.Counter[int] = collections.Counter()
     kept: collections.Counter[int] = collections.Counter()
-    rejected: list[collections.Counter[str]] = [collections.Counter() for _ in identities]
+    rejected: list[collections.Counter[str]] = [collections.Counter() for _ in plan.identities]
     for unit in units:
         read[unit.order] += unit.rows
         rejected[unit.order].update(unit.rejected)
@@ -173,7 +153,7 @@ def sum_sources(
         kept.update(shard.kept_by_source)
         for order, reasons in shard.rejected_by_source.items():
             rejected[order].update(reasons)
-    for order, identity in enumerate(identities):
+    for order, identity in enumerate(plan.identities):
         if read[order] != kept[order] + rejected[order].total():
             raise RuntimeError(
                 f"{identity['name']}: {read[order]} pairs read, but {kept[order]} kept and "
@@ -182,12 +162,12 @@ def sum_sources(
     return [
         {
             **identity,
-            "is_held_out": order >= held_out_from,
+            "is_held_out": order >= plan.held_out_from,
             "read": read[order],
             "kept": kept[order],
             "rejected": dict(sorted(rejected[order].items())),
         }
-        for order, identity in enumerate(identities)
+        for order, identity in enumerate(plan.identities)
     ]
 
 
@@ -198,10 +178,7 @@ def check_splits(train: SplitInfo, validation: SplitInfo, *, sources: list[dict[
       UserError: A split is empty.
     """
     read = sum(source["read"] for source in sources)
-    rejected: collections.Counter[str] = collections.Counter()
-    for source in sources:
-        rejected.update(source["rejected"])
-    reasons = ", ".join(f"{n} {reason}" for reason, n in sorted(rejected.items())) or "none"
+    reasons = describe_reasons(count_reasons(sources)) or "none"
     held_out = [source["name"] for source in sources if source["is_held_out"]]
     if held_out and not validation.records:
         raise UserError(

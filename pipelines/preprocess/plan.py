@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 import math
@@ -18,6 +19,8 @@ from model.text.normalization import TextNormalization
 from model.text.vocabulary import VOCABULARY_FILE, Vocabulary
 from pipelines.corpora.rows import SLICE_PAIRS
 from pipelines.corpora.source import Source
+from pipelines.pairs.encoding import EncodingOptions
+from pipelines.pairs.held_out import short_tokens
 from pipelines.pairs.spills import SplitPlan
 from pipelines.pairs.units import MAX_UNIT_PAIRS
 from pipelines.pairs.work_folder import WORK_FOLDER, WorkFolder
@@ -64,6 +67,19 @@ class PreprocessPlan:
     def has_held_out(self) -> bool:
         """Whether some corpora are held out, and are the validation split."""
         return self.held_out_from < len(self.sources)
+
+    @functools.cached_property
+    def encoding(self) -> EncodingOptions:
+        """How pairs are filtered, split and spread over shards."""
+        options = self.options
+        return EncodingOptions(
+            filters=options.filters,
+            deduplicate=options.deduplicate,
+            short_tokens=short_tokens(options.holds_out_by),
+            seed=options.seed,
+            validation_below=0 if self.has_held_out else int(options.validation_fraction * 2**64),
+            plans=self.splits,
+        )
 
     @property
     def work(self) -> WorkFolder:

@@ -33,6 +33,7 @@ from model.text.vocabulary import (
 from pipelines.corpora.rows import INVALID_UTF8
 from pipelines.pairs.digests import UInt64s
 from pipelines.pairs.held_out import HELD_OUT_SOURCE, HELD_OUT_TARGET
+from pipelines.pairs.rejected import describe_reasons
 from pipelines.pairs.work_folder import WorkFolder
 from pipelines.storage import files
 
@@ -148,13 +149,12 @@ def describe_rejected(paths: Sequence[str]) -> str:
             rejected.update(json.loads(reader.schema.metadata[_REJECTED]))
     if not rejected:
         return "the corpus has no pairs, or held out all"
-    reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(rejected.items()))
     encoding = ", the `encoding`" if INVALID_UTF8 in rejected else ""
     by_a_side = {HELD_OUT_SOURCE, HELD_OUT_TARGET} & rejected.keys()
     held_out = "; `held_out_by=pair` holds out no text by itself" if by_a_side else ""
     return (
-        f"all {rejected.total():,} pairs were rejected ({reasons}). Check the corpus, its columns "
-        f"and languages{encoding}, or the filters of these reasons{held_out}"
+        f"all {rejected.total():,} pairs were rejected ({describe_reasons(rejected)}). Check the "
+        f"corpus, its columns and languages{encoding}, or the filters of these reasons{held_out}"
     )
 
 

@@ -16,6 +16,7 @@ from pipelines.storage.files import delete
 from pipelines.storage.listing import list_files
 from pipelines.texts.translating import STATUSES
 from pipelines.translate import job_folder
+from pipelines.translate.job_folder import write_json
 from pipelines.translate.manifest import make_manifest
 from pipelines.translate.options import COMPRESSIONS, ON_BAD_FILE
 from pipelines.translate.plan import InputFile, TableUnit, plan_units
@@ -127,9 +128,8 @@ class WriteManifest(beam.DoFn):
         )
         if leftovers:  # before the manifest, after which no run looks for them any more
             delete(leftovers)
-        job_folder.write_json(
-            manifest, output=self._output, path=job_folder.MANIFEST_PATH, run_id=self._run_id
-        )
+        path = job_folder.MANIFEST_PATH
+        write_json(manifest, output=self._output, path=path, run_id=self._run_id)
         retried = [file.path for file in files if file.path.endswith(f"/{job_folder.RETRY_PATH}")]
         if retried:
             delete(retried)
