@@ -15,7 +15,6 @@ from model.errors import UserError
 from pipelines.corpora import rows
 from pipelines.corpora.encodings import UTF8, Utf8Stream, check_is_utf8
 from pipelines.storage import files
-from pipelines.storage.damage import is_damage
 
 COMPRESSIONS = (".gz", ".bz2", ".zst")
 _BOM = b"\xef\xbb\xbf"
@@ -115,7 +114,7 @@ class LineReader:
                 f"-t {self._encoding}"
             ) from error
         except Exception as error:
-            if not is_damage(error):
+            if not files.is_damage(error):
                 raise
             raise UserError(
                 f"{self._path} is cut off or damaged after line "

@@ -32,9 +32,6 @@ _TFDS = re.compile(
 )
 
 
-# Corpus strings.
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CorpusSpec:
     """What a corpus string says.
@@ -77,38 +74,27 @@ target_column='2')
     given = _GIVEN_NAME.fullmatch(text)
     if given and not exists(text):
         name, path = given["name"], given["rest"]
-    tfds = _TFDS.fullmatch(path)
-    if tfds:
-        source_column, target_column = _parse_columns(tfds["columns"], text=text)
+
+    def spec(kind: Kind, path: str, columns: str | None) -> CorpusSpec:
+        source_column, target_column = _parse_columns(columns, text=text)
         return CorpusSpec(
-            kind="tfds",
-            paths=(tfds["dataset"],),
+            kind=kind,
+            paths=(path,),
             name=name,
             source_column=source_column,
             target_column=target_column,
         )
+
+    if tfds := _TFDS.fullmatch(path):
+        return spec("tfds", tfds["dataset"], tfds["columns"])
     file = _FILE.fullmatch(path)
     if file and file["columns"] is not None and exists(path):
         file = None  # all of it is a name, and of an ending that is not known
     if file and ("+" not in path or exists(file["path"])):
-        source_column, target_column = _parse_columns(file["columns"], text=text)
-        return CorpusSpec(
-            kind=_kind(file),
-            paths=(file["path"],),
-            name=name,
-            source_column=source_column,
-            target_column=target_column,
-        )
+        return spec(_kind(file), file["path"], file["columns"])
     numbered = None if exists(path) else _NUMBERED.fullmatch(path)
     if numbered and not file and ("+" not in path or exists(numbered["path"])):
-        source_column, target_column = _parse_columns(numbered["columns"], text=text)
-        return CorpusSpec(
-            kind="tsv",
-            paths=(numbered["path"],),
-            name=name,
-            source_column=source_column,
-            target_column=target_column,
-        )
+        return spec("tsv", numbered["path"], numbered["columns"])
     if "+" in path:
         return CorpusSpec(kind="text", paths=_parse_pair(path, text=text, exists=exists), name=name)
     raise UserError(f"corpus {text!r} is none of {CORPUS_KINDS}")

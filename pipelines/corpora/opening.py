@@ -190,9 +190,6 @@ def _column_number(column: str | None, default: int) -> int:
     return int(column)
 
 
-# Files by their names.
-
-
 def _find(pattern: str, *, look_up: Callable[[str], list[str]]) -> list[str]:
     _check_is_no_folder(pattern)
     found = look_up(pattern)

@@ -17,8 +17,7 @@ from pipelines.corpora.rows import decode_columns
 from pipelines.corpora.source import ColumnsSource, describe_source, rows_within
 from pipelines.runners.figures import megabytes
 from pipelines.storage import files, listing, parquet
-from pipelines.storage.damage import is_damage
-from pipelines.storage.text_cells import cells_as_binary, is_text
+from pipelines.storage.parquet import cells_as_binary, is_text
 
 _BUFFER_BYTES = 1 << 20  # column chunks are streamed through it: a row group may be the file
 
@@ -107,7 +106,7 @@ def _opened_parquet(path: str) -> Iterator[pq.ParquetFile]:
         try:
             yield pq.ParquetFile(handle, buffer_size=_BUFFER_BYTES, pre_buffer=False)
         except (OSError, pa.ArrowException) as error:
-            if not is_damage(error):
+            if not files.is_damage(error):
                 raise
             reason = " ".join(str(error).split())
             raise UserError(

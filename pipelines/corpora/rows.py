@@ -23,9 +23,6 @@ ROW_SCHEMA = pa.schema(
 )
 
 
-# Tables of rows.
-
-
 def decode_lines(
     sources: Sequence[bytes | None],
     targets: Sequence[bytes | None],

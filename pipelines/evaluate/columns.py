@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from model.errors import UserError
 from model.folders.access import check_readable
-from pipelines.storage.text_cells import cell_bytes, is_text
+from pipelines.storage.parquet import cell_bytes, is_text
 
 
 def read_column(

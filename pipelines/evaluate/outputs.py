@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from model.errors import UserError, counted
+from pipelines.translate.job_folder import MANIFEST_PATH, PLAN_PATH, read_json
+from pipelines.translate.plan import planned_outputs
 
 _UNIT = re.compile(r"(.*)-(\d{5,})-of-\d{5,}\.parquet")  # an output file of `tt translate-batch`
 
@@ -25,7 +27,7 @@ def find_parquet(path: str) -> list[Path]:
     folder = Path(path)
     if not folder.is_dir():
         return [folder] if folder.suffix == ".parquet" else []
-    plan = _read_plan(folder)
+    plan = _read_job_file(folder, PLAN_PATH)
     if plan:
         return _planned_files(folder, plan)
     found = {file.relative_to(folder).as_posix(): file for file in folder.rglob("*.parquet")}
@@ -37,7 +39,7 @@ def find_parquet(path: str) -> list[Path]:
 
 def planned_language(path: str) -> str:
     """Returns the target language that a folder of `tt translate-batch` tells, or ""."""
-    languages = _read_plan(Path(path)).get("languages")
+    languages = _read_job_file(Path(path), PLAN_PATH).get("languages")
     return str(languages.get("target", "")) if isinstance(languages, Mapping) else ""
 
 
@@ -50,8 +52,6 @@ def describe_skipped(path: str) -> list[str]:
 
 
 def _planned_files(folder: Path, plan: Mapping[str, Any]) -> list[Path]:
-    from pipelines.translate.plan import planned_outputs
-
     skipped = {unit["output"] for unit in _skipped_units(folder)}
     files = [folder / name for name in planned_outputs(plan) if name not in skipped]
     for file in files:
@@ -63,23 +63,11 @@ def _planned_files(folder: Path, plan: Mapping[str, Any]) -> list[Path]:
 
 
 def _skipped_units(folder: Path) -> list[dict[str, Any]]:
-    from pipelines.translate.job_folder import MANIFEST_FILE
-
-    return list(_read_job_file(folder, MANIFEST_FILE).get("skipped_units", ()))
-
-
-def _read_plan(folder: Path) -> Mapping[str, Any]:
-    if not (folder / "_tt").is_dir():
-        return {}  # without an import of Beam
-    from pipelines.translate.job_folder import PLAN_FILE
-
-    return _read_job_file(folder, PLAN_FILE)
+    return list(_read_job_file(folder, MANIFEST_PATH).get("skipped_units", ()))
 
 
 def _read_job_file(folder: Path, name: str) -> Mapping[str, Any]:
-    from pipelines.translate.job_folder import JOB_FOLDER, read_json
-
-    path = folder / JOB_FOLDER / name
+    path = folder / name
     return read_json(str(path)) if path.is_file() else {}
 
 

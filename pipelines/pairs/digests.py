@@ -12,9 +12,6 @@ UInt64s = npt.NDArray[np.uint64]
 DIGEST_BYTES = 16  # among 10^9 texts two share a digest with a probability below 10^-20
 
 
-# Hashes.
-
-
 def digest_texts(texts: Iterable[str]) -> list[bytes]:
     """Returns the digest of each text; that of a source decides the split, whatever the seed."""
     blake2b = hashlib.blake2b

@@ -184,7 +184,6 @@ def encode_unit(
       held_out: Pairs and texts that training must not see: such pairs are rejected, unless the
         unit is held out itself. Then it is kept whole, but for what cannot be encoded.
     """
-    make_headers = _HeaderMaker(options)
     writer = ExampleWriter(max(vocabularies.source.size, vocabularies.target.size))
     filters = options.filters
     if unit.is_held_out:
@@ -200,7 +199,7 @@ def encode_unit(
         rows_read += clean.table.num_rows
         source_ids = vocabularies.source.encode_flat(clean.sources)
         target_ids = vocabularies.target.encode_flat(clean.targets)
-        part = make_headers(clean.sources, clean.targets)
+        part = _make_headers(clean.sources, clean.targets, options=options)
         part["row"] = clean.first_row + clean.positions
         part["source_length"], part["target_length"] = source_ids.lengths, target_ids.lengths
         encoded = writer.serialize(source_ids, target_ids)
@@ -256,26 +255,23 @@ def encode_unit(
     return EncodedUnit(parts=parts, rejections=rejections, statistics=statistics)
 
 
-class _HeaderMaker:
+def _make_headers(
+    sources: Sequence[str], targets: Sequence[str], *, options: EncodingOptions
+) -> Headers:
     """Makes the headers of pairs, with what their texts tell: the hashes."""
-
-    def __init__(self, options: EncodingOptions) -> None:
-        self._salt = seed_salt(options.seed)
-        self._deduplicate = options.deduplicate
-
-    def __call__(self, sources: Sequence[str], targets: Sequence[str]) -> Headers:
-        source_digests = digest_texts(sources)
-        pair_digests = digest_pairs(source_digests, targets, salt=self._salt)
-        groups = pair_digests
-        if self._deduplicate == "source":
-            groups = digest_sides(source_digests, salt=self._salt)
-        elif self._deduplicate == "target":
-            groups = digest_sides(digest_texts(targets), salt=self._salt)
-        headers = np.zeros(len(sources), HEADER)
-        headers["source_hash"] = digest_halves(source_digests)[0]
-        headers["key"] = digest_halves(pair_digests)[0]
-        headers["group_high"], headers["group_low"] = digest_halves(groups)
-        return headers
+    salt = seed_salt(options.seed)
+    source_digests = digest_texts(sources)
+    pair_digests = digest_pairs(source_digests, targets, salt=salt)
+    groups = pair_digests
+    if options.deduplicate == "source":
+        groups = digest_sides(source_digests, salt=salt)
+    elif options.deduplicate == "target":
+        groups = digest_sides(digest_texts(targets), salt=salt)
+    headers = np.zeros(len(sources), HEADER)
+    headers["source_hash"] = digest_halves(source_digests)[0]
+    headers["key"] = digest_halves(pair_digests)[0]
+    headers["group_high"], headers["group_low"] = digest_halves(groups)
+    return headers
 
 
 def _may_validate(part: Headers, *, unit: Unit, options: EncodingOptions) -> npt.NDArray[np.int64]:
@@ -285,16 +281,6 @@ def _may_validate(part: Headers, *, unit: Unit, options: EncodingOptions) -> npt
     hashes = part["source_hash"]
     least = hashes.min() if len(part) else 0
     return np.flatnonzero((hashes < options.validation_below) | (hashes == least))
-
-
-def _select_for_validation(
-    batch: Batch, rows: npt.NDArray[np.int64], validation_records: Mapping[int, bytes]
-) -> Batch:
-    """Returns the records at these positions as they are for validation."""
-    records = [validation_records[row] for row in rows.tolist()]
-    headers = batch.headers[rows]  # a copy
-    headers["size"] = np.fromiter(map(len, records), np.uint32, len(records))
-    return Batch(headers, records)
 
 
 def _split(
@@ -321,7 +307,11 @@ def _split(
     plans = options.plans
 
     def for_validation(rows: npt.NDArray[np.int64]) -> Batch:
-        return _select_for_validation(batch, rows, validation_records)
+        """Returns the records at these positions as they are for validation."""
+        records = [validation_records[row] for row in rows.tolist()]
+        headers = batch.headers[rows]  # a copy
+        headers["size"] = np.fromiter(map(len, records), np.uint32, len(records))
+        return Batch(headers, records)
 
     if is_held_out:
         whole = for_validation(np.arange(len(batch.records)))
@@ -331,27 +321,15 @@ def _split(
     hashes = batch.headers["source_hash"]
     least = int(hashes.min())
     is_validation = hashes < options.validation_below
-    parts = [
-        SpillPart(
-            split=TRAIN, batch=batch.select(np.flatnonzero(~is_validation)), plan=plans[TRAIN]
-        )
-    ]
-    if least < options.validation_below:
-        chosen = np.flatnonzero(is_validation)
-        parts.append(
-            SpillPart(split=VALIDATION, batch=for_validation(chosen), plan=plans[VALIDATION])
-        )
-    else:
-        chosen = np.flatnonzero(hashes == least)
-        parts.append(
-            SpillPart(
-                split=VALIDATION,
-                batch=for_validation(chosen),
-                plan=SplitPlan(shards=1, buckets_per_shard=1),  # at the first shard
-                is_candidate=True,
-            )
-        )
-    return parts, least
+    for_training = batch.select(np.flatnonzero(~is_validation))
+    has_validation = least < options.validation_below
+    chosen = for_validation(np.flatnonzero(is_validation if has_validation else hashes == least))
+    first_shard = SplitPlan(shards=1, buckets_per_shard=1)  # where candidates stand by
+    plan = plans[VALIDATION] if has_validation else first_shard
+    return [
+        SpillPart(split=TRAIN, batch=for_training, plan=plans[TRAIN]),
+        SpillPart(split=VALIDATION, batch=chosen, plan=plan, is_candidate=not has_validation),
+    ], least
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@ shard is written by reading its buckets, one after the other, from all spills.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import struct
 from collections.abc import Sequence
@@ -157,13 +158,12 @@ def write_spill(
                 bucket_bounds(plan.buckets), part.batch.headers["group_high"], side="right"
             )
             batch = part.batch.select(np.argsort(buckets, kind="stable"))
-            ends = np.cumsum(np.bincount(buckets, minlength=plan.buckets)).tolist()
-            bounds = [0, *ends]
+            bounds = [0, *np.cumsum(np.bincount(buckets, minlength=plan.buckets)).tolist()]
             for shard in range(plan.shards):
                 counts, region_bounds = [], [offset]
                 first = shard * plan.buckets_per_shard
-                for bucket in range(first, first + plan.buckets_per_shard):
-                    begin, end = bounds[bucket], bounds[bucket + 1]
+                of_shard = bounds[first : first + plan.buckets_per_shard + 1]
+                for begin, end in itertools.pairwise(of_shard):
                     headers = batch.headers[begin:end].tobytes()
                     records = b"".join(batch.records[begin:end])
                     file.write(headers)

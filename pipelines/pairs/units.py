@@ -56,9 +56,6 @@ class Unit:
         return _read_chunk(self.chunk)
 
 
-# Cutting.
-
-
 def cut_source(
     source: Source, *, order: int, is_held_out: bool, max_pairs: int, work: WorkFolder
 ) -> Iterator[Unit]:

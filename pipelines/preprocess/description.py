@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from model.dataset.manifest import MANIFEST_FILE, DatasetManifest
+from model.errors import counted
 from model.text.normalization import TextNormalization
 from pipelines.corpora.encodings import is_other_encoding
 from pipelines.corpora.rows import INVALID_UTF8
@@ -46,9 +47,8 @@ def describe_plan(plan: PreprocessPlan, *, beam_arguments: Sequence[str] = ()) -
         f"input: about {megabytes(text_bytes)} of text, in units of up to {plan.unit_pairs:,} pairs"
     )
     for split, spread in plan.splits.items():
-        lines.append(
-            f"{split}: {spread.shards:,} shard(s) of {spread.buckets_per_shard:,} bucket(s) each"
-        )
+        buckets = counted(spread.buckets_per_shard, "bucket")
+        lines.append(f"{split}: {counted(spread.shards, 'shard')} of {buckets} each")
     if plan.has_held_out:
         lines.append("held out: all pairs of the held-out sources, unfiltered")
     else:
@@ -138,8 +138,8 @@ def _describe_output(plan: PreprocessPlan) -> str:
             return f"finished already, with {manifest.pairs_kept:,} pairs: it would stay as it is"
         return "which holds another finished dataset: it would be refused"
     if list_names(plan.work.path):
-        spills = plan.work.list_finished()["spill"]
-        return f"begun already, with {len(spills):,} unit(s) encoded: they would be taken over"
+        units = counted(len(plan.work.list_finished()["spill"]), "unit")
+        return f"begun already, with {units} encoded: a run would go on from there"
     if names:
         return f"which holds something else ({', '.join(names[:3])}): it would be refused"
     return "which holds nothing yet"
@@ -161,7 +161,7 @@ def describe_manifest(manifest: DatasetManifest) -> list[str]:
         mean_source = split.source_tokens / max(split.records, 1)
         mean_target = split.target_tokens / max(split.records, 1)
         lines.append(
-            f"{name}: {split.records:,} pairs in {len(split.shards)} shard(s), "
+            f"{name}: {split.records:,} pairs in {counted(len(split.shards), 'shard')}, "
             f"{split.source_tokens:,} source and {split.target_tokens:,} target tokens "
             f"(on average {mean_source:.1f} and {mean_target:.1f}, at most {split.longest})"
         )

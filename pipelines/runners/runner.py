@@ -16,7 +16,7 @@ from apache_beam.options.pipeline_options import (
 )
 from apache_beam.runners.runner import PipelineResult, PipelineState
 
-from model.errors import UserError
+from model.errors import UserError, counted
 from pipelines.runners.beam_options import (
     LOCAL_RUNNER,
     LOCAL_RUNNERS,
@@ -69,7 +69,8 @@ def describe_runner(beam_arguments: Sequence[str]) -> str:
     direct = pipeline.options.view_as(DirectOptions)
     if name != LOCAL_RUNNER:
         return f"{name} {' '.join(beam_arguments)}"
-    return f"{name}, {direct.direct_num_workers} worker(s), {direct.direct_running_mode}"
+    workers = counted(direct.direct_num_workers, "worker")
+    return f"{name}, {workers}, {direct.direct_running_mode}"
 
 
 def _choose_job_service(options: PipelineOptions, arguments: Sequence[str]) -> None:

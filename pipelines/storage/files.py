@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import gzip
 import os
 import shutil
 import uuid
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO
@@ -128,3 +130,12 @@ def open_parquet_writer(
         pq.ParquetWriter(file, schema, compression="zstd") as writer,
     ):
         yield writer
+
+
+def is_damage(error: Exception) -> bool:
+    """Tells what decompressors raise on damaged data from what file systems do, as on a timeout."""
+    if isinstance(error, MemoryError):
+        return False
+    if isinstance(error, (EOFError, zlib.error, gzip.BadGzipFile, pa.ArrowException)):
+        return True
+    return type(error) is OSError and error.errno is None  # Arrow's, and bz2's

@@ -1,7 +1,4 @@
-"""Parquet through Beam's file systems: find files, read footers and runs of rows.
-
-No transforms here, and nothing of translation: `translate` builds on it.
-"""
+"""Parquet through Beam's file systems: footers, runs of rows, text cells; and writing a table."""
 
 from __future__ import annotations
 
@@ -15,12 +12,12 @@ from pathlib import Path
 from typing import IO
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from model.errors import BadFileError, UserError
 from model.folders.access import explain_denied
-from pipelines.storage.damage import is_damage
-from pipelines.storage.files import open_binary
+from pipelines.storage.files import is_damage, open_binary
 from pipelines.storage.paths import is_local
 
 SUFFIX = ".parquet"
@@ -234,3 +231,24 @@ def write_table(table: pa.Table, handle: IO[bytes], *, compression: str) -> None
         write_page_checksum=True,
         store_schema=True,
     )
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Tells whether a column of this type holds text."""
+    if pa.types.is_dictionary(kind):
+        return is_text(kind.value_type)
+    return bool(
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    )
+
+
+def cells_as_binary(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Returns a text column as large_binary: files may hold cells that are not UTF-8."""
+    plain = pc.cast(column, pa.large_string())  # of dictionary and view columns too
+    return pc.cast(plain, pa.large_binary())
+
+
+def cell_bytes(column: pa.Array | pa.ChunkedArray) -> list[bytes | None]:
+    """Returns the cells of a text column as bytes."""
+    cells: list[bytes | None] = cells_as_binary(column).to_pylist()
+    return cells

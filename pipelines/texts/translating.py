@@ -83,12 +83,14 @@ class TranslatedTexts:
       texts: Sources that were translated, each occurrence counted: texts, and pieces of those
         that were split.
       distinct_texts: Sources without repetitions: each is translated once.
+      source_characters: Characters of all rows that hold text.
       work: Work of the calls that did not fail.
     """
 
     translations: list[TranslatedText]
     texts: int
     distinct_texts: int
+    source_characters: int
     work: Work
 
 
@@ -151,6 +153,7 @@ def translate_texts(
         translations=[decided[cell] for cell in cells],
         texts=sum(texts_in.get(cell, 0) for cell in cells if cell is not None),
         distinct_texts=len(translated),
+        source_characters=sum(len(cell.decode(errors="ignore")) for cell in cells if cell),
         work=work,
     )
 

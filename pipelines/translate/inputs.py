@@ -10,15 +10,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from model import errors
-from model.errors import BadFileError, UserError
+from model.errors import BadFileError, UserError, counted
 from pipelines.storage import listing, parquet
 from pipelines.storage import paths as storage_paths
 from pipelines.storage.listing import compile_glob, exists, is_folder
-from pipelines.storage.parquet import SUFFIX
+from pipelines.storage.parquet import SUFFIX, cell_bytes, is_text
 from pipelines.storage.paths import check_no_glob, is_local, normalize_path
-from pipelines.storage.text_cells import cell_bytes, is_text
-from pipelines.translate.job_folder import JOB_FOLDER, PLAN_FILE
+from pipelines.translate.job_folder import JOB_FOLDER, PLAN_PATH
 from pipelines.translate.options import SKIP, TranslateOptions
 from pipelines.translate.plan import InputFile, output_stem, plan_output_paths, planned_outputs
 from pipelines.translate.table import added_names
@@ -63,14 +61,14 @@ def inspect_input(options: TranslateOptions, *, has_n_best: bool = False) -> Fou
     text_columns = options.text_columns
     for file, footer in zip(found, footers, strict=True):
         try:
-            if isinstance(footer, errors.BadFileError):
+            if isinstance(footer, BadFileError):
                 raise footer
             columns = find_text_columns(
                 schema=footer.schema, text_columns=options.text_columns, path=file.path
             )
-        except errors.BadFileError as error:
+        except BadFileError as error:
             if options.on_bad_file != SKIP:
-                is_damaged = isinstance(footer, errors.BadFileError)
+                is_damaged = isinstance(footer, BadFileError)
                 remedy = "Check the file" if is_damaged else "Choose `text_columns`"
                 if len(found) > 1:
                     remedy += ", or leave such files out with `on_bad_file=skip`"
@@ -78,7 +76,7 @@ def inspect_input(options: TranslateOptions, *, has_n_best: bool = False) -> Fou
             bad_files[file.relative_path] = str(error)
             bad_rows[file.relative_path] = (
                 None
-                if isinstance(footer, errors.BadFileError)
+                if isinstance(footer, BadFileError)
                 else _within(options.limit, files, rows=footer.rows)
             )
             continue
@@ -106,7 +104,9 @@ def inspect_input(options: TranslateOptions, *, has_n_best: bool = False) -> Fou
         )
     if not files:
         reason = next(iter(bad_files.values()))
-        raise UserError(f"none of the {len(bad_files)} input file(s) can be translated: {reason}")
+        raise UserError(
+            f"of {counted(len(bad_files), 'input file')} none can be translated: {reason}"
+        )
     return FoundInput(
         files=_limit(files, rows=options.limit),
         bad_files=bad_files,
@@ -207,7 +207,7 @@ def check_matches(arguments: Sequence[str], *, output: str, plan: Mapping[str, A
     Raises:
       UserError: A glob matches an output file, or the plan.
     """
-    written = [f"{JOB_FOLDER}/{PLAN_FILE}", *planned_outputs(plan)]
+    written = [PLAN_PATH, *planned_outputs(plan)]
     for argument in arguments:
         path = storage_paths.normalize_path(argument)
         if exists(path) or listing.is_folder(path):  # a name with brackets in it is a name
@@ -251,7 +251,7 @@ def first_texts(found: FoundInput, *, count: int) -> list[str]:
             rows=min(count, file.rows),
             footer_checksum=file.footer_checksum,
         )
-    except errors.BadFileError:  # which the job tells of, or skips
+    except BadFileError:  # which the job tells of, or skips
         return []
     cells = (cell for name in found.text_columns for cell in cell_bytes(table.column(name)))
     return [cell.decode(errors="ignore") for cell in cells if cell is not None]

@@ -309,34 +309,21 @@ class TranslateJob:
     def _watch(
         self, progress: Callable[[TranslationProgress], object]
     ) -> contextlib.AbstractContextManager[None]:
-        watch = ProgressWatch(
-            output=self.output,
-            rows=self.rows,
-            run_id=self.run_id,
-            is_done=self.is_done,
-            is_retry=self.request.options.retry_failed,
-        )
-        return repeating(
-            watch.look, progress, interval=look_seconds(is_local=is_local(self.output))
-        )
+        interval = look_seconds(is_local=is_local(self.output))
+        return repeating(ProgressWatch(self).look, progress, interval=interval)
 
     def _prepare_folder(self) -> None:
         """Deletes what is overwritten or will be untrue, and writes the plan."""
-        if self.deleted:
-            delete([f"{self.output}/{path}" for path in self.deleted])
+        delete([f"{self.output}/{path}" for path in self.deleted])
         if not self.has_plan:
-            job_folder.write_json(
-                self.plan, output=self.output, path=job_folder.PLAN_PATH, run_id=self.run_id
-            )
+            self._write(self.plan, job_folder.PLAN_PATH)
         if job_folder.MANIFEST_PATH in self.existing:
             if self.request.options.retry_failed and self.manifest is not None:
-                job_folder.write_json(
-                    self.manifest,
-                    output=self.output,
-                    path=job_folder.RETRY_PATH,
-                    run_id=self.run_id,
-                )
+                self._write(self.manifest, job_folder.RETRY_PATH)
             delete([f"{self.output}/{job_folder.MANIFEST_PATH}"])
+
+    def _write(self, content: dict[str, Any], path: str) -> None:
+        job_folder.write_json(content, output=self.output, path=path, run_id=self.run_id)
 
     def _build(self, pipeline: beam.Pipeline, *, is_alone: bool) -> beam.Pipeline:
         """Puts the steps of the job into a pipeline."""

@@ -18,15 +18,15 @@ from pipelines.translate.plan import planned_outputs
 JOB_FOLDER = "_tt"
 UNITS_FOLDER = f"{JOB_FOLDER}/units"
 TEMPORARY_SUFFIX = ".tmp"  # not .parquet: others glob for that
-PLAN_FILE = "plan.json"
-MANIFEST_FILE = "manifest.json"
-RETRY_FILE = "retry.json"  # the manifest that a retry under way has made untrue
 LOCK_FILE = "lock"
+PLAN_PATH = f"{JOB_FOLDER}/plan.json"
+MANIFEST_PATH = f"{JOB_FOLDER}/manifest.json"
+RETRY_PATH = f"{JOB_FOLDER}/retry.json"  # the manifest that a retry under way has made untrue
 
 # The parts of an existing plan or manifest that are read.
 PARTS: dict[str, dict[str, type]] = {
-    PLAN_FILE: {"input": dict, "bad_files": dict, "options": dict, "versions": dict},
-    MANIFEST_FILE: {
+    "plan.json": {"input": dict, "bad_files": dict, "options": dict, "versions": dict},
+    "manifest.json": {
         "rows": int,
         "units": int,
         "texts": int,
@@ -112,11 +112,11 @@ def check_plan(plan: Mapping[str, Any], *, output: str, existing: Iterable[str])
       UserError: The folder holds another plan, or something else.
     """
     existing = list(existing)
-    if f"{JOB_FOLDER}/{PLAN_FILE}" not in existing:
+    if PLAN_PATH not in existing:
         # A run that was killed before its plan stood leaves a temporary file.
         _check_is_ours(existing, outputs=(), output=output)
         return {}
-    standing = read_json(f"{output}/{JOB_FOLDER}/{PLAN_FILE}")
+    standing = read_json(f"{output}/{PLAN_PATH}")
     differences = compare_plans(standing, plan)
     if differences and not _has_work(standing, existing=existing):
         _check_is_ours(existing, outputs=(), output=output)
@@ -131,7 +131,7 @@ def check_plan(plan: Mapping[str, Any], *, output: str, existing: Iterable[str])
 
 def _has_work(plan: Mapping[str, Any], *, existing: Sequence[str]) -> bool:
     """Says whether a folder holds what the units of its plan left, or the manifest."""
-    known = {f"{JOB_FOLDER}/{MANIFEST_FILE}", *planned_outputs(plan)}
+    known = {MANIFEST_PATH, *planned_outputs(plan)}
     return any(
         path in known
         or (path.startswith(f"{UNITS_FOLDER}/") and not path.endswith(TEMPORARY_SUFFIX))
@@ -166,19 +166,16 @@ def find_overwritten(plan: Mapping[str, Any], *, output: str, existing: Iterable
       UserError: The folder holds files that no job of ours made.
     """
     existing = list(existing)
-    plan_path = f"{JOB_FOLDER}/{PLAN_FILE}"
     outputs: set[str] = set()
-    if plan_path in existing:
-        standing = read_json(f"{output}/{plan_path}")
+    if PLAN_PATH in existing:
+        standing = read_json(f"{output}/{PLAN_PATH}")
         outputs.update(planned_outputs(standing))
-        has_been_finished = any(
-            f"{JOB_FOLDER}/{name}" in existing for name in (MANIFEST_FILE, RETRY_FILE)
-        )
+        has_been_finished = MANIFEST_PATH in existing or RETRY_PATH in existing
         if not has_been_finished and plan_digest(standing) == plan_digest(plan):
             return []
     _check_is_ours(existing, outputs=outputs, output=output)
     kept = f"{JOB_FOLDER}/{LOCK_FILE}"  # by whoever holds it
-    return sorted(set(existing) - {kept}, key=lambda path: (path == plan_path, path))
+    return sorted(set(existing) - {kept}, key=lambda path: (path == PLAN_PATH, path))
 
 
 def _check_is_ours(existing: Iterable[str], *, outputs: Iterable[str], output: str) -> None:
@@ -232,9 +229,3 @@ def read_json(path: str) -> dict[str, Any]:
     except ValueError as error:
         raise UserError(f"{path} is damaged ({error}): choose another output folder") from error
     return dict(content)
-
-
-# In the output folder.
-PLAN_PATH = f"{JOB_FOLDER}/{PLAN_FILE}"
-MANIFEST_PATH = f"{JOB_FOLDER}/{MANIFEST_FILE}"
-RETRY_PATH = f"{JOB_FOLDER}/{RETRY_FILE}"

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from model.engines.translator import Work
+from model.errors import counted
 from pipelines.runners.figures import format_price, format_seconds
 from pipelines.texts.translating import FAILED, SPLIT, STATUSES, UNKNOWN
 from pipelines.translate.plan import FORMAT
@@ -218,8 +219,9 @@ def describe_summary(
             f"{summary.reused_units:,} of {summary.units:,} units were there from an earlier run."
         )
     lines.append(
-        f"{summary.rows:,} rows of {len(manifest['files']):,} file(s) in {summary.units:,} unit(s)"
-        + (f"; {_skipped_rows(manifest):,} rows skipped" if _skipped_rows(manifest) else "")
+        f"{counted(summary.rows, 'row')} of {counted(len(manifest['files']), 'file')} in "
+        f"{counted(summary.units, 'unit')}"
+        + (f"; {counted(skipped, 'row')} skipped" if (skipped := _skipped_rows(manifest)) else "")
     )
     for column, counts in summary.rows_by_status.items():
         statuses = ", ".join(f"{n:,} {status}" for status, n in counts.items() if n)

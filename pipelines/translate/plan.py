@@ -46,17 +46,13 @@ class TableUnit:
     """A run of rows of one input file, and the output file that it becomes.
 
     Attributes:
-      path: The input file.
-      relative_path: The input file's, which stands for the file in the manifest.
-      footer_checksum: The input file's.
+      file: The input file.
       first_row: Index in the file.
       rows: Rows of the unit; 0 only for the one unit of a file without rows.
       output_path: Relative to the output folder.
     """
 
-    path: str
-    relative_path: str
-    footer_checksum: str
+    file: InputFile
     first_row: int
     rows: int
     output_path: str
@@ -87,9 +83,7 @@ def plan_units(file: InputFile, *, unit_rows: int) -> list[TableUnit]:
     paths = plan_output_paths(relative_path=file.relative_path, rows=file.rows, unit_rows=unit_rows)
     return [
         TableUnit(
-            path=file.path,
-            relative_path=file.relative_path,
-            footer_checksum=file.footer_checksum,
+            file=file,
             first_row=index * unit_rows,
             rows=min(unit_rows, file.rows - index * unit_rows),
             output_path=path,

@@ -10,13 +10,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from model.engines.translator import Translator, Work
-from pipelines.storage.text_cells import cell_bytes
+from model.engines.translator import Translator
+from pipelines.storage.parquet import cell_bytes
 from pipelines.texts.translating import (
     FAILED,
     STATUSES,
     TextOptions,
     TranslatedText,
+    TranslatedTexts,
     translate_texts,
 )
 
@@ -74,23 +75,6 @@ class TableOptions:
         return added if len(self.text_columns) == 1 else f"{column}_{added}"
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TableWork:
-    """What translating a table took.
-
-    Attributes:
-      texts: Texts that had to be translated, each occurrence counted.
-      distinct_texts: Texts that the model translated.
-      source_characters: Characters of all cells that hold text.
-      work: Work of the model.
-    """
-
-    texts: int
-    distinct_texts: int
-    source_characters: int
-    work: Work
-
-
 def added_names(text_columns: Sequence[str], *, has_n_best: bool) -> list[str]:
     """Names the columns that are added.
 
@@ -107,23 +91,23 @@ def added_names(text_columns: Sequence[str], *, has_n_best: bool) -> list[str]:
 
 def translate_table(
     table: pa.Table, *, options: TableOptions, translator: Translator
-) -> tuple[pa.Table, TableWork]:
+) -> tuple[pa.Table, TranslatedTexts]:
     """Returns the table with the added columns at its end; a text of two columns counts once."""
     cells = [cell_bytes(table.column(name)) for name in options.text_columns]
-    found, work = _translate(
-        [cell for column in cells for cell in column], options=options, translator=translator
-    )
+    every_cell = [cell for column in cells for cell in column]
+    found = _translate(every_cell, options=options, translator=translator)
     for index, column in enumerate(options.text_columns):
-        of_column = found[index * table.num_rows : (index + 1) * table.num_rows]
+        first = index * table.num_rows
+        of_column = found.translations[first : first + table.num_rows]
         for added, kind, value in options.added():
             values = pa.array([value(cell) for cell in of_column], kind)
             table = table.append_column(options.name(column, added), values)
-    return table, work
+    return table, found
 
 
 def retry_table(
     table: pa.Table, *, options: TableOptions, translator: Translator
-) -> tuple[pa.Table, TableWork]:
+) -> tuple[pa.Table, TranslatedTexts]:
     """Translates the failed cells of a translated table again; all others stay as they are."""
     texts = {name: cell_bytes(table.column(name)) for name in options.text_columns}
     places = []  # column and row of each failed cell
@@ -131,36 +115,26 @@ def retry_table(
         statuses = table.column(options.name(column, STATUS)).to_pylist()
         places += [(column, row) for row, status in enumerate(statuses) if status == FAILED]
     failed = [texts[column][row] for column, row in places]
-    found, work = _translate(failed, options=options, translator=translator)
+    found = _translate(failed, options=options, translator=translator)
     for column in options.text_columns:
         for added, kind, value in options.added():
             name = options.name(column, added)
             values = table.column(name).to_pylist()
-            for (place, row), cell in zip(places, found, strict=True):
+            for (place, row), cell in zip(places, found.translations, strict=True):
                 if place == column:
                     values[row] = value(cell)
             index = table.column_names.index(name)
             table = table.set_column(index, table.schema.field(index), pa.array(values, kind))
-    return table, work
+    return table, found
 
 
 def _translate(
     cells: list[bytes | None], *, options: TableOptions, translator: Translator
-) -> tuple[list[TranslatedText], TableWork]:
-    result = translate_texts(cells, translator=translator, options=options.texts)
-    if len(result.translations) != len(cells):
-        raise RuntimeError(f"{len(cells)} cells in, {len(result.translations)} out")
-    work = TableWork(
-        texts=result.texts,
-        distinct_texts=result.distinct_texts,
-        source_characters=_count_characters(cells),
-        work=result.work,
-    )
-    return result.translations, work
-
-
-def _count_characters(cells: Sequence[bytes | None]) -> int:
-    return sum(len(cell.decode(errors="ignore")) for cell in cells if cell is not None)
+) -> TranslatedTexts:
+    found = translate_texts(cells, translator=translator, options=options.texts)
+    if len(found.translations) != len(cells):
+        raise RuntimeError(f"{len(cells)} cells in, {len(found.translations)} out")
+    return found
 
 
 def count_statuses(table: pa.Table, *, options: TableOptions) -> dict[str, dict[str, int]]:

@@ -94,42 +94,41 @@ class _TranslateUnit(beam.DoFn):
         yield statistics
 
 
+@dataclasses.dataclass(kw_only=True, eq=False)
 class WriteManifest(beam.DoFn):
-    """The job's last step; running it twice writes the same."""
+    """The job's last step; running it twice writes the same.
 
-    def __init__(
-        self,
-        *,
-        plan: dict[str, Any],
-        bad_rows: Mapping[str, int | None],
-        output: str,
-        max_failed: float,
-        run_id: str,
-        is_alone: bool,
-    ) -> None:
-        self._plan = plan
-        self._bad_rows = bad_rows
-        self._output = output
-        self._max_failed = max_failed
-        self._run_id = run_id
-        self._is_alone = is_alone
+    Attributes:
+      plan: The content of `plan.json`.
+      bad_rows: Rows of the files that are skipped, as for `make_manifest`.
+      output: The output folder.
+      max_failed: The share of rows that may fail or be skipped.
+      run_id: Name of this run.
+      is_alone: Whether no other run can be at work in the folder.
+    """
+
+    plan: dict[str, Any]
+    bad_rows: Mapping[str, int | None]
+    output: str
+    max_failed: float
+    run_id: str
+    is_alone: bool
 
     def process(self, statistics: list[UnitStatistics]) -> None:
         """Writes the manifest of all units."""
         manifest = make_manifest(
-            plan=self._plan,
+            plan=self.plan,
             statistics=statistics,
-            bad_rows=self._bad_rows,
-            max_failed=self._max_failed,
+            bad_rows=self.bad_rows,
+            max_failed=self.max_failed,
         )
-        files = list_files(f"{self._output}/{job_folder.JOB_FOLDER}")
-        leftovers = job_folder.find_leftovers(
-            files, run_id=self._run_id, is_alone=self._is_alone, now=time.time()
+        files = list_files(f"{self.output}/{job_folder.JOB_FOLDER}")
+        # Before the manifest, after which no run looks for them any more.
+        delete(
+            job_folder.find_leftovers(
+                files, run_id=self.run_id, is_alone=self.is_alone, now=time.time()
+            )
         )
-        if leftovers:  # before the manifest, after which no run looks for them any more
-            delete(leftovers)
         path = job_folder.MANIFEST_PATH
-        write_json(manifest, output=self._output, path=path, run_id=self._run_id)
-        retried = [file.path for file in files if file.path.endswith(f"/{job_folder.RETRY_PATH}")]
-        if retried:
-            delete(retried)
+        write_json(manifest, output=self.output, path=path, run_id=self.run_id)
+        delete([file.path for file in files if file.path.endswith(f"/{job_folder.RETRY_PATH}")])

@@ -16,19 +16,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from model import errors
 from model.engines.progress import begin_rows
 from model.engines.translator import Translator, Work
-from model.errors import UserError
+from model.errors import BadFileError, UserError
 from pipelines.storage import parquet
 from pipelines.storage.files import make_folder, read_bytes, write_whole
 from pipelines.storage.listing import exists
+from pipelines.texts.translating import TranslatedTexts
 from pipelines.translate.job_folder import JOB_FOLDER, statistics_path, write_json
 from pipelines.translate.options import SKIP
 from pipelines.translate.plan import TableUnit, installed_versions
 from pipelines.translate.table import (
     TableOptions,
-    TableWork,
     count_failed_rows,
     count_statuses,
     retry_table,
@@ -36,18 +35,9 @@ from pipelines.translate.table import (
 )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Worker:
-    """Who did a unit."""
-
-    host: str
-    process: int
-    thread: int
-
-
-def this_worker() -> Worker:
-    """Says who runs this."""
-    return Worker(host=socket.gethostname(), process=os.getpid(), thread=threading.get_ident())
+def _this_worker() -> dict[str, Any]:
+    thread = threading.get_ident()
+    return {"host": socket.gethostname(), "process": os.getpid(), "thread": thread}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -73,7 +63,7 @@ class UnitStatistics:
       run_id: Name of that run.
       run_rows: Rows that it translated.
       run_characters: Their characters.
-      worker: Worker that did it.
+      worker: Worker that did it: its host, process and thread.
       versions: Versions of its programs.
       was_reused: Whether an earlier run had done it.
     """
@@ -96,7 +86,7 @@ class UnitStatistics:
     run_id: str = ""
     run_rows: int = 0
     run_characters: int = 0
-    worker: Worker = dataclasses.field(default_factory=this_worker)
+    worker: dict[str, Any] = dataclasses.field(default_factory=_this_worker)
     versions: dict[str, str] = dataclasses.field(default_factory=installed_versions)
     was_reused: bool = False
 
@@ -118,8 +108,7 @@ class UnitStatistics:
         Raises:
           TypeError, ValueError, KeyError: It is not what `to_json` returns.
         """
-        work, worker = Work(**content.pop("work")), Worker(**content.pop("worker"))
-        return cls(**content, work=work, worker=worker)
+        return cls(**content | {"work": Work(**content["work"])})
 
 
 def read_statistics(*, output: str, path: str) -> UnitStatistics | None:
@@ -202,7 +191,7 @@ def find_finished(unit: TableUnit, *, options: UnitOptions) -> UnitStatistics | 
         return None
     try:
         footer = parquet.read_footer(path)
-    except errors.BadFileError:
+    except BadFileError:
         return None
     expected = (found.output_bytes, found.output_checksum, found.rows)
     return found if (footer.size, footer.checksum, footer.rows) == expected else None
@@ -212,31 +201,21 @@ def _write_unit(unit: TableUnit, *, options: UnitOptions, translator: Translator
     start = time.monotonic()
     try:
         table = parquet.read_rows(
-            path=unit.path,
+            path=unit.file.path,
             first_row=unit.first_row,
             rows=unit.rows,
-            footer_checksum=unit.footer_checksum,
+            footer_checksum=unit.file.footer_checksum,
         )
-    except errors.BadFileError as error:
+    except BadFileError as error:
         if options.on_bad_file != SKIP:
             raise UserError(
                 f"{error}. Fetch the file again, or go on without such rows by `on_bad_file=skip`"
             ) from error
-        statistics = UnitStatistics(
-            output_path=unit.output_path,
-            relative_path=unit.relative_path,
-            first_row=unit.first_row,
-            rows=unit.rows,
-            plan_digest=options.plan_digest,
-            skipped=str(error),
-            run_id=options.run_id,
-        )
+        statistics = dataclasses.replace(_new_statistics(unit, options), skipped=str(error))
     else:
         with begin_rows(unit.rows):
-            table, work = translate_table(table, options=options.table, translator=translator)
-        statistics = _write_output(
-            table, unit=unit, options=options, work=work, run_rows=unit.rows, start=start
-        )
+            table, found = translate_table(table, options=options.table, translator=translator)
+        statistics = _write_output(table, unit=unit, options=options, found=found, start=start)
     _write_statistics(statistics, options=options)
     return statistics
 
@@ -256,18 +235,17 @@ def _retry_unit(
             rows=unit.rows,
             footer_checksum=found.output_checksum,
         )
-    except errors.BadFileError:
+    except BadFileError:
         return _write_unit(unit, options=options, translator=translator)
-    table, work = retry_table(table, options=options.table, translator=translator)
-    statistics = _write_output(
-        table, unit=unit, options=options, work=work, run_rows=found.failed_rows, start=start
-    )
+    table, retried = retry_table(table, options=options.table, translator=translator)
+    statistics = _write_output(table, unit=unit, options=options, found=retried, start=start)
     statistics = dataclasses.replace(  # with what the first time took
         statistics,
-        texts=found.texts + work.texts,
-        distinct_texts=found.distinct_texts + work.distinct_texts,
+        texts=found.texts + retried.texts,
+        distinct_texts=found.distinct_texts + retried.distinct_texts,
         source_characters=found.source_characters,
-        work=found.work + work.work,
+        work=found.work + retried.work,
+        run_rows=found.failed_rows,
     )
     _write_statistics(statistics, options=options)
     return statistics
@@ -278,8 +256,7 @@ def _write_output(
     *,
     unit: TableUnit,
     options: UnitOptions,
-    work: TableWork,
-    run_rows: int,
+    found: TranslatedTexts,
     start: float,
 ) -> UnitStatistics:
     """Writes the output file, whole or not at all, and reads its footer back."""
@@ -294,24 +271,30 @@ def _write_output(
     for rows in (footer.rows, *(sum(of_column.values()) for of_column in counts.values())):
         if rows != unit.rows:
             raise RuntimeError(f"{path} has {rows} rows with a status of the unit's {unit.rows}")
-    return UnitStatistics(
-        output_path=unit.output_path,
-        relative_path=unit.relative_path,
-        first_row=unit.first_row,
-        rows=unit.rows,
-        plan_digest=options.plan_digest,
+    return dataclasses.replace(
+        _new_statistics(unit, options),
         output_bytes=footer.size,
         output_checksum=footer.checksum,
         rows_by_status=counts,
         failed_rows=count_failed_rows(table, options=options.table),
-        texts=work.texts,
-        distinct_texts=work.distinct_texts,
-        source_characters=work.source_characters,
-        work=work.work,
+        texts=found.texts,
+        distinct_texts=found.distinct_texts,
+        source_characters=found.source_characters,
+        work=found.work,
         seconds=round(time.monotonic() - start, 3),
+        run_rows=unit.rows,
+        run_characters=found.source_characters,
+    )
+
+
+def _new_statistics(unit: TableUnit, options: UnitOptions) -> UnitStatistics:
+    return UnitStatistics(
+        output_path=unit.output_path,
+        relative_path=unit.file.relative_path,
+        first_row=unit.first_row,
+        rows=unit.rows,
+        plan_digest=options.plan_digest,
         run_id=options.run_id,
-        run_rows=run_rows,
-        run_characters=work.source_characters,
     )
 
 

@@ -205,14 +205,14 @@ def test_a_plan_says_what_would_be_done(tmp_path):
     assert lines["source 1"].startswith("text  ")
     assert f"{tmp_path}/a.en + {tmp_path}/a.de" in lines["source 1"]
     assert re.fullmatch(r"about 0\.\d+ MB of text, in units of up to 16,384 pairs", lines["input"])
-    assert lines["train"] == "3 shard(s) of 1 bucket(s) each"
-    assert lines["validation"] == "1 shard(s) of 1 bucket(s) each"
+    assert lines["train"] == "3 shards of 1 bucket each"
+    assert lines["validation"] == "1 shard of 1 bucket each"
     assert lines["held out"] == "0.05 of the pairs, by the hash of the source"
     assert lines["vocabulary"].startswith("to be trained, unigram, shared, 20 tokens, rule iden")
     assert "min tokens 2, max tokens 50, max length ratio 3.0" in lines["filters"]
     assert lines["duplicates"] == "of equal pairs the first stays"
     assert lines["normalisation"] == "unicode form NFC, clean whitespace"
-    assert lines["runner"] == "FnApiRunner, 1 worker(s), in_memory"
+    assert lines["runner"] == "FnApiRunner, 1 worker, in_memory"
     assert lines["output"] == f"{tmp_path}/out, which holds nothing yet"
 
 
@@ -248,7 +248,7 @@ def test_a_plan_says_what_is_in_its_folder(plan, tmp_path):
     (out / "_work" / plan.fingerprint[:16]).mkdir(parents=True)
     spill(plan, 0, 0, rows=1)
     assert lines_of(plan)["output"].endswith(
-        "begun already, with 1 unit(s) encoded: they would be taken over"
+        "begun already, with 1 unit encoded: a run would go on from there"
     )
     run_preprocess(make_plan(tmp_path, output=str(tmp_path / "new")), beam_arguments=ONE_WORKER)
     finished = make_plan(tmp_path, output=str(tmp_path / "new"))

@@ -238,11 +238,6 @@ def test_the_line_of_progress(values, line):
     assert TranslationProgress(**values).describe() == line
 
 
-def watch_of(job, **options):
-    values = {"output": job.output, "rows": job.rows, "run_id": job.run_id, "is_done": job.is_done}
-    return ProgressWatch(**values | options)
-
-
 class Watched(Reverser):
     """Looks at the run that it is part of."""
 
@@ -258,7 +253,7 @@ seen = []
 def test_a_run_is_watched_by_what_its_units_leave(tmp_path):
     source = write(tmp_path / "in.parquet", numbered(40))
     job = request(source, tmp_path / "out", unit_rows=10, load=Watched).plan()
-    watch = watch_of(job)
+    watch = ProgressWatch(job)
     assert dataclasses.replace(watch.look(), seconds=0) == TranslationProgress(rows=40)
     watches.append(watch)
     job.run()
@@ -266,7 +261,7 @@ def test_a_run_is_watched_by_what_its_units_leave(tmp_path):
     last = watch.look()
     assert (last.rows_done, last.rows_done_here, last.work.sources) == (40, 40, 40)
     # Of an earlier run: they are done, but say nothing of the rate.
-    later = watch_of(job, run_id="another").look()
+    later = ProgressWatch(dataclasses.replace(job, run_id="another")).look()
     assert (later.rows_done, later.rows_done_here, later.work) == (40, 0, Work())
 
 
@@ -275,7 +270,7 @@ def test_what_is_overwritten_is_not_taken_for_done(tmp_path):
     translate(source, tmp_path / "out", unit_rows=10)
     for options in ({"unit_rows": 10}, {"unit_rows": 20}):
         job = request(source, tmp_path / "out", overwrite=True, **options).plan()
-        watch = watch_of(job)
+        watch = ProgressWatch(job)
         assert watch.look().rows_done == 0
         job.run()
         assert watch.look().rows_done == watch.look().rows_done_here == 40
@@ -302,7 +297,9 @@ def test_a_terminal_shows_the_run_and_is_cleared(tmp_path, monkeypatch):
 
 def test_a_retry_tells_its_time_alone(tmp_path):
     job = request(write(tmp_path / "in.parquet", numbered(4)), tmp_path / "out").plan()
-    found = dataclasses.replace(watch_of(job, is_retry=True).look(), seconds=61.0)
+    options = dataclasses.replace(job.request.options, retry_failed=True)
+    retry = dataclasses.replace(job, request=dataclasses.replace(job.request, options=options))
+    found = dataclasses.replace(ProgressWatch(retry).look(), seconds=61.0)
     assert found.describe() == "translating failed rows again: 1:01"
 
 
@@ -313,7 +310,7 @@ def test_the_end_says_what_it_took_and_cost(tmp_path):
     summary = dataclasses.replace(summary, seconds=90.0)
     # 3 dollars an hour for 90 s are 7.5 cents, for 6 rows of 14 characters.
     assert describe_summary(summary, price_per_hour=3.0) == [
-        "6 rows of 1 file(s) in 2 unit(s)",
+        "6 rows of 1 file in 2 units",
         "text: 4 ok, 1 null, 1 empty",
         "4 texts, 2 translated: 50.0% saved, since equal ones of a unit are translated once",
         # 6 and 4 ids in a batch of two
@@ -325,7 +322,7 @@ def test_the_end_says_what_it_took_and_cost(tmp_path):
     again = translate(source, tmp_path / "out", unit_rows=4)
     assert describe_summary(again, price_per_hour=3.0)[:2] == [
         "Finished already; nothing to do.",
-        "6 rows of 1 file(s) in 2 unit(s)",
+        "6 rows of 1 file in 2 units",
     ]
     nothing = "Price of this run: it translated nothing, so that no row has a price"
     assert describe_summary(again, price_per_hour=3.0)[-1] == nothing

@@ -22,8 +22,7 @@ from model.errors import (
 )
 from pipelines.runners.failures import find_user_error
 from pipelines.runners.runner import check_places, make_pipeline
-from pipelines.storage.parquet import overlapping_row_groups, read_footer, read_rows
-from pipelines.storage.text_cells import cell_bytes
+from pipelines.storage.parquet import cell_bytes, overlapping_row_groups, read_footer, read_rows
 from pipelines.translate.job import _with_workers
 from pipelines.translate.job_folder import compare_plans
 from pipelines.translate.manifest import make_manifest
