@@ -235,7 +235,7 @@ def test_a_plan_says_what_is_not_by_default(tmp_path):
     assert lines["normalisation"] == "unicode form NFC, clean whitespace, lowercase"
     assert "bpe and unigram, one a side, 20 tokens" in lines["vocabulary"]
     assert lines["vocabulary"].endswith("coverage 0.99, byte fallback, symbols <a> <b>")
-    assert re.fullmatch(r"FnApiRunner, \d+ worker\(s\), multi_threading", lines["runner"])
+    assert re.fullmatch(r"FnApiRunner, \d+ workers?, multi_threading", lines["runner"])
 
 
 def test_a_plan_says_what_is_in_its_folder(plan, tmp_path):
