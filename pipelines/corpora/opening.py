@@ -120,7 +120,6 @@ def _open_dataset(spec: CorpusSpec, options: CorpusOptions) -> Source:
 
 
 def _open_file(spec: CorpusSpec, path: str, options: CorpusOptions, *, encoding: str) -> Source:
-    """Opens a file with columns of its own."""
     columns = (
         spec.source_column or options.source_column,
         spec.target_column or options.target_column,

@@ -69,30 +69,18 @@ class ParquetColumns(ColumnsSource):
         """
         with _opened_parquet(self.path) as file:
             groups = _group_sizes(file, self.columns())
-            batch_rows = min(
-                (
-                    rows_within(
-                        corpora_rows.SLICE_BYTES,
-                        rows=n,
-                        total_bytes=size,
-                        most=corpora_rows.SLICE_PAIRS,
-                    )
-                    for n, size in groups
-                ),
-                default=1,
-            )
+            limit, most = corpora_rows.SLICE_BYTES, corpora_rows.SLICE_PAIRS
+            fitting = [rows_within(limit, rows=n, total_bytes=b, most=most) for n, b in groups]
             for batch in parquet.iter_rows(
                 file,
                 path=self.path,
                 first_row=first_row,
                 rows=rows,
-                batch_rows=batch_rows,
+                batch_rows=min(fitting, default=1),
                 columns=[self.source_column, self.target_column],
             ):
-                yield decode_columns(
-                    cells_as_binary(_column(batch, self.source_column)),
-                    cells_as_binary(_column(batch, self.target_column)),
-                )
+                sides = (_column(batch, self.source_column), _column(batch, self.target_column))
+                yield decode_columns(*map(cells_as_binary, sides))
 
     def _groups(self) -> list[tuple[int, int]]:
         with _opened_parquet(self.path) as file:

@@ -109,17 +109,15 @@ class Tsv(ColumnsSource, TextSource):
         """Reads the file; a line with too few columns becomes a fault."""
         needed = max(self.source_column, self.target_column) + 1
         for lines in line_slices(self.path, encoding=self.encoding):
-            sources, targets, faults = [], [], {}
+            pairs, faults = [], {}
             for row, line in enumerate(lines):
                 columns = line.split(b"\t", needed)
                 if len(columns) < needed:
                     faults[row] = MALFORMED
-                    sources.append(line)
-                    targets.append(b"")
+                    pairs.append((line, b""))
                 else:
-                    sources.append(columns[self.source_column])
-                    targets.append(columns[self.target_column])
-            yield decode_lines(sources, targets, faults=faults)
+                    pairs.append((columns[self.source_column], columns[self.target_column]))
+            yield decode_lines(*zip(*pairs, strict=True), faults=faults)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,25 +139,18 @@ class Jsonl(ColumnsSource, TextSource):
     def read_all(self) -> Iterator[pa.Table]:
         """Reads the file; a line without the two texts becomes a fault, and is kept as it is."""
         for lines in line_slices(self.path, encoding=self.encoding):
-            sources: list[bytes | None] = []
-            targets: list[bytes | None] = []
-            faults = {}
+            pairs, faults = [], {}
             for row, line in enumerate(lines):
-                source: bytes | None = line
-                target: bytes | None = b""
+                pair: tuple[bytes | None, bytes | None] = (line, b"")
                 try:
                     value = json.loads(line.decode())
-                    source, target = (
-                        text_at(value, self.source_column),
-                        text_at(value, self.target_column),
-                    )
+                    pair = text_at(value, self.source_column), text_at(value, self.target_column)
                 except UnicodeDecodeError:
                     pass  # `decode_lines` finds it again and says so
                 except (ValueError, TypeError, KeyError, RecursionError):
                     faults[row] = MALFORMED
-                sources.append(source)
-                targets.append(target)
-            yield decode_lines(sources, targets, faults=faults)
+                pairs.append(pair)
+            yield decode_lines(*zip(*pairs, strict=True), faults=faults)
 
 
 def text_at(value: Any, key: str) -> bytes | None:

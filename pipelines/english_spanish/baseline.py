@@ -27,7 +27,7 @@ _FUNCTION_WORDS = lexicon.gloss(
 
 @functools.cache
 def _dictionary() -> Mapping[str, str]:
-    """Maps the inflected English words, in lower case, to what a dictionary gives for them."""
+    """Maps inflected English words, in lower case, to their entries in a dictionary."""
     numbers = tuple(spell(number=number, gender="m") for number in range(1, 100))
     tables = (lexicon.OFTEN, lexicon.FEELINGS, lexicon.MONTHS, numbers, *lexicon.TIMES.values())
     entries = {words.en: words.es for table in tables for words in table}

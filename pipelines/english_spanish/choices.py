@@ -16,9 +16,9 @@ T = TypeVar("T")
 
 
 class Draw:
-    """Choices that every version of Python makes alike.
+    """Random choices that are the same in every version of Python.
 
-    Of a generator with an integer seed only `random()` is promised to stay the same.
+    Python promises this only of `random()`, and only with an integer seed.
     """
 
     def __init__(self, seed: int) -> None:
@@ -58,7 +58,7 @@ EVENT: tuple[Tense, ...] = ("past", "future")
 
 @functools.cache
 def _modal(*, verb: Verb, person: Person) -> tuple[Words, Words]:
-    """Gives what says that one wants to do something, and that one does not."""
+    """Gives the phrases "wants to" and "does not want to", or those of another modal verb."""
     to, es = verb.prepositions, grammar.conjugate(verb=verb, tense="present", person=person)
     en = grammar.english_verb(verb=verb, tense="present", person=person)
     dont = "doesn't" if person == "3s" else "don't"

@@ -134,7 +134,7 @@ def is_held_out(triple: Triple) -> bool:
 
 @functools.cache
 def _generate(*, held_out: bool) -> tuple[Pair, ...]:
-    """Takes pairs from the templates in turn; one that yields nothing new any more drops out."""
+    """Takes pairs from the templates in turn; a template that has no new ones left drops out."""
     draw, templates, pairs = choices.Draw(seed=int(held_out)), list(TEMPLATES), dict[str, Pair]()
     count = HELD_OUT_PAIRS if held_out else TRAIN_PAIRS
     while len(pairs) < count:

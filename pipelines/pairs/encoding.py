@@ -1,4 +1,4 @@
-"""A unit of rows -> records with their headers, and rejected pairs. No Beam in it."""
+"""A unit of rows to records with their headers, and to rejected pairs."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def _clean_slices(
 
 
 def _is_huge(table: pa.Table, max_characters: int) -> pa.ChunkedArray:
-    """Tells which rows have a text that is too long before it is normalised, however short after.
+    """Tells which rows have a text that is too long to be normalised, however short it would get.
 
     A line of 100 MB, with its copies on the way through normalisation, would need 2 GB.
     """

@@ -1,4 +1,4 @@
-"""Pairs of token ids -> serialised `tf.train.Example`s, without TensorFlow."""
+"""Pairs of token ids to serialised `tf.train.Example`s, without TensorFlow."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _entry(name: str, size: int) -> bytes:
 
 @functools.lru_cache(maxsize=1 << 16)
 def _around_ids(source_size: int, target_size: int) -> tuple[bytes, bytes]:
-    """Returns what stands in an Example before its source ids, and between them and the others."""
+    """Returns the bytes of an Example before its source ids, and those before its target ids."""
     source = _entry(SOURCE_FEATURE, source_size)
     target = _entry(TARGET_FEATURE, target_size)
     content = len(source) + source_size + len(target) + target_size
@@ -81,7 +81,6 @@ class ExampleWriter:
         return records
 
     def _pack(self, texts: FlatIds) -> list[bytes]:
-        """Returns the varints of each text."""
         ids = texts.ids.astype(np.intp)  # once, not in each look-up
         varints = self._varints.take(ids).view(np.uint8)
         packed = np.compress(self._is_used.take(ids).view(np.bool_), varints).tobytes()
@@ -104,7 +103,6 @@ def with_texts(record: bytes, source: str, target: str) -> bytes:
 
 
 def _text_entry(name: str, text: str) -> bytes:
-    """Returns the entry of Features.feature that holds one text."""
     values = _field(1, text.encode())  # BytesList.value
     return _field(1, _field(1, name.encode()) + _field(2, _field(1, values)))
 

@@ -1,4 +1,4 @@
-"""What training must not see: which pairs of a corpus are held out, and by what. No Beam in it."""
+"""What training must not see: held-out pairs and texts, and the rules that find them."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ HELD_OUT_PAIR = "held_out_pair"  # the pair is one of the held-out corpus
 HELD_OUT_SOURCE = "held_out_source"  # the source is a held-out text
 HELD_OUT_TARGET = "held_out_target"
 
-# Tokens up to which a side may stand in training though it is held out: "Yes.", "Thank you." are
-# in any two corpora. Of TED's English texts of 3 and of 4 tokens 20 % stand in Tatoeba as well, of
-# 5 tokens 6 %, of 6 to 8 1.5 %, of 9,600 longer ones none.
+# A side of at most so many tokens may be trained on although it is held out: any two corpora share
+# texts such as "Yes." and "Thank you.". Of TED's English texts of 3 or 4 tokens 20 % are in Tatoeba
+# as well, of 5 tokens 6 %, of 6 to 8 tokens 1.5 %, and of 9,600 longer ones none.
 SHORT_TOKENS = 4
 
-# What is a token where there is no vocabulary yet: a sign, or 4 characters of a word. Of the
-# texts of Tatoeba and TED 0.2 to 1.7 % seem short so and have more than 4 tokens of a vocabulary of
-# 8,000, at most 0.2 % more than 6 and none more than 10.
+# Before there is a vocabulary, a sign or 4 characters of a word count as a token. Of the texts of
+# Tatoeba and TED, 0.2 to 1.7 % seem short by this and have more than 4 tokens of a vocabulary of
+# 8,000; at most 0.2 % have more than 6, and none has more than 10.
 _TOKEN_WIDTH = 4
 _WIDE = 3  # characters of Han, kana or Hangul make as many letters
 _ODD = np.uint64(0x9E3779B97F4A7C15)
@@ -36,7 +36,7 @@ _NONE: UInt64s = np.empty(0, np.uint64)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class HeldOut:
-    """Hashes of what training must not see; sorted, once `unite` has put them together.
+    """Hashes of what training must not see, sorted by `unite`.
 
     Attributes:
       pairs: Hashes of pairs.
@@ -50,7 +50,7 @@ class HeldOut:
 
 
 def unite(parts: Sequence[HeldOut]) -> HeldOut:
-    """Returns all that any part has: sorted once, however many parts there are."""
+    """Merges parts into one: a single sort, however many parts there are."""
     return HeldOut(
         pairs=_unite(part.pairs for part in parts),
         sources=_unite(part.sources for part in parts),
@@ -63,16 +63,16 @@ def _unite(hashes: Iterable[UInt64s]) -> UInt64s:
 
 
 def short_tokens(by: str) -> int:
-    """Returns up to how many tokens a side is short, so that it is not held out by itself."""
+    """Returns the most tokens of a side that is too short to be held out by itself."""
     return 0 if by == SIDE else SHORT_TOKENS
 
 
 def seem_short(texts: Sequence[str], *, tokens: int) -> npt.NDArray[np.bool_]:
-    """Tells which texts are short, as can be told before there is a vocabulary.
+    """Estimates, before there is a vocabulary, which texts are short.
 
     Args:
       texts: Normalised.
-      tokens: Up to how many a text is short; of 0 none is.
+      tokens: The most tokens of a short text; with 0, no text is short.
 
     >>> seem_short(["Thank you.", "Thank you so much.", "谢谢你", "谢谢你们的帮助"], tokens=4)
     array([ True, False,  True, False])
@@ -135,14 +135,14 @@ def held_out_reasons(
     *,
     is_short: tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]] | None = None,
 ) -> dict[int, str]:
-    """Says which pairs are held out, and by what: first of all the pair, then its source.
+    """Finds the pairs that are held out, each by the first of its pair, its source and its target.
 
     Args:
       source_hashes: Hashes of the source texts.
       targets: The target texts, normalised.
       held_out: Pairs and texts that training must not see.
-      is_short: Flags of the sources and of the targets that are short; None where that is not
-        known, and a text of any length is held out.
+      is_short: Flags of the sources and of the targets that are short; None holds out texts of any
+        length.
 
     Returns:
       The reason codes of those pairs by their position, from 0.

@@ -1,8 +1,9 @@
-"""Spill files, through which the records of units get to shards, and the merge of a bucket.
+"""Spill files, which carry records from units to shards, and the merge of a bucket.
 
-A unit writes all its records to one spill. A bucket is a range of the digests by which duplicates
-are told, and a shard a run of buckets: the records of a bucket lie together in each spill, and a
-shard is written by reading its buckets, one after the other, from all spills.
+A unit writes all its records to one spill. A record's bucket is a range of the digests that
+duplicates share, so that duplicates meet in one bucket, and a shard is a run of buckets. Each spill
+holds the records of a bucket together: a shard is written by reading it bucket by bucket from all
+spills.
 """
 
 from __future__ import annotations
@@ -64,8 +65,8 @@ class Region:
       index: The place of the spill's unit in its source.
       counts: Records of each bucket.
       bounds: Offsets at which each bucket begins and the last one ends; headers, then records.
-      is_candidate: Copies of records of the train split, for a validation split that would
-        stay empty.
+      is_candidate: Whether these are copies of training records, which are used only if the
+        validation split would be empty.
     """
 
     path: str
@@ -113,8 +114,8 @@ def without_copies(batch: Batch, *, apart: int | None = None) -> Batch:
 
     Args:
       batch: The records, by row.
-      apart: Hash of a source that may be moved to another split: its records are no copies of
-        others, nor others of them.
+      apart: Hash of a source that may be moved to another split: its records are compared only
+        with each other.
     """
     is_copy = np.zeros(len(batch.records), np.bool_)
     is_apart = np.zeros(len(batch.records), np.bool_)
@@ -279,8 +280,8 @@ def merge_bucket(
 ) -> MergedBucket:
     """Drops the duplicates among the records of a bucket from all spills, and sorts the others.
 
-    Of a group the pair with the least (source order, row) is kept, so that the result does not
-    depend on who worked on what, or when.
+    Of each group of duplicates, the pair with the least (source order, row) is kept, so that the
+    result does not depend on how the work was spread.
 
     Args:
       batches: The source's order and the records of each spill, by order and row.

@@ -1,7 +1,7 @@
 """Units of work: runs of consecutive rows of a source, read as tables of (source, target, fault).
 
-A row that cannot be a pair carries a fault (a reason code) and is rejected later, so that its
-place is kept and every row is accounted for.
+A row that cannot be a pair has a fault, a reason code, and is rejected later: so rows keep their
+places, and each is accounted for.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pipelines.corpora.source import Source
 from pipelines.pairs.work_folder import WorkFolder
 from pipelines.storage import files
 
-# A unit, and a slice (what is read, and normalised, at a time), end at whichever comes first.
+# A unit ends at whichever limit comes first.
 MAX_UNIT_PAIRS = 128 * 1024  # two threads hold one each, with its records
 MAX_UNIT_BYTES = 256 << 20  # of text
 
@@ -152,7 +152,6 @@ def _write_chunk(path: str, tables: Iterable[pa.Table], *, work: WorkFolder) -> 
 
 
 def _read_chunk(path: str) -> Iterator[pa.Table]:
-    """Reads the tables of a chunk file."""
     with files.open_binary(path) as file, pa.ipc.open_file(file) as reader:
         for index in range(reader.num_record_batches):
             yield pa.Table.from_batches([reader.get_batch(index)])

@@ -179,7 +179,7 @@ def describe_manifest(manifest: DatasetManifest) -> list[str]:
 
 
 def _has_small_vocabulary(manifest: DatasetManifest) -> bool:
-    """Says whether a vocabulary has fewer tokens than by default, as the corpus allowed no more."""
+    """Says whether a vocabulary has fewer tokens than by default, since the corpus allowed no more."""
     options = manifest.options
     wanted = options.get("vocabulary_size", 0)  # 0: the vocabulary was given
     sizes = manifest.source_vocabulary_size, manifest.target_vocabulary_size
@@ -191,7 +191,7 @@ def _has_small_vocabulary(manifest: DatasetManifest) -> bool:
 
 
 def _describe_encodings(sources: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Yields a line on each text of which many lines are not in the encoding that was named."""
+    """Warns of each text file that seems to be in another encoding than was named."""
     for source in sources:
         invalid = source["rejected"].get(INVALID_UTF8, 0)
         is_text = source["kind"] in ("text", "tsv", "jsonl")
@@ -205,7 +205,6 @@ def _describe_encodings(sources: Sequence[dict[str, Any]]) -> Iterator[str]:
 
 
 def _describe_validation(sources: Sequence[dict[str, Any]]) -> list[str]:
-    """Returns the line that says how much of the validation corpora was kept, if there are any."""
     held_out = [source for source in sources if source["is_held_out"]]
     if not held_out:
         return []
@@ -217,7 +216,6 @@ def _describe_validation(sources: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _table_of_sources(sources: Sequence[dict[str, Any]]) -> list[str]:
-    """Returns a table of what was read, kept and rejected, by source and reason."""
     # Files that one name was given to are one entry.
     totals: dict[str, collections.Counter[str]] = {}
     rejected: dict[str, collections.Counter[str]] = {}

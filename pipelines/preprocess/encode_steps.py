@@ -128,7 +128,7 @@ class _HashFile(beam.DoFn):
 
 
 class _UniteHashes(beam.CombineFn):
-    """Collects parts, and unites them when they are sent on: to do so at each takes n^2 in all."""
+    """Collects parts, to unite them when they are sent on: uniting each would take n^2 steps."""
 
     def create_accumulator(self) -> list[HeldOut]:
         return []

@@ -12,7 +12,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from model.dataset.manifest import DatasetManifest
 from model.errors import UnfinishedError, UserError
@@ -139,15 +139,14 @@ class PreprocessRequest:
 
     def _with_scripts(self, options: PreprocessOptions) -> PreprocessOptions:
         """Has the filters check the scripts that are asked for, or that the languages have."""
-        filters = dataclasses.replace(
-            options.filters,
-            source_script=_find_script(
-                self.source_script, options.source_language, given=options.filters.source_script
-            ),
-            target_script=_find_script(
-                self.target_script, options.target_language, given=options.filters.target_script
-            ),
-        )
+        scripts: dict[str, Any] = {}
+        for side in ("source", "target"):
+            asked, name = getattr(self, f"{side}_script"), f"{side}_script"
+            scripts[name] = "" if asked == "none" else asked
+            if asked == _AUTO:
+                known = find_language(getattr(options, f"{side}_language"))
+                scripts[name] = getattr(options.filters, name) or (known.script if known else "")
+        filters = dataclasses.replace(options.filters, **scripts)
         return dataclasses.replace(options, filters=filters)
 
     def _unknown_scripts(self) -> Iterator[str]:
@@ -159,14 +158,6 @@ class PreprocessRequest:
                     f"`{side}_language={code}` does not say one script, and pairs in a wrong one "
                     f"stay: name it with `{side}_script`, such as Latin, or none"
                 )
-
-
-def _find_script(asked: str, language: str, *, given: str) -> str:
-    """Returns the script that a side must be in, or "" where it may be in any."""
-    if asked == _AUTO:
-        known = find_language(language)
-        return given or (known.script if known else "")
-    return "" if asked == "none" else asked
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -242,7 +233,6 @@ def _watched(
 
 
 def _add_steps(pipeline: beam.Pipeline, plan: PreprocessPlan) -> None:
-    """Wires the job."""
     import apache_beam as beam
 
     from pipelines.preprocess.encode_steps import (

@@ -24,38 +24,20 @@ _RULE = "identity"  # SentencePiece's, where none is said
 _VOCABULARY_TYPES = ("unigram", "bpe", "char")
 
 _TRAINING_OPTIONS = (
-    "vocabulary_size",
-    "vocabulary_type",
-    "source_vocabulary_type",
-    "target_vocabulary_type",
-    "vocabulary_sample",
-    "character_coverage",
-    "byte_fallback",
-    "user_symbols",
+    "vocabulary_size", "vocabulary_type", "source_vocabulary_type", "target_vocabulary_type",
+    "vocabulary_sample", "character_coverage", "byte_fallback", "user_symbols",
     "sentencepiece_rule",
-)
+)  # fmt: skip
 
 _READING_OPTIONS = (
-    "source_column",
-    "target_column",
-    "split",
-    "validation_split",
-    "data_dir",
-    "download",
-    "language_pair",
-    "subsets",
-)
+    "source_column", "target_column", "split", "validation_split", "data_dir", "download",
+    "language_pair", "subsets",
+)  # fmt: skip
 
 _LAST = (
-    "encoding",
-    "held_out_by",
-    "validation_fraction",
-    "seed",
-    "normalization",
-    "source_language",
-    "target_language",
-    IS_SIZE_GIVEN,
-)
+    "encoding", "held_out_by", "validation_fraction", "seed", "normalization", "source_language",
+    "target_language", IS_SIZE_GIVEN,
+)  # fmt: skip
 
 _SPECIAL_PIECES = ("<pad>", "<unk>", "<s>", "</s>")
 _SENTENCEPIECE_RULES = ("identity", "nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf")

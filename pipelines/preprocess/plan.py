@@ -1,4 +1,4 @@
-"""What is decided before anything is read: the options of a dataset, and the plan of its job."""
+"""The plan of a dataset, made from its options and the sizes of its input."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def plan_preprocess(
 
 
 def _check_normalization(vocabulary: str, chosen: TextNormalization) -> None:
-    """Raises if the vocabulary was made for texts that are normalised otherwise."""
+    """Raises if a given vocabulary was made for texts with another normalisation."""
     folder = paths.folder_of(vocabulary)
     beside = paths.join(folder, VOCABULARY_FILE)
     if not folder or not listing.exists(beside):
@@ -151,7 +151,7 @@ def _check_normalization(vocabulary: str, chosen: TextNormalization) -> None:
 
 
 def _check_is_outside(output: str, identities: Sequence[dict[str, Any]]) -> None:
-    """Raises if a corpus lies in the dataset folder, of which a rerun would read its own output."""
+    """Raises if a corpus lies in the dataset folder: a rerun would read its own output."""
     root = paths.normalize_path(output) + "/"
     for identity in identities:
         for file in identity["files"]:
@@ -198,12 +198,9 @@ def _plan_splits(train: int, held_out: int, *, options: PreprocessOptions) -> di
     by_size = math.ceil(train * _RECORD_SHARE / (options.shard_megabytes * 2**20))
     shards = options.shards or min(max(1, by_size), _MAX_SHARDS)
     validation_shards = max(1, math.ceil(validation / _VALIDATION_SHARD_BYTES))
-    return {
-        TRAIN: SplitPlan(
-            shards=shards, buckets_per_shard=max(1, math.ceil(train / shards / _BUCKET_BYTES))
-        ),
-        VALIDATION: SplitPlan(
-            shards=validation_shards,
-            buckets_per_shard=max(1, math.ceil(validation / validation_shards / _BUCKET_BYTES)),
-        ),
-    }
+
+    def spread(text_bytes: int, shards: int) -> SplitPlan:
+        buckets = max(1, math.ceil(text_bytes / shards / _BUCKET_BYTES))
+        return SplitPlan(shards=shards, buckets_per_shard=buckets)
+
+    return {TRAIN: spread(train, shards), VALIDATION: spread(validation, validation_shards)}

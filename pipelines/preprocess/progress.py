@@ -118,7 +118,9 @@ class ProgressWatch:
             if path not in self._spills:
                 statistics = read_spill_footer(path)[1]
                 self._spills[path] = statistics["rows"], sum(statistics["rejected"].values())
-        self._has_vocabularies = self._has_vocabularies or self._find_vocabularies()
+        if not self._has_vocabularies:
+            models = set(plan.options.model_files)
+            self._has_vocabularies = models <= set(list_names(plan.options.output))
         unit_rows = [rows for source in self._unit_rows.values() for rows in source]
         progress = Progress(
             sources=len(plan.sources),
@@ -138,7 +140,3 @@ class ProgressWatch:
         )
         since = self._first_seen.setdefault(progress.phase, now)
         return dataclasses.replace(progress, phase_seconds=now - since)
-
-    def _find_vocabularies(self) -> bool:
-        options = self._plan.options
-        return set(options.model_files) <= set(list_names(options.output))

@@ -1,7 +1,7 @@
 """Trains SentencePiece vocabularies on a deterministic sample of the training lines.
 
-The sample is the k lines with the least hashes, of distinct, normalised lines: the same whoever
-read which line, and in whatever order.
+The sample is the k distinct, normalised lines with the least hashes: the same in whatever order
+the lines were read, and by however many workers.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def distinct_lines(lines: Sequence[str]) -> pa.Table:
 
 
 def _distinct(table: pa.Table) -> pa.Table:
-    # An equal hash is taken for an equal line: of 10^9 lines one may be lost, and no harm done.
+    # Equal hashes are taken for equal lines: of 10^9 lines one may be lost, which does no harm.
     _, first = np.unique(table["hash"].to_numpy(), return_index=True)
     return table.take(first)
 
@@ -265,7 +265,7 @@ def _greatest_size(message: str) -> int:
 
 
 def _trainer_message(message: str, *, name: str, size: int) -> str:
-    """Turns what the trainer says into what its user can do."""
+    """Turns a message of the trainer into one that says what the user can do."""
     if most := _greatest_size(message):
         if most < SIZE_MULTIPLE:
             return f"the corpus is too small for a {name} vocabulary: it allows {most} tokens"

@@ -17,7 +17,6 @@ _DENIED = re.compile(r"\[Errno \d+\] (?P<reason>[^:]*)(?:: (?:'.*' -> )?'(?P<pat
 
 
 def _denied(message: str) -> UserError:
-    """Returns what to tell the user of the text of a PermissionError."""
     found = _DENIED.fullmatch(message)
     if found is None:
         return no_access("a file", reason=message)

@@ -7,7 +7,6 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
-from types import TracebackType
 from typing import TextIO, TypeVar
 
 from pipelines.runners.figures import format_seconds
@@ -105,12 +104,7 @@ class StatusLine:
             self._stack.enter_context(watch)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         with self._lock:
             self._ended.set()
             if self._shown:

@@ -35,7 +35,7 @@ def make_folder(path: str) -> None:
 
 
 def is_there(path: str) -> bool:
-    """Says whether a file is there; raises what its file system does."""
+    """Says whether a file exists; errors of its file system are raised as they are."""
     return bool(file_systems().exists(path))
 
 
@@ -74,7 +74,7 @@ def delete(paths: Sequence[str]) -> None:
 
 
 def delete_folder(folder: str) -> None:
-    """Deletes a folder with all that is in it, where it is there."""
+    """Deletes a folder, if it exists, with all that is in it."""
     if is_local(folder):
         shutil.rmtree(folder, ignore_errors=True)
     else:
@@ -133,7 +133,7 @@ def open_parquet_writer(
 
 
 def is_damage(error: Exception) -> bool:
-    """Tells what decompressors raise on damaged data from what file systems do, as on a timeout."""
+    """Tells errors of damaged data, as decompressors raise them, from those of file systems."""
     if isinstance(error, MemoryError):
         return False
     if isinstance(error, (EOFError, zlib.error, gzip.BadGzipFile, pa.ArrowException)):

@@ -92,12 +92,12 @@ def list_folder(folder: str) -> list[str]:
 def list_with_links(folder: str, *, leaves_out: Callable[[str], bool]) -> list[str]:
     """Lists the paths of all files below a folder, sorted, those behind links to folders as well.
 
-    Each folder is read once, though links may lead back or twice to one: under its own path if it
-    lies there, else under that of a link. A link that leads nowhere is listed as a file.
+    Each folder is read once, however many links lead to it: under its own path if that lies below
+    the folder, else under the path of a link. A link that leads nowhere is listed as a file.
 
     Args:
       folder: Local, or of a file system that has no links.
-      leaves_out: Tells by its name whether a folder or file has no part in it.
+      leaves_out: Tells by the name of a folder or file whether it is left out.
 
     Raises:
       UserError: A folder cannot be read, or the file system is not known, not installed, or does
@@ -184,7 +184,7 @@ def is_folder(path: str) -> bool:
 
 
 def list_names(folder: str) -> list[str]:
-    """Returns the names of what lies in a folder; a folder that is not there has nothing in it."""
+    """Returns the names in a folder; a folder that does not exist has none."""
     if paths.is_local(folder):
         here = Path(folder)
         return sorted(path.name for path in here.iterdir()) if here.is_dir() else []

@@ -85,7 +85,7 @@ def read_footer(path: str) -> Footer:
 
 
 def _open_footer(handle: IO[bytes], *, path: str) -> tuple[int, str, pq.ParquetFile]:
-    """Reads the footer once: the size of the file, the checksum, and Parquet that is only that."""
+    """Returns the file's size, the footer's checksum, and a Parquet file of the footer alone."""
     size = handle.seek(0, os.SEEK_END)
     handle.seek(max(0, size - 8))
     tail = handle.read(8)
@@ -102,7 +102,7 @@ def _open_footer(handle: IO[bytes], *, path: str) -> tuple[int, str, pq.ParquetF
 
 @contextlib.contextmanager
 def _bad_content(problem: str) -> Iterator[None]:
-    """Makes a BadFileError of what Arrow says of bytes; a file system's own errors pass."""
+    """Turns Arrow's errors about damaged bytes into a BadFileError; those of file systems pass."""
     try:
         yield
     except (pa.ArrowException, OSError) as error:
@@ -196,8 +196,8 @@ def read_rows(*, path: str, first_row: int, rows: int, footer_checksum: str) -> 
         _, checksum, footer = _open_footer(handle, path=path)
         if checksum != footer_checksum:
             raise UserError(
-                f"{path} has changed since the run was planned: put the file back that it was, or "
-                "translate the new one into another folder"
+                f"{path} has changed since the run was planned: restore the file, or translate "
+                "the new one into another folder"
             )
         last_row = first_row + rows - 1
         with _bad_content(f"{path} cannot be read (rows {first_row:,} to {last_row:,}, from 0)"):

@@ -50,7 +50,7 @@ def is_known(path: str) -> bool:
 
 
 def check_no_glob(path: str) -> None:
-    """Checks that an object store takes a name for itself: Beam deletes by globs there.
+    """Checks that an object store does not take a name for a glob, by which Beam deletes there.
 
     Raises:
       UserError: The path is not local and has a character of globs.
@@ -80,19 +80,19 @@ def lookup_reason(path: str, error: Exception) -> str:
 
 
 def check_is_open(path: str) -> None:
-    """Checks that the folders on the way to a local path, or to a glob, may be searched.
+    """Checks that this user may search the folders on the way to a local path or glob.
 
-    What lies behind one that may not be looks as if it were not there.
+    A file behind a folder that may not be searched looks as if it did not exist.
 
     Raises:
-      UserError: One may not be.
+      UserError: A folder may not be searched.
     """
     if is_local(path) and (folder := _closed_folder(path)):
         raise UserError(f"{path} cannot be looked up: permission denied for {folder}")
 
 
 def _closed_folder(path: str) -> str:
-    """Returns the first folder on the way to a path that may not be searched, or ""."""
+    """Returns the first folder on the way that may not be searched, or ""."""
     folder = "/"
     for part in os.path.abspath(path).split("/")[1:]:  # noqa: PTH100 (a glob is no Path)
         inside = os.path.join(folder, part)  # noqa: PTH118

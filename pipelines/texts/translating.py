@@ -67,8 +67,8 @@ class TranslatedText:
       n_best: Hypotheses of a translated text, best first; a text that was split has only one.
     """
 
-    translation: str | None
-    score: float | None
+    translation: str | None = None
+    score: float | None = None
     status: str
     error: str | None = None
     n_best: tuple[Hypothesis, ...] = ()
@@ -129,13 +129,13 @@ def translate_texts(
       Exception: What the translator raised, where that is no fault of a source
         (`is_input_error`), or where all sources fail and a harmless one as well.
     """
-    decided: dict[bytes | None, TranslatedText] = {None: _without_translation(NULL)}
+    decided: dict[bytes | None, TranslatedText] = {None: TranslatedText(status=NULL)}
     texts: dict[bytes, str] = {}
     for cell in dict.fromkeys(cell for cell in cells if cell is not None):
         try:
             texts[cell] = cell.decode()
         except UnicodeDecodeError as error:
-            decided[cell] = _without_translation(FAILED, error=f"not UTF-8: {error.reason}")
+            decided[cell] = TranslatedText(status=FAILED, error=f"not UTF-8: {error.reason}")
     planned = _plan(list(texts.values()), translator=translator, options=options)
     jobs = {cell: plan for cell, plan in zip(texts, planned, strict=True) if isinstance(plan, _Job)}
     found, work = _translate(
@@ -211,22 +211,22 @@ def _find_unknown(
     if isinstance(ids, Exception) or UNK_ID not in ids:
         return None
     error = translator.count_unknown(text).describe()
-    return None if error is None else _without_translation(UNKNOWN, error=error)
+    return None if error is None else TranslatedText(status=UNKNOWN, error=error)
 
 
 def _plan_whole(
     text: str, ids: list[int] | Exception, *, options: TextOptions
 ) -> _Job | TranslatedText:
     if isinstance(ids, Exception):
-        return _without_translation(FAILED, error=one_line(ids))
+        return TranslatedText(status=FAILED, error=one_line(ids))
     if is_empty(ids):
-        return TranslatedText(translation="", score=None, status=EMPTY)
+        return TranslatedText(translation="", status=EMPTY)
     longest = options.max_source_tokens
     if len(ids) <= longest:
         return _Job(OK, [text], {text: tuple(ids)})
     if options.on_too_long == "truncate":
         return _Job(TOO_LONG, [text], {text: (*ids[: longest - 1], EOS_ID)})
-    return _without_translation(TOO_LONG)
+    return TranslatedText(status=TOO_LONG)
 
 
 def _plan_pieces(
@@ -238,9 +238,9 @@ def _plan_pieces(
             continue
         found = ids[part]
         if isinstance(found, Exception):
-            return _without_translation(FAILED, error=one_line(found))
+            return TranslatedText(status=FAILED, error=one_line(found))
         if len(found) > longest:  # a single character
-            return _without_translation(TOO_LONG)
+            return TranslatedText(status=TOO_LONG)
         if not is_empty(found):
             sources[part] = tuple(found)
     return _Job(SPLIT, parts, sources)
@@ -267,12 +267,11 @@ def _translate(sources: list[_Source], *, translator: Translator) -> tuple[_Foun
 
 
 def _finish(job: _Job, found: _Found) -> TranslatedText:
-    """Returns what the rows of a text get."""
     translations: dict[str, Translation] = {}
     for part, source in job.sources.items():
         result = found[source]
         if isinstance(result, Exception):
-            return _without_translation(FAILED, error=one_line(result))
+            return TranslatedText(status=FAILED, error=one_line(result))
         translations[part] = result
     if job.status == SPLIT:
         texts = {
@@ -290,7 +289,3 @@ def _finish(job: _Job, found: _Found) -> TranslatedText:
         status=job.status,
         n_best=hypotheses,
     )
-
-
-def _without_translation(status: str, error: str | None = None) -> TranslatedText:
-    return TranslatedText(translation=None, score=None, status=status, error=error)

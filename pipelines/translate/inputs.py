@@ -1,4 +1,4 @@
-"""The files of a Parquet job, looked at before anything is written."""
+"""The input of a Parquet job: its files and columns, checked before anything is written."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def _check_name(file: FoundFile, *, output: str) -> None:
 
 
 def _limit(files: Sequence[InputFile], *, rows: int | None) -> list[InputFile]:
-    """Keeps the first rows of all; files after the last of them are left out."""
+    """Keeps the first rows of all files together; files beyond them are left out."""
     if rows is None:
         return list(files)
     kept: list[InputFile] = []
@@ -175,14 +175,14 @@ def _limit(files: Sequence[InputFile], *, rows: int | None) -> list[InputFile]:
 
 
 def _within(limit: int | None, before: Sequence[InputFile], *, rows: int) -> int:
-    """Returns how many of a file's rows a limit leaves behind those of the files before it."""
+    """Returns how many of a file's rows are within a limit that earlier files use up first."""
     if limit is None:
         return rows
     return min(rows, max(0, limit - sum(file.rows for file in before)))
 
 
 def check_place(options: TranslateOptions, *, output: str) -> None:
-    """Checks that the output can be a folder there, and that no rerun would read its own output.
+    """Checks that the output can be a folder, and lies in no input folder: a rerun would read it.
 
     Raises:
       UserError: It is a file, or lies in an input folder.
@@ -230,7 +230,6 @@ def _lies_in_input(output: str, what: str) -> UserError:
 
 
 def _real_path(path: str) -> str:
-    """Follows the links of a local path."""
     return os.path.realpath(path) if is_local(path) else path
 
 

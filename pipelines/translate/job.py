@@ -326,7 +326,6 @@ class TranslateJob:
         job_folder.write_json(content, output=self.output, path=path, run_id=self.run_id)
 
     def _build(self, pipeline: beam.Pipeline, *, is_alone: bool) -> beam.Pipeline:
-        """Puts the steps of the job into a pipeline."""
         options = self.request.options
         translate_units = TranslateUnits(
             load_translator=self._loader(),

@@ -123,7 +123,7 @@ def _has_failed(counts: Mapping[str, Any], *, max_failed: float) -> bool:
 
 
 def _skipped_rows(counts: Mapping[str, Any]) -> int:
-    """Returns the rows of units that were skipped, and of files as far as they are known."""
+    """Returns the rows of skipped units, and those of skipped files as far as they are known."""
     return int(counts["skipped_rows"]) + _skipped_file_rows(counts)
 
 
@@ -132,7 +132,7 @@ def _skipped_file_rows(counts: Mapping[str, Any]) -> int:
 
 
 def _all_rows(counts: Mapping[str, Any]) -> int:
-    """Returns the rows of all files, those that were skipped included as far as they are known."""
+    """Returns the rows of all files, including those of skipped files as far as they are known."""
     return int(counts["rows"]) + _skipped_file_rows(counts)
 
 
@@ -299,5 +299,5 @@ def describe_failure(summary: TranslateSummary) -> str:
     if manifest["skipped_rows"]:
         parts.append("`retry_failed` translates skipped units of files that are mended")
     if _skipped_file_rows(manifest):
-        parts.append("Files that were left out can be mended and go into another `output`")
+        parts.append("Files that were left out can be mended, and translated into another `output`")
     return ". ".join(parts)

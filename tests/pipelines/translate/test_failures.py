@@ -104,7 +104,8 @@ def test_rows_of_skipped_files_count_as_lost(tmp_path, rows, limit, skipped):
     if skipped:
         assert describe_failure(summary) == (
             f"{skipped} of {40 + skipped} rows were skipped, more than `max_failed=0.001`; all "
-            "else is written. Files that were left out can be mended and go into another `output`"
+            "else is written. Files that were left out can be mended, and translated into another "
+            "`output`"
         )
         assert f"40 rows of 1 file in 1 unit; {skipped} rows skipped" in (describe_summary(summary))
     share = skipped / (40 + skipped)
