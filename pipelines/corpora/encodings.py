@@ -10,8 +10,8 @@ from model.errors import UserError
 
 UTF8 = "utf-8"
 _BLOCK_BYTES = 256 << 10
-# What stands for bytes that are none of the encoding: half a surrogate pair, which is no UTF-8
-# either, so that its line is found to be invalid.
+# Stands for bytes that are invalid in the encoding: half a surrogate pair, which is invalid in UTF-8
+# as well, so that its line is rejected.
 _INVALID = "\udcff"
 _MARK_INVALID = "tt.mark_invalid"
 
@@ -119,7 +119,7 @@ def wide_encoding(text: bytes) -> str:
 def is_other_encoding(*, invalid: int, lines: int) -> bool:
     """Tells whether so many lines are invalid that all may be in another encoding.
 
-    A German text in Latin-1 has them in one line of two, an English one that is otherwise ASCII in
-    one of some ten; in a file with a few damaged lines they are fewer.
+    Of a German text in Latin-1 about every second line is invalid UTF-8, of an English one about
+    every tenth. A file with a few damaged lines has fewer.
     """
     return invalid * 100 >= lines > 0

@@ -62,7 +62,7 @@ def parse_corpus(text: str, *, exists: Callable[[str], bool] = lambda path: Fals
         whatever signs are in it.
 
     Raises:
-      UserError: It is nothing of the kind.
+      UserError: It names no corpus.
 
     >>> parse_corpus("train.en.gz+train.de.gz").paths
     ('train.en.gz', 'train.de.gz')
@@ -119,7 +119,7 @@ def _parse_columns(columns: str | None, *, text: str) -> tuple[str | None, str |
 
 
 def _parse_pair(path: str, *, text: str, exists: Callable[[str], bool]) -> tuple[str, str]:
-    """Finds the + between two paths, which may have one themselves."""
+    """Splits two paths at the + between them; the paths may have a + themselves."""
     splits = [(path[: m.start()], path[m.end() :]) for m in re.finditer(r"\+", path)]
     splits = [(source, target) for source, target in splits if source and target]
     if len(splits) > 1:

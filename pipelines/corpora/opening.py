@@ -171,7 +171,7 @@ def _pair_texts(
 
 
 def _check_text(path: str, *, encoding: str) -> None:
-    """Looks into a file: whether it can be read and is of that encoding is told at once."""
+    """Reads the first lines of a file, so that a wrong path or encoding is reported at once."""
     if _can_be_read_twice(path):
         first_lines(path, encoding=encoding)
 

@@ -158,8 +158,8 @@ def text_at(value: Any, key: str) -> bytes | None:
 
     Raises:
       KeyError: There is no such key.
-      TypeError: What has the key is no object, or what it holds is no string.
-      ValueError: The string is none of Unicode: it holds half a surrogate pair.
+      TypeError: The key leads through something that is no object, or to what is no string.
+      ValueError: The string is not valid Unicode: it holds half a surrogate pair.
 
     >>> text_at({"translation": {"en": "A"}}, "translation.en")
     b'A'
@@ -176,9 +176,9 @@ def text_at(value: Any, key: str) -> bytes | None:
 def find_keys(
     path: str, choices: Sequence[tuple[str, str]], *, are_named: bool = True, encoding: str = UTF8
 ) -> tuple[str, str]:
-    """Returns the first of some pairs of keys that an object of a JSONL file has texts under.
+    """Returns the first pair of keys under which an object of a JSONL file has texts.
 
-    Where nothing can be told from the lines, as they are malformed or none, it is the first choice.
+    If the lines tell nothing, since there are none or all are malformed, it is the first choice.
 
     Args:
       path: The file.

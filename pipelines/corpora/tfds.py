@@ -206,7 +206,8 @@ def _find_tfds(
 
     wanted = name
     if language_pair and "/" not in name:
-        wanted = f"{name}/{_wmt_config_name(language_pair, subsets)}"
+        chosen = f".{_subsets_name(subsets)}" if subsets else ""
+        wanted = f"{name}/{language_pair}{chosen}"
     try:
         return read_only_builder.builder_from_files(wanted, data_dir=data_dir)
     except (tfds.core.DatasetNotFoundError, ValueError, OSError) as error:
@@ -257,10 +258,6 @@ def _wmt_config(language_pair: str, subsets: Sequence[str]) -> Any:
     return tfds.translate.wmt.WmtConfig(
         version="0.0.1", language_pair=languages, subsets=by_split, name=_subsets_name(subsets)
     )
-
-
-def _wmt_config_name(language_pair: str, subsets: Sequence[str]) -> str:
-    return f"{language_pair}.{_subsets_name(subsets)}" if subsets else language_pair
 
 
 def _subsets_name(subsets: Sequence[str]) -> str:

@@ -15,13 +15,7 @@ from model.dataset.manifest import TRAIN, VALIDATION
 from model.errors import UserError
 from model.text.normalization import TextNormalization
 from model.text.vocabulary import VocabularyPair
-from pipelines.pairs.digests import (
-    digest_halves,
-    digest_pairs,
-    digest_sides,
-    digest_texts,
-    seed_salt,
-)
+from pipelines.pairs import digests
 from pipelines.pairs.examples import ExampleWriter, with_texts
 from pipelines.pairs.filters import TOO_MANY_CHARACTERS, Filters, text_reasons, token_reasons
 from pipelines.pairs.held_out import HeldOut, held_out_reasons, seem_short
@@ -141,11 +135,7 @@ def _is_huge(table: pa.Table, max_characters: int) -> pa.ChunkedArray:
 
 
 def training_lines(
-    unit: Unit,
-    *,
-    normalization: TextNormalization,
-    options: EncodingOptions,
-    held_out: HeldOut,
+    unit: Unit, *, normalization: TextNormalization, options: EncodingOptions, held_out: HeldOut
 ) -> tuple[list[str], list[str], collections.Counter[str]]:
     """Returns the source and target lines of a unit that a vocabulary may be trained on.
 
@@ -157,7 +147,7 @@ def training_lines(
     rejected: collections.Counter[str] = collections.Counter()
     for clean in _clean_slices(unit, normalization=normalization, filters=options.filters):
         rejected.update(clean.rejected.values())
-        hashes, _ = digest_halves(digest_texts(clean.sources))
+        hashes, _ = digests.digest_halves(digests.digest_texts(clean.sources))
         is_short = (
             seem_short(clean.sources, tokens=options.short_tokens),
             seem_short(clean.targets, tokens=options.short_tokens),
@@ -259,18 +249,18 @@ def _make_headers(
     sources: Sequence[str], targets: Sequence[str], *, options: EncodingOptions
 ) -> Headers:
     """Makes the headers of pairs, with what their texts tell: the hashes."""
-    salt = seed_salt(options.seed)
-    source_digests = digest_texts(sources)
-    pair_digests = digest_pairs(source_digests, targets, salt=salt)
+    salt = digests.seed_salt(options.seed)
+    source_digests = digests.digest_texts(sources)
+    pair_digests = digests.digest_pairs(source_digests, targets, salt=salt)
     groups = pair_digests
     if options.deduplicate == "source":
-        groups = digest_sides(source_digests, salt=salt)
+        groups = digests.digest_sides(source_digests, salt=salt)
     elif options.deduplicate == "target":
-        groups = digest_sides(digest_texts(targets), salt=salt)
+        groups = digests.digest_sides(digests.digest_texts(targets), salt=salt)
     headers = np.zeros(len(sources), HEADER)
-    headers["source_hash"] = digest_halves(source_digests)[0]
-    headers["key"] = digest_halves(pair_digests)[0]
-    headers["group_high"], headers["group_low"] = digest_halves(groups)
+    headers["source_hash"] = digests.digest_halves(source_digests)[0]
+    headers["key"] = digests.digest_halves(pair_digests)[0]
+    headers["group_high"], headers["group_low"] = digests.digest_halves(groups)
     return headers
 
 

@@ -93,23 +93,23 @@ class Filters:
     min_script: float = 0.2
 
     def __post_init__(self) -> None:
-        _check(
+        require(
             1 <= self.min_characters <= self.max_characters <= MOST_CHARACTERS,
             f"characters must keep 1 <= `min_characters` <= `max_characters` <= {MOST_CHARACTERS}",
             f"{self.min_characters} and {self.max_characters}",
         )
-        _check(
+        require(
             1 <= self.min_tokens <= self.max_tokens,
             "tokens must keep 1 <= `min_tokens` <= `max_tokens`",
             f"{self.min_tokens} and {self.max_tokens}",
         )
-        _check(
+        require(
             self.max_length_ratio == 0 or 1 <= self.max_length_ratio < math.inf,
             "`max_length_ratio` must be at least 1, or 0 for any ratio",
             self.max_length_ratio,
         )
-        _check(0 <= self.min_letters <= 1, "`min_letters` must be 0 to 1", self.min_letters)
-        _check(0 <= self.min_script <= 1, "`min_script` must be 0 to 1", self.min_script)
+        require(0 <= self.min_letters <= 1, "`min_letters` must be 0 to 1", self.min_letters)
+        require(0 <= self.min_script <= 1, "`min_script` must be 0 to 1", self.min_script)
         for script in (self.source_script, self.target_script):
             if script:
                 check_script(script)
@@ -134,10 +134,6 @@ class Filters:
             reject_identical=False,
             reject_mojibake=False,
         )
-
-
-def _check(is_kept: bool, rule: str, received: object) -> None:
-    require(is_kept, f"{rule}. Received: {received}")
 
 
 def text_reasons(sources: list[str], targets: list[str], *, filters: Filters) -> dict[int, str]:

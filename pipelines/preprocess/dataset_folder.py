@@ -96,7 +96,7 @@ def find_finished(plan: PreprocessPlan) -> DatasetManifest | None:
 
 
 def abandon_output(output: str) -> None:
-    """Removes what a run wrote that a user's error ended: the mended command starts anew."""
+    """Removes what a run wrote until a user's error ended it: the corrected command starts anew."""
     files.delete_folder(join(output, WORK_FOLDER))
     root = f"{output.rstrip('/')}/"
     patterns = ("rejected-*.parquet", "*-of-*.tfrecord", VOCABULARY_FILE, "*.spm")

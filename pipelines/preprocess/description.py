@@ -179,7 +179,7 @@ def describe_manifest(manifest: DatasetManifest) -> list[str]:
 
 
 def _has_small_vocabulary(manifest: DatasetManifest) -> bool:
-    """Says whether a vocabulary has fewer tokens than by default, since the corpus allowed no more."""
+    """Says whether a vocabulary has fewer tokens than by default: the corpus allowed no more."""
     options = manifest.options
     wanted = options.get("vocabulary_size", 0)  # 0: the vocabulary was given
     sizes = manifest.source_vocabulary_size, manifest.target_vocabulary_size

@@ -20,18 +20,10 @@ from pipelines.pairs.held_out import HeldOut, hash_pairs, hash_texts, unite
 from pipelines.pairs.rejected import REJECTED_SCHEMA, SourceNames
 from pipelines.pairs.spills import read_spill_footer, write_spill
 from pipelines.pairs.units import Unit, cut_source
+from pipelines.preprocess import vocabulary_sample
 from pipelines.preprocess.options import PreprocessOptions
 from pipelines.preprocess.plan import PreprocessPlan
-from pipelines.preprocess.vocabulary_sample import (
-    LeastHashes,
-    VocabularySpec,
-    describe_rejected,
-    distinct_lines,
-    read_samples,
-    train_vocabulary,
-    up_to,
-    write_sample,
-)
+from pipelines.preprocess.vocabulary_sample import LeastHashes, VocabularySpec, train_vocabulary
 from pipelines.storage import files
 from pipelines.storage.paths import join
 
@@ -204,9 +196,10 @@ class _SampleLines(beam.DoFn):
         lines = [sources + targets] if len(paths) == 1 else [sources, targets]
         least = self._least.acquire(self._start)
         for side, path, of_side in zip(self._sides, paths, lines, strict=True):
-            sample = distinct_lines(of_side)
+            sample = vocabulary_sample.distinct_lines(of_side)
             bound = least.of_side[side].add(sample["hash"].to_numpy())
-            write_sample(path, up_to(sample, bound), rejected=rejected, work=self._plan.work)
+            sample = vocabulary_sample.up_to(sample, bound)
+            vocabulary_sample.write_sample(path, sample, rejected=rejected, work=self._plan.work)
 
     def _start(self) -> _LeastOfSides:
         lines = self._plan.options.vocabulary_sample
@@ -226,11 +219,10 @@ class _Train(beam.DoFn):
 
     def process(self, paths: list[str], trained_before: str = "") -> Iterator[str]:
         options, spec = self._plan.options, self._spec
-        sample = read_samples(sorted(paths), limit=options.vocabulary_sample)
+        sample = vocabulary_sample.read_samples(sorted(paths), limit=options.vocabulary_sample)
         if not sample.num_rows:
-            raise UserError(
-                f"no text to train the {spec.name} vocabulary on: {describe_rejected(paths)}"
-            )
+            reason = vocabulary_sample.describe_rejected(paths)
+            raise UserError(f"no text to train the {spec.name} vocabulary on: {reason}")
         with self._plan.work.write_whole(join(options.output, spec.file)) as file:
             file.write(train_vocabulary(sample, spec))
         yield options.output

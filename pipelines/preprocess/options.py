@@ -19,7 +19,7 @@ from pipelines.pairs.held_out import HELD_OUT_BY, LONG_SIDE
 from pipelines.storage import files, listing
 
 VOCABULARY_SIZE = 8000  # where nothing is said
-IS_SIZE_GIVEN = "vocabulary_size_is_given"  # beside the size that holds without it, too
+IS_SIZE_GIVEN = "vocabulary_size_is_given"  # set only where the user gave the default size
 _RULE = "identity"  # SentencePiece's, where none is said
 _VOCABULARY_TYPES = ("unigram", "bpe", "char")
 
@@ -184,7 +184,7 @@ class PreprocessOptions(CorpusOptions):
 
     @property
     def holds_out_by(self) -> str:
-        """How held-out pairs are told, where nothing was said as well."""
+        """The rule that tells held-out pairs, or its default."""
         return self.held_out_by or LONG_SIDE
 
     @property

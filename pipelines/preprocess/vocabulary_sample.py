@@ -20,16 +20,7 @@ import pyarrow as pa
 import sentencepiece
 
 from model.errors import UserError
-from model.text.vocabulary import (
-    BOS_ID,
-    EOS_ID,
-    PAD_ID,
-    SHARED_MODEL,
-    SIZE_MULTIPLE,
-    SOURCE_MODEL,
-    TARGET_MODEL,
-    UNK_ID,
-)
+from model.text import vocabulary
 from pipelines.corpora.rows import INVALID_UTF8
 from pipelines.pairs.digests import UInt64s
 from pipelines.pairs.held_out import HELD_OUT_SOURCE, HELD_OUT_TARGET
@@ -205,7 +196,11 @@ class VocabularySpec:
     @property
     def file(self) -> str:
         """Name of its file in the dataset folder."""
-        return {"shared": SHARED_MODEL, "source": SOURCE_MODEL, "target": TARGET_MODEL}[self.name]
+        return {
+            "shared": vocabulary.SHARED_MODEL,
+            "source": vocabulary.SOURCE_MODEL,
+            "target": vocabulary.TARGET_MODEL,
+        }[self.name]
 
 
 def train_vocabulary(sample: pa.Table, spec: VocabularySpec) -> bytes:
@@ -232,10 +227,10 @@ def train_vocabulary(sample: pa.Table, spec: VocabularySpec) -> bytes:
                 model_writer=model,
                 model_type=spec.kind,
                 vocab_size=size,
-                pad_id=PAD_ID,
-                unk_id=UNK_ID,
-                bos_id=BOS_ID,
-                eos_id=EOS_ID,
+                pad_id=vocabulary.PAD_ID,
+                unk_id=vocabulary.UNK_ID,
+                bos_id=vocabulary.BOS_ID,
+                eos_id=vocabulary.EOS_ID,
                 character_coverage=coverage,
                 normalization_rule_name=spec.normalization_rule,
                 byte_fallback=spec.byte_fallback,
@@ -246,7 +241,7 @@ def train_vocabulary(sample: pa.Table, spec: VocabularySpec) -> bytes:
             )
         except (RuntimeError, ValueError, TypeError, OverflowError) as error:
             most = _greatest_size(str(error))
-            if spec.is_size_given or not SIZE_MULTIPLE <= most < size:
+            if spec.is_size_given or not vocabulary.SIZE_MULTIPLE <= most < size:
                 raise UserError(_trainer_message(str(error), name=spec.name, size=size)) from error
             size = most
         else:
@@ -267,7 +262,7 @@ def _greatest_size(message: str) -> int:
 def _trainer_message(message: str, *, name: str, size: int) -> str:
     """Turns a message of the trainer into one that says what the user can do."""
     if most := _greatest_size(message):
-        if most < SIZE_MULTIPLE:
+        if most < vocabulary.SIZE_MULTIPLE:
             return f"the corpus is too small for a {name} vocabulary: it allows {most} tokens"
         return (
             f"a {name} vocabulary of {size} tokens is larger than this corpus allows, which is "

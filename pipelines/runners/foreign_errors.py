@@ -1,8 +1,8 @@
 """What Beam and the clients of other services raise, told in one line.
 
 An error is known by its type, or where that says nothing, by its text. The types are known by their
-names, so that none of the packages is imported for it. Whatever is not known here is a bug until
-somebody has seen it: it keeps its traceback.
+names, so that none of the packages is imported for it. An error that is not known here counts as a
+bug and keeps its traceback.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def explain(error: BaseException) -> UserError | None:
-    """Returns what to tell the user of rights, networks and services; None of what is none of it.
+    """Returns what to tell the user of access rights, networks and services; None of other errors.
 
     Args:
       error: As it was raised.

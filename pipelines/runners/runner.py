@@ -17,22 +17,9 @@ from apache_beam.options.pipeline_options import (
 from apache_beam.runners.runner import PipelineResult, PipelineState
 
 from model.errors import UserError, counted
-from pipelines.runners.beam_options import (
-    LOCAL_RUNNER,
-    LOCAL_RUNNERS,
-    LOOPBACK,
-    check_flags,
-    find_runner_name,
-    parse_arguments,
-    with_local_defaults,
-)
-from pipelines.runners.failures import (
-    WORKER_LOGGERS,
-    WithoutUserErrors,
-    find_user_error,
-    is_interrupt,
-    is_no_user_error,
-)
+from pipelines.runners import beam_options, failures
+from pipelines.runners.beam_options import LOCAL_RUNNER, LOCAL_RUNNERS, LOOPBACK
+from pipelines.runners.failures import find_user_error
 from pipelines.runners.foreign_errors import explain_submission
 from pipelines.storage.paths import is_local
 
@@ -47,10 +34,10 @@ def make_pipeline(beam_arguments: Sequence[str]) -> beam.Pipeline:
     is_local = not any(a == "--runner" or a.startswith("--runner=") for a in arguments)
     if is_local:
         arguments.append(f"--runner={LOCAL_RUNNER}")
-    options = parse_arguments(arguments)
+    options = beam_options.parse_arguments(arguments)
     _choose_job_service(options, arguments)
     if is_local:  # other runners have options that Beam here does not know
-        check_flags(arguments)
+        beam_options.check_flags(arguments)
     try:
         return beam.Pipeline(options=options)
     except ValueError as error:
@@ -64,7 +51,7 @@ def describe_runner(beam_arguments: Sequence[str]) -> str:
     Raises:
       UserError: Beam cannot take its flags.
     """
-    pipeline = make_pipeline(with_local_defaults(beam_arguments))
+    pipeline = make_pipeline(beam_options.with_local_defaults(beam_arguments))
     name = type(pipeline.runner).__name__
     direct = pipeline.options.view_as(DirectOptions)
     if name != LOCAL_RUNNER:
@@ -80,7 +67,7 @@ def _choose_job_service(options: PipelineOptions, arguments: Sequence[str]) -> N
       UserError: It has no job service, and none of this process would do.
     """
     portable = options.view_as(PortableOptions)
-    if portable.job_endpoint or find_runner_name(arguments) != "portablerunner":
+    if portable.job_endpoint or beam_options.find_runner_name(arguments) != "portablerunner":
         return
     if (portable.environment_type or "").upper() != LOOPBACK:
         raise UserError(
@@ -103,8 +90,8 @@ def check_places(arguments: Sequence[str], *, paths: Sequence[str]) -> str | Non
     Raises:
       UserError: A path is local and the job runs on Dataflow, or Beam cannot read a flag.
     """
-    runner = find_runner_name(arguments)
-    environment = parse_arguments(arguments).view_as(PortableOptions).environment_type or ""
+    runner = beam_options.find_runner_name(arguments)
+    portable = beam_options.parse_arguments(arguments).view_as(PortableOptions)
     local = next((path for path in paths if is_local(path)), None)
     if local is None or runner in LOCAL_RUNNERS:
         return None
@@ -113,7 +100,7 @@ def check_places(arguments: Sequence[str], *, paths: Sequence[str]) -> str | Non
             f"{local} is of this machine, and the workers of Dataflow are others: name a path of "
             "gs://"
         )
-    if environment.upper() == LOOPBACK:  # the workers are this process
+    if (portable.environment_type or "").upper() == LOOPBACK:  # the workers are this process
         return None
     return (
         f"{local} is of this machine: the workers of this --runner must have the same file under "
@@ -129,14 +116,14 @@ def run_pipeline(pipeline: beam.Pipeline) -> PipelineResult:
       KeyboardInterrupt: It met a worker of this thread; the same is taken off.
       RuntimeError: The pipeline ended in another state than done.
     """
-    for name in WORKER_LOGGERS:
-        logging.getLogger(name).addFilter(is_no_user_error)
+    for name in failures.WORKER_LOGGERS:
+        logging.getLogger(name).addFilter(failures.is_no_user_error)
     try:
-        with contextlib.redirect_stderr(WithoutUserErrors(sys.stderr)):
+        with contextlib.redirect_stderr(failures.WithoutUserErrors(sys.stderr)):
             result = pipeline.run()
             result.wait_until_finish()
     except Exception as error:
-        if is_interrupt(error):
+        if failures.is_interrupt(error):
             raise KeyboardInterrupt from None
         found = find_user_error(error) or _explain_runner(error, pipeline)
         if found is None:

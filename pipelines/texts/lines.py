@@ -13,16 +13,9 @@ from model.engines.progress import begin_rows
 from model.engines.translator import Hypothesis, Translator
 from model.errors import UserError
 from model.formats.model_card import TrainingData
+from pipelines.texts import translating
 from pipelines.texts.model_languages import describe_other_script
-from pipelines.texts.translating import (
-    FAILED,
-    SPLIT,
-    TOO_LONG,
-    UNKNOWN,
-    TextOptions,
-    TranslatedText,
-    translate_texts,
-)
+from pipelines.texts.translating import TextOptions, TranslatedText, translate_texts
 
 _CHUNK = 1024  # lines that are sorted by length and batched together
 _SHOWN = 10  # places of a kind that a report names
@@ -54,16 +47,16 @@ class LineReport:
         """Takes note of a line."""
         long = f"have more than {self.max_source_tokens} tokens and are"
         became = {
-            SPLIT: f"{long} translated in pieces",
-            TOO_LONG: f"{long} cut off there"
+            translating.SPLIT: f"{long} translated in pieces",
+            translating.TOO_LONG: f"{long} cut off there"
             if text.translation is not None
             else f"{long} left empty",
-            UNKNOWN: "are mostly unknown to the model and are left empty",
-            FAILED: "failed and are left empty",
+            translating.UNKNOWN: "are mostly unknown to the model and are left empty",
+            translating.FAILED: "failed and are left empty",
         }.get(text.status)
         if became is None:
             return
-        self.failed += text.status == FAILED
+        self.failed += text.status == translating.FAILED
         self.counts[became] += 1
         places = self.places.setdefault(became, [])
         if len(places) < _SHOWN:

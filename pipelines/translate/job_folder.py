@@ -130,7 +130,7 @@ def check_plan(plan: Mapping[str, Any], *, output: str, existing: Iterable[str])
 
 
 def _has_work(plan: Mapping[str, Any], *, existing: Sequence[str]) -> bool:
-    """Says whether a folder holds what the units of its plan left, or the manifest."""
+    """Says whether a folder holds anything that the units of its plan wrote, or the manifest."""
     known = {MANIFEST_PATH, *planned_outputs(plan)}
     return any(
         path in known

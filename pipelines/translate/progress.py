@@ -1,6 +1,6 @@
 """How far a Parquet job is, by the statistics that its units have left; works with any runner.
 
-Of units that threads of this process work on, it is known how many rows are done.
+Of units under way, only those of this process's threads tell how many rows are done.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class ProgressWatch:
         done = list(self._found.values())
         here = [unit for unit in done if unit.run_id == job.run_id]
         rows_done = sum(unit.rows for unit in done)
-        # Rows of a unit that is being written are neither: what was shown stays.
+        # While a unit is written, its rows are neither done nor under way: what was shown stays.
         self._most = min(job.rows, max(self._most, rows_done + rows_under_way()))
         return TranslationProgress(
             rows=job.rows,
