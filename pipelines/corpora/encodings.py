@@ -10,7 +10,7 @@ from model.errors import UserError
 
 UTF8 = "utf-8"
 _BLOCK_BYTES = 256 << 10
-# Stands for bytes that are invalid in the encoding: half a surrogate pair, which is invalid in UTF-8
+# Stands for bytes that are invalid in the encoding: half a surrogate pair, which is invalid UTF-8
 # as well, so that its line is rejected.
 _INVALID = "\udcff"
 _MARK_INVALID = "tt.mark_invalid"

@@ -310,7 +310,14 @@ class TranslateJob:
         self, progress: Callable[[TranslationProgress], object]
     ) -> contextlib.AbstractContextManager[None]:
         interval = look_seconds(is_local=is_local(self.output))
-        return repeating(ProgressWatch(self).look, progress, interval=interval)
+        watch = ProgressWatch(
+            output=self.output,
+            rows=self.rows,
+            run_id=self.run_id,
+            is_done=self.is_done,
+            is_retry=self.request.options.retry_failed,
+        )
+        return repeating(watch.look, progress, interval=interval)
 
     def _prepare_folder(self) -> None:
         """Deletes what is overwritten or will be untrue, and writes the plan."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from model.engines.progress import rows_under_way
 from model.engines.translator import Work
@@ -15,9 +15,6 @@ from pipelines.runners.figures import format_seconds
 from pipelines.storage.listing import list_folder
 from pipelines.translate.job_folder import UNITS_FOLDER
 from pipelines.translate.units import UnitStatistics, read_statistics
-
-if TYPE_CHECKING:
-    from pipelines.translate.job import TranslateJob
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -73,12 +70,28 @@ class ProgressWatch:
     """Finds out how far the run of a job is; reads the statistics of each unit once.
 
     Args:
-      job: The job. Where it retries failed rows, all units are there from the start.
+      output: The output folder.
+      rows: Rows of all units.
+      run_id: Name of the run.
+      is_done: Whether the run takes a unit as finished: not those of a job that it overwrites.
+      is_retry: Whether only failed rows are done, so that all units are there from the start.
     """
 
-    def __init__(self, job: TranslateJob) -> None:
+    def __init__(
+        self,
+        *,
+        output: str,
+        rows: int,
+        run_id: str,
+        is_done: Callable[[UnitStatistics], bool],
+        is_retry: bool = False,
+    ) -> None:
         self._start = time.monotonic()
-        self._job = job
+        self._is_retry = is_retry
+        self._output = output
+        self._rows = rows
+        self._run_id = run_id
+        self._is_done = is_done
         self._found: dict[str, UnitStatistics] = {}
         self._most = 0  # rows that were done, those under way included
 
@@ -88,22 +101,22 @@ class ProgressWatch:
         Raises:
           OSError, ValueError: A file went away.
         """
-        job, seconds = self._job, time.monotonic() - self._start
-        if job.request.options.retry_failed:
-            return TranslationProgress(rows=job.rows, seconds=seconds, is_retry=True)
-        for path in list_folder(f"{job.output}/{UNITS_FOLDER}"):
-            name = path.removeprefix(f"{job.output}/")
+        seconds = time.monotonic() - self._start
+        if self._is_retry:
+            return TranslationProgress(rows=self._rows, seconds=seconds, is_retry=True)
+        for path in list_folder(f"{self._output}/{UNITS_FOLDER}"):
+            name = path.removeprefix(f"{self._output}/")
             if name not in self._found:
-                statistics = read_statistics(output=job.output, path=name)
-                if statistics is not None and job.is_done(statistics):
+                statistics = read_statistics(output=self._output, path=name)
+                if statistics is not None and self._is_done(statistics):
                     self._found[name] = statistics
         done = list(self._found.values())
-        here = [unit for unit in done if unit.run_id == job.run_id]
+        here = [unit for unit in done if unit.run_id == self._run_id]
         rows_done = sum(unit.rows for unit in done)
         # While a unit is written, its rows are neither done nor under way: what was shown stays.
-        self._most = min(job.rows, max(self._most, rows_done + rows_under_way()))
+        self._most = min(self._rows, max(self._most, rows_done + rows_under_way()))
         return TranslationProgress(
-            rows=job.rows,
+            rows=self._rows,
             rows_done=rows_done,
             rows_under_way=self._most - rows_done,
             rows_done_here=sum(unit.rows for unit in here),

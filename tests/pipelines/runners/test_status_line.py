@@ -159,7 +159,7 @@ def test_a_job_of_one_unit_is_seen_to_move(tmp_path, monkeypatch):
     pq.write_table(pa.table({"text": texts}), tmp_path / "in.parquet")
     load = functools.partial(getattr, translation_jobs, "watched")
     job = request(tmp_path / "in.parquet", tmp_path / "out", load=load).plan()
-    watch = ProgressWatch(job)
+    watch = ProgressWatch(output=job.output, rows=job.rows, run_id=job.run_id, is_done=job.is_done)
     translator = Watched()
     translator.look = watch.look
     monkeypatch.setattr(translation_jobs, "watched", translator, raising=False)

@@ -238,6 +238,11 @@ def test_the_line_of_progress(values, line):
     assert TranslationProgress(**values).describe() == line
 
 
+def watch_of(job, **options):
+    values = {"output": job.output, "rows": job.rows, "run_id": job.run_id, "is_done": job.is_done}
+    return ProgressWatch(**values | options)
+
+
 class Watched(Reverser):
     """Looks at the run that it is part of."""
 
@@ -253,7 +258,7 @@ seen = []
 def test_a_run_is_watched_by_what_its_units_leave(tmp_path):
     source = write(tmp_path / "in.parquet", numbered(40))
     job = request(source, tmp_path / "out", unit_rows=10, load=Watched).plan()
-    watch = ProgressWatch(job)
+    watch = watch_of(job)
     assert dataclasses.replace(watch.look(), seconds=0) == TranslationProgress(rows=40)
     watches.append(watch)
     job.run()
@@ -261,7 +266,7 @@ def test_a_run_is_watched_by_what_its_units_leave(tmp_path):
     last = watch.look()
     assert (last.rows_done, last.rows_done_here, last.work.sources) == (40, 40, 40)
     # Of an earlier run: they are done, but say nothing of the rate.
-    later = ProgressWatch(dataclasses.replace(job, run_id="another")).look()
+    later = watch_of(job, run_id="another").look()
     assert (later.rows_done, later.rows_done_here, later.work) == (40, 0, Work())
 
 
@@ -270,7 +275,7 @@ def test_what_is_overwritten_is_not_taken_for_done(tmp_path):
     translate(source, tmp_path / "out", unit_rows=10)
     for options in ({"unit_rows": 10}, {"unit_rows": 20}):
         job = request(source, tmp_path / "out", overwrite=True, **options).plan()
-        watch = ProgressWatch(job)
+        watch = watch_of(job)
         assert watch.look().rows_done == 0
         job.run()
         assert watch.look().rows_done == watch.look().rows_done_here == 40
@@ -297,9 +302,7 @@ def test_a_terminal_shows_the_run_and_is_cleared(tmp_path, monkeypatch):
 
 def test_a_retry_tells_its_time_alone(tmp_path):
     job = request(write(tmp_path / "in.parquet", numbered(4)), tmp_path / "out").plan()
-    options = dataclasses.replace(job.request.options, retry_failed=True)
-    retry = dataclasses.replace(job, request=dataclasses.replace(job.request, options=options))
-    found = dataclasses.replace(ProgressWatch(retry).look(), seconds=61.0)
+    found = dataclasses.replace(watch_of(job, is_retry=True).look(), seconds=61.0)
     assert found.describe() == "translating failed rows again: 1:01"
 
 
