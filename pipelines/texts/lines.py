@@ -11,7 +11,7 @@ from typing import IO
 
 from model.engines.progress import begin_rows
 from model.engines.translator import Hypothesis, Translator
-from model.errors import UserError
+from model.errors import UserError, counted
 from model.formats.model_card import TrainingData
 from pipelines.texts import translating
 from pipelines.texts.model_languages import describe_other_script
@@ -45,14 +45,13 @@ class LineReport:
 
     def add(self, text: TranslatedText, *, number: int) -> None:
         """Takes note of a line."""
-        long = f"have more than {self.max_source_tokens} tokens and are"
+        long = f"of more than {self.max_source_tokens} tokens"
+        is_empty = text.translation is None
         became = {
-            translating.SPLIT: f"{long} translated in pieces",
-            translating.TOO_LONG: f"{long} cut off there"
-            if text.translation is not None
-            else f"{long} left empty",
-            translating.UNKNOWN: "are mostly unknown to the model and are left empty",
-            translating.FAILED: "failed and are left empty",
+            translating.SPLIT: f"{long}, translated in pieces",
+            translating.TOO_LONG: f"{long}, {'left empty' if is_empty else 'cut off there'}",
+            translating.UNKNOWN: "mostly unknown to the model, left empty",
+            translating.FAILED: "failed, left empty",
         }.get(text.status)
         if became is None:
             return
@@ -65,7 +64,7 @@ class LineReport:
     def lines(self) -> list[str]:
         """Says what became of how many lines, and of which."""
         return [
-            f"{self.counts[became]:,} line(s) {became} (line {', '.join(places)}"
+            f"{counted(self.counts[became], 'line')} {became} (line {', '.join(places)}"
             + (", ...)" if self.counts[became] > len(places) else ")")
             for became, places in self.places.items()
         ]

@@ -40,7 +40,7 @@ def test_a_line_for_a_line(chunk):
     data = "ab\n\ncd\u2028e\r\n\nFar. Too long.\nlast".encode()
     found, said = translated(data, chunk=chunk)
     assert found == "ba\n\ne\u2028dc\n\n.raF ooT .gnol\ntsal\n"
-    assert said == ["1 line(s) have more than 8 tokens and are translated in pieces (line 5)"]
+    assert said == ["1 line of more than 8 tokens, translated in pieces (line 5)"]
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 1000])
@@ -51,20 +51,19 @@ def test_what_becomes_of_lines_is_said_with_their_numbers(chunk):
     )
     assert found == "x\n\n\n\n\n"
     assert said == [
-        "2 line(s) failed and are left empty "
-        "(line 2: not UTF-8: invalid start byte, 4: ValueError: bad)",
-        "2 line(s) have more than 8 tokens and are left empty (line 3, 5)",
+        "2 lines failed, left empty (line 2: not UTF-8: invalid start byte, 4: ValueError: bad)",
+        "2 lines of more than 8 tokens, left empty (line 3, 5)",
     ]
     found, said = translated(lines[2], on_too_long="truncate")
     assert found == "t hcum\n"
-    assert said == ["1 line(s) have more than 8 tokens and are cut off there (line 1)"]
+    assert said == ["1 line of more than 8 tokens, cut off there (line 1)"]
 
 
 def test_lines_of_unknown_tokens_are_left_empty_and_named():
     found, said = translated(b"ab\n\x01\n\x01c\n\x01\x01d\n")
     assert found == "ba\n\nc\x01\n\n"
     assert said == [
-        "2 line(s) are mostly unknown to the model and are left empty "
+        "2 lines mostly unknown to the model, left empty "
         "(line 2: 1 of 1 letters and symbols are unknown to the model, "
         "4: 2 of 3 letters and symbols are unknown to the model)"
     ]
@@ -76,7 +75,7 @@ def test_a_report_names_the_first_ten():
     for number in range(1, 1200):
         report.add(TranslatedText(translation=None, score=None, status="too_long"), number=number)
     [line] = report.lines()
-    assert line.startswith("1,199 line(s) have more than 8 tokens and are left empty (line 1, 2, ")
+    assert line.startswith("1,199 lines of more than 8 tokens, left empty (line 1, 2, ")
     assert line.endswith("9, 10, ...)")
 
 
@@ -216,7 +215,7 @@ def test_each_flag_arrives(monkeypatch, capfdbinary):
         "-30.000000 ||| .re mak rebotkO .3 mA .gnig eiS",
         "-inf ||| ",
     ]
-    said = b"tt: 1 line(s) have more than 25 tokens and are translated in pieces (line 2)"
+    said = b"tt: 1 line of more than 25 tokens, translated in pieces (line 2)"
     assert said in printed.err
 
 
@@ -266,7 +265,7 @@ def test_the_end_names_lines_that_fail_by_exit_code_1_too(monkeypatch, capfdbina
     assert printed.err == (
         b"tt: warning: little is known here of the language tlh: where texts are cut into "
         b"sentences, it may be by the rules of English\n"
-        b"tt: 1 line(s) failed and are left empty (line 2: not UTF-8: invalid start byte)\n"
+        b"tt: 1 line failed, left empty (line 2: not UTF-8: invalid start byte)\n"
     )
 
 
@@ -296,9 +295,9 @@ def test_the_model_translates(trained_toy, tmp_path):
     assert [len(line) for line in lines] == [2, 2, 2, 2, 1]
     assert lines[1:3] == [["0.000000", ""], [lines[2][0], "five"]]
     assert float(lines[2][0]) < 0
-    assert done.stderr == (
-        "tt: 1 line(s) have more than 258 tokens and are translated in pieces (line 4)\n"
-    ), "and no notices of libraries"
+    assert done.stderr == ("tt: 1 line of more than 258 tokens, translated in pieces (line 4)\n"), (
+        "and no notices of libraries"
+    )
 
 
 def test_head_ends_it_quietly(trained_toy):
