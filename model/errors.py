@@ -12,15 +12,15 @@ class UserError(Exception):
 
 
 class BadFileError(UserError):
-    """What a file holds cannot be read, or is not what is asked for; that it is there is sure."""
+    """A file that is there cannot be read, or does not hold what is asked for."""
 
 
 class NotFiniteError(UserError):
-    """A model's numbers overflow or are none: no translation has a probability."""
+    """A model's numbers overflow or are not numbers: no translation has a probability."""
 
 
 class UnfinishedError(UserError):
-    """Nothing is wrong with input and options: what is finished is kept, to be gone on from."""
+    """Input and options are right; what is finished is kept, and the same command continues."""
 
 
 class DiskFullError(UnfinishedError):

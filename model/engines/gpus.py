@@ -80,7 +80,7 @@ def explain_missing_gpu() -> str | None:
 
 
 def describe_missing(found: list[str], *, words: str) -> str:
-    """Returns a line on GPUs that TensorFlow does not find, by its words while it looks."""
+    """Returns a line on GPUs that TensorFlow does not find, from what it prints meanwhile."""
     there = f"this machine has {', '.join(found)}, but TensorFlow finds no GPU"
     missing = list(dict.fromkeys(re.findall(r"Could not load dynamic library '([^']+)'", words)))
     if any(name.startswith(_DRIVER) for name in missing):
@@ -111,7 +111,7 @@ def let_memory_grow() -> None:
 
 
 def count_gpus() -> int:
-    """Returns how many GPUs TensorFlow finds; it does not begin to compute by that."""
+    """Returns how many GPUs TensorFlow finds, without making it begin to compute."""
     import tensorflow as tf
 
     return len(tf.config.list_physical_devices("GPU"))

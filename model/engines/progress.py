@@ -21,7 +21,7 @@ class _Task:
     done: int = 0  # texts of theirs that are done
 
     def rows_done(self) -> int:
-        """Returns the rows that as large a share of the sources stands for as is done."""
+        """Returns the rows by the share of the sources that is done."""
         if self.sources == 0:
             return 0
         return self.rows * min(self.done, self.sources) // self.sources
@@ -33,7 +33,7 @@ _of_thread = threading.local()
 
 @contextlib.contextmanager
 def begin_rows(rows: int) -> Iterator[None]:
-    """Counts what this thread translates in the `with` block to so many rows."""
+    """Counts what this thread translates in the `with` block towards so many rows."""
     task = _of_thread.task = _Task(rows)
     _tasks.add(task)
     try:
@@ -58,7 +58,7 @@ def add_done(sources: int) -> None:
 
 
 def rows_under_way() -> int:
-    """Returns the rows of all tasks that are done, though no task is.
+    """Returns how many rows of unfinished tasks are done.
 
     >>> with begin_rows(100):
     ...     begin_sources(8)

@@ -15,11 +15,11 @@ _TENSORFLOW = "tensorflow.python.framework.errors_impl.PermissionDeniedError"
 
 
 def explain_denied(error: BaseException) -> NoAccessError | None:
-    """Returns what to tell the user of an error of rights; None of any other error."""
+    """Returns what to tell the user where rights are missing; None of any other error."""
     if isinstance(error, OSError) and error.errno in _DENIED:
         path = error.filename if error.filename2 is None else error.filename2
         return no_access(str(path or "a file"), reason=error.strerror or str(error))
-    # By its name: TensorFlow need not be imported to know that it is not its own.
+    # By its name, so that TensorFlow need not be imported.
     if f"{type(error).__module__}.{type(error).__name__}" == _TENSORFLOW:
         path, _, reason = str(getattr(error, "message", error)).partition("; ")
         return no_access(path, reason=reason or "permission denied")
@@ -37,7 +37,7 @@ def no_access(path: str | Path, *, reason: str) -> NoAccessError:
 
 
 def check_readable(path: Path) -> None:
-    """Checks that a file may be read: what libraries say where it may not can sound like damage.
+    """Checks that a file may be read: where it may not, libraries can speak of damage.
 
     Raises:
       NoAccessError: It may not be.

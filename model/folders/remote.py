@@ -36,7 +36,7 @@ def storage_errors(
         reason = (message or str(error)).splitlines()[0]
         if isinstance(error, FileExistsError):  # of a folder that must be one
             reason = f"{error.filename} is a file"
-        # TensorFlow has these texts alone.
+        # TensorFlow has no error of its own for a full disk.
         if any(text in reason for text in ("No space left", "File too large", "quota")):
             raise DiskFullError(
                 f"the disk of {path} is full ({reason}): make room there{remedy}"

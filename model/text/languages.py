@@ -16,7 +16,7 @@ from langcodes.tag_parser import LanguageTagError
 
 from model.errors import UserError
 
-# Where CLDR has none or another script than the language's texts of today.
+# Languages for which CLDR has no script, or another one than their texts have today.
 _OWN_SCRIPTS = {
     "azb": "Arab", "blk": "Mymr", "grc": "Grek", "hmn": "Latn", "hyw": "Armn", "ie": "Latn",
     "nah": "Latn", "tok": "Latn", "xal": "Cyrl",
@@ -24,8 +24,8 @@ _OWN_SCRIPTS = {
 
 _UNREGISTERED = ("tok",)  # newer than the registry that langcodes brings
 
-# Codes of ISO 639 that stand for no one language; and private ones, of which nobody else knows
-# which they are: languages, and subtags of scripts and regions. XK is Kosovo to all the world.
+# Codes of ISO 639 that stand for no single language; and private ones, whose meaning nobody else
+# knows: of languages, scripts and regions. XK is not among them: it is Kosovo everywhere.
 _NO_LANGUAGE = {
     "und": "for an undetermined language", "mul": "for several languages",
     "mis": "for languages without a code", "zxx": "for what is no language",
@@ -115,7 +115,7 @@ def read_language(code: str, *, name: str) -> Language:
 
 
 def _special_meaning(code: str) -> str:
-    """Says what a valid code stands for if not for one language; "" of all others."""
+    """Says what a valid code stands for where that is not one language; else ""."""
     tag = langcodes.Language.get(code.strip())
     language = tag.language or "und"
     if language in _NO_LANGUAGE:
@@ -163,7 +163,7 @@ def _likely_script(language: str) -> str:
 
 
 def suggestion(code: str) -> str:
-    """Returns what to add to a message about no code: the one meant, if it can be guessed.
+    """Returns the end of a message on a wrong code: the code that was meant, if it can be guessed.
 
     It may have been a language's name, or the code of a country.
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from model.errors import require_one_of
 
-# SentencePiece's own for a space, before a word: in a text it cannot be told from one.
+# SentencePiece writes spaces so; where a text has it, it cannot be told from a space.
 WORD_BOUNDARY = "\N{LOWER ONE EIGHTH BLOCK}"
 UnicodeForm = Literal["NFC", "NFKC", "none"]
 

@@ -40,7 +40,7 @@ def bleu_tokenizer(language: str) -> str | None:
 
 
 def tokenizer_notes(language: str) -> list[str]:
-    """Says it where a dataset was made with a target language that is no code; "" is none."""
+    """Returns a note where a dataset's target language is given, but is no language code."""
     if not language or find_language(language):
         return []
     return [

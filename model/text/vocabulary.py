@@ -100,7 +100,7 @@ class Vocabulary:
 
     def encode(self, texts: list[str]) -> list[list[int]]:
         """Normalises texts and encodes them, BOS and EOS added."""
-        # One thread: the callers are themselves one of many workers.
+        # One thread: many processes encode at once.
         normalized = self.normalization(texts)
         return list(self._processor.encode(normalized, add_bos=True, add_eos=True, num_threads=1))
 

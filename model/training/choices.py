@@ -1,4 +1,4 @@
-"""What a dataset is trained with where nobody says: the model and the training by its size.
+"""The model and the training that are chosen by a dataset's size where no option says.
 
 The table is what was measured and published, not a law:
 

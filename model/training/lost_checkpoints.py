@@ -38,7 +38,7 @@ class Remains:
     is_lost: bool  # whether there must have been a checkpoint; else it was killed before the first
 
     def refusal(self) -> UserError:
-        """Returns what is said where the run would begin again and replace all of that."""
+        """Returns the error where the run would begin again and replace all of that."""
         found = [f"{LOG_FILE} up to step {self.step:,}"] if self.step else []
         found += [f"{name}/" for name in self.models]
         return UserError(
@@ -48,7 +48,7 @@ class Remains:
         )
 
     def notes(self) -> list[str]:
-        """Returns a line where the log tells of steps that nothing was saved of."""
+        """Returns a line where the log tells of steps of which nothing was saved."""
         if not self.step:
             return []
         return [

@@ -131,7 +131,7 @@ class Validator:
             for first in range(0, len(parts), self._workers.count * here):
                 self._stop.check(self._workers)
                 own = first + self._workers.number * here
-                # The parts are those of one process, so that what is found is the same.
+                # The parts do not depend on the number of workers, nor do the translations.
                 list(threads.map(translate, self._translators, parts[own : own + here]))
         if self._workers.count > 1:
             self._stop.check(self._workers)

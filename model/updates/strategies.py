@@ -175,7 +175,7 @@ def lost_worker_errors(strategy: tf.distribute.Strategy) -> Iterator[None]:
 
 
 def _reason(error: Exception) -> str:
-    """Returns the line of TensorFlow's message that says most: no heading, and no place of code."""
+    """Returns the line of TensorFlow's message that says most, neither a heading nor a place."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     told = [
         line
