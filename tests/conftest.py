@@ -2,6 +2,7 @@
 
 import collections
 import fcntl
+import gc
 import os
 import pickle
 import shutil
@@ -11,6 +12,7 @@ import pytest
 import tensorflow as tf
 import toy
 from hypothesis import HealthCheck, settings
+from slow_tests import is_slow
 
 # Machines with a GPU run the same tests: on the CPU, which is cut into two devices so that two
 # replicas can be compared with one. Both must be said before TensorFlow looks at its devices.
@@ -20,6 +22,12 @@ os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 tf.config.set_logical_device_configuration(
     tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
+)
+
+# XLA need not optimise what runs once, here and in the processes that are started: that would take
+# longer than the rest of its work.
+os.environ.setdefault(
+    "XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 )
 
 # Machines are slow or shared: a first call that takes long is no failure.
@@ -38,11 +46,25 @@ def pytest_xdist_auto_num_workers():
     return workers if workers > 1 else 0
 
 
-def pytest_collection_modifyitems(config, items):
-    """Has the workers of xdist begin with the modules of most slow tests, so that they end at once.
+def pytest_collection_finish():
+    """Has the garbage collector pass over what the imports made, and look less often.
 
-    A module stays with one worker, as its fixtures do.
+    TensorFlow traces by making objects by the hundred thousand.
     """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config, items):
+    """Marks slow tests, and has the workers of xdist begin with the modules that have most.
+
+    So they end at once. A module stays with one worker, as its fixtures do.
+    """
+    for item in items:
+        if is_slow(item):
+            item.add_marker(pytest.mark.slow)
     if not hasattr(config, "workerinput"):
         return
     slow = collections.Counter(item.path for item in items if item.get_closest_marker("slow"))

@@ -170,7 +170,7 @@ def commands(tmp_path_factory):
     server = subprocess.Popen(
         [sys.executable, SUPPORT / "tt_server.py", socket, json.dumps(added)],
         env=os.environ | {"PYTHONPATH": str(ROOT)},
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True,
     )  # fmt: skip
     try:
         assert server.stdout.readline() == b"ready\n"
@@ -179,8 +179,8 @@ def commands(tmp_path_factory):
         (folder / "tt").chmod(0o755)
         yield folder
     finally:
-        os.killpg(server.pid, signal.SIGKILL)
-        server.wait()
+        server.stdin.close()  # which ends it
+        server.wait(60)
 
 
 def run_script(text, *, folder, commands):

@@ -8,11 +8,15 @@ import quick_beam
 for name in (
     "cli.commands.train",
     "cli.main",
+    "fsspec",
     "model.training.trainer",
     "pipelines.preprocess.job",
     "pipelines.translate.job",
     "sacrebleu.metrics",
+    "tensorboard.summary.v2",
 ):
     importlib.import_module(name)
 quick_beam.remember()
+gc.collect()
 gc.freeze()  # what the imports made is not looked at again in each child
+gc.set_threshold(50_000, 20, 20)  # tracing makes objects by the hundred thousand

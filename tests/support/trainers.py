@@ -2,21 +2,99 @@
 
 from __future__ import annotations
 
+import collections
+import contextlib
 import dataclasses
+import functools
 import json
+from unittest import mock
 
+import keras
 from toy import toy_config
 
 from model.engines.tensorflow_engine import TensorFlowTranslator
 from model.folders.remote import read_text
 from model.training.config import TrainingConfig
 from model.training.request import TrainRequest
+from model.training.trainer import _build
 from model.updates.strategies import make_strategy
 
 FAST = TrainingConfig(
     steps=12, batch_tokens=256, peak_learning_rate=0.01, warmup_steps=20, save_every=4,
     validate_every=6, score_every=0, log_every=3, keep_checkpoints=2,
 )  # fmt: skip
+
+
+@functools.cache
+def one_device():
+    return make_strategy("one-device")
+
+
+@functools.cache
+def two_replicas():
+    strategy = make_strategy("mirrored", devices=["cpu:0", "cpu:1"])
+    assert strategy.num_replicas_in_sync == 2
+    return strategy
+
+
+class _Built:
+    """A model and its step, and the values that they began with."""
+
+    def __init__(self, config, training, strategy):
+        self.model, self.step = _build(config, training, strategy)
+        self._attributes = dict(vars(self.step))
+        parts = (self.step.adam, self.step.accumulator, self.step.loss_scale)
+        variables = [variable for part in parts if part for variable in part.variables]
+        self._values = [(each, each.numpy()) for each in [*self.model.variables, *variables]]
+
+    def begin_again(self):
+        vars(self.step).clear()
+        vars(self.step).update(self._attributes)  # without what a test put in place of a method
+        for variable, value in self._values:
+            variable.assign(value)
+
+
+class BuiltModels:
+    """Models with their steps, which one test after another gets as if they had just been built.
+
+    Tracing a step takes seconds. A test gets each of them once, and no test gets one that another
+    compiled under a patch.
+    """
+
+    def __init__(self):
+        self._free = collections.defaultdict(list)
+        self._lent = []
+        self._keeps = False
+
+    @contextlib.contextmanager
+    def lend(self):
+        """Lends to one test, which patches nothing that is compiled."""
+        self._keeps = True
+        yield
+        self._keeps = False
+        for key, built in self._lent:
+            self._free[key].append(built)
+        self._lent.clear()
+
+    def build(self, config, training, strategy):
+        """Stands in for the function of the product."""
+        if not self._keeps or strategy not in (one_device(), two_replicas()):
+            return _build(config, training, strategy)
+        key = (
+            config, training.seed, training.label_smoothing, training.clip_norm,
+            training.effective_batch_size is None, training.compute_type, training.jit, strategy,
+        )  # fmt: skip
+        if self._free[key]:
+            keras.utils.set_random_seed(training.seed)
+            built = self._free[key].pop()
+            built.begin_again()
+        else:
+            built = _Built(config, training, strategy)
+        self._lent.append((key, built))
+        return built.model, built.step
+
+
+BUILT_MODELS = BuiltModels()
 
 
 def make_trainer(dataset, run, strategy=None, training=FAST, restart=False, **fields):
@@ -28,13 +106,8 @@ def make_trainer(dataset, run, strategy=None, training=FAST, restart=False, **fi
         training=training,
         restart_from_model=restart,
     )
-    return request.plan().start(strategy or make_strategy("one-device"))
-
-
-def two_replicas():
-    strategy = make_strategy("mirrored", devices=["cpu:0", "cpu:1"])
-    assert strategy.num_replicas_in_sync == 2
-    return strategy
+    with mock.patch("model.training.trainer._build", BUILT_MODELS.build):
+        return request.plan().start(strategy or one_device())
 
 
 def changed(**fields):

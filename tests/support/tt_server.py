@@ -7,6 +7,9 @@ open files; the command runs with them and ends as any command does. Forking sav
 that importing TensorFlow and Beam takes. It is safe as long as this process has executed no
 operation: TensorFlow starts its threads with the first.
 
+It leads a process group, and ends with all commands as soon as its stdin does: whoever started it
+may be killed, and then nobody else would end it.
+
 The second argument has flags that are added to a command, before Beam's own.
 """
 
@@ -15,6 +18,7 @@ import fcntl
 import gc
 import json
 import os
+import select
 import signal
 import socket
 import sys
@@ -24,6 +28,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import apache_beam.runners.portability.fn_api_runner  # noqa: F401
 import sacrebleu.metrics  # noqa: F401
+import tensorboard.summary.v2  # noqa: F401
 
 import cli.main
 import model.engines.tensorflow_engine
@@ -73,16 +78,20 @@ def serve(connection, added):
 
 
 def main():
-    """Serves until it is killed."""
+    """Serves until stdin ends."""
     path, added = sys.argv[1], json.loads(sys.argv[2])
     for command in cli.main.COMMANDS:
         cli.main.load_command(command)
+    gc.collect()
     gc.freeze()  # what the imports made is not looked at again in each child
+    gc.set_threshold(50_000, 20, 20)  # tracing makes objects by the hundred thousand
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(path)
         listener.listen()
         print("ready", flush=True)
         while True:
+            if sys.stdin in select.select([listener, sys.stdin], [], [])[0]:
+                os.killpg(0, signal.SIGKILL)
             connection, _ = listener.accept()
             if os.fork() == 0:
                 listener.close()

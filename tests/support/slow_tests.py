@@ -1,0 +1,67 @@
+"""Which tests take seconds: those that train, run a job, execute a model or start a process."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterator
+
+import pytest
+
+MODULES = ("subprocess", "commands", "trainers", "translation_jobs", "preprocess_jobs")
+FUNCTIONS = {
+    ("corpora", "preprocess"),
+    ("corpora", "run_preprocess"),
+    ("models", "make_model"),
+    ("models", "write_model"),
+    ("toy", "write_dataset"),
+}
+FIXTURES = {"dataset", "finish_run", "toy_dataset", "trained_toy"}
+
+
+def is_slow(item: pytest.Item) -> bool:
+    """Says whether a test uses any of these, by itself or by what its module defines."""
+    if item.get_closest_marker("slow"):
+        return True
+    if not isinstance(item, pytest.Function):
+        return False
+    found = item._fixtureinfo.name2fixturedefs
+    fixtures = [found[name][-1].func for name in item.fixturenames if name in found]
+    own = [function for function in fixtures if function.__module__ == item.module.__name__]
+    return bool(FIXTURES & set(item.fixturenames)) or any(
+        _is_slow_name(value)
+        for function in (item.function, *own)
+        for value in _used(function, seen=set())
+    )
+
+
+def _used(function: Callable[..., object], *, seen: set[object]) -> Iterator[object]:
+    """Yields all that a function uses of its module, and what that uses of it."""
+    names = list(_names(getattr(function, "__code__", None)))
+    for name in names:
+        value = getattr(function, "__globals__", {}).get(name)
+        if value is None or id(value) in seen:
+            continue
+        seen.add(id(value))
+        yield value
+        is_own = getattr(value, "__module__", None) == function.__module__
+        if is_own and isinstance(value, type):
+            for method in vars(value).values():
+                if isinstance(method, types.FunctionType):
+                    yield from _used(method, seen=seen)
+        elif is_own and isinstance(value, types.FunctionType):
+            yield from _used(value, seen=seen)
+
+
+def _names(code: types.CodeType | None) -> Iterator[str]:
+    if code is not None:
+        yield from code.co_names
+        for constant in code.co_consts:
+            if isinstance(constant, types.CodeType):
+                yield from _names(constant)
+
+
+def _is_slow_name(value: object) -> bool:
+    if isinstance(value, types.ModuleType):
+        return value.__name__ in MODULES
+    owner = getattr(value, "__module__", None)
+    return owner in MODULES or (owner, getattr(value, "__name__", None)) in FUNCTIONS
