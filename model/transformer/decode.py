@@ -27,7 +27,7 @@ def search_batch(
 ) -> SearchResult:
     """Encodes int32 [B, S] ids and searches their translations; see `model.decoding.search`."""
     beams, layers = decoding.beam_size, model.config.layers
-    source_lengths = tf.math.count_nonzero(source != PAD_ID, 1, dtype=tf.int32)
+    source_lengths = tf.math.count_nonzero(source != PAD_ID, 1, dtype=tf.int32)  # [B]
     limits = length_limits(source_lengths, decoding)
     encoded = model.encode(source, target_length=longest_limit(limits), hidden_ids=hidden_ids)
 

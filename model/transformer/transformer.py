@@ -375,7 +375,7 @@ class Transformer(keras.Model):
         return _normalized(self.encoder_norm, x)
 
     def _embed(self, embedding: Embedding, ids: tf.Tensor) -> tf.Tensor:
-        return embedding(ids) + self._positions(tf.shape(ids)[1])
+        return embedding(ids) + self._positions(tf.shape(ids)[1])  # [B, T, D]
 
     def _positions(self, length: tf.Tensor) -> tf.Tensor:
         config = self.config
