@@ -148,7 +148,7 @@ def trained_toy(tmp_path_factory):
 
 def train_toy(folder):
     """Trains the model of `trained_toy`; returns the reports."""
-    from model.training.config import TrainingConfig
+    from model.training.options import TrainingConfig
     from model.training.request import TrainRequest
 
     toy.write_dataset(folder / "dataset")

@@ -18,10 +18,10 @@ from cli.flags_of_fields import Given, options_of
 from cli.libraries import import_tensorflow, warn_of_unused_gpu
 from cli.shared_options import DEFAULT_DATASET, DEFAULT_RUN, Text, local_path
 from model.errors import counted
-from model.training.config import TrainingConfig
+from model.training.options import TrainingConfig
 from model.training.request import TrainJob, TrainRequest
 from model.transformer.config import TransformerConfig
-from pipelines.runners.figures import format_seconds
+from pipelines.runners.formatting import format_seconds
 from pipelines.runners.status_line import PLAIN_SECONDS, StatusLine
 
 if TYPE_CHECKING:

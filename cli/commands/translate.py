@@ -19,7 +19,7 @@ from model.decoding.options import Decoding
 from model.engines.progress import rows_under_way
 from model.engines.translator import Engine
 from model.errors import UserError
-from pipelines.runners.figures import format_seconds
+from pipelines.runners.formatting import format_seconds
 from pipelines.runners.status_line import StatusLine
 from pipelines.texts.lines import LineReport, OutputError, translate_lines
 from pipelines.texts.translating import TextOptions

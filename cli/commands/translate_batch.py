@@ -75,7 +75,7 @@ def translate_batch_command(
     is_price = price_per_hour is None or price_per_hour >= 0
     require(is_price, "`price_per_hour` must not be negative", price_per_hour)
     from pipelines.translate.job import TranslateRequest
-    from pipelines.translate.manifest import describe_failure, describe_summary
+    from pipelines.translate.progress_and_summary import describe_failure, describe_summary
 
     request = TranslateRequest(
         options=options,

@@ -1,7 +1,7 @@
 """The training of a model.
 
 request           a training as it is asked for, planned and run
-config            how a model is trained
+options           how a model is trained
 choices           the preset and the training that fit a dataset's size
 splits            the batches of the train and validation splits
 state             where a run stands beside its weights

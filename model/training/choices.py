@@ -21,7 +21,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from model.training.config import TrainingConfig
+from model.training.options import TrainingConfig
 from model.transformer.config import PRESETS, TransformerConfig, preset_fields
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from model.runs.run_folder import (
     MODEL_FOLDER,
     RunFolder,
 )
-from model.training.config import TrainingConfig
+from model.training.options import TrainingConfig
 from model.training.state import TrainingState
 from model.transformer.config import TransformerConfig
 from model.transformer.transformer import Transformer

@@ -15,7 +15,7 @@ from model.training.choices import (
     doubts,
     updates_an_epoch,
 )
-from model.training.config import TrainingConfig
+from model.training.options import TrainingConfig
 from model.transformer.config import TransformerConfig
 
 if TYPE_CHECKING:  # TensorFlow is imported by the functions that need it

@@ -16,13 +16,13 @@ from model.formats.weights import save_model
 from model.runs.checkpoints import Checkpoints, Kept, NoneReadableError, best_name, named_weights
 from model.runs.identity import describe_dataset
 from model.runs.run_folder import BEST_MODEL_FOLDER, MODEL_FOLDER, RunFolder
-from model.training.config import run_config
 from model.training.lost_checkpoints import (
     check_remains,
     find_models,
     how_to_go_on,
     restart_from_model,
 )
+from model.training.options import run_config
 from model.training.splits import TrainingDataset
 from model.training.state import TrainingState
 from model.transformer.transformer import Transformer

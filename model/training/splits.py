@@ -10,7 +10,7 @@ from model.dataset.manifest import TRAIN, DatasetManifest
 from model.dataset.subword_dropout import SubwordDropout
 from model.dataset.tfrecords import check_shards
 from model.text.vocabulary import VocabularyPair, load_vocabularies
-from model.training.config import TrainingConfig
+from model.training.options import TrainingConfig
 from model.transformer.config import TransformerConfig
 
 

@@ -24,7 +24,7 @@ from model.errors import UserError
 from model.runs.reporter import Reporter
 from model.runs.reports import Report
 from model.runs.run_folder import MODEL_FOLDER, RunFolder
-from model.training.config import TrainingConfig
+from model.training.options import TrainingConfig
 from model.training.saving import RunSaver
 from model.training.splits import TrainingDataset
 from model.training.state import TrainedBatch

@@ -12,7 +12,7 @@ import pyarrow as pa
 from model.errors import UserError
 from pipelines.corpora.rows import SLICE_PAIRS, row_table
 from pipelines.corpora.source import Source, describe_source, even_sizes
-from pipelines.runners.figures import megabytes
+from pipelines.runners.formatting import megabytes
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,7 +15,7 @@ from model.errors import UserError
 from pipelines.corpora import rows as corpora_rows
 from pipelines.corpora.rows import decode_columns
 from pipelines.corpora.source import ColumnsSource, describe_source, rows_within
-from pipelines.runners.figures import megabytes
+from pipelines.runners.formatting import megabytes
 from pipelines.storage import files, listing, parquet
 from pipelines.storage.parquet import cells_as_binary, is_text
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from pipelines.runners.figures import megabytes
+from pipelines.runners.formatting import megabytes
 from pipelines.storage import listing
 
 

@@ -14,7 +14,7 @@ from model.errors import UserError
 from pipelines.corpora import rows as corpora_rows
 from pipelines.corpora.rows import decode_lines
 from pipelines.corpora.source import Source, describe_source, even_sizes, rows_within
-from pipelines.runners.figures import megabytes
+from pipelines.runners.formatting import megabytes
 from pipelines.storage import files, listing
 
 

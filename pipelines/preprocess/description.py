@@ -18,7 +18,7 @@ from pipelines.pairs.held_out import SHORT_TOKENS
 from pipelines.pairs.rejected import count_reasons, describe_reasons
 from pipelines.preprocess.options import PreprocessOptions
 from pipelines.preprocess.plan import PreprocessPlan
-from pipelines.runners.figures import megabytes
+from pipelines.runners.formatting import megabytes
 from pipelines.storage import files, listing, paths
 from pipelines.storage.listing import list_names
 

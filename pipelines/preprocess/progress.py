@@ -7,7 +7,7 @@ import json
 
 from pipelines.pairs.spills import read_spill_footer
 from pipelines.preprocess.plan import PreprocessPlan
-from pipelines.runners.figures import format_seconds
+from pipelines.runners.formatting import format_seconds
 from pipelines.storage import files
 from pipelines.storage.listing import list_names
 

@@ -7,5 +7,5 @@ failures        the failure of a job, for the user
 foreign_errors  errors of other services in one line
 staging         datasets and models copied to a local cache
 status_line     how far a run is, in one line
-figures         sizes, times and prices as a user reads them
+formatting      sizes, times and prices as a user reads them
 """

@@ -39,7 +39,7 @@ from model.text.vocabulary import (
     VOCABULARY_FILE,
     load_vocabularies,
 )
-from pipelines.runners.figures import megabytes
+from pipelines.runners.formatting import megabytes
 from pipelines.storage import files, listing
 from pipelines.storage import paths as storage_paths
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TextIO, TypeVar
 
-from pipelines.runners.figures import format_seconds
+from pipelines.runners.formatting import format_seconds
 
 PLAIN_SECONDS = 60.0  # without a line, where there is no terminal: whoever waits wants a sign
 _STOP_SECONDS = 10.0  # the end waits so long for a look that has begun

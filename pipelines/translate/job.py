@@ -54,10 +54,13 @@ from pipelines.translate.inputs import (
     first_texts,
     inspect_input,
 )
-from pipelines.translate.manifest import TranslateSummary
 from pipelines.translate.options import TranslateOptions
 from pipelines.translate.plan import installed_versions, make_plan
-from pipelines.translate.progress import ProgressWatch, TranslationProgress
+from pipelines.translate.progress_and_summary import (
+    ProgressWatch,
+    TranslateSummary,
+    TranslationProgress,
+)
 from pipelines.translate.table import TableOptions
 from pipelines.translate.transforms import PlanUnits, TranslateUnits, WriteManifest
 from pipelines.translate.units import UnitOptions, UnitStatistics

@@ -49,7 +49,7 @@ from model.text.vocabulary import (
     FlatIds,
     vocabulary_json,
 )
-from model.training.config import TrainingConfig
+from model.training.options import TrainingConfig
 from model.training.request import TrainRequest
 from model.training.trainer import Trainer
 from model.transformer.config import TransformerConfig

@@ -43,7 +43,7 @@ from records_to_batches import write_dataset
 from model.dataset.batches import TokenBatches
 from model.dataset.manifest import TRAIN, DatasetManifest
 from model.dataset.windows import Position
-from model.training.config import TrainingConfig
+from model.training.options import TrainingConfig
 from model.training.request import TrainRequest
 from model.transformer.config import TransformerConfig
 from model.updates.strategies import make_strategy

@@ -28,7 +28,7 @@ from records_to_batches import write_dataset
 from model.errors import UserError
 from model.runs.reports import Progress
 from model.training.choices import DatasetSize, choose_options
-from model.training.config import TrainingConfig
+from model.training.options import TrainingConfig
 from model.training.trainer import Trainer
 from model.transformer.config import TransformerConfig
 from model.updates.strategies import make_strategy

@@ -15,7 +15,7 @@ from model.decoding.options import Decoding
 from model.engines.translator import Engine
 from model.runs.averaging import AverageRequest
 from model.text.normalization import TextNormalization
-from model.training.config import TrainingConfig
+from model.training.options import TrainingConfig
 from model.training.request import TrainRequest
 from model.transformer.config import TransformerConfig
 from pipelines.evaluate.request import EvaluateRequest

@@ -21,7 +21,7 @@ def make_trainer(dataset, run, strategy, **fields):
     """Returns a trainer of the toy model; `fields` are those of its configuration."""
     from toy import toy_config
 
-    from model.training.config import TrainingConfig
+    from model.training.options import TrainingConfig
     from model.training.request import TrainRequest
 
     request = TrainRequest(

@@ -14,7 +14,7 @@ from toy import toy_config
 
 from model.engines.tensorflow_engine import TensorFlowTranslator
 from model.folders.remote import read_text
-from model.training.config import TrainingConfig
+from model.training.options import TrainingConfig
 from model.training.request import TrainRequest
 from model.training.trainer import _build
 from model.updates.strategies import make_strategy

@@ -17,7 +17,7 @@ from cli.training_lines import describe_report
 from model.dataset.manifest import DatasetManifest
 from model.runs.reports import Progress, Validation
 from model.training.choices import EMBEDDED_CORPUS, DatasetSize, choose_options, configure
-from model.training.config import TrainingConfig
+from model.training.options import TrainingConfig
 from model.training.request import parameters_by_part
 from model.transformer.config import PRESETS, TransformerConfig
 from model.transformer.transformer import Transformer

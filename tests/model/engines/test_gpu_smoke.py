@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from model.engines.gpus import find_nvidia, find_nvidia_by_tool
-from model.training.config import COMPUTE_TYPES
+from model.training.options import COMPUTE_TYPES
 
 SCRIPT = Path(__file__).parents[2].joinpath("support", "gpu_smoke.py")
 SECONDS = 1800

@@ -22,7 +22,7 @@ from model.formats.to_ctranslate2 import export_ctranslate2
 from model.formats.weights import copy_model
 from model.runs.averaging import export_average, export_checkpoint
 from model.runs.run_folder import CONFIG_FILE, RunFolder
-from model.training.config import TrainingConfig, run_config
+from model.training.options import TrainingConfig, run_config
 
 
 def test_a_trained_model_says_what_it_is(trained_toy):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.training.choices import MAX_STEPS, DatasetSize, choose_options, doubts, updates_an_epoch
-from model.training.config import TrainingConfig
+from model.training.options import TrainingConfig
 from model.transformer.config import PRESETS, preset_fields
 
 

@@ -23,7 +23,7 @@ from model.dataset.subword_dropout import SubwordDropout
 from model.dataset.windows import Position
 from model.runs.reports import Progress, Validation
 from model.text.vocabulary import load_vocabularies
-from model.training.config import TrainingConfig
+from model.training.options import TrainingConfig
 from model.training.request import TrainRequest
 from model.transformer.config import TransformerConfig
 from model.updates.strategies import make_strategy

@@ -23,7 +23,7 @@ from model.errors import DiskFullError, UserError
 from model.runs.averaging import export_average, export_checkpoint
 from model.runs.reports import Progress, Validation
 from model.text.scores import Score
-from model.training.config import METRICS
+from model.training.options import METRICS
 from model.updates.optimizer import Adam
 from model.updates.step import UpdateScalars
 from model.updates.strategies import make_strategy

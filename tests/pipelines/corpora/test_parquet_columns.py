@@ -15,7 +15,7 @@ from model.errors import UserError
 from pipelines.corpora import rows as corpora_rows
 from pipelines.corpora.parquet_columns import ParquetColumns, check_columns
 from pipelines.pairs import units
-from pipelines.runners import figures
+from pipelines.runners import formatting
 from pipelines.storage import parquet
 
 
@@ -133,7 +133,7 @@ def test_an_empty_parquet_file_has_no_units(tmp_path):
 def test_parquet_says_how_many_pairs_it_has(tmp_path):
     source, _ = write_numbers(tmp_path / "a.parquet", 1200, row_group_size=500)
     size = (tmp_path / "a.parquet").stat().st_size
-    assert source.describe() == f"parquet  {source.path}  {figures.megabytes(size)}, 1,200 pairs"
+    assert source.describe() == f"parquet  {source.path}  {formatting.megabytes(size)}, 1,200 pairs"
 
 
 def test_damaged_parquet_is_the_users_error(tmp_path):

@@ -24,7 +24,7 @@ from model.engines.batching import TokenBudget, translate_in_batches
 from model.engines.translator import Work
 from pipelines.runners import status_line
 from pipelines.runners.status_line import StatusLine, TimeLine
-from pipelines.translate.progress import ProgressWatch
+from pipelines.translate.progress_and_summary import ProgressWatch
 
 LONG = 1.0  # seconds: far more than the interval of the tests
 

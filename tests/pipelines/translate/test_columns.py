@@ -35,9 +35,12 @@ from model.engines.translator import Work
 from pipelines.runners.status_line import StatusLine
 from pipelines.storage.files import open_binary
 from pipelines.texts.translating import TextOptions
-from pipelines.translate.manifest import describe_summary
 from pipelines.translate.options import TranslateOptions
-from pipelines.translate.progress import ProgressWatch, TranslationProgress
+from pipelines.translate.progress_and_summary import (
+    ProgressWatch,
+    TranslationProgress,
+    describe_summary,
+)
 
 # Columns.
 

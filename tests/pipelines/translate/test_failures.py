@@ -37,7 +37,7 @@ from pipelines.storage.listing import ListedFile
 from pipelines.texts.translating import TextOptions
 from pipelines.translate import job_folder
 from pipelines.translate import plan as translate_plan
-from pipelines.translate.manifest import describe_failure, describe_summary
+from pipelines.translate.progress_and_summary import describe_failure, describe_summary
 
 SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
 

@@ -33,8 +33,8 @@ from model.decoding.options import BATCH_TOKENS, Decoding
 from pipelines.storage import parquet
 from pipelines.texts.translating import STATUSES
 from pipelines.translate import transforms
-from pipelines.translate.manifest import describe_summary
 from pipelines.translate.plan import installed_versions
+from pipelines.translate.progress_and_summary import describe_summary
 
 
 def test_a_large_row_group_is_cut_and_the_columns_stand_in_order(tmp_path):

@@ -11,7 +11,7 @@ import pytest
 from model.decoding.options import Decoding
 from model.engines.translator import Engine
 from model.errors import UserError
-from model.training.config import TrainingConfig
+from model.training.options import TrainingConfig
 from model.transformer.config import PRESETS, TransformerConfig
 
 SIZES = {"source_vocabulary_size": 80, "target_vocabulary_size": 80, "shared_vocabulary": True}

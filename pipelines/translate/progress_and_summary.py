@@ -1,0 +1,288 @@
+"""How far a Parquet job is, and at the end what it did, in the lines that a user reads.
+
+Progress is known by the statistics that units have left, whatever the runner. Of units under way,
+only those of this process's threads tell how many rows are done.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from typing import Any
+
+from model.engines.progress import rows_under_way
+from model.engines.translator import Work
+from model.errors import counted
+from pipelines.runners.formatting import format_price, format_seconds
+from pipelines.storage.listing import list_folder
+from pipelines.texts.translating import FAILED, SPLIT, UNKNOWN
+from pipelines.translate.job_folder import UNITS_FOLDER
+from pipelines.translate.manifest import all_rows, has_failed, skipped_file_rows, skipped_rows
+from pipelines.translate.table import STATUS
+from pipelines.translate.units import UnitStatistics, read_statistics
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TranslationProgress:
+    """How far a run is.
+
+    Attributes:
+      rows: Rows of all units.
+      rows_done: Rows of finished units.
+      rows_done_here: Rows of units that this run finished.
+      rows_under_way: Rows done in unfinished units, where this process works on them.
+      failed_rows: Failed rows of finished units.
+      work: What this run has translated.
+      seconds: Seconds since the run began.
+      is_retry: Whether only failed rows are translated again; then nothing else is known.
+    """
+
+    rows: int
+    rows_done: int = 0
+    rows_done_here: int = 0
+    rows_under_way: int = 0
+    failed_rows: int = 0
+    work: Work = dataclasses.field(default_factory=Work)
+    seconds: float = 0.0
+    is_retry: bool = False
+
+    def describe(self) -> str:
+        """Says it in a line.
+
+        >>> TranslationProgress(rows=100_000).describe()
+        'translating: 0 of 100,000 rows'
+        """
+        if self.is_retry:
+            return f"translating failed rows again: {format_seconds(self.seconds)}"
+        done = self.rows_done + self.rows_under_way
+        done_here = self.rows_done_here + self.rows_under_way
+        parts = [f"translating: {done:,} of {self.rows:,} rows"]
+        if self.rows_done == self.rows:
+            parts = ["writing the manifest"]
+        elif done_here and self.seconds > 0:
+            rate = done_here / self.seconds
+            parts.append(f"{rate:,.0f} rows/s")
+            if self.rows_done_here:
+                parts.append(f"{self.work.target_tokens / self.seconds:,.0f} target tokens/s")
+                parts.append(f"{self.work.padding:.0%} padding")
+            parts.append(f"{format_seconds((self.rows - done) / rate)} left")
+        if self.failed_rows:
+            parts.append(f"{self.failed_rows:,} failed")
+        return ", ".join(parts)
+
+
+class ProgressWatch:
+    """Finds out how far the run of a job is; reads the statistics of each unit once.
+
+    Args:
+      output: The output folder.
+      rows: Rows of all units.
+      run_id: Name of the run.
+      is_done: Whether the run takes a unit as finished: not those of a job that it overwrites.
+      is_retry: Whether only failed rows are done, so that all units are there from the start.
+    """
+
+    def __init__(
+        self,
+        *,
+        output: str,
+        rows: int,
+        run_id: str,
+        is_done: Callable[[UnitStatistics], bool],
+        is_retry: bool = False,
+    ) -> None:
+        self._start = time.monotonic()
+        self._is_retry = is_retry
+        self._output = output
+        self._rows = rows
+        self._run_id = run_id
+        self._is_done = is_done
+        self._found: dict[str, UnitStatistics] = {}
+        self._most = 0  # rows that were done, those under way included
+
+    def look(self) -> TranslationProgress:
+        """Looks at the folder.
+
+        Raises:
+          OSError, ValueError: A file went away.
+        """
+        seconds = time.monotonic() - self._start
+        if self._is_retry:
+            return TranslationProgress(rows=self._rows, seconds=seconds, is_retry=True)
+        for path in list_folder(f"{self._output}/{UNITS_FOLDER}"):
+            name = path.removeprefix(f"{self._output}/")
+            if name not in self._found:
+                statistics = read_statistics(output=self._output, path=name)
+                if statistics is not None and self._is_done(statistics):
+                    self._found[name] = statistics
+        done = list(self._found.values())
+        here = [unit for unit in done if unit.run_id == self._run_id]
+        rows_done = sum(unit.rows for unit in done)
+        # While a unit is written, its rows are neither done nor under way: what was shown stays.
+        self._most = min(self._rows, max(self._most, rows_done + rows_under_way()))
+        return TranslationProgress(
+            rows=self._rows,
+            rows_done=rows_done,
+            rows_under_way=self._most - rows_done,
+            rows_done_here=sum(unit.rows for unit in here),
+            failed_rows=sum(unit.failed_rows for unit in done),
+            work=sum((unit.work for unit in here), Work()),
+            seconds=seconds,
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TranslateSummary:
+    """What a finished job did.
+
+    Attributes:
+      manifest: The content of `manifest.json`.
+      output: The folder, as given.
+      already_finished: Whether an earlier run had done everything.
+      seconds: Elapsed seconds, from the start of the command or of `TranslateJob.run`.
+      max_failed: The share of rows that may fail or be skipped.
+    """
+
+    manifest: dict[str, Any]
+    output: str
+    already_finished: bool
+    seconds: float
+    max_failed: float
+
+    @property
+    def rows(self) -> int:
+        """Rows in: those out, and those skipped."""
+        return int(self.manifest["rows"])
+
+    @property
+    def units(self) -> int:
+        """Units, which are output files but for those skipped."""
+        return int(self.manifest["units"])
+
+    @property
+    def reused_units(self) -> int:
+        """Units that were finished before this run."""
+        return self.units - (0 if self.already_finished else self.manifest["last_run"]["units"])
+
+    @property
+    def run_rows(self) -> int:
+        """Rows that this run translated."""
+        return 0 if self.already_finished else int(self.manifest["last_run"]["rows"])
+
+    @property
+    def rows_by_status(self) -> dict[str, dict[str, int]]:
+        """Rows of each of the STATUSES, by text column."""
+        return dict(self.manifest["rows_by_status"])
+
+    @property
+    def failed_rows(self) -> int:
+        """Rows of which a cell failed."""
+        return int(self.manifest["failed_rows"])
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether more rows failed or were skipped than may."""
+        return has_failed(self.manifest, max_failed=self.max_failed)
+
+
+def describe_summary(
+    summary: TranslateSummary, *, price_per_hour: float | None = None
+) -> list[str]:
+    """Returns the lines that say what a job did.
+
+    Args:
+      summary: Summary of the job.
+      price_per_hour: Price of the machines, in any currency; None leaves prices out.
+    """
+    manifest = summary.manifest
+    lines = []
+    if summary.already_finished:
+        lines.append("Finished already; nothing to do.")
+    elif summary.reused_units:
+        lines.append(
+            f"{summary.reused_units:,} of {summary.units:,} units were there from an earlier run."
+        )
+    lines.append(
+        f"{counted(summary.rows, 'row')} of {counted(len(manifest['files']), 'file')} in "
+        f"{counted(summary.units, 'unit')}"
+        + (f"; {counted(skipped, 'row')} skipped" if (skipped := skipped_rows(manifest)) else "")
+    )
+    for column, counts in summary.rows_by_status.items():
+        statuses = ", ".join(f"{n:,} {status}" for status, n in counts.items() if n)
+        lines.append(f"{column}: {statuses or 'no rows'}")
+        if unknown := counts.get(UNKNOWN):
+            lines.append(
+                f"{column}: {unknown:,} rows have no translation, since most of each is "
+                "unknown to the model: they are in another script or of signs alone"
+            )
+    if manifest["texts"]:
+        texts, distinct = manifest["texts"], manifest["distinct_texts"]
+        work = Work(**{key: n for key, n in manifest["work"].items() if key != "padding"})
+        has_split = any(counts[SPLIT] for counts in summary.rows_by_status.values())
+        lines.append(
+            f"{texts:,} texts{' and pieces of split ones' if has_split else ''}, {distinct:,} "
+            f"translated: {1 - distinct / texts:.1%} saved, since equal ones of a unit are "
+            "translated once"
+        )
+        lines.append(
+            f"{work.source_tokens:,} source tokens with {work.padding:.1%} padding, "
+            f"{work.target_tokens:,} target tokens"
+            + (f", {work.memory_backoffs:,} batches cut for memory" if work.memory_backoffs else "")
+        )
+    if not summary.already_finished:
+        lines.append(
+            f"Took {format_seconds(summary.seconds)} from the start of the command"
+            + (f", for {summary.run_rows:,} of the rows" if summary.reused_units else "")
+        )
+    if price_per_hour is not None:
+        lines.append(_describe_price(summary, price_per_hour=price_per_hour))
+    for file in manifest["skipped_files"]:
+        rows = file.get("rows")
+        shown = "a file of an unknown number of" if rows is None else f"{rows:,}"
+        lines.append(f"Skipped {shown} rows: {file['reason']}")
+    for unit in manifest["skipped_units"]:
+        lines.append(f"Skipped {unit['rows']:,} rows: {unit['reason']}")
+    return lines
+
+
+def _describe_price(summary: TranslateSummary, *, price_per_hour: float) -> str:
+    if not summary.run_rows:
+        return "Price of this run: it translated nothing, so that no row has a price"
+    price = price_per_hour * summary.seconds / 3600
+    text = f"Price of this run: {format_price(price)}"
+    text += f", {format_price(price * 1e6 / summary.run_rows)} per million rows"
+    if characters := summary.manifest["last_run"]["source_characters"]:
+        text += f", {format_price(price * 1e6 / characters)} per million source characters"
+    return text
+
+
+def describe_failure(summary: TranslateSummary) -> str:
+    """Returns a line: too many rows failed or were skipped, which ones, and what to do."""
+    manifest = summary.manifest
+    failed, skipped = summary.failed_rows, skipped_rows(manifest)
+    lost = [f"{failed:,} of {all_rows(manifest):,} rows failed"] if failed else []
+    if skipped:
+        lost.append(
+            f"{skipped:,} were skipped"
+            if failed
+            else f"{skipped:,} of {all_rows(manifest):,} rows were skipped"
+        )
+    parts = [
+        f"{' and '.join(lost)}, more than `max_failed={summary.max_failed:g}`; all"
+        f"{' else' if skipped else ''} is written"
+    ]
+    if failed:
+        columns = list(summary.rows_by_status)
+        names = [STATUS if len(columns) == 1 else f"{column}_{STATUS}" for column in columns]
+        where = " or ".join(f"{name} == {FAILED!r}" for name in names)
+        parts.append(
+            f"{'Those that failed' if skipped else 'They'} are those with {where}, and why is in "
+            f"{names[0].removesuffix('status')}error. To try them again: `retry_failed`; "
+            "texts that are not UTF-8 fail again, unless they are mended in the input"
+        )
+    if manifest["skipped_rows"]:
+        parts.append("`retry_failed` translates skipped units of files that are mended")
+    if skipped_file_rows(manifest):
+        parts.append("Files that were left out can be mended, and translated into another `output`")
+    return ". ".join(parts)
