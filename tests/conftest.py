@@ -128,6 +128,15 @@ def finish_run(tmp_path_factory, toy_dataset):
     return finish_run
 
 
+@pytest.fixture
+def shallow_presets(monkeypatch):
+    """Gives the presets one layer: tracing the others takes seconds."""
+    from model.transformer.config import PRESETS
+
+    for fields in PRESETS.values():
+        monkeypatch.setitem(fields, "layers", 1)
+
+
 @pytest.fixture(scope="session")
 def trained_toy(tmp_path_factory):
     """A folder with `dataset` and `run`: a model that reverses digit words, trained in seconds.

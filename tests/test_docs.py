@@ -240,7 +240,8 @@ SHORTENED = {
 }
 
 
-def test_the_python_of_the_documents_runs(tmp_path, monkeypatch, capsys):
+@pytest.mark.slow
+def test_the_python_of_the_documents_runs(tmp_path, shallow_presets, monkeypatch, capsys):
     """In one process, as in a notebook; what is printed as a comment is printed."""
     prepare_python(tmp_path, None)
     monkeypatch.chdir(tmp_path)

@@ -7,6 +7,7 @@ import unicodedata
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 import tensorflow as tf
 from command_line import run
 from toy import toy_sentences
@@ -15,6 +16,8 @@ from trainers import log_of
 from model.engines.tensorflow_engine import TensorFlowTranslator
 from model.training import choices
 from pipelines.english_spanish import corpus
+
+pytestmark = pytest.mark.slow
 
 TINY = ("--layers", "1", "--d-model", "16", "--heads", "2", "--d-ff", "16")
 
@@ -63,7 +66,7 @@ def test_training_data_and_translation_see_the_same_ids(tmp_path, monkeypatch):
     assert "ten nine" in texts
 
 
-def test_the_demo_runs_the_three_bare_commands(tmp_path, monkeypatch, capsys):
+def test_the_demo_runs_the_three_bare_commands(tmp_path, shallow_presets, monkeypatch, capsys):
     short = dataclasses.replace(choices.EMBEDDED_TRAINING, steps=2)
     monkeypatch.setattr(choices, "EMBEDDED_TRAINING", short)
     few = corpus.held_out_pairs()[:16]

@@ -143,7 +143,7 @@ def test_naming_the_preset_that_a_run_was_begun_with_changes_nothing(folder, sma
 
 
 def test_a_run_goes_on_under_the_name_of_the_preset_that_its_dataset_chose(
-    folder, small_dataset, capsys
+    folder, small_dataset, shallow_presets, capsys
 ):
     short = ("train", "--dataset", small_dataset, "--steps", "1")
     assert run(*short) == 0

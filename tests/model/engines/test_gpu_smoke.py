@@ -12,7 +12,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import gpu_smoke
 import pytest
+from commands import Child
 
 from model.engines.gpus import find_nvidia, find_nvidia_by_tool
 from model.training.options import COMPUTE_TYPES
@@ -42,8 +44,12 @@ def run_python(*arguments):
 
 def check(kind, folder, *compute_types):
     """Trains and translates on all devices of a kind, and compares with the CPU."""
-    ended = run_python(SCRIPT, kind, folder, *compute_types)
-    assert ended.returncode == 0, ended.stderr[-4000:]
+    if kind == "CPU":
+        ended = Child(gpu_smoke.main, kind, folder, *compute_types).wait(SECONDS)
+        assert ended.code == 0, ended
+    else:
+        ended = run_python(SCRIPT, kind, folder, *compute_types)
+        assert ended.returncode == 0, ended.stderr[-4000:]
     found = json.loads((folder / "found.json").read_text())
     assert found["losses"].keys() == set(compute_types)
     for compute_type, losses in found["losses"].items():
@@ -65,7 +71,7 @@ def test_gpus_train_and_translate_like_the_cpu(tmp_path):
     if not is_required and not (find_nvidia() or find_nvidia_by_tool()):
         pytest.skip("no NVIDIA GPU on this machine: no GPU has been tested")
     ended = run_python(
-        "-c", "from model.gpus import count_gpus, explain_missing_gpu as explain\n"
+        "-c", "from model.engines.gpus import count_gpus, explain_missing_gpu as explain\n"
         "print(count_gpus(), explain() or 'TensorFlow finds no GPU', sep='|')",
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr[-4000:]

@@ -15,7 +15,7 @@ from model.training import request as module
 from model.training.request import TrainRequest
 
 
-def test_the_example_of_the_docstring_trains(toy_dataset, tmp_path, monkeypatch):
+def test_the_example_of_the_docstring_trains(toy_dataset, shallow_presets, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "dataset").symlink_to(toy_dataset)
     example = doctest.DocTestFinder(recurse=False).find(TrainRequest, globs=vars(module))[0]

@@ -16,6 +16,8 @@ from model.errors import ServiceError
 from pipelines.runners.foreign_errors import explain, explain_submission
 from pipelines.runners.runner import make_pipeline
 
+pytestmark = pytest.mark.slow
+
 NOWHERE = "http://127.0.0.1:1/job-server.jar"  # nothing listens there
 
 

@@ -177,7 +177,9 @@ def lines_of(capsys, pattern):
     return [line for line in capsys.readouterr().err.splitlines() if re.fullmatch(pattern, line)]
 
 
-def test_commands_without_a_terminal_print_plain_lines(tmp_path, monkeypatch, capsys, trained_toy):
+def test_commands_without_a_terminal_print_plain_lines(
+    tmp_path, monkeypatch, capsys, trained_toy, shallow_presets
+):
     monkeypatch.chdir(tmp_path)
     write_corpus(tmp_path)
     monkeypatch.setattr(status_line, "PLAIN_SECONDS", 0.01)
