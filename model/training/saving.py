@@ -79,7 +79,6 @@ class RunSaver:
         if step.loss_scale:
             parts["loss_scale"] = step.loss_scale
         self._checkpoint = tf.train.Checkpoint(**parts)
-        self._accumulator = step.accumulator
 
     def restore(self) -> TrainingState:
         """Restores the newest checkpoint that can be read, for the replicas that train now.
@@ -131,9 +130,6 @@ class RunSaver:
         state.best = [each for each in state.best if checkpoints.has(best_name(each[1]))]
         checkpoints.kept.best = [best_name(step) for _, step in state.best]
         self._written = state.to_json()
-        if state.pending_batches:  # earlier versions saved what a stop had interrupted
-            pending = tf.train.Checkpoint(accumulator=self._accumulator)
-            pending.read(checkpoints.path(name)).expect_partial()
         if self.writes and not checkpoints.has_left_out:
             checkpoints.delete_others()
         return state

@@ -155,12 +155,8 @@ class TrainingState:
     def from_json(cls, text: str) -> TrainingState:
         """Reads what `to_json` wrote."""
         values = json.loads(text)
-        values.setdefault("update_start", values["position"])  # not in the first checkpoints
         for name in ("position", "update_start"):
-            position = Position(*values[name])
-            if len(values[name]) < len(position):  # in the first checkpoints, windows had 8192
-                position = position._replace(before=8192 * position.window)
-            values[name] = position
+            values[name] = Position(*values[name])
         values["best"] = [(value, step) for value, step in values["best"]]
         values["meter"] = Meter(**values["meter"])
         return cls(**values)

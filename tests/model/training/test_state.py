@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from model.dataset.windows import Position
@@ -54,12 +52,3 @@ def test_a_state_comes_back_as_it_was():
     state.update_start = state.position._replace(batch=1)
     state.meter = Meter(loss=0.1 + 0.2, updates=3)
     assert TrainingState.from_json(state.to_json()) == state
-
-
-def test_the_state_of_an_older_checkpoint_is_read():
-    state = TrainingState(step=7, position=Position(1, 2, 3, 4, 5, 6))
-    values = json.loads(state.to_json())
-    del values["update_start"], values["position"][6]
-    found = TrainingState.from_json(json.dumps(values))
-    # Windows had 8192 records.
-    assert found.position == found.update_start == Position(1, 2, 3, 4, 5, 6, before=2 * 8192)

@@ -15,7 +15,6 @@ from trainers import changed, ignore, log_of, make_trainer, two_replicas, weight
 
 from model.dataset.windows import Position
 from model.errors import UserError
-from model.runs.checkpoints import named_weights
 from model.training.stops import Terminated
 from model.updates import loss_scaling, step
 from model.updates.step import UpdateScalars
@@ -154,36 +153,6 @@ def test_another_number_of_replicas_goes_on_from_a_stop(toy_dataset, tmp_path):
     assert (one.state.step, one.state.pending_batches) == (1, 0)
     one.train(ignore)
     assert one.state.step == 3
-
-
-def test_gradients_that_an_earlier_version_saved_are_taken_on(toy_dataset, tmp_path):
-    training = changed(effective_batch_size=512, steps=2, validate_every=2)
-    whole = make_trainer(toy_dataset, tmp_path / "whole", training=training, dropout=0.2)
-    whole.train(ignore)
-    stopped = make_trainer(toy_dataset, tmp_path / "run", training=training, dropout=0.2)
-    batches = stopped.data.batches("train").forever(stopped.state.position)
-    assert not stopped._train_on(next(batches))
-    # As it was saved then, with the accumulator and in the middle of an update.
-    result = stopped._step.read(stopped._unread[0].result)
-    batch = stopped._unread[0].batch
-    stopped.state.meter.add(result, batch=batch, is_update=False)
-    state = tf.Variable(stopped.state.to_json())
-    saved = tf.train.Checkpoint(
-        weights=named_weights(stopped.model),
-        adam=stopped._step.adam,
-        state=state,
-        accumulator=stopped._step.accumulator,
-    )
-    folder = tmp_path / "run/checkpoints"
-    saved.write(str(folder / "stop-1-0"))
-    (folder / "checkpoints.json").write_text('{"last": [], "best": [], "stop": "stop-1-0"}')
-    stopped.close()
-    resumed = make_trainer(toy_dataset, tmp_path / "run", training=training, dropout=0.2)
-    assert resumed.state.pending_batches == 1
-    resumed.train(ignore)
-    for expected, found in zip(weights_of(whole), weights_of(resumed), strict=True):
-        np.testing.assert_array_equal(found, expected)
-    assert timeless(log_of(tmp_path / "run")) == timeless(log_of(tmp_path / "whole"))
 
 
 # float16
