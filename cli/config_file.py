@@ -24,7 +24,6 @@ from cli.shared_options import local_path
 from model.errors import UserError
 
 BEAM = "beam"  # the key of Beam's own options
-
 KINDS = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
 
 

@@ -39,9 +39,7 @@ import typer
 Given = dict[str, Any]  # fields by name, as far as a flag or a file gives them
 
 _ENTRY = re.compile(r"(\w+): +(.*)")
-
 FIELD = re.compile(r"`([a-z_][\w.]*)(?:=([^`]*))?`")  # as texts and messages name it
-
 _REQUIRED: Any = ...  # Typer's word for it
 
 

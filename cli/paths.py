@@ -11,7 +11,6 @@ from model.errors import UserError
 
 # Also inside a corpus, where it may follow a name or another path.
 _URL = re.compile(r"(?P<before>^|[=+])file:(?://(?P<host>[^/=+]*))?(?=/)")
-
 _NO_PATHS = {"user_symbol"}
 
 

@@ -12,11 +12,8 @@ from cli.paths import plain_path
 from model.errors import UserError
 
 DEFAULT_DATASET = Path("dataset")
-
 DEFAULT_RUN = Path("run")
-
 DEFAULT_INPUT = Path("input.parquet")
-
 DEFAULT_TRANSLATED = Path("translated")
 
 # Options that need not be given: None is the library's default.

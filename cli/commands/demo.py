@@ -23,7 +23,6 @@ STEPS = (
 )
 
 SHOWN = 8  # sentences
-
 LEAST_BLEU = 90
 
 

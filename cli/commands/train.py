@@ -30,11 +30,8 @@ if TYPE_CHECKING:
 
 
 SIGNALLED = 128  # and the number of a signal: what a shell gives for a process that it ended
-
 _PLACES = "Where it is trained"
-
 _SIZES = ("source_vocabulary_size", "target_vocabulary_size", "shared_vocabulary")
-
 _BY_PRESET = dict.fromkeys(("layers", "d_model", "heads", "d_ff"), "")
 
 

@@ -23,7 +23,6 @@ from model.transformer.transformer import Transformer
 
 MAX_TOKENS = 40  # of a side; what comes after them is left out and the title says so
 MAX_LABEL = 12  # characters
-
 _PANEL_COLUMNS = 4
 _DPI = 100
 # Inches.

@@ -18,7 +18,6 @@ _MARK_INVALID = "tt.mark_invalid"
 codecs.register_error(_MARK_INVALID, lambda error: (_INVALID, _end_of(error)))
 
 _HEAD_BYTES = 4096
-
 _MARKS = {  # of the order of bytes; that of UTF-32 begins with that of UTF-16
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",

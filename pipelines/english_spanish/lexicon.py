@@ -237,7 +237,6 @@ TIMES = {
 OFTEN = gloss("always = siempre; never = nunca; often = a menudo; sometimes = a veces")
 FRAMES = gloss("I think that = creo que; everyone knows that = todos saben que")
 FEELINGS = gloss("hungry = hambre; thirsty = sed; afraid = miedo; in a hurry = prisa")
-
 MONTHS = gloss("January = enero; February = febrero; March = marzo; April = abril; May = mayo;"
                " June = junio; July = julio; August = agosto; September = septiembre;"
                " October = octubre; November = noviembre; December = diciembre")

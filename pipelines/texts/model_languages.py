@@ -15,7 +15,6 @@ SAMPLE = 1000  # texts that are looked at
 _LEAST_SHARE = 0.2  # of the letters of a text that is in a script
 _LEAST_LETTERS = 20  # in all: of fewer, nothing is said
 _LETTER = regex.compile(r"\p{L}")
-
 _COMPOSED = {"Japanese": ("Hiragana", "Katakana", "Han"), "Korean": ("Hangul", "Han")}
 
 
