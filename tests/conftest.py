@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 import toy
 from hypothesis import HealthCheck, settings
-from slow_tests import is_slow
+from slow_tests import LONGEST, is_slow
 
 # Machines with a GPU run the same tests: on the CPU, which is cut into two devices so that two
 # replicas can be compared with one. Both must be said before TensorFlow looks at its devices.
@@ -58,9 +58,10 @@ def pytest_collection_finish():
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    """Marks slow tests, and has the workers of xdist begin with the modules that have most.
+    """Marks slow tests, and has the workers of xdist begin with the longest modules.
 
-    So they end at once. A module stays with one worker, as its fixtures do.
+    Then come those of most slow tests, so that the workers end at once. A module stays with one
+    worker, as its fixtures do.
     """
     for item in items:
         if is_slow(item):
@@ -68,7 +69,8 @@ def pytest_collection_modifyitems(config, items):
     if not hasattr(config, "workerinput"):
         return
     slow = collections.Counter(item.path for item in items if item.get_closest_marker("slow"))
-    items.sort(key=lambda item: -slow[item.path])
+    longest = [Path(__file__).parent / module for module in LONGEST]
+    items.sort(key=lambda item: (item.path not in longest, -slow[item.path]))
 
 
 SHARED_DATA = Path(__file__).parents[2] / "shared/data"

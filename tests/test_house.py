@@ -6,6 +6,7 @@ import ast
 from pathlib import Path
 
 import pytest
+from slow_tests import LONGEST
 
 ROOT = Path(__file__).parents[1]
 ROOMS = sorted(
@@ -59,3 +60,8 @@ def test_tests_stand_where_the_code_does():
         folder = path.parent.relative_to(ROOT / "tests")
         if folder.parts and folder.parts[0] not in ("bench", "mutants", "support"):
             assert (ROOT / folder).is_dir(), path
+
+
+def test_the_longest_modules_of_tests_are_there():
+    for module in LONGEST:
+        assert (ROOT / "tests" / module).is_file(), module
