@@ -65,3 +65,38 @@ def test_tests_stand_where_the_code_does():
 def test_the_longest_modules_of_tests_are_there():
     for module in LONGEST:
         assert (ROOT / "tests" / module).is_file(), module
+
+
+SCRIPTS = sorted(
+    path.relative_to(ROOT)
+    for folder in ("tests/bench", "tests/mutants", "tests/support")
+    for path in (ROOT / folder).glob("*.py")
+)
+
+
+def names_in(module):
+    """Returns what a module of ours defines or imports at its top, and the modules in it."""
+    path = ROOT.joinpath(*module.split("."))
+    if path.is_dir():
+        return {each.stem for each in path.iterdir()}
+    names = set()
+    for node in ast.parse(path.with_suffix(".py").read_text("utf-8")).body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names |= {each.asname or each.name for each in node.names}
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names |= {name.id for each in targets for name in ast.walk(each) if hasattr(name, "id")}
+        elif hasattr(node, "name"):
+            names.add(node.name)
+    return names
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=str)
+def test_what_a_script_imports_of_ours_is_there(script):
+    """Benches take minutes: no test runs them."""
+    for node in ast.walk(ast.parse((ROOT / script).read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module.split(".")[0] in (
+            "cli", "pipelines", "model",
+        ):  # fmt: skip
+            missing = {each.name for each in node.names} - names_in(node.module)
+            assert not missing, f"{node.module} has no {missing}"

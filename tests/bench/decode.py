@@ -35,8 +35,8 @@ from train import Competitor
 # The project stands two folders up where this file is run and not imported.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from cli.commands.evaluate import read_lines
 from model.decoding.options import Decoding
+from pipelines.evaluate.lines import read_lines
 
 _PADDED_TOKENS = (2048, 4096, 8192, 16_384)  # of our batches, over all beams
 _EXAMPLES = (32, 64, 128, 256, 512)  # of CTranslate2's
@@ -203,7 +203,7 @@ def print_and_judge(rates: dict[str, list[float]], *, beam_size: int) -> list[Ta
 
 
 def _read(options: argparse.Namespace) -> list[str]:
-    lines = [line for line in read_lines(Path(options.text)) if line.strip()]
+    lines = [line for line in read_lines(options.text) if line.strip()]
     return list(itertools.islice(itertools.cycle(lines), options.sentences or len(lines)))
 
 

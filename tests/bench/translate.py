@@ -121,12 +121,12 @@ def write_table(
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from cli.commands.evaluate import read_lines
     from model.text.vocabulary import is_empty, load_vocabularies
+    from pipelines.evaluate.lines import read_lines
 
     nulls, empties = round(_NULL_SHARE * rows), round(_EMPTY_SHARE * rows)
     wanted = rows - nulls - empties
-    lines = [line for text in texts for line in read_lines(Path(text))]
+    lines = [line for text in texts for line in read_lines(str(text))]
     if is_lowercase:
         lines = [line.lower() for line in lines]
     choice = random.Random(_SEED)
