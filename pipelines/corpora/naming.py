@@ -34,21 +34,14 @@ _TFDS = re.compile(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CorpusSpec:
-    """What a corpus string says.
-
-    Attributes:
-      kind: Kind of the corpus.
-      paths: The file, or the two files of text; each may be a glob. Of TFDS, NAME[/CONFIG].
-      name: The name that it gives the corpus, or "".
-      source_column: The column that it names, or None.
-      target_column: Likewise.
-    """
+    """What a corpus string says."""
 
     kind: Kind
+    # The file, or the two files of text; each may be a glob. Of TFDS, NAME[/CONFIG].
     paths: tuple[str, ...]
-    name: str = ""
-    source_column: str | None = None
-    target_column: str | None = None
+    name: str = ""  # the name that it gives the corpus, or ""
+    source_column: str | None = None  # the column that it names, or None
+    target_column: str | None = None  # likewise
 
 
 def parse_corpus(text: str, *, exists: Callable[[str], bool] = lambda path: False) -> CorpusSpec:

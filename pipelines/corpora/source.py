@@ -13,12 +13,9 @@ from pipelines.storage import listing
 
 
 class Source(abc.ABC):
-    """A corpus, or a file of one.
+    """A corpus, or a file of one."""
 
-    Attributes:
-      kind: Kind of the source, as the manifest says it: "text", "tsv", "jsonl", "parquet", ...
-    """
-
+    # Kind of the source, as the manifest says it: "text", "tsv", "jsonl", "parquet", ...
     kind: ClassVar[str]
 
     @property
@@ -64,13 +61,9 @@ class Source(abc.ABC):
 
 
 class FileSource(Source):
-    """A source that is one file, or a pair of files, with its columns; a base of dataclasses.
+    """A source that is one file, or a pair of files, with its columns; a base of dataclasses."""
 
-    Attributes:
-      given_name: The name that the user gave the corpus, or "".
-    """
-
-    given_name: str
+    given_name: str  # the name that the user gave the corpus, or ""
 
     @abc.abstractmethod
     def paths(self) -> list[str]:
@@ -105,17 +98,11 @@ class FileSource(Source):
 
 
 class ColumnsSource(FileSource):
-    """A source that is two columns of one file; a base of dataclasses.
-
-    Attributes:
-      path: The file.
-      source_column: Its number or name.
-      target_column: Likewise.
-    """
+    """A source that is two columns of one file; a base of dataclasses."""
 
     path: str
-    source_column: str | int
-    target_column: str | int
+    source_column: str | int  # its number or name
+    target_column: str | int  # likewise
 
     def paths(self) -> list[str]:
         """Returns the file."""

@@ -27,13 +27,9 @@ _MOST_NAMES = 20  # of keys, in a message
 
 
 class TextSource(FileSource):
-    """Text of any kind; a base of dataclasses.
+    """Text of any kind; a base of dataclasses."""
 
-    Attributes:
-      encoding: Encoding of the files, by the name of `find_encoding`.
-    """
-
-    encoding: str
+    encoding: str  # encoding of the files, by the name of `find_encoding`
 
     def identity(self) -> dict[str, Any]:
         """Returns what tells one state of the source from another."""

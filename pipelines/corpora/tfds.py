@@ -20,25 +20,16 @@ from pipelines.storage import files, listing
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TfdsPairs(Source):
-    """A split of a translation dataset of TensorFlow Datasets.
-
-    Attributes:
-      dataset: NAME/CONFIG, such as "ted_hrlr_translate/ru_to_en".
-      split: In TFDS's own syntax, such as "train[:70%]".
-      directory: Folder of the prepared dataset: `<data_dir>/<name>/<config>/<version>`.
-      source_language: Feature of the source.
-      target_language: Feature of the target.
-      given_name: The name that the user gave the corpus, or "".
-    """
+    """A split of a translation dataset of TensorFlow Datasets."""
 
     kind: ClassVar[str] = "tfds"
 
-    dataset: str
-    split: str
-    directory: str
-    source_language: str
-    target_language: str
-    given_name: str = ""
+    dataset: str  # NAME/CONFIG, such as "ted_hrlr_translate/ru_to_en"
+    split: str  # in TFDS's own syntax, such as "train[:70%]"
+    directory: str  # folder of the prepared dataset: `<data_dir>/<name>/<config>/<version>`
+    source_language: str  # feature of the source
+    target_language: str  # feature of the target
+    given_name: str = ""  # the name that the user gave the corpus, or ""
 
     @property
     def name(self) -> str:

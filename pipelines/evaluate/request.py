@@ -27,15 +27,10 @@ _UNSPACED = {
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    """What came of an evaluation.
+    """What came of an evaluation."""
 
-    Attributes:
-      scores: A line for BLEU and one for chrF, each with sacreBLEU's signature.
-      notices: Lines about what they are scores of.
-    """
-
-    scores: list[str]
-    notices: list[str]
+    scores: list[str]  # a line for BLEU and one for chrF, each with sacreBLEU's signature
+    notices: list[str]  # lines about what they are scores of
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

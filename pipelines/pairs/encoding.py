@@ -32,23 +32,14 @@ _HUGE = 16  # bytes, times the most characters: 4 bytes each, and as much again 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EncodingOptions:
-    """Options of encoding and splitting.
-
-    Attributes:
-      filters: Filters of pairs.
-      deduplicate: Part of a pair that duplicates share: one of `DEDUPLICATE`.
-      short_tokens: A side of so many tokens at most is not held out by itself.
-      seed: Seed of the order.
-      validation_below: Pairs whose source hashes below this are for validation.
-      plans: Shards and buckets of each split.
-    """
+    """Options of encoding and splitting."""
 
     filters: Filters
-    deduplicate: str
-    short_tokens: int
-    seed: int
-    validation_below: int
-    plans: dict[str, SplitPlan]
+    deduplicate: str  # part of a pair that duplicates share: one of `DEDUPLICATE`
+    short_tokens: int  # a side of so many tokens at most is not held out by itself
+    seed: int  # seed of the order
+    validation_below: int  # pairs whose source hashes below this are for validation
+    plans: dict[str, SplitPlan]  # shards and buckets of each split
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -62,23 +53,14 @@ class EncodedUnit:
 
 @dataclasses.dataclass(frozen=True)
 class _Slice:
-    """Normalised texts of those rows of a table that no filter of texts rejects.
+    """Normalised texts of those rows of a table that no filter of texts rejects."""
 
-    Attributes:
-      table: The rows as they were read.
-      first_row: Row of the source that the table begins with.
-      positions: In the table, of the texts.
-      sources: Normalised.
-      targets: Normalised.
-      rejected: The other positions, and the reason of each.
-    """
-
-    table: pa.Table
-    first_row: int
-    positions: npt.NDArray[np.int64]
-    sources: list[str]
-    targets: list[str]
-    rejected: dict[int, str]
+    table: pa.Table  # the rows as they were read
+    first_row: int  # row of the source that the table begins with
+    positions: npt.NDArray[np.int64]  # in the table, of the texts
+    sources: list[str]  # normalised
+    targets: list[str]  # normalised
+    rejected: dict[int, str]  # the other positions, and the reason of each
 
     def reject_into(self, rejections: Rejections) -> None:
         """Adds the rejected rows, with their texts as they were read."""
@@ -324,19 +306,11 @@ def _split(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class UnitStatistics:
-    """What encoding a unit found; JSON, so that a spill's footer can hold it.
+    """What encoding a unit found; JSON, so that a spill's footer can hold it."""
 
-    Attributes:
-      order: The place of the unit's source among all sources.
-      index: The place of the unit in its source.
-      rows: Rows read.
-      rejected: Pairs rejected, by reason.
-      least_source_hash: The least hash of a source that was kept; None for held-out units and
-        where nothing was kept.
-    """
-
-    order: int
-    index: int
-    rows: int
-    rejected: dict[str, int]
+    order: int  # the place of the unit's source among all sources
+    index: int  # the place of the unit in its source
+    rows: int  # rows read
+    rejected: dict[str, int]  # pairs rejected, by reason
+    # The least hash of a source that was kept; None for held-out units and where nothing was kept.
     least_source_hash: int | None = None

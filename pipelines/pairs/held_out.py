@@ -36,16 +36,12 @@ _NONE: UInt64s = np.empty(0, np.uint64)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class HeldOut:
-    """Hashes of what training must not see, sorted by `unite`.
-
-    Attributes:
-      pairs: Hashes of pairs.
-      sources: Hashes of texts that no pair may have for its source.
-      texts: Hashes of texts that no pair may have on a side that is not short.
-    """
+    """Hashes of what training must not see, sorted by `unite`."""
 
     pairs: UInt64s = dataclasses.field(default_factory=_NONE.copy)
+    # Hashes of texts that no pair may have for its source.
     sources: UInt64s = dataclasses.field(default_factory=_NONE.copy)
+    # Hashes of texts that no pair may have on a side that is not short.
     texts: UInt64s = dataclasses.field(default_factory=_NONE.copy)
 
 

@@ -57,23 +57,16 @@ class SplitPlan:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Region:
-    """Where the records of one shard lie in a spill, bucket after bucket.
+    """Where the records of one shard lie in a spill, bucket after bucket."""
 
-    Attributes:
-      path: The spill.
-      order: The place of the spill's source among all sources.
-      index: The place of the spill's unit in its source.
-      counts: Records of each bucket.
-      bounds: Offsets at which each bucket begins and the last one ends; headers, then records.
-      is_candidate: Whether these are copies of training records, which are used only if the
-        validation split would be empty.
-    """
-
-    path: str
-    order: int
-    index: int
-    counts: tuple[int, ...]
+    path: str  # the spill
+    order: int  # the place of the spill's source among all sources
+    index: int  # the place of the spill's unit in its source
+    counts: tuple[int, ...]  # records of each bucket
+    # Offsets at which each bucket begins and the last one ends; headers, then records.
     bounds: tuple[int, ...]
+    # Whether these are copies of training records, which are used only if the validation split
+    # would be empty.
     is_candidate: bool = False
 
 
@@ -239,15 +232,10 @@ def read_bucket(region: Region, bucket: int) -> Batch:
 
 @dataclasses.dataclass(frozen=True)
 class Places:
-    """Where pairs stand.
+    """Where pairs stand."""
 
-    Attributes:
-      orders: The places of their sources among all sources.
-      rows: Their rows in those sources, from 0.
-    """
-
-    orders: npt.NDArray[np.int64]
-    rows: npt.NDArray[np.int64]
+    orders: npt.NDArray[np.int64]  # the places of their sources among all sources
+    rows: npt.NDArray[np.int64]  # their rows in those sources, from 0
 
     def select(self, rows: npt.NDArray[Any] | slice) -> Places:
         """Returns the places at these positions."""
@@ -256,19 +244,12 @@ class Places:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MergedBucket:
-    """A bucket of a shard.
+    """A bucket of a shard."""
 
-    Attributes:
-      batch: The records, in their final order.
-      places: Place of each of them in the corpus.
-      duplicates: Places of the pairs that were left out, in order.
-      survivors: For each of those, the place of the one that was kept instead.
-    """
-
-    batch: Batch
-    places: Places
-    duplicates: Places
-    survivors: Places
+    batch: Batch  # the records, in their final order
+    places: Places  # place of each of them in the corpus
+    duplicates: Places  # places of the pairs that were left out, in order
+    survivors: Places  # for each of those, the place of the one that was kept instead
 
 
 def merge_bucket(

@@ -24,25 +24,15 @@ MAX_UNIT_BYTES = 256 << 20  # of text
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Unit:
-    """A run of consecutive rows of one source: the unit of work.
-
-    Attributes:
-      source: Source of the rows.
-      order: The place of the source among all sources of the run.
-      index: The place of the unit in its source.
-      first_row: Row of the source that the unit starts with, from 0.
-      rows: Number of rows, at most `MAX_UNIT_PAIRS`.
-      is_held_out: Whether its pairs are for validation as a whole.
-      chunk: The file that a cutting step wrote the rows to, or "" for those read in place.
-    """
+    """A run of consecutive rows of one source: the unit of work."""
 
     source: Source
-    order: int
-    index: int
-    first_row: int
-    rows: int
-    is_held_out: bool = False
-    chunk: str = ""
+    order: int  # the place of the source among all sources of the run
+    index: int  # the place of the unit in its source
+    first_row: int  # row of the source that the unit starts with, from 0
+    rows: int  # number of rows, at most `MAX_UNIT_PAIRS`
+    is_held_out: bool = False  # whether its pairs are for validation as a whole
+    chunk: str = ""  # the file that a cutting step wrote the rows to, or "" for those read in place
 
     @property
     def label(self) -> str:

@@ -23,9 +23,6 @@ class WorkFolder:
 
     Files are written here under a temporary name and moved to their place, here or in the
     dataset folder, once they are whole.
-
-    Attributes:
-      path: The path of the folder.
     """
 
     path: str

@@ -36,11 +36,7 @@ _STATISTICS = "statistics"
 
 @_transform
 class ListUnits(beam.PTransform):
-    """Cuts the sources into units of at most `plan.unit_pairs`; writes text as chunks for it.
-
-    Attributes:
-      plan: The plan of the run.
-    """
+    """Cuts the sources into units of at most `plan.unit_pairs`; writes text as chunks for it."""
 
     plan: PreprocessPlan
 
@@ -75,13 +71,10 @@ class _CutSource(beam.DoFn):
 
 @_transform
 class FindHeldOut(beam.PTransform):
-    """Hashes what training must not see; yields one `HeldOut`.
+    """Hashes what training must not see; yields one `HeldOut`."""
 
-    Attributes:
-      options: Options of the dataset: the rule that tells held-out pairs, the files of texts that
-        are held out as well, their encoding, and the normalisation of texts.
-    """
-
+    # Options of the dataset: the rule that tells held-out pairs, the files of texts that are held
+    # out as well, their encoding, and the normalisation of texts.
     options: PreprocessOptions
 
     def expand(self, units: beam.PCollection) -> beam.PCollection:
@@ -141,17 +134,12 @@ class _UniteHashes(beam.CombineFn):
 
 @_transform
 class TrainVocabularies(beam.PTransform):
-    """Trains vocabularies on a sample of the units; yields the folder that they are in.
-
-    Attributes:
-      plan: The plan of the run.
-      specs: The vocabularies: one shared, one a side, or none where all are in place.
-      held_out: Side input: the `HeldOut` of what training must not see.
-    """
+    """Trains vocabularies on a sample of the units; yields the folder that they are in."""
 
     plan: PreprocessPlan
+    # The vocabularies: one shared, one a side, or none where all are in place.
     specs: Sequence[VocabularySpec]
-    held_out: beam.pvalue.AsSingleton
+    held_out: beam.pvalue.AsSingleton  # side input: the `HeldOut` of what training must not see
 
     def expand(self, units: beam.PCollection) -> beam.PCollection:
         """Wires the steps."""
@@ -237,17 +225,11 @@ class EncodedUnits(NamedTuple):
 
 @_transform
 class EncodeUnits(beam.PTransform):
-    """Cleans, encodes and filters units into a spill file each.
-
-    Attributes:
-      plan: The plan of the run.
-      vocabulary_folder: Side input: where the vocabularies are.
-      held_out: Side input: the `HeldOut` of what training must not see.
-    """
+    """Cleans, encodes and filters units into a spill file each."""
 
     plan: PreprocessPlan
-    vocabulary_folder: beam.pvalue.AsSingleton
-    held_out: beam.pvalue.AsSingleton
+    vocabulary_folder: beam.pvalue.AsSingleton  # side input: where the vocabularies are
+    held_out: beam.pvalue.AsSingleton  # side input: the `HeldOut` of what training must not see
 
     def expand(self, units: beam.PCollection) -> EncodedUnits:
         """Wires the steps."""

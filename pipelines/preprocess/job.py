@@ -162,15 +162,10 @@ class PreprocessRequest:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PreprocessJob:
-    """A dataset that is planned and can be made.
-
-    Attributes:
-      plan: The plan.
-      beam_arguments: Beam's own flags.
-    """
+    """A dataset that is planned and can be made."""
 
     plan: PreprocessPlan
-    beam_arguments: Sequence[str] = ()
+    beam_arguments: Sequence[str] = ()  # Beam's own flags
 
     def describe(self) -> list[str]:
         """Returns the lines that say what a run would do.

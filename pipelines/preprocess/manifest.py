@@ -34,17 +34,11 @@ from pipelines.storage.paths import join
 # Beam sets its label when it applies it: it cannot be frozen.
 @dataclasses.dataclass(kw_only=True, eq=False)
 class WriteManifest(beam.PTransform):
-    """Checks that every pair is accounted for and writes `dataset.json`, the last of all files.
-
-    Attributes:
-      plan: The plan of the run.
-      units: PCollection of UnitStatistics.
-      shards: PCollection of ShardStatistics.
-    """
+    """Checks that every pair is accounted for and writes `dataset.json`, the last of all files."""
 
     plan: PreprocessPlan
-    units: beam.PCollection
-    shards: beam.PCollection
+    units: beam.PCollection  # of UnitStatistics
+    shards: beam.PCollection  # of ShardStatistics
 
     def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection:
         """Wires the steps."""

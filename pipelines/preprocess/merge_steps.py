@@ -33,45 +33,33 @@ from pipelines.storage.paths import join
 # Beam sets the label of a transform when it applies it: these dataclasses cannot be frozen.
 _transform = dataclasses.dataclass(kw_only=True, eq=False)
 _SIDES = ("source", "target")
-
 ShardKey = tuple[str, int]  # split, shard
 
 
 @dataclasses.dataclass(kw_only=True)
 class ShardStatistics:
-    """What merging a shard kept and left out; counted while its records are written.
-
-    Attributes:
-      split: Split of the shard.
-      shard: Its number in the split, from 0.
-      records: Records written.
-      source_tokens: Tokens on the source side, BOS and EOS counted.
-      target_tokens: The same of the target side.
-      longest: The most tokens on any side of any pair.
-      source_lengths: Histogram of the source side, as in `SplitInfo`.
-      target_lengths: The same of the target side.
-      length_ratios: Histogram of the ratios of lengths, as in `SplitInfo`.
-      padded_as_stored: Tokens with padding, if every 64 consecutive pairs made a batch.
-      padded_by_length: Tokens with padding, if each text was padded to the next multiple of 8.
-      kept_by_source: Records by the order of their source.
-      rejected_by_source: Duplicates by the order of their source, and by reason.
-      size: Bytes of the shard.
-    """
+    """What merging a shard kept and left out; counted while its records are written."""
 
     split: str
-    shard: int
-    records: int = 0
-    source_tokens: int = 0
-    target_tokens: int = 0
-    longest: int = 0
+    shard: int  # its number in the split, from 0
+    records: int = 0  # records written
+    source_tokens: int = 0  # tokens on the source side, BOS and EOS counted
+    target_tokens: int = 0  # the same of the target side
+    longest: int = 0  # the most tokens on any side of any pair
+    # Histogram of the source side, as in `SplitInfo`.
     source_lengths: list[int] = dataclasses.field(default_factory=list)
+    # The same of the target side.
     target_lengths: list[int] = dataclasses.field(default_factory=list)
+    # Histogram of the ratios of lengths, as in `SplitInfo`.
     length_ratios: list[int] = dataclasses.field(default_factory=list)
-    padded_as_stored: int = 0
+    padded_as_stored: int = 0  # tokens with padding, if every 64 consecutive pairs made a batch
+    # Tokens with padding, if each text was padded to the next multiple of 8.
     padded_by_length: int = 0
+    # Records by the order of their source.
     kept_by_source: dict[int, int] = dataclasses.field(default_factory=dict)
+    # Duplicates by the order of their source, and by reason.
     rejected_by_source: dict[int, dict[str, int]] = dataclasses.field(default_factory=dict)
-    size: int = 0
+    size: int = 0  # bytes of the shard
 
     def to_json(self) -> str:
         """Returns it as text, for a rerun."""
@@ -131,15 +119,10 @@ def add_counts(*counts: Iterable[int]) -> list[int]:
 
 @_transform
 class MergeShards(beam.PTransform):
-    """Merges the regions of each shard into its TFRecord file; yields ShardStatistics.
-
-    Attributes:
-      plan: The plan of the run.
-      units: PCollection of UnitStatistics.
-    """
+    """Merges the regions of each shard into its TFRecord file; yields ShardStatistics."""
 
     plan: PreprocessPlan
-    units: beam.PCollection
+    units: beam.PCollection  # of UnitStatistics
 
     def expand(self, regions: beam.PCollection) -> beam.PCollection:
         """Wires the steps."""

@@ -39,29 +39,17 @@ _VALIDATION_SHARD_BYTES = 256 << 20
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PreprocessPlan:
-    """The decisions that are made before anything is read.
+    """The decisions that are made before anything is read."""
 
-    Attributes:
-      sources: All corpora, the held-out ones last.
-      identities: Identities of the sources now, for the manifest.
-      held_out_from: Index of the first held-out corpus.
-      options: Options of the dataset.
-      corpus: Name of the corpus for the manifest.
-      fingerprint: Hex digest of all that the result depends on.
-      unit_pairs: The most pairs of a unit of work.
-      splits: Shards and buckets of each split.
-      notices: Warnings for the user, a line each.
-    """
-
-    sources: Sequence[Source]
-    identities: Sequence[dict[str, Any]]
-    held_out_from: int
-    options: PreprocessOptions
-    corpus: str
-    fingerprint: str
-    unit_pairs: int
-    splits: dict[str, SplitPlan]
-    notices: Sequence[str] = ()
+    sources: Sequence[Source]  # all corpora, the held-out ones last
+    identities: Sequence[dict[str, Any]]  # identities of the sources now, for the manifest
+    held_out_from: int  # index of the first held-out corpus
+    options: PreprocessOptions  # options of the dataset
+    corpus: str  # name of the corpus for the manifest
+    fingerprint: str  # hex digest of all that the result depends on
+    unit_pairs: int  # the most pairs of a unit of work
+    splits: dict[str, SplitPlan]  # shards and buckets of each split
+    notices: Sequence[str] = ()  # warnings for the user, a line each
 
     @property
     def has_held_out(self) -> bool:

@@ -14,37 +14,21 @@ from pipelines.storage.listing import list_names
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Progress:
-    """How far a run is.
-
-    Attributes:
-      sources: Number of sources.
-      sources_cut: Sources whose units are all known.
-      chunks: Chunk files written.
-      has_vocabularies: Whether all vocabularies are in place.
-      units: Units of the sources that are cut.
-      rows: Their rows.
-      units_done: Units encoded.
-      rows_done: Their rows.
-      rejected: Pairs of those rows that were left out.
-      rows_done_here: Rows of units encoded by this run.
-      shards: Shards of all splits.
-      shards_done: Shards written.
-      phase_seconds: Since the phase was first seen.
-    """
+    """How far a run is."""
 
     sources: int
-    sources_cut: int = 0
-    chunks: int = 0
-    has_vocabularies: bool = False
-    units: int = 0
-    rows: int = 0
-    units_done: int = 0
-    rows_done: int = 0
-    rejected: int = 0
-    rows_done_here: int = 0
-    shards: int = 0
-    shards_done: int = 0
-    phase_seconds: float = 0.0
+    sources_cut: int = 0  # sources whose units are all known
+    chunks: int = 0  # chunk files written
+    has_vocabularies: bool = False  # whether all vocabularies are in place
+    units: int = 0  # units of the sources that are cut
+    rows: int = 0  # their rows
+    units_done: int = 0  # units encoded
+    rows_done: int = 0  # their rows
+    rejected: int = 0  # pairs of those rows that were left out
+    rows_done_here: int = 0  # rows of units encoded by this run
+    shards: int = 0  # shards of all splits
+    shards_done: int = 0  # shards written
+    phase_seconds: float = 0.0  # since the phase was first seen
 
     @property
     def phase(self) -> str:

@@ -167,30 +167,22 @@ def has_large_script(lines: Sequence[str]) -> bool:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class VocabularySpec:
-    """A vocabulary to train.
+    """A vocabulary to train."""
 
-    Attributes:
-      name: "shared", "source" or "target".
-      size: Number of tokens, the 4 special ones counted; for "char" the most there may be.
-      is_size_given: Whether the user wants that number; if not, a sample that is too small for it
-        gets the greatest that it allows.
-      kind: "unigram", "bpe" or "char".
-      normalization_rule: SentencePiece's own, such as "identity".
-      character_coverage: Share of all characters that get a token; None chooses by script.
-      byte_fallback: Have 256 tokens for bytes, of which characters without a token are made.
-      user_symbols: Texts that are always a token of their own.
-      keep_whitespace: Leave runs of spaces and those at the ends, and have a token for each of
-        the other white space that lines and columns are made with.
-    """
-
-    name: str
-    size: int
+    name: str  # "shared", "source" or "target"
+    size: int  # number of tokens, the 4 special ones counted; for "char" the most there may be
+    # Whether the user wants that number; if not, a sample that is too small for it gets the
+    # greatest that it allows.
     is_size_given: bool = True
-    kind: str
-    normalization_rule: str
+    kind: str  # "unigram", "bpe" or "char"
+    normalization_rule: str  # SentencePiece's own, such as "identity"
+    # Share of all characters that get a token; None chooses by script.
     character_coverage: float | None = None
+    # Have 256 tokens for bytes, of which characters without a token are made.
     byte_fallback: bool = False
-    user_symbols: Sequence[str] = ()
+    user_symbols: Sequence[str] = ()  # texts that are always a token of their own
+    # Leave runs of spaces and those at the ends, and have a token for each of the other white space
+    # that lines and columns are made with.
     keep_whitespace: bool = False
 
     @property

@@ -12,19 +12,13 @@ from pipelines.runners.beam_options import has_direct_workers, has_worker_proces
 
 @dataclasses.dataclass(frozen=True)
 class ModelCopies:
-    """How a job shares the cores of a machine.
+    """How a job shares the cores of a machine."""
 
-    Attributes:
-      copies: Translations at once; None where another runner decides it.
-      threads: Threads of each translation.
-      are_processes: Whether each has a process and a model of its own; threads share one.
-      gpus: GPUs, each of which makes one translation at a time; 0 leaves it to the cores.
-    """
-
-    copies: int | None
-    threads: int
+    copies: int | None  # translations at once; None where another runner decides it
+    threads: int  # threads of each translation
+    # Whether each has a process and a model of its own; threads share one.
     are_processes: bool = False
-    gpus: int = 0
+    gpus: int = 0  # GPUs, each of which makes one translation at a time; 0 leaves it to the cores
 
     def describe(self) -> str:
         """Says it in a line.

@@ -36,17 +36,11 @@ def exists(path: str) -> bool:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ListedFile:
-    """A file as its folder lists it.
-
-    Attributes:
-      path: Path of the file.
-      size: Bytes.
-      changed: When, in seconds since 1970; 0 where the file system does not say.
-    """
+    """A file as its folder lists it."""
 
     path: str
-    size: int
-    changed: float
+    size: int  # bytes
+    changed: float  # when, in seconds since 1970; 0 where the file system does not say
 
 
 def list_files(folder: str) -> list[ListedFile]:

@@ -24,26 +24,18 @@ SUFFIX = ".parquet"
 _MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
 _FOOTER_THREADS = 16  # footers are latency on an object store
 _BATCH_ROWS = 8192
-# Column chunks are streamed through a buffer, never loaded whole: a row group may be the file.
 _BUFFER_BYTES = 1 << 20
 _ROW_GROUP_ROWS = 1 << 20
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Footer:
-    """What a Parquet file says of itself.
+    """What a Parquet file says of itself."""
 
-    Attributes:
-      size: Bytes of the file.
-      rows: Rows of the file.
-      checksum: Hex blake2b of the footer's bytes, which hold the place of every column chunk.
-      schema: As Arrow reads the file.
-    """
-
-    size: int
+    size: int  # bytes of the file
     rows: int
-    checksum: str
-    schema: pa.Schema
+    checksum: str  # hex blake2b of the footer's bytes, which hold the place of every column chunk
+    schema: pa.Schema  # as Arrow reads the file
 
 
 def read_footers(paths: Sequence[str]) -> list[Footer | BadFileError]:

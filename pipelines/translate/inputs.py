@@ -26,19 +26,13 @@ _LONGEST_NAME = 255  # bytes, of the file systems in use
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FoundInput:
-    """What there is to translate.
+    """What there is to translate."""
 
-    Attributes:
-      files: The input files, with no more rows in all than the limit.
-      bad_files: Files that are skipped, by relative path, and why.
-      bad_rows: Rows in them that would be translated; None if the file does not say.
-      text_columns: The columns to translate.
-    """
-
-    files: list[InputFile]
-    bad_files: dict[str, str]
+    files: list[InputFile]  # the input files, with no more rows in all than the limit
+    bad_files: dict[str, str]  # files that are skipped, by relative path, and why
+    # Rows in them that would be translated; None if the file does not say.
     bad_rows: dict[str, int | None]
-    text_columns: tuple[str, ...]
+    text_columns: tuple[str, ...]  # the columns to translate
 
 
 def inspect_input(options: TranslateOptions, *, has_n_best: bool = False) -> FoundInput:
@@ -258,15 +252,11 @@ def first_texts(found: FoundInput, *, count: int) -> list[str]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FoundFile:
-    """A file that an argument named.
+    """A file that an argument named."""
 
-    Attributes:
-      path: Absolute, or with its scheme.
-      relative_path: Where it lies below the folder or the fixed part of the glob, with "/"; a
-        file that is named itself has its name only.
-    """
-
-    path: str
+    path: str  # absolute, or with its scheme
+    # Where it lies below the folder or the fixed part of the glob, with "/"; a file that is named
+    # itself has its name only.
     relative_path: str
 
 

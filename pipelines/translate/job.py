@@ -78,23 +78,18 @@ class TranslateRequest:
     >>> options = TranslateOptions(input=("in.parquet",), output="translated")
     >>> TranslateRequest(options=options, model="run").plan().run().rows  # doctest: +SKIP
     100
-
-    Attributes:
-      options: What to translate, and where to.
-      model: Model folder, run folder or export for CTranslate2, on any file system that Beam
-        knows; or a translator of your own.
-      decoding: How to search.
-      engine: Engine that computes; not used with a translator of your own.
-      copies: Translations that this machine computes at once. By default one a core, or one a GPU.
-      beam: Beam's own flags.
     """
 
-    options: TranslateOptions
+    options: TranslateOptions  # what to translate, and where to
+    # Model folder, run folder or export for CTranslate2, on any file system that Beam knows; or a
+    # translator of your own.
     model: str | CustomModel
-    decoding: Decoding = dataclasses.field(default_factory=Decoding)
+    decoding: Decoding = dataclasses.field(default_factory=Decoding)  # how to search
+    # Engine that computes; not used with a translator of your own.
     engine: Engine = dataclasses.field(default_factory=Engine)
+    # Translations that this machine computes at once. By default one a core, or one a GPU.
     copies: int | None = None
-    beam: tuple[str, ...] = ()
+    beam: tuple[str, ...] = ()  # Beam's own flags
 
     def plan(self, report: Callable[[str], object] = lambda line: None) -> TranslateJob:
         """Looks at the model, the input and the output folder; writes nothing there.
@@ -150,35 +145,20 @@ class TranslateRequest:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TranslateJob:
-    """What a run will do; nothing has been written yet.
-
-    Attributes:
-      request: The request that was planned.
-      output: The output folder, absolute or with its scheme.
-      found: The input.
-      model: The model.
-      table: How a table is translated.
-      plan: The content of `plan.json`.
-      run_id: Name of the run.
-      has_plan: Whether the folder holds the plan already.
-      existing: Files of the folder that are to stay, relative to it.
-      deleted: Files of the folder that are deleted first, in this order.
-      manifest: The manifest of a finished folder, else None.
-      notices: Lines that warn the user.
-    """
+    """What a run will do; nothing has been written yet."""
 
     request: TranslateRequest
-    output: str
+    output: str  # the output folder, absolute or with its scheme
     found: FoundInput
     model: FoundModel
     table: TableOptions
-    plan: dict[str, Any]
+    plan: dict[str, Any]  # the content of `plan.json`
     run_id: str
-    has_plan: bool = False
-    existing: frozenset[str] = frozenset()
-    deleted: tuple[str, ...] = ()
-    manifest: dict[str, Any] | None = None
-    notices: tuple[str, ...] = ()
+    has_plan: bool = False  # whether the folder holds the plan already
+    existing: frozenset[str] = frozenset()  # files of the folder that are to stay, relative to it
+    deleted: tuple[str, ...] = ()  # files of the folder that are deleted first, in this order
+    manifest: dict[str, Any] | None = None  # the manifest of a finished folder, else None
+    notices: tuple[str, ...] = ()  # lines that warn the user
 
     @property
     def rows(self) -> int:

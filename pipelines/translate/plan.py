@@ -24,38 +24,23 @@ _PROGRAMS = ("tt-translate", "apache-beam", "pyarrow", "sentencepiece", "tensorf
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class InputFile:
-    """A planned input file.
+    """A planned input file."""
 
-    Attributes:
-      path: Where it is now.
-      relative_path: Path that its outputs are named after.
-      size: Bytes.
-      rows: Rows to translate: all of them, but for a limit.
-      footer_checksum: Tells a rewritten file from the one that was planned.
-    """
-
-    path: str
-    relative_path: str
-    size: int
-    rows: int
-    footer_checksum: str
+    path: str  # where it is now
+    relative_path: str  # path that its outputs are named after
+    size: int  # bytes
+    rows: int  # rows to translate: all of them, but for a limit
+    footer_checksum: str  # tells a rewritten file from the one that was planned
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TableUnit:
-    """A run of rows of one input file, and the output file that it becomes.
-
-    Attributes:
-      file: The input file.
-      first_row: Index in the file.
-      rows: Rows of the unit; 0 only for the one unit of a file without rows.
-      output_path: Relative to the output folder.
-    """
+    """A run of rows of one input file, and the output file that it becomes."""
 
     file: InputFile
-    first_row: int
-    rows: int
-    output_path: str
+    first_row: int  # index in the file
+    rows: int  # rows of the unit; 0 only for the one unit of a file without rows
+    output_path: str  # relative to the output folder
 
 
 def output_stem(relative_path: str) -> str:

@@ -54,17 +54,11 @@ _ADDED_N_BEST: _Added = (N_BEST, _HYPOTHESES, _hypotheses)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TableOptions:
-    """How a table is translated.
+    """How a table is translated."""
 
-    Attributes:
-      text_columns: The columns to translate, at least one.
-      has_n_best: Whether a column of n best translations is added.
-      texts: How texts are treated.
-    """
-
-    text_columns: tuple[str, ...]
-    has_n_best: bool = False
-    texts: TextOptions = dataclasses.field(default_factory=TextOptions)
+    text_columns: tuple[str, ...]  # the columns to translate, at least one
+    has_n_best: bool = False  # whether a column of n best translations is added
+    texts: TextOptions = dataclasses.field(default_factory=TextOptions)  # how texts are treated
 
     def added(self) -> tuple[_Added, ...]:
         """Returns what is added for each text column."""

@@ -25,13 +25,9 @@ from pipelines.translate.units import UnitOptions, UnitStatistics, finish_unit
 
 @dataclasses.dataclass(kw_only=True, eq=False)  # not frozen: Beam sets attributes of transforms
 class PlanUnits(beam.PTransform):
-    """Input files to the units of work that they are cut into.
+    """Input files to the units of work that they are cut into."""
 
-    Attributes:
-      unit_rows: The most rows of a unit.
-    """
-
-    unit_rows: int
+    unit_rows: int  # the most rows of a unit
 
     def __post_init__(self) -> None:
         if self.unit_rows < 1:
@@ -48,13 +44,9 @@ class TranslateUnits(beam.PTransform):
 
     A unit whose output is there already is kept. Two copies of a unit at once write the same
     file.
-
-    Attributes:
-      load_translator: Called once in each worker process; must pickle.
-      options: How units are done.
     """
 
-    load_translator: Callable[[], Translator]
+    load_translator: Callable[[], Translator]  # called once in each worker process; must pickle
     options: UnitOptions
 
     def __post_init__(self) -> None:
@@ -96,23 +88,14 @@ class _TranslateUnit(beam.DoFn):
 
 @dataclasses.dataclass(kw_only=True, eq=False)
 class WriteManifest(beam.DoFn):
-    """The job's last step; running it twice writes the same.
+    """The job's last step; running it twice writes the same."""
 
-    Attributes:
-      plan: The content of `plan.json`.
-      bad_rows: Rows of the files that are skipped, as for `make_manifest`.
-      output: The output folder.
-      max_failed: The share of rows that may fail or be skipped.
-      run_id: Name of this run.
-      is_alone: Whether no other run can be at work in the folder.
-    """
-
-    plan: dict[str, Any]
-    bad_rows: Mapping[str, int | None]
+    plan: dict[str, Any]  # the content of `plan.json`
+    bad_rows: Mapping[str, int | None]  # rows of the files that are skipped, as for `make_manifest`
     output: str
-    max_failed: float
-    run_id: str
-    is_alone: bool
+    max_failed: float  # the share of rows that may fail or be skipped
+    run_id: str  # name of this run
+    is_alone: bool  # whether no other run can be at work in the folder
 
     def process(self, statistics: list[UnitStatistics]) -> None:
         """Writes the manifest of all units."""

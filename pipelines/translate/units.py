@@ -42,53 +42,32 @@ def _this_worker() -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class UnitStatistics:
-    """What the manifest and the progress line need of a unit; also the content of its JSON.
+    """What the manifest and the progress line need of a unit; also the content of its JSON."""
 
-    Attributes:
-      output_path: The output file, relative to the output folder.
-      relative_path: The input file's.
-      first_row: Index in the input file.
-      rows: Rows of the unit.
-      plan_digest: Digest of the plan under which it was done.
-      skipped: Why there is no output file; "" where there is one.
-      output_bytes: Size of the output file.
-      output_checksum: Checksum of its footer.
-      rows_by_status: Rows of each of the STATUSES, by text column.
-      failed_rows: Rows of which a cell failed.
-      texts: Texts that had to be translated, each occurrence counted.
-      distinct_texts: Texts that the model translated.
-      source_characters: Characters of all texts.
-      work: Work of the model.
-      seconds: Seconds that the last run worked on it, reading and writing included.
-      run_id: Name of that run.
-      run_rows: Rows that it translated.
-      run_characters: Their characters.
-      worker: Worker that did it: its host, process and thread.
-      versions: Versions of its programs.
-      was_reused: Whether an earlier run had done it.
-    """
-
-    output_path: str
-    relative_path: str
-    first_row: int
-    rows: int
-    plan_digest: str = ""
-    skipped: str = ""
-    output_bytes: int = 0
-    output_checksum: str = ""
+    output_path: str  # the output file, relative to the output folder
+    relative_path: str  # the input file's
+    first_row: int  # index in the input file
+    rows: int  # rows of the unit
+    plan_digest: str = ""  # digest of the plan under which it was done
+    skipped: str = ""  # why there is no output file; "" where there is one
+    output_bytes: int = 0  # size of the output file
+    output_checksum: str = ""  # checksum of its footer
+    # Rows of each of the STATUSES, by text column.
     rows_by_status: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
-    failed_rows: int = 0
-    texts: int = 0
-    distinct_texts: int = 0
-    source_characters: int = 0
-    work: Work = dataclasses.field(default_factory=Work)
-    seconds: float = 0.0
-    run_id: str = ""
-    run_rows: int = 0
-    run_characters: int = 0
+    failed_rows: int = 0  # rows of which a cell failed
+    texts: int = 0  # texts that had to be translated, each occurrence counted
+    distinct_texts: int = 0  # texts that the model translated
+    source_characters: int = 0  # characters of all texts
+    work: Work = dataclasses.field(default_factory=Work)  # work of the model
+    seconds: float = 0.0  # seconds that the last run worked on it, reading and writing included
+    run_id: str = ""  # name of that run
+    run_rows: int = 0  # rows that it translated
+    run_characters: int = 0  # their characters
+    # Worker that did it: its host, process and thread.
     worker: dict[str, Any] = dataclasses.field(default_factory=_this_worker)
+    # Versions of its programs.
     versions: dict[str, str] = dataclasses.field(default_factory=installed_versions)
-    was_reused: bool = False
+    was_reused: bool = False  # whether an earlier run had done it
 
     @property
     def rows_out(self) -> int:
@@ -129,25 +108,15 @@ def read_statistics(*, output: str, path: str) -> UnitStatistics | None:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class UnitOptions:
-    """How units are done.
-
-    Attributes:
-      output: The output folder.
-      table: How a table is translated.
-      compression: Compression of the output files.
-      on_bad_file: `fail`, or `skip` units that cannot be read.
-      run_id: Name of this run.
-      plan_digest: Digest of this run's plan; a unit done under another plan is done again.
-      retry_failed: Whether the failed rows of finished units are translated again.
-    """
+    """How units are done."""
 
     output: str
     table: TableOptions
-    compression: str
-    on_bad_file: str
-    run_id: str
-    plan_digest: str
-    retry_failed: bool = False
+    compression: str  # compression of the output files
+    on_bad_file: str  # `fail`, or `skip` units that cannot be read
+    run_id: str  # name of this run
+    plan_digest: str  # digest of this run's plan; a unit done under another plan is done again
+    retry_failed: bool = False  # whether the failed rows of finished units are translated again
 
 
 def finish_unit(unit: TableUnit, *, options: UnitOptions, translator: Translator) -> UnitStatistics:
@@ -252,12 +221,7 @@ def _retry_unit(
 
 
 def _write_output(
-    table: pa.Table,
-    *,
-    unit: TableUnit,
-    options: UnitOptions,
-    found: TranslatedTexts,
-    start: float,
+    table: pa.Table, *, unit: TableUnit, options: UnitOptions, found: TranslatedTexts, start: float
 ) -> UnitStatistics:
     """Writes the output file, whole or not at all, and reads its footer back."""
     path = f"{options.output}/{unit.output_path}"
