@@ -56,7 +56,7 @@ def line_slices(path: str, *, encoding: str, slice_bytes: int = 0) -> Iterator[l
 
 
 class LineReader:
-    r"""Reads a text file by lines that end at \n, and at nothing else, a slice at a time, as UTF-8.
+    r"""Reads a text file as UTF-8 by lines that end at \n alone.
 
     What it holds at a time is a slice: `SLICE_PAIRS` lines or `slice_bytes`, or a longer line.
     """

@@ -47,12 +47,8 @@ class CorpusSpec:
 def parse_corpus(text: str, *, exists: Callable[[str], bool] = lambda path: False) -> CorpusSpec:
     """Takes a corpus string apart: [NAME=]PATH[:SOURCE_COLUMN:TARGET_COLUMN], or [NAME=]A+B.
 
-    A file of no known ending is TSV where its columns are numbers.
-
-    Args:
-      text: The string.
-      exists: Tells whether a path, or a glob, names a file as it is written: then it is a path,
-        whatever signs are in it.
+    A file of no known ending is TSV where its columns are numbers. What `exists` tells to name a
+    file as it is written, path or glob, is a path, whatever signs are in it.
 
     Raises:
       UserError: It names no corpus.

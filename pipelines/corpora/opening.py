@@ -72,12 +72,9 @@ def open_corpora(
     Args:
       names: Corpora as `parse_corpus` takes them; each path may be a glob.
       options: Options of reading them.
-      source_texts: Text files, a source sentence a line; globs too.
+      source_texts: Text files or globs, a source sentence a line; their sources are the first.
       target_texts: Their translations, in the same order.
       text_fields: The fields that the texts were given in, for messages.
-
-    Returns:
-      The sources: those of the texts first, then those of each corpus, by file.
 
     Raises:
       UserError: Something named does not exist, or does not fit.
@@ -177,7 +174,6 @@ def _check_text(path: str, *, encoding: str) -> None:
 
 
 def _can_be_read_twice(path: str) -> bool:
-    """Tells files from pipes."""
     return not storage_paths.is_local(path) or os.path.isfile(path)  # noqa: PTH113
 
 

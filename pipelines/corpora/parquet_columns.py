@@ -49,8 +49,7 @@ class ParquetColumns(ColumnsSource):
     def sizes(self, *, max_pairs: int, max_bytes: int) -> list[int] | None:
         """Returns the rows of runs of whole row groups; None where a row group is too large.
 
-        A row group can only be decoded from its start: each part of a large one would decode all
-        that lies before it.
+        Each part of a large one would decode all that lies before it.
         """
         groups = self._groups()
         if any(rows > max_pairs or size > max_bytes for rows, size in groups):
@@ -135,7 +134,6 @@ def _join_groups(groups: Sequence[tuple[int, int]], *, max_pairs: int, max_bytes
 
 
 def _path_in_schema(schema: pa.Schema, column: str) -> list[str]:
-    """Returns the names that lead to a column: one, or those of a struct and of its field."""
     return [column] if column in schema.names else column.split(".")
 
 
@@ -184,7 +182,6 @@ def _kind_of(schema: pa.Schema, column: str) -> pa.DataType | None:
 
 
 def _names(schema: pa.Schema) -> Iterator[str]:
-    """Yields the names that a column can be chosen by: of a struct, those of its fields."""
     for field in schema:
         if pa.types.is_struct(field.type):
             yield from (f"{field.name}.{inner.name}" for inner in field.type)

@@ -42,9 +42,7 @@ class Source(abc.ABC):
     def sizes(self, *, max_pairs: int, max_bytes: int) -> list[int] | None:
         """Returns the numbers of rows to read at a time, in order; None: only all at once.
 
-        Args:
-          max_pairs: The most rows at a time.
-          max_bytes: About the most bytes of text at a time.
+        They are `max_pairs` at most, with about `max_bytes` of text at most.
         """
 
     def read_rows(self, *, first_row: int, rows: int) -> Iterator[pa.Table]:

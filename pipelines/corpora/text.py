@@ -1,7 +1,4 @@
-"""Text as a corpus: line-aligned pairs of files, TSV and JSONL, plain or compressed.
-
-Text must be read from its start, so it is read all at once.
-"""
+"""Text as a corpus, read all at once: pairs of files, TSV and JSONL, plain or compressed."""
 
 from __future__ import annotations
 
@@ -175,13 +172,8 @@ def find_keys(
     """Returns the first pair of keys under which an object of a JSONL file has texts.
 
     If the lines tell nothing, since there are none or all are malformed, it is the first choice.
-
-    Args:
-      path: The file.
-      choices: The pairs.
-      are_named: Whether the user named the keys: then all lines are looked at until one has the
-        texts, as good ones may begin late. Of keys that are guessed, only the first lines are.
-      encoding: Encoding of the file.
+    Of keys that the user named all lines are looked at until one has the texts, as good ones may
+    begin late; of keys that are guessed, only the first lines are.
 
     Raises:
       UserError: There are objects, and none has both keys of any pair.
@@ -217,7 +209,6 @@ def find_keys(
 
 
 def _names_of_texts(value: dict[str, Any]) -> Iterator[str]:
-    """Yields the keys of an object that hold texts; those in an object inside behind a dot."""
     for key, inner in value.items():
         if isinstance(inner, dict):
             yield from (f"{key}.{name}" for name in _names_of_texts(inner))

@@ -174,7 +174,6 @@ def open_tfds(
 
 
 def _tfds_languages(name: str, builder: Any) -> list[str]:
-    """Returns the names of the text features, in the builder's order."""
     import tensorflow_datasets as tfds
 
     found = builder.info.features
@@ -212,7 +211,6 @@ def _find_tfds(
 def _prepare_tfds(
     name: str, data_dir: str | None, language_pair: str | None, subsets: Sequence[str]
 ) -> Any:
-    """Opens a dataset, downloading and preparing it where it is missing."""
     import tensorflow_datasets as tfds
 
     options: dict[str, Any] = {"data_dir": data_dir}

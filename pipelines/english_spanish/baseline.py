@@ -47,10 +47,7 @@ def _dictionary() -> Mapping[str, str]:
 
 
 def translate_word_for_word(sentence: str) -> str:
-    """Replaces each word by its dictionary entry, in the order of the sentence.
-
-    Entries are citation forms: infinitives, masculine singulars. Unknown words stay.
-    """
+    """Replaces each word by its entry in a dictionary, a citation form; unknown words stay."""
     words = re.findall(r"\w+(?:[-']\w+)*|[^\w\s]", sentence)
     words = [re.sub(r"^(\d+)(?:st|nd|rd|th)$", r"\1", word) for word in words]
     return tidy(" ".join(_dictionary().get(word.lower(), word) for word in words))

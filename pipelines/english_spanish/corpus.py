@@ -1,9 +1,8 @@
 """An English-Spanish corpus written by a small grammar, for demonstrations and tests.
 
 A template is one line that holds both languages. What it says (who does what, to what, when) is
-chosen once and inflected on either side, so an English sentence determines its Spanish one. Word
-order, agreement, dropped pronouns, clitics and questions differ between the two. The held-out part
-has the words of the training part, but none of its (subject, verb, object) triples.
+chosen once and inflected on either side, so an English sentence determines its Spanish one. The
+held-out part has the words of the training part, but none of its (subject, verb, object) triples.
 """
 
 from __future__ import annotations
@@ -154,18 +153,10 @@ def _generate(*, held_out: bool) -> tuple[Pair, ...]:
 
 
 def train_pairs() -> list[Pair]:
-    """Gives the training part.
-
-    Returns:
-      `TRAIN_PAIRS` pairs with distinct sources, always the same and in the same order.
-    """
+    """Gives the training part: `TRAIN_PAIRS` pairs of distinct sources, always in one order."""
     return list(_generate(held_out=False))
 
 
 def held_out_pairs() -> list[Pair]:
-    """Gives the held-out part, none of whose triples occurs in the training part.
-
-    Returns:
-      `HELD_OUT_PAIRS` pairs with distinct sources, always the same and in the same order.
-    """
+    """Gives the held-out part: `HELD_OUT_PAIRS` pairs of distinct sources, always in one order."""
     return list(_generate(held_out=True))

@@ -75,6 +75,7 @@ def gloss(table: str) -> tuple[Words, ...]:
 
 
 PERSONS: tuple[Person, ...] = ("1s", "2s", "3s", "1p", "3p")  # no vosotros: "you all" is ustedes
+# Determiners: English singular and plural; Spanish m. and f. singular, m. and f. plural.
 THE = "the the el la los las"
 A = "a some un una unos unas"
 THIS = "this these este esta estos estas"

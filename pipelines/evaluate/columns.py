@@ -16,12 +16,7 @@ from pipelines.storage.parquet import cell_bytes, is_text
 def read_column(
     files: Sequence[Path], column: str, *, field: str
 ) -> Iterator[tuple[Path, list[str | None]]]:
-    """Yields the texts of a column, file by file.
-
-    Args:
-      files: Parquet files.
-      column: Its name.
-      field: The option that chooses it.
+    """Yields the texts of a column, file by file; `field` is the option that chooses it.
 
     Raises:
       UserError: A file cannot be read, or has no such column of strings.

@@ -138,11 +138,9 @@ class EvaluateRequest:
 
 
 def read_translations(path: str, *, column: str | None = None) -> list[str | None]:
-    """Reads translations from a text, a Parquet file, or a folder of Parquet files.
+    """Reads translations from a text, or from a column, by default "translation", of Parquet.
 
-    Args:
-      path: Name of the file or folder, or "-".
-      column: Column of Parquet; None is "translation".
+    The path is of a file or a folder, or "-".
 
     Raises:
       UserError: There is nothing, or not the column.

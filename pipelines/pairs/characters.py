@@ -56,10 +56,9 @@ def white_space() -> npt.NDArray[np.bool_]:
 
 
 def in_script(script: str) -> npt.NDArray[np.bool_]:
-    """Says of each code point whether it is in a script, or in none alone.
+    """Says of each code point whether it is in a script, or in none alone ("Common", "Inherited").
 
-    Those in none alone, Unicode's "Common" and "Inherited", are digits, punctuation, accents as
-    characters of their own, the Japanese mark of length and the like.
+    In none alone are digits, punctuation, combining accents, the Japanese mark of length and more.
     """
     names = (*_COMPOSED.get(script, (script,)), "Common", "Inherited")
     return _members("[" + "".join(rf"\p{{{name}}}" for name in names) + "]")

@@ -149,12 +149,8 @@ def encode_unit(
 ) -> EncodedUnit:
     """Cleans, encodes, filters and serialises the pairs of a unit.
 
-    Args:
-      unit: The rows.
-      vocabularies: Vocabularies of both sides.
-      options: Options of encoding.
-      held_out: Pairs and texts that training must not see: such pairs are rejected, unless the
-        unit is held out itself. Then it is kept whole, but for what cannot be encoded.
+    Pairs that are held out are rejected, unless the unit is held out itself: then it is kept
+    whole, but for what cannot be encoded.
     """
     writer = ExampleWriter(max(vocabularies.source.size, vocabularies.target.size))
     filters = options.filters
@@ -230,7 +226,6 @@ def encode_unit(
 def _make_headers(
     sources: Sequence[str], targets: Sequence[str], *, options: EncodingOptions
 ) -> Headers:
-    """Makes the headers of pairs, with what their texts tell: the hashes."""
     salt = digests.seed_salt(options.seed)
     source_digests = digests.digest_texts(sources)
     pair_digests = digests.digest_pairs(source_digests, targets, salt=salt)
@@ -265,16 +260,9 @@ def _split(
     """Splits records by the hash of their source, so that a source stands in one split only.
 
     Where none is for validation, copies of those with the least hash stand by as candidates:
-    if that is so in the whole corpus, they are its validation split.
-
-    Args:
-      batch: All records of the unit.
-      validation_records: Records with their texts, by position: those that may be for validation.
-      is_held_out: Whether the unit is for validation as a whole.
-      options: Options of the split.
-
-    Returns:
-      The parts of the spill, and the least hash.
+    if that is so in the whole corpus, they are its validation split. `validation_records` are
+    those that may be for validation, with their texts, by position. Returns the parts of the
+    spill, and the least hash.
     """
     plans = options.plans
 

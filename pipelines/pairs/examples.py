@@ -51,12 +51,9 @@ def _around_ids(source_size: int, target_size: int) -> tuple[bytes, bytes]:
 
 
 class ExampleWriter:
-    """Serialises pairs of ids many at a time, the bytes being those of TensorFlow.
+    """Serialises pairs of ids below a size, up to 2^28, many at a time, to the bytes of TensorFlow.
 
     Filling a protobuf message for each pair takes 1.6 times as long.
-
-    Attributes:
-      vocabulary_size: Ids are below it; up to 2^28.
     """
 
     def __init__(self, vocabulary_size: int) -> None:

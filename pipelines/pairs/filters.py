@@ -1,8 +1,7 @@
 """The filters: which pairs are left out of the records, each with its reason code.
 
-A filter never changes a text (that is `model.text.normalization.TextNormalization`'s part, which
-translation shares): it only says why a pair is rejected. A pair is judged by itself: what it is
-batched with changes nothing.
+A filter never changes a text; `model.text.normalization.TextNormalization` does. A pair is
+judged by itself: what it is batched with changes nothing.
 """
 
 from __future__ import annotations
@@ -137,19 +136,11 @@ class Filters:
 
 
 def text_reasons(sources: list[str], targets: list[str], *, filters: Filters) -> dict[int, str]:
-    """Says which pairs of normalised texts are rejected, and why.
+    """Returns the reason codes of rejected pairs of normalised texts by their position, from 0.
 
     A pair that several limits reject has the first of these reasons: empty source, empty target,
     too few characters, too many characters, identical, too few letters, wrong script of the
     source, wrong script of the target, mojibake.
-
-    Args:
-      sources: The source texts, normalised.
-      targets: As many target texts, normalised.
-      filters: The limits.
-
-    Returns:
-      The reason codes of the rejected pairs by their position, from 0.
 
     >>> text_reasons(["dog", "", "cat"], ["Hund", "Hund", "cat"], filters=Filters())
     {1: 'empty_source', 2: 'identical'}
@@ -199,18 +190,10 @@ def text_reasons(sources: list[str], targets: list[str], *, filters: Filters) ->
 def token_reasons(
     source_tokens: npt.NDArray[np.int64], target_tokens: npt.NDArray[np.int64], *, filters: Filters
 ) -> dict[int, str]:
-    """Says which pairs are rejected for their lengths in tokens, and why.
+    """Returns the reason codes of pairs rejected for their lengths in tokens, by position from 0.
 
-    A pair that several limits reject has the first of these reasons: too long, too short, length
-    ratio.
-
-    Args:
-      source_tokens: [B], the number of ids of each source text, BOS and EOS not counted.
-      target_tokens: [B], the same of the target texts.
-      filters: The limits.
-
-    Returns:
-      The reason codes of the rejected pairs by their position, from 0.
+    The lengths are of shape [B], BOS and EOS not counted. A pair that several limits reject has
+    the first of these reasons: too long, too short, length ratio.
 
     >>> token_reasons(np.array([3, 300, 9]), np.array([4, 9, 99]), filters=Filters())
     {1: 'too_long', 2: 'length_ratio'}

@@ -64,11 +64,9 @@ def short_tokens(by: str) -> int:
 
 
 def seem_short(texts: Sequence[str], *, tokens: int) -> npt.NDArray[np.bool_]:
-    """Estimates, before there is a vocabulary, which texts are short.
+    """Estimates which normalised texts are of so many tokens at most, before there is a vocabulary.
 
-    Args:
-      texts: Normalised.
-      tokens: The most tokens of a short text; with 0, no text is short.
+    With 0 tokens, no text is short.
 
     >>> seem_short(["Thank you.", "Thank you so much.", "谢谢你", "谢谢你们的帮助"], tokens=4)
     array([ True, False,  True, False])
@@ -94,13 +92,7 @@ def _likely_tokens(text: str) -> int:
 
 
 def hash_pairs(tables: Iterable[pa.Table], *, by: str, normalization: TextNormalization) -> HeldOut:
-    """Hashes what is held out of pairs of texts.
-
-    Args:
-      tables: With the columns source and target.
-      by: One of `HELD_OUT_BY`.
-      normalization: Normalisation of the texts.
-    """
+    """Hashes what is held out of tables of pairs by a rule of `HELD_OUT_BY`."""
     found = []
     for table in tables:
         sides = [normalization.column(table[side].fill_null("")) for side in ("source", "target")]
@@ -131,17 +123,10 @@ def held_out_reasons(
     *,
     is_short: tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]] | None = None,
 ) -> dict[int, str]:
-    """Finds the pairs that are held out, each by the first of its pair, its source and its target.
+    """Returns the reason codes of the pairs that are held out, by their position from 0.
 
-    Args:
-      source_hashes: Hashes of the source texts.
-      targets: The target texts, normalised.
-      held_out: Pairs and texts that training must not see.
-      is_short: Flags of the sources and of the targets that are short; None holds out texts of any
-        length.
-
-    Returns:
-      The reason codes of those pairs by their position, from 0.
+    Each is held out by the first of its pair, its source and its target. Targets are normalised.
+    `is_short` flags the sources and the targets that are short; None holds out any length.
     """
     if not (held_out.pairs.size or held_out.sources.size or held_out.texts.size):
         return {}
@@ -170,7 +155,6 @@ def _pair_hashes(sources: UInt64s, targets: UInt64s) -> UInt64s:
 
 
 def _is_among(hashes: UInt64s, wanted: UInt64s) -> npt.NDArray[np.bool_]:
-    """Tells which hashes are among sorted ones."""
     if not wanted.size:
         return np.zeros(len(hashes), np.bool_)
     places = np.minimum(np.searchsorted(wanted, hashes), len(wanted) - 1)

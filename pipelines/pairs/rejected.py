@@ -48,18 +48,12 @@ class SourceNames:
 
 
 class Rejections:
-    """The pairs of a unit that were left out, each with its reason and its texts as read.
-
-    Attributes:
-      order: The place of the unit's source among all sources.
-      reasons: Code of each.
-      rows: Row of each in its source, from 0.
-    """
+    """The pairs of a unit that were left out, each with its reason and its texts as read."""
 
     def __init__(self, order: int) -> None:
-        self.order = order
+        self.order = order  # the place of the unit's source among all sources
         self.reasons: list[str] = []
-        self.rows: list[int] = []
+        self.rows: list[int] = []  # in the source, from 0
         self._sources: list[pa.ChunkedArray] = []
         self._targets: list[pa.ChunkedArray] = []
 

@@ -1,9 +1,8 @@
 """Spill files, which carry records from units to shards, and the merge of a bucket.
 
-A unit writes all its records to one spill. A record's bucket is a range of the digests that
-duplicates share, so that duplicates meet in one bucket, and a shard is a run of buckets. Each spill
-holds the records of a bucket together: a shard is written by reading it bucket by bucket from all
-spills.
+A unit writes all its records to one spill, those of a bucket together. A record's bucket is a range
+of the digests that duplicates share, so that duplicates meet in one bucket, and a shard is a run of
+buckets: it is written by reading bucket by bucket from all spills.
 """
 
 from __future__ import annotations
@@ -103,12 +102,8 @@ def bucket_bounds(buckets: int) -> UInt64s:
 def without_copies(batch: Batch, *, apart: int | None = None) -> Batch:
     """Drops the bytes of every record but the first of a group; the headers stay.
 
-    A pair that a unit holds a million times then takes the room of one.
-
-    Args:
-      batch: The records, by row.
-      apart: Hash of a source that may be moved to another split: its records are compared only
-        with each other.
+    A pair that a unit holds a million times then takes the room of one. Records of the source with
+    the hash `apart`, which may be moved to another split, are compared only with each other.
     """
     is_copy = np.zeros(len(batch.records), np.bool_)
     is_apart = np.zeros(len(batch.records), np.bool_)
@@ -135,13 +130,8 @@ def write_spill(
 ) -> list[RegionOfShard]:
     """Writes a unit's records and returns where those of each (split, shard) lie.
 
-    Args:
-      path: The spill file.
-      parts: The records, by split.
-      order: The place of the unit's source among all sources.
-      index: The place of the unit in its source.
-      statistics: Statistics of the unit for a rerun; JSON.
-      work: Folder in which the file lies until it is whole.
+    The unit is number `index` of the source in place `order`. Statistics are JSON, for a rerun.
+    The file lies in the work folder until it is whole.
     """
     regions: list[RegionOfShard] = []
     with work.write_whole(path) as file:

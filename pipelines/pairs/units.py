@@ -51,12 +51,7 @@ def cut_source(
 ) -> Iterator[Unit]:
     """Yields the units of a source, in order; of one that is read all at once it writes chunks.
 
-    Args:
-      source: The source.
-      order: Its place among all sources of the run.
-      is_held_out: Whether its pairs are for validation as a whole.
-      max_pairs: The most rows of a unit.
-      work: Folder for chunks, and for the list of the units' row counts once it is known.
+    The work folder holds the chunks, and the list of the units' row counts once it is known.
     """
     first_row = 0
     for index, (rows, chunk) in enumerate(_sizes_and_chunks(source, order, max_pairs, work)):

@@ -72,7 +72,6 @@ def claim_output(plan: PreprocessPlan) -> DatasetManifest | None:
 
 
 def _describe_difference(saved: dict[str, Any], plan: PreprocessPlan) -> str:
-    """Says how the options of the dataset that is there differ from those of a plan."""
     differences = describe_differences(
         as_given(saved),
         as_given(plan.options.resolved()),

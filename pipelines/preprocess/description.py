@@ -28,10 +28,6 @@ from pipelines.storage.listing import list_names
 def describe_plan(plan: PreprocessPlan, *, beam_arguments: Sequence[str] = ()) -> list[str]:
     """Returns the lines that say what a run would do; reads no corpus and writes nothing.
 
-    Args:
-      plan: The plan.
-      beam_arguments: Beam's own flags, as the run would get them.
-
     Raises:
       UserError: Beam cannot take its flags.
     """
@@ -114,7 +110,6 @@ def _describe_filters(filters: Filters) -> str:
 
 
 def _describe_fields(settings: Filters | TextNormalization) -> str:
-    """Lists the fields of a dataclass that switch something on, with their values."""
     shown = []
     for field in dataclasses.fields(settings):
         value = getattr(settings, field.name)

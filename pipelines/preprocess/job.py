@@ -183,11 +183,7 @@ class PreprocessJob:
     def run(self, progress: Callable[[Progress], object] | None = None) -> DatasetManifest:
         """Makes the dataset folder, or finishes one that the same command has begun.
 
-        Args:
-          progress: Is called now and then with how far the run is, in a thread of its own.
-
-        Returns:
-          The manifest of the finished folder.
+        `progress` is called now and then with how far the run is, in a thread of its own.
 
         Raises:
           UserError: The input or the output folder does not suit.
@@ -219,7 +215,6 @@ class PreprocessJob:
 def _watched(
     plan: PreprocessPlan, progress: Callable[[Progress], object] | None
 ) -> AbstractContextManager[None]:
-    """Tells a function now and then, from a thread, how far a run is."""
     if progress is None:
         return contextlib.nullcontext()
     watch = ProgressWatch(plan)

@@ -157,7 +157,6 @@ def _fingerprint(
     options: PreprocessOptions,
     corpus: str,
 ) -> str:
-    """Returns the digest of all that the result depends on."""
     resolved = options.resolved()
     if held_out_from == len(identities) and not options.exclude:  # then it changes nothing
         del resolved["held_out_by"]

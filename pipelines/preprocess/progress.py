@@ -83,10 +83,7 @@ class ProgressWatch:
         self._first_seen: dict[str, float] = {}  # phase to time
 
     def look(self, now: float) -> Progress:
-        """Looks at the folders.
-
-        Args:
-          now: The time in seconds, from any start.
+        """Looks at the folders; `now` is in seconds, from any start.
 
         Raises:
           OSError, ValueError: A file went away, or is not what its name says.

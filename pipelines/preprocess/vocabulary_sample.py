@@ -84,7 +84,7 @@ def _distinct(table: pa.Table) -> pa.Table:
 class LeastHashes:
     """The least hashes that a process has seen: they bound what can still be in the sample.
 
-    All threads of a process share one, so that of 10^9 lines only some million are written.
+    All threads share one, so that of 10^9 lines only some million are written.
     """
 
     def __init__(self, limit: int) -> None:

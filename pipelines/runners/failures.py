@@ -24,7 +24,6 @@ def _denied(message: str) -> UserError:
 
 
 def _kinds(error: type[UserError]) -> Iterator[type[UserError]]:
-    """Yields a class of errors and all below it."""
     yield error
     for kind in error.__subclasses__():
         yield from _kinds(kind)

@@ -1,8 +1,7 @@
 """What Beam and the clients of other services raise, told in one line.
 
-An error is known by its type, or where that says nothing, by its text. The types are known by their
-names, so that none of the packages is imported for it. An error that is not known here counts as a
-bug and keeps its traceback.
+An error is known by its type's name, so that no package is imported for it, or by its text. One
+that is not known here counts as a bug and keeps its traceback.
 """
 
 from __future__ import annotations
@@ -55,11 +54,7 @@ def chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def explain(error: BaseException) -> UserError | None:
-    """Returns what to tell the user of access rights, networks and services; None of other errors.
-
-    Args:
-      error: As it was raised.
-    """
+    """Returns what to tell the user of access rights, networks and services, or None."""
     if denied := explain_denied(error):
         return denied
     return _explain_service(error, _SERVICES)
@@ -77,10 +72,7 @@ def _explain_service(error: BaseException, services: Mapping[str, str]) -> UserE
 def explain_submission(error: BaseException, *, runner: str, java: str) -> UserError | None:
     """Returns what to tell the user of a job that a runner of Beam's does not take.
 
-    Args:
-      error: As `pipeline.run()` raised it.
-      runner: As it is called, such as "FlinkRunner".
-      java: The program that starts a runner's job server.
+    The runner is named as in "FlinkRunner"; `java` is the program that starts its job server.
     """
     for link in chain(error):
         found = (
@@ -124,7 +116,6 @@ def _explain_job_server(error: BaseException, *, runner: str, java: str) -> User
 
 
 def _reason(error: BaseException) -> str:
-    """Returns what an error says of itself, on a line."""
     details = getattr(error, "details", None)  # of grpc, whose text has many lines
     found = details() if callable(details) else None
     line = " ".join(str(found or error).split()) or type(error).__name__

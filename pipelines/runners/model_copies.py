@@ -43,12 +43,8 @@ def plan_copies(copies: int | None, *, beam_arguments: Sequence[str], gpus: int 
 
     By default each GPU has one. Without any, each core has one, of one thread: two threads of a
     product of so few rows gain less than two translations. Another runner starts the workers
-    itself (Dataflow a process a core), so that one thread each is right there.
-
-    Args:
-      copies: Number that the user asked for, if any.
-      beam_arguments: Beam's own flags; a number of workers among them is the number of copies.
-      gpus: GPUs that the engine computes on.
+    itself (Dataflow a process a core), so that one thread each is right there. A number of workers
+    among Beam's flags is the number of copies.
 
     Raises:
       UserError: The two contradict each other, or exceed the cores of the machine.

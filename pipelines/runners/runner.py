@@ -78,14 +78,9 @@ def _choose_job_service(options: PipelineOptions, arguments: Sequence[str]) -> N
 
 
 def check_places(arguments: Sequence[str], *, paths: Sequence[str]) -> str | None:
-    """Checks that the workers of a job can reach its files.
+    """Checks that the workers of a job can reach its files, at the paths that the user named.
 
-    Args:
-      arguments: Beam's own flags.
-      paths: What the user named, to read or to write.
-
-    Returns:
-      A warning where another runner may have no such local path, else None.
+    Returns a warning where another runner may have no such local path, else None.
 
     Raises:
       UserError: A path is local and the job runs on Dataflow, or Beam cannot read a flag.

@@ -1,8 +1,8 @@
 """Datasets and models of other file systems, copied to a local cache: TensorFlow reads local files.
 
-Each has a folder of its own in the cache, named by its fingerprint. Any number of processes may
-stage the same one at once: a file gets its name only when it is whole. Of a dataset the manifest
-is copied last; of a model, what names its folder is written last.
+Each has a folder of its own, named by its fingerprint. Any number of processes may stage the same
+one at once: a file gets its name only when it is whole. Of a dataset the manifest is copied last;
+of a model, what names its folder is written last.
 """
 
 from __future__ import annotations
@@ -60,21 +60,11 @@ _MODEL = _Kind("model", "set XDG_CACHE_HOME to another folder")
 
 
 def stage_dataset(dataset: str, *, cache: Path, report: Callable[[str], object]) -> Path:
-    """Copies a finished dataset folder to this machine, unless it is there already.
+    """Returns the local folder of a finished dataset, copied to the cache unless it is local.
 
     Only what the cache lacks is copied: a killed staging goes on where it was, and files that
-    were deleted from the cache come back.
-
-    Some file systems (s3, hdfs) want `runner.set_file_system_options` to be called before.
-
-    Args:
-      dataset: The dataset folder, of any file system that Beam knows. A local one is returned
-        as it is.
-      cache: Local folder; the copy is the folder in it that is named by the fingerprint.
-      report: Takes a line that says what is copied, if anything is.
-
-    Returns:
-      The local folder.
+    were deleted from the cache come back. `report` takes a line that says what is copied, if
+    anything is. Some file systems (s3, hdfs) want `runner.set_file_system_options` called before.
 
     Raises:
       UserError: The dataset is unfinished or cannot be read, or the cache cannot be written.
@@ -105,20 +95,11 @@ def stage_dataset(dataset: str, *, cache: Path, report: Callable[[str], object])
 
 
 def stage_model(model: str, *, cache: Path, report: Callable[[str], object]) -> Path:
-    """Copies a model to this machine, unless it is there already.
+    """Returns the local folder of a model, copied to the cache unless it is there or local.
 
-    The copy is known by the paths, sizes and times of change of the model's files: to look
-    whether it is there, nothing is downloaded.
-
-    Args:
-      model: A model folder, the run folder that it lies in, or an export for CTranslate2, of any
-        file system that Beam knows. A local one is not copied.
-      cache: Local folder; the copy is the folder in it that is named by the fingerprint and by
-        what the model says it is.
-      report: Takes a line that says what is copied, if anything is.
-
-    Returns:
-      The local model folder.
+    It may be a model folder, the run folder that it lies in, or an export for CTranslate2. The
+    copy is known by the paths, sizes and times of change of the model's files: to look whether
+    it is there, nothing is downloaded. `report` takes a line that says what is copied, if any is.
 
     Raises:
       UserError: There is no finished model, it cannot be read, or the cache cannot be written.
@@ -155,7 +136,6 @@ def stage_model(model: str, *, cache: Path, report: Callable[[str], object]) -> 
 
 
 def _find_remote_model(model: str) -> tuple[str, list[str]]:
-    """Returns the folder that holds a model, and the names of the model's files."""
     for folder in (model, f"{model}/model"):
         with _remote_errors(folder, kind=_MODEL):
             present = {path.removeprefix(f"{folder}/") for path in listing.list_folder(folder)}
@@ -205,7 +185,6 @@ def _is_whole(path: Path, size: int) -> bool:
 
 
 def _copy(source: str, target: Path, *, size: int, kind: _Kind) -> None:
-    """Copies a file of another file system, whole or not at all."""
     try:
         with files.write_whole(str(target), temporary_folder=str(target.parent)) as file:
             copied = 0
@@ -228,7 +207,6 @@ def _copy(source: str, target: Path, *, size: int, kind: _Kind) -> None:
 
 @contextlib.contextmanager
 def _remote_errors(path: str, *, kind: _Kind) -> Iterator[None]:
-    """Turns errors of reading into one line that names the file."""
     try:
         yield
     except UserError:

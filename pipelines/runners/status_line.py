@@ -26,13 +26,10 @@ def look_seconds(*, is_local: bool) -> float:
 def repeating(
     look: Callable[[], _Found], tell: Callable[[_Found], object], *, interval: float
 ) -> Iterator[None]:
-    """Looks again and again while the `with` block runs, in a thread.
+    """Looks again and again while the `with` block runs, in a thread, and tells what was found.
 
-    Args:
-      look: Finds something out. If it raises an OSError or ValueError, as where a file was just
-        renamed or deleted, nothing is told: the next look is better.
-      tell: Takes what was found.
-      interval: Seconds between two looks; more if looking takes long.
+    If `look` raises an OSError or ValueError, as where a file was just renamed or deleted, nothing
+    is told: the next look is better. The interval is seconds; it is more if looking takes long.
     """
     ended = threading.Event()
 
@@ -169,12 +166,7 @@ class StatusLine:
 
 
 class TimeLine(StatusLine):
-    """Says, where there is no terminal, what has been going on for how long.
-
-    Args:
-      what: Goes on, such as "exporting".
-      stream: Where it is shown.
-    """
+    """Says, where there is no terminal, what ("exporting") has been going on for how long."""
 
     def __init__(self, what: str, *, stream: TextIO) -> None:
         start = time.monotonic()

@@ -1,7 +1,6 @@
 """Files on any file system that Beam knows, written so that a name never stands for a part.
 
-A file is written under a temporary name and renamed once it is whole. Temporaries lie in the
-work folder of the job, which is deleted at its end: a killed job leaves none behind.
+Temporaries lie in the work folder of the job, deleted at its end: a killed job leaves none behind.
 """
 
 from __future__ import annotations
@@ -85,13 +84,8 @@ def delete_folder(folder: str) -> None:
 def write_whole(path: str, *, temporary_folder: str, run_id: str = "") -> Iterator[IO[bytes]]:
     """Opens a file for writing that gets its name only when the block ends without an error.
 
-    Two workers may write the same path at once: each has its own temporary name, and the rename
-    of the second replaces a file of equal content.
-
-    Args:
-      path: Path of the file.
-      temporary_folder: Folder in which it lies until then.
-      run_id: Put into the temporary name, to tell it from those of other runs.
+    Two workers may write the same path at once: each has its own temporary name, with `run_id` in
+    it, and the rename of the second replaces a file of equal content.
     """
     # Not after the file: its name may be as long as names may be.
     unique = f"{run_id}.{uuid.uuid4().hex}" if run_id else uuid.uuid4().hex

@@ -22,8 +22,7 @@ def exists(path: str) -> bool:
     """Says whether there is a file.
 
     Raises:
-      UserError: The file system is not known, not installed, or does not answer, or a folder on
-        the way may not be searched.
+      UserError: The file system is unknown, not installed or silent, or a folder is closed.
     """
     try:
         found = bool(file_systems().exists(path))
@@ -87,15 +86,11 @@ def list_with_links(folder: str, *, leaves_out: Callable[[str], bool]) -> list[s
     """Lists the paths of all files below a folder, sorted, those behind links to folders as well.
 
     Each folder is read once, however many links lead to it: under its own path if that lies below
-    the folder, else under the path of a link. A link that leads nowhere is listed as a file.
-
-    Args:
-      folder: Local, or of a file system that has no links.
-      leaves_out: Tells by the name of a folder or file whether it is left out.
+    the folder, else under the path of a link. A link that leads nowhere is listed as a file. What
+    `leaves_out` tells by the name of a folder or file is left out.
 
     Raises:
-      UserError: A folder cannot be read, or the file system is not known, not installed, or does
-        not answer.
+      UserError: A folder cannot be read, or the file system is unknown, not installed or silent.
     """
     if not is_local(folder):
         root = folder.rstrip("/") + "/"

@@ -24,6 +24,7 @@ SUFFIX = ".parquet"
 _MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
 _FOOTER_THREADS = 16  # footers are latency on an object store
 _BATCH_ROWS = 8192
+# Column chunks are streamed through a buffer, never loaded whole: a row group may be the file.
 _BUFFER_BYTES = 1 << 20
 _ROW_GROUP_ROWS = 1 << 20
 
@@ -108,10 +109,7 @@ def _bad_content(problem: str) -> Iterator[None]:
 def overlapping_row_groups(
     *, group_rows: Iterable[int], first_row: int, rows: int
 ) -> tuple[list[int], int]:
-    """Finds the row groups that hold a run of rows.
-
-    Returns:
-      Their indices, and how many rows of the first of them lie before the run.
+    """Finds the row groups that hold a run of rows, and how many rows of the first lie before it.
 
     >>> overlapping_row_groups(group_rows=[10, 10, 10], first_row=12, rows=9)
     ([1, 2], 2)
@@ -137,18 +135,10 @@ def iter_rows(
     batch_rows: int,
     columns: Sequence[str] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yields consecutive rows of an open file, whatever its row groups are.
+    """Yields rows of an open file, at most `batch_rows` at a time, whatever its row groups are.
 
     Only the row groups that hold them are touched, and only a batch of what comes before the
-    rows is in memory at a time.
-
-    Args:
-      file: The file.
-      path: Path of the file, for messages.
-      first_row: From 0.
-      rows: Number of rows.
-      batch_rows: The most rows of a batch.
-      columns: Those to read; None reads all.
+    rows is in memory at a time. The path is for messages; columns of None are all columns.
 
     Raises:
       ArrowInvalid: The pages hold fewer rows than the footer says.
@@ -172,13 +162,7 @@ def iter_rows(
 
 
 def read_rows(*, path: str, first_row: int, rows: int, footer_checksum: str) -> pa.Table:
-    """Reads consecutive rows of a file as one table; see `iter_rows`.
-
-    Args:
-      path: The file.
-      first_row: From 0.
-      rows: Number of rows.
-      footer_checksum: Checksum of the footer when the rows were planned.
+    """Reads consecutive rows of a file as one table, if its footer is the one that was planned.
 
     Raises:
       BadFileError: Bytes on the way to the rows are damaged.

@@ -38,10 +38,6 @@ class FoundInput:
 def inspect_input(options: TranslateOptions, *, has_n_best: bool = False) -> FoundInput:
     """Reads every footer.
 
-    Args:
-      options: What to translate.
-      has_n_best: Whether there will be a column of n best translations.
-
     Raises:
       UserError: A file is missing, is no good Parquet or has no such column, names collide, or it
         is not clear what the text columns are.
@@ -156,7 +152,6 @@ def _check_name(file: FoundFile, *, output: str) -> None:
 
 
 def _limit(files: Sequence[InputFile], *, rows: int | None) -> list[InputFile]:
-    """Keeps the first rows of all files together; files beyond them are left out."""
     if rows is None:
         return list(files)
     kept: list[InputFile] = []
@@ -193,11 +188,6 @@ def check_place(options: TranslateOptions, *, output: str) -> None:
 def check_matches(arguments: Sequence[str], *, output: str, plan: Mapping[str, Any]) -> None:
     """Checks that no glob of the input will match what the job writes.
 
-    Args:
-      arguments: Arguments that name the input.
-      output: The output folder.
-      plan: Plan of the job.
-
     Raises:
       UserError: A glob matches an output file, or the plan.
     """
@@ -228,12 +218,7 @@ def _real_path(path: str) -> str:
 
 
 def first_texts(found: FoundInput, *, count: int) -> list[str]:
-    """Returns the texts of the first rows of the first file that has any; null ones are left out.
-
-    Args:
-      found: The input.
-      count: Most rows to read.
-    """
+    """Returns the texts, but for null ones, of the first rows of the first file that has any."""
     file = next((file for file in found.files if file.rows), None)
     if file is None:
         return []
@@ -309,12 +294,7 @@ def _is_left_out(name: str) -> bool:
 def find_text_columns(
     *, schema: pa.Schema, text_columns: Sequence[str], path: str
 ) -> tuple[str, ...]:
-    """Finds the columns to translate.
-
-    Args:
-      schema: Schema of the file.
-      text_columns: Columns that the user named; none for the only one that holds text.
-      path: Path of the file, for messages.
+    """Finds the columns to translate: those that the user named, or the only one that holds text.
 
     Raises:
       BadFileError: There is no such column, or it holds no text.

@@ -94,10 +94,7 @@ class TranslateRequest:
     def plan(self, report: Callable[[str], object] = lambda line: None) -> TranslateJob:
         """Looks at the model, the input and the output folder; writes nothing there.
 
-        A model of another machine is copied to the cache.
-
-        Args:
-          report: Takes lines that say what takes long.
+        A model of another machine is copied to the cache; `report` takes lines of what takes long.
 
         Raises:
           UserError: An option, the model, the input or the output folder does not fit.
@@ -385,12 +382,7 @@ def _with_workers(arguments: Sequence[str], workers: int) -> list[str]:
 
 
 def _find_manifest(*, output: str, sizes: Mapping[str, int]) -> dict[str, Any] | None:
-    """Returns the manifest if it is still true: each output is there, with the size that it had.
-
-    Args:
-      output: The folder.
-      sizes: Sizes of the files in it, by path relative to it.
-    """
+    """Returns the manifest if it is still true: each output is there, with the size that it had."""
     if job_folder.MANIFEST_PATH not in sizes:
         return None
     manifest = job_folder.read_json(f"{output}/{job_folder.MANIFEST_PATH}")

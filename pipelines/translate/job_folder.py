@@ -56,12 +56,7 @@ def statistics_path(output_path: str) -> str:
 
 
 def compare_plans(saved: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:
-    """Returns a phrase for each difference of two plans; [] where one resumes the other.
-
-    Args:
-      saved: The content of `plan.json`.
-      asked: What it would be now.
-    """
+    """Returns a phrase for each difference of two plans; [] where one resumes the other."""
     has_other_limit = saved["options"].get("limit") != asked["options"]["limit"]
     plans = [
         {**plan, "input": {**plan["input"], **plan["bad_files"]}, "bad_files": None}
@@ -101,12 +96,8 @@ def _compare_inputs(
 def check_plan(plan: Mapping[str, Any], *, output: str, existing: Iterable[str]) -> dict[str, Any]:
     """Returns the plan that stands in the folder; {} of a folder that holds nothing finished.
 
-    A run that failed before its first unit leaves the folder free for another plan.
-
-    Args:
-      plan: Plan of this run.
-      output: Output folder.
-      existing: Files in it, relative to it.
+    A run that failed before its first unit leaves the folder free for another plan. Existing files
+    are relative to it.
 
     Raises:
       UserError: The folder holds another plan, or something else.
@@ -157,11 +148,6 @@ def find_overwritten(plan: Mapping[str, Any], *, output: str, existing: Iterable
 
     Nothing is deleted of an unfinished job of the same plan: it goes on.
 
-    Args:
-      plan: Plan of this run.
-      output: Output folder.
-      existing: Files in it, relative to it.
-
     Raises:
       UserError: The folder holds files that no job of ours made.
     """
@@ -191,13 +177,9 @@ def _check_is_ours(existing: Iterable[str], *, outputs: Iterable[str], output: s
 def find_leftovers(
     files: Iterable[ListedFile], *, run_id: str, is_alone: bool, now: float
 ) -> list[str]:
-    """Finds temporary files that no run writes any more.
+    """Finds temporary files that no run writes any more; `now` is in seconds since 1970.
 
-    Args:
-      files: Files of the job's folder.
-      run_id: Name of a run whose units are all finished.
-      is_alone: Whether no other run can be at work.
-      now: Seconds since 1970.
+    All units of the run `run_id` are finished; `is_alone` says that no other can be at work.
     """
     return [
         file.path

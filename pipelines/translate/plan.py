@@ -1,7 +1,6 @@
 """What a Parquet job is to do: its options, its units of work, and the plan that says so.
 
-`_tt/plan.json` holds all that decides what the output holds and is written first. No transforms
-here: `transforms` has them.
+`_tt/plan.json` holds all that decides what the output holds and is written first.
 """
 
 from __future__ import annotations
@@ -90,15 +89,7 @@ def make_plan(
 ) -> dict[str, Any]:
     """Returns the content of `plan.json`: all that decides what the output holds, and versions.
 
-    Args:
-      files: The input files.
-      bad_files: Reasons why files are skipped, by relative path.
-      options: What to translate.
-      text_columns: The columns to translate.
-      model_fingerprint: Fingerprint of the model.
-      decoding: How translations are searched for.
-      engine: Engine that computes, and its options.
-      languages: Codes of the model's languages, "source" and "target", if known.
+    `bad_files` maps relative paths to reasons, `languages` "source" and "target" to codes if known.
     """
     plan = {
         "format": FORMAT,

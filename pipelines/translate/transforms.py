@@ -42,8 +42,7 @@ class PlanUnits(beam.PTransform):
 class TranslateUnits(beam.PTransform):
     """Units to output files; one statistics element for each.
 
-    A unit whose output is there already is kept. Two copies of a unit at once write the same
-    file.
+    A unit whose output is there is kept; two copies of a unit at once write the same file.
     """
 
     load_translator: Callable[[], Translator]  # called once in each worker process; must pickle

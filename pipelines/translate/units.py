@@ -91,12 +91,7 @@ class UnitStatistics:
 
 
 def read_statistics(*, output: str, path: str) -> UnitStatistics | None:
-    """Reads the statistics of a unit; None if they are missing or of another version of `tt`.
-
-    Args:
-      output: The output folder.
-      path: Relative to it.
-    """
+    """Reads the statistics of a unit; None if missing or of another version of `tt`."""
     if not exists(f"{output}/{path}"):
         return None
     content = read_bytes(f"{output}/{path}")
@@ -223,7 +218,6 @@ def _retry_unit(
 def _write_output(
     table: pa.Table, *, unit: TableUnit, options: UnitOptions, found: TranslatedTexts, start: float
 ) -> UnitStatistics:
-    """Writes the output file, whole or not at all, and reads its footer back."""
     path = f"{options.output}/{unit.output_path}"
     make_folder(path.rpartition("/")[0])
     with write_whole(
