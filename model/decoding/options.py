@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import math
 
+import numpy as np
+
 from model.errors import require
 
 # Padded source positions of a batch times the beam size. On a GPU they are eight times those of
@@ -75,3 +77,18 @@ class Decoding:
             "`no_repeat_ngram_size` must be 0 (off) or the size of an n-gram",
             self.no_repeat_ngram_size,
         )
+
+    def length_limit(self, source_tokens: int, *, growth: int = 1) -> int:
+        """Returns the most tokens of a translation, EOS counted.
+
+        Args:
+          source_tokens: Tokens of the source, BOS and EOS counted.
+          growth: Factor of what the source allows; `max_decoding_length` holds all the same.
+
+        >>> decoding = Decoding(max_length_ratio=1.5, max_extra_tokens=2)
+        >>> decoding.length_limit(10), decoding.length_limit(10, growth=2)
+        (17, 34)
+        """
+        ratio = min(self.max_length_ratio, float(self.max_decoding_length))
+        scaled = math.ceil(np.float32(source_tokens) * np.float32(ratio))
+        return min((scaled + self.max_extra_tokens) * growth, self.max_decoding_length)

@@ -11,10 +11,9 @@ It searches as `model.decoding.search` does, with these differences:
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from model.decoding.options import Decoding
 from model.engines.batching import TokenBudget, count_work, translate_in_batches
@@ -94,7 +93,9 @@ class CTranslate2Translator:
         """Counts what of a text is unknown."""
         return self.vocabularies.source.count_unknown(text)
 
-    def translate_ids(self, source_ids: list[list[int]]) -> tuple[list[Translation], Work]:
+    def translate_ids(
+        self, source_ids: list[list[int]], *, growth: int = 1
+    ) -> tuple[list[Translation], Work]:
         """Translates encoded texts: batches of like length, put back into order.
 
         Raises:
@@ -108,7 +109,7 @@ class CTranslate2Translator:
         return translate_in_batches(
             source_ids,
             budget=self._budget,
-            translate_batch=self._translate_batch,
+            translate_batch=functools.partial(self._translate_batch, growth=growth),
             is_memory_error=_is_memory_error,
         )
 
@@ -116,8 +117,10 @@ class CTranslate2Translator:
         """Tells whether a source can have caused an error; else it was the machine."""
         return isinstance(error, (ValueError, TypeError, NotFiniteError))
 
-    def _translate_batch(self, rows: list[list[int]]) -> tuple[list[Translation], Work]:
-        limits = [length_limit(len(row), self.decoding) for row in rows]
+    def _translate_batch(
+        self, rows: list[list[int]], *, growth: int
+    ) -> tuple[list[Translation], Work]:
+        limits = [self.decoding.length_limit(len(row), growth=growth) for row in rows]
         tokens = self._source_tokens
         sources = [[tokens[i] for i in row[1:-1]] for row in rows]  # CTranslate2 adds BOS and EOS
         found = self._search(sources, limit=max(limits))
@@ -133,7 +136,8 @@ class CTranslate2Translator:
         best = [self._rank(hypotheses) for hypotheses in self._end(sources, found)]
         texts = iter(self.vocabularies.target.decode([h.ids for row in best for h in row]))
         translations = [
-            Translation(tuple(Hypothesis(next(texts), h.score) for h in row)) for row in best
+            Translation(tuple(Hypothesis(next(texts), h.score, len(h.ids) < limit) for h in row))
+            for row, limit in zip(best, limits, strict=True)
         ]
         check_scores(translations)
         return translations, count_work(rows, target_tokens=sum(len(row[0].ids) for row in best))
@@ -245,17 +249,6 @@ def check_length(field: str, length: int) -> None:
         f"the engine ctranslate2 has {POSITIONS:,} positions: `{field}` must not be greater",
         f"{length:,}",
     )
-
-
-def length_limit(source_length: int, decoding: Decoding) -> int:
-    """Returns the most ids that a translation may have: what `model.transformer.decode` computes.
-
-    >>> length_limit(10, Decoding(max_length_ratio=1.5, max_extra_tokens=2))
-    17
-    """
-    ratio = min(decoding.max_length_ratio, float(decoding.max_decoding_length))
-    scaled = np.ceil(np.float32(source_length) * np.float32(ratio))
-    return min(int(scaled) + decoding.max_extra_tokens, decoding.max_decoding_length)
 
 
 def _cut(hypothesis: _Found, limit: int) -> _Found:

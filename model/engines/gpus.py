@@ -143,11 +143,13 @@ class TranslatorPool:
         """Normalises texts and turns them into ids, BOS and EOS included."""
         return self._any.encode(texts)
 
-    def translate_ids(self, source_ids: list[list[int]]) -> tuple[list[Translation], Work]:
+    def translate_ids(
+        self, source_ids: list[list[int]], *, growth: int = 1
+    ) -> tuple[list[Translation], Work]:
         """Translates ids on a device that is free; the translations are in their order."""
         translator = self._free.get()
         try:
-            return translator.translate_ids(source_ids)
+            return translator.translate_ids(source_ids, growth=growth)
         finally:
             self._free.put(translator)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from pathlib import Path
 
@@ -44,14 +45,15 @@ class TensorFlowTranslator:
         self._budget = TokenBudget(tokens // decoding.beam_size)
         hidden = hidden_ids(model.config, vocabularies)
 
-        def search(source: tf.Tensor) -> SearchResult:
+        def search(source: tf.Tensor, growth: tf.Tensor) -> SearchResult:
             with on_device(device):
-                return search_batch(model, source, decoding=decoding, hidden_ids=hidden)
+                return search_batch(
+                    model, source, decoding=decoding, hidden_ids=hidden, growth=growth
+                )
 
         # One signature with free lengths: no batch traces the function again.
-        self._search = tf.function(
-            search, input_signature=[tf.TensorSpec([None, None], tf.int32)], autograph=False
-        )
+        signature = [tf.TensorSpec([None, None], tf.int32), tf.TensorSpec([], tf.int32)]
+        self._search = tf.function(search, input_signature=signature, autograph=False)
 
     @classmethod
     def load(
@@ -96,22 +98,28 @@ class TensorFlowTranslator:
         """Counts what of a text is unknown."""
         return self.vocabularies.source.count_unknown(text)
 
-    def translate_ids(self, source_ids: list[list[int]]) -> tuple[list[Translation], Work]:
+    def translate_ids(
+        self, source_ids: list[list[int]], *, growth: int = 1
+    ) -> tuple[list[Translation], Work]:
         """Translates encoded texts: batches of like length, put back into order."""
         return translate_in_batches(
             source_ids,
             budget=self._budget,
-            translate_batch=self._translate_batch,
+            translate_batch=functools.partial(self._translate_batch, growth=growth),
             is_memory_error=lambda error: isinstance(error, tf.errors.ResourceExhaustedError),
         )
 
-    def _translate_batch(self, rows: list[list[int]]) -> tuple[list[Translation], Work]:
+    def _translate_batch(
+        self, rows: list[list[int]], *, growth: int
+    ) -> tuple[list[Translation], Work]:
         n_best = self.decoding.n_best
-        result = self._search(tf.constant(pad(rows)))
+        result = self._search(tf.constant(pad(rows)), tf.constant(growth))
         ids, scores = result.ids.numpy()[:, :n_best], result.scores.numpy()[:, :n_best]
         texts = self.vocabularies.target.decode([row for found in ids.tolist() for row in found])
-        pairs = zip(texts, scores.ravel().tolist(), strict=True)
-        hypotheses = [Hypothesis(text, score) for text, score in pairs]
+        limits = [self.decoding.length_limit(len(row), growth=growth) for row in rows]
+        is_complete = np.count_nonzero(ids != PAD_ID, 2) < np.array(limits)[:, None]  # [B, N]
+        found = zip(texts, scores.ravel().tolist(), is_complete.ravel().tolist(), strict=True)
+        hypotheses = [Hypothesis(*each) for each in found]
         translations = [
             Translation(tuple(h for h in hypotheses[first : first + n_best] if h.score > -math.inf))
             for first in range(0, len(hypotheses), n_best)

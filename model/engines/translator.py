@@ -35,10 +35,14 @@ class Engine:
 
 @dataclasses.dataclass(frozen=True)
 class Hypothesis:
-    """A text and the log-probability of its ids, EOS included, under the model."""
+    """A text, the log-probability of its ids under the model, and whether it ended by itself.
+
+    EOS counts in the score. A hypothesis that was made to end at its length limit is not complete.
+    """
 
     text: str
     score: float
+    is_complete: bool = True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,8 +108,10 @@ class Translator(Protocol):
     def encode(self, texts: list[str]) -> list[list[int]]:
         """Normalises texts and turns them into ids, BOS and EOS included."""
 
-    def translate_ids(self, source_ids: list[list[int]]) -> tuple[list[Translation], Work]:
-        """Translates ids; the translations are in their order."""
+    def translate_ids(
+        self, source_ids: list[list[int]], *, growth: int = 1
+    ) -> tuple[list[Translation], Work]:
+        """Translates ids, within `growth` times the usual length; in their order."""
 
     def count_unknown(self, text: str) -> UnknownParts:
         """Counts what of a text is unknown, where `encode` gave it an unknown token."""

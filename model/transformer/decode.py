@@ -23,12 +23,20 @@ def hidden_ids(config: TransformerConfig, vocabularies: VocabularyPair) -> list[
 
 
 def search_batch(
-    model: Transformer, source: tf.Tensor, *, decoding: Decoding, hidden_ids: Sequence[int]
+    model: Transformer,
+    source: tf.Tensor,
+    *,
+    decoding: Decoding,
+    hidden_ids: Sequence[int],
+    growth: tf.Tensor | int = 1,
 ) -> SearchResult:
-    """Encodes int32 [B, S] ids and searches their translations; see `model.decoding.search`."""
+    """Encodes int32 [B, S] ids and searches their translations; see `model.decoding.search`.
+
+    Translations may be `growth` times as long as their sources usually allow.
+    """
     beams, layers = decoding.beam_size, model.config.layers
     source_lengths = tf.math.count_nonzero(source != PAD_ID, 1, dtype=tf.int32)  # [B]
-    limits = length_limits(source_lengths, decoding)
+    limits = length_limits(source_lengths, decoding, growth=growth)
     encoded = model.encode(source, target_length=longest_limit(limits), hidden_ids=hidden_ids)
 
     def step(
@@ -60,11 +68,14 @@ def search_batch(
     )
 
 
-def length_limits(source_lengths: tf.Tensor, decoding: Decoding) -> tf.Tensor:
-    """Returns the most ids that the translations may have, as `Decoding` says: int32 [B]."""
+def length_limits(
+    source_lengths: tf.Tensor, decoding: Decoding, *, growth: tf.Tensor | int = 1
+) -> tf.Tensor:
+    """Returns int32 [B], what `Decoding.length_limit` returns for each source."""
     longest = min(decoding.max_decoding_length, tf.int32.max)
     ratio = min(decoding.max_length_ratio, float(longest))  # a greater one changes nothing
     scaled = tf.math.ceil(tf.cast(source_lengths, tf.float32) * ratio)
     # The minimum of floats: as int32, the product may be negative.
     limits = tf.cast(scaled, tf.float64) + decoding.max_extra_tokens
+    limits *= tf.cast(growth, tf.float64)
     return tf.cast(tf.minimum(limits, float(longest)), tf.int32)

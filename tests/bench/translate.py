@@ -230,7 +230,6 @@ def bare_ctranslate2(
     """Returns what translates batches of pieces, and returns the number of ids that it found."""
     import ctranslate2
 
-    from model.engines.ctranslate2_engine import length_limit
     from model.engines.loading import convert
 
     translator = ctranslate2.Translator(
@@ -247,7 +246,7 @@ def bare_ctranslate2(
                 beam_size=decoding.beam_size,
                 length_penalty=decoding.length_penalty,
                 # That of the longest, with BOS and EOS; the last id is EOS.
-                max_decoding_length=length_limit(len(batch[0]) + 2, decoding) - 1,
+                max_decoding_length=decoding.length_limit(len(batch[0]) + 2) - 1,
                 max_input_length=0,
                 return_scores=True,
                 asynchronous=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import itertools
 import logging
@@ -23,7 +24,7 @@ from toy import toy_sentences
 
 from model.decoding.options import Decoding
 from model.engines import ctranslate2_engine
-from model.engines.ctranslate2_engine import CTranslate2Translator, length_limit
+from model.engines.ctranslate2_engine import CTranslate2Translator
 from model.engines.loading import check_engine, convert, load_translator
 from model.engines.machine import cores, set_threads
 from model.engines.tensorflow_engine import TensorFlowTranslator
@@ -176,8 +177,9 @@ def test_nothing_to_translate_is_nothing(model_folder):
 def test_limits_are_those_of_tensorflow(fields):
     decoding = Decoding(**fields)
     lengths = list(range(1, 600))
-    expected = length_limits(tf.constant(lengths), decoding).numpy().tolist()
-    assert [length_limit(length, decoding) for length in lengths] == expected
+    for growth in (1, 2):
+        expected = length_limits(tf.constant(lengths), decoding, growth=growth).numpy().tolist()
+        assert [decoding.length_limit(length, growth=growth) for length in lengths] == expected
 
 
 @pytest.mark.parametrize(
@@ -201,13 +203,37 @@ def test_each_source_has_its_own_limit(random_model, fields):
     equal = sum(a == b for a, b in zip(best_texts(found), best_texts(expected), strict=True))
     assert equal >= 0.99 * len(rows)  # the logits of a random model are noise: see test_export
     assert work.target_tokens == pytest.approx(expected_work.target_tokens, rel=0.01)
-    limits = [length_limit(len(row), decoding) for row in rows]
+    limits = [decoding.length_limit(len(row)) for row in rows]
     at_limit = 0
     for row, limit, translation in zip(rows, limits, found, strict=True):
         target = theirs.vocabularies.target.encode([translation.text])[0][1:]
         assert len(target) <= limit, row
         at_limit += len(target) == limit
     assert at_limit > 10
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+@pytest.mark.parametrize("engine", [TENSORFLOW, CTRANSLATE2], ids=lambda engine: engine.name)
+def test_a_translation_that_is_made_to_end_says_so_and_may_grow(random_model, engine, beam_size):
+    short, long = (
+        Decoding(beam_size=beam_size, n_best=beam_size, max_length_ratio=0, max_extra_tokens=n)
+        for n in (3, 6)
+    )
+    translator = load(random_model, engine, short)
+    rows = random_rows(translator, count=100)
+    found, _ = translator.translate_ids(rows)
+    hypotheses = [h for translation in found for h in translation.hypotheses]
+    target = translator.vocabularies.target
+    for hypothesis in hypotheses:
+        tokens = len(target.encode([hypothesis.text])[0]) - 1  # without BOS
+        assert hypothesis.is_complete == (tokens < 3), hypothesis
+    assert {h.is_complete for h in hypotheses} == {True, False}
+    grown, _ = translator.translate_ids(rows, growth=2)
+    assert grown == load(random_model, engine, long).translate_ids(rows)[0]
+    capped = dataclasses.replace(short, max_decoding_length=4)
+    capped, _ = load(random_model, engine, capped).translate_ids(rows, growth=2)
+    lengths = [len(target.encode([each.text])[0]) - 1 for each in capped]
+    assert max(lengths) == 4, "growth does not go beyond max_decoding_length"
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])
@@ -223,7 +249,7 @@ def test_batch_mates_with_other_limits_change_nothing(random_model, monkeypatch,
         searched.append((len(sources), limit))
         found = search(self, sources, limit=limit)
         went_on.extend(
-            len(row[0].ids) > length_limit(len(source) + 2, decoding)  # BOS and EOS
+            len(row[0].ids) > decoding.length_limit(len(source) + 2)  # BOS and EOS
             for source, row in zip(sources, found, strict=True)
         )
         return found
@@ -269,9 +295,9 @@ def without_memory(translator, engine, monkeypatch, *, fits):
         search = translator._search
         error = tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor")
 
-        def fail(source):
+        def fail(source, growth):
             check(*source.shape, error)
-            return search(source)
+            return search(source, growth)
 
         monkeypatch.setattr(translator, "_search", fail)
     else:

@@ -33,7 +33,7 @@ def test_each_gpu_gets_the_model_and_the_same_translations_come(trained_toy, mon
         for variable in translator.model.trainable_variables:
             assert variable.value.device.endswith(device)
         assert translator.translate_ids(ids) == expected
-        result = translator._search(tf.constant([[2, 5, 3]]))
+        result = translator._search(tf.constant([[2, 5, 3]]), tf.constant(1))
         assert result.scores.backing_device.endswith(device)
     assert pool.count_unknown("👍 zz") == one.count_unknown("👍 zz")
     assert pool.is_input_error(ValueError())
@@ -47,7 +47,7 @@ class Counting:
         self.running = self.most = self.calls = 0
         self.both_run = threading.Barrier(2)
 
-    def translate_ids(self, source_ids):
+    def translate_ids(self, source_ids, *, growth):
         self.running += 1
         self.calls += 1
         self.most = max(self.most, self.running)
