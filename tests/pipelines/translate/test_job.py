@@ -134,6 +134,7 @@ def test_statuses_are_counted_by_file_and_in_all(tmp_path):
             "limit": None,
             "compression": "zstd",
             "max_source_tokens": 8,
+            "split": "sentences",
             "on_too_long": "skip",
             "source_language": "",
         },

@@ -1,0 +1,74 @@
+"""What becomes of texts of several sentences, beside the same sentences translated alone.
+
+    .venv/bin/python tests/bench/whole_texts.py demo/run
+    .venv/bin/python tests/bench/whole_texts.py run test.en test.de --source-language en
+
+Joins 2 to 6 consecutive lines of a test set to a text; without files, held-out sentences of the
+embedded corpus. Prints BLEU of the texts, with their sentences translated alone and joined (what
+can be reached), with `--split sentences`, and with `--split long`; for each the share of the first,
+and texts by status. The model is one that translates the test set.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import random
+from pathlib import Path
+
+from model.decoding.options import Decoding
+from model.engines.loading import load_translator
+from model.engines.translator import Engine
+from model.text.scores import bleu
+from pipelines.english_spanish.corpus import held_out_pairs
+from pipelines.texts.translating import TextOptions, translate_texts
+
+
+def join_runs(lines: list[str], *, seed: int = 1) -> list[str]:
+    """Joins runs of 2 to 6 lines by a space; the same runs for each side of a test set."""
+    generator = random.Random(seed)
+    texts, start = [], 0
+    while len(lines) - start >= 2:
+        count = generator.randint(2, 6)
+        texts.append(" ".join(lines[start : start + count]))
+        start += count
+    return texts
+
+
+def main() -> None:
+    """Prints the rows."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model", help="run folder or model folder")
+    parser.add_argument("files", nargs="*", type=Path, help="source and reference")
+    parser.add_argument("--source-language", default="en")
+    parser.add_argument("--beam-size", type=int, default=4)
+    given = parser.parse_args()
+    if given.files:
+        sources, references = (path.read_text("utf-8").splitlines() for path in given.files)
+    else:
+        pairs = held_out_pairs()
+        sources, references = [p.source for p in pairs], [p.target for p in pairs]
+    decoding = Decoding(beam_size=given.beam_size)
+    translator = load_translator(given.model, decoding=decoding, engine=Engine())
+
+    def translate(texts: list[str], split: str) -> tuple[list[str], dict[str, int]]:
+        options = TextOptions(source_language=given.source_language, split=split)
+        found = translate_texts(
+            [text.encode() for text in texts], translator=translator, options=options
+        ).translations
+        statuses = collections.Counter(each.status for each in found)
+        return [each.translation or "" for each in found], dict(statuses)
+
+    texts, expected = join_runs(sources), join_runs(references)
+    alone, _ = translate(sources, "never")
+    best, _ = bleu(join_runs(alone), expected)
+    print(f"{len(texts):,} texts of {len(sources):,} sentences")
+    print(f"{'sentences alone, joined':<26}{best:6.2f}")
+    for split in ("sentences", "long"):
+        found, statuses = translate(texts, split)
+        score, _ = bleu(found, expected)
+        print(f"{f'--split {split}':<26}{score:6.2f}{score / best:8.3f}  {statuses}")
+
+
+if __name__ == "__main__":
+    main()
