@@ -62,17 +62,11 @@ def _use_file(context: typer.Context, path: str, *, takes_beam: bool) -> None:
 
 
 class Key(NamedTuple):
-    """What a key of a file stands for.
+    """What a key of a file stands for."""
 
-    Attributes:
-      parameter: Name of the command's parameter.
-      hint: Type of the parameter, as the command's function states it.
-      is_opposite: Whether it is the flag that switches the parameter off.
-    """
-
-    parameter: str
-    hint: Any
-    is_opposite: bool = False
+    parameter: str  # name of the command's parameter
+    hint: Any  # type of the parameter, as the command's function states it
+    is_opposite: bool = False  # whether it is the flag that switches the parameter off
 
 
 def _keys_of(context: typer.Context) -> dict[str, Key]:

@@ -45,20 +45,12 @@ _REQUIRED: Any = ...  # Typer's word for it
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Option:
-    """A flag, or an argument, that stands for a field.
+    """A flag, or an argument, that stands for a field."""
 
-    Attributes:
-      field: The field's name, with dots where it is one of a nested dataclass.
-      parameter: Name of the command's parameter.
-      hint: Type of the value; a list where it repeats.
-      default: Default of the command itself, or of a required field; else None.
-      info: What Typer is told.
-    """
-
-    field: str
-    parameter: str
-    hint: Any
-    default: Any
+    field: str  # the field's name, with dots where it is one of a nested dataclass
+    parameter: str  # name of the command's parameter
+    hint: Any  # type of the value; a list where it repeats
+    default: Any  # default of the command itself, or of a required field; else None
     info: Any
 
     def signature(self) -> inspect.Parameter:
@@ -73,15 +65,10 @@ class Option:
 
 @dataclasses.dataclass(frozen=True)
 class OptionFields:
-    """The options that stand for the fields of a dataclass.
-
-    Attributes:
-      kind: The dataclass.
-      options: In the order of the fields.
-    """
+    """The options that stand for the fields of a dataclass."""
 
     kind: type[Any]
-    options: tuple[Option, ...]
+    options: tuple[Option, ...]  # in the order of the fields
 
     def given(self, values: Mapping[str, Any]) -> Given:
         """Returns the fields that were given; a nested dataclass of them is an instance.
@@ -330,17 +317,11 @@ def _given(kind: type[Any], values: Mapping[str, Any]) -> Given:
 
 
 class Signature(typing.NamedTuple):
-    """A command's parameters, those that Typer sees and those that its function takes.
+    """A command's parameters, those that Typer sees and those that its function takes."""
 
-    Attributes:
-      parameters: What Typer sees.
-      groups: By name of the function's parameter, what it is made of.
-      instances: Names of those that are an instance of their dataclass.
-    """
-
-    parameters: list[inspect.Parameter]
-    groups: Mapping[str, OptionFields]
-    instances: frozenset[str]
+    parameters: list[inspect.Parameter]  # those that Typer sees
+    groups: Mapping[str, OptionFields]  # by name of the function's parameter, what it is made of
+    instances: frozenset[str]  # names of those that are an instance of their dataclass
 
     @property
     def fields(self) -> dict[str, str]:

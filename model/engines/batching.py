@@ -18,11 +18,7 @@ _SMALL = 2048  # padded positions; a smaller batch for less padding would take l
 
 
 class TokenBudget:
-    """The most padded source positions of a batch, at least 1. Threads share one; it only shrinks.
-
-    Attributes:
-      tokens: The positions now.
-    """
+    """The most padded source positions of a batch, at least 1; threads share it, and it only shrinks."""
 
     def __init__(self, tokens: int) -> None:
         self.tokens = max(1, tokens)

@@ -22,22 +22,18 @@ _QUANTILES = (0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainingData:
-    """What a model was trained on, as in `DatasetManifest` and `SplitInfo`; empty if unknown.
-
-    Attributes:
-      corpora: Names of the corpora, those held out not among them.
-      pairs: Number of pairs.
-      length_ratios: Quantiles of target tokens for a source token, by their names: "50%" is the
-        median. None of datasets that were made before they were counted.
-    """
+    """What a model was trained on, as in `DatasetManifest` and `SplitInfo`; empty if unknown."""
 
     source_language: str = ""
     target_language: str = ""
+    # names of the corpora, those held out not among them
     corpora: list[str] = dataclasses.field(default_factory=list)
     fingerprint: str = ""
     pairs: int = 0
     source_lengths: list[int] = dataclasses.field(default_factory=list)
     target_lengths: list[int] = dataclasses.field(default_factory=list)
+    # Quantiles of target tokens for a source token, by their names: "50%" is the median. None of
+    # datasets that were made before they were counted.
     length_ratios: dict[str, float] = dataclasses.field(default_factory=dict)
 
     @classmethod

@@ -66,19 +66,14 @@ class NoneReadableError(Exception):
 
 
 class Checkpoints:
-    """The folder of checkpoints of a run.
-
-    Attributes:
-      run: The run folder.
-      kept: Those that count.
-      has_left_out: Whether one of them could not be read. It stays until the next is written.
-    """
+    """The folder of checkpoints of a run."""
 
     def __init__(self, run: RunFolder) -> None:
         self.run = run
         self._folder = run.inside(CHECKPOINT_FOLDER)
-        self.kept = self._load_index()
+        self.kept = self._load_index()  # those that count
         self._found = bool(self.kept.to_go_on_from()) and not self._was_writing_its_first()
+        # whether one of them could not be read, until the next is written
         self.has_left_out = False
 
     def has(self, name: str) -> bool:

@@ -35,13 +35,10 @@ class Terminated(Exception):  # noqa: N818 (it is no error)
 
 
 class StopRequest:
-    """Whether a run is to stop where it can go on later, and what said so.
-
-    Attributes:
-      signal: Number of the first signal that said so; None where no signal did.
-    """
+    """Whether a run is to stop where it can go on later, and what said so."""
 
     def __init__(self) -> None:
+        # number of the first signal that said so; None where no signal did
         self.signal: int | None = None
         self._made = threading.Event()
 

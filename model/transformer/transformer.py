@@ -171,17 +171,13 @@ class AttentionWeights:
 
 @dataclasses.dataclass(frozen=True)
 class OutputProjection:
-    """The output embedding as decoding wants it.
+    """The output embedding as decoding wants it."""
 
-    Attributes:
-      kernel: [D + 1, V], transposed: with few rows, the product with the table as it stands takes
-        two to five times as long on a CPU. The last row is a bias, 0 or HIDDEN; added by itself
-        it would take as long as the product.
-      hidden: [D, H], the columns of the hidden ids.
-    """
-
+    # [D + 1, V], transposed: with few rows, the product with the table as it stands takes two to
+    # five times as long on a CPU. The last row is a bias, 0 or HIDDEN; added by itself it would
+    # take as long as the product.
     kernel: tf.Tensor
-    hidden: tf.Tensor
+    hidden: tf.Tensor  # [D, H], the columns of the hidden ids
 
     def __call__(self, x: tf.Tensor) -> Prediction:
         """[R, D] to the logits."""

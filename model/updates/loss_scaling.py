@@ -16,18 +16,13 @@ class LossScale(tf.Module):
     It is halved where a gradient overflows, and that update is left out; after many without an
     overflow it is doubled. It is a power of two, so that no digit is lost. Where gradients are not
     finite under the least of it, the factor is not to blame.
-
-    Attributes:
-      scale: The factor of the next batch.
-      good_updates: Updates since it changed.
-      skipped: Updates that were left out, in all.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.scale = tf.Variable(START, trainable=False)
-        self.good_updates = tf.Variable(0.0, trainable=False)
-        self.skipped = tf.Variable(0.0, trainable=False)
+        self.scale = tf.Variable(START, trainable=False)  # the factor of the next batch
+        self.good_updates = tf.Variable(0.0, trainable=False)  # updates since it changed
+        self.skipped = tf.Variable(0.0, trainable=False)  # updates that were left out, in all
 
     def adapt(self, is_finite: tf.Tensor) -> tf.Tensor:
         """Notes an update, in a replica's context; every replica does the same.

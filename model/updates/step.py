@@ -62,14 +62,9 @@ class TrainingStep:
       seed: Seed of dropout, below 2^30.
       label_smoothing: See `TrainingConfig`.
       clip_norm: See `TrainingConfig`.
-      accumulates: Whether an update may take several batches.
+      accumulates: Whether an update may take several batches, added up in `accumulator`.
       scales_loss: Whether the products are in float16, whose gradients need a factor.
       jit: Whether XLA compiles the model forward and backward, anew for each shape of a batch.
-
-    Attributes:
-      adam: Adam, with its moments.
-      accumulator: Gradients of the update that is to come, or None.
-      loss_scale: Factor on the loss for float16, or None.
     """
 
     def __init__(
