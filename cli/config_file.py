@@ -1,8 +1,7 @@
 """`--config FILE.yaml`: a file that says what a command's flags and arguments would say.
 
-Its keys are the flags' names, with `_` or `-`, and the arguments' names. What stands on the
-command line wins; a list there replaces the file's. Paths start from the current folder, as
-those in flags do.
+Its keys are their names, with `_` or `-`. What stands on the command line wins; a list there
+replaces the file's. Paths start from the current folder, as those in flags do.
 """
 
 from __future__ import annotations
@@ -28,11 +27,7 @@ KINDS = {str: "a text", int: "a whole number", float: "a number", bool: "true or
 
 
 def config_option(*, takes_beam: bool) -> Any:
-    """Returns the type of the parameter `config` of a command.
-
-    Args:
-      takes_beam: Whether the command takes Beam's own options, and so the file the key `beam`.
-    """
+    """Returns the type of a command's parameter `config`; with Beam, the file has a key `beam`."""
 
     def load(context: typer.Context, path: str | None) -> str | None:
         if path is not None and not context.resilient_parsing:
@@ -150,15 +145,9 @@ def _load_yaml(file: Path, path: str) -> Any:
 def resolve_config(
     values: Mapping[str, Any], *, keys: Mapping[str, Key], path: str, also: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Turns the values of a file into values of a command's parameters.
+    """Turns the values of a file, by key with `_`, into values of a command's parameters.
 
-    A key without a value (`null`) means the default.
-
-    Args:
-      values: By key, with `_`.
-      keys: What the command knows.
-      path: The file, for messages.
-      also: Keys that were taken out of the file before.
+    `null` means the default. `also` are keys that were taken out of the file before.
 
     Raises:
       UserError: A key is not known, a value has the wrong type, or two keys contradict.

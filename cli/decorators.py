@@ -22,14 +22,11 @@ Command = Callable[..., None]
 def command(
     *, is_resumable: bool = False, takes_beam: bool = False
 ) -> Callable[[Command], Command]:
-    """Makes a command of a function.
+    """Makes a command of a function; a `UserError` becomes one line on stderr and exit code 2.
 
-    It takes `--config FILE.yaml`; parameters with `options_of` become the options of a dataclass;
-    a `UserError` becomes one line on stderr and exit code 2.
-
-    Args:
-      is_resumable: Whether an interrupted command keeps what it has finished.
-      takes_beam: Whether the command takes Beam's own options, which are `context.obj`.
+    It takes `--config FILE.yaml`; parameters with `options_of` become the options of a dataclass.
+    If it `is_resumable`, it keeps what it has finished when it is interrupted; if it `takes_beam`,
+    Beam's own options are `context.obj`.
     """
     interrupted = f"tt: interrupted{_GOES_ON if is_resumable else ''}"
 

@@ -6,21 +6,15 @@
         model: ModelFolder = str(DEFAULT_RUN),
     ) -> None:
 
-gives `tt translate` a flag for each field of `Decoding`: `beam_size: int = 4` becomes
-`--beam-size <int>  [default: 4]`, and its help is the field's text under `Attributes:`, up to the
-first blank line in it. That text must be true in Python and on the command line. It names fields in
-backticks, `beam_size` or `beam_size=4`, of which the help makes flags, as `cli.errors` does in
-messages; choices in double quotes, which the help drops; and what None stands for by "By default".
+gives `tt translate` a flag for each field of `Decoding`: `beam_size: int = 4` becomes `--beam-size
+<int>  [default: 4]`, and its help is the field's text under `Attributes:`, up to the first blank
+line in it. That text must be true in Python and on the command line. It names fields in backticks,
+`beam_size` or `beam_size=4`, of which the help makes flags, as `cli.errors` does in messages;
+choices in double quotes, which the help drops; and what None stands for by "By default".
 
-The function gets an instance. If it annotates `Annotated[Given, options_of(Decoding)]`, it gets a
-dict of the fields that a flag or `--config` gave, and no others.
-
-A tuple becomes a flag that repeats, a bool `--x/--no-x`. A field that is a dataclass becomes the
-flags of its own fields, which are named with dots: `leave_out=("filters.source_script",)`, or
-`("filters",)` for all of them. `flags` spells a flag, or without dashes an argument, differently:
-`{"text_columns": "--text-column", "is_shared": "--shared/--separate", "input": "INPUT"}`.
-`defaults` are the command's own, and `shown` puts the default in words. If one of these names no
-field, that is a TypeError when the command is imported.
+The function gets an instance; annotated `Annotated[Given, options_of(Decoding)]`, it gets a dict of
+the fields that a flag or `--config` gave. A tuple becomes a flag that repeats, a bool `--x/--no-x`,
+and a nested dataclass the flags of its own fields, named with dots.
 """
 
 from __future__ import annotations
@@ -71,11 +65,7 @@ class OptionFields:
     options: tuple[Option, ...]  # in the order of the fields
 
     def given(self, values: Mapping[str, Any]) -> Given:
-        """Returns the fields that were given; a nested dataclass of them is an instance.
-
-        Args:
-          values: The command's parameters; None is not given.
-        """
+        """Returns the fields that were given, so not None; of nested dataclasses, instances."""
         return _given(
             self.kind,
             {
@@ -102,11 +92,12 @@ def options_of(
       kind: The dataclass.
       panel: Heading of the options in the help.
       panels: Fields under other headings.
-      flags: Spellings of fields that are not just the field's name. Several are separated by
-        spaces, the best first: an old one stays valid.
+      flags: Spellings of fields that are not just the field's name: `{"columns": "--column",
+        "is_shared": "--shared/--separate", "input": "INPUT"}`, without dashes an argument. Several
+        are separated by spaces, the best first: an old one stays valid.
       defaults: Defaults of the command itself, by field.
       shown: What the help says of the default, by field; "" says nothing.
-      leave_out: Fields without an option.
+      leave_out: Fields without an option: "filters.source_script", or "filters" for all in it.
 
     Raises:
       TypeError: There is no such field, or one has no description.
@@ -333,10 +324,7 @@ class Signature(typing.NamedTuple):
         }
 
     def arguments(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns what the function takes.
-
-        Args:
-          values: Typer's parameters.
+        """Returns what the function takes, of Typer's parameters.
 
         Raises:
           UserError: A dataclass refuses a value.

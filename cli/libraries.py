@@ -14,13 +14,12 @@ from model.engines.translator import Engine
 def import_tensorflow(*, uses_onednn: bool | None = None) -> None:
     """Imports TensorFlow without what its C++ prints about missing GPUs; errors are printed.
 
-    Those notices come before TensorFlow's own log level holds, so the file descriptor itself
-    is turned away from the screen for the while.
+    Those notices come before TensorFlow's own log level holds, so the file descriptor itself is
+    turned away from the screen for the while.
 
-    Args:
-      uses_onednn: Whether oneDNN computes; None leaves it to TensorFlow, which leaves it off
-        without AVX-512 VNNI. A training step is up to 1.4 times faster with it; a search, in
-        which each step has a shape of its own, is slower. The user's own choice stands.
+    With oneDNN a training step is up to 1.4 times faster; a search, in which each step has a shape
+    of its own, is slower. None leaves it to TensorFlow, which leaves it off without AVX-512 VNNI.
+    The user's own choice stands.
     """
     if uses_onednn is not None:
         os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", str(int(uses_onednn)))
@@ -62,11 +61,7 @@ def prepare_engine(folder: Path, engine: Engine) -> None:
 
 
 def warn_of_unused_gpu(*, remedy: str = "") -> None:
-    """Warns of a GPU that TensorFlow, which is imported, does not find: the CPU computes.
-
-    Args:
-      remedy: How to insist on the GPU.
-    """
+    """Warns of a GPU that TensorFlow, which is imported, does not find: the CPU computes."""
     from model.engines.gpus import explain_missing_gpu
 
     reason = explain_missing_gpu()

@@ -99,11 +99,7 @@ def _describe(error: Any, command: str) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs `tt`; what comes after `--` is for Beam.
-
-    Args:
-      arguments: Without the program's name; by default those of the process.
-    """
+    """Runs `tt`, by default with this process's arguments; what comes after `--` is for Beam."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     beam_arguments: list[str] = []
     if "--" in given:

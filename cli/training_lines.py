@@ -7,11 +7,7 @@ from model.runs.reports import Progress, Validation
 
 
 class Teller:
-    """Prints reports, and after the first how long the rest will take here.
-
-    Args:
-      step: Updates done before.
-    """
+    """Prints reports, and after the first, from `step` on, how long the rest will take here."""
 
     def __init__(self, step: int) -> None:
         self._step: int | None = step

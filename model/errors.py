@@ -6,8 +6,8 @@ from __future__ import annotations
 class UserError(Exception):
     """A mistake that the user can mend: a wrong path, option or input.
 
-    The message is one line that says what is wrong, what was received and what to do next.
-    Anything that is not the user's to mend is raised as another exception, with its traceback.
+    Its one line says what is wrong, what was received and what to do next. What is not the user's
+    to mend is raised as another exception, with its traceback.
     """
 
 
@@ -38,10 +38,7 @@ class ServiceError(UnfinishedError):
 def require(condition: bool, rule: str, received: object = None) -> None:
     """Raises a UserError unless the condition holds.
 
-    Args:
-      condition: Whether the rule is kept.
-      rule: What must hold, with the names of fields in backticks.
-      received: What was given instead; None leaves it out.
+    `rule` is what must hold, with fields in backticks; `received` is left out where it is None.
 
     >>> require(0 >= 1, "`beam_size` must be at least 1", 0)
     Traceback (most recent call last):

@@ -20,10 +20,9 @@ def pip_install(*requirements: str) -> str:
 
 
 def install_extra(extra: str) -> str:
-    """Returns the command that installs what an extra of `pyproject.toml` brings.
+    """Returns the command that installs the packages of an extra of `pyproject.toml`.
 
-    Its packages are named, not the extra, such as "ctranslate2": there is no package of this
-    project to fetch that of.
+    They are named, as in "ctranslate2": there is no package of this project to fetch the extra of.
     """
     try:
         declared = importlib.metadata.requires(_PROJECT) or []

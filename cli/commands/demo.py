@@ -47,9 +47,7 @@ def demo_command(
 def run_demo(folder: Path, *, run_command: Callable[[Sequence[str]], None]) -> None:
     """Runs preprocess, train and translate-batch in a folder, and prints translations and scores.
 
-    Args:
-      folder: Made if need be; a demo that was interrupted there goes on.
-      run_command: Runs `tt` with arguments, in this process.
+    The folder is made if need be; a demo that was interrupted there goes on.
 
     Raises:
       UserError: The folder is a file, or a step failed.

@@ -86,14 +86,7 @@ def translate_command(
 def watch(
     report: LineReport, *, source: TextIO, output: TextIO, stream: TextIO
 ) -> contextlib.AbstractContextManager[object]:
-    """Shows how many lines are translated, but to none who sees the translations.
-
-    Args:
-      report: Of the lines.
-      source: Who types has an answer for each line.
-      output: A terminal shows the translations.
-      stream: Where it is shown.
-    """
+    """Shows in `stream` how many lines are translated, but to none who sees the translations."""
     if source.isatty():
         return contextlib.nullcontext()
     start = time.monotonic()

@@ -1,13 +1,10 @@
 """TFRecords to batches of like length under a token budget, in an order that can be resumed.
 
-The order is a function of (seed, epoch): the shards of an epoch are read in a shuffled order, in
-windows of 8192 records, or more where batches are large (the shards themselves are in random order
-already); a window is sorted by length, equal lengths shuffled, cut into batches, and the batches
-are shuffled. A position says where its window begins, so resuming there reads that one window
-again and no more.
-
-Lengths are rounded up to a few, about eight an octave, and so are the rows of the one batch of a
-window that is not full: the same few shapes come again and again.
+The order is a function of (seed, epoch): shards are read in a shuffled order, in windows of 8192
+records, or more where batches are large; a window is sorted by length, equal lengths shuffled, cut
+into batches, and these are shuffled. A position says where its window begins: resuming there reads
+that window again and no more. Lengths, and the rows of a batch that is not full, are rounded up to
+a few, about eight an octave, so that the same few shapes come again and again.
 """
 
 from __future__ import annotations
@@ -125,7 +122,6 @@ class TokenBatches:
         return dataclasses.replace(window, source=source, target=target)
 
     def _cut(self, window: Window) -> list[np.ndarray]:
-        """Cuts a window into batches of row numbers."""
         lengths = np.maximum(np.diff(window.source.starts), np.diff(window.target.starts))
         generator = np.random.default_rng([self.seed, window.start.epoch, window.start.window])
         order = np.arange(len(lengths))

@@ -1,7 +1,7 @@
 """What passes between the commands: the names in a dataset folder, and its manifest.
 
 A dataset folder holds TFRecord shards, vocabularies, `rejected-*.parquet` and, written last,
-`dataset.json`. A folder without that file is unfinished. This module needs no TensorFlow.
+`dataset.json`: without that file it is unfinished. This module needs no TensorFlow.
 """
 
 from __future__ import annotations
@@ -103,8 +103,8 @@ class DatasetManifest:
         """Checks that a model with these vocabulary sizes can be trained on a local folder.
 
         Raises:
-          UserError: A vocabulary is another than that of the records, or has another size than
-            the model, a split has no records, or a pair is too long.
+          UserError: A vocabulary is another than that of the records, or has another size than the
+            model, a split has no records, or a pair is too long.
         """
         ours = (self.source_vocabulary_size, self.target_vocabulary_size)
         found = (vocabularies.source.size, vocabularies.target.size)

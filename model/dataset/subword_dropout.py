@@ -10,15 +10,11 @@ from model.text.vocabulary import PAD_ID, Vocabulary
 
 
 class SubwordDropout:
-    """Splits pieces at random into the two that they are made of, and those likewise.
+    """Splits pieces at random, at `rate`, into the two that they are made of, and those likewise.
 
     It teaches what longer pieces consist of, as BPE-dropout does (Provilkov et al. 2020): there
-    merges are left out while a text is segmented, here they are undone in one that is, which
-    needs no text and takes any SentencePiece model.
-
-    Args:
-      vocabulary: Vocabulary of the side.
-      rate: Probability that a piece is split, and that a part of it is, and so on.
+    merges are left out while a text is segmented, here they are undone in one that is, which needs
+    no text and takes any SentencePiece model.
     """
 
     def __init__(self, vocabulary: Vocabulary, rate: float) -> None:
@@ -32,16 +28,10 @@ class SubwordDropout:
     def __call__(
         self, ids: np.ndarray, starts: np.ndarray, *, generator: np.random.Generator, longest: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Splits pieces of many texts.
+        """Splits pieces of many texts, none to more than `longest`; returns new `ids` and `starts`.
 
-        Args:
-          ids: int64, of one text after the other.
-          starts: int64, where each begins, and the last ends.
-          generator: What is split depends on its state alone.
-          longest: No text gets more ids than this.
-
-        Returns:
-          New `ids` and `starts`.
+        `ids`, int64, are those of one text after the other; `starts`, int64, where each begins, and
+        the last ends. What is split depends on the generator's state alone.
         """
         rows = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
         is_new = np.ones(len(ids), np.bool_)

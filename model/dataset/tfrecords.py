@@ -46,13 +46,8 @@ def read_records(
 ) -> Iterator[tuple[bytes, int, int, int]]:
     """Yields (bytes, shard, number in the shard, offset behind it) from a record on.
 
-    TensorFlow's own reader can neither begin inside a file nor say where a damaged one is.
-
-    Args:
-      files: TFRecord shards.
-      shard: Number of the shard to begin in.
-      record: Records of that shard to leave out.
-      offset: Size of those records in bytes.
+    TensorFlow's own reader can neither begin inside a file nor say where a damaged one is. It
+    begins in the file of number `shard`, behind `record` records of `offset` bytes in all.
 
     Raises:
       UserError: A shard is missing, cut off or damaged.
@@ -86,7 +81,7 @@ def _unusable(path: Path, problem: str) -> UserError:
 def check_shards(files: Sequence[Path], sizes: Sequence[int]) -> None:
     """Checks, before anything is trained on them, that shards are there and whole.
 
-    Their sizes in bytes are none where they are not known.
+    `sizes` are in bytes, and none where they are not known.
 
     Raises:
       UserError: One is missing or has another size; of one that is cut off, the record is named.

@@ -69,8 +69,7 @@ def read_windows(
     The files are in the order of the epoch; `vocabulary_sizes` and `records` as in `TokenBatches`.
 
     Raises:
-      UserError: A shard is missing, cut off or damaged, or a record is not a pair of ids of the
-        vocabularies.
+      UserError: A shard is missing, cut off or damaged, or a record is no pair of known ids.
     """
     examples: list[bytes] = []
     places: list[tuple[str, int]] = []
@@ -109,9 +108,7 @@ def read_windows(
 def read_target_texts(
     files: Sequence[Path], records: Collection[tuple[str, int]]
 ) -> dict[tuple[str, int], str]:
-    """Returns the target texts of validation records, by shard and number.
-
-    Datasets of the first versions have none.
+    """Returns the target texts of validation records, by shard and number; old datasets have none.
 
     Raises:
       UserError: A shard is missing, cut off or damaged.

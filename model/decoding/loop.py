@@ -68,15 +68,9 @@ def search_all(
 ) -> SearchResult:
     """Advances until all sentences are done, in a batch that gets smaller on the way.
 
-    Args:
-      advance: Takes the position, what is carried, caches and sources, one step on.
-      start: What is carried to the first step.
-      position: Position of that step.
-      hypotheses: Takes the result out of what is carried.
-      take: Takes the caches of the sentences that are left, whose places it gets, out of caches.
-      caches: What `advance` takes first.
-      sources: B rows.
-      beam_size: N.
+    `advance` takes the position, what is carried (first `start`, at `position`), caches and sources
+    (B rows) one step on. `hypotheses` takes the result out of what is carried; `take` takes, out of
+    caches, those of the sentences that are left, whose places it gets. N is `beam_size`.
     """
     batch, longest = tf.shape(start.limits)[0], longest_limit(start.limits)
     found = SearchResult(

@@ -15,17 +15,11 @@ _SHORT_ROW, _LONG_ROW = 256, 4096  # values
 
 
 def top_k(x: tf.Tensor, k: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Does what `tf.math.top_k` does on rows, faster where they are long.
+    """Does what `tf.math.top_k` does, on float32 [R, V] with V static, faster where rows are long.
 
-    The k greatest values of a row lie in the k chunks with the greatest maxima; only those
-    chunks are searched, by smaller chunks where they are long themselves.
-
-    Args:
-      x: float32 [R, V], V static.
-      k: At most V.
-
-    Returns:
-      Values and int32 indices, [R, k] each, best first.
+    The k greatest values of a row lie in the k chunks with the greatest maxima; only those chunks
+    are searched, by smaller chunks where they are long themselves. Returns values and int32
+    indices, [R, k] each, best first.
     """
     size = x.shape[1]
     width = _chunk_width(size)
@@ -69,22 +63,14 @@ class StepFunction(Protocol):
         caches: list[tf.Tensor],
         sources: list[tf.Tensor],
     ) -> tuple[Prediction, list[tf.Tensor]]:
-        """Takes int32 ids [B, N], their position, caches and sources.
-
-        Returns:
-          What comes next, and the caches, row for row of the ids.
-        """
+        """Takes ids, int32 [B, N]; returns what comes next, and caches, row for row of the ids."""
 
 
 def rank(scores: tf.Tensor, length: tf.Tensor, *, length_penalty: float) -> tf.Tensor:
     """Returns what hypotheses are ranked by, log p / ((5 + length) / 6)^alpha.
 
-    That is equation 14 of Wu et al. 2016 (GNMT), where EOS counts as a token.
-
-    Args:
-      scores: float32, log-probabilities.
-      length: int32, their ids, EOS included; broadcasts to the scores.
-      length_penalty: alpha; 0 ranks by log p.
+    That is equation 14 of Wu et al. 2016 (GNMT). `scores` are log-probabilities, float32; `length`
+    counts ids, int32, EOS included, and broadcasts to them; alpha 0 ranks by log p.
     """
     return scores / ((5.0 + tf.cast(length, tf.float32)) / 6.0) ** length_penalty
 
@@ -92,14 +78,8 @@ def rank(scores: tf.Tensor, length: tf.Tensor, *, length_penalty: float) -> tf.T
 def without_repeats(logits: tf.Tensor, ids: tf.Tensor, *, size: int) -> tf.Tensor:
     """Hides what would make an n-gram of `size` ids come twice.
 
-    Args:
-      logits: float32 [R, V].
-      ids: int32 [R, L], the hypotheses so far.
-      size: Length of the n-grams.
-
-    Returns:
-      The logits, lowered by far at the ids that stand behind an earlier occurrence of the last
-      `size - 1` ids.
+    Of `logits`, float32 [R, V], and the hypotheses so far, int32 [R, L], it returns the logits,
+    lowered by far at the ids that stand behind an earlier occurrence of the last `size - 1` ids.
     """
     rows, length = tf.shape(ids)[0], tf.shape(ids)[1]
     count = tf.maximum(length - size + 1, 0)  # of the n-grams so far
@@ -119,11 +99,8 @@ def log_normalizers(logits: tf.Tensor, hidden: tf.Tensor) -> tf.Tensor:
     """Returns the logarithms of what the exponentials of all logits sum up to, float32 [R].
 
     The greatest logit is only looked for and subtracted where float32 needs it, which trained
-    models do not: `tf.nn.log_softmax`, which always does, takes twice as long.
-
-    Args:
-      logits: float32 [R, V].
-      hidden: float32 [R, H], those that `logits` does not have.
+    models do not: `tf.nn.log_softmax`, which always does, takes twice as long. `logits` are float32
+    [R, V]; `hidden`, float32 [R, H], are those that they lack.
     """
     totals = tf.reduce_sum(tf.exp(logits), 1) + tf.reduce_sum(tf.exp(hidden), 1)  # [R]
     return tf.cond(
@@ -136,16 +113,11 @@ def log_normalizers(logits: tf.Tensor, hidden: tf.Tensor) -> tf.Tensor:
 def best_extensions(
     values: tf.Tensor, ids: tf.Tensor, alive_scores: tf.Tensor, *, places: int
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Finds the best extensions of each sentence's beams.
+    """Finds the best P = `places` extensions of each sentence's beams.
 
-    Args:
-      values: float32 [B * N, K], log-probabilities of the best K next ids of each beam.
-      ids: int32 [B * N, K].
-      alive_scores: float32 [B, N].
-      places: P, how many are looked for.
-
-    Returns:
-      Their scores, parents (beam numbers) and ids, [B, P] each, best first.
+    `values`, float32 [B * N, K], are log-probabilities of the best K next ids of each beam, and
+    `ids`, int32 [B * N, K], those ids; `alive_scores` is float32 [B, N]. Returns their scores,
+    parents (beam numbers) and ids, [B, P] each, best first.
     """
     beams, kept = alive_scores.shape[1], ids.shape[1]
     scores = tf.reshape(alive_scores, [-1, 1]) + values  # [B * N, K]

@@ -1,10 +1,9 @@
 """Greedy and beam search over any step function; nothing here knows of the Transformer.
 
 Axes: B sentences, N beams, V vocabulary, L steps so far, H hidden ids, K candidates of a beam, A
-beams that go on: 1 before the first id, then N. A step function predicts the next id of each
-beam. What it remembers of hypotheses (caches) has a leading axis of B * N rows, sentence by
-sentence; what it knows of sources has one of B rows. Sentences that are done are taken out of
-all of them on the way, so that B falls and they cost nothing more.
+beams that go on: 1 before the first id, then N. A step function predicts the next id of each beam.
+What it remembers of hypotheses (caches) has B * N rows, sentence by sentence; what it knows of
+sources has B. Sentences that are done are taken out of all of them, so that B falls.
 
 Scores are log-probabilities, the sum of log p of each id, EOS included. Ids that are hidden from
 the search are never chosen; they keep their share of the probability.
@@ -37,7 +36,7 @@ def greedy_search(
     limits: tf.Tensor,
     no_repeat_ngram_size: int = 0,
 ) -> SearchResult:
-    """Takes the most probable id at each step, until every sentence has ended.
+    """Takes the most probable id at each step, until every sentence has ended; N is 1.
 
     Args:
       step: Called with N = 1.
@@ -45,9 +44,6 @@ def greedy_search(
       sources: What it knows of the sources, B rows.
       limits: int32 [B], ids a sentence may have, EOS included; there it is made to end.
       no_repeat_ngram_size: No n-gram of this size comes twice in a hypothesis; 0 lets them.
-
-    Returns:
-      The result with N = 1.
     """
     batch = tf.shape(limits)[0]
 
@@ -105,20 +101,13 @@ def beam_search(
 ) -> SearchResult:
     """Keeps the `beam_size` most probable unfinished hypotheses at each step.
 
-    Of all extensions of a sentence's beams the best 2N are looked at: those of the best N that
-    end compete by rank, log p / ((5 + length) / 6)^alpha, for the N places of the result; the
-    best N of the 2N that do not end go on. A sentence is done when N hypotheses have ended, or
-    when nothing that goes on can still be among the `n_best` of them.
+    Of all extensions of a sentence's beams the best 2N are looked at: those of the best N that end
+    compete by rank, log p / ((5 + length) / 6)^alpha, for the N places of the result; the best N of
+    the 2N that do not end go on. A sentence is done when N hypotheses have ended, or when nothing
+    that goes on can still be among the `n_best` of them.
 
-    Args:
-      step: Called with N = 1 for the first id, then with N = `beam_size`.
-      caches: What `step` remembers before the first id, B rows.
-      sources: What it knows of the sources, B rows.
-      limits: int32 [B], ids a sentence may have, EOS included; there every beam is made to end.
-      beam_size: N.
-      length_penalty: alpha of Wu et al. 2016, equation 14; 0 ranks by log p.
-      n_best: How many of the N of the result are wanted.
-      no_repeat_ngram_size: No n-gram of this size comes twice in a hypothesis; 0 lets them.
+    `step` is called with N = 1 for the first id, then with N = `beam_size`. `length_penalty` is
+    alpha of Wu et al. 2016, equation 14; 0 ranks by log p. All else is as in `greedy_search`.
     """
     batch, size = tf.shape(limits)[0], beam_size
 

@@ -18,7 +18,7 @@ _SMALL = 2048  # padded positions; a smaller batch for less padding would take l
 
 
 class TokenBudget:
-    """The most padded source positions of a batch, at least 1; threads share it, and it only shrinks."""
+    """The most padded source positions of a batch, at least 1, for all threads; it only shrinks."""
 
     def __init__(self, tokens: int) -> None:
         self.tokens = max(1, tokens)
@@ -39,16 +39,10 @@ def translate_in_batches(
 ) -> tuple[list[Result], Work]:
     """Translates rows in batches of like length, the longest first, and puts them back in order.
 
-    A batch ends where the budget does, or before a tenth of it would be padding if it is large.
-
-    A batch for which memory runs out is cut in half, and the budget with it: later batches, and
-    those of other threads, keep to what fits.
-
-    Args:
-      rows: Ids of each source.
-      budget: Rows times the longest length of a batch at the most; one row always fits.
-      translate_batch: Gives a result for each row of a batch, and what it took.
-      is_memory_error: Tells whether memory ran out.
+    A batch ends where the budget (rows times the longest length; one row always fits) does, or
+    before a tenth of it would be padding if it is large. One for which memory runs out is cut in
+    half, and the budget with it: later batches, and those of other threads, keep to what fits.
+    `translate_batch` gives a result for each row of a batch, and what it took.
 
     Raises:
       Exception: What `translate_batch` raised, if it was no lack of memory or one row's.

@@ -25,17 +25,11 @@ from model.formats.model_folder import (
 def load_translator(
     folder: str, *, decoding: Decoding, engine: Engine, threads: int = 0, is_checked: bool = False
 ) -> Translator:
-    """Loads a model into an engine.
+    """Loads a model into an engine, from a model folder, a run folder or an export for CTranslate2.
 
-    Args:
-      folder: A model folder or the run folder that it lies in; for `ctranslate2` also what
-        `tt export --format ctranslate2` wrote.
-      decoding: How to search.
-      engine: Which engine computes.
-      threads: Threads of a translation; as many translations run at once as the cores allow. 0
-        leaves TensorFlow's settings as they are, and gives CTranslate2 all cores for one
-        translation. If TensorFlow has GPUs, each makes one translation at a time.
-      is_checked: Whether `model_fingerprint` has checked its files; else they are checked here.
+    As many translations of so many `threads` run at once as the cores allow. 0 leaves TensorFlow's
+    settings as they are, and gives CTranslate2 all cores for one translation. If TensorFlow has
+    GPUs, each makes one at a time. With `is_checked`, `model_fingerprint` has checked its files.
 
     Raises:
       UserError: There is no finished model, a file of it is another one, or the engine is not
@@ -81,10 +75,7 @@ def _load_ctranslate2(
 
 
 def uses_onednn(engine: Engine) -> bool:
-    """Says whether oneDNN makes searches faster; TensorFlow is told before it is imported.
-
-    Each step has a shape of its own, for which oneDNN makes new kernels in float32.
-    """
+    """Says whether oneDNN makes searches faster: in float32 each step's shape needs new kernels."""
     return engine.compute_type != "float32"
 
 

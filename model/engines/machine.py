@@ -17,8 +17,8 @@ _MOST_FROM_HEAP = 32 * 2**20  # bytes; glibc refuses more
 def keep_freed_memory() -> None:
     """Makes the C library keep freed memory, where it is glibc.
 
-    A step of a search takes and frees some tens of megabytes; returned to the system, they would
-    be mapped and cleared again in each step, which takes 6 % of the time.
+    A step of a search takes and frees some tens of megabytes; returned to the system, they would be
+    mapped and cleared again in each step, which takes 6 % of the time.
     """
     if sys.platform == "linux":
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # not in every C library

@@ -1,7 +1,7 @@
 """How much of what the threads of this process translate is done, for whoever watches.
 
-A thread says that it begins a task, and the batches that it translates are counted to it. Each
-task is written to by one thread alone, once a batch, so that counting costs nothing.
+A thread says that it begins a task, and the batches that it translates are counted to it. Each task
+is written to by one thread alone, once a batch, so that counting costs nothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Files and folders that this user may not read or write, told in one line.
-
-That is no damage and no bug: whoever owns them can mend it.
-"""
+"""Files and folders that this user may not read or write: no damage, but for the owner to mend."""
 
 from __future__ import annotations
 

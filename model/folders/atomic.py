@@ -13,12 +13,10 @@ from model.folders.cache import delete_stale
 
 @contextlib.contextmanager
 def atomic_folder(output: Path, *, is_shared: bool = False) -> Iterator[Path]:
-    """Gives a new folder to write into; it becomes `output` if nothing is raised.
+    """Gives a new folder to write into; it replaces `output` if nothing is raised.
 
-    Args:
-      output: A folder that is there is replaced.
-      is_shared: Whether several processes may make the same folder at once, as in a cache. Then
-        each writes a folder of its own, and the first that is whole becomes `output` and stays.
+    If it is shared, several processes may make it at once, as in a cache: each writes a folder of
+    its own, and the first that is whole becomes `output` and stays.
     """
     output = output.resolve()
     name = f".{output.name}.{uuid.uuid4().hex}.tmp" if is_shared else f".{output.name}.tmp"
@@ -52,10 +50,9 @@ def _replace(temporary: Path, output: Path) -> None:
 
 
 def is_free(output: Path) -> bool:
-    """Says whether a local folder can be written as a new one.
+    """Says whether a local folder can be written as a new one: it is not there, or can be replaced.
 
-    It is not there, or it is empty and can be replaced: no link, no root of a disk, and not the
-    current folder.
+    The latter is an empty one, but no link, no root of a disk, and not the current folder.
     """
     if output.is_symlink() or not output.is_dir():
         return not (output.is_symlink() or output.exists())

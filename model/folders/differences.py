@@ -20,19 +20,13 @@ def describe_differences(
     """Returns a phrase for each option that differs; [] where the same command would continue.
 
     Options may be nested; a dotted name such as `filters.min_letters` stands for one of them, or
-    for a whole part. A missing option equals None.
+    for a whole part. A missing option equals None. `ignored` may differ. `words` has, by dotted
+    name, what a message calls an option if that is not its last part, or a function that describes
+    how the two values differ, for values that tell a user nothing, such as digests.
 
     >>> describe_differences({"filters": {"min_letters": 0.25}, "seed": 1},
     ...                      {"filters": {"min_letters": 0.3}, "seed": 1})
     ['`min_letters` was 0.25 and is now 0.3']
-
-    Args:
-      saved: The options written in the folder.
-      asked: The options of the command that runs now.
-      words: By dotted name: the name that a message gives an option, where that is not its last
-        part; or a function that describes how the two values differ, for values that tell a user
-        nothing, such as digests.
-      ignored: Dotted names of what may differ.
     """
     words = words or {}
     stops = {*ignored, *(name for name, word in words.items() if callable(word))}

@@ -19,18 +19,11 @@ _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP)  # of a file system with
 def lock_folder(
     folder: str | Path, *, name: str, activity: str = "works", remedy: str
 ) -> Iterator[bool]:
-    """Keeps other processes from locking a folder inside the `with` block.
+    """Keeps other processes from locking a folder of this machine, which is made if need be.
 
-    The kernel gives the lock back when this process ends, however that happens.
-
-    Args:
-      folder: Folder of this machine; made if need be.
-      name: Name of the file in it that is locked, there only inside the block.
-      activity: Verb for what another process does in it.
-      remedy: Advice for the user, beside waiting.
-
-    Yields:
-      Whether it is locked: there are file systems that cannot.
+    The file `name` in it is there only inside the block; the kernel gives the lock back when this
+    process ends, however that happens. `activity` is a verb for what another process does in it,
+    `remedy` is advice beside waiting. It yields whether the file system can lock.
 
     Raises:
       UserError: Another process has locked it.

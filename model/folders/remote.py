@@ -22,12 +22,9 @@ def is_local(path: str) -> bool:
 def storage_errors(
     path: str, *, what: str = "folder", remedy: str = OTHER_OUTPUT
 ) -> Iterator[None]:
-    """Turns what TensorFlow and Python raise where a file cannot be written into a UserError.
+    """Turns what TensorFlow and Python raise where `path` cannot be written into a UserError.
 
-    Args:
-      path: Path that is written.
-      what: Word for what is written.
-      remedy: Advice where the disk is full, beside making room.
+    `what` is a word for it; `remedy` is advice where the disk is full, beside making room.
     """
     try:
         yield

@@ -1,8 +1,6 @@
-"""The model card: what a model was trained on, how, for how long and by what.
+"""The model card: what a model was trained on, how, for how long and by what; without TensorFlow.
 
 It is the section `about` of what a model folder says of itself, see `model.formats.model_folder`.
-
-Nothing here needs TensorFlow.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """What lies in a folder that holds a model, and how it is known that it is all the model's.
 
-A model folder is known by its `config.json`, which has the digests of all other files and the
-model card (`model.formats.model_card`) beside the architecture. In exports for other programs,
-whose `config.json` is theirs, both are in `about.json`. A function that takes `str | Path` takes a
-model folder, the run folder that it lies in, or an export for CTranslate2. Nothing here needs
-TensorFlow.
+Its `config.json` has the digests of all other files and the model card (`model.formats.model_card`)
+beside the architecture; in exports, whose `config.json` is that of other programs, `about.json` has
+them. What takes `str | Path` takes a model folder, the run folder that it lies in, or an export for
+CTranslate2. Nothing here needs TensorFlow.
 """
 
 from __future__ import annotations
@@ -66,10 +65,7 @@ def is_ctranslate2(folder: str | Path) -> bool:
 
 
 def model_files(folder: Path) -> list[str]:
-    """Returns the names of all files that the translations of a model depend on.
-
-    Args:
-      folder: Folder that `find_model_folder` returned, or an export for CTranslate2.
+    """Returns the names of all files that the translations of a model (or an export) depend on.
 
     Raises:
       UserError: The vocabularies cannot be read.
@@ -108,18 +104,13 @@ def model_fingerprint(folder: str | Path) -> str:
 
 
 def identity_digest(folder: Path) -> str:
-    """Returns a digest of the file that says what a model is, most of which has no fingerprint.
-
-    Of a folder that `find_model_folder` returned, or an export for CTranslate2.
-    """
+    """Returns a digest of the file that says what a model is, most of which has no fingerprint."""
     path = folder / _identity_file(folder)
     return digest_path(path) if path.is_file() else ""
 
 
 def check_files(folder: Path) -> None:
-    """Checks that the files of a model are those that it was written with, where that is known.
-
-    Of a folder that `find_model_folder` returned, or an export for CTranslate2.
+    """Checks that the files of a model (or an export) are those that it was written with, if known.
 
     Raises:
       UserError: One is not.
@@ -135,7 +126,7 @@ def checked_meanwhile(folder: Path) -> Iterator[None]:
     """Does what `check_files` does while the model is loaded, which takes longer.
 
     Raises:
-      UserError: A file is not the one that the model was written with, whatever else was raised.
+      UserError: A file is not the model's, whatever else was raised.
     """
     with ThreadPoolExecutor(1, thread_name_prefix="digests") as pool:
         checked = pool.submit(check_files, folder)
@@ -201,10 +192,7 @@ def write_about(folder: Path, about: About, *, within: str = "") -> None:
 def check_vocabulary_sizes(
     folder: Path, vocabularies: VocabularyPair, *, sizes: tuple[int, int]
 ) -> None:
-    """Raises a UserError unless the vocabularies in a folder have the sizes of the model.
-
-    That tells another vocabulary also where a model has no digests.
-    """
+    """Raises a UserError if the vocabularies have not the model's sizes: it may have no digests."""
     sides = (vocabularies.source, vocabularies.target)
     names = (vocabularies.files[1], vocabularies.files[-1])
     for name, vocabulary, size in zip(names, sides, sizes, strict=True):
@@ -262,10 +250,7 @@ def _read_identity(folder: Path) -> dict[str, Any]:
 
 
 def _architecture(folder: Path) -> bytes:
-    """Returns what of the identity file has a fingerprint.
-
-    Exactly as that file was written before it said anything else: fingerprints stay what they were.
-    """
+    """Returns what of the identity file has a fingerprint, exactly as it was written at first."""
     if is_ctranslate2(folder):
         return b""
     values = _read_identity(folder)

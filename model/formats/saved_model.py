@@ -22,20 +22,14 @@ def export_saved_model(
 ) -> None:
     """Writes a SavedModel that searches as `tt translate` does and needs TensorFlow alone.
 
-    Its signature `serving_default` takes `ids`, int32 [B, S], BOS and EOS included and PAD at
-    the end, and gives `ids`, int32 [B, N, L], EOS included and PAD behind it, and `scores`,
-    float32 [B, N], log-probabilities, best first (see `model.decoding.loop.SearchResult`). The
-    vocabularies lie in `assets.extra/`.
+    Its signature `serving_default` takes `ids`, int32 [B, S], BOS and EOS included and PAD at the
+    end, and gives `ids`, int32 [B, N, L], EOS included and PAD behind it, and `scores`, float32 [B,
+    N], log-probabilities, best first (see `model.decoding.loop.SearchResult`). The vocabularies lie
+    in `assets.extra/`. The search is a part of the graph; batches are the caller's.
 
     >>> search = tf.saved_model.load("saved").signatures["serving_default"]  # doctest: +SKIP
     >>> search(ids=tf.constant([[2, 57, 310, 3]]))["ids"].shape  # doctest: +SKIP
     TensorShape([1, 4, 5])
-
-    Args:
-      model_folder: A model folder, or the run folder that it lies in.
-      output: The folder to write.
-      decoding: How to search: it is a part of the graph. Batches are the caller's.
-      overwrite: Replace an earlier export there.
 
     Raises:
       UserError: There is no finished model, or the output cannot be written.

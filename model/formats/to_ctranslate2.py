@@ -44,21 +44,17 @@ def export_ctranslate2(
 
     With `beam_size=1` the translations are ours, but for two defaults of CTranslate2's calls:
     `max_decoding_length` is 256 pieces, ours the tokens of the source + 49; and
-    `min_decoding_length=1` forbids the empty translation. With beams, CTranslate2 ranks by
-    log p / length^alpha (its `length_penalty`, 1 by default), we by
-    log p / ((5 + length) / 6)^alpha; with alpha 0 the two agree but for when they stop.
+    `min_decoding_length=1` forbids the empty translation. With beams, CTranslate2 ranks by log p /
+    length^alpha (its `length_penalty`, 1 by default), we by log p / ((5 + length) / 6)^alpha; with
+    alpha 0 the two agree but for when they stop.
 
-    PAD, UNK, BOS and ids without a piece are never chosen: the output projection has a bias
-    against them. Their share of the probability is spread over the others, as by CTranslate2's
-    own `suppress_sequences`, so scores are a little higher than ours. A source or translation has
-    at most `POSITIONS` tokens; CTranslate2 raises an error beyond that.
-
-    With `overwrite`, it replaces an earlier export; `remedy` is what to do where the disk is full,
-    beside making room.
+    PAD, UNK, BOS and ids without a piece are never chosen: the output projection has a bias against
+    them. Their share of the probability is spread over the others, as by CTranslate2's own
+    `suppress_sequences`, so scores are a little higher than ours. Beyond `POSITIONS` tokens of a
+    source or translation, CTranslate2 raises an error. `remedy` is advice where the disk is full.
 
     Raises:
-      UserError: CTranslate2 is not installed, there is no finished model, or the output cannot
-        be written.
+      UserError: CTranslate2 or a finished model is missing, or the output cannot be written.
     """
     try:
         from ctranslate2 import specs

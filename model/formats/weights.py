@@ -41,8 +41,7 @@ def save_model(
 ) -> None:
     """Writes all that translation needs into a folder that can be moved on its own.
 
-    An older model there is replaced once the new one is whole. The vocabularies are copied from
-    `vocabulary_folder`.
+    An older model there is replaced once the new one is whole.
     """
     with atomic_folder(folder) as made:
         for name in vocabularies.files:
@@ -66,17 +65,14 @@ def load_model(
     device: str | None = None,
     is_checked: bool = False,
 ) -> LoadedModel:
-    """Loads an exported model.
+    """Loads an exported model, of a model folder or the run folder that it lies in.
 
-    Args:
-      folder: A model folder, or the run folder that it lies in.
-      compute_type: Type of the products and of their weights: "float32", "bfloat16" or "float16".
-      device: Device that holds the weights, such as "GPU:1"; None leaves it to TensorFlow.
-      is_checked: Whether its files are known to be those that it was written with.
+    `compute_type`, "float32", "bfloat16" or "float16", is that of the products and their weights.
+    `device`, such as "GPU:1", holds the weights; None leaves it to TensorFlow. With `is_checked`,
+    its files are known to be those that it was written with.
 
     Raises:
-      UserError: There is no finished model, one of its files cannot be read or is not its own, or
-        its weights are not finite.
+      UserError: There is no finished model, a file is damaged, or the weights are not finite.
     """
     path = find_model_folder(folder)
     vocabularies, config = load_vocabularies(path), load_config(path)
@@ -131,8 +127,7 @@ _EXPORT_FILES = (WEIGHTS_FILE, "saved_model.pb", CTRANSLATE2_FILE)
 def copy_model(model_folder: Path, output: Path, *, overwrite: bool = False) -> None:
     """Copies all that translation needs, and nothing else, of a model folder or run folder.
 
-    The copy has digests of its files, also where the model was written before there were any. With
-    `overwrite`, it replaces an earlier export.
+    The copy has digests of its files, also where the model was written before there were any.
 
     Raises:
       UserError: There is no finished model, or the output cannot be written.

@@ -1,8 +1,7 @@
 """Heat maps of the cross-attention of sample sentences, to be looked at in TensorBoard.
 
-Axes: H heads, T target tokens (rows), S source tokens (columns). A picture shows one decoder
-layer: a panel for each head, white where the weight is 0 and dark blue where it is 1, always on
-the same scale, so that pictures of different steps can be compared.
+Axes: H heads, T target tokens (rows), S source tokens (columns). A picture shows one decoder layer,
+a panel for each head: white is a weight of 0 and dark blue 1, in pictures of all steps.
 """
 
 from __future__ import annotations
@@ -44,14 +43,9 @@ def attention_figure(
 ) -> Figure:
     """Draws the cross-attention of one layer for one sentence, a panel for each head.
 
-    A token that no font of the machine can draw is labelled with its position, "#7"; positions
-    and heads count from 0. Tokens after the first `MAX_TOKENS` of a side are left out.
-
-    Args:
-      weights: float [H, T, S] in [0, 1].
-      source: The labels of the S columns.
-      target: The labels of the T rows.
-      title: Stands above the panels.
+    `weights` are float [H, T, S] in [0, 1]; `source` has the labels of the S columns, `target` of
+    the T rows. A token that no font of the machine can draw is labelled with its position, "#7";
+    positions and heads count from 0. Tokens after the first `MAX_TOKENS` of a side are left out.
 
     Raises:
       ValueError: The weights have another shape, or one of them is not in [0, 1].
@@ -114,14 +108,8 @@ def sample_attention(
 ) -> list[npt.NDArray[np.uint8]]:
     """Draws what each decoder layer looks at in the source while it predicts a given target.
 
-    Args:
-      model: Runs once, without dropout.
-      vocabularies: Give the labels.
-      source_ids: BOS to EOS.
-      target_ids: BOS to EOS; a row is labelled with the token that is predicted there.
-
-    Returns:
-      For each decoder layer a picture, uint8 RGB [height, width, 3].
+    Both have ids from BOS to EOS; a row is labelled with the token that is predicted there. Returns
+    a picture for each decoder layer, uint8 RGB [height, width, 3].
     """
     _, attention = model.decode_with_attention(
         tf.constant([source_ids], tf.int32), target=tf.constant([target_ids[:-1]], tf.int32)

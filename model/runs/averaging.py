@@ -51,8 +51,7 @@ class AverageRequest:
         """Writes the model folder, and returns the names of the checkpoints.
 
         Raises:
-          UserError: The run has not so many checkpoints, one cannot be read, or the output cannot
-            be written.
+          UserError: A checkpoint is missing or cannot be read, or the output cannot be written.
         """
         self.check()
         return export_average(self.run, Path(self.output), which=self.of, count=self.count)
@@ -73,13 +72,10 @@ def check_is_run(path: str) -> None:
 def export_average(
     run: str, output: Path, *, which: str = "last", count: int | None = None
 ) -> list[str]:
-    """Writes the mean of a run's checkpoints as a model folder, and returns their names.
-
-    They are as many of the "last" or the "best" as `count` says, or all that are kept.
+    """Writes the mean of `count` (None: all) "last" or "best" checkpoints; returns their names.
 
     Raises:
-      UserError: There is no such run, it has not so many checkpoints, one cannot be read, or the
-        output exists.
+      UserError: A checkpoint or the run is missing or cannot be read, or the output exists.
     """
     checkpoints = _checkpoints(run)
     names = checkpoints.names(which, count)
@@ -88,9 +84,7 @@ def export_average(
 
 
 def export_checkpoint(run: str, output: Path, *, name: str) -> str:
-    """Writes one checkpoint of a run as a model folder, and returns its name.
-
-    It is the "last", the "best", or that of a step.
+    """Writes one checkpoint of a run as a model folder: the "last", the "best", or that of a step.
 
     Raises:
       UserError: There is no such run or checkpoint, it cannot be read, or the output exists.

@@ -54,10 +54,7 @@ def best_name(step: int) -> str:
 
 
 def named_weights(model: Transformer) -> dict[str, tf.Variable]:
-    """Returns a model's variables by their paths, for a `tf.train.Checkpoint`.
-
-    Given the model itself, that finds none of the variables in Keras's lists of layers.
-    """
+    """Returns a model's variables by paths: `tf.train.Checkpoint` finds none in Keras's lists."""
     return {variable.path: variable.value for variable in model.trainable_variables}
 
 
@@ -119,12 +116,9 @@ class Checkpoints:
     def restore_last(
         self, checkpoint: tf.train.Checkpoint, note: Callable[[str], None]
     ) -> str | None:
-        """Restores the newest checkpoint that can be read; those after it no longer count.
+        """Restores the newest checkpoint that can be read; returns its name, None if there is none.
 
-        `note` is told of each that cannot be read.
-
-        Returns:
-          Its name, or None where there is none at all.
+        Those after it no longer count; `note` is told of each that cannot be read.
 
         Raises:
           NoneReadableError: There are some, but none can be read.

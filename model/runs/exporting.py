@@ -1,7 +1,4 @@
-"""A run or a model folder to what other programs load.
-
-TensorFlow is imported by the functions that need it.
-"""
+"""A run or a model folder to what other programs load; its functions import TensorFlow."""
 
 from __future__ import annotations
 
@@ -66,8 +63,7 @@ class ExportRequest:
         """Writes the folder.
 
         Raises:
-          UserError: There is no such model or checkpoint, it is damaged, or the output cannot be
-            written.
+          UserError: The model or checkpoint is missing or damaged, or the output cannot be written.
         """
         self.check()
         if self.checkpoint is None:

@@ -20,10 +20,7 @@ _MAY_CHANGE = (
 
 
 def describe_dataset(manifest: DatasetManifest, *, folder: str) -> dict[str, Any]:
-    """Returns the part of a configuration that tells a user which dataset it is.
-
-    Runs are not compared by it.
-    """
+    """Returns what of a configuration tells which dataset it is; runs are not compared by it."""
     names = [source["name"] for source in manifest.sources if not source.get("is_held_out")]
     return {
         _DATASET_SOURCE: {

@@ -1,15 +1,13 @@
-"""A run folder: its configuration, its log, its vocabularies, and the models exported into it.
+"""A run folder, on this machine or on a file system that TensorFlow knows, such as gs://.
 
-It lies on this machine or on a file system that TensorFlow knows, such as gs://.
-
-    config.json     what is trained and how; another configuration is refused
-    train.jsonl     a line for each report and each validation
-    checkpoints/    see `model.runs.checkpoints`
-    tensorboard/    the same numbers, and attention images
-    vocabulary/     what turns text to ids and back
-    model/          the exported model at the end
-    best_model/     the exported model of the best validation
-    train.lock      locked by the process that trains here, while it does
+config.json     what is trained and how; another configuration is refused
+train.jsonl     a line for each report and each validation
+checkpoints/    see `model.runs.checkpoints`
+tensorboard/    the same numbers, and attention images
+vocabulary/     what turns text to ids and back
+model/          the exported model at the end
+best_model/     the exported model of the best validation
+train.lock      locked by the process that trains here, while it does
 """
 
 from __future__ import annotations
@@ -70,16 +68,9 @@ class RunFolder:
     ) -> list[str]:
         """Makes the folder for a run, or checks that what was trained in it was this very run.
 
-        Which one is trained there, `write_config` writes down. Until `release`, or the end of this
-        process, no other one can claim a local folder.
-
-        Args:
-          config: Result of `run_config`, with what `describe_dataset` adds.
-          vocabulary_folder: Folder that the vocabularies are copied from.
-          is_lost: Whether it holds a run whose checkpoints are gone.
-
-        Returns:
-          What a user should know, a line each.
+        Until `release`, or the end of this process, no other one can claim a local folder. `config`
+        is that of `run_config`, with what `describe_dataset` adds; `is_lost` says that the folder
+        holds a run whose checkpoints are gone. Returns what a user should know, a line each.
 
         Raises:
           UserError: It holds another run or something else, another process trains there, or it
@@ -158,7 +149,7 @@ class RunFolder:
     def begun(self, *, dataset: str) -> dict[str, Any] | None:
         """Returns the configuration of what the same command would go on with.
 
-        That is what was trained here, or what was about to be on the dataset of that fingerprint.
+        That is what was trained here, or was about to be on the dataset of that fingerprint.
 
         Raises:
           UserError: The folder holds something else, or a run of another version of tt.

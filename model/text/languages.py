@@ -1,7 +1,7 @@
 """Language codes: the one place that reads them, for all commands.
 
-Which codes there are, what is the same language by another code, and in which script it is most
-likely written comes from `langcodes`, that is from IANA's registry and Unicode's CLDR.
+Which codes there are, which are the same language, and what script it is most likely written in
+comes from `langcodes`, that is from IANA's registry and Unicode's CLDR.
 """
 
 from __future__ import annotations
@@ -88,11 +88,9 @@ class Language:
 
 
 def read_language(code: str, *, name: str) -> Language:
-    """Reads a language code that a user gave.
+    """Reads a language code that a user gave for the option `name`, such as "`source_language`".
 
-    Args:
-      code: Code of BCP 47 or ISO 639 ("en", "deu", "pt-BR", "sr-Latn"), with - or _, in any case.
-      name: Option that it was given for, such as "`source_language`".
+    It is one of BCP 47 or ISO 639 ("en", "deu", "pt-BR", "sr-Latn"), with - or _, in any case.
 
     Raises:
       UserError: There is no such code, or it stands for no one language.
@@ -132,9 +130,7 @@ def _special_meaning(code: str) -> str:
 
 @functools.lru_cache(maxsize=256)
 def find_language(code: str) -> Language | None:
-    """Returns the language of a code, or None where there is no such code.
-
-    For codes that were saved before they were checked; `read_language` is for those of a user.
+    """Returns the language of a code that was saved unchecked; None where there is no such code.
 
     >>> find_language("sr-Latn").script, find_language("sr").script, find_language("English")
     ('Latin', '', None)
@@ -164,8 +160,6 @@ def _likely_script(language: str) -> str:
 
 def suggestion(code: str) -> str:
     """Returns the end of a message on a wrong code: the code that was meant, if it can be guessed.
-
-    It may have been a language's name, or the code of a country.
 
     >>> suggestion("English"), suggestion("jp"), suggestion("xx")
     (' (did you mean en?)', ' (did you mean ja?)', '')

@@ -70,11 +70,8 @@ def describe_scores(
 ) -> list[str]:
     """Returns a line for BLEU and one for chrF2, each with its signature.
 
-    Args:
-      hypotheses: Detokenised translations.
-      references: One or more lists of as many texts.
-      tokenize: One of `TOKENIZERS`, for BLEU; None is sacreBLEU's default.
-      lowercase: Whether case is ignored, by both.
+    `references` are one or more lists of as many detokenised texts as `hypotheses`. `tokenize` is
+    one of `TOKENIZERS`, for BLEU; None is sacreBLEU's default. `lowercase` ignores case in both.
     """
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF

@@ -21,9 +21,7 @@ class UnknownParts(NamedTuple):
     tokens: int  # all of them, but for word boundaries that stand alone
 
     def describe(self) -> str | None:
-        """Says in a line how much is unknown where that is more than half, else nothing.
-
-        Of the letters and symbols, or of the tokens.
+        """Says how much of the letters and symbols, or of the tokens, is unknown, if over half is.
 
         >>> UnknownParts(21, 26, 1, 6).describe()
         '21 of 26 letters and symbols are unknown to the model'

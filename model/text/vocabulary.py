@@ -53,9 +53,8 @@ class FlatIds(NamedTuple):
 class Vocabulary:
     """One side's SentencePiece model with the normalisation that goes before it.
 
-    Ids: PAD 0, UNK 1, BOS 2, EOS 3. `size` is the number of pieces rounded up to a multiple of
-    8; ids from `piece_count` on have an embedding and no text. `read` reads the file; `remedy` is
-    what the user should do where it cannot be read.
+    Ids: PAD 0, UNK 1, BOS 2, EOS 3. `size` is the number of pieces rounded up to a multiple of 8;
+    ids from `piece_count` on have an embedding and no text.
 
     Raises:
       UserError: The file is missing, is no SentencePiece model, or has other special ids.
@@ -105,10 +104,7 @@ class Vocabulary:
         return list(self._processor.encode(normalized, add_bos=True, add_eos=True, num_threads=1))
 
     def encode_flat(self, texts: list[str]) -> FlatIds:
-        """Encodes texts that have been normalised already, BOS and EOS added.
-
-        The ids are those of `encode`, without a Python object for each.
-        """
+        """Encodes normalised texts, BOS and EOS added, as `encode` does, without Python objects."""
         # What return_type="numpy" calls, but without an array for each text: a tenth faster.
         native: Any = getattr(self._processor, "_processor", None)
         if hasattr(native, "_EncodeAsBufferBatch"):
@@ -125,8 +121,7 @@ class Vocabulary:
     def count_unknown(self, text: str) -> UnknownParts:
         """Counts what of a text is unknown; it costs several times what encoding it does.
 
-        Word boundaries that stand alone are no tokens: "👍" becomes one, and UNK, and all of it is
-        unknown.
+        Word boundaries that stand alone are no tokens: "👍" becomes one, and UNK: all is unknown.
         """
         processor = self._processor
         pieces: list[str] = processor.encode(self.normalization([text])[0], out_type=str)
@@ -140,10 +135,7 @@ class Vocabulary:
         )
 
     def decode(self, ids: list[list[int]]) -> list[str]:
-        """Decodes ids to texts; special ids and those without a piece add nothing.
-
-        UNK is SentencePiece's own mark for the unknown, " ⁇ ".
-        """
+        """Decodes ids to texts; UNK is " ⁇ ", special ids and those without a piece add nothing."""
         if not ids:
             return []  # SentencePiece would take it for one text without ids
         pieces = self.piece_count
@@ -158,8 +150,7 @@ class Vocabulary:
     def learnt_pieces(self) -> dict[str, tuple[int, float]]:
         """Returns the id and the score of each piece that SentencePiece learnt from text.
 
-        Scores are log-probabilities in a unigram model and negated ranks in BPE. Special pieces,
-        bytes and symbols of the user are left out.
+        Scores are log-probabilities in a unigram model and negated ranks in BPE.
         """
         processor = self._processor
         scores = {i: processor.get_score(i) for i in range(self.piece_count)}

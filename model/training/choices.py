@@ -87,13 +87,8 @@ def configure(
 ) -> tuple[TransformerConfig, TrainingConfig]:
     """Returns the model and the training for a dataset.
 
-    What is not given is as the run was begun; in a new one, the embedded corpus has settings of its
-    own, and for all others the size of the dataset chooses.
-
-    Args:
-      given: Values by field, and "preset"; names that are no field are left out.
-      manifest: Manifest of the dataset.
-      begun: Configuration of the run that is gone on with; None begins one.
+    What is not `given`, by field or as "preset", is as the run was `begun` (None begins one); in a
+    new one, the embedded corpus has settings of its own, and for others the dataset's size chooses.
     """
     preset = given.get("preset")
     if begun:
@@ -158,8 +153,7 @@ def _begun_fields(
 ) -> dict[str, Any]:
     """Returns the fields of a model that was begun, under a preset that is named on resuming it.
 
-    Where the preset has that very shape, the dropout stays, too: the dataset's size may have chosen
-    another than the preset's.
+    The dropout stays where the preset has that very shape: the dataset's size may have chosen it.
     """
     fields, named = _fields_of(TransformerConfig, begun), preset_fields(preset)
     shape = {name: value for name, value in named.items() if name != "dropout"}
@@ -173,18 +167,11 @@ def _fields_of(kind: Any, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def choose_options(size: DatasetSize, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Chooses preset, dropout, steps, batches, rates and intervals for a dataset.
+    """Chooses preset, dropout, steps, batches, rates and intervals that are not given, by name.
 
-    What is given stands, and the rest is chosen to fit: half the steps come with half the warm-up
-    where that was a quarter of them, and larger batches with fewer steps. A preset that is given
-    brings its own dropout. Steps are those of one replica.
-
-    Args:
-      size: Size of the training split.
-      given: Values by field, and "preset"; None is not given.
-
-    Returns:
-      The values that are not given, by name.
+    What is given stands (None is not given), and the rest is chosen to fit: half the steps come
+    with half the warm-up where that was a quarter of them, and larger batches with fewer steps. A
+    preset that is given brings its own dropout. Steps are those of one replica.
 
     >>> multi30k = DatasetSize(pairs=29_000, tokens=465_000, longest=60)
     >>> chosen = choose_options(multi30k, {"batch_tokens": 4096})

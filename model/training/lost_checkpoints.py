@@ -132,8 +132,7 @@ def restart_from_model(
 ) -> Restart:
     """Takes the weights of the model that a run has exported, and its place from the log.
 
-    The step is the model's own, where that was written down, else that of the log's last end of a
-    training; the data go on with the epoch after the one that was begun.
+    The step is the model's own, if known, or that of the log's last end; the next epoch begins.
 
     Raises:
       UserError: There is no model, or it is another than the run's.

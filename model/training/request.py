@@ -160,9 +160,7 @@ class TrainJob:
     def start(
         self, strategy: tf.distribute.Strategy, *, stop: StopRequest | None = None
     ) -> Trainer:
-        """Claims the run folder and builds or restores the model, ready to train.
-
-        `stop` is asked after every batch whether to stop where the run can go on later.
+        """Claims the run folder, builds or restores the model; asks `stop` after every batch.
 
         Raises:
           UserError: The run folder holds another run, or another process trains there.
@@ -184,8 +182,7 @@ class TrainJob:
 def parameters_by_part(model: Transformer) -> list[tuple[str, int]]:
     """Returns the number of trained parameters of each part, in the order of the model.
 
-    A part is a layer's sub-layer, such as "encoder_0/attention", or what stands alone, such as
-    "embedding".
+    A part is a sub-layer, such as "encoder_0/attention", or what stands alone, as "embedding".
     """
     counts: dict[str, int] = {}
     for variable in model.trainable_variables:

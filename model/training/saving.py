@@ -34,12 +34,8 @@ class RunSaver:
     """Writes what a run needs to go on, and reads it again; claims the run folder.
 
     `from_model` goes on from the run's model where its checkpoints are gone; `dataset_name` is the
-    user's. What the step accumulates is not saved.
-
-    Attributes:
-      notes: Lines that a user should know of how the run was resumed.
-      checkpoints: Checkpoints of the run.
-      writes: Whether this process writes the run folder; one of several workers does.
+    user's. `notes` are lines for the user on how the run was resumed; of several workers one
+    `writes`. What the step accumulates is not saved.
 
     Raises:
       UserError: The folder holds another run or something else, another process trains there, or
@@ -85,11 +81,8 @@ class RunSaver:
 
         Where there is none, a run that goes on from its model is saved at once.
 
-        Returns:
-          Where the run stands.
-
         Raises:
-          UserError: None of the checkpoints can be read, or more steps are done than are wanted.
+          UserError: No checkpoint can be read, or more steps are done than are wanted.
         """
         replicas = self._data.replicas
         state = self._load() or TrainingState(replicas=replicas)

@@ -104,10 +104,7 @@ class TrainingState:
         return json.dumps(dataclasses.asdict(self))
 
     def add_batch(self, batch: Batch, *, tokens: float, is_update: bool) -> None:
-        """Notes that a batch with so many real target tokens was trained on.
-
-        `is_update` says whether it was the last one of its update.
-        """
+        """Notes a batch of so many real target tokens, and whether it was its update's last."""
         if self.pending_batches == 0:
             self.update_start = batch.start
         self.batches += 1
@@ -131,15 +128,9 @@ class TrainingState:
     def add_validation(
         self, value: float | None, *, greater_is_better: bool, keep: int
     ) -> int | None:
-        """Notes a validation at this step.
+        """Notes a validation at this step: the run's metric, None where that was not measured.
 
-        Args:
-          value: Value of the run's metric; None where that was not measured.
-          greater_is_better: Whether the greater one of two values is the better.
-          keep: How many of the best validations count.
-
-        Returns:
-          Its place among the best ones, 0 being the best; None if it is none of them.
+        Returns its place among the `keep` best ones, 0 being the best; None if it is none of them.
         """
         self.validated = self.step
         if value is None:

@@ -67,11 +67,8 @@ class StopRequest:
         """Takes SIGTERM and SIGINT for requests instead of dying of them; only a main thread can.
 
         A signal that this process ignores, as jobs in the background do SIGINT, stays ignored.
-
-        Args:
-          on_interrupt: Called at a SIGINT that is the first of all signals.
-          on_second: Called at a SIGINT that is not, at once: from a thread of its own, as Python
-            hears of a signal only when TensorFlow is through with what it computes.
+        `on_interrupt` is called at a SIGINT that is the first of all signals; `on_second` at
+        another, at once, from a thread: Python hears of a signal when TensorFlow is done.
         """
         if threading.current_thread() is not threading.main_thread():
             yield

@@ -1,9 +1,8 @@
 """Training: the loop over batches, and how it goes on after a stop.
 
-A checkpoint holds all that a run depends on: weights, optimizer, place in the data, the number
-that dropout's masks come from, and the sums of the next report. So a run that was killed goes on
-bit by bit as if nothing had happened. It does not hold accumulated gradients: that update is made
-again from its first batch.
+A checkpoint holds all that a run depends on (weights, optimizer, place in the data, the number that
+dropout's masks come from, the sums of the next report), so that a run that was killed goes on bit
+by bit. It holds no accumulated gradients: that update is made again from its first batch.
 """
 
 from __future__ import annotations
@@ -42,14 +41,8 @@ _MOST_UNREAD = 256  # batches
 class Trainer:
     """A run: a model, its optimizer, its place in the data, and the folder that keeps them.
 
-    `TrainJob.start` makes one, of what `TrainRequest` describes.
-
-    Attributes:
-      model: Model that is trained.
-      data: Dataset, as the replicas of this training read it.
-      workers: Processes that train together.
-      notes: Lines that a user should know of how the run was resumed.
-      state: Where the run stands.
+    `TrainJob.start` makes one, of what `TrainRequest` describes; `data` is the dataset as its
+    replicas read it, `notes` are lines for the user on how it was resumed.
 
     Raises:
       UserError: The run folder holds another run, or another process trains there.
@@ -104,17 +97,13 @@ class Trainer:
         self._failures = Failures(self.run, data=self.data, saver=self._saver)
 
     def train(self, report: Report) -> str:
-        """Trains from the last checkpoint to the last step, and exports the model.
+        """Trains from the last checkpoint to the last step; returns the exported model's folder.
 
-        Args:
-          report: Called with each report; in multi-worker training, on the chief alone.
-
-        Returns:
-          The exported model's folder.
+        `report` is called with each report; in multi-worker training, on the chief alone.
 
         Raises:
-          UserError: The loss is not finite, a shard is damaged, the run folder is full, or a
-            device has no memory for a batch; the last checkpoint stays.
+          UserError: The loss is not finite, a shard is damaged, the run folder is full, or a device
+            has no memory for a batch; the last checkpoint stays.
           Terminated: The run was told to stop, and is saved.
         """
         with contextlib.closing(self):

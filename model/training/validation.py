@@ -62,10 +62,7 @@ class Validator:
         ]
 
     def notes(self) -> list[str]:
-        """Reads the split once, so that its faults are known before the training.
-
-        Returns:
-          Lines that a user should know of its scores.
+        """Reads the split once, to know its faults before training; returns lines on its scores.
 
         Raises:
           UserError: See `TokenBatches.epoch`.
@@ -109,8 +106,8 @@ class Validator:
     def score(self) -> tuple[scores.Score, scores.Score]:
         """Translates greedily; returns BLEU and chrF against the split's target texts.
 
-        Those are normalised, but as they were before the vocabulary: what that changes or does
-        not know is a difference to them.
+        Those are normalised, but as they were before the vocabulary: what that changes or does not
+        know is a difference to them.
         """
         sources = [source for _, source, _ in self._pairs[: self._training.score_sentences]]
         # Like lengths together: a batch goes on until its longest translation has ended.

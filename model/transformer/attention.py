@@ -32,15 +32,9 @@ def scaled_dot_product_attention(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Attention, equation 1 of the paper.
 
-    Args:
-      queries: [B, H, T, K].
-      keys: [B, H, S, K].
-      values: [B, H, S, K].
-      bias: Broadcasts to [B, H, T, S]; None shows all keys.
-      noise: Dropout of the attention weights.
-
-    Returns:
-      The attended values [B, H, T, K] and the weights before dropout [B, H, T, S].
+    `queries` are [B, H, T, K], `keys` and `values` [B, H, S, K]; `bias` broadcasts to [B, H, T, S],
+    None shows all keys; `noise` is dropout of the weights. Returns the attended values [B, H, T, K]
+    and the weights before dropout [B, H, T, S].
     """
     # The queries are scaled, not the product: TensorFlow turns product, scale and bias in a row
     # into one fused operation that takes half of the training step on CPUs.
@@ -95,15 +89,10 @@ class SelfAttention(keras.layers.Layer):
     def step(
         self, x: tf.Tensor, *, keys: tf.Tensor, values: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Attends from one new position to all before it and to itself.
+        """Attends from one new position of each row, [R, D], to all before it and to itself.
 
-        Args:
-          x: [R, D], a row for each sentence and beam.
-          keys: [R, H, T, K], of the T positions before.
-          values: [R, H, T, K], the same.
-
-        Returns:
-          [R, D], and keys and values with the new position, [R, H, T + 1, K].
+        `keys` and `values` are [R, H, T, K], of the T positions before. Returns [R, D], and keys
+        and values with the new position, [R, H, T + 1, K].
         """
         width = x.shape[-1]
         joined = tf.reshape(self.query_key_value(x), [-1, 3 * self.heads, 1, width // self.heads])

@@ -20,13 +20,10 @@ def no_noise(x: tf.Tensor) -> tf.Tensor:
 class Dropout:
     """Dropout whose mask is a function of a seed and of the place in the forward pass.
 
-    Nothing random is kept between steps, so a resumed run repeats the undisturbed one. A mask
-    takes one random byte an element (a fourth of the generator's work): the rate is rounded to
-    a multiple of 1/256, at least one, and the scale belongs to the rounded rate, so that the mean
-    of a mask is 1 in every type; see `two_scales`.
-
-    Args:
-      seed: int32 [2], new in each step and on each replica.
+    The seed, int32 [2], is new in each step and on each replica; no other state is kept, so a
+    resumed run repeats the undisturbed one. A mask takes one random byte an element (a fourth of
+    the generator's work): the rate is rounded to a multiple of 1/256, at least one, and the scale
+    belongs to that, so that the mean of a mask is 1 in every type; see `two_scales`.
     """
 
     def __init__(self, seed: tf.Tensor) -> None:
@@ -67,15 +64,9 @@ def two_scales(threshold: int, dtype: tf.DType) -> tuple[float, float, int]:
     """Returns the scales of what dropout keeps in a type that has not the right one.
 
     bfloat16 has eight bits: 256/230 is 1.109375 in it, 0.33 % too little. The numbers of the type
-    below and above have the right mean, exactly, if a certain count of the bytes that are kept
-    gets the greater one.
-
-    Args:
-      threshold: Bytes below it are dropped, 1 to 255.
-      dtype: Type of the scales.
-
-    Returns:
-      The lesser scale, the greater one, and how many of the bytes get the greater.
+    below and above have the right mean, exactly, if a certain count of the bytes that are kept gets
+    the greater one. Bytes below `threshold`, 1 to 255, are dropped. Returns the lesser scale, the
+    greater one, and how many of the bytes get the greater.
 
     >>> two_scales(26, tf.bfloat16)
     (1.109375, 1.1171875, 108)
@@ -149,13 +140,9 @@ class LayerNorm(keras.layers.Layer):
 
 
 def normalize(x: tf.Tensor, epsilon: float) -> tf.Tensor:
-    """Brings the last axis to mean 0 and variance 1.
+    """Brings the last axis of float32 [..., D] to mean 0 and variance 1, to which epsilon is added.
 
     Its gradient is written by hand: that of automatic differentiation makes twice as many passes.
-
-    Args:
-      x: float32 [..., D].
-      epsilon: Added to the variance.
     """
 
     @tf.custom_gradient

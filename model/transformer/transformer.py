@@ -1,9 +1,8 @@
 """The Transformer of section 3 of the paper: encoder, decoder, and one step of decoding.
 
 Axes: B batch, S source, T target, D width, H heads, K width of a head, V target vocabulary, N beams
-of a sentence, R rows of a step (B * N). Each residual sub-layer is
-LayerNorm(x + Dropout(sublayer(x))) (post-norm, section 3.1), or
-x + Dropout(sublayer(LayerNorm(x))) (pre-norm).
+of a sentence, R rows of a step (B * N). Each residual sub-layer is LayerNorm(x +
+Dropout(sublayer(x))) (post-norm, section 3.1), or x + Dropout(sublayer(LayerNorm(x))) (pre-norm).
 """
 
 from __future__ import annotations
@@ -131,18 +130,11 @@ class DecoderLayer(_ResidualLayer):
         values: tf.Tensor,
         source_bias: tf.Tensor,
     ) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        """One new position of each beam.
+        """One new position of each of N = `beams` beams, x [B * N, D].
 
-        Args:
-          x: [B * N, D].
-          beams: N.
-          caches: Keys and values [B * N, H, T, K], see `SelfAttention.step`.
-          keys: [B, H, S, K], of the source.
-          values: [B, H, S, K], of the source.
-          source_bias: [B, 1, 1, S].
-
-        Returns:
-          [B * N, D], and the caches with the new position.
+        `caches` are keys and values [B * N, H, T, K], see `SelfAttention.step`; `keys` and
+        `values`, [B, H, S, K], and `source_bias`, [B, 1, 1, S], are of the source. Returns [B * N,
+        D], and the caches with the new position.
         """
         attended, *caches = self.attention.step(
             self._before(self.attention_norm, x), keys=caches[0], values=caches[1]
@@ -237,15 +229,11 @@ class Transformer(keras.Model):
     def call(
         self, source: tf.Tensor, *, target: tf.Tensor, dropout: Dropout | None = None
     ) -> tf.Tensor:
-        """Encodes the source and decodes the whole target at once.
+        """Encodes the source and decodes the whole target at once, to [B, T, D].
 
-        Args:
-          source: int32 [B, S], BOS and EOS included, PAD at the end.
-          target: int32 [B, T], BOS first: the output at a position predicts the next id.
-          dropout: None in inference.
-
-        Returns:
-          The decoder's output [B, T, D]; `logits` turns it into [B, T, V].
+        `source` is int32 [B, S], BOS and EOS included, PAD at the end; `target` int32 [B, T], BOS
+        first: the output at a position predicts the next id, by `logits` [B, T, V]. `dropout` is
+        for training.
         """
         output, _ = self.decode_with_attention(source, target=target, dropout=dropout)
         return output
@@ -288,10 +276,8 @@ class Transformer(keras.Model):
     ) -> EncodedSource:
         """Encodes the source and projects the cross-attention's keys and values.
 
-        Args:
-          source: int32 [B, S], BOS and EOS included, PAD at the end.
-          target_length: int32 scalar, how many steps will be decoded at the most.
-          hidden_ids: Those that must not be decoded.
+        `source` is int32 [B, S], BOS and EOS included, PAD at the end; `target_length` an int32
+        scalar, the most steps that will be decoded; `hidden_ids` must not be decoded.
         """
         bias = padding_bias(source)  # [B, 1, 1, S]
         memory = self._encode(source, bias, no_noise, no_noise, [])  # [B, S, D]
@@ -318,16 +304,10 @@ class Transformer(keras.Model):
         caches: list[tf.Tensor],
         encoded: EncodedSource,
     ) -> tuple[Prediction, list[tf.Tensor]]:
-        """Predicts the next id of each beam.
+        """Predicts the next id of each beam, and returns the caches one position longer, too.
 
-        Args:
-          ids: int32 [B, N], the last id of each beam; N is static.
-          position: int32 scalar, where those ids stand; BOS stands at 0.
-          caches: Keys and values [B * N, H, position, K] of one layer after the other.
-          encoded: The sources of the B sentences.
-
-        Returns:
-          What comes next, and the caches, one position longer.
+        `ids`, int32 [B, N], are the last of each beam, N static; `position`, an int32 scalar, where
+        they stand, BOS at 0; `caches` keys and values [B * N, H, position, K] of layer after layer.
         """
         beams = ids.shape[1]
         # Rows alone: with three axes, half of the operations of a step would compute shapes.

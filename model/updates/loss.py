@@ -35,13 +35,9 @@ def batch_sums(
 ) -> TokenSums:
     """Runs the model with the true target as its input (teacher forcing).
 
-    Args:
-      model: The model.
-      source: int32 [B, S].
-      target: int32 [B, T], BOS and EOS included.
-      smoothing: Mass spread over the vocabulary.
-      dropout: None in validation.
-      has_static_shapes: Whether shapes may depend on those of the arguments alone, as XLA needs.
+    `source` is int32 [B, S], `target` int32 [B, T], BOS and EOS included; `smoothing` is the mass
+    spread over the vocabulary; `dropout` is None in validation. With `has_static_shapes`, shapes
+    depend on those of the arguments alone, as XLA needs.
     """
     output = model(source, target=target[:, :-1], dropout=dropout)
     labels = tf.reshape(target[:, 1:], [-1])
@@ -69,20 +65,15 @@ def smoothed_cross_entropy(
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Cross-entropy to the mix of one-hot labels and the uniform distribution.
 
-    With logits z and smoothing e, the loss is lse(z) - (1 - e) z[label] - e mean(z). It is
-    written as the plain cross-entropy plus e (z[label] - mean(z)), and the last two come from
-    the embeddings without another pass over the logits; the gradient is written by hand for
-    the same reason. Only the first result has a gradient.
+    With logits z and smoothing e, the loss is lse(z) - (1 - e) z[label] - e mean(z). It is written
+    as the plain cross-entropy plus e (z[label] - mean(z)), and the last two come from the
+    embeddings without another pass over the logits; the gradient is written by hand for the same
+    reason.
 
-    Args:
-      output: The decoder's output [P, D], float32 or bfloat16: the type of the products.
-      table: Output embedding, float32 [V, D].
-      labels: int32 [P].
-      smoothing: e.
-
-    Returns:
-      float32 [P] each: the smoothed loss, the plain cross-entropy, and 1 where the label has
-      the greatest logit.
+    `output` is the decoder's, [P, D], float32 or bfloat16: the type of the products; `table`,
+    float32 [V, D], is the output embedding; `labels` are int32 [P]. Returns float32 [P] each: the
+    smoothed loss, which alone has a gradient, the plain cross-entropy, and 1 where the label has
+    the greatest logit.
     """
 
     @tf.custom_gradient

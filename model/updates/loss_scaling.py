@@ -25,13 +25,9 @@ class LossScale(tf.Module):
         self.skipped = tf.Variable(0.0, trainable=False)  # updates that were left out, in all
 
     def adapt(self, is_finite: tf.Tensor) -> tf.Tensor:
-        """Notes an update, in a replica's context; every replica does the same.
+        """Notes whether an update's gradients are finite, in a replica's context, on each alike.
 
-        Args:
-          is_finite: bool scalar, whether its gradients are.
-
-        Returns:
-          float32 scalar: 1 where the update was left out for an overflow, 0 otherwise.
+        Returns float32, a scalar: 1 where the update was left out for an overflow, 0 otherwise.
         """
         scale, good = _read(self.scale), _read(self.good_updates) + 1
         is_overflow = ~is_finite & (scale > LEAST)

@@ -1,7 +1,7 @@
 """Adam and the learning rate, as functions of the number of the update.
 
-Keras's optimizer keeps that number itself and reduces the gradients over replicas on its own
-terms; here both are the training step's, which clips and accumulates in between.
+Keras's optimizer keeps that number and reduces gradients over replicas on its own terms; here the
+training step does both, and clips and accumulates in between.
 """
 
 from __future__ import annotations
@@ -45,10 +45,8 @@ class Adam(tf.Module):
     def apply(self, gradients: Sequence[tf.Tensor], *, rate: tf.Tensor, update: tf.Tensor) -> None:
         """Updates the variables, in a replica's context; every replica does the same.
 
-        Args:
-          gradients: Gradient of each variable, summed over the replicas.
-          rate: float32 scalar, the learning rate.
-          update: float32 scalar, the number of this update; the first is 1.
+        The gradients are summed over the replicas; `rate` is the learning rate, `update` the number
+        of this one, from 1, float32 scalars both.
         """
         for variable, first, second, gradient in zip(
             self._variables, self.first_moments, self.second_moments, gradients, strict=True

@@ -1,10 +1,9 @@
 """The compiled functions of training, under any strategy: a batch to an update of the weights.
 
-Axes: B rows of the global batch, S source, T target.
-
-Every replica gets the whole batch and takes its share of the rows, so a batch is divided by its
-true number of tokens, however uneven the shares are. Replicas exchange gradients once an update,
-and what a step returns stays on its device until it is read: nothing else waits for them.
+Axes: B rows of the global batch, S source, T target. Every replica gets the whole batch and takes
+its share of the rows, so a batch is divided by its true number of tokens, however uneven the shares
+are. Replicas exchange gradients once an update, and what a step returns stays on its device until
+it is read: nothing else waits for them.
 """
 
 from __future__ import annotations
@@ -56,15 +55,10 @@ Unread = tuple[tf.Tensor, ...]
 class TrainingStep:
     """A model with its optimizer, and what is done to them batch by batch.
 
-    Args:
-      model: Model that was made in the scope of the strategy.
-      strategy: Devices to train on.
-      seed: Seed of dropout, below 2^30.
-      label_smoothing: See `TrainingConfig`.
-      clip_norm: See `TrainingConfig`.
-      accumulates: Whether an update may take several batches, added up in `accumulator`.
-      scales_loss: Whether the products are in float16, whose gradients need a factor.
-      jit: Whether XLA compiles the model forward and backward, anew for each shape of a batch.
+    The model was made in the scope of the strategy; `seed` is that of dropout, below 2^30;
+    `label_smoothing` and `clip_norm` are as in `TrainingConfig`. It `accumulates` where an update
+    may take several batches, `scales_loss` for products in float16, and `jit` compiles the model by
+    XLA, forward and backward, anew for each shape of a batch.
     """
 
     def __init__(

@@ -23,16 +23,12 @@ _WORKER_JOBS = ("chief", "worker")  # of a cluster, those that train
 def make_strategy(
     name: str, *, devices: Sequence[str] = (), report: Callable[[str], None] | None = None
 ) -> tf.distribute.Strategy:
-    """Returns a strategy by its name.
+    """Returns a strategy by its name, one of `STRATEGIES`.
 
     "auto" is multi-worker where TF_CONFIG names several workers, mirrored where there are several
-    GPUs or devices are named, and one-device otherwise. "mirrored" takes all GPUs of this
-    machine, or one CPU replica where there is none.
-
-    Args:
-      name: One of `STRATEGIES`.
-      devices: Names such as "GPU:1" or "CPU:0", or the bare number of a GPU; none takes all.
-      report: Takes a line where this waits for other workers.
+    GPUs or devices are named, and one-device otherwise. "mirrored" takes all GPUs of this machine,
+    or one CPU replica where there is none. `devices` are such as "GPU:1" or "CPU:0", or the bare
+    number of a GPU; none takes all. `report` takes a line where this waits for other workers.
 
     Raises:
       UserError: There is no such strategy or device, or TF_CONFIG does not describe a cluster.
@@ -87,11 +83,7 @@ def _make_multi_worker() -> tf.distribute.MultiWorkerMirroredStrategy:
 class Workers:
     """The processes that train together by a strategy; without a cluster, this one alone.
 
-    Attributes:
-      replicas: Number of replicas of all workers.
-      are_several: Whether there are other processes.
-      number: Number of this process among the workers, from 0.
-      count: Number of workers.
+    `number` is that of this process among `count` workers, from 0; `replicas` are those of all.
     """
 
     def __init__(self, strategy: tf.distribute.Strategy) -> None:
