@@ -25,8 +25,7 @@ _running: list[typer.Context] = []  # the command that runs last: `tt demo` runs
 
 @contextlib.contextmanager
 def user_errors(context: typer.Context) -> Iterator[None]:
-    """Turns a `UserError` into one line on stderr and exit code 2; `say` names the context's
-    options.
+    """Turns a `UserError` into one line on stderr and exit code 2; `say` names the user's options.
 
     So does what libraries raise of rights, networks and services, wherever it comes from.
     """

@@ -18,7 +18,6 @@ DEFAULT_TRANSLATED = Path("translated")
 
 # Options that need not be given: None is the library's default.
 Text = str | None
-
 Number = float | None
 
 ModelFolder = Annotated[

@@ -99,12 +99,10 @@ class TrainRequest:
         return TrainJob(request=self, model=model, data=data, notes=notes)
 
     def _given(self) -> dict[str, Any]:
-        """Returns the options that are given, by name."""
         parts = ({"preset": self.preset}, _fields(self.model), _fields(self.training))
         return {k: v for part in parts for k, v in part.items() if v is not None}
 
     def _may_be_begun(self) -> bool:
-        """Says whether the run folder may hold a run."""
         return "://" in str(self.run) or Path(self.run, "config.json").exists()
 
     def _begun(self, manifest: DatasetManifest) -> dict[str, Any] | None:

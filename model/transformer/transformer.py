@@ -232,8 +232,7 @@ class Transformer(keras.Model):
         """Encodes the source and decodes the whole target at once, to [B, T, D].
 
         `source` is int32 [B, S], BOS and EOS included, PAD at the end; `target` int32 [B, T], BOS
-        first: the output at a position predicts the next id, by `logits` [B, T, V]. `dropout` is
-        for training.
+        first: the output at a position predicts the next id. Without `dropout`, it is inference.
         """
         output, _ = self.decode_with_attention(source, target=target, dropout=dropout)
         return output

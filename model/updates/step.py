@@ -242,7 +242,6 @@ class TrainingStep:
         return [tf.convert_to_tensor(gradient) for gradient in gradients], sums
 
     def _own_rows(self, source: tf.Tensor, target: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns this replica's rows of a batch."""
         replica = tf.distribute.get_replica_context().replica_id_in_sync_group
         return source[replica :: self._replicas], target[replica :: self._replicas]
 
