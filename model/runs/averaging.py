@@ -94,7 +94,7 @@ def export_checkpoint(run: str, output: Path, *, name: str) -> str:
         [found] = checkpoints.names(name, 1)
     else:
         kept = [*checkpoints.kept.last, *checkpoints.kept.best]
-        named = [each for each in kept if each.partition("-")[2] == name]
+        named = [each for each in kept if name in (each, each.partition("-")[2])]
         if not named:
             raise UserError(f"{run} has no checkpoint {name!r}: there are {', '.join(kept)}")
         found = named[0]

@@ -60,7 +60,8 @@ class LineReport:
         self.counts[became] += 1
         places = self.places.setdefault(became, [])
         if len(places) < _SHOWN:
-            places.append(f"{number}: {text.error}" if text.error else f"{number}")
+            says_why = text.error and text.status != translating.TOO_LONG
+            places.append(f"{number}: {text.error}" if says_why else f"{number}")
 
     def lines(self) -> list[str]:
         """Says what became of how many lines, and of which."""

@@ -87,7 +87,7 @@ class TranslatedText:
       translation: The best translation, or None.
       score: Its log-probability, or None; of several sentences, the sum of theirs.
       status: One of STATUSES.
-      error: Why it failed, or how much of it is unknown, in one line; None of others.
+      error: Why there is no translation, in one line; None where there is one.
       n_best: Hypotheses of a translated text, best first; of several sentences, those of the most
         probable choices among theirs.
     """
@@ -215,7 +215,7 @@ def _plan(
         if (cell := _find_unknown(text, parts[text], ids=ids, translator=translator))
     }
     if options.split == LONG:
-        long = [text for text in texts if _is_long(ids[text], options) and text not in unknown]
+        long = [text for text in ids if _is_long(ids[text], options) and text not in unknown]
         parts |= {text: split(text) for text in long}
         fit(distinct_pieces(part for text in long for part in parts[text]))
     whole = dict(parts)  # before a sentence is cut inside
@@ -245,8 +245,8 @@ def _find_unknown(
     ids: Mapping[str, list[int] | Exception],
     translator: Translator,
 ) -> TranslatedText | None:
-    """Returns what the rows of a text get if more than half of it is unknown."""
-    found = [ids[piece] for piece in distinct_pieces(parts)]
+    """Returns what the rows of a text get if it has letters, and more than half is unknown."""
+    found = [ids[piece] for piece in distinct_pieces(parts) if _LETTER.search(piece)]
     if not any(not isinstance(each, Exception) and UNK_ID in each for each in found):
         return None
     error = translator.count_unknown(text).describe()
@@ -278,7 +278,9 @@ def _plan_text(
             status = TOO_LONG
             sources[part] = (*found[: options.max_source_tokens - 1], EOS_ID)
         else:  # not to be cut, or a single character
-            return TranslatedText(status=TOO_LONG)
+            most = options.max_source_tokens
+            error = f"it has {len(found):,} tokens at once, and may have {most:,}"
+            return TranslatedText(status=TOO_LONG, error=error)
     if sources:
         return _Job(status, parts, sources, kept)
     if any(kept.values()):

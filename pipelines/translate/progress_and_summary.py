@@ -16,7 +16,7 @@ from model.engines.translator import Work
 from model.errors import counted
 from pipelines.runners.formatting import format_price, format_seconds
 from pipelines.storage.listing import list_folder
-from pipelines.texts.translating import FAILED, UNKNOWN
+from pipelines.texts.translating import FAILED, INCOMPLETE, TOO_LONG, UNKNOWN
 from pipelines.translate.job_folder import UNITS_FOLDER
 from pipelines.translate.manifest import all_rows, has_failed, skipped_file_rows, skipped_rows
 from pipelines.translate.table import STATUS
@@ -213,15 +213,25 @@ def describe_summary(
         lines.append(f"{column}: {statuses or 'no rows'}")
         if unknown := counts.get(UNKNOWN):
             lines.append(
-                f"{column}: {unknown:,} rows have no translation, since most of each is "
-                "unknown to the model: they are in another script or of signs alone"
+                f"{column}: {counted(unknown, 'row')} without a translation, since most of the "
+                "text is unknown to the model: it is in another script"
+            )
+        if incomplete := counts.get(INCOMPLETE):
+            lines.append(
+                f"{column}: {counted(incomplete, 'row')} with a translation that is cut off at the "
+                "length limit: see `max_decoding_length` and `max_length_ratio`"
+            )
+        if too_long := counts.get(TOO_LONG):
+            lines.append(
+                f"{column}: {counted(too_long, 'row')} of more than `max_source_tokens` at once, "
+                "left out or cut as `on_too_long` says"
             )
     if manifest["texts"]:
         texts, distinct = manifest["texts"], manifest["distinct_texts"]
         work = Work(**{key: n for key, n in manifest["work"].items() if key != "padding"})
         lines.append(
-            f"{texts:,} sentences, {distinct:,} translated: {1 - distinct / texts:.1%} saved, "
-            "since equal ones of a unit are translated once"
+            f"{counted(texts, 'sentence')}, {distinct:,} translated: "
+            f"{1 - distinct / texts:.1%} saved, since equal ones of a unit are translated once"
         )
         lines.append(
             f"{work.source_tokens:,} source tokens with {work.padding:.1%} padding, "

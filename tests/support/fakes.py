@@ -11,14 +11,14 @@ from model.text.vocabulary import UNK_ID
 BOS, EOS = 2, 3
 
 
-UNKNOWN = chr(UNK_ID)  # the Reverser's ids are ordinals
+UNKNOWN = "ж"  # the one letter that is not in the Reverser's vocabulary
 
 crash_at: set[str] = set()  # texts that kill a job, put in and taken out by a test
 fail_at: set[str] = set()  # texts that the Reverser fails at, likewise
 
 
 class Reverser:
-    """Ids are ordinals between BOS and EOS; the score is minus the number of letters.
+    """Ids are ordinals between BOS and EOS, or UNK; the score is minus the number of letters.
 
     Where a source has a letter of `poison`, `fault` is raised, when it is encoded or translated.
     `crash_at` and `fail_at` are for jobs, whose workers load a Reverser of their own.
@@ -38,10 +38,13 @@ class Reverser:
     def encode(self, texts):
         if set(self.encode_poison) & set("".join(texts)):
             raise self.fault
-        return [[BOS, *map(ord, text.replace("\u200b", "").strip()), EOS] for text in texts]
+        return [
+            [BOS, *(UNK_ID if each == UNKNOWN else ord(each) for each in cleaned), EOS]
+            for cleaned in (text.replace("\u200b", "").strip() for text in texts)
+        ]
 
     def translate_ids(self, source_ids):
-        texts = ["".join(map(chr, ids[1:-1])) for ids in source_ids]
+        texts = ["".join(map(chr, ids[1:-1])).replace(chr(UNK_ID), UNKNOWN) for ids in source_ids]
         self.calls.append(texts)
         assert crash_at.isdisjoint(texts), "the worker dies here"
         for text in texts:

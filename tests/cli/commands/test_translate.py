@@ -60,14 +60,14 @@ def test_what_becomes_of_lines_is_said_with_their_numbers(chunk):
 
 
 def test_lines_of_unknown_tokens_are_left_empty_and_named():
-    found, said = translated(b"ab\n\x01\n\x01c\n\x01\x01d\n")
-    assert found == "ba\n\nc\x01\n\n"
+    found, said = translated("ab\nж\nжc\nжжd\n".encode())
+    assert found == "ba\n\ncж\n\n"
     assert said == [
         "2 lines mostly unknown to the model, left empty "
         "(line 2: 1 of 1 letters and symbols are unknown to the model, "
         "4: 2 of 3 letters and symbols are unknown to the model)"
     ]
-    assert translated(b"\x01\n", scored=1)[0] == "-inf ||| \n"
+    assert translated("ж\n".encode(), scored=1)[0] == "-inf ||| \n"
 
 
 def test_a_report_names_the_first_ten():

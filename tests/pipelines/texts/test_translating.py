@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from model.engines.translator import Hypothesis, Translation, Work
 from model.errors import UserError
 from model.text.unknown import UnknownParts
+from model.text.vocabulary import UNK_ID
 from pipelines.texts.bisection import call_on_parts, one_line
 from pipelines.texts.translating import STATUSES, TextOptions, TranslatedText, translate_texts
 
@@ -52,9 +53,10 @@ def test_each_row_has_a_status_and_each_distinct_text_is_translated_once():
     assert statuses_of(result) == [
         *("ok", "null", "empty", "empty", "empty", "ok", "too_long", "ok", "ok", "ok", "failed")
     ]
-    assert [cell.error for cell in result.translations] == [None] * 10 + [
-        "not UTF-8: unexpected end of data"
-    ]
+    assert [cell.error for cell in result.translations] == [
+        *[None] * 6, "it has 8 tokens at once, and may have 7", *[None] * 3,
+        "not UTF-8: unexpected end of data",
+    ]  # fmt: skip
     assert translator.translated == ["abc", "a2345", "ä"]
     assert (result.texts, result.distinct_texts) == (5, 3)
     assert result.work == Work(sources=3, source_tokens=15, padded_tokens=3 * 7, target_tokens=15)
@@ -171,6 +173,20 @@ def test_a_text_without_a_letter_is_copied(text):
     [cell] = translate([text], translator).translations
     assert cell == TranslatedText(translation=text, score=None, status="copied")
     assert translator.translated == []
+
+
+@pytest.mark.parametrize("split", ["sentences", "long", "never"])
+def test_blank_and_copied_cells_beside_others(split):
+    class NoSigns(Reverser):
+        """Has no signs in its vocabulary."""
+
+        def encode(self, texts):
+            return [[BOS, *(UNK_ID if each == "♫" else ord(each) for each in text.strip()), EOS]
+                    for text in texts]  # fmt: skip
+
+    result = translate([" ", "\n \n", "♫", "12 ♫", "ab", "♫ ab"], NoSigns(), split=split)
+    assert statuses_of(result) == ["empty", "empty", "copied", "copied", "ok", "ok"]
+    assert texts_of(result)[:5] == ["", "", "♫", "12 ♫", "ba"]
 
 
 def test_pieces_without_a_letter_are_kept_beside_others():

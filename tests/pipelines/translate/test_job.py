@@ -155,7 +155,7 @@ def test_statuses_are_counted_by_file_and_in_all(tmp_path):
 
 
 def test_unknown_texts_are_counted_and_have_not_failed(tmp_path):
-    source = write(tmp_path / "in.parquet", {"text": ["\x01", "abc", "\x01\x01a", None]})
+    source = write(tmp_path / "in.parquet", {"text": ["ж", "abc", "жжa", None]})
     summary = translate(source, tmp_path / "out", max_failed=0.0)
     [name] = outputs(tmp_path / "out")
     table = read(tmp_path / "out" / name)
@@ -175,13 +175,13 @@ def test_unknown_texts_are_counted_and_have_not_failed(tmp_path):
     lines = describe_summary(summary)
     assert "text: 1 ok, 1 null, 2 unknown" in lines
     assert (
-        "text: 2 rows have no translation, since most of each is unknown to the model: "
-        "they are in another script or of signs alone"
+        "text: 2 rows without a translation, since most of the text is unknown to the model: "
+        "it is in another script"
     ) in lines
 
 
 def test_units_of_before_there_was_the_status_unknown_stay_as_they_are(tmp_path):
-    source = write(tmp_path / "in.parquet", {"text": ["a", "\x01", "b", "c"]})
+    source = write(tmp_path / "in.parquet", {"text": ["a", "ж", "b", "c"]})
     translate(source, tmp_path / "out", unit_rows=2)
     first, second = [tmp_path / "out" / name for name in outputs(tmp_path / "out")]
     before = read(first)
