@@ -81,59 +81,35 @@ class TextOptions:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TranslatedText:
-    """What a row gets.
+    """What a row gets."""
 
-    Attributes:
-      translation: The best translation, or None.
-      score: Its log-probability, or None; of several sentences, the sum of theirs.
-      status: One of STATUSES.
-      error: Why there is no translation, in one line; None where there is one.
-      n_best: Hypotheses of a translated text, best first; of several sentences, those of the most
-        probable choices among theirs.
-    """
-
-    translation: str | None = None
-    score: float | None = None
-    status: str
-    error: str | None = None
+    translation: str | None = None  # the best one
+    score: float | None = None  # its log-probability; of several sentences, the sum of theirs
+    status: str  # one of STATUSES
+    error: str | None = None  # why there is no translation, in one line
+    # Best first; of several sentences, those of the most probable choices among theirs.
     n_best: tuple[Hypothesis, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TranslatedTexts:
-    """What `translate_texts` returns.
+    """What `translate_texts` returns."""
 
-    Attributes:
-      translations: One for each row, in order.
-      texts: Sources that were translated, each occurrence counted: sentences, pieces of those
-        that were too long, and texts that were not cut.
-      distinct_texts: Sources without repetitions: each is translated once.
-      source_characters: Characters of all rows that hold text.
-      work: Work of the calls that did not fail.
-    """
-
-    translations: list[TranslatedText]
-    texts: int
-    distinct_texts: int
-    source_characters: int
-    work: Work
+    translations: list[TranslatedText]  # one for each row, in order
+    texts: int  # sources that were translated, each occurrence counted
+    distinct_texts: int  # sources without repetitions: each is translated once
+    source_characters: int  # of all rows that hold text
+    work: Work  # of the calls that did not fail
 
 
 @dataclasses.dataclass(frozen=True)
 class _Job:
-    """A text to translate.
+    """A text to translate."""
 
-    Attributes:
-      status: Status of its rows, unless something happens to its translation.
-      parts: Its pieces and the white space between them.
-      sources: Ids of the parts that the model translates.
-      kept: What stands for the other parts.
-    """
-
-    status: str
-    parts: list[str]
-    sources: Mapping[str, _Source]
-    kept: dict[str, str]
+    status: str  # of its rows, unless something happens to its translation
+    parts: list[str]  # its pieces and the white space between them
+    sources: Mapping[str, _Source]  # ids of the parts that the model translates
+    kept: dict[str, str]  # what stands for the other parts
 
     def occurrences(self) -> list[_Source]:
         """Returns the sources in the order of the text, those that repeat as well."""
