@@ -26,7 +26,8 @@ class Decoding:
 
     A translation has at most min(max_decoding_length, ceil(max_length_ratio * source) +
     max_extra_tokens) tokens, EOS counted, where the source counts with BOS and EOS; there it is
-    made to end. By default that is the paper's source + 50 (section 6.1).
+    made to end. By default that is the paper's source + 50 (section 6.1). A job tries what was
+    cut off there once more, with twice the room.
 
     Attributes:
       beam_size: Hypotheses kept for each sentence; 1 is greedy search.

@@ -6,6 +6,7 @@ import collections
 import dataclasses
 import itertools
 import math
+import re
 from collections.abc import Callable
 from typing import IO
 
@@ -17,6 +18,7 @@ from pipelines.texts import translating
 from pipelines.texts.model_languages import describe_other_script
 from pipelines.texts.translating import TextOptions, TranslatedText, translate_texts
 
+_LINE_BREAK = re.compile(r"\r\n|[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
 _CHUNK = 1024  # lines that are sorted by length and batched together
 _SHOWN = 10  # places of a kind that a report names
 
@@ -151,4 +153,4 @@ def format_line(text: TranslatedText, scored: int) -> list[str]:
 
 
 def _on_one_line(text: str) -> str:
-    return text.replace("\n", " ")
+    return _LINE_BREAK.sub(" ", text)

@@ -5,7 +5,10 @@ Nothing here knows files or Beam: tables, lines and streams call it.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
+import heapq
+import operator
 from collections.abc import Mapping, Sequence
 
 import regex
@@ -173,7 +176,7 @@ def _plan(
 
     def fit(pieces: list[str]) -> list[bool]:
         encode([piece for piece in pieces if piece not in ids])
-        return [not _is_long(ids[piece], options) for piece in pieces]
+        return [not _LETTER.search(each) or not _is_long(ids[each], options) for each in pieces]
 
     def split(text: str) -> list[str]:
         return split_sentences(text, language=options.source_language) or [text]
@@ -188,7 +191,7 @@ def _plan(
     unknown = {
         text: cell
         for text in texts
-        if (cell := _find_unknown(text, parts[text], ids=ids, translator=translator))
+        if (cell := _find_unknown(parts[text], ids=ids, translator=translator))
     }
     if options.split == LONG:
         long = [text for text in ids if _is_long(ids[text], options) and text not in unknown]
@@ -215,17 +218,17 @@ def _is_long(ids: list[int] | Exception, options: TextOptions) -> bool:
 
 
 def _find_unknown(
-    text: str,
     parts: list[str],
     *,
     ids: Mapping[str, list[int] | Exception],
     translator: Translator,
 ) -> TranslatedText | None:
     """Returns what the rows of a text get if it has letters, and more than half is unknown."""
-    found = [ids[piece] for piece in distinct_pieces(parts) if _LETTER.search(piece)]
+    worded = [part for part in parts if _LETTER.search(part)]
+    found = [ids[piece] for piece in worded]
     if not any(not isinstance(each, Exception) and UNK_ID in each for each in found):
         return None
-    error = translator.count_unknown(text).describe()
+    error = translator.count_unknown(" ".join(worded)).describe()
     return None if error is None else TranslatedText(status=UNKNOWN, error=error)
 
 
@@ -255,7 +258,7 @@ def _plan_text(
             sources[part] = (*found[: options.max_source_tokens - 1], EOS_ID)
         else:  # not to be cut, or a single character
             most = options.max_source_tokens
-            error = f"it has {len(found):,} tokens at once, and may have {most:,}"
+            error = f"a sentence has {len(found):,} tokens; at most {most:,} are allowed"
             return TranslatedText(status=TOO_LONG, error=error)
     if sources:
         return _Job(status, parts, sources, kept)
@@ -293,6 +296,11 @@ def _translate(sources: list[_Source], *, translator: Translator) -> tuple[_Foun
     again = call_on_parts(
         lambda some: translate(some, growth=2), cut_off, is_input_error=translator.is_input_error
     )
+    raise_if_not_at_fault(
+        again,
+        probe=lambda: translator.translate_ids(translator.encode([_PROBE]), growth=2),
+        is_input_error=translator.is_input_error,
+    )
     longer = zip(cut_off, again, strict=True)
     results |= {source: each for source, each in longer if isinstance(each, Translation)}
     return results, work
@@ -317,27 +325,23 @@ def _finish(job: _Job, found: _Found) -> TranslatedText:
 
 def _combine(job: _Job, translations: Mapping[str, Translation]) -> tuple[Hypothesis, ...]:
     """Returns the hypotheses of a text: the best of each piece, then the most probable others."""
-    if len(job.parts) == 1:
-        return translations[job.parts[0]].hypotheses
-    count = max(len(each.hypotheses) for each in translations.values())
+    times = collections.Counter(part for part in job.parts if part in translations)
     best = {part: each.hypotheses[0] for part, each in translations.items()}
-    choices = [best]
-    for part, translation in translations.items():
-        others = [choice | {part: h} for choice in choices for h in translation.hypotheses[1:]]
-        ranked = sorted(choices[1:] + others, key=lambda choice: -_score(job, choice))
-        choices = [best, *ranked[: count - 1]]
-    return tuple(
-        Hypothesis(
-            text=join_translations(
-                job.parts, job.kept | {part: each.text for part, each in choice.items()}
-            ),
-            score=_score(job, choice),
-            is_complete=all(each.is_complete for each in choice.values()),
-        )
-        for choice in choices
-    )
-
-
-def _score(job: _Job, choice: Mapping[str, Hypothesis]) -> float:
-    """Returns the log-probability of a text whose pieces are translated so."""
-    return sum(choice[part].score for part in job.parts if part in choice)
+    count = max(len(each.hypotheses) for each in translations.values())
+    score = sum(times[part] * each.score for part, each in best.items())
+    others: list[tuple[float, dict[str, Hypothesis]]] = []  # scores, and what differs from the best
+    for part, (first, *rest) in ((part, each.hypotheses) for part, each in translations.items()):
+        others += [
+            (known + times[part] * (each.score - first.score), changed | {part: each})
+            for known, changed in [(score, {}), *others]
+            for each in rest
+        ]
+        if len(translations) > 1:  # else they have the order of the search
+            others = heapq.nlargest(count - 1, others, key=operator.itemgetter(0))
+    hypotheses = []
+    for known, changed in [(score, {}), *others]:
+        chosen = best | changed
+        texts = job.kept | {part: each.text for part, each in chosen.items()}
+        is_complete = all(each.is_complete for each in chosen.values())
+        hypotheses.append(Hypothesis(join_translations(job.parts, texts), known, is_complete))
+    return tuple(hypotheses)

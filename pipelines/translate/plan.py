@@ -18,7 +18,10 @@ from pipelines.storage import parquet
 from pipelines.translate.options import TranslateOptions
 
 FORMAT = 1
-_PROGRAMS = ("tt-translate", "apache-beam", "pyarrow", "sentencepiece", "tensorflow", "ctranslate2")
+_PROGRAMS = (
+    "tt-translate", "apache-beam", "pyarrow", "sentencepiece", "sentencex", "regex", "tensorflow",
+    "ctranslate2",
+)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -219,7 +219,7 @@ def describe_summary(
         if incomplete := counts.get(INCOMPLETE):
             lines.append(
                 f"{column}: {counted(incomplete, 'row')} with a translation that is cut off at the "
-                "length limit: see `max_decoding_length` and `max_length_ratio`"
+                "length limit: see `max_decoding_length`, `max_length_ratio` and `max_extra_tokens`"
             )
         if too_long := counts.get(TOO_LONG):
             lines.append(

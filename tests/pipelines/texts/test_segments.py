@@ -154,7 +154,9 @@ def test_pieces_fit_and_are_judged_once(text, language, most):
 
 
 def test_a_character_that_does_not_fit_is_left():
-    assert cut_to_fit(["ab c"], fits=lambda pieces: [False] * len(pieces)) == [["a", "b", " ", "c"]]
+    assert cut_to_fit([["ab c"]], fits=lambda pieces: [False] * len(pieces)) == [
+        ["a", "b", " ", "c"]
+    ]
 
 
 def test_huge_texts_take_seconds():
@@ -165,8 +167,13 @@ def test_huge_texts_take_seconds():
         " " * 300_000 + "a",
         "我" * 300_000,
         "a, " * 99_000,
+        "a." * 50_000 + "xyz no. Yes.",
+        "你好。再见！" * 40_000,
+        "A!b?" * 25_000,
     ):
-        [parts] = cut_to_fit([text], fits=lambda pieces: [len(p) <= 500 for p in pieces])
+        [parts] = cut_to_fit(
+            [split_sentences(text)], fits=lambda pieces: [len(p) <= 500 for p in pieces]
+        )
         assert "".join(parts) == text
     assert time.monotonic() - start < 60
 

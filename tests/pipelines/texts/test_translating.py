@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import math
+import time
 
 import pytest
 from fakes import BOS, EOS, UNKNOWN, Reverser
@@ -54,7 +55,7 @@ def test_each_row_has_a_status_and_each_distinct_text_is_translated_once():
         *("ok", "null", "empty", "empty", "empty", "ok", "too_long", "ok", "ok", "ok", "failed")
     ]
     assert [cell.error for cell in result.translations] == [
-        *[None] * 6, "it has 8 tokens at once, and may have 7", *[None] * 3,
+        *[None] * 6, "a sentence has 8 tokens; at most 7 are allowed", *[None] * 3,
         "not UTF-8: unexpected end of data",
     ]  # fmt: skip
     assert translator.translated == ["abc", "a2345", "ä"]
@@ -162,6 +163,32 @@ def test_the_best_of_each_sentence_is_the_best_of_the_text_whatever_their_scores
     assert cell.translation == ".bA .fedC"
 
 
+def test_hypotheses_of_many_sentences_take_seconds():
+    text = " ".join(f"Go {i:x} on." for i in range(3000))
+    start = time.monotonic()
+    [cell] = translate([text], Reverser(n_best=8)).translations
+    assert time.monotonic() - start < 60
+    assert len(cell.n_best) == 8
+    assert {each.score for each in cell.n_best[1:]} == {cell.score - 1}
+
+
+def test_what_is_copied_is_neither_cut_nor_unknown():
+    [rule] = translate(["Ab.\n" + "- " * 300], max_source_tokens=20).translations
+    assert (rule.translation, rule.status) == (".bA\n" + "- " * 300, "ok")
+
+    class NoSigns(Reverser):
+        def count_unknown(self, text):
+            found = sum(text.count(each) for each in "♫")
+            return UnknownParts(found, len(text), found, len(text))
+
+        def encode(self, texts):
+            return [[BOS, *(UNK_ID if each == "♫" else ord(each) for each in text.strip()), EOS]
+                    for text in texts]  # fmt: skip
+
+    [cell] = translate(["♫♫♫♫♫♫\nHi ♫ all."], NoSigns()).translations
+    assert cell.status == "ok"
+
+
 # --- what has nothing to translate, and what is cut off ----------------------------------------
 
 
@@ -233,7 +260,7 @@ def test_a_translation_that_is_cut_off_is_tried_once_with_twice_the_room():
 def test_what_fails_at_the_second_try_keeps_the_first():
     class FailsAtMore(Limited):
         def translate_ids(self, source_ids, *, growth=1):
-            if growth > 1:
+            if growth > 1 and max(map(len, source_ids)) > 5:
                 raise ValueError("too long for the engine")
             return super().translate_ids(source_ids)
 
