@@ -155,7 +155,7 @@ class Watched(Reverser):
 
 
 def test_a_job_of_one_unit_is_seen_to_move(tmp_path, monkeypatch):
-    texts = [f"{i:03d}" for i in range(20)] * 2  # 5 ids each, each text twice
+    texts = [f"n{i:02d}" for i in range(20)] * 2  # 5 ids each, each text twice
     pq.write_table(pa.table({"text": texts}), tmp_path / "in.parquet")
     load = functools.partial(getattr, translation_jobs, "watched")
     job = request(tmp_path / "in.parquet", tmp_path / "out", load=load).plan()
