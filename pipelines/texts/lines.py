@@ -6,7 +6,6 @@ import collections
 import dataclasses
 import itertools
 import math
-import re
 from collections.abc import Callable
 from typing import IO
 
@@ -16,9 +15,9 @@ from model.errors import UserError, counted
 from model.formats.model_card import TrainingData
 from pipelines.texts import translating
 from pipelines.texts.model_languages import describe_other_script
+from pipelines.texts.segments import LINE_BREAK
 from pipelines.texts.translating import TextOptions, TranslatedText, translate_texts
 
-_LINE_BREAK = re.compile(r"\r\n|[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
 _CHUNK = 1024  # lines that are sorted by length and batched together
 _SHOWN = 10  # places of a kind that a report names
 
@@ -153,4 +152,4 @@ def format_line(text: TranslatedText, scored: int) -> list[str]:
 
 
 def _on_one_line(text: str) -> str:
-    return _LINE_BREAK.sub(" ", text)
+    return str(LINE_BREAK.sub(" ", text))

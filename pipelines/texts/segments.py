@@ -15,7 +15,7 @@ import sentencex
 from model.text.languages import find_language
 
 _SPACE = regex.compile(r"\s+")
-_LINE_BREAK = regex.compile(r"\r\n|[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
+LINE_BREAK = regex.compile(r"\r\n|[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
 
 _CLAUSE_END = regex.compile(
     r"[.?!,;:،؛؟…–—।\p{Sentence_Terminal}][\p{Pe}\p{Pf}\"']*(?=\s)"  # a space follows, or
@@ -58,7 +58,7 @@ def split_sentences(text: str, *, language: str = "") -> list[str]:
     parts: list[str] = []
     start = 0
     for space in _SPACE.finditer(text):
-        breaks = len(_LINE_BREAK.findall(space[0]))
+        breaks = len(LINE_BREAK.findall(space[0]))
         if breaks > 1 or (breaks == 1 and not text[space.end() : space.end() + 1].islower()):
             parts += [*_sentences_of_line(text[start : space.start()], code=code), space[0]]
             start = space.end()
