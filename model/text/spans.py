@@ -1,0 +1,164 @@
+"""Finds what no translation may change: URLs, tags, variables, code, prices, long numbers, emoji.
+
+A span that a model shall carry over is given to it as a placeholder, a token of its own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import regex
+
+from model.errors import UserError
+
+# What stands for the spans of a text, in their order. No text has them as they are: a text that
+# seems to is a span itself.
+PLACEHOLDERS = tuple(f"⟦{number}⟧" for number in range(1, 9))
+
+_PLACEHOLDER = r"⟦\d+⟧"
+_CODE = r"```.+?```|``[^\n]+?``|`[^`\n]+`"
+_TAG = r"<[/!?]?[A-Za-z\[-][^<>]*>"
+_ENTITY = r"&(?:[A-Za-z][A-Za-z0-9]{1,31}|\#[0-9]{1,7}|\#[xX][0-9A-Fa-f]{1,6});"
+
+# A URL ends before white space, quotation marks, letters of scripts without spaces, and
+# punctuation that a sentence goes on with; brackets belong to it in pairs.
+_URL_END = r"\s<>\"`“”„«»()\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\u3000-\u303f\uff00-\uffef"
+_IN_BRACKETS = rf"\([^{_URL_END}]*+\)"
+_URL_REST = rf"(?:{_IN_BRACKETS}|[^{_URL_END}])*(?:{_IN_BRACKETS}|[^{_URL_END}.,;:!?…'’\]}}*_])"
+_DOMAIN = r"(?<![\w.@-])(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.){1,8}"
+_URL = (
+    rf"(?<![A-Za-z])(?:[a-z][a-z0-9+.-]{{1,15}}://|www\.|mailto:|tel:\+?(?=[0-9])){_URL_REST}"
+    rf"|{_DOMAIN}(?:com|org|net|edu|gov|info|io|dev|[a-z]{{2}}(?=/))(?:/{_URL_REST})?(?![\w@-])"
+)
+_MAIL = r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+"
+
+_VARIABLE = (
+    r"\$?\{\{[^{}\n]{0,64}\}\}|[$\#]?\{[^{}\n]{0,64}\}"  # {{x}}, {x}, ${x}, #{x}
+    r"|(?<!\w)\$[A-Za-z_]\w*"  # $VAR
+    r"|%\(\w+\)[-+\#0]*[0-9]*(?:\.[0-9]+)?[sdifuxXeEgGcr]"  # %(name)s
+    r"|(?<![\w%])%(?:[0-9]{1,2}\$)?[-+\#0]*[0-9]*(?:\.[0-9]+)?(?:hh?|ll?|[zjtLq])?[sdifuxXeEgGcp@]"
+    r"(?!\p{L})"  # %s, %5.2f, %1$s
+    r"|(?<![\w%])%[0-9]{1,2}(?![\w%])|(?<![\w%])%[A-Z_]{2,}%"  # %1, %PATH%
+    r"|(?<![\w:]):[a-z][\w+-]{0,63}:(?![\w:])"  # :name:
+)
+
+_NUMBER = r"[0-9]{1,30}(?:[.,:/'’\u00a0\u202f-][0-9]{1,30}){0,9}"
+_CURRENCY = r"(?:\p{Sc}|(?:USD|EUR|GBP|CHF|JPY|CNY|INR|RUB|AUD|CAD)(?![A-Za-z]))"
+_UNIT = (
+    r"(?:[%‰°′″]|°[CF]|℃|℉|k?m/[hs]|(?:[kcmµμnd]?m|[kmµμ]?g|[cdm]?[lL]|ha)[²³]?|mph|[kMG]?W|kWh"
+    r"|[km]?V|mA|m?Ah|[kMGT]?Hz|dB|[hkM]?Pa|mbar|psi|[kKMGTP]i?B|[kMG]?bit(?:/s)?|[kMG]bps|px|pt"
+    r"|dpi|fps|rpm|kcal|k?J|k?N|Nm|lbs?|oz|ft|mi|min|[mµμn]s|h)(?![\p{Latin}\p{Greek}\p{Cyrillic}0-9])"
+)
+_GAP = r"[ \u00a0\u202f]?"
+_FIGURE = (
+    r"\+[0-9](?:[ ()./-]{0,2}[0-9]){6,14}(?![0-9])"  # +34 600 123 456
+    r"|(?<![\w.,-])\(?[0-9]{2,5}\)?(?:[ /-][0-9]{2,5}){2,5}(?![\w-])"  # (030) 123 45 67
+    rf"|{_CURRENCY}{_GAP}{_NUMBER}(?:{_GAP}(?:[kKMB]|bn|mn)(?!\w))?"  # $5.20, EUR 10 M
+    rf"|(?<![\w.,])[-−+]?{_NUMBER}{_GAP}(?:{_CURRENCY}|{_UNIT})"  # 5 km/h, 20 €, -3 °C
+    r"|(?<![\w.,])[0-9](?:[.,:/'’\u00a0\u202f-]?[0-9]){4,}+"  # 12345, 1,234.50, 2024-11-22
+)
+
+_PICTURE = r"\p{Extended_Pictographic}[\p{Emoji_Modifier}\ufe0e\ufe0f\u20e3\U000e0020-\U000e007f]*"
+_EMOJI = rf"(?:{_PICTURE}(?:\u200d{_PICTURE})*|\p{{RI}}\p{{RI}}|[0-9\#*]\ufe0f?\u20e3)+"
+
+_SPAN = regex.compile(
+    rf"(?P<markup>{_TAG}|{_EMOJI})"
+    rf"|{_PLACEHOLDER}|{_CODE}|{_ENTITY}|{_URL}|{_MAIL}|{_VARIABLE}|{_FIGURE}",
+    regex.DOTALL,
+)
+
+# Finds something in every text that has a span, and little else: most texts need no closer look.
+# Digits stand for all figures, a dot between letters for domains. It is RE2's syntax as well.
+MAYBE_SPAN = (
+    "[<{`@&%$#⟦0-9\u00a9\u00ae\u203c\u2049\u20e3\u2122\u2139\u2190-\u21ff\u2300-\u27bf\u2900-\u2bff"
+    "\u3030\u303d\u3297\u3299\U0001f000-\U0001faff]|:[a-z]|:/|www\\.|[a-z0-9]\\.[a-z]"
+)
+_MAYBE_SPAN = re.compile(MAYBE_SPAN)
+
+
+class Span(NamedTuple):
+    """A part of a text that must not change; touching ones are one."""
+
+    start: int  # index of its first character in the text
+    end: int  # index behind its last
+    replacement: str  # what stands for it in the translation: itself, or the term of a glossary
+    # Whether it is tags and emoji alone: they stand beside words, and are none.
+    is_markup: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Protection:
+    """What of a text must not change.
+
+    Attributes:
+      protect: Keep URLs, mail addresses, {x}, %s, $VAR, :name:, tags, entities, code in backquotes,
+        emoji, prices, numbers with a unit or of more than four digits as they are.
+      protect_regex: Regular expression, in Python's syntax, of more that is kept as it is;
+        repeatable.
+    """
+
+    protect: bool = True
+    protect_regex: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for pattern in self.protect_regex:
+            _compile(pattern)
+
+    def find(self, text: str) -> list[Span]:
+        """Finds the spans of a text, in order; none overlaps or touches another.
+
+        >>> text = "See <b>{name}</b>, 5 km away."
+        >>> [span.replacement for span in Protection().find(text)]
+        ['<b>{name}</b>', '5 km']
+        """
+        found: list[Span] = []
+        for pattern in self.protect_regex:
+            matches = _compile(pattern).finditer(text)
+            found += [Span(each.start(), each.end(), each[0]) for each in matches]
+        if self.protect and _MAYBE_SPAN.search(text):
+            found += [
+                Span(each.start(), each.end(), each[0], is_markup=each.lastgroup == "markup")
+                for each in _SPAN.finditer(text)
+            ]
+        return unite(text, found) if len(found) > 1 else found
+
+
+def unite(text: str, spans: Iterable[Span]) -> list[Span]:
+    """Makes one span of those that overlap or touch; of those that overlap, the text is kept."""
+    united: list[Span] = []
+    for span in sorted(spans):
+        if span.start == span.end:
+            continue
+        if not united or span.start > united[-1].end:
+            united.append(span)
+            continue
+        last = united.pop()
+        start, end = last.start, max(last.end, span.end)
+        touches = span.start == last.end
+        replacement = last.replacement + span.replacement if touches else text[start:end]
+        united.append(Span(start, end, replacement, last.is_markup and span.is_markup))
+    return united
+
+
+@functools.cache
+def _compile(pattern: str) -> regex.Pattern[str]:
+    """Compiles a user's pattern.
+
+    Raises:
+      UserError: It is no regular expression, or matches where nothing is.
+    """
+    try:
+        compiled = regex.compile(pattern)
+    except regex.error as error:
+        raise UserError(
+            f"`protect_regex` must be a regular expression: {error}. Received: {pattern!r}"
+        ) from error
+    if compiled.search(""):
+        raise UserError(
+            f"`protect_regex` must not match the empty text. Received: {pattern!r} (write + for *)"
+        )
+    return compiled

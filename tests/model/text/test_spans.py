@@ -1,0 +1,143 @@
+"""Tests of the spans that no translation may change."""
+
+import time
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from model.errors import UserError
+from model.text.spans import MAYBE_SPAN, PLACEHOLDERS, Protection, Span, unite
+
+# Texts, and the spans in them.
+_TEXTS = {
+    "Visit https://en.wikipedia.org/wiki/Foo_(bar). Or www.x.de/a?b=1, ok?": [
+        "https://en.wikipedia.org/wiki/Foo_(bar)",
+        "www.x.de/a?b=1",
+    ],
+    "(See http://a.b/c?d=e&f=%20g!)": ["http://a.b/c?d=e&f=%20g"],
+    "访问https://example.com查看，5km以内": ["https://example.com", "5km"],
+    "See node.js, example.com and bit.ly/x1.": ["example.com", "bit.ly/x1"],
+    "Write to a.b+c@d.co.uk.": ["a.b+c@d.co.uk"],
+    "{name} has {{count}} of ${x} in $HOME": ["{name}", "{{count}}", "${x}", "$HOME"],
+    "%s, %d, %1$s, %5.2f, %(n)s, %1, %PATH% and :smile:": [
+        "%s", "%d", "%1$s", "%5.2f", "%(n)s", "%1", "%PATH%", ":smile:",
+    ],
+    '<a href="x.html">Foo</a> &amp; &#39;bar&#x27;<br/>': [
+        '<a href="x.html">', "</a>", "&amp;", "&#39;", "&#x27;<br/>",
+    ],
+    "Type `ls -l. Now`, ``a `b` c`` or ```\nx\n```": ["`ls -l. Now`", "``a `b` c``", "```\nx\n```"],
+    "Good 😀👍🏽, 👨‍👩‍👧 and 🇩🇪 ❤️": ["😀👍🏽", "👨‍👩‍👧", "🇩🇪", "❤️"],
+    "$5.20, 20 €, USD 10, 5 km/h, -3 °C, 50 %, 15-20 kg": [
+        "$5.20", "20 €", "USD 10", "5 km/h", "-3 °C", "50 %", "15-20 kg",
+    ],
+    "12345, 1,234,567, 2024-11-22, 12\u202f345 and 192.168.0.1": [
+        "12345", "1,234,567", "2024-11-22", "12\u202f345", "192.168.0.1",
+    ],
+    "Call +34 600 123 456, (030) 123 45 67 or 555-123-4567.": [
+        "+34 600 123 456", "(030) 123 45 67", "555-123-4567",
+    ],
+    "A literal ⟦1⟧ is one, too.": ["⟦1⟧"],
+}  # fmt: skip
+
+_NONE = (
+    "In 2010, 2011 and 2012 we met 10 people.",
+    "100 people; the 1990s; 19:30; page 3 of 5; 3.14; 1/2",
+    "I <3 you, 5 < 6 > 4, AT&T; R&D",
+    "50%discount is not a format, 20 minutes later",
+    "He said: why? The end.Then it was over e.g. here.",
+    "",
+)
+
+
+@pytest.mark.parametrize("text", _TEXTS)
+def test_finds_what_must_not_change(text: str) -> None:
+    found = Protection().find(text)
+    assert [span.replacement for span in found if text[span.start : span.end]] == _TEXTS[text]
+    assert all(text[span.start : span.end] == span.replacement for span in found)
+
+
+@pytest.mark.parametrize("text", [text for text in _NONE if "50%" not in text])
+def test_leaves_words_and_short_numbers(text: str) -> None:
+    assert Protection().find(text) == []
+
+
+def test_a_percentage_is_no_format() -> None:
+    assert [span.replacement for span in Protection().find("50%discount")] == []
+    assert [span.replacement for span in Protection().find("50% discount")] == ["50%"]
+
+
+def test_touching_spans_are_one() -> None:
+    found = Protection().find("<p><b>{name}</b> <i>x</i>")
+    assert [(span.replacement, span.is_markup) for span in found] == [
+        ("<p><b>{name}</b>", False),
+        ("<i>", True),
+        ("</i>", True),
+    ]
+
+
+def test_of_overlapping_spans_the_text_is_kept() -> None:
+    assert unite("abcdef", [Span(3, 5, "Z"), Span(0, 4, "Y")]) == [Span(0, 5, "abcde")]
+    assert unite("abcdef", [Span(3, 5, "Z"), Span(0, 3, "Y")]) == [Span(0, 5, "YZ")]
+
+
+def test_users_patterns_add_to_ours() -> None:
+    text = "SKU-12 at x.com"
+    assert [s.replacement for s in Protection(protect_regex=(r"SKU-\d+",)).find(text)] == [
+        "SKU-12",
+        "x.com",
+    ]
+    own = Protection(protect=False, protect_regex=(r"SKU-\d+",))
+    assert [span.replacement for span in own.find(text)] == ["SKU-12"]
+    assert Protection(protect=False).find(text) == []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "message"),
+    [
+        ("(", r"`protect_regex` must be a regular expression: missing \).*Received: '\('"),
+        ("x*", r"`protect_regex` must not match the empty text. Received: 'x\*'"),
+    ],
+)
+def test_bad_patterns(pattern: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        Protection(protect_regex=(pattern,))
+
+
+def test_the_cheap_pattern_misses_no_span_here_or_in_arrow() -> None:
+    texts = pa.array([*_TEXTS, *PLACEHOLDERS])
+    assert pc.all(pc.match_substring_regex(texts, MAYBE_SPAN)).as_py()
+    plain = pa.array(["A dog runs.", "Ein Hund, der läuft!", "我有一只狗。", "So: no? 'Yes'"])
+    assert not pc.any(pc.match_substring_regex(plain, MAYBE_SPAN)).as_py()
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "a.",
+        "1,",
+        "12-",
+        "<a",
+        "{",
+        "http://a(",
+        "`",
+        "```",
+        "%",
+        ":a",
+        "😀\u200d",
+        "&a",
+        "$ ",
+        "+1",
+    ],
+)
+def test_time_is_linear_in_a_text(bad: str) -> None:
+    def seconds(text: str) -> float:
+        times = []
+        for _ in range(3):
+            start = time.perf_counter()
+            Protection().find(text)
+            times.append(time.perf_counter() - start)
+        return min(times)
+
+    few, many = seconds(bad * 2_000), seconds(bad * 32_000)
+    assert many < 16 * 4 * few + 0.01  # quadratic: 256 times
