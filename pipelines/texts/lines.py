@@ -13,7 +13,7 @@ from model.engines.progress import begin_rows
 from model.engines.translator import Hypothesis, Translator
 from model.errors import UserError, counted
 from model.formats.model_card import TrainingData
-from pipelines.texts import translating
+from pipelines.texts import flags, translating
 from pipelines.texts.model_languages import describe_other_script
 from pipelines.texts.segments import LINE_BREAK
 from pipelines.texts.translating import TextOptions, TranslatedText, translate_texts
@@ -28,7 +28,7 @@ class OutputError(UserError):
 
 @dataclasses.dataclass
 class LineReport:
-    """The lines that were not translated as they are.
+    """The lines that were not translated as they are, or whose translation is suspicious.
 
     Attributes:
       max_source_tokens: Most tokens of a line that is not too long.
@@ -55,14 +55,19 @@ class LineReport:
             translating.UNKNOWN: "mostly unknown to the model, left empty",
             translating.FAILED: "failed, left empty",
         }.get(text.status)
-        if became is None:
-            return
+        if became is not None:
+            says_why = text.error and text.status != translating.TOO_LONG
+            self._note(became, f"{number}: {text.error}" if says_why else f"{number}")
         self.failed += text.status == translating.FAILED
+        for flag in text.flags:
+            if flag != flags.INCOMPLETE:  # the status says so
+                self._note(f"flagged as {flag!r}", f"{number}")
+
+    def _note(self, became: str, place: str) -> None:
         self.counts[became] += 1
         places = self.places.setdefault(became, [])
         if len(places) < _SHOWN:
-            says_why = text.error and text.status != translating.TOO_LONG
-            places.append(f"{number}: {text.error}" if says_why else f"{number}")
+            places.append(place)
 
     def lines(self) -> list[str]:
         """Says what became of how many lines, and of which."""

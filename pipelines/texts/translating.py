@@ -19,6 +19,7 @@ from model.engines.translator import Hypothesis, Translation, Translator, Work
 from model.errors import require, require_one_of
 from model.text.languages import read_language
 from model.text.vocabulary import EOS_ID, UNK_ID, is_empty
+from pipelines.texts import flags
 from pipelines.texts.bisection import call_on_parts, one_line, raise_if_not_at_fault
 from pipelines.texts.segments import (
     cut_to_fit,
@@ -90,6 +91,7 @@ class TranslatedText:
     score: float | None = None  # its log-probability; of several sentences, the sum of theirs
     status: str  # one of STATUSES
     error: str | None = None  # why there is no translation, in one line
+    flags: tuple[str, ...] = ()  # of FLAGS: what is suspicious about the translation
     # Best first; of several sentences, those of the most probable choices among theirs.
     n_best: tuple[Hypothesis, ...] = ()
 
@@ -319,6 +321,7 @@ def _finish(job: _Job, found: _Found) -> TranslatedText:
         translation=best.text,
         score=best.score,
         status=INCOMPLETE if is_cut_off else job.status,
+        flags=(flags.INCOMPLETE,) if is_cut_off else (),
         n_best=hypotheses,
     )
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from model.engines.translator import Work
+from pipelines.texts.flags import FLAGS
 from pipelines.texts.translating import STATUSES
 from pipelines.translate.plan import FORMAT
 from pipelines.translate.units import UnitStatistics
@@ -97,20 +98,26 @@ def make_manifest(
 
 def _count_rows(units: Iterable[UnitStatistics], *, columns: Sequence[str]) -> dict[str, Any]:
     rows_by_status = {column: dict.fromkeys(STATUSES, 0) for column in columns}
+    rows_by_flag = {column: dict.fromkeys(FLAGS, 0) for column in columns}
     rows: collections.Counter[str] = collections.Counter()
     for unit in units:
         rows["in"] += unit.rows
         rows["out"] += unit.rows_out
         rows["failed"] += unit.failed_rows
-        for column, counts in unit.rows_by_status.items():
-            for status, count in counts.items():
-                rows_by_status[column][status] += count
+        for found, of_unit in (
+            (rows_by_status, unit.rows_by_status),
+            (rows_by_flag, unit.rows_by_flag),
+        ):
+            for column, counts in of_unit.items():
+                for name, count in counts.items():
+                    found[column][name] += count
     return {
         "rows": rows["in"],
         "rows_out": rows["out"],
         "skipped_rows": rows["in"] - rows["out"],
         "failed_rows": rows["failed"],
         "rows_by_status": rows_by_status,
+        "rows_by_flag": rows_by_flag,
     }
 
 

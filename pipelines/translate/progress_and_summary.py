@@ -176,6 +176,11 @@ class TranslateSummary:
         return dict(self.manifest["rows_by_status"])
 
     @property
+    def rows_by_flag(self) -> dict[str, dict[str, int]]:
+        """Rows of each of the FLAGS, by text column; none of a manifest of an older `tt`."""
+        return dict(self.manifest.get("rows_by_flag", {}))
+
+    @property
     def failed_rows(self) -> int:
         """Rows of which a cell failed."""
         return int(self.manifest["failed_rows"])
@@ -208,6 +213,9 @@ def describe_summary(
         f"{counted(summary.units, 'unit')}"
         + (f"; {counted(skipped, 'row')} skipped" if (skipped := skipped_rows(manifest)) else "")
     )
+    for column, counts in summary.rows_by_flag.items():
+        if flagged := ", ".join(f"{n:,} {flag}" for flag, n in counts.items() if n):
+            lines.append(f"{column}: rows by flag: {flagged}")
     for column, counts in summary.rows_by_status.items():
         statuses = ", ".join(f"{n:,} {status}" for status, n in counts.items() if n)
         lines.append(f"{column}: {statuses or 'no rows'}")

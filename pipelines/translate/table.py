@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from model.engines.translator import Translator
 from pipelines.storage.parquet import cell_bytes
+from pipelines.texts.flags import FLAGS
 from pipelines.texts.translating import (
     FAILED,
     STATUSES,
@@ -25,10 +26,12 @@ TRANSLATION = "translation"
 SCORE = "translation_score"
 STATUS = "translation_status"
 ERROR = "translation_error"
+FLAGGED = "translation_flags"
 N_BEST = "translation_n_best"
 
 # Parquet calls what is in a list "element", Arrow "item": so that a table that is read and written
 # again has the same bytes, Parquet's name is given.
+_FLAGS = pa.list_(pa.field("element", pa.string()))
 _HYPOTHESES = pa.list_(
     pa.field("element", pa.struct([("text", pa.string()), ("score", pa.float32())]))
 )
@@ -47,6 +50,7 @@ _ADDED: tuple[_Added, ...] = (
     (SCORE, pa.float32(), lambda cell: cell.score),
     (STATUS, pa.string(), lambda cell: cell.status),
     (ERROR, pa.string(), lambda cell: cell.error),
+    (FLAGGED, _FLAGS, lambda cell: list(cell.flags)),
 )
 
 _ADDED_N_BEST: _Added = (N_BEST, _HYPOTHESES, _hypotheses)
@@ -72,8 +76,8 @@ class TableOptions:
 def added_names(text_columns: Sequence[str], *, has_n_best: bool) -> list[str]:
     """Names the columns that are added.
 
-    >>> added_names(["title", "body"], has_n_best=False)[2:5]
-    ['title_translation_status', 'title_translation_error', 'body_translation']
+    >>> added_names(["title", "body"], has_n_best=False)[3:6]
+    ['title_translation_error', 'title_translation_flags', 'body_translation']
     """
     options = TableOptions(text_columns=tuple(text_columns), has_n_best=has_n_best)
     return [
@@ -137,6 +141,16 @@ def count_statuses(table: pa.Table, *, options: TableOptions) -> dict[str, dict[
     for column in options.text_columns:
         found = collections.Counter(table.column(options.name(column, STATUS)).to_pylist())
         counts[column] = {status: found[status] for status in STATUSES}
+    return counts
+
+
+def count_flags(table: pa.Table, *, options: TableOptions) -> dict[str, dict[str, int]]:
+    """Counts the rows of each flag, those with none included, by text column."""
+    counts = {}
+    for column in options.text_columns:
+        found = pc.list_flatten(table.column(options.name(column, FLAGGED)))
+        by_flag = collections.Counter(found.to_pylist())
+        counts[column] = {flag: by_flag[flag] for flag in FLAGS}
     return counts
 
 

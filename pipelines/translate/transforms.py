@@ -14,6 +14,7 @@ from apache_beam.utils.shared import Shared
 from model.engines.translator import Translator
 from pipelines.storage.files import delete
 from pipelines.storage.listing import list_files
+from pipelines.texts.flags import FLAGS
 from pipelines.texts.translating import STATUSES
 from pipelines.translate import job_folder
 from pipelines.translate.job_folder import write_json
@@ -67,6 +68,7 @@ class _TranslateUnit(beam.DoFn):
         self._model = model
         # To be looked at while a job runs; the manifest's numbers are the statistics'.
         self._cells = {status: Metrics.counter("tt", f"cells_{status}") for status in STATUSES}
+        self._flagged = {flag: Metrics.counter("tt", f"cells_flagged_{flag}") for flag in FLAGS}
         self._rows_skipped = Metrics.counter("tt", "rows_skipped")
         self._unit_msec = Metrics.distribution("tt", "unit_msec")
 
@@ -82,6 +84,9 @@ class _TranslateUnit(beam.DoFn):
             for counts in statistics.rows_by_status.values():
                 for status, rows in counts.items():
                     self._cells[status].inc(rows)
+            for counts in statistics.rows_by_flag.values():
+                for flag, rows in counts.items():
+                    self._flagged[flag].inc(rows)
         yield statistics
 
 

@@ -29,6 +29,7 @@ from pipelines.translate.plan import TableUnit, installed_versions
 from pipelines.translate.table import (
     TableOptions,
     count_failed_rows,
+    count_flags,
     count_statuses,
     retry_table,
     translate_table,
@@ -54,6 +55,8 @@ class UnitStatistics:
     output_checksum: str = ""  # checksum of its footer
     # Rows of each of the STATUSES, by text column.
     rows_by_status: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
+    # Rows of each of the FLAGS, by text column; none of a unit that an older `tt` did.
+    rows_by_flag: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
     failed_rows: int = 0  # rows of which a cell failed
     texts: int = 0  # texts that had to be translated, each occurrence counted
     distinct_texts: int = 0  # texts that the model translated
@@ -234,6 +237,7 @@ def _write_output(
         output_bytes=footer.size,
         output_checksum=footer.checksum,
         rows_by_status=counts,
+        rows_by_flag=count_flags(table, options=options.table),
         failed_rows=count_failed_rows(table, options=options.table),
         texts=found.texts,
         distinct_texts=found.distinct_texts,

@@ -369,6 +369,7 @@ def test_translate_batch_keeps_rows_and_columns(with_model, capsys):
     assert found.select(["id", "text"]).equals(table)
     assert found.column_names[2:] == [
         "translation", "translation_score", "translation_status", "translation_error",
+        "translation_flags",
     ]  # fmt: skip
     assert found["translation_status"].to_pylist() == [
         "ok", "null", "empty", "ok", "empty", "too_long",

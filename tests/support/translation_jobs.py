@@ -11,14 +11,17 @@ from fakes import Reverser
 
 from model.decoding.options import Decoding
 from model.errors import UserError
+from pipelines.texts.flags import FLAGS
 from pipelines.texts.model_loading import CustomModel
 from pipelines.texts.translating import STATUSES, TextOptions
 from pipelines.translate.job import TranslateRequest
 from pipelines.translate.options import TranslateOptions
 
 NO_ROWS = dict.fromkeys(STATUSES, 0)
+NO_FLAGS = dict.fromkeys(FLAGS, 0)
 TWO_WORKERS = ("--direct_num_workers=2", "--direct_running_mode=multi_threading")
-ADDED = ["translation", "translation_score", "translation_status", "translation_error"]
+KINDS = ("", "_score", "_status", "_error", "_flags")
+ADDED = [f"translation{kind}" for kind in KINDS]
 
 loads: list[int] = []  # thread of each load
 

@@ -80,6 +80,18 @@ def test_a_report_names_the_first_ten():
     assert line.endswith("9, 10, ...)")
 
 
+def test_a_report_names_the_lines_of_each_flag():
+    report = LineReport(max_source_tokens=8)
+    made = [("ok", ()), ("ok", ("copy", "short")), ("incomplete", ("incomplete", "short"))]
+    for number, (status, flags) in enumerate(made, 1):
+        report.add(TranslatedText(translation="a", status=status, flags=flags), number=number)
+    assert report.lines() == [
+        "1 line flagged as 'copy' (line 2)",
+        "2 lines flagged as 'short' (line 2, 3)",
+        "1 line cut off at the length limit (line 3)",
+    ]
+
+
 def test_of_nothing_it_is_nothing():
     assert translated(b"") == ("", [])
     assert translated(b"\n") == ("\n", [])

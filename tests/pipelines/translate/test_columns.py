@@ -13,6 +13,7 @@ import pytest
 from fakes import Reverser, Terminal, fail_at
 from memory_filesystem import MemoryFileSystem
 from translation_jobs import (
+    ADDED,
     NO_ROWS,
     TWO_WORKERS,
     manifest,
@@ -50,8 +51,7 @@ def test_several_columns_have_their_names_before_what_is_added(tmp_path):
     source = write(tmp_path / "in.parquet", table)
     summary = translate(source, tmp_path / "out", text_columns=("b", "a"))
     found = read_all(tmp_path / "out")
-    kinds = ["translation", "translation_score", "translation_status", "translation_error"]
-    added = [f"{column}_{kind}" for column in "ba" for kind in kinds]
+    added = [f"{column}_{kind}" for column in "ba" for kind in ADDED]
     assert found.column_names == ["a", "id", "b", *added]
     assert found.select(["a", "id", "b"]).equals(table)
     assert found["a_translation"].to_pylist() == ["ba", None, "dc"]

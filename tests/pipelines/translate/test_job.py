@@ -13,6 +13,7 @@ import pytest
 from fakes import crash_at
 from translation_jobs import (
     ADDED,
+    NO_FLAGS,
     NO_ROWS,
     TWO_WORKERS,
     files_below,
@@ -61,6 +62,7 @@ def test_a_large_row_group_is_cut_and_the_columns_stand_in_order(tmp_path):
         "translation_score": [-float(len(text)) for text in turned(25)],
         "translation_status": ["ok"] * 25,
         "translation_error": [None] * 25,
+        "translation_flags": [[]] * 25,
     }
 
 
@@ -85,7 +87,8 @@ def test_statuses_are_counted_by_file_and_in_all(tmp_path):
     written = manifest(tmp_path / "out")
     assert written.pop("unit_seconds") > 0
     outputs_of = [f"{name}-00000-of-00001.parquet" for name in "abc"]
-    kept = {"skipped_rows": 0, "failed_rows": 0}
+    no_flags = {"text": NO_FLAGS}
+    kept = {"skipped_rows": 0, "failed_rows": 0, "rows_by_flag": no_flags}
 
     def of_file(rows, **by_status):
         rows_by_status = {"text": {**NO_ROWS, **by_status}}
@@ -150,6 +153,7 @@ def test_statuses_are_counted_by_file_and_in_all(tmp_path):
             ("translation_score", pa.float32()),
             ("translation_status", pa.string()),
             ("translation_error", pa.string()),
+            ("translation_flags", pa.list_(pa.string())),
         ]
     )
 

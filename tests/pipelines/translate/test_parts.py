@@ -72,9 +72,10 @@ def test_translate_table_takes_every_kind_of_string(column):
         "translation_score": [-2.0, None, -2.0],
         "translation_status": ["ok", "null", "ok"],
         "translation_error": [None, None, None],
+        "translation_flags": [[], [], []],
     }
     assert [field.type for field in table.schema][1:] == [
-        *(pa.string(), pa.float32(), pa.string(), pa.string())
+        *(pa.string(), pa.float32(), pa.string(), pa.string(), pa.list_(pa.string()))
     ]
     assert (work.texts, work.distinct_texts, work.source_characters) == (2, 1, 4)
 

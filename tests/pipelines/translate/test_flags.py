@@ -1,0 +1,102 @@
+"""Flags of rows in the output, the statistics, the manifest and the end's summary."""
+
+import dataclasses
+import json
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from fakes import Reverser, fail_at
+from translation_jobs import (
+    NO_FLAGS,
+    manifest,
+    output_bytes,
+    outputs,
+    read,
+    read_all,
+    translate,
+    unit_statistics,
+    write,
+)
+
+from model.engines.translator import Hypothesis, Translation
+from pipelines.translate.manifest import make_manifest
+from pipelines.translate.progress_and_summary import describe_summary
+from pipelines.translate.units import UnitStatistics
+
+
+class CutOff(Reverser):
+    """Cuts the translations of all texts with an "x" off."""
+
+    def translate_ids(self, source_ids, *, growth=1):
+        found, work = super().translate_ids(source_ids)
+        return [
+            Translation((Hypothesis(each.text, each.score, "x" not in each.text),))
+            for each in found
+        ], work
+
+
+ROWS = ["ax", None, "", "12", "ж", "ab", "ax", "bad"]
+FLAGS_OF_ROWS = [["incomplete"], [], [], [], [], [], ["incomplete"], []]
+
+
+def test_flags_are_a_list_for_each_row_and_counted(tmp_path):
+    fail_at.add("bad")
+    source = write(tmp_path / "in.parquet", {"text": ROWS, "note": ["no"] * 8})
+    summary = translate(
+        source, tmp_path / "out", load=CutOff, text_columns=("text", "note"), unit_rows=6
+    )
+    table = read_all(tmp_path / "out")
+    assert table["text_translation_flags"].to_pylist() == FLAGS_OF_ROWS
+    assert table["note_translation_flags"].to_pylist() == [[]] * 8
+    is_flagged = pc.list_value_length(pc.field("text_translation_flags")) > 0
+    flagged = pq.read_table(tmp_path / "out", filters=is_flagged)
+    assert flagged["text"].to_pylist() == ["ax", "ax"]
+    counts = {"text": {**NO_FLAGS, "incomplete": 2}, "note": NO_FLAGS}
+    assert summary.rows_by_flag == manifest(tmp_path / "out")["rows_by_flag"] == counts
+    assert manifest(tmp_path / "out")["files"]["in.parquet"]["rows_by_flag"] == counts
+    assert [
+        unit["rows_by_flag"]["text"]["incomplete"] for unit in unit_statistics(tmp_path / "out")
+    ] == [1, 1]
+    assert [line for line in describe_summary(summary) if "flag" in line] == [
+        "text: rows by flag: 2 incomplete"
+    ]
+    fail_at.clear()
+    again = translate(
+        source, tmp_path / "out", load=CutOff, text_columns=("text", "note"), unit_rows=6,
+        retry_failed=True,
+    )  # fmt: skip
+    assert read_all(tmp_path / "out")["text_translation_flags"].to_pylist() == FLAGS_OF_ROWS
+    assert again.rows_by_flag == counts
+
+
+def test_a_table_that_is_read_and_written_again_has_the_same_bytes(tmp_path):
+    source = write(tmp_path / "in.parquet", {"text": ["ax", "b"]})
+    translate(source, tmp_path / "out", load=CutOff, compression="none")
+    [name] = outputs(tmp_path / "out")
+    schema = pq.read_schema(tmp_path / "out" / name)
+    assert schema.field("translation_flags").type.field(0).name == "element"
+    assert read(tmp_path / "out" / name).schema.equals(schema)
+
+
+def test_what_an_older_tt_wrote_has_no_flags_and_is_read(tmp_path):
+    source = write(tmp_path / "in.parquet", {"text": ["ax", "b"]})
+    summary = translate(source, tmp_path / "out", load=CutOff)
+    path = tmp_path / "out/_tt/manifest.json"
+    written = manifest(tmp_path / "out")
+    for counts in (written, *written["files"].values()):
+        del counts["rows_by_flag"]
+    path.write_text(json.dumps(written))
+    before = output_bytes(tmp_path / "out")
+    finished = translate(source, tmp_path / "out", load=CutOff)
+    assert finished.already_finished
+    assert output_bytes(tmp_path / "out") == before
+    assert finished.rows_by_flag == {}
+    assert not any("flag" in line for line in describe_summary(finished))
+    [unit] = unit_statistics(tmp_path / "out")
+    del unit["rows_by_flag"]
+    old = UnitStatistics.from_json(unit)
+    assert old.rows_by_flag == {}
+    plan = json.loads((tmp_path / "out/_tt/plan.json").read_text())
+    made = make_manifest(plan=plan, statistics=[old], bad_rows={}, max_failed=1)
+    assert made["rows_by_flag"] == {"text": NO_FLAGS}
+    assert dataclasses.replace(summary, manifest=made).rows_by_status == summary.rows_by_status
