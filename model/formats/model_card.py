@@ -33,6 +33,9 @@ class TrainingData:
     # Quantiles of target tokens for a source token, by their names: "50%" is the median. None of
     # datasets that were made before they were counted.
     length_ratios: dict[str, float] = dataclasses.field(default_factory=dict)
+    # `placeholder_pairs[k - 1]` pairs had at least k placeholders; none if none had any, or if they
+    # were not counted.
+    placeholder_pairs: list[int] = dataclasses.field(default_factory=list)
 
     @classmethod
     def of(cls, manifest: DatasetManifest) -> TrainingData:
@@ -48,6 +51,7 @@ class TrainingData:
             source_lengths=split.source_lengths,
             target_lengths=split.target_lengths,
             length_ratios=ratio_quantiles(split.length_ratios),
+            placeholder_pairs=split.placeholder_pairs,
         )
 
     @classmethod

@@ -33,12 +33,17 @@ HEADER = np.dtype(
         ("row", "<u8"),  # of its source, from 0
         ("source_length", "<u4"),  # ids, BOS and EOS counted
         ("target_length", "<u4"),
+        ("placeholders", "u1"),  # on each side
         ("size", "<u4"),  # bytes of the record; 0 for a duplicate of another in the same unit
     ]
 )
 
-_MAGIC = b"ttspill2"
+_MAGIC = b"ttspill3"
 _FOOTER_END = struct.Struct("<Q8s")
+
+
+class OtherSpillError(ValueError):
+    """A spill of another version."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -180,13 +185,17 @@ def write_spill(
 
 
 def read_spill_footer(path: str) -> tuple[list[RegionOfShard], dict[str, Any]]:
-    """Returns what `write_spill` returned, and the unit's statistics."""
+    """Returns what `write_spill` returned, and the unit's statistics.
+
+    Raises:
+      OtherSpillError: An older `tt` wrote the spill.
+    """
     size = listing.file_identity(path)["bytes"]
     with files.open_binary(path) as file:
         file.seek(size - _FOOTER_END.size)
         length, magic = _FOOTER_END.unpack(file.read(_FOOTER_END.size))
         if magic != _MAGIC:
-            raise ValueError(f"{path} is not a spill of this version")
+            raise OtherSpillError(f"{path} is not a spill of this version")
         file.seek(size - _FOOTER_END.size - length)
         footer = json.loads(file.read(length))
     regions = [
@@ -204,6 +213,16 @@ def read_spill_footer(path: str) -> tuple[list[RegionOfShard], dict[str, Any]]:
         for split, shard, counts, bounds, is_candidate in footer["regions"]
     ]
     return regions, footer["statistics"]
+
+
+def find_spill(path: str) -> tuple[list[RegionOfShard], dict[str, Any]] | None:
+    """Returns what `write_spill` returned, with the statistics; None if an older `tt` wrote it."""
+    if not files.is_there(path):
+        return None
+    try:
+        return read_spill_footer(path)
+    except OtherSpillError:
+        return None
 
 
 def read_bucket(region: Region, bucket: int) -> Batch:

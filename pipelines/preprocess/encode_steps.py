@@ -18,7 +18,7 @@ from pipelines.corpora.source import Source
 from pipelines.pairs.encoding import UnitStatistics, encode_unit, training_lines
 from pipelines.pairs.held_out import HeldOut, hash_pairs, hash_texts, unite
 from pipelines.pairs.rejected import REJECTED_SCHEMA, SourceNames
-from pipelines.pairs.spills import read_spill_footer, write_spill
+from pipelines.pairs.spills import find_spill, write_spill
 from pipelines.pairs.units import Unit, cut_source
 from pipelines.preprocess import vocabulary_sample
 from pipelines.preprocess.options import PreprocessOptions
@@ -250,8 +250,8 @@ class _Encode(beam.DoFn):
     def process(self, unit: Unit, vocabulary_folder: str, held_out: HeldOut) -> Iterator[Any]:
         work = self._plan.work
         spill = work.spill(unit.label)
-        if files.is_there(spill):
-            regions, values = read_spill_footer(spill)
+        if finished := find_spill(spill):
+            regions, values = finished
             statistics = UnitStatistics(**values)
         else:
             encoded = encode_unit(

@@ -123,6 +123,7 @@ def sum_split(split: str, plan: SplitPlan, shards: Sequence[ShardStatistics]) ->
         source_lengths=add_counts(*(s.source_lengths for s in own)) if records else [],
         target_lengths=add_counts(*(s.target_lengths for s in own)) if records else [],
         length_ratios=add_counts(*(s.length_ratios for s in own)) if records else [],
+        placeholder_pairs=add_counts(*(s.placeholder_pairs for s in own)),
         padding_as_stored=waste(sum(s.padded_as_stored for s in own)),
         padding_by_length=waste(sum(s.padded_by_length for s in own)),
         shard_sizes=[s.size for s in sorted(own, key=lambda s: s.shard)],

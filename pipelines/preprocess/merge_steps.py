@@ -52,6 +52,8 @@ class ShardStatistics:
     target_lengths: list[int] = dataclasses.field(default_factory=list)
     # Histogram of the ratios of lengths, as in `SplitInfo`.
     length_ratios: list[int] = dataclasses.field(default_factory=list)
+    # Records by their least number of placeholders, as in `SplitInfo`.
+    placeholder_pairs: list[int] = dataclasses.field(default_factory=list)
     padded_as_stored: int = 0  # tokens with padding, if every 64 consecutive pairs made a batch
     # Tokens with padding, if each text was padded to the next multiple of 8.
     padded_by_length: int = 0
@@ -82,6 +84,9 @@ class ShardStatistics:
         self.source_lengths = _count_at(source // HISTOGRAM_STEP, self.source_lengths)
         self.target_lengths = _count_at(target // HISTOGRAM_STEP, self.target_lengths)
         self.length_ratios = _count_at(ratio_places(source, target), self.length_ratios)
+        self.placeholder_pairs = add_counts(
+            self.placeholder_pairs, _count_at_least(headers["placeholders"])
+        )
         for lengths in (source, target):
             self.longest = max(self.longest, int(lengths.max(initial=0)))
             self.padded_by_length += int((-(-lengths // HISTOGRAM_STEP) * HISTOGRAM_STEP).sum())
@@ -101,6 +106,16 @@ class ShardStatistics:
 
 def _count_at(places: npt.NDArray[np.int64], histogram: list[int]) -> list[int]:
     return add_counts(histogram, np.bincount(places).tolist())
+
+
+def _count_at_least(numbers: npt.NDArray[np.uint8]) -> list[int]:
+    """Returns how many of the numbers are at least 1, how many at least 2, up to the greatest.
+
+    >>> _count_at_least(np.array([0, 3, 1], np.uint8))
+    [2, 1, 1]
+    """
+    exactly = np.bincount(numbers, minlength=1)[1:].tolist()
+    return list(itertools.accumulate(reversed(exactly)))[::-1]
 
 
 def _count_sources(places: Places) -> Iterator[tuple[int, int]]:

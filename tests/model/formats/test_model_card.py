@@ -118,3 +118,11 @@ def test_quantiles_are_those_of_the_ratios_but_for_the_width_of_a_place(pairs):
 @pytest.mark.parametrize("counts", [[], [0], [0, 0]])
 def test_of_nothing_there_are_no_quantiles(counts):
     assert ratio_quantiles(counts) == {}
+
+
+def test_the_data_say_how_many_pairs_had_placeholders(trained_toy):
+    manifest = DatasetManifest.load(trained_toy.dataset)
+    assert TrainingData.of(manifest).placeholder_pairs == []
+    train = dataclasses.replace(manifest.splits["train"], placeholder_pairs=[7, 2])
+    counted = dataclasses.replace(manifest, splits={**manifest.splits, "train": train})
+    assert TrainingData.of(counted).placeholder_pairs == [7, 2]

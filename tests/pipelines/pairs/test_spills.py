@@ -25,7 +25,7 @@ def batch(*rows):
     """Makes a batch of (group, source hash, row, record); the group is the order too."""
     headers = np.zeros(len(rows), HEADER)
     for i, (group, source_hash, row, record) in enumerate(rows):
-        headers[i] = (group, 0, group, source_hash, row, 1, 2, len(record))
+        headers[i] = (group, 0, group, source_hash, row, 1, 2, 0, len(record))
     return Batch(headers, [record for *_, record in rows])
 
 

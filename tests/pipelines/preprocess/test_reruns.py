@@ -156,6 +156,22 @@ def test_a_rerun_after_a_crash_reuses_what_is_finished(
     assert digest(tmp_path) == digest(dataset)
 
 
+def test_a_rerun_encodes_anew_what_another_version_encoded(tmp_path, monkeypatch, corpus, dataset):
+    def crash(*args, **kwargs):
+        raise KilledError
+
+    with monkeypatch.context() as broken:
+        broken.setattr(merge_steps, "merge_bucket", crash)
+        with pytest.raises(Exception, match="KilledError"):
+            preprocess(sources=[corpus], options=options(tmp_path), beam_arguments=ONE_THREAD)
+    for spill in tmp_path.glob("_work/*/spill-*"):
+        content = spill.read_bytes()
+        assert content.endswith(b"ttspill3")
+        spill.write_bytes(content.removesuffix(b"ttspill3") + b"ttspill2")
+    preprocess(sources=[corpus], options=options(tmp_path), beam_arguments=ONE_THREAD)
+    assert digest(tmp_path) == digest(dataset)
+
+
 def test_what_a_user_error_ends_deletes_nothing_behind_links(tmp_path):
     other = tmp_path / "other"
     other.mkdir()
