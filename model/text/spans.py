@@ -65,11 +65,19 @@ _FIGURE = (
 _PICTURE = r"\p{Extended_Pictographic}[\p{Emoji_Modifier}\ufe0e\ufe0f\u20e3\U000e0020-\U000e007f]*"
 _EMOJI = rf"(?:{_PICTURE}(?:\u200d{_PICTURE})*|\p{{RI}}\p{{RI}}|[0-9\#*]\ufe0f?\u20e3)+"
 
-_SPAN = regex.compile(
-    rf"(?P<markup>{_TAG}|{_EMOJI})"
-    rf"|{_PLACEHOLDER}|{_CODE}|{_ENTITY}|{_URL}|{_MAIL}|{_VARIABLE}|{_FIGURE}",
-    regex.DOTALL,
+_ALTERNATIVES = (  # in their order, with the group of `_GROUPS` that each belongs to
+    (f"(?P<markup>{_TAG}|{_EMOJI})|{_PLACEHOLDER}|{_CODE}|{_ENTITY}", "sign"),
+    (_URL, "url"),
+    (f"{_MAIL}|{_VARIABLE}", "sign"),
+    (rf"(?=[-−+(0-9\p{{Sc}}A-Z])(?:{_FIGURE})", "figure"),
 )
+# What every text has in which an alternative of the group finds something: to look for all of them
+# takes five times as long as for figures alone.
+_GROUPS = {
+    "sign": re.compile("[<`&@{$%#©®\u203c-\U0010ffff]|:[a-z]"),
+    "url": re.compile(r":/|www\.|mailto:|tel:|[a-z0-9]\.[a-z]"),
+    "figure": re.compile("[0-9]"),
+}
 
 # Finds something in every text that has a span, and little else: most texts need no closer look.
 # Digits stand for all figures, a dot between letters for domains. It is RE2's syntax as well.
@@ -120,9 +128,10 @@ class Protection:
             matches = _compile(pattern).finditer(text)
             found += [Span(each.start(), each.end(), each[0]) for each in matches]
         if self.protect and _MAYBE_SPAN.search(text):
+            groups = tuple(name for name, pattern in _GROUPS.items() if pattern.search(text))
             found += [
                 Span(each.start(), each.end(), each[0], is_markup=each.lastgroup == "markup")
-                for each in _SPAN.finditer(text)
+                for each in _compile_groups(groups).finditer(text)
             ]
         return unite(text, found) if len(found) > 1 else found
 
@@ -142,6 +151,13 @@ def unite(text: str, spans: Iterable[Span]) -> list[Span]:
         replacement = last.replacement + span.replacement if touches else text[start:end]
         united.append(Span(start, end, replacement, last.is_markup and span.is_markup))
     return united
+
+
+@functools.cache
+def _compile_groups(groups: tuple[str, ...]) -> regex.Pattern[str]:
+    """Compiles the alternatives of some groups; those of none find nothing."""
+    chosen = [alternative for alternative, group in _ALTERNATIVES if group in groups]
+    return regex.compile("|".join(chosen) or "(?!)", regex.DOTALL)
 
 
 @functools.cache

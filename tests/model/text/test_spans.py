@@ -7,6 +7,7 @@ import pyarrow.compute as pc
 import pytest
 
 from model.errors import UserError
+from model.text import spans
 from model.text.spans import MAYBE_SPAN, PLACEHOLDERS, Protection, Span, unite
 
 # Texts, and the spans in them.
@@ -55,6 +56,16 @@ def test_finds_what_must_not_change(text: str) -> None:
     found = Protection().find(text)
     assert [span.replacement for span in found if text[span.start : span.end]] == _TEXTS[text]
     assert all(text[span.start : span.end] == span.replacement for span in found)
+
+
+@pytest.mark.parametrize("text", [*_TEXTS, *_NONE])
+def test_finds_in_a_text_what_all_alternatives_find(text: str) -> None:
+    """Alternatives are left out of which a text has no sign: that changes nothing."""
+    every = spans._compile_groups(tuple(spans._GROUPS))
+    for part in (text, *text.split()):
+        expected = [each[0] for each in every.finditer(part)]
+        united = "".join(span.replacement for span in Protection().find(part))
+        assert united == "".join(expected), part
 
 
 @pytest.mark.parametrize("text", [text for text in _NONE if "50%" not in text])
