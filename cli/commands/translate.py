@@ -22,7 +22,7 @@ from model.errors import UserError
 from pipelines.runners.formatting import format_seconds
 from pipelines.runners.status_line import StatusLine
 from pipelines.texts.lines import LineReport, OutputError, translate_lines
-from pipelines.texts.translating import TextOptions
+from pipelines.texts.options import TextOptions
 
 BROKEN_PIPE = 128 + 13  # what shells say of a program that SIGPIPE ended
 
@@ -47,7 +47,8 @@ def translate_command(
     folder = local_path(model)
     from model.engines.loading import load_translator
     from model.formats.model_folder import load_about
-    from pipelines.texts.model_languages import choose_language
+    from model.text.glossary import read_glossary
+    from model.text.vocabulary import read_local
     from pipelines.texts.model_loading import check_model
 
     data = load_about(folder).data
@@ -55,6 +56,7 @@ def translate_command(
         folder, name=model, decoding=decoding, engine=engine, texts=texts, data=data
     ):
         say(f"tt: warning: {line}")
+    glossary = texts.glossary and read_glossary(texts.glossary, read=read_local)
     prepare_engine(folder, engine)
     translator = load_translator(str(folder), decoding=decoding, engine=engine)
     say_what_is_awaited(sys.stdin)
@@ -65,7 +67,8 @@ def translate_command(
                 sys.stdin.buffer,
                 sys.stdout.buffer,
                 translator=translator,
-                options=choose_language(texts, data=data),
+                options=texts.for_model(data),
+                glossary=glossary,
                 report=report,
                 scored=decoding.n_best if decoding.n_best > 1 or with_scores else 0,
                 data=data,

@@ -4,6 +4,7 @@ normalization  the normalization of a text
 vocabulary     text to token ids and back
 languages      language codes, their names and scripts
 scores         BLEU and chrF
+glossary       terms, and what they are in the other language
 spans          what no translation may change: URLs, tags, variables, prices
 unknown        how much of a text a vocabulary lacks
 """

@@ -1,6 +1,9 @@
 """Texts to translations: what Parquet tables, lines and streams share.
 
+options          how texts are treated
 segments         texts cut into what a model can take
+protecting       protected spans on their way through a translation
+planning         what the model gets of each text
 bisection        the failing items of a batch, found by bisection
 translating      texts to translations with a status each
 flags            what is suspicious about a translation

@@ -3,4 +3,5 @@
 from __future__ import annotations
 
 INCOMPLETE = "incomplete"  # a sentence was cut off at the length limit
-FLAGS = (INCOMPLETE,)
+SPAN_REPAIRED = "span_repaired"  # the model lost or doubled a protected span
+FLAGS = (INCOMPLETE, SPAN_REPAIRED)

@@ -13,10 +13,12 @@ from model.engines.progress import begin_rows
 from model.engines.translator import Hypothesis, Translator
 from model.errors import UserError, counted
 from model.formats.model_card import TrainingData
+from model.text.glossary import Glossary
 from pipelines.texts import flags, translating
 from pipelines.texts.model_languages import describe_other_script
+from pipelines.texts.options import TextOptions
 from pipelines.texts.segments import LINE_BREAK
-from pipelines.texts.translating import TextOptions, TranslatedText, translate_texts
+from pipelines.texts.translating import TermCounts, TranslatedText, translate_texts
 
 _CHUNK = 1024  # lines that are sorted by length and batched together
 _SHOWN = 10  # places of a kind that a report names
@@ -36,6 +38,7 @@ class LineReport:
       failed: Lines that failed.
       places: First line numbers, from 1, by what became of them, with the error if there is one.
       done: Lines that have been translated and written.
+      terms: Terms of the glossary in the lines, and those that the translations have.
     """
 
     max_source_tokens: int
@@ -43,6 +46,7 @@ class LineReport:
     failed: int = 0
     places: dict[str, list[str]] = dataclasses.field(default_factory=dict)
     done: int = 0
+    terms: TermCounts = dataclasses.field(default_factory=TermCounts)
 
     def add(self, text: TranslatedText, *, number: int) -> None:
         """Takes note of a line."""
@@ -71,11 +75,14 @@ class LineReport:
 
     def lines(self) -> list[str]:
         """Says what became of how many lines, and of which."""
-        return [
+        found = [
             f"{counted(self.counts[became], 'line')} {became} (line {', '.join(places)}"
             + (", ...)" if self.counts[became] > len(places) else ")")
             for became, places in self.places.items()
         ]
+        if self.terms.found:
+            found.append(f"glossary: {self.terms.kept:,} of {self.terms.found:,} terms kept")
+        return found
 
 
 def translate_lines(
@@ -85,6 +92,7 @@ def translate_lines(
     translator: Translator,
     options: TextOptions,
     report: LineReport,
+    glossary: Glossary | None = None,
     scored: int = 0,
     chunk: int = _CHUNK,
     data: TrainingData | None = None,
@@ -101,6 +109,7 @@ def translate_lines(
       translator: The model.
       options: How lines are treated.
       report: Takes note of the lines.
+      glossary: Terms whose translations are given.
       scored: Lines `score ||| text` for each line; 0 writes the best text alone.
       chunk: Lines read before they are translated.
       data: What the model was trained on; None compares no scripts.
@@ -119,7 +128,10 @@ def translate_lines(
             for said in describe_other_script(decoded, data=data):
                 warn(said)
         with begin_rows(len(texts)):
-            found = translate_texts(texts, translator=translator, options=options)
+            found = translate_texts(
+                texts, translator=translator, options=options, glossary=glossary
+            )
+        report.terms += found.terms
         made: list[str] = []
         for text, number in zip(found.translations, numbers):  # noqa: B905 -- numbers do not end
             report.add(text, number=number)

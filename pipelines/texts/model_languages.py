@@ -2,35 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 
 import regex
 
 from model.formats.model_card import TrainingData
 from model.text.languages import OF_TWO_SCRIPTS, find_language
-from pipelines.texts.translating import TextOptions
 
 SAMPLE = 1000  # texts that are looked at
 _LEAST_SHARE = 0.2  # of the letters of a text that is in a script
 _LEAST_LETTERS = 20  # in all: of fewer, nothing is said
 _LETTER = regex.compile(r"\p{L}")
 _COMPOSED = {"Japanese": ("Hiragana", "Katakana", "Han"), "Korean": ("Hangul", "Han")}
-
-
-def choose_language(options: TextOptions, *, data: TrainingData) -> TextOptions:
-    """Returns options with the model's language, if no language is given: its rules cut texts.
-
-    Args:
-      options: How texts are treated.
-      data: What the model was trained on.
-
-    >>> choose_language(TextOptions(), data=TrainingData(source_language="de")).source_language
-    'de'
-    """
-    if options.source_language or not find_language(data.source_language):
-        return options
-    return dataclasses.replace(options, source_language=data.source_language)
 
 
 def describe_other_language(given: str, *, data: TrainingData) -> list[str]:

@@ -16,7 +16,7 @@ from model.folders.cache import default_cache
 from model.formats.model_card import TrainingData
 from model.formats.model_folder import describe_missing_digests, load_about, model_fingerprint
 from pipelines.texts.model_languages import describe_other_language
-from pipelines.texts.translating import TextOptions
+from pipelines.texts.options import TextOptions
 
 _LOGGER = logging.getLogger(__name__)
 

@@ -13,6 +13,7 @@ import regex
 import sentencex
 
 from model.text.languages import find_language
+from model.text.spans import Span
 
 _SPACE = regex.compile(r"\s+")
 LINE_BREAK = regex.compile(r"\r\n|[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
@@ -34,6 +35,8 @@ _UNSPACED = regex.compile(
     r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
     r"\u3000-\u303f\uff00-\uffef]"
 )
+
+_OPENING_TAG = regex.compile(r"<[A-Za-z]")
 
 # sentencex 1.0 fails at some white space beyond ASCII, and loses blank lines of long texts. It is
 # given single lines in which all white space is the common one, character for character.
@@ -119,34 +122,41 @@ def _apart_from_space(text: str) -> list[str]:
     return [part for part in (text[:start], core, text[start + len(core) :]) if part]
 
 
-def halve(text: str) -> list[str]:
+def halve(text: str, *, spans: Sequence[Span] = ()) -> list[str]:
     """Cuts a text of several characters in two, with white space between them if there is some.
 
     That is behind a clause in the middle half, else at the white space that is nearest to the
-    middle, else behind any clause, else between two characters.
+    middle, else behind any clause, else between two characters; never inside a span, unless there
+    is no other place.
 
     >>> halve("if it rains, we stay"), halve("one two three"), halve("abcd")
     (['if it rains,', ' ', 'we stay'], ['one two', ' ', 'three'], ['ab', 'cd'])
     """
-    clauses = _cuts_inside(text, [match.end() for match in _CLAUSE_END.finditer(text)])
-    central = [i for i in clauses if len(text) <= 4 * i <= 3 * len(text)]
-    cuts = (
-        central
-        or _cuts_inside(text, [match.start() for match in _SPACE.finditer(text)])
+
+    def cuts(places: Iterable[int]) -> list[int]:
+        return [
+            i
+            for i in places
+            if 0 < i < len(text) and not any(span.start < i < span.end for span in spans)
+        ]
+
+    clauses = cuts(match.end() for match in _CLAUSE_END.finditer(text))
+    found = (
+        [i for i in clauses if len(text) <= 4 * i <= 3 * len(text)]
+        or cuts(match.start() for match in _SPACE.finditer(text))
         or clauses
-        or _cuts_inside(text, [match.end() for match in _CHARACTER.finditer(text)])
+        or cuts(match.end() for match in _CHARACTER.finditer(text))
         or [len(text) // 2]
     )
-    cut = min(cuts, key=lambda i: abs(2 * i - len(text)))
+    cut = min(found, key=lambda i: abs(2 * i - len(text)))
     return [part for half in (text[:cut], text[cut:]) for part in _apart_from_space(half)]
 
 
-def _cuts_inside(text: str, cuts: list[int]) -> list[int]:
-    return [i for i in cuts if 0 < i < len(text)]
-
-
 def cut_to_fit(
-    texts: Sequence[Sequence[str]], *, fits: Callable[[list[str]], list[bool]]
+    texts: Sequence[Sequence[str]],
+    *,
+    fits: Callable[[list[str]], list[bool]],
+    spans_of: Callable[[str], Sequence[Span]] = lambda piece: (),
 ) -> list[list[str]]:
     """Cuts what does not fit of texts in parts, until all of it does.
 
@@ -154,6 +164,7 @@ def cut_to_fit(
       texts: The pieces of each text, and the white space between them.
       fits: Tells for each piece, once, whether it is short enough. A single character is never
         cut.
+      spans_of: Returns the spans of a piece that are not to be cut inside.
 
     Returns:
       For each text its pieces and the white space between them; joined, they are the text.
@@ -164,7 +175,7 @@ def cut_to_fit(
     while new:
         seen.update(new)
         found = {
-            piece: halve(piece)
+            piece: halve(piece, spans=spans_of(piece))
             for piece, does_fit in zip(new, fits(new), strict=True)
             if not does_fit and len(piece) > 1
         }
@@ -194,7 +205,7 @@ def join_translations(parts: Sequence[str], translations: Mapping[str, str]) -> 
     """Puts translated pieces in the places of the pieces; the white space between them stays.
 
     Where the source has none, since its script does without, and the translation's does not,
-    a space comes in between; and the other way round, a space between two sentences goes.
+    a space comes in between, but for tags; and the other way round, one between sentences goes.
 
     >>> join_translations(["Hi.", " ", "Bye."], {"Hi.": "你好。", "Bye.": "再见。"})
     '你好。再见。'
@@ -209,6 +220,7 @@ def join_translations(parts: Sequence[str], translations: Mapping[str, str]) -> 
             if (
                 _is_unspaced(parts[i - 1], part)
                 and not is_unspaced
+                and not (_OPENING_TAG.match(parts[i - 1]) or part.startswith("</"))
                 and not (joined[-1].isspace() or text[0].isspace())
             ):
                 joined += " "

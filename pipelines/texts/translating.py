@@ -9,78 +9,28 @@ import collections
 import dataclasses
 import heapq
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-import regex
-
-from model.decoding.options import MAX_SOURCE_TOKENS
 from model.engines.progress import begin_sources
 from model.engines.translator import Hypothesis, Translation, Translator, Work
-from model.errors import require, require_one_of
-from model.text.languages import read_language
-from model.text.vocabulary import EOS_ID, UNK_ID, is_empty
+from model.text.glossary import Glossary
 from pipelines.texts import flags
 from pipelines.texts.bisection import call_on_parts, one_line, raise_if_not_at_fault
-from pipelines.texts.segments import (
-    cut_to_fit,
-    distinct_pieces,
-    join_translations,
-    split_sentences,
-)
+from pipelines.texts.options import TextOptions
+from pipelines.texts.planning import PROBE, Plan, Planner, Source
+from pipelines.texts.segments import join_translations
 
 OK = "ok"
 NULL = "null"  # no text: no translation
 EMPTY = "empty"  # nothing is in it: the translation is ""
-COPIED = "copied"  # no letter of any script is in it: the translation is the text
+COPIED = "copied"  # no letter is in it, or protected spans alone: the translation is the text
 TOO_LONG = "too_long"  # more tokens than max_source_tokens: only the beginning, or nothing
 SPLIT = "split"  # a sentence was too long, and translated in pieces
 INCOMPLETE = "incomplete"  # a sentence's translation was cut off at the length limit
 UNKNOWN = "unknown"  # most of it is not in the model's vocabulary: no translation
 FAILED = "failed"  # not UTF-8, or the model fails at it: no translation
 STATUSES = (OK, NULL, EMPTY, COPIED, TOO_LONG, SPLIT, INCOMPLETE, UNKNOWN, FAILED)
-SENTENCES, LONG, NEVER = "sentences", "long", "never"
-SPLITS = (SENTENCES, LONG, NEVER)
-ON_TOO_LONG = ("split", "truncate", "skip")
-_LETTER = regex.compile(r"\p{L}")  # of any script
-_PROBE = "a"  # translated if all texts fail: is it the texts, or the machine?
-_Source = tuple[int, ...]  # ids: texts that normalisation makes equal are one source
-_Found = Mapping[_Source, Translation | Exception]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TextOptions:
-    """How texts are treated.
-
-    Attributes:
-      max_source_tokens: Tokens of a source that the model gets at once, BOS and EOS counted.
-      split: Which texts are cut into sentences, each translated by itself: all ("sentences"), those
-        of more than `max_source_tokens` ("long", for models of longer texts) or none ("never").
-      on_too_long: What becomes of a sentence of more than `max_source_tokens`, or of a text that is
-        not cut: "split" translates it in parts, "truncate" its first `max_source_tokens` tokens,
-        "skip" leaves the text out. By default "split", and "skip" with `split=never`.
-      source_language: Code of the texts' language, whose rules cut texts into sentences; by default
-        that of the model's training, else English.
-    """
-
-    max_source_tokens: int = MAX_SOURCE_TOKENS
-    split: str = SENTENCES
-    on_too_long: str | None = None
-    source_language: str = ""
-
-    def __post_init__(self) -> None:
-        rule = "`max_source_tokens` must be at least 3 (BOS, a token and EOS)"
-        require(self.max_source_tokens >= 3, rule, self.max_source_tokens)
-        require_one_of("`split`", self.split, SPLITS)
-        if self.on_too_long is None:
-            default = "skip" if self.split == NEVER else "split"
-            object.__setattr__(self, "on_too_long", default)
-        require_one_of("`on_too_long`", self.on_too_long, ON_TOO_LONG)
-        require(
-            (self.split, self.on_too_long) != (NEVER, "split"),
-            "`on_too_long=split` and `split=never` contradict each other: leave one out",
-        )
-        if self.source_language:
-            read_language(self.source_language, name="`source_language`")
+_Found = Mapping[Source, Translation | Exception]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -97,6 +47,17 @@ class TranslatedText:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class TermCounts:
+    """Terms of a glossary in texts; two counts add up with `+`."""
+
+    found: int = 0  # terms in the texts, each occurrence counted
+    kept: int = 0  # those of them whose translation stands in the text's
+
+    def __add__(self, other: TermCounts) -> TermCounts:
+        return TermCounts(found=self.found + other.found, kept=self.kept + other.kept)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class TranslatedTexts:
     """What `translate_texts` returns."""
 
@@ -105,33 +66,26 @@ class TranslatedTexts:
     distinct_texts: int  # sources without repetitions: each is translated once
     source_characters: int  # of all rows that hold text
     work: Work  # of the calls that did not fail
-
-
-@dataclasses.dataclass(frozen=True)
-class _Job:
-    """A text to translate."""
-
-    status: str  # of its rows, unless something happens to its translation
-    parts: list[str]  # its pieces and the white space between them
-    sources: Mapping[str, _Source]  # ids of the parts that the model translates
-    kept: dict[str, str]  # what stands for the other parts
-
-    def occurrences(self) -> list[_Source]:
-        """Returns the sources in the order of the text, those that repeat as well."""
-        return [self.sources[part] for part in self.parts if part in self.sources]
+    terms: TermCounts = dataclasses.field(default_factory=TermCounts)
 
 
 def translate_texts(
-    cells: Sequence[bytes | None], *, translator: Translator, options: TextOptions
+    cells: Sequence[bytes | None],
+    *,
+    translator: Translator,
+    options: TextOptions,
+    glossary: Glossary | None = None,
 ) -> TranslatedTexts:
     """Translates each distinct source once and gives every row its translation, score and status.
 
-    Where the model fails at a source, its rows become FAILED and all others are translated.
+    Where the model fails at a source, its rows become FAILED and all others are translated. Where
+    it loses or doubles a protected span of a sentence, what is between its spans is translated.
 
     Args:
       cells: The bytes of a text, or None, for each row.
       translator: The model.
       options: How texts are treated.
+      glossary: Terms whose translations are given.
 
     Raises:
       Exception: What the translator raised, where that is no fault of a source
@@ -144,18 +98,21 @@ def translate_texts(
             texts[cell] = cell.decode()
         except UnicodeDecodeError as error:
             decided[cell] = TranslatedText(status=FAILED, error=f"not UTF-8: {error.reason}")
-    planned = _plan(list(texts.values()), translator=translator, options=options)
-    jobs = {cell: plan for cell, plan in zip(texts, planned, strict=True) if isinstance(plan, _Job)}
-    found, work = _translate(
-        list(dict.fromkeys(source for job in jobs.values() for source in job.occurrences())),
+    planner = Planner(translator=translator, options=options, glossary=glossary)
+    plans = dict(zip(texts, planner.plan(list(texts.values())), strict=True))
+    found, work = _translate(_sources_of(plans.values()), translator=translator)
+    repaired = _plan_repairs(plans, found, planner=planner)
+    again, more = _translate(
+        [source for source in _sources_of(repaired.values()) if source not in found],
         translator=translator,
     )
-    for cell, plan in zip(texts, planned, strict=True):
-        decided[cell] = _finish(plan, found) if isinstance(plan, _Job) else plan
+    found, work, plans = {**found, **again}, work + more, plans | repaired
+    for cell, plan in plans.items():
+        decided[cell] = _finish(plan, found, is_repaired=cell in repaired)
     translated = {source for source, result in found.items() if isinstance(result, Translation)}
     texts_in = {
-        cell: sum(source in translated for source in job.occurrences())
-        for cell, job in jobs.items()
+        cell: sum(source in translated for source in plan.occurrences)
+        for cell, plan in plans.items()
     }
     return TranslatedTexts(
         translations=[decided[cell] for cell in cells],
@@ -163,113 +120,56 @@ def translate_texts(
         distinct_texts=len(translated),
         source_characters=sum(len(cell.decode(errors="ignore")) for cell in cells if cell),
         work=work,
+        terms=_count_terms(cells, texts, decided, glossary=glossary),
     )
 
 
-def _plan(
-    texts: list[str], *, translator: Translator, options: TextOptions
-) -> list[_Job | TranslatedText]:
-    """Returns for each distinct text a job, or what its rows get without one."""
-    ids: dict[str, list[int] | Exception] = {}  # by piece
+def _sources_of(plans: Iterable[Plan]) -> list[Source]:
+    return list(dict.fromkeys(source for plan in plans for source in plan.occurrences))
 
-    def encode(new: list[str]) -> None:
-        found = call_on_parts(translator.encode, new, is_input_error=translator.is_input_error)
-        ids.update(zip(new, found, strict=True))
 
-    def fit(pieces: list[str]) -> list[bool]:
-        encode([piece for piece in pieces if piece not in ids])
-        return [not _LETTER.search(each) or not _is_long(ids[each], options) for each in pieces]
+def _plan_repairs(
+    plans: Mapping[bytes, Plan], found: _Found, *, planner: Planner
+) -> dict[bytes, Plan]:
+    """Plans those texts anew of whose sentences no hypothesis has the protected spans."""
+    lost: dict[bytes, list[str]] = {}
+    for cell, plan in plans.items():
+        for part in plan.masked:
+            result = found[plan.sources[part]]
+            if isinstance(result, Translation) and not _with_spans(plan, part, result):
+                lost.setdefault(cell, []).append(part)
+    planned = planner.plan_around([plans[cell] for cell in lost], lost=list(lost.values()))
+    return dict(zip(lost, planned, strict=True))
 
-    def split(text: str) -> list[str]:
-        return split_sentences(text, language=options.source_language) or [text]
 
-    parts = {text: split(text) if options.split == SENTENCES else [text] for text in texts}
-    encode(distinct_pieces(part for each in parts.values() for part in each))
-    raise_if_not_at_fault(
-        list(ids.values()),
-        probe=lambda: translator.encode([_PROBE]),
-        is_input_error=translator.is_input_error,
+def _with_spans(plan: Plan, part: str, result: Translation) -> tuple[Hypothesis, ...]:
+    """Returns the hypotheses of a part that have its protected spans, with these put back."""
+    return tuple(
+        dataclasses.replace(hypothesis, text=text)
+        for hypothesis in result.hypotheses
+        if (text := plan.put_back(part, hypothesis.text)) is not None
     )
-    unknown = {
-        text: cell
-        for text in texts
-        if (cell := _find_unknown(parts[text], ids=ids, translator=translator))
-    }
-    if options.split == LONG:
-        long = [text for text in ids if _is_long(ids[text], options) and text not in unknown]
-        parts |= {text: split(text) for text in long}
-        fit(distinct_pieces(part for text in long for part in parts[text]))
-    whole = dict(parts)  # before a sentence is cut inside
-    if options.on_too_long == "split":
-        known = [text for text in texts if text not in unknown]
-        parts |= zip(known, cut_to_fit([parts[text] for text in known], fits=fit), strict=True)
-    return [
-        unknown.get(text)
-        or _plan_text(
-            parts[text],
-            ids=ids,
-            status=OK if len(parts[text]) == len(whole[text]) else SPLIT,
-            options=options,
-        )
-        for text in texts
-    ]
 
 
-def _is_long(ids: list[int] | Exception, options: TextOptions) -> bool:
-    return not isinstance(ids, Exception) and len(ids) > options.max_source_tokens
-
-
-def _find_unknown(
-    parts: list[str],
+def _count_terms(
+    cells: Sequence[bytes | None],
+    texts: Mapping[bytes, str],
+    decided: Mapping[bytes | None, TranslatedText],
     *,
-    ids: Mapping[str, list[int] | Exception],
-    translator: Translator,
-) -> TranslatedText | None:
-    """Returns what the rows of a text get if it has letters, and more than half is unknown."""
-    worded = [part for part in parts if _LETTER.search(part)]
-    found = [ids[piece] for piece in worded]
-    if not any(not isinstance(each, Exception) and UNK_ID in each for each in found):
-        return None
-    error = translator.count_unknown(" ".join(worded)).describe()
-    return None if error is None else TranslatedText(status=UNKNOWN, error=error)
+    glossary: Glossary | None,
+) -> TermCounts:
+    if glossary is None:
+        return TermCounts()
+    counts: dict[bytes | None, TermCounts] = {}
+    for cell, text in texts.items():
+        wanted = collections.Counter(term.replacement for term in glossary.find(text))
+        translation = decided[cell].translation or ""
+        kept = sum(min(count, translation.count(term)) for term, count in wanted.items())
+        counts[cell] = TermCounts(found=wanted.total(), kept=kept)
+    return sum((counts[cell] for cell in cells if cell in counts), TermCounts())
 
 
-def _plan_text(
-    parts: list[str],
-    *,
-    ids: Mapping[str, list[int] | Exception],
-    status: str,
-    options: TextOptions,
-) -> _Job | TranslatedText:
-    sources: dict[str, _Source] = {}
-    kept: dict[str, str] = {}
-    for part in parts:
-        if part.isspace():
-            continue
-        found = ids[part]
-        if isinstance(found, Exception):
-            return TranslatedText(status=FAILED, error=one_line(found))
-        if is_empty(found):
-            kept[part] = ""
-        elif not _LETTER.search(part):
-            kept[part] = part
-        elif not _is_long(found, options):
-            sources[part] = tuple(found)
-        elif options.on_too_long == "truncate":
-            status = TOO_LONG
-            sources[part] = (*found[: options.max_source_tokens - 1], EOS_ID)
-        else:  # not to be cut, or a single character
-            most = options.max_source_tokens
-            error = f"a sentence has {len(found):,} tokens; at most {most:,} are allowed"
-            return TranslatedText(status=TOO_LONG, error=error)
-    if sources:
-        return _Job(status, parts, sources, kept)
-    if any(kept.values()):
-        return TranslatedText(translation="".join(parts), status=COPIED)
-    return TranslatedText(translation="", status=EMPTY)
-
-
-def _translate(sources: list[_Source], *, translator: Translator) -> tuple[_Found, Work]:
+def _translate(sources: list[Source], *, translator: Translator) -> tuple[_Found, Work]:
     """Translates sources; one at which the model fails has its error instead.
 
     A source whose best translation was cut off is translated again, with room for twice as much.
@@ -277,7 +177,7 @@ def _translate(sources: list[_Source], *, translator: Translator) -> tuple[_Foun
     work = Work()
     begin_sources(len(sources))
 
-    def translate(some: list[_Source], **settings: int) -> list[Translation]:
+    def translate(some: list[Source], **settings: int) -> list[Translation]:
         nonlocal work
         translations, done = translator.translate_ids([list(each) for each in some], **settings)
         work += done
@@ -286,7 +186,7 @@ def _translate(sources: list[_Source], *, translator: Translator) -> tuple[_Foun
     found = call_on_parts(translate, sources, is_input_error=translator.is_input_error)
     raise_if_not_at_fault(
         found,
-        probe=lambda: translator.translate_ids(translator.encode([_PROBE])),
+        probe=lambda: translator.translate_ids(translator.encode([PROBE])),
         is_input_error=translator.is_input_error,
     )
     results = dict(zip(sources, found, strict=True))
@@ -300,7 +200,7 @@ def _translate(sources: list[_Source], *, translator: Translator) -> tuple[_Foun
     )
     raise_if_not_at_fault(
         again,
-        probe=lambda: translator.translate_ids(translator.encode([_PROBE]), growth=2),
+        probe=lambda: translator.translate_ids(translator.encode([PROBE]), growth=2),
         is_input_error=translator.is_input_error,
     )
     longer = zip(cut_off, again, strict=True)
@@ -308,27 +208,45 @@ def _translate(sources: list[_Source], *, translator: Translator) -> tuple[_Foun
     return results, work
 
 
-def _finish(job: _Job, found: _Found) -> TranslatedText:
+def _finish(plan: Plan, found: _Found, *, is_repaired: bool) -> TranslatedText:
+    if why := plan.failed:
+        return TranslatedText(status=FAILED, error=why)
+    if why := plan.unknown:
+        return TranslatedText(status=UNKNOWN, error=why)
+    if why := plan.too_long:
+        return TranslatedText(status=TOO_LONG, error=why)
+    if not plan.sources:
+        if not any(plan.kept.values()):
+            return TranslatedText(translation="", status=EMPTY)
+        if all(text in ("", part) for part, text in plan.kept.items()):
+            return TranslatedText(translation="".join(plan.parts), status=COPIED)
+        return TranslatedText(translation=join_translations(plan.parts, plan.kept), status=OK)
     translations: dict[str, Translation] = {}
-    for part, source in job.sources.items():
+    for part, source in plan.sources.items():
         result = found[source]
         if isinstance(result, Exception):
             return TranslatedText(status=FAILED, error=one_line(result))
-        translations[part] = result
-    best, *_ = hypotheses = _combine(job, translations)
-    is_cut_off = job.status != TOO_LONG and not best.is_complete
+        translations[part] = Translation(_with_spans(plan, part, result))
+    best, *_ = hypotheses = _combine(plan, translations)
+    found_flags = [flags.SPAN_REPAIRED] if is_repaired else []
+    status = SPLIT if plan.was_cut else OK
+    if plan.truncated:
+        status = TOO_LONG
+    elif not best.is_complete:
+        status = INCOMPLETE
+        found_flags.append(flags.INCOMPLETE)
     return TranslatedText(
         translation=best.text,
         score=best.score,
-        status=INCOMPLETE if is_cut_off else job.status,
-        flags=(flags.INCOMPLETE,) if is_cut_off else (),
+        status=status,
         n_best=hypotheses,
+        flags=tuple(found_flags),
     )
 
 
-def _combine(job: _Job, translations: Mapping[str, Translation]) -> tuple[Hypothesis, ...]:
+def _combine(plan: Plan, translations: Mapping[str, Translation]) -> tuple[Hypothesis, ...]:
     """Returns the hypotheses of a text: the best of each piece, then the most probable others."""
-    times = collections.Counter(part for part in job.parts if part in translations)
+    times = collections.Counter(part for part in plan.parts if part in translations)
     best = {part: each.hypotheses[0] for part, each in translations.items()}
     count = max(len(each.hypotheses) for each in translations.values())
     score = sum(times[part] * each.score for part, each in best.items())
@@ -344,7 +262,7 @@ def _combine(job: _Job, translations: Mapping[str, Translation]) -> tuple[Hypoth
     hypotheses = []
     for known, changed in [(score, {}), *others]:
         chosen = best | changed
-        texts = job.kept | {part: each.text for part, each in chosen.items()}
+        texts = {**plan.kept, **{part: each.text for part, each in chosen.items()}}
         is_complete = all(each.is_complete for each in chosen.values())
-        hypotheses.append(Hypothesis(join_translations(job.parts, texts), known, is_complete))
+        hypotheses.append(Hypothesis(join_translations(plan.parts, texts), known, is_complete))
     return tuple(hypotheses)

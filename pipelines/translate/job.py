@@ -25,6 +25,7 @@ from model.engines.gpus import count_gpus
 from model.engines.translator import Engine, Translator
 from model.errors import UserError
 from model.folders.lock import lock_folder
+from model.text.glossary import Glossary, read_glossary
 from pipelines.runners.beam_options import (
     has_direct_workers,
     local_workers,
@@ -35,10 +36,10 @@ from pipelines.runners.model_copies import ModelCopies, plan_copies
 from pipelines.runners.runner import check_places, make_pipeline, run_pipeline
 from pipelines.runners.status_line import look_seconds, repeating
 from pipelines.storage import paths
-from pipelines.storage.files import delete
+from pipelines.storage.files import delete, read_bytes
 from pipelines.storage.listing import list_files
 from pipelines.storage.paths import is_local
-from pipelines.texts.model_languages import SAMPLE, choose_language, describe_other_script
+from pipelines.texts.model_languages import SAMPLE, describe_other_script
 from pipelines.texts.model_loading import (
     CustomModel,
     FoundModel,
@@ -102,8 +103,7 @@ class TranslateRequest:
         options = self.options
         plan_copies(self.copies, beam_arguments=self.beam)
         places = [*options.input, options.output]
-        if isinstance(self.model, str):
-            places.append(self.model)
+        places += [path for path in (self.model, options.texts.glossary) if isinstance(path, str)]
         warning = check_places(self.beam, paths=places)
         set_file_system_options(self.beam)
         if remote := [place for place in places if not is_local(place)]:
@@ -112,11 +112,13 @@ class TranslateRequest:
         output = paths.normalize_path(options.output)
         check_place(options, output=output)
         found = inspect_input(options, has_n_best=self.decoding.n_best > 1)
-        texts = choose_language(options.texts, data=model.data)
+        texts = options.texts.for_model(model.data)
+        glossary = _read_glossary(texts.glossary)
         plan = make_plan(
             files=found.files,
             bad_files=found.bad_files,
             options=dataclasses.replace(options, texts=texts),
+            glossary=glossary,
             text_columns=found.text_columns,
             model_fingerprint=model.fingerprint,
             decoding=self.decoding,
@@ -130,7 +132,10 @@ class TranslateRequest:
             found=found,
             model=model,
             table=TableOptions(
-                text_columns=found.text_columns, has_n_best=self.decoding.n_best > 1, texts=texts
+                text_columns=found.text_columns,
+                has_n_best=self.decoding.n_best > 1,
+                texts=texts,
+                glossary=glossary,
             ),
             plan=plan,
             run_id=uuid.uuid4().hex,
@@ -372,6 +377,12 @@ class TranslateJob:
             seconds=time.monotonic() - start,
             max_failed=self.request.options.max_failed,
         )
+
+
+def _read_glossary(path: str | None) -> Glossary | None:
+    if path is None:
+        return None
+    return read_glossary(path, read=lambda name: read_bytes(paths.normalize_path(name)))
 
 
 def _with_workers(arguments: Sequence[str], workers: int) -> list[str]:

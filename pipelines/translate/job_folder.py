@@ -67,6 +67,7 @@ def compare_plans(saved: Mapping[str, Any], asked: Mapping[str, Any]) -> list[st
         words={
             "model_fingerprint": lambda *_: ["`model` is another one now"],
             "engine.name": "engine",
+            "options.glossary": lambda *_: ["`glossary` is another one now"],
             "format": lambda *_: ["it was begun by another version of tt"],
             "input": functools.partial(_compare_inputs, has_other_limit=has_other_limit),
         },

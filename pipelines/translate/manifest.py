@@ -80,6 +80,10 @@ def make_manifest(
         "texts": sum(unit.texts for unit in statistics),
         "distinct_texts": sum(unit.distinct_texts for unit in statistics),
         "source_characters": sum(unit.source_characters for unit in statistics),
+        "terms": {
+            "found": sum(unit.terms_found for unit in statistics),
+            "kept": sum(unit.terms_kept for unit in statistics),
+        },
         "work": {**dataclasses.asdict(work), "padding": round(work.padding, 6)},
         "model_fingerprint": plan["model_fingerprint"],
         "decoding": plan["decoding"],

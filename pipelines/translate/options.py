@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from model.errors import require, require_one_of
-from pipelines.texts.translating import TextOptions
+from pipelines.texts.options import TextOptions
 
 COMPRESSIONS = ("zstd", "snappy", "gzip", "brotli", "lz4", "none")
 FAIL, SKIP = "fail", "skip"

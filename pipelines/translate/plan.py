@@ -14,7 +14,9 @@ from typing import Any
 
 from model.decoding.options import BATCH_TOKENS, Decoding
 from model.formats.model_card import versions_of
+from model.text.glossary import Glossary
 from pipelines.storage import parquet
+from pipelines.texts.options import TextOptions
 from pipelines.translate.options import TranslateOptions
 
 FORMAT = 1
@@ -89,6 +91,7 @@ def make_plan(
     decoding: Decoding,
     engine: Mapping[str, Any],
     languages: Mapping[str, str] | None = None,
+    glossary: Glossary | None = None,
 ) -> dict[str, Any]:
     """Returns the content of `plan.json`: all that decides what the output holds, and versions.
 
@@ -110,7 +113,7 @@ def make_plan(
             "unit_rows": options.unit_rows,
             "limit": options.limit,
             "compression": options.compression,
-            **dataclasses.asdict(options.texts),
+            **_text_options(options.texts, glossary=glossary),
         },
         "model_fingerprint": model_fingerprint,
         # The default is one number, whatever device translates: so another one may go on.
@@ -123,6 +126,13 @@ def make_plan(
         "versions": installed_versions(),
     }
     return dict(json.loads(json.dumps(plan)))  # as it reads back: a tuple is a list there
+
+
+def _text_options(texts: TextOptions, *, glossary: Glossary | None) -> dict[str, Any]:
+    """Returns what decides of texts; a glossary by its content, wherever it lies."""
+    values = dataclasses.asdict(texts)
+    protection = values.pop("protection")
+    return {**values, **protection, "glossary": glossary and glossary.digest}
 
 
 def planned_outputs(plan: Mapping[str, Any]) -> list[str]:

@@ -234,6 +234,9 @@ def describe_summary(
                 f"{column}: {counted(too_long, 'row')} of more than `max_source_tokens` at once, "
                 "left out or cut as `on_too_long` says"
             )
+    terms = manifest.get("terms", {})  # not in a manifest of an older tt
+    if terms.get("found"):
+        lines.append(f"Glossary: {terms['kept']:,} of {terms['found']:,} terms kept")
     if manifest["texts"]:
         texts, distinct = manifest["texts"], manifest["distinct_texts"]
         work = Work(**{key: n for key, n in manifest["work"].items() if key != "padding"})

@@ -11,12 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from model.engines.translator import Translator
+from model.text.glossary import Glossary
 from pipelines.storage.parquet import cell_bytes
 from pipelines.texts.flags import FLAGS
+from pipelines.texts.options import TextOptions
 from pipelines.texts.translating import (
     FAILED,
     STATUSES,
-    TextOptions,
     TranslatedText,
     TranslatedTexts,
     translate_texts,
@@ -63,6 +64,7 @@ class TableOptions:
     text_columns: tuple[str, ...]  # the columns to translate, at least one
     has_n_best: bool = False  # whether a column of n best translations is added
     texts: TextOptions = dataclasses.field(default_factory=TextOptions)  # how texts are treated
+    glossary: Glossary | None = None  # terms whose translations are given
 
     def added(self) -> tuple[_Added, ...]:
         """Returns what is added for each text column."""
@@ -129,7 +131,9 @@ def retry_table(
 def _translate(
     cells: list[bytes | None], *, options: TableOptions, translator: Translator
 ) -> TranslatedTexts:
-    found = translate_texts(cells, translator=translator, options=options.texts)
+    found = translate_texts(
+        cells, translator=translator, options=options.texts, glossary=options.glossary
+    )
     if len(found.translations) != len(cells):
         raise RuntimeError(f"{len(cells)} cells in, {len(found.translations)} out")
     return found

@@ -61,6 +61,8 @@ class UnitStatistics:
     texts: int = 0  # texts that had to be translated, each occurrence counted
     distinct_texts: int = 0  # texts that the model translated
     source_characters: int = 0  # characters of all texts
+    terms_found: int = 0  # terms of the glossary in all texts
+    terms_kept: int = 0  # those of them whose translation stands in the text's
     work: Work = dataclasses.field(default_factory=Work)  # work of the model
     seconds: float = 0.0  # seconds that the last run worked on it, reading and writing included
     run_id: str = ""  # name of that run
@@ -211,6 +213,8 @@ def _retry_unit(
         texts=found.texts + retried.texts,
         distinct_texts=found.distinct_texts + retried.distinct_texts,
         source_characters=found.source_characters,
+        terms_found=found.terms_found,  # which a failed row was counted among
+        terms_kept=found.terms_kept + retried.terms.kept,
         work=found.work + retried.work,
         run_rows=found.failed_rows,
     )
@@ -242,6 +246,8 @@ def _write_output(
         texts=found.texts,
         distinct_texts=found.distinct_texts,
         source_characters=found.source_characters,
+        terms_found=found.terms.found,
+        terms_kept=found.terms.kept,
         work=found.work,
         seconds=round(time.monotonic() - start, 3),
         run_rows=unit.rows,

@@ -21,7 +21,8 @@ from model.engines.loading import load_translator
 from model.engines.translator import Engine
 from model.text.scores import bleu
 from pipelines.english_spanish.corpus import held_out_pairs
-from pipelines.texts.translating import TextOptions, translate_texts
+from pipelines.texts.options import TextOptions
+from pipelines.texts.translating import translate_texts
 
 
 def join_runs(lines: list[str], *, seed: int = 1) -> list[str]:

@@ -22,7 +22,7 @@ from pipelines.evaluate.request import EvaluateRequest
 from pipelines.pairs.filters import Filters
 from pipelines.preprocess.job import PreprocessRequest
 from pipelines.preprocess.options import PreprocessOptions
-from pipelines.texts.translating import TextOptions
+from pipelines.texts.options import TextOptions
 from pipelines.translate.options import TranslateOptions
 
 SLOW = ("tensorflow", "keras", "apache_beam")

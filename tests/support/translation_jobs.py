@@ -13,7 +13,8 @@ from model.decoding.options import Decoding
 from model.errors import UserError
 from pipelines.texts.flags import FLAGS
 from pipelines.texts.model_loading import CustomModel
-from pipelines.texts.translating import STATUSES, TextOptions
+from pipelines.texts.options import TextOptions
+from pipelines.texts.translating import STATUSES
 from pipelines.translate.job import TranslateRequest
 from pipelines.translate.options import TranslateOptions
 

@@ -20,7 +20,8 @@ from model.engines import loading
 from model.engines.translator import Engine, Hypothesis
 from model.formats.model_card import About
 from pipelines.texts.lines import LineReport, format_line, translate_lines
-from pipelines.texts.translating import TextOptions, TranslatedText
+from pipelines.texts.options import TextOptions
+from pipelines.texts.translating import TranslatedText
 
 
 def translated(data, *, translator=None, scored=0, chunk=1000, **options):

@@ -23,7 +23,8 @@ from model.formats.model_folder import (
 from model.formats.weights import save_model
 from model.text.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from model.transformer.decode import length_limits
-from pipelines.texts.translating import TextOptions, translate_texts
+from pipelines.texts.options import TextOptions
+from pipelines.texts.translating import translate_texts
 
 SENTENCES = ["one two", "three", "four five six seven eight", "nine zero one", "two two"]
 

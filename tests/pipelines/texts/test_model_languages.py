@@ -17,23 +17,11 @@ from model.formats.model_folder import CONFIG_FILE
 from pipelines.evaluate.request import describe_unspaced
 from pipelines.texts.model_languages import (
     SAMPLE,
-    choose_language,
     describe_other_language,
     describe_other_script,
 )
-from pipelines.texts.translating import TextOptions
 
 FROM_GERMAN = TrainingData(source_language="de", target_language="en")
-
-
-@pytest.mark.parametrize(
-    ("given", "own", "chosen"),
-    [("", "de", "de"), ("en", "de", "en"), ("", "", ""), ("", "German", ""), ("de", "", "de")],
-)
-def test_the_models_language_is_taken_where_none_is_given(given, own, chosen):
-    options = TextOptions(source_language=given, max_source_tokens=9)
-    found = choose_language(options, data=TrainingData(source_language=own))
-    assert found == TextOptions(source_language=chosen, max_source_tokens=9)
 
 
 def test_another_language_than_the_models_is_said():

@@ -17,7 +17,8 @@ from model.errors import UserError
 from model.text.unknown import UnknownParts
 from model.text.vocabulary import UNK_ID
 from pipelines.texts.bisection import call_on_parts, one_line
-from pipelines.texts.translating import STATUSES, TextOptions, TranslatedText, translate_texts
+from pipelines.texts.options import TextOptions
+from pipelines.texts.translating import STATUSES, TranslatedText, translate_texts
 
 
 def translate(texts, translator=None, **options):

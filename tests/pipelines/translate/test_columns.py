@@ -35,7 +35,7 @@ from model.decoding.options import Decoding
 from model.engines.translator import Work
 from pipelines.runners.status_line import StatusLine
 from pipelines.storage.files import open_binary
-from pipelines.texts.translating import TextOptions
+from pipelines.texts.options import TextOptions
 from pipelines.translate.options import TranslateOptions
 from pipelines.translate.progress_and_summary import (
     ProgressWatch,

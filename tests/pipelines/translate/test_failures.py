@@ -34,7 +34,7 @@ from model.folders.lock import lock_folder
 from pipelines.storage import files as storage_files
 from pipelines.storage import parquet
 from pipelines.storage.listing import ListedFile
-from pipelines.texts.translating import TextOptions
+from pipelines.texts.options import TextOptions
 from pipelines.translate import job_folder
 from pipelines.translate import plan as translate_plan
 from pipelines.translate.progress_and_summary import describe_failure, describe_summary

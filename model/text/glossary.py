@@ -1,0 +1,106 @@
+"""A glossary: terms, and what they are in the other language."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+
+import regex
+
+from model.errors import UserError
+from model.text.spans import Span, unite
+
+EXACT, ANY_CASE = "exact", "any-case"
+# A term begins and ends where a word does, in scripts that have spaces between words.
+_SPACED = r"[\w--[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]]"
+
+
+@dataclasses.dataclass(frozen=True)
+class Glossary:
+    """Terms and their translations; of terms that overlap, the longest counts."""
+
+    exact: Mapping[str, str]
+    any_case: Mapping[str, str]  # by the term in folded case
+
+    @property
+    def digest(self) -> str:
+        """Tells this glossary from others."""
+        content = repr((sorted(self.exact.items()), sorted(self.any_case.items())))
+        return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
+
+    def add_terms(self, text: str, spans: Sequence[Span]) -> list[Span]:
+        """Returns spans and the terms outside them, in the order of the text.
+
+        >>> glossary = Glossary({"white house": "Weißes Haus"}, {})
+        >>> glossary.add_terms("A white house.", [])[0].replacement
+        'Weißes Haus'
+        """
+        terms = self.find(text)
+        free = [
+            term
+            for term in terms
+            if not any(term.start < span.end and span.start < term.end for span in spans)
+        ]
+        return unite(text, [*spans, *free]) if free else list(spans)
+
+    def find(self, text: str) -> list[Span]:
+        """Returns the terms of a text, none of which overlaps another."""
+        found = []
+        for match in self._pattern.finditer(text):
+            term = match[0]
+            translation = self.exact.get(term)
+            if translation is None:
+                translation = self.any_case[term.casefold()]
+            found.append(Span(match.start(), match.end(), translation))
+        return found
+
+    @functools.cached_property
+    def _pattern(self) -> regex.Pattern[str]:
+        longest_first = functools.partial(sorted, key=lambda term: (-len(term), term))
+        return regex.compile(
+            rf"(?<!{_SPACED})(?:\L<exact>|(?i:\L<any_case>))(?!{_SPACED})",
+            flags=regex.VERSION1,
+            exact=longest_first(self.exact),
+            any_case=longest_first(self.any_case),
+        )
+
+
+def read_glossary(path: str, *, read: Callable[[str], bytes]) -> Glossary:
+    """Reads a glossary: a line for each term, its columns separated by tabs.
+
+    Raises:
+      UserError: It cannot be read, a line has other columns, or two contradict each other.
+    """
+    try:
+        content = read(path).decode("utf-8-sig")
+    except OSError as error:
+        raise UserError(f"`glossary` {path} cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"`glossary` {path} must be UTF-8: {error.reason}") from error
+    terms: dict[str, dict[str, str]] = {EXACT: {}, ANY_CASE: {}}
+    lines: dict[tuple[str, str], int] = {}  # where a term stands
+    for number, line in enumerate(content.splitlines(), 1):
+        if not line.strip():
+            continue
+        place = f"line {number} of `glossary` {path}"
+        columns = [column.strip() for column in line.split("\t")]
+        if not 2 <= len(columns) <= 3 or not all(columns):
+            raise UserError(
+                f"{place} must be a term, TAB, its translation, and optionally TAB and "
+                f"{EXACT} or {ANY_CASE}. Received: {line!r}"
+            )
+        term, translation, how = [*columns, EXACT][:3]
+        if how not in terms:
+            raise UserError(f"{place} must end in {EXACT} or {ANY_CASE}. Received: {how!r}")
+        term = term if how == EXACT else term.casefold()
+        if terms[how].setdefault(term, translation) != translation:
+            raise UserError(
+                f"{place} contradicts line {lines[how, term]}: {columns[0]!r} is "
+                f"{terms[how][term]!r} there and {translation!r} here. Keep one of them"
+            )
+        lines.setdefault((how, term), number)
+    if not lines:
+        raise UserError(f"`glossary` {path} has no terms: write one a line, or leave it out")
+    return Glossary(terms[EXACT], terms[ANY_CASE])

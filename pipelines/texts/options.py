@@ -1,0 +1,82 @@
+"""How texts are treated."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from model.decoding.options import MAX_SOURCE_TOKENS
+from model.errors import require, require_one_of
+from model.formats.model_card import TrainingData
+from model.text.languages import find_language, read_language
+from model.text.spans import PLACEHOLDERS, Protection
+
+SENTENCES, LONG, NEVER = "sentences", "long", "never"
+SPLITS = (SENTENCES, LONG, NEVER)
+SPLIT, TRUNCATE, SKIP = "split", "truncate", "skip"
+ON_TOO_LONG = (SPLIT, TRUNCATE, SKIP)
+_ENOUGH_PAIRS = 200  # of training with so many placeholders, for a model to know what they are
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextOptions:
+    """How texts are treated.
+
+    Attributes:
+      max_source_tokens: Tokens of a source that the model gets at once, BOS and EOS counted.
+      split: Which texts are cut into sentences, each translated by itself: all ("sentences"), those
+        of more than `max_source_tokens` ("long", for models of longer texts) or none ("never").
+      on_too_long: What becomes of a sentence of more than `max_source_tokens`, or of a text that is
+        not cut: "split" translates it in parts, "truncate" its first `max_source_tokens` tokens,
+        "skip" leaves the text out. By default "split", and "skip" with `split=never`.
+      placeholders: Most protected spans of a sentence that the model itself places in the
+        translation; of a sentence with more, what is between the spans is translated. 0 to 8, by
+        default as many as were in enough pairs of its training.
+      glossary: File of terms, a line each: the term, TAB, its translation, and optionally TAB and
+        "exact" (the default) or "any-case".
+      protection: What of a text must not change.
+      source_language: Code of the texts' language, whose rules cut texts into sentences; by default
+        that of the model's training, else English.
+    """
+
+    max_source_tokens: int = MAX_SOURCE_TOKENS
+    split: str = SENTENCES
+    on_too_long: str | None = None
+    placeholders: int | None = None
+    glossary: str | None = None
+    protection: Protection = dataclasses.field(default_factory=Protection)
+    source_language: str = ""
+
+    def __post_init__(self) -> None:
+        rule = "`max_source_tokens` must be at least 3 (BOS, a token and EOS)"
+        require(self.max_source_tokens >= 3, rule, self.max_source_tokens)
+        require_one_of("`split`", self.split, SPLITS)
+        if self.on_too_long is None:
+            default = SKIP if self.split == NEVER else SPLIT
+            object.__setattr__(self, "on_too_long", default)
+        require_one_of("`on_too_long`", self.on_too_long, ON_TOO_LONG)
+        require(
+            (self.split, self.on_too_long) != (NEVER, SPLIT),
+            "`on_too_long=split` and `split=never` contradict each other: leave one out",
+        )
+        most = len(PLACEHOLDERS)
+        is_possible = self.placeholders is None or 0 <= self.placeholders <= most
+        require(is_possible, f"`placeholders` must be 0 to {most}", self.placeholders)
+        if self.source_language:
+            read_language(self.source_language, name="`source_language`")
+
+    def for_model(self, data: TrainingData) -> TextOptions:
+        """Returns these options with the model's language and placeholders, if none are given.
+
+        Args:
+          data: What the model was trained on.
+
+        >>> TextOptions().for_model(TrainingData(source_language="de")).source_language
+        'de'
+        """
+        language = self.source_language
+        if not language and find_language(data.source_language):
+            language = data.source_language
+        placeholders = self.placeholders
+        if placeholders is None:
+            placeholders = sum(pairs >= _ENOUGH_PAIRS for pairs in data.placeholder_pairs)
+        return dataclasses.replace(self, source_language=language, placeholders=placeholders)

@@ -1,0 +1,241 @@
+"""What the model gets of each text, and what becomes of the rest."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+
+import regex
+
+from model.engines.translator import Translator
+from model.text.glossary import Glossary
+from model.text.spans import Span
+from model.text.vocabulary import EOS_ID, UNK_ID, is_empty
+from pipelines.texts.bisection import call_on_parts, one_line, raise_if_not_at_fault
+from pipelines.texts.options import LONG, SENTENCES, SPLIT, TRUNCATE, TextOptions
+from pipelines.texts.protecting import (
+    Masked,
+    cut_around,
+    cut_markup_off,
+    cut_sentences,
+    mask,
+    unmask,
+)
+from pipelines.texts.segments import cut_to_fit, distinct_pieces
+
+Source = tuple[int, ...]  # ids: texts that normalisation makes equal are one source
+PROBE = "a"  # encoded or translated if all texts fail: is it the texts, or the machine?
+_LETTER = regex.compile(r"\p{L}")  # of any script
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What is made of a text.
+
+    Attributes:
+      parts: Its pieces, and the white space between them; joined, they are the text.
+      sources: Ids of those pieces that the model translates.
+      kept: What stands for the other pieces.
+      masked: Those of the first with placeholders in them.
+      was_cut: Whether a sentence had to be cut inside.
+      truncated: Pieces of which the model gets only the beginning.
+      unknown: Why there is no translation, as most of the text is unknown to the model.
+      too_long: Why there is none, as a sentence is too long.
+      failed: Why there is none, as the text cannot be encoded.
+    """
+
+    parts: Sequence[str] = ()
+    sources: Mapping[str, Source] = dataclasses.field(default_factory=dict)
+    kept: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    masked: Mapping[str, Masked] = dataclasses.field(default_factory=dict)
+    was_cut: bool = False
+    truncated: frozenset[str] = frozenset()
+    unknown: str | None = None
+    too_long: str | None = None
+    failed: str | None = None
+
+    @property
+    def occurrences(self) -> list[Source]:
+        """The sources in the order of the text, those that repeat as well."""
+        return [self.sources[part] for part in self.parts if part in self.sources]
+
+    def put_back(self, part: str, text: str) -> str | None:
+        """Returns the translation of a part with its spans; None if it has lost or doubled one."""
+        if part not in self.masked:
+            return text
+        replacements = self.masked[part].replacements
+        return unmask(text, replacements, is_cut=part in self.truncated)
+
+
+class Planner:
+    """Plans texts for a model; what it has encoded, it knows."""
+
+    def __init__(
+        self, *, translator: Translator, options: TextOptions, glossary: Glossary | None = None
+    ) -> None:
+        self._translator = translator
+        self._options = options
+        self._glossary = glossary
+        self._ids: dict[str, list[int] | Exception] = {}  # by piece
+        self._spans: dict[str, list[Span]] = {}  # by text or piece that has some
+
+    def find_spans(self, text: str) -> list[Span]:
+        """Returns what of a text must not change, and the terms of the glossary."""
+        found = self._options.protection.find(text)
+        return found if self._glossary is None else self._glossary.add_terms(text, found)
+
+    def plan(self, texts: Sequence[str]) -> list[Plan]:
+        """Returns a plan for each of distinct texts.
+
+        Raises:
+          Exception: What the translator raised, where it encodes no text.
+        """
+        options = self._options
+        is_cut_first = options.split == SENTENCES
+        parts = {text: self._cut(text, into_sentences=is_cut_first) for text in texts}
+        self._encode(part for each in parts.values() for part in each)
+        raise_if_not_at_fault(
+            list(self._ids.values()),
+            probe=lambda: self._translator.encode([PROBE]),
+            is_input_error=self._translator.is_input_error,
+        )
+        unknown = {text: why for text in texts if (why := self._find_unknown(parts[text]))}
+        if options.split == LONG:
+            long = [
+                text
+                for text in texts
+                if text not in unknown and any(self._is_long(part) for part in parts[text])
+            ]
+            parts |= {text: self._cut(text, into_sentences=True) for text in long}
+            self._encode(part for text in long for part in parts[text])
+        whole = dict(parts)  # before a sentence is cut inside
+        if options.on_too_long == SPLIT:
+            known = [text for text in texts if text not in unknown]
+            fitting = cut_to_fit(
+                [parts[text] for text in known], fits=self._fit, spans_of=self._spans_of
+            )
+            parts |= zip(known, fitting, strict=True)
+        return [
+            Plan(unknown=unknown[text])
+            if text in unknown
+            else self._plan_parts(parts[text], was_cut=len(parts[text]) > len(whole[text]))
+            for text in texts
+        ]
+
+    def plan_around(self, plans: Sequence[Plan], *, lost: Sequence[Iterable[str]]) -> list[Plan]:
+        """Plans texts anew whose translations have lost spans: what is between them is translated.
+
+        Args:
+          plans: The plans so far.
+          lost: For each plan its parts that lost spans.
+        """
+        around = {
+            part: self._cut_around(part, most=0) for part in dict.fromkeys(
+                part for parts in lost for part in parts
+            )
+        }  # fmt: skip
+        self._encode(fragment for fragments in around.values() for fragment in fragments)
+        planned = []
+        for plan, parts in zip(plans, lost, strict=True):
+            cut = dict.fromkeys(parts)
+            fragments = [
+                fragment
+                for part in plan.parts
+                for fragment in (around[part] if part in cut else [part])
+            ]
+            planned.append(self._plan_parts(fragments, was_cut=plan.was_cut))
+        return planned
+
+    def _cut(self, text: str, *, into_sentences: bool) -> list[str]:
+        spans = self.find_spans(text)
+        if into_sentences:
+            parts = cut_sentences(text, spans, language=self._options.source_language)
+        else:
+            parts = cut_markup_off(text, spans)
+        if not spans:
+            return parts
+        most = self._options.placeholders or 0
+        return [fragment for part in parts for fragment in self._cut_around(part, most=most)]
+
+    def _cut_around(self, part: str, *, most: int) -> list[str]:
+        """Cuts a part with more than so many spans into spans and what is between them."""
+        spans = [] if part.isspace() else self._spans_of(part)
+        if len(spans) <= most or len(part) == spans[0].end - spans[0].start:
+            return [part]
+        fragments = cut_around(part, spans)
+        # What is between spans seldom has one of its own, without what stood before it.
+        return [smaller for each in fragments for smaller in self._cut_around(each, most=0)]
+
+    def _spans_of(self, part: str) -> list[Span]:
+        if part not in self._spans:
+            self._spans[part] = self.find_spans(part)
+        return self._spans[part]
+
+    def _masked(self, part: str) -> Masked:
+        spans = self._spans_of(part)
+        return mask(part, spans) if spans else Masked(part)
+
+    def _encode(self, parts: Iterable[str]) -> None:
+        new = [part for part in distinct_pieces(parts) if part not in self._ids]
+        found = call_on_parts(
+            self._translator.encode,
+            [self._masked(part).text for part in new],
+            is_input_error=self._translator.is_input_error,
+        )
+        self._ids.update(zip(new, found, strict=True))
+
+    def _fit(self, pieces: list[str]) -> list[bool]:
+        self._encode(pieces)
+        return [not self._has_words(piece) or not self._is_long(piece) for piece in pieces]
+
+    def _has_words(self, part: str) -> bool:
+        return bool(_LETTER.search(self._masked(part).text))
+
+    def _is_long(self, part: str) -> bool:
+        ids = self._ids.get(part, ())  # white space has none
+        return not isinstance(ids, Exception) and len(ids) > self._options.max_source_tokens
+
+    def _find_unknown(self, parts: Iterable[str]) -> str | None:
+        """Says that more than half of what has letters is unknown, if it is."""
+        worded = [part for part in parts if self._has_words(part)]
+        found = [self._ids[part] for part in worded]
+        if not any(not isinstance(each, Exception) and UNK_ID in each for each in found):
+            return None
+        text = " ".join(self._masked(part).text for part in worded)
+        return self._translator.count_unknown(text).describe()
+
+    def _plan_parts(self, parts: Sequence[str], *, was_cut: bool) -> Plan:
+        options = self._options
+        sources: dict[str, Source] = {}
+        kept: dict[str, str] = {}
+        masked: dict[str, Masked] = {}
+        truncated: set[str] = set()
+        for part in parts:
+            if part.isspace():
+                continue
+            ids, shown = self._ids[part], self._masked(part)
+            if isinstance(ids, Exception):
+                return Plan(failed=one_line(ids))
+            if is_empty(ids):
+                kept[part] = ""
+            elif not _LETTER.search(shown.text):
+                kept[part] = unmask(shown.text, shown.replacements) or part
+            elif not self._is_long(part):
+                sources[part] = tuple(ids)
+            elif options.on_too_long == TRUNCATE:
+                truncated.add(part)
+                sources[part] = (*ids[: options.max_source_tokens - 1], EOS_ID)
+            else:  # not to be cut, or a single character
+                most = options.max_source_tokens
+                why = f"a sentence has {len(ids):,} tokens; at most {most:,} are allowed"
+                return Plan(too_long=why)
+            if part in sources and shown.replacements:
+                masked[part] = shown
+        return Plan(
+            parts=parts,
+            sources=sources,
+            kept=kept,
+            masked=masked,
+            was_cut=was_cut,
+            truncated=frozenset(truncated),
+        )

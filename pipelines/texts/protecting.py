@@ -1,0 +1,128 @@
+"""Protected spans on their way through a translation: as placeholders, or with a cut around them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from model.text.spans import PLACEHOLDERS, Span
+from pipelines.texts.segments import split_sentences
+
+_PLACEHOLDER = re.compile(r"⟦\d+⟧")
+
+
+class Masked(NamedTuple):
+    """A piece with placeholders for its spans."""
+
+    text: str  # what the model gets
+    replacements: tuple[str, ...] = ()  # what stands for each placeholder in the translation
+
+
+def mask(piece: str, spans: Sequence[Span]) -> Masked:
+    """Puts placeholders in the places of at most as many spans.
+
+    >>> mask("Hi {name}!", [Span(3, 9, "{name}")])
+    Masked(text='Hi ⟦1⟧!', replacements=('{name}',))
+    """
+    parts = []
+    end = 0
+    for span, placeholder in zip(spans, PLACEHOLDERS, strict=False):
+        parts += [piece[end : span.start], placeholder]
+        end = span.end
+    return Masked("".join([*parts, piece[end:]]), tuple(span.replacement for span in spans))
+
+
+def unmask(text: str, replacements: Sequence[str], *, is_cut: bool = False) -> str | None:
+    """Puts back what placeholders stand for; None where one is missing, or stands twice.
+
+    Args:
+      text: A translation.
+      replacements: What the placeholders of its source stand for.
+      is_cut: Whether only the beginning of the source was translated, so that any may be missing.
+
+    >>> unmask("¡Hola, ⟦1⟧!", ["{name}"]), unmask("¡Hola!", ["{name}"])
+    ('¡Hola, {name}!', None)
+    """
+    stand_for = dict(zip(PLACEHOLDERS, replacements, strict=False))
+    if not is_cut and sorted(_PLACEHOLDER.findall(text)) != list(stand_for):
+        return None
+    return _PLACEHOLDER.sub(lambda found: stand_for.get(found[0], ""), text)
+
+
+def cut_sentences(text: str, spans: Sequence[Span], *, language: str) -> list[str]:
+    """Cuts a text into sentences, what is between them, and markup around them.
+
+    No cut falls inside a span.
+
+    >>> spans = [Span(0, 3, "<p>", True), Span(4, 15, "www.a.b?c=d")]
+    >>> cut_sentences("<p>A www.a.b?c=d. B", spans, language="en")
+    ['<p>', 'A www.a.b?c=d.', ' ', 'B']
+    """
+    if not spans:
+        return split_sentences(text, language=language) or [text]
+    return _cut_like(text, spans, split_sentences(_without_spans(text, spans), language=language))
+
+
+def cut_markup_off(text: str, spans: Sequence[Span]) -> list[str]:
+    """Cuts off markup, and white space beside it, at both ends of a text.
+
+    >>> cut_markup_off("<p>A <b>b</b>.</p>", [Span(0, 3, "<p>", True), Span(14, 18, "</p>", True)])
+    ['<p>', 'A <b>b</b>.', '</p>']
+    """
+    if not any(span.is_markup for span in spans):
+        return [text]
+    shown = _without_spans(text, spans)
+    core = shown.strip()
+    start = shown.index(core)
+    cut = (shown[:start], core, shown[start + len(core) :])
+    return _cut_like(text, spans, [part for part in cut if part])
+
+
+def _without_spans(text: str, spans: Sequence[Span]) -> str:
+    """Returns a text of the same length, with spaces for markup and capitals for other spans."""
+    parts = []
+    end = 0
+    for span in spans:
+        parts += [
+            text[end : span.start],
+            (" " if span.is_markup else "X") * (span.end - span.start),
+        ]
+        end = span.end
+    return "".join([*parts, text[end:]])
+
+
+def _cut_like(text: str, spans: Sequence[Span], shown: Sequence[str]) -> list[str]:
+    """Cuts a text where another of the same length is cut, and its white space around spans."""
+    parts: list[str] = []
+    start = 0
+    for each in shown:
+        end = start + len(each)
+        if each.isspace():
+            inside = [
+                span._replace(start=span.start - start, end=span.end - start)
+                for span in spans
+                if start <= span.start and span.end <= end
+            ]
+            parts += cut_around(text[start:end], inside)
+        else:
+            parts.append(text[start:end])
+        start = end
+    return parts
+
+
+def cut_around(text: str, spans: Sequence[Span]) -> list[str]:
+    """Cuts a text into spans, white space beside them, and what is left.
+
+    >>> cut_around("Hi {name} there", [Span(3, 9, "{name}")])
+    ['Hi', ' ', '{name}', ' ', 'there']
+    """
+    parts: list[str] = []
+    end = 0
+    for start, after in [*((span.start, span.end) for span in spans), (len(text), len(text))]:
+        between = text[end:start]
+        core = between.strip()
+        at = between.index(core) if core else len(between)
+        parts += [between[:at], core, between[at + len(core) :], text[start:after]]
+        end = after
+    return [part for part in parts if part]

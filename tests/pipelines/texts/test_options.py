@@ -1,0 +1,38 @@
+"""How texts are treated, by the options and by what the model was trained on."""
+
+import pytest
+
+from model.errors import UserError
+from model.formats.model_card import TrainingData
+from pipelines.texts.options import TextOptions
+
+
+@pytest.mark.parametrize(
+    ("given", "own", "chosen"),
+    [("", "de", "de"), ("en", "de", "en"), ("", "", ""), ("", "German", ""), ("de", "", "de")],
+)
+def test_the_models_language_is_taken_where_none_is_given(given, own, chosen):
+    options = TextOptions(source_language=given, max_source_tokens=9)
+    found = options.for_model(TrainingData(source_language=own))
+    assert found == TextOptions(source_language=chosen, max_source_tokens=9, placeholders=0)
+
+
+@pytest.mark.parametrize(
+    ("given", "pairs", "expected"),
+    [
+        (None, [], 0),
+        (None, [199], 0),
+        (None, [5000, 200, 199, 0], 2),
+        (0, [5000, 200], 0),
+        (8, [], 8),
+    ],
+)
+def test_a_model_places_as_many_spans_as_it_was_trained_with(given, pairs, expected):
+    options = TextOptions(placeholders=given)
+    assert options.for_model(TrainingData(placeholder_pairs=pairs)).placeholders == expected
+
+
+@pytest.mark.parametrize("number", [-1, 9])
+def test_there_are_eight_placeholders(number):
+    with pytest.raises(UserError, match=f"`placeholders` must be 0 to 8. Received: {number}"):
+        TextOptions(placeholders=number)
