@@ -56,7 +56,7 @@ def translate_command(
         folder, name=model, decoding=decoding, engine=engine, texts=texts, data=data
     ):
         say(f"tt: warning: {line}")
-    glossary = texts.glossary and read_glossary(texts.glossary, read=read_local)
+    glossary = read_glossary(texts.glossary, read=read_local) if texts.glossary else None
     prepare_engine(folder, engine)
     translator = load_translator(str(folder), decoding=decoding, engine=engine)
     say_what_is_awaited(sys.stdin)

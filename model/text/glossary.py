@@ -37,18 +37,15 @@ class Glossary:
         >>> glossary.add_terms("A white house.", [])[0].replacement
         'Weißes Haus'
         """
-        terms = self.find(text)
-        free = [
-            term
-            for term in terms
-            if not any(term.start < span.end and span.start < term.end for span in spans)
-        ]
-        return unite(text, [*spans, *free]) if free else list(spans)
+        terms = self.find(text, spans)
+        return unite(text, [*spans, *terms]) if terms else list(spans)
 
-    def find(self, text: str) -> list[Span]:
-        """Returns the terms of a text, none of which overlaps another."""
+    def find(self, text: str, spans: Sequence[Span] = ()) -> list[Span]:
+        """Returns the terms of a text outside of spans; none overlaps another."""
         found = []
         for match in self._pattern.finditer(text):
+            if any(match.start() < span.end and span.start < match.end() for span in spans):
+                continue
             term = match[0]
             translation = self.exact.get(term)
             if translation is None:
@@ -58,12 +55,14 @@ class Glossary:
 
     @functools.cached_property
     def _pattern(self) -> regex.Pattern[str]:
-        longest_first = functools.partial(sorted, key=lambda term: (-len(term), term))
+        # Of alternatives the first that fits counts: the longest. An empty list fits everywhere.
+        kinds = (r"\L<exact>" if self.exact else "", r"(?i:\L<any_case>)" if self.any_case else "")
         return regex.compile(
-            rf"(?<!{_SPACED})(?:\L<exact>|(?i:\L<any_case>))(?!{_SPACED})",
+            rf"(?<!{_SPACED})(?:{'|'.join(kind for kind in kinds if kind)})(?!{_SPACED})",
             flags=regex.VERSION1,
-            exact=longest_first(self.exact),
-            any_case=longest_first(self.any_case),
+            exact=sorted(self.exact, key=len, reverse=True),
+            any_case=sorted(self.any_case, key=len, reverse=True),
+            ignore_unused=True,
         )
 
 

@@ -53,13 +53,17 @@ _UNIT = (
     r"|[km]?V|mA|m?Ah|[kMGT]?Hz|dB|[hkM]?Pa|mbar|psi|[kKMGTP]i?B|[kMG]?bit(?:/s)?|[kMG]bps|px|pt"
     r"|dpi|fps|rpm|kcal|k?J|k?N|Nm|lbs?|oz|ft|mi|min|[mµμn]s|h)(?![\p{Latin}\p{Greek}\p{Cyrillic}0-9])"
 )
+_LETTER = r"\p{Latin}\p{Greek}\p{Cyrillic}\p{Arabic}\p{Hebrew}\p{Devanagari}_"  # spaced scripts
+_NOT_WITHIN = rf"(?<![{_LETTER}0-9.,])"
 _GAP = r"[ \u00a0\u202f]?"
 _FIGURE = (
     r"\+[0-9](?:[ ()./-]{0,2}[0-9]){6,14}(?![0-9])"  # +34 600 123 456
-    r"|(?<![\w.,-])\(?[0-9]{2,5}\)?(?:[ /-][0-9]{2,5}){2,5}(?![\w-])"  # (030) 123 45 67
+    # (030) 123 45 67
+    rf"|{_NOT_WITHIN}(?<!-)\(?[0-9]{{2,5}}\)?(?:[ /-][0-9]{{2,5}}){{2,5}}(?![{_LETTER}0-9-])"
     rf"|{_CURRENCY}{_GAP}{_NUMBER}(?:{_GAP}(?:[kKMB]|bn|mn)(?!\w))?"  # $5.20, EUR 10 M
-    rf"|(?<![\w.,])[-−+]?{_NUMBER}{_GAP}(?:{_CURRENCY}|{_UNIT})"  # 5 km/h, 20 €, -3 °C
-    r"|(?<![\w.,])[0-9](?:[.,:/'’\u00a0\u202f-]?[0-9]){4,}+"  # 12345, 1,234.50, 2024-11-22
+    rf"|{_NOT_WITHIN}[-−+]?{_NUMBER}{_GAP}(?:{_CURRENCY}|{_UNIT})"  # 5 km/h, 20 €, -3 °C
+    # 12345, 1,234.50, 2024-11-22
+    rf"|{_NOT_WITHIN}[0-9](?:[.,:/'’\u00a0\u202f-]?[0-9]){{4,}}+(?![{_LETTER}])"
 )
 
 _PICTURE = r"\p{Extended_Pictographic}[\p{Emoji_Modifier}\ufe0e\ufe0f\u20e3\U000e0020-\U000e007f]*"

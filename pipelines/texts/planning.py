@@ -19,6 +19,7 @@ from pipelines.texts.protecting import (
     cut_markup_off,
     cut_sentences,
     mask,
+    remove_placeholders,
     unmask,
 )
 from pipelines.texts.segments import cut_to_fit, distinct_pieces
@@ -62,7 +63,7 @@ class Plan:
     def put_back(self, part: str, text: str) -> str | None:
         """Returns the translation of a part with its spans; None if it has lost or doubled one."""
         if part not in self.masked:
-            return text
+            return remove_placeholders(text)
         replacements = self.masked[part].replacements
         return unmask(text, replacements, is_cut=part in self.truncated)
 
@@ -76,6 +77,7 @@ class Planner:
         self._translator = translator
         self._options = options
         self._glossary = glossary
+        self._most_spans = options.placeholders or 0  # of a piece, that the model itself places
         self._ids: dict[str, list[int] | Exception] = {}  # by piece
         self._spans: dict[str, list[Span]] = {}  # by text or piece that has some
 
@@ -154,7 +156,7 @@ class Planner:
             parts = cut_markup_off(text, spans)
         if not spans:
             return parts
-        most = self._options.placeholders or 0
+        most = self._most_spans
         return [fragment for part in parts for fragment in self._cut_around(part, most=most)]
 
     def _cut_around(self, part: str, *, most: int) -> list[str]:
@@ -173,7 +175,11 @@ class Planner:
 
     def _masked(self, part: str) -> Masked:
         spans = self._spans_of(part)
-        return mask(part, spans) if spans else Masked(part)
+        is_span = len(spans) == 1 and spans[0].end - spans[0].start == len(part)
+        # Half of a long sentence may hold what looks like a span and was none.
+        if not spans or (len(spans) > self._most_spans and not is_span):
+            return Masked(part)
+        return mask(part, spans)
 
     def _encode(self, parts: Iterable[str]) -> None:
         new = [part for part in distinct_pieces(parts) if part not in self._ids]

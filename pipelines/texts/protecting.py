@@ -1,4 +1,4 @@
-"""Protected spans on their way through a translation: as placeholders, or with a cut around them."""
+"""Protected spans in a translation: as placeholders, or with cuts around them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from model.text.spans import PLACEHOLDERS, Span
 from pipelines.texts.segments import split_sentences
 
 _PLACEHOLDER = re.compile(r"⟦\d+⟧")
+_INVENTED = re.compile(r" ?⟦\d+⟧")
 
 
 class Masked(NamedTuple):
@@ -48,6 +49,15 @@ def unmask(text: str, replacements: Sequence[str], *, is_cut: bool = False) -> s
     if not is_cut and sorted(_PLACEHOLDER.findall(text)) != list(stand_for):
         return None
     return _PLACEHOLDER.sub(lambda found: stand_for.get(found[0], ""), text)
+
+
+def remove_placeholders(text: str) -> str:
+    """Removes placeholders that a model made of nothing.
+
+    >>> remove_placeholders("Ja ⟦3⟧.")
+    'Ja.'
+    """
+    return _INVENTED.sub("", text) if "⟦" in text else text
 
 
 def cut_sentences(text: str, spans: Sequence[Span], *, language: str) -> list[str]:

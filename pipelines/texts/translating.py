@@ -120,7 +120,7 @@ def translate_texts(
         distinct_texts=len(translated),
         source_characters=sum(len(cell.decode(errors="ignore")) for cell in cells if cell),
         work=work,
-        terms=_count_terms(cells, texts, decided, glossary=glossary),
+        terms=_count_terms(cells, texts, decided, options=options, glossary=glossary),
     )
 
 
@@ -156,13 +156,15 @@ def _count_terms(
     texts: Mapping[bytes, str],
     decided: Mapping[bytes | None, TranslatedText],
     *,
+    options: TextOptions,
     glossary: Glossary | None,
 ) -> TermCounts:
     if glossary is None:
         return TermCounts()
     counts: dict[bytes | None, TermCounts] = {}
     for cell, text in texts.items():
-        wanted = collections.Counter(term.replacement for term in glossary.find(text))
+        terms = glossary.find(text, options.protection.find(text))
+        wanted = collections.Counter(term.replacement for term in terms)
         translation = decided[cell].translation or ""
         kept = sum(min(count, translation.count(term)) for term, count in wanted.items())
         counts[cell] = TermCounts(found=wanted.total(), kept=kept)

@@ -15,6 +15,7 @@ from model.decoding.options import Decoding
 from model.engines.translator import Engine
 from model.runs.averaging import AverageRequest
 from model.text.normalization import TextNormalization
+from model.text.spans import Protection
 from model.training.options import TrainingConfig
 from model.training.request import TrainRequest
 from model.transformer.config import TransformerConfig
@@ -115,6 +116,7 @@ def test_each_line_of_help_stands_alone(name):
 # What comes from the dataset, is an option's own dataclass, or is made of other flags.
 SIZES = {"source_vocabulary_size", "target_vocabulary_size", "shared_vocabulary"}
 NO_FLAGS = {
+    TextOptions: ("protection",),  # whose fields are flags
     PreprocessRequest: {"options", "beam_arguments"},
     PreprocessOptions: {"filters", "normalization"},
     Filters: {"source_script", "target_script"},  # from a script or "auto"
@@ -130,8 +132,8 @@ NO_FLAGS = {
         "preprocess": (PreprocessRequest, PreprocessOptions, Filters, TextNormalization),
         "train": (TrainRequest, TransformerConfig, TrainingConfig),
         "average": (AverageRequest,),
-        "translate-batch": (TranslateOptions, TextOptions, Engine, Decoding),
-        "translate": (TextOptions, Engine, Decoding),
+        "translate-batch": (TranslateOptions, TextOptions, Protection, Engine, Decoding),
+        "translate": (TextOptions, Protection, Engine, Decoding),
         "evaluate": (EvaluateRequest,),
     }.items(),
     ids=str,

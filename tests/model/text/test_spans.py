@@ -38,11 +38,13 @@ _TEXTS = {
     "Call +34 600 123 456, (030) 123 45 67 or 555-123-4567.": [
         "+34 600 123 456", "(030) 123 45 67", "555-123-4567",
     ],
+    "共12345元，约5公斤": ["12345"],
     "A literal ⟦1⟧ is one, too.": ["⟦1⟧"],
 }  # fmt: skip
 
 _NONE = (
     "In 2010, 2011 and 2012 we met 10 people.",
+    "AB12345, 12345ab, 10000x and v1.12",
     "100 people; the 1990s; 19:30; page 3 of 5; 3.14; 1/2",
     "I <3 you, 5 < 6 > 4, AT&T; R&D",
     "50%discount is not a format, 20 minutes later",

@@ -1,0 +1,87 @@
+"""Terms, and what they are in the other language."""
+
+from __future__ import annotations
+
+import pytest
+
+from model.errors import UserError
+from model.text.glossary import Glossary, read_glossary
+from model.text.spans import Span
+from model.text.vocabulary import read_local
+
+
+def find(glossary, text):
+    return [(text[term.start : term.end], term.replacement) for term in glossary.find(text)]
+
+
+def test_whole_words_the_longest_first():
+    glossary = Glossary({"tea": "Tee", "tea pot": "Kanne", "C++": "C++"}, {"new york": "NY"})
+    assert find(glossary, "A tea pot, a tea, a teapot; New York, NEW YORKER, C++.") == [
+        ("tea pot", "Kanne"),
+        ("tea", "Tee"),
+        ("New York", "NY"),
+        ("C++", "C++"),
+    ]
+    assert find(glossary, "Tea") == []
+
+
+def test_the_exact_term_wins():
+    assert find(Glossary({"US": "USA"}, {"us": "uns"}), "US us Us") == [
+        ("US", "USA"),
+        ("us", "uns"),
+        ("Us", "uns"),
+    ]
+
+
+def test_scripts_without_spaces_have_terms_anywhere():
+    assert find(Glossary({"北京": "Beijing"}, {}), "我在北京大学。") == [("北京", "Beijing")]
+
+
+def test_either_kind_may_be_missing():
+    assert find(Glossary({}, {"a": "b"}), "A") == [("A", "b")]
+    assert find(Glossary({"a": "b"}, {}), "A a") == [("a", "b")]
+
+
+def test_terms_join_other_spans():
+    glossary = Glossary({"tea": "Tee"}, {})
+    spans = [Span(4, 7, "{x}")]
+    assert glossary.add_terms("tea {x}", spans) == [Span(0, 3, "Tee"), *spans]
+    assert glossary.add_terms("abc {x}", spans) == spans
+    assert glossary.add_terms("tea", [Span(0, 3, "tea")]) == [Span(0, 3, "tea")]
+
+
+def write(folder, text):
+    path = folder / "terms.tsv"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return str(path)
+
+
+def test_a_file_of_terms(tmp_path):
+    path = write(tmp_path, "\ufefftea\tTee\n\n New York \tNY\tany-case\r\ntea\tTee\texact\n")
+    glossary = read_glossary(path, read=read_local)
+    assert glossary == Glossary({"tea": "Tee"}, {"new york": "NY"})
+    same = Glossary({"tea": "Tee"}, {"new york": "NY"})
+    assert glossary.digest == same.digest != Glossary({"tea": "tee"}, {}).digest
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("a\tb\nc\n", r"line 2 of `glossary` .* must be a term, TAB, .* Received: 'c'"),
+        ("a\tb\texact\td\n", r"line 1 of .* Received: 'a\\tb\\texact\\td'"),
+        ("a\t\n", "line 1 of .* must be a term, TAB"),
+        ("a\tb\tsome\n", "line 1 .* must end in exact or any-case. Received: 'some'"),
+        ("a\tb\nx\ty\na\tc\n", "line 3 .* contradicts line 1: 'a' is 'b' there and 'c' here"),
+        ("A\tb\tany-case\na\tc\tany-case\n", "line 2 .* contradicts line 1: 'a' is 'b' there"),
+        ("\n", "has no terms: write one a line"),
+        (b"\xe4\t\xe4\n", "must be UTF-8"),
+    ],
+)
+def test_bad_files(tmp_path, content, message):
+    with pytest.raises(UserError, match=message):
+        read_glossary(write(tmp_path, content), read=read_local)
+
+
+def test_a_missing_file(tmp_path):
+    with pytest.raises(UserError, match=r"`glossary` .* cannot be read: No such file or directory"):
+        read_glossary(str(tmp_path / "no.tsv"), read=read_local)

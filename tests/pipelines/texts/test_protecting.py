@@ -1,0 +1,237 @@
+"""What must not change, on its way through translations by stand-ins for models."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import re
+
+import pytest
+from fakes import Reverser
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model.engines.translator import Hypothesis, Translation
+from model.text.glossary import Glossary
+from model.text.spans import Protection
+from pipelines.texts.options import TextOptions
+from pipelines.texts.segments import halve
+from pipelines.texts.translating import TermCounts, translate_texts
+
+
+class Placer(Reverser):
+    """Reverses the order of words, and leaves placeholders as they are.
+
+    For the first hypotheses of a source, `spoil` changes the text.
+    """
+
+    def __init__(self, *, spoil=(), n_best=1):
+        super().__init__(n_best=n_best)
+        self.spoil = spoil
+
+    def translate_ids(self, source_ids):
+        found, work = super().translate_ids(source_ids)
+        turned = []
+        for translation in found:
+            hypotheses = [
+                dataclasses.replace(each, text=" ".join(each.text.rstrip("'")[::-1].split()[::-1]))
+                for each in translation.hypotheses
+            ]
+            for i, spoil in enumerate(self.spoil[: len(hypotheses)]):
+                hypotheses[i] = dataclasses.replace(hypotheses[i], text=spoil(hypotheses[i].text))
+            turned.append(Translation(tuple(hypotheses)))
+        return turned, work
+
+
+def translate(texts, translator, *, glossary=None, **options):
+    return translate_texts(
+        [text.encode() for text in texts],
+        translator=translator,
+        options=TextOptions(**options),
+        glossary=glossary,
+    )
+
+
+def lose(text):
+    return re.sub("⟦1⟧", "", text)
+
+
+def double(text):
+    return text.replace("⟦1⟧", "⟦1⟧⟦1⟧")
+
+
+def invent(text):
+    return f"{text} ⟦8⟧"
+
+
+def test_a_model_without_placeholders_translates_what_is_between():
+    translator = Reverser()
+    [cell] = translate(["Ab <b>cd</b> ef, {name}: 5 km."], translator).translations
+    assert cell.translation == "bA <b>dc</b> ,fe {name}: 5 km."
+    assert (cell.status, cell.flags, cell.score) == ("ok", (), -2 - 2 - 3)
+    assert translator.translated == ["Ab", "cd", "ef,"], "none of the spans, and no punctuation"
+
+
+def test_a_model_with_placeholders_places_them():
+    translator = Placer()
+    result = translate(
+        ["Ab {name} cd <b>ef</b> gh", "Ab {other} cd <i>ef</i> gh"], translator, placeholders=8
+    )
+    assert [cell.translation for cell in result.translations] == [
+        "gh <b>ef</b> cd {name} Ab",
+        "gh <i>ef</i> cd {other} Ab",
+    ]
+    assert [cell.flags for cell in result.translations] == [(), ()]
+    assert translator.translated == ["Ab ⟦1⟧ cd ⟦2⟧ef⟦3⟧ gh"], "both have one source"
+
+
+def test_markup_around_sentences_is_no_business_of_the_model():
+    translator = Placer()
+    text = '<p class="x. Y">Ab cd. <b>Ef gh.</b></p>\n<ul>\n<li>Ij kl 😀</li></ul>'
+    [cell] = translate([text], translator, placeholders=8).translations
+    assert cell.translation == (
+        '<p class="x. Y">cd. Ab <b>gh. Ef</b></p>\n<ul>\n<li>kl Ij 😀</li></ul>'
+    )
+    assert translator.translated == ["Ab cd.", "Ef gh.", "Ij kl"]
+
+
+@pytest.mark.parametrize("spoil", [lose, double, invent])
+def test_what_the_model_loses_or_doubles_is_repaired_and_flagged(spoil):
+    translator = Placer(spoil=[spoil])
+    result = translate(["Ab {x} cd ef. Gh ij.", "Gh ij."], translator, placeholders=2)
+    [cell, other] = result.translations
+    assert cell.translation == "Ab {x} ef. cd " + other.translation
+    assert (cell.status, cell.flags, other.flags) == ("ok", ("span_repaired",), ())
+    assert cell.score == -2 - 6 - 6
+    # The source that was of no use counts as work, and not as a text.
+    assert (result.texts, result.distinct_texts, result.work.sources) == (4, 4, 4)
+
+
+def test_the_best_hypothesis_that_has_all_spans_is_taken():
+    translator = Placer(spoil=[lose], n_best=3)
+    [cell] = translate(["Ab {x} cd"], translator, placeholders=2).translations
+    assert cell.n_best == (Hypothesis("cd {x} Ab", -10), Hypothesis("cd {x} Ab", -11))
+    assert (cell.translation, cell.flags) == ("cd {x} Ab", ())
+
+
+def test_of_more_spans_than_the_model_knows_none_is_given_to_it():
+    translator = Placer()
+    [cell] = translate(["Ab {x} cd {y} ef gh"], translator, placeholders=1).translations
+    assert cell.translation == "Ab {x} cd {y} gh ef"
+    assert translator.translated == ["Ab", "cd", "ef gh"]
+    assert cell.flags == ()
+
+
+@pytest.mark.parametrize("text", ["{x}", "<p>😀</p> &amp;", "www.a.com, 12345!", "`ab cd`"])
+def test_texts_of_spans_alone_are_copied(text):
+    for placeholders in (0, 8):
+        translator = Placer()
+        [cell] = translate([text], translator, placeholders=placeholders).translations
+        assert (cell.translation, cell.status, cell.score) == (text, "copied", None)
+        assert translator.translated == []
+
+
+def test_protection_can_be_turned_off_and_added_to():
+    off = Protection(protect=False)
+    translator = Reverser()
+    translate(["Ab {x}"], translator, protection=off)
+    assert translator.translated == ["Ab {x}"]
+    own = Protection(protect_regex=(r"\bSKU \w+",))
+    [cell] = translate(["Ab SKU x7 {x}"], Reverser(), protection=own).translations
+    assert cell.translation == "bA SKU x7 {x}"
+
+
+def test_a_text_cut_off_loses_the_spans_behind_the_cut():
+    translator = Placer()
+    [cell] = translate(
+        ["Ab {x} cd {y} ef"],
+        translator,
+        placeholders=2,
+        split="never",
+        on_too_long="truncate",
+        max_source_tokens=9,
+    ).translations
+    assert (cell.translation, cell.status, cell.flags) == ("{x} Ab", "too_long", ())
+
+
+def test_no_cut_falls_inside_a_span():
+    text = "one `two, three` four"
+    [span] = Protection().find(text)
+    assert halve(text) == ["one `two,", " ", "three` four"]
+    assert halve(text, spans=[span]) == ["one `two, three`", " ", "four"]
+    code = "`a, b; c, d. e` f, g"
+    [cell] = translate([code * 3], Reverser(), max_source_tokens=6).translations
+    assert cell.translation == "`a, b; c, d. e` g ,f" * 3
+
+
+def test_words_get_spaces_beside_spans_where_the_source_has_none():
+    class Wordy(Reverser):
+        def translate_ids(self, source_ids):
+            found, work = super().translate_ids(source_ids)
+            return [Translation((Hypothesis("word", -1),)) for _ in found], work
+
+    [cell] = translate(["请在{date}前<b>完成</b>工作😀"], Wordy()).translations
+    assert cell.translation == "word {date} word <b>word</b> word 😀"
+    [cell] = translate(["<b>你好。</b>"], Wordy()).translations
+    assert cell.translation == "<b>word</b>"
+
+
+_SPANS = ("{x}", "%s", "$VAR", "<b>", "</b>", "&amp;", "12345", "5 km", "www.a.com/b?c", "a@b.de",
+          "`c d`", "😀", ":ok:", "⟦1⟧", "$5.20")  # fmt: skip
+
+
+@given(
+    st.lists(st.sampled_from([*_SPANS, "ab", "cd,", "Ef.", "\n", "我有。"]), max_size=14),
+    st.sampled_from([0, 1, 2, 8]),
+    st.sampled_from([(), (lose,), (double,), (invent,)]),
+)
+def test_every_span_of_every_text_comes_back(words, placeholders, spoil):
+    text = " ".join(words)
+    translator = Placer(spoil=spoil)
+    [cell] = translate([text], translator, placeholders=placeholders).translations
+    wanted = collections.Counter(span.replacement for span in Protection().find(text))
+    found = collections.Counter(span.replacement for span in Protection().find(cell.translation))
+    assert found == wanted
+    assert ("span_repaired" in cell.flags) <= bool(spoil)
+
+
+# --- glossary -------------------------------------------------------------------------------
+
+TERMS = Glossary({"white house": "Weißes Haus", "我": "ich", "house": "Haus"}, {"tea": "Tee"})
+
+
+def test_terms_of_a_glossary_get_their_translation():
+    translator = Placer()
+    result = translate(
+        ["Our white house is", "Our TEA is", "White house"],
+        translator,
+        glossary=TERMS,
+        placeholders=1,
+    )
+    assert [cell.translation for cell in result.translations] == [
+        "is Weißes Haus Our",
+        "is Tee Our",
+        "Haus White",
+    ]
+    assert translator.translated == ["Our ⟦1⟧ is", "White ⟦1⟧"]
+    assert result.terms == TermCounts(found=3, kept=3)
+
+
+def test_each_row_counts_its_terms():
+    result = translate(["tea", "tea", "ab"], Placer(), glossary=TERMS)
+    assert [cell.translation for cell in result.translations] == ["Tee", "Tee", "ab"]
+    assert [cell.status for cell in result.translations] == ["ok", "ok", "ok"]
+    assert [cell.score for cell in result.translations] == [None, None, -2]
+    assert result.terms == TermCounts(found=2, kept=2)
+
+
+def test_terms_of_rows_without_a_translation_are_not_kept():
+    result = translate(["qb tea", "tea"], Reverser(poison="q"), glossary=TERMS)
+    assert [cell.status for cell in result.translations] == ["failed", "ok"]
+    assert result.terms == TermCounts(found=2, kept=1)
+
+
+def test_a_term_within_a_protected_span_is_none():
+    result = translate(["www.tea.com ab"], Reverser(), glossary=TERMS)
+    assert result.translations[0].translation == "www.tea.com ba"
+    assert result.terms == TermCounts(found=0, kept=0)
