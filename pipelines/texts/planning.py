@@ -79,12 +79,8 @@ class Planner:
         self._glossary = glossary
         self._most_spans = options.placeholders or 0  # of a piece, that the model itself places
         self._ids: dict[str, list[int] | Exception] = {}  # by piece
-        self._spans: dict[str, list[Span]] = {}  # by text or piece that has some
-
-    def find_spans(self, text: str) -> list[Span]:
-        """Returns what of a text must not change, and the terms of the glossary."""
-        found = self._options.protection.find(text)
-        return found if self._glossary is None else self._glossary.add_terms(text, found)
+        self._spans: dict[str, list[Span]] = {}  # by text or piece
+        self._shown: dict[str, Masked] = {}  # what the model gets, by piece
 
     def plan(self, texts: Sequence[str]) -> list[Plan]:
         """Returns a plan for each of distinct texts.
@@ -149,7 +145,7 @@ class Planner:
         return planned
 
     def _cut(self, text: str, *, into_sentences: bool) -> list[str]:
-        spans = self.find_spans(text)
+        spans = self._spans_of(text)
         if into_sentences:
             parts = cut_sentences(text, spans, language=self._options.source_language)
         else:
@@ -169,17 +165,22 @@ class Planner:
         return [smaller for each in fragments for smaller in self._cut_around(each, most=0)]
 
     def _spans_of(self, part: str) -> list[Span]:
+        """Returns what of a text or piece must not change, and the terms of the glossary."""
         if part not in self._spans:
-            self._spans[part] = self.find_spans(part)
+            found = self._options.protection.find(part)
+            if self._glossary is not None:
+                found = self._glossary.add_terms(part, found)
+            self._spans[part] = found
         return self._spans[part]
 
     def _masked(self, part: str) -> Masked:
-        spans = self._spans_of(part)
-        is_span = len(spans) == 1 and spans[0].end - spans[0].start == len(part)
-        # Half of a long sentence may hold what looks like a span and was none.
-        if not spans or (len(spans) > self._most_spans and not is_span):
-            return Masked(part)
-        return mask(part, spans)
+        if part not in self._shown:
+            spans = self._spans_of(part)
+            is_span = len(spans) == 1 and spans[0].end - spans[0].start == len(part)
+            # Half of a long sentence may hold what looks like a span and was none.
+            is_masked = spans and (is_span or len(spans) <= self._most_spans)
+            self._shown[part] = mask(part, spans) if is_masked else Masked(part)
+        return self._shown[part]
 
     def _encode(self, parts: Iterable[str]) -> None:
         new = [part for part in distinct_pieces(parts) if part not in self._ids]

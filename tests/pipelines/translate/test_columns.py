@@ -33,6 +33,7 @@ from translation_jobs import (
 
 from model.decoding.options import Decoding
 from model.engines.translator import Work
+from model.text.spans import Protection
 from pipelines.runners.status_line import StatusLine
 from pipelines.storage.files import open_binary
 from pipelines.texts.options import TextOptions
@@ -353,6 +354,29 @@ def test_a_resumed_run_pays_for_what_it_did(tmp_path):
     assert manifest(out)["work"]["sources"] == 40  # of all runs
 
 
+def test_spans_and_terms_come_back_and_terms_are_counted(tmp_path):
+    source = write(tmp_path / "in.parquet", {"text": ["<b>ab</b> {x}", "My tea", "12345", "tea"]})
+    terms = tmp_path / "terms.tsv"
+    terms.write_text("tea\tTee\n")
+    summary = translate(source, tmp_path / "out", texts=TextOptions(glossary=str(terms)))
+    table = read(tmp_path / "out/in-00000-of-00001.parquet")
+    assert table["translation"].to_pylist() == ["<b>ba</b> {x}", "yM Tee", "12345", "Tee"]
+    assert table["translation_status"].to_pylist() == ["ok", "ok", "copied", "ok"]
+    assert summary.manifest["terms"] == {"found": 2, "kept": 2}
+    assert "Glossary: 2 of 2 terms kept" in describe_summary(summary)
+    # A glossary is known by its content.
+    moved = terms.rename(tmp_path / "moved.tsv")
+    again = translate(source, tmp_path / "out", texts=TextOptions(glossary=str(moved)))
+    assert again.already_finished
+    moved.write_text("tea\tTEE\n")
+    assert "`glossary` is another one now" in refused(
+        source, tmp_path / "out", texts=TextOptions(glossary=str(moved))
+    )
+    assert "`protect` was on and is now off" in refused(
+        source, tmp_path / "out", texts=TextOptions(protection=Protection(protect=False))
+    )
+
+
 def test_a_long_text_is_split_and_counted(tmp_path):
     source = write(tmp_path / "in.parquet", {"text": ["One. Two. Three. Four.", "x"]})
     options = {"texts": TextOptions(max_source_tokens=9)}
@@ -363,6 +387,8 @@ def test_a_long_text_is_split_and_counted(tmp_path):
     assert "`on_too_long` was split and is now skip" in refused(
         source, tmp_path / "out", texts=TextOptions(max_source_tokens=9, on_too_long="skip")
     )
-    assert list(itertools.islice(summary.manifest["options"], 4, None)) == [
-        field.name for field in dataclasses.fields(TextOptions)
-    ]
+    fields = {
+        field.name for kind in (TextOptions, Protection) for field in dataclasses.fields(kind)
+    }
+    saved = set(itertools.islice(summary.manifest["options"], 4, None))
+    assert saved == fields - {"protection"}

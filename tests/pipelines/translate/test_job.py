@@ -119,6 +119,7 @@ def test_statuses_are_counted_by_file_and_in_all(tmp_path):
         "texts": 1,
         "distinct_texts": 1,
         "source_characters": 10,  # "x", "  ", "toolong"
+        "terms": {"found": 0, "kept": 0},
         "work": {
             "sources": 1,
             "source_tokens": 3,
@@ -139,7 +140,11 @@ def test_statuses_are_counted_by_file_and_in_all(tmp_path):
             "max_source_tokens": 8,
             "split": "sentences",
             "on_too_long": "skip",
+            "placeholders": 0,
+            "glossary": None,
             "source_language": "",
+            "protect": True,
+            "protect_regex": [],
         },
         "versions": [{"programs": installed_versions(), "outputs": outputs_of}],
         "last_run": {"units": 3, "rows": 7, "source_characters": 10},
