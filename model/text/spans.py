@@ -61,7 +61,7 @@ _FIGURE = (
     # (030) 123 45 67
     rf"|{_NOT_WITHIN}(?<!-)\(?[0-9]{{2,5}}\)?(?:[ /-][0-9]{{2,5}}){{2,5}}(?![{_LETTER}0-9-])"
     rf"|{_CURRENCY}{_GAP}{_NUMBER}(?:{_GAP}(?:[kKMB]|bn|mn)(?!\w))?"  # $5.20, EUR 10 M
-    rf"|{_NOT_WITHIN}[-−+]?{_NUMBER}{_GAP}(?:{_CURRENCY}|{_UNIT})"  # 5 km/h, 20 €, -3 °C
+    rf"|{_NOT_WITHIN}[-−+]?{_NUMBER}{_GAP}(?:{_CURRENCY}(?![\w{{])|{_UNIT})"  # 5 km/h, 20 €, -3 °C
     # 12345, 1,234.50, 2024-11-22
     rf"|{_NOT_WITHIN}[0-9](?:[.,:/'’\u00a0\u202f-]?[0-9]){{4,}}+(?![{_LETTER}])"
 )
