@@ -199,3 +199,24 @@ def test_no_cut_falls_inside_a_number(number, before, after, language):
     assert any(
         number in part for part in split_sentences(before + number + after, language=language)
     )
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "sentences"),
+    [
+        ("en", "A child is in the water Three people sit there.", 2),
+        ("en", "He hangs out of a window A man in a shirt jumps Two dogs run", 3),
+        ("en", "A lack of vitamin A deficiency and of plan A is rare; from A to B.", 1),
+        ("en", "He read The Times in The Hague, in World War Two and The House", 1),
+        ("en", "We saw <b> The Two Towers and THE end", 1),
+        ("de", "Ein Hund im Wasser Ein Mann sitzt daneben", 2),
+        ("de", "Er las im Magazin Der Spiegel über Die Zeit, ob Sie kommen", 1),
+        ("fr", "Un chien dans l'eau Deux hommes marchent", 2),
+        ("fr", "Il vient de La Rochelle et de Les Halles", 1),
+        ("es", "un hombre en el agua Una mujer", 1),  # no words of Spanish are known here
+    ],
+)
+def test_sentences_that_no_mark_parts(language, text, sentences):
+    found = split_sentences(text, language=language)
+    assert "".join(found) == text
+    assert sum(not part.isspace() for part in found) == sentences
