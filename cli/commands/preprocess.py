@@ -35,6 +35,7 @@ _OPTIONS = options_of(
             "options.exclude", "options.held_out_by",
         ),
         "Normalisation of texts": ("options.normalization",),
+        "Placeholders": ("options.protect", "options.protect_regex"),
         "Filters: pairs that are left out": (
             "options.filters", "source_script", "target_script", "options.deduplicate",
         ),

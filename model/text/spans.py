@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
 import re
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -120,6 +121,11 @@ class Protection:
         for pattern in self.protect_regex:
             _compile(pattern)
 
+    @property
+    def is_on(self) -> bool:
+        """Whether anything is protected."""
+        return self.protect or bool(self.protect_regex)
+
     def find(self, text: str) -> list[Span]:
         """Finds the spans of a text, in order; none overlaps or touches another.
 
@@ -138,6 +144,13 @@ class Protection:
                 for each in _compile_groups(groups).finditer(text)
             ]
         return unite(text, found) if len(found) > 1 else found
+
+
+def digest_patterns() -> str:
+    """Returns what changes whenever the spans of a text may be others, patterns of users apart."""
+    groups = {name: pattern.pattern for name, pattern in _GROUPS.items()}
+    patterns = repr((MAYBE_SPAN, _ALTERNATIVES, groups, regex.__version__))
+    return hashlib.blake2b(patterns.encode(), digest_size=8).hexdigest()
 
 
 def unite(text: str, spans: Iterable[Span]) -> list[Span]:

@@ -16,6 +16,7 @@ import sentencepiece
 from model.errors import UserError
 from model.folders.access import explain_denied
 from model.text.normalization import WORD_BOUNDARY, TextNormalization
+from model.text.spans import PLACEHOLDERS
 from model.text.unknown import UnknownParts, count_letters
 
 PAD_ID = 0
@@ -96,6 +97,16 @@ class Vocabulary:
         text = "\ta  b\n"
         normalized = str(self._processor.normalize(text))
         return normalized.replace(WORD_BOUNDARY, " ").removeprefix(" ") == text
+
+    @property
+    def has_placeholders(self) -> bool:
+        """Whether each placeholder is always a token of its own."""
+        processor = self._processor
+        return all(
+            (i := processor.piece_to_id(placeholder)) != UNK_ID
+            and i in processor.encode(f"a{placeholder}a")
+            for placeholder in PLACEHOLDERS
+        )
 
     def encode(self, texts: list[str]) -> list[list[int]]:
         """Normalises texts and encodes them, BOS and EOS added."""

@@ -14,10 +14,18 @@ import pyarrow.compute as pc
 from model.dataset.manifest import TRAIN, VALIDATION
 from model.errors import UserError
 from model.text.normalization import TextNormalization
+from model.text.placeholders import normalize_pairs
+from model.text.spans import Protection
 from model.text.vocabulary import VocabularyPair
 from pipelines.pairs import digests
 from pipelines.pairs.examples import ExampleWriter, with_texts
-from pipelines.pairs.filters import TOO_MANY_CHARACTERS, Filters, text_reasons, token_reasons
+from pipelines.pairs.filters import (
+    STRAY_PLACEHOLDER,
+    TOO_MANY_CHARACTERS,
+    Filters,
+    text_reasons,
+    token_reasons,
+)
 from pipelines.pairs.held_out import HeldOut, held_out_reasons, seem_short
 from pipelines.pairs.rejected import Rejections
 from pipelines.pairs.spills import HEADER, Batch, Headers, SpillPart, SplitPlan, without_copies
@@ -25,6 +33,7 @@ from pipelines.pairs.units import Unit
 
 DEDUPLICATE = ("pair", "source", "target", "none")
 _SPECIAL_IDS = 2  # BOS and EOS
+_Flags = npt.NDArray[np.bool_]
 _ONLY_MOJIBAKE = Filters(max_characters=65_535, min_letters=0, reject_identical=False)
 _EMPTY = pa.scalar("", pa.large_string())
 _HUGE = 16  # bytes, times the most characters: 4 bytes each, and as much again in white space
@@ -40,6 +49,7 @@ class EncodingOptions:
     seed: int  # seed of the order
     validation_below: int  # pairs whose source hashes below this are for validation
     plans: dict[str, SplitPlan]  # shards and buckets of each split
+    protection: Protection  # what placeholders stand for
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -60,6 +70,10 @@ class _Slice:
     positions: npt.NDArray[np.int64]  # in the table, of the texts
     sources: list[str]  # normalised
     targets: list[str]  # normalised
+    placeholders: npt.NDArray[np.uint8]  # on each side
+    # Places of the texts that have some, and those texts without them.
+    changed: npt.NDArray[np.int64]
+    originals: tuple[list[str], list[str]]
     rejected: dict[int, str]  # the other positions, and the reason of each
 
     def reject_into(self, rejections: Rejections) -> None:
@@ -75,32 +89,48 @@ class _Slice:
 
 
 def _clean_slices(
-    unit: Unit, *, normalization: TextNormalization, filters: Filters
+    unit: Unit, *, normalization: TextNormalization, filters: Filters, protection: Protection
 ) -> Iterator[_Slice]:
     first = unit.first_row
-    with_case = dataclasses.replace(normalization, lowercase=False)
     for table in unit.read():
         is_huge = _is_huge(table, filters.max_characters)
-        sources, targets = (
-            with_case.column(pc.if_else(is_huge, _EMPTY, table[side]).fill_null(""))
-            for side in ("source", "target")
+        source, target = (
+            pc.if_else(is_huge, _EMPTY, table[side]).fill_null("") for side in ("source", "target")
         )
+        pairs = normalize_pairs(
+            (source, target), normalization=normalization, protection=protection
+        )
+        sources, targets = pairs.sources, pairs.targets
         rejected: dict[int, str] = {}
-        if normalization.lowercase:
-            if filters.reject_mojibake:  # capitals give it away: "Ã©"
-                rejected = text_reasons(sources, targets, filters=_ONLY_MOJIBAKE)
-            sources, targets = normalization.lower(sources), normalization.lower(targets)
+        if normalization.lowercase and filters.reject_mojibake:  # capitals give it away: "Ã©"
+            rejected = text_reasons(*pairs.cased, filters=_ONLY_MOJIBAKE)
         rejected |= text_reasons(sources, targets, filters=filters)
+        rejected |= dict.fromkeys(pairs.stray, STRAY_PLACEHOLDER)
         rejected |= dict.fromkeys(np.flatnonzero(is_huge).tolist(), TOO_MANY_CHARACTERS)
         if table["fault"].null_count < table.num_rows:
             faults = enumerate(table["fault"].to_pylist())
             rejected |= {position: fault for position, fault in faults if fault}
         positions = np.arange(table.num_rows)
+        placeholders = np.zeros(table.num_rows, np.uint8)
+        placeholders[list(pairs.placeholders)] = list(pairs.placeholders.values())
         if rejected:
             positions = np.delete(positions, list(rejected))
             sources = [sources[i] for i in positions.tolist()]
             targets = [targets[i] for i in positions.tolist()]
-        yield _Slice(table, first, positions, sources, targets, rejected)
+            placeholders = placeholders[positions]
+        changed = np.flatnonzero(placeholders)
+        originals = [pairs.originals[i] for i in positions[changed].tolist()]
+        yield _Slice(
+            table=table,
+            first_row=first,
+            positions=positions,
+            sources=sources,
+            targets=targets,
+            placeholders=placeholders,
+            changed=changed,
+            originals=([text for text, _ in originals], [text for _, text in originals]),
+            rejected=rejected,
+        )
         first += table.num_rows
 
 
@@ -116,6 +146,19 @@ def _is_huge(table: pa.Table, max_characters: int) -> pa.ChunkedArray:
     )  # fmt: skip
 
 
+def _reasons_of_originals(
+    clean: _Slice, held_out: HeldOut, *, is_short: tuple[_Flags, _Flags]
+) -> dict[int, str]:
+    """Returns the reasons of pairs that are held out as they are without placeholders, by place.
+
+    A text that training must not see stands on its own: nobody knows what the other side shares.
+    """
+    sources, targets = clean.originals
+    hashes = digests.digest_halves(digests.digest_texts(sources))[0]
+    reasons = held_out_reasons(hashes, targets, held_out, is_short=is_short)
+    return {int(clean.changed[i]): reason for i, reason in reasons.items()}
+
+
 def training_lines(
     unit: Unit, *, normalization: TextNormalization, options: EncodingOptions, held_out: HeldOut
 ) -> tuple[list[str], list[str], collections.Counter[str]]:
@@ -127,14 +170,19 @@ def training_lines(
     sources: list[str] = []
     targets: list[str] = []
     rejected: collections.Counter[str] = collections.Counter()
-    for clean in _clean_slices(unit, normalization=normalization, filters=options.filters):
+    for clean in _clean_slices(
+        unit,
+        normalization=normalization,
+        filters=options.filters,
+        protection=options.protection,
+    ):
         rejected.update(clean.rejected.values())
         hashes, _ = digests.digest_halves(digests.digest_texts(clean.sources))
-        is_short = (
-            seem_short(clean.sources, tokens=options.short_tokens),
-            seem_short(clean.targets, tokens=options.short_tokens),
-        )
+        is_short = _seem_short(clean.sources, clean.targets, options=options)
         reasons = held_out_reasons(hashes, clean.targets, held_out, is_short=is_short)
+        if clean.changed.size:
+            is_short = _seem_short(*clean.originals, options=options)
+            reasons = _reasons_of_originals(clean, held_out, is_short=is_short) | reasons
         rejected.update(reasons.values())
         is_left = hashes >= options.validation_below
         is_left[list(reasons)] = False
@@ -142,6 +190,13 @@ def training_lines(
             sources.append(clean.sources[row])
             targets.append(clean.targets[row])
     return sources, targets, rejected
+
+
+def _seem_short(
+    sources: list[str], targets: list[str], *, options: EncodingOptions
+) -> tuple[_Flags, _Flags]:
+    tokens = options.short_tokens
+    return seem_short(sources, tokens=tokens), seem_short(targets, tokens=tokens)
 
 
 def encode_unit(
@@ -162,7 +217,10 @@ def encode_unit(
     rejections = Rejections(unit.order)
     rows_read = 0
     for clean in _clean_slices(
-        unit, normalization=vocabularies.source.normalization, filters=filters
+        unit,
+        normalization=vocabularies.source.normalization,
+        filters=filters,
+        protection=options.protection,
     ):
         rows_read += clean.table.num_rows
         source_ids = vocabularies.source.encode_flat(clean.sources)
@@ -172,14 +230,21 @@ def encode_unit(
         part["source_length"], part["target_length"] = source_ids.lengths, target_ids.lengths
         encoded = writer.serialize(source_ids, target_ids)
         part["size"] = np.fromiter(map(len, encoded), np.uint32, len(encoded))
+        part["placeholders"] = clean.placeholders
         source_tokens = source_ids.lengths - _SPECIAL_IDS
         target_tokens = target_ids.lengths - _SPECIAL_IDS
+        is_short = source_tokens <= options.short_tokens, target_tokens <= options.short_tokens
         reasons = held_out_reasons(
-            part["source_hash"],
-            clean.targets,
-            held_out,
-            is_short=(source_tokens <= options.short_tokens, target_tokens <= options.short_tokens),
+            part["source_hash"], clean.targets, held_out, is_short=is_short
         ) | token_reasons(source_tokens, target_tokens, filters=filters)
+        if clean.changed.size and not held_out.is_empty:
+            sources, targets = clean.originals
+            most = options.short_tokens + _SPECIAL_IDS
+            is_short = (
+                vocabularies.source.encode_flat(sources).lengths <= most,
+                vocabularies.target.encode_flat(targets).lengths <= most,
+            )
+            reasons = _reasons_of_originals(clean, held_out, is_short=is_short) | reasons
         kept = np.arange(len(part))
         if reasons:
             clean.rejected.update(

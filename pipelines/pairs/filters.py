@@ -30,6 +30,7 @@ TOO_FEW_LETTERS = "too_few_letters"
 WRONG_SCRIPT_SOURCE = "wrong_script_source"
 WRONG_SCRIPT_TARGET = "wrong_script_target"
 MOJIBAKE = "mojibake"  # bytes of UTF-8 were read as another encoding
+STRAY_PLACEHOLDER = "stray_placeholder"  # the text of a placeholder where none was put
 TOO_SHORT = "too_short"  # in tokens
 TOO_LONG = "too_long"  # in tokens
 LENGTH_RATIO = "length_ratio"

@@ -11,6 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from model.text.normalization import TextNormalization
+from model.text.placeholders import normalize_pairs
+from model.text.spans import Protection
 from pipelines.pairs.digests import UInt64s, digest_halves, digest_texts
 
 LONG_SIDE = "long-side"
@@ -43,6 +45,11 @@ class HeldOut:
     sources: UInt64s = dataclasses.field(default_factory=_NONE.copy)
     # Hashes of texts that no pair may have on a side that is not short.
     texts: UInt64s = dataclasses.field(default_factory=_NONE.copy)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is held out."""
+        return not (self.pairs.size or self.sources.size or self.texts.size)
 
 
 def unite(parts: Sequence[HeldOut]) -> HeldOut:
@@ -91,12 +98,26 @@ def _likely_tokens(text: str) -> int:
     return tokens
 
 
-def hash_pairs(tables: Iterable[pa.Table], *, by: str, normalization: TextNormalization) -> HeldOut:
-    """Hashes what is held out of tables of pairs by a rule of `HELD_OUT_BY`."""
+def hash_pairs(
+    tables: Iterable[pa.Table],
+    *,
+    by: str,
+    normalization: TextNormalization,
+    protection: Protection,
+) -> HeldOut:
+    """Hashes what is held out of tables of pairs by a rule of `HELD_OUT_BY`.
+
+    A pair with placeholders is held out with them and without.
+    """
     found = []
     for table in tables:
-        sides = [normalization.column(table[side].fill_null("")) for side in ("source", "target")]
-        rows = [row for row in zip(*sides, strict=True) if all(row)]
+        pairs = normalize_pairs(
+            (table["source"].fill_null(""), table["target"].fill_null("")),
+            normalization=normalization,
+            protection=protection,
+        )
+        rows = [row for row in zip(pairs.sources, pairs.targets, strict=True) if all(row)]
+        rows += pairs.originals.values()
         sources, targets = (_hash_texts([row[side] for row in rows]) for side in (0, 1))
         part = HeldOut(
             pairs=_pair_hashes(sources, targets),
@@ -128,7 +149,7 @@ def held_out_reasons(
     Each is held out by the first of its pair, its source and its target. Targets are normalised.
     `is_short` flags the sources and the targets that are short; None holds out any length.
     """
-    if not (held_out.pairs.size or held_out.sources.size or held_out.texts.size):
+    if held_out.is_empty:
         return {}
     target_hashes = _hash_texts(targets)
     source_counts, target_counts = (~short for short in is_short) if is_short else (True, True)

@@ -76,6 +76,7 @@ def _describe_difference(saved: dict[str, Any], plan: PreprocessPlan) -> str:
         as_given(saved),
         as_given(plan.options.resolved()),
         words={
+            "protect": _describe_placeholders,
             "vocabulary": lambda *_: ["`vocabulary` names other models"],
             "exclude": lambda *_: ["the files of `exclude` are others, or have changed"],
         },
@@ -83,6 +84,12 @@ def _describe_difference(saved: dict[str, Any], plan: PreprocessPlan) -> str:
     if not differences:
         return "made from other input (a corpus of another name, size or time of change)"
     return f"made with other options ({'; '.join(differences)})"
+
+
+def _describe_placeholders(before: bool | None, now: bool | None) -> list[str]:
+    if now:
+        return ["its texts have no placeholders, as with `protect=False`"]
+    return ["its texts have placeholders, as with `protect`"]
 
 
 def find_finished(plan: PreprocessPlan) -> DatasetManifest | None:

@@ -61,6 +61,7 @@ def describe_plan(plan: PreprocessPlan, *, beam_arguments: Sequence[str] = ()) -
         f"filters: {_describe_filters(options.filters)}",
         f"duplicates: {_DUPLICATES[options.deduplicate]}",
         f"normalisation: {_describe_fields(options.normalization)}",
+        f"placeholders: {_describe_placeholders(options)}",
         f"runner: {describe_runner(beam_arguments)}",
         f"output: {options.output}, {_describe_output(plan)}",
     ]
@@ -101,6 +102,16 @@ def _describe_vocabulary(options: PreprocessOptions) -> str:
     if options.user_symbols:
         details.append(f"symbols {' '.join(options.user_symbols)}")
     return f"to be trained, {shared}, {', '.join(details)}"
+
+
+def _describe_placeholders(options: PreprocessOptions) -> str:
+    kinds = ["URLs, tags, variables, prices and the like"] if options.protect else []
+    kinds += options.protect_regex
+    if kinds:
+        return f"on both sides of a pair, for {', '.join(kinds)}"
+    if options.vocabulary:
+        return "none, or a given vocabulary has no tokens for them"
+    return "none"
 
 
 def _describe_filters(filters: Filters) -> str:
@@ -160,6 +171,12 @@ def describe_manifest(manifest: DatasetManifest) -> list[str]:
             f"{split.source_tokens:,} source and {split.target_tokens:,} target tokens "
             f"(on average {mean_source:.1f} and {mean_target:.1f}, at most {split.longest})"
         )
+        if split.placeholder_pairs:
+            most = len(split.placeholder_pairs)
+            lines.append(
+                f"{name}: {split.placeholder_pairs[0]:,} of the pairs have placeholders, "
+                f"up to {most} each"
+            )
     if manifest.shared_vocabulary:
         vocabulary = f"vocabulary: {manifest.source_vocabulary_size:,} tokens, shared"
     else:

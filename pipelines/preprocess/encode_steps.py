@@ -94,11 +94,17 @@ class FindHeldOut(beam.PTransform):
 
 class _HashUnit(beam.DoFn):
     def __init__(self, options: PreprocessOptions) -> None:
-        self._by, self._normalization = options.holds_out_by, options.normalization
+        self._options = options
 
     def process(self, unit: Unit) -> Iterator[HeldOut]:
         if unit.is_held_out:
-            yield hash_pairs(unit.read(), by=self._by, normalization=self._normalization)
+            options = self._options
+            yield hash_pairs(
+                unit.read(),
+                by=options.holds_out_by,
+                normalization=options.normalization,
+                protection=options.protection,
+            )
 
 
 class _HashFile(beam.DoFn):

@@ -266,7 +266,7 @@ def _vocabulary_specs(options: PreprocessOptions) -> list[VocabularySpec]:
             normalization_rule=options.normalization_rule,
             character_coverage=options.character_coverage,
             byte_fallback=options.byte_fallback,
-            user_symbols=options.user_symbols,
+            user_symbols=options.all_symbols,
             keep_whitespace=not options.normalization.clean_whitespace,
         )
         for name in (["shared"] if options.is_shared else ["source", "target"])

@@ -10,6 +10,7 @@ from typing import Any
 from model.errors import UserError, require, require_one_of
 from model.text.languages import read_language
 from model.text.normalization import TextNormalization
+from model.text.spans import PLACEHOLDERS, Protection
 from model.text.vocabulary import SHARED_MODEL, SOURCE_MODEL, TARGET_MODEL
 from pipelines.corpora.encodings import UTF8, find_encoding
 from pipelines.corpora.opening import CorpusOptions
@@ -28,6 +29,7 @@ _TRAINING_OPTIONS = (
     "vocabulary_sample", "character_coverage", "byte_fallback", "user_symbols",
     "sentencepiece_rule",
 )  # fmt: skip
+_PROTECTING_OPTIONS = ("protect", "protect_regex")
 
 _READING_OPTIONS = (
     "source_column", "target_column", "split", "validation_split", "data_dir", "download",
@@ -79,6 +81,11 @@ class PreprocessOptions(CorpusOptions):
         validation corpus is named.
       validation_split: Split of TFDS validation corpora, in TFDS's own syntax.
       normalization: Normalisation of texts, here and in translation.
+      protect: Put placeholders for the URLs, mail addresses, {x}, %s, $VAR, :name:, tags, entities,
+        code in backquotes, emoji, prices, and numbers with a unit or of more than four digits that
+        stand on both sides of a pair, so that a model learns to place them.
+      protect_regex: Regular expression, in Python's syntax, of more that placeholders stand for;
+        repeatable.
     """
 
     output: str
@@ -103,12 +110,15 @@ class PreprocessOptions(CorpusOptions):
     validation_fraction: float = 0.01
     validation_split: str = "validation"
     normalization: TextNormalization = dataclasses.field(default_factory=TextNormalization)
+    protect: bool = True
+    protect_regex: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for side in ("source", "target"):
             if code := getattr(self, f"{side}_language"):
                 read_language(code, name=f"`{side}_language`")
         find_encoding(self.encoding)
+        _ = self.protection  # raises for a bad pattern
         self._check_vocabularies()
         for name, least, most in (
             ("shards", 0, 10_000),
@@ -165,6 +175,17 @@ class PreprocessOptions(CorpusOptions):
         )
 
     @property
+    def protection(self) -> Protection:
+        """What placeholders stand for."""
+        return Protection(protect=self.protect, protect_regex=self.protect_regex)
+
+    @property
+    def all_symbols(self) -> tuple[str, ...]:
+        """Texts that are always a token in a vocabulary that is trained."""
+        placeholders = PLACEHOLDERS if self.protection.is_on else ()
+        return tuple(dict.fromkeys((*self.user_symbols, *placeholders)))
+
+    @property
     def is_shared(self) -> bool:
         """Whether both sides use one vocabulary."""
         if self.vocabulary:
@@ -211,6 +232,9 @@ class PreprocessOptions(CorpusOptions):
         if self.vocabulary:  # then nothing is trained
             for name in (*_TRAINING_OPTIONS, IS_SIZE_GIVEN):
                 values.pop(name, None)
+        for name in _PROTECTING_OPTIONS:  # which came later: without them, all is as it was
+            if not values[name]:
+                del values[name]
         values["encoding"] = find_encoding(self.encoding)
         if values["encoding"] == UTF8:
             del values["encoding"]

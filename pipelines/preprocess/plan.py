@@ -14,8 +14,9 @@ from typing import Any
 import sentencepiece
 
 from model.dataset.manifest import MANIFEST_FORMAT, TRAIN, VALIDATION
-from model.errors import UserError
+from model.errors import UserError, require
 from model.text.normalization import TextNormalization
+from model.text.spans import digest_patterns
 from model.text.vocabulary import VOCABULARY_FILE, Vocabulary
 from pipelines.corpora.rows import SLICE_PAIRS
 from pipelines.corpora.source import Source
@@ -67,6 +68,7 @@ class PreprocessPlan:
             seed=options.seed,
             validation_below=0 if self.has_held_out else int(options.validation_fraction * 2**64),
             plans=self.splits,
+            protection=options.protection,
         )
 
     @property
@@ -99,6 +101,13 @@ def plan_preprocess(
                 f"`clean_whitespace=False`: {path} changes white space all the same, as it was "
                 "trained to; one that keeps it is trained without `vocabulary`"
             )
+        if options.protection.is_on and not vocabulary.has_placeholders:
+            require(
+                not options.protect_regex,
+                f"`protect_regex` needs tokens for placeholders, and {path} has none: train a "
+                "vocabulary without `vocabulary`, or leave `protect_regex` out",
+            )
+            options = dataclasses.replace(options, protect=False)
     for path in options.exclude:
         if not listing.exists(path):
             raise UserError(f"no file of texts to exclude at {path}: check the path")
@@ -170,6 +179,8 @@ def _fingerprint(
         "sentencepiece": sentencepiece.__version__,
         "unicode": unicodedata.unidata_version,
     }
+    if options.protection.is_on:
+        described["spans"] = digest_patterns()
     return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
 
 

@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 
 from model.errors import UserError
 from model.text.normalization import TextNormalization
+from model.text.spans import Protection
 from model.text.vocabulary import UNK_ID, load_vocabularies
 from pipelines.pairs.digests import digest_halves, digest_texts
 from pipelines.pairs.held_out import (
@@ -61,7 +62,7 @@ def find_reasons(pairs, *, validation, excluded, by, knows_tokens=True):
     plain = TextNormalization()
     held_out = unite(
         [
-            hash_pairs([table(validation)], by=by, normalization=plain),
+            hash_pairs([table(validation)], by=by, normalization=plain, protection=Protection()),
             hash_texts([pa.array(excluded, pa.large_string())], normalization=plain),
         ]
     )
@@ -138,7 +139,7 @@ def test_texts_are_compared_as_they_are_normalised_and_empty_ones_hold_nothing_o
     pairs = table([(" a\u00a0b ", "c"), ("", "d"), ("e", "\u200b")])
     found = unite(
         [
-            hash_pairs([pairs], by="side", normalization=plain),
+            hash_pairs([pairs], by="side", normalization=plain, protection=Protection()),
             hash_texts([pa.array([" \u200b", None, "f"])], normalization=plain),
         ]
     )
@@ -157,7 +158,8 @@ def hash_many_texts():
 
 def hash_many_pairs():
     tables = [table([(f"{part} {text}", f"{text}") for text in range(5)]) for part in range(PARTS)]
-    return hash_pairs(tables, by="side", normalization=TextNormalization()).texts
+    normalization, protection = TextNormalization(), Protection()
+    return hash_pairs(tables, by="side", normalization=normalization, protection=protection).texts
 
 
 def combine_many():
@@ -313,7 +315,11 @@ def test_what_is_held_out_of_training_goes_by_the_option(tmp_path, monkeypatch, 
             write_pairs(tmp_path, [("yes", "ja"), ("feed a dad", "x")], name="held")
         ],
         options=options(
-            tmp_path / "out", vocabulary_type="char", held_out_by=by, exclude=(str(excluded),)
+            tmp_path / "out",
+            vocabulary_type="char",
+            held_out_by=by,
+            exclude=(str(excluded),),
+            vocabulary_size=64,
         ),
     )
     expected = sorted([*others, *(pairs[i] for i in left)])

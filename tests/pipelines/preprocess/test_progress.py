@@ -34,7 +34,7 @@ def make_plan(folder, *, held_out=False, **changes):
         if not (folder / f"a.{side}").exists():  # a file that is written again is another
             (folder / f"a.{side}").write_text("".join(f"{side} {i * i}\n" for i in range(40)))
     source = TextPair(str(folder / "a.en"), str(folder / "a.de"))
-    values = {"output": str(folder / "out"), "vocabulary_size": 20, "shards": 3} | changes
+    values = {"output": str(folder / "out"), "vocabulary_size": 28, "shards": 3} | changes
     return plan_preprocess(
         sources=[source],
         validation_sources=[source] if held_out else [],
@@ -208,10 +208,13 @@ def test_a_plan_says_what_would_be_done(tmp_path):
     assert lines["train"] == "3 shards of 1 bucket each"
     assert lines["validation"] == "1 shard of 1 bucket each"
     assert lines["held out"] == "0.05 of the pairs, by the hash of the source"
-    assert lines["vocabulary"].startswith("to be trained, unigram, shared, 20 tokens, rule iden")
+    assert lines["vocabulary"].startswith("to be trained, unigram, shared, 28 tokens, rule iden")
     assert "min tokens 2, max tokens 50, max length ratio 3.0" in lines["filters"]
     assert lines["duplicates"] == "of equal pairs the first stays"
     assert lines["normalisation"] == "unicode form NFC, clean whitespace"
+    assert lines["placeholders"] == (
+        "on both sides of a pair, for URLs, tags, variables, prices and the like"
+    )
     assert lines["runner"] == "FnApiRunner, 1 worker, in_memory"
     assert lines["output"] == f"{tmp_path}/out, which holds nothing yet"
 
@@ -222,7 +225,7 @@ def test_a_plan_says_what_is_not_by_default(tmp_path):
         tmp_path, held_out=True, exclude=(str(tmp_path / "test.en"),), deduplicate="source",
         shared_vocabulary=False, source_vocabulary_type="bpe", byte_fallback=True,
         user_symbols=("<a>", "<b>"), character_coverage=0.99,
-        normalization=TextNormalization(lowercase=True),
+        normalization=TextNormalization(lowercase=True), protect=False,
     )  # fmt: skip
     lines = lines_of(plan, [])
     assert lines["source 2"].endswith(" (held out)")
@@ -233,7 +236,8 @@ def test_a_plan_says_what_is_not_by_default(tmp_path):
     assert lines["excluded"] == f"pairs with a text of {tmp_path}/test.en"
     assert lines["duplicates"] == "of pairs with an equal source the first stays"
     assert lines["normalisation"] == "unicode form NFC, clean whitespace, lowercase"
-    assert "bpe and unigram, one a side, 20 tokens" in lines["vocabulary"]
+    assert lines["placeholders"] == "none"
+    assert "bpe and unigram, one a side, 28 tokens" in lines["vocabulary"]
     assert lines["vocabulary"].endswith("coverage 0.99, byte fallback, symbols <a> <b>")
     assert re.fullmatch(r"FnApiRunner, \d+ workers?, multi_threading", lines["runner"])
 

@@ -245,7 +245,7 @@ def test_fingerprints_stay(monkeypatch, held_out_from, changes, digest):
     found = preprocess_plan._fingerprint(
         [{"name": "a", "files": []}],
         held_out_from=held_out_from,
-        options=PreprocessOptions(output="x", **changes),
+        options=PreprocessOptions(output="x", protect=False, **changes),
         corpus="c",
     )
     assert found == digest

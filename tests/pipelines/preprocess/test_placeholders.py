@@ -1,0 +1,276 @@
+"""Placeholders in datasets: what is replaced, counted, held out, and known again."""
+
+import dataclasses
+import random
+
+import pytest
+from corpora import (
+    ONE_THREAD,
+    TWO_THREADS,
+    digest,
+    examples,
+    options,
+    preprocess,
+    records,
+    rejected,
+    sentence,
+    texts,
+    write_pairs,
+)
+from toy import texts_of_record
+
+from model.dataset.manifest import DatasetManifest
+from model.errors import UserError
+from model.text.spans import PLACEHOLDERS
+from model.text.vocabulary import UNK_ID, load_vocabularies
+from pipelines.pairs.filters import Filters
+from pipelines.preprocess import merge_steps
+from pipelines.preprocess import plan as preprocess_plan
+from pipelines.preprocess.description import describe_manifest, describe_plan
+from pipelines.preprocess.plan import plan_preprocess
+
+SPANS = ["{a}", "%s", "<b>", ":hut:"]
+
+
+def pairs_with_spans(count=300):
+    """Makes pairs of which each has up to 4 spans on both sides, in another order; see `counts`."""
+    chooser = random.Random(5)
+    pairs = []
+    for i in range(count):
+        spans = chooser.sample(SPANS, i % 5)
+        source, target = sentence(i).split(), sentence(i)[::-1].split()
+        pairs.append((" ".join([*spans, *source]), " ".join([*target, *spans[::-1]])))
+    return pairs
+
+
+PAIRS = pairs_with_spans()
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return write_pairs(tmp_path_factory.mktemp("corpus"), PAIRS)
+
+
+@pytest.fixture(scope="module")
+def dataset(corpus, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("dataset")
+    preprocess(sources=[corpus], options=options(folder), beam_arguments=ONE_THREAD)
+    return folder
+
+
+def expected_pair(source, target):
+    spans = source.split()[:-3]
+    for span, placeholder in zip(spans, PLACEHOLDERS, strict=False):
+        source, target = source.replace(span, placeholder), target.replace(span, placeholder)
+    return source, target
+
+
+def test_what_both_sides_share_is_a_placeholder_in_records_and_validation_texts(dataset):
+    train, validation = texts(dataset, "train"), texts(dataset, "validation")
+    expected = sorted(expected_pair(*pair) for pair in PAIRS)
+    assert sorted(train + validation) == expected
+    assert [texts_of_record(each) for each in examples(dataset, "validation")] == validation
+    vocabulary = load_vocabularies(dataset).source
+    assert vocabulary.has_placeholders
+    [ids] = vocabulary.encode([f"a{''.join(PLACEHOLDERS)}"])
+    pieces = [vocabulary.piece(i) for i in ids]
+    assert pieces[-9:-1] == [*PLACEHOLDERS]
+    found = {i for pair in records(dataset, "train") for side in pair for i in side}
+    assert {*ids[-9:-5]} <= found
+    assert UNK_ID not in found
+
+
+def test_pairs_are_counted_by_their_placeholders(dataset):
+    manifest = DatasetManifest.load(dataset)
+    lines = describe_manifest(manifest)
+    for name, split in manifest.splits.items():
+        counts = [source.count("⟦") for source, _ in texts(dataset, name)]
+        at_least = [sum(count >= k for count in counts) for k in range(1, 5)]
+        assert split.placeholder_pairs == at_least[: max(counts)]
+        most = max(counts)
+        assert f"{name}: {at_least[0]} of the pairs have placeholders, up to {most} each" in lines
+    assert sum(split.placeholder_pairs[0] for split in manifest.splits.values()) == 240
+
+
+def test_duplicates_are_not_counted_and_however_work_is_spread_the_counts_are_whole(
+    tmp_path, monkeypatch, dataset
+):
+    class KilledError(Exception):
+        pass
+
+    def crash(*args, **kwargs):
+        raise KilledError
+
+    monkeypatch.setattr(preprocess_plan, "MAX_UNIT_PAIRS", 20)
+    monkeypatch.setattr(preprocess_plan, "_BUCKET_BYTES", 5_000)
+    source = write_pairs(tmp_path, PAIRS + PAIRS[::2])
+    chosen = options(tmp_path / "out", shards=4)
+    merge, done = merge_steps.merge_bucket, []
+
+    def merge_some(*args, **kwargs):
+        done.append(1)
+        return merge(*args, **kwargs) if len(done) < 6 else crash()
+
+    with monkeypatch.context() as broken:
+        broken.setattr(merge_steps, "merge_bucket", merge_some)
+        with pytest.raises(Exception, match="KilledError"):
+            preprocess(sources=[source], options=chosen, beam_arguments=ONE_THREAD)
+    again = preprocess(sources=[source], options=chosen, beam_arguments=TWO_THREADS)
+    expected = DatasetManifest.load(dataset)
+    assert again.rejected == {"duplicate_pair": 150}
+    assert {name: split.placeholder_pairs for name, split in again.splits.items()} == {
+        name: split.placeholder_pairs for name, split in expected.splits.items()
+    }
+
+
+def test_without_protection_nothing_is_replaced(tmp_path, corpus):
+    manifest = preprocess(sources=[corpus], options=options(tmp_path, protect=False))
+    assert sorted(texts(tmp_path, "train") + texts(tmp_path, "validation")) == sorted(PAIRS)
+    assert [split.placeholder_pairs for split in manifest.splits.values()] == [[], []]
+    assert not load_vocabularies(tmp_path).source.has_placeholders
+    assert not {"protect", "protect_regex"} & manifest.options.keys()
+
+
+def test_a_given_vocabulary_has_placeholders_or_nothing_is_replaced(tmp_path, corpus, dataset):
+    known = options(tmp_path / "known", vocabulary=(str(dataset / "vocabulary.spm"),))
+    preprocess(sources=[corpus], options=known)
+    assert sorted(texts(tmp_path / "known", "train")) == sorted(texts(dataset, "train"))
+    plain = options(tmp_path / "plain", protect=False)
+    preprocess(sources=[corpus], options=plain)
+    given = (str(tmp_path / "plain/vocabulary.spm"),)
+    lacking = options(tmp_path / "lacking", vocabulary=given)
+    manifest = preprocess(sources=[corpus], options=lacking)
+    assert sorted(texts(tmp_path / "lacking", "train")) == sorted(
+        texts(tmp_path / "plain", "train")
+    )
+    # As before there were any: a dataset of then is known again.
+    without = dataclasses.replace(lacking, protect=False)
+    assert preprocess(sources=[corpus], options=without) == manifest
+    lines = describe_plan(plan_preprocess(sources=[corpus], options=lacking))
+    assert "placeholders: none, or a given vocabulary has no tokens for them" in lines
+    with pytest.raises(UserError, match=r"`protect_regex` needs tokens .*vocabulary\.spm has none"):
+        plan_preprocess(
+            sources=[corpus], options=dataclasses.replace(lacking, protect_regex=("x+",))
+        )
+
+
+def test_a_dataset_without_placeholders_is_not_taken_for_one_with_them(tmp_path, corpus):
+    plain, with_them = options(tmp_path, protect=False), options(tmp_path)
+    preprocess(sources=[corpus], options=plain)
+    before = digest(tmp_path)
+    message = r"made with other options \(its texts have no placeholders, as with `protect=False`\)"
+    with pytest.raises(UserError, match=message):
+        preprocess(sources=[corpus], options=with_them)
+    assert digest(tmp_path) == before
+    other = dataclasses.replace(with_them, output=str(tmp_path / "other"))
+    preprocess(sources=[corpus], options=other)
+    with pytest.raises(UserError, match=r"its texts have placeholders, as with `protect`\)"):
+        preprocess(sources=[corpus], options=dataclasses.replace(other, protect=False))
+
+
+def test_other_patterns_make_another_dataset(monkeypatch, corpus, tmp_path):
+    def fingerprint(**changes):
+        return plan_preprocess(sources=[corpus], options=options(tmp_path, **changes)).fingerprint
+
+    asked = [{}, {"protect": False}, {"protect_regex": ("x+",)}, {"protect_regex": ("y+",)}]
+    before = [fingerprint(**changes) for changes in asked]
+    assert len({*before}) == 4
+    monkeypatch.setattr(preprocess_plan, "digest_patterns", lambda: "changed")
+    is_same = [old == fingerprint(**changes) for old, changes in zip(before, asked, strict=True)]
+    assert is_same == [False, True, False, False]
+
+
+def test_users_patterns_and_symbols_go_together(tmp_path):
+    pairs = [(f"{sentence(i)} Rex {{a}}", f"Rex {sentence(i)[::-1]}") for i in range(100)]
+    chosen = options(
+        tmp_path / "out", protect_regex=("[RL][eu]x",), user_symbols=("{a}", "⟦2⟧"),
+        vocabulary_type="char",
+    )  # fmt: skip
+    plan = plan_preprocess(sources=[write_pairs(tmp_path, pairs)], options=chosen)
+    assert any(
+        line.startswith("placeholders: on both sides") and line.endswith("like, [RL][eu]x")
+        for line in describe_plan(plan)
+    )
+    preprocess(sources=plan.sources, options=chosen)
+    assert all(
+        source.endswith(" ⟦1⟧ {a}") and target.startswith("⟦1⟧ ")
+        for source, target in texts(tmp_path / "out", "train")
+    )
+
+
+@pytest.mark.parametrize(
+    ("pattern", "message"),
+    [("(x", "must be a regular expression"), ("x*", "must not match the empty text")],
+)
+def test_a_bad_pattern_is_an_error(tmp_path, pattern, message):
+    with pytest.raises(UserError, match=message):
+        options(tmp_path, protect_regex=(pattern,))
+
+
+def test_pairs_that_differ_in_their_spans_alone_are_duplicates(tmp_path):
+    pairs = [(f"{sentence(i)} {10_000 + i}", f"{10_000 + i} x{i}") for i in range(50)]
+    more = [(f"{sentence(i)} {20_000 + i}", f"{20_000 + i} x{i}") for i in range(10)]
+    alone = [(f"{sentence(7)} 30007", "x7")]  # its number is on one side only
+    source = write_pairs(tmp_path, [*pairs, *more, *alone])
+    manifest = preprocess(sources=[source], options=options(tmp_path / "out"))
+    assert manifest.rejected == {"duplicate_pair": 10}
+    found = texts(tmp_path / "out", "train") + texts(tmp_path / "out", "validation")
+    assert alone[0] in found
+    assert (f"{sentence(7)} ⟦1⟧", "⟦1⟧ x7") in found
+
+
+def test_training_sees_no_held_out_text_with_placeholders_or_without(tmp_path):
+    def pair(i, number, *, words=""):
+        return f"{sentence(i)} {words}{number}", f"{number} {words}{sentence(i)[::-1]}"
+
+    training = [pair(i, 10_000 + i) for i in range(100)]
+    training.append((training[0][0], "not a number"))  # so that it has no placeholder
+    # The fifth differs in its number, which both sides share; of the sixth only the target does.
+    validation = [*(pair(i, 10_000 + i) for i in range(5)), pair(5, 77_777)]
+    validation.append((training[6][0], "no number here"))
+    excluded = tmp_path / "excluded.txt"
+    excluded.write_text(f"{training[20][0]}\n{training[21][1]}\n{sentence(22)} 99999\n")
+    manifest = preprocess(
+        sources=[write_pairs(tmp_path, training)],
+        validation_sources=[write_pairs(tmp_path, validation, name="validation")],
+        options=options(tmp_path / "out", exclude=(str(excluded),)),
+    )
+    gone = {0, 1, 2, 3, 4, 5, 6, 20, 21, 100}
+    assert manifest.rejected == {
+        "held_out_pair": 6, "held_out_source": 3, "held_out_target": 1,
+    }  # fmt: skip
+    assert sorted(row["line"] - 1 for row in rejected(tmp_path / "out")) == sorted(gone)
+    assert {source for source, _ in texts(tmp_path / "out", "train")} == {
+        f"{sentence(i)} ⟦1⟧" for i in range(100) if i not in gone
+    }
+    assert texts(tmp_path / "out", "validation").count(("no", "number")) == 0
+    lines = {source for source, _ in texts(tmp_path / "out", "validation")}
+    assert training[6][0] in lines
+    assert f"{sentence(0)} ⟦1⟧" in lines
+
+
+def test_a_text_that_only_looks_like_a_placeholder_is_left_out_by_name(tmp_path):
+    pairs = [(sentence(i), sentence(i)[::-1]) for i in range(60)]
+    strange = [("a ⟦3⟧ b", "c ⟦3⟧"), ("a ⟦3⟧ d", "c"), ("a", "{x} ⟦1⟧ c")]
+    source = write_pairs(tmp_path, [*pairs, *strange])
+    manifest = preprocess(sources=[source], options=options(tmp_path / "out"))
+    assert manifest.rejected == {"stray_placeholder": 2}
+    assert [row["source"] for row in rejected(tmp_path / "out")] == ["a ⟦3⟧ d", "a"]
+    found = texts(tmp_path / "out", "train") + texts(tmp_path / "out", "validation")
+    assert ("a ⟦1⟧ b", "c ⟦1⟧") in found
+    plain = preprocess(sources=[source], options=options(tmp_path / "plain", protect=False))
+    assert plain.rejected == {}
+
+
+def test_filters_judge_what_the_model_gets(tmp_path):
+    url = "https://example.com/a-long-address/of/many/letters"
+    han = [(f"{chr(0x4E00 + i)}{chr(0x5000 + i)}", sentence(i)) for i in range(30)]
+    pairs = [*han, (f"狗 {url}", f"dog {url}"), (url, url), ("dog", "dog x")]
+    chosen = dataclasses.replace(
+        options(tmp_path / "out", vocabulary_type="char", vocabulary_size=400),
+        filters=Filters(source_script="Han", min_letters=0.05, max_length_ratio=0),
+    )
+    manifest = preprocess(sources=[write_pairs(tmp_path, pairs)], options=chosen)
+    assert manifest.rejected == {"identical": 1, "wrong_script_source": 1}
+    found = texts(tmp_path / "out", "train") + texts(tmp_path / "out", "validation")
+    assert ("狗 ⟦1⟧", "dog ⟦1⟧") in found
