@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
 import regex
@@ -26,6 +27,7 @@ from pipelines.texts.segments import cut_to_fit, distinct_pieces
 
 Source = tuple[int, ...]  # ids: texts that normalisation makes equal are one source
 PROBE = "a"  # encoded or translated if all texts fail: is it the texts, or the machine?
+_FULL_STOP = regex.compile(r"(?<![.。])[.。]$")
 _LETTER = regex.compile(r"\p{L}")  # of any script
 
 
@@ -40,6 +42,7 @@ class Plan:
       masked: Those of the first with placeholders in them.
       was_cut: Whether a sentence had to be cut inside.
       truncated: Pieces of which the model gets only the beginning.
+      unended: Pieces before a span that end in no full stop; so do their translations.
       unknown: Why there is no translation, as most of the text is unknown to the model.
       too_long: Why there is none, as a sentence is too long.
       failed: Why there is none, as the text cannot be encoded.
@@ -51,6 +54,7 @@ class Plan:
     masked: Mapping[str, Masked] = dataclasses.field(default_factory=dict)
     was_cut: bool = False
     truncated: frozenset[str] = frozenset()
+    unended: frozenset[str] = frozenset()
     unknown: str | None = None
     too_long: str | None = None
     failed: str | None = None
@@ -62,6 +66,8 @@ class Plan:
 
     def put_back(self, part: str, text: str) -> str | None:
         """Returns the translation of a part with its spans; None if it has lost or doubled one."""
+        if part in self.unended:
+            text = _FULL_STOP.sub("", text)
         if part not in self.masked:
             return remove_placeholders(text)
         replacements = self.masked[part].replacements
@@ -245,4 +251,17 @@ class Planner:
             masked=masked,
             was_cut=was_cut,
             truncated=frozenset(truncated),
+            unended=_find_unended(parts, sources=sources, kept=kept),
         )
+
+
+def _find_unended(
+    parts: Sequence[str], *, sources: Mapping[str, Source], kept: Mapping[str, str]
+) -> frozenset[str]:
+    """Returns the pieces before a span that end in no full stop."""
+    shown = [part for part in parts if not part.isspace()]
+    return frozenset(
+        part
+        for part, following in itertools.pairwise(shown)
+        if part in sources and following in kept and not part.endswith((".", "。"))
+    )

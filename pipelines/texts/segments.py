@@ -47,6 +47,7 @@ _OPENING = {
     )
     for code, words in _OPENERS.items()
 }
+_LIST_MARKER = re.compile(r"\s*[-*+•‣◦▪▸►·●○■□–—]\s+(?=\w)")
 _LAST_WORD = re.compile(r"(?:^|[^\w-])([^\W\d_]{2,})$")
 
 # "A" is a letter between such words: "vitamin A deficiency", "plan A is".
@@ -97,8 +98,11 @@ def split_sentences(text: str, *, language: str = "") -> list[str]:
 
 
 def _sentences_of_line(line: str, *, code: str) -> list[str]:
-    """Cuts a line that ends in no white space, unless it is the last."""
-    parts: list[str] = []
+    """Cuts a line that ends in no white space, unless it is the last, behind its list marker."""
+    marker = _LIST_MARKER.match(line)
+    start = marker.end() if marker else 0
+    parts = _apart_from_space(line[:start])
+    line = line[start:]
     start = 0
     # What needs no rules is cut first: sentencex takes minutes for a megabyte of Chinese.
     pieces = _cut_unspaced(line.translate(_PLAIN_SPACE))

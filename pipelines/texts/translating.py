@@ -144,7 +144,8 @@ def _plan_repairs(
 
 def _with_spans(plan: Plan, part: str, result: Translation) -> tuple[Hypothesis, ...]:
     """Returns the hypotheses of a part that have its protected spans, with these put back."""
-    if part not in plan.masked and not any("⟦" in each.text for each in result.hypotheses):
+    is_plain = part not in plan.masked and part not in plan.unended
+    if is_plain and not any("⟦" in each.text for each in result.hypotheses):
         return result.hypotheses
     return tuple(
         dataclasses.replace(hypothesis, text=text)

@@ -130,6 +130,19 @@ def test_texts_of_spans_alone_are_copied(text):
         assert translator.translated == []
 
 
+def test_pieces_before_a_span_get_no_full_stop_of_their_own():
+    class Stopper(Reverser):
+        def translate_ids(self, source_ids):
+            found, work = super().translate_ids(source_ids)
+            return [
+                Translation(tuple(dataclasses.replace(h, text=h.text + ".") for h in t.hypotheses))
+                for t in found
+            ], work
+
+    [cell] = translate(["<b>ab</b> cd {x} ef. <i>gh.</i> ij"], Stopper()).translations
+    assert cell.translation == "<b>ba</b> dc {x} .fe. <i>.hg.</i> ji."
+
+
 def test_protection_can_be_turned_off_and_added_to():
     off = Protection(protect=False)
     translator = Reverser()

@@ -46,7 +46,7 @@ def pieces_of(text, language):
          ["See https://a.org/b.c?d=1.", "Mail a.b@c.org!", "It costs $3.50.",
           "At 12.30 p.m. I left."]),
         ("en", "1. First point.\n2. Second point.\n- item one\n- item two\n\nHeading\nText.",
-         ["1.", "First point.", "2.", "Second point.", "- item one", "- item two", "Heading",
+         ["1.", "First point.", "2.", "Second point.", "-", "item one", "-", "item two", "Heading",
           "Text."]),
         ("en", "\"Why?\" she asked. Hm... Yes. Wait... what?",
          ["\"Why?\" she asked.", "Hm...", "Yes.", "Wait... what?"]),
@@ -220,3 +220,11 @@ def test_sentences_that_no_mark_parts(language, text, sentences):
     found = split_sentences(text, language=language)
     assert "".join(found) == text
     assert sum(not part.isspace() for part in found) == sentences
+
+
+def test_the_mark_of_a_list_is_no_part_of_a_sentence():
+    text = "- One thing.\n * Another - thing.\n— Yes. — No.\n-5 degrees"
+    assert split_sentences(text, language="en") == [
+        *("-", " ", "One thing.", "\n ", "*", " ", "Another - thing.", "\n"),
+        *("—", " ", "Yes.", " ", "— No.", "\n", "-5 degrees"),
+    ]
