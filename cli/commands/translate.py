@@ -49,9 +49,11 @@ def translate_command(
     from model.formats.model_folder import load_about
     from model.text.glossary import read_glossary
     from model.text.vocabulary import read_local
+    from pipelines.texts.flags import Limits
     from pipelines.texts.model_loading import check_model
 
-    data = load_about(folder).data
+    about = load_about(folder)
+    data = about.data
     for line in check_model(
         folder, name=model, decoding=decoding, engine=engine, texts=texts, data=data
     ):
@@ -70,6 +72,7 @@ def translate_command(
                 options=texts.for_model(data),
                 glossary=glossary,
                 report=report,
+                limits=Limits.of(about),
                 scored=decoding.n_best if decoding.n_best > 1 or with_scores else 0,
                 data=data,
                 warn=lambda line: say(f"tt: warning: {line}"),

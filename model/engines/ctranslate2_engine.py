@@ -11,6 +11,7 @@ It searches as `model.decoding.search` does, with these differences:
 
 from __future__ import annotations
 
+import copy
 import functools
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -71,7 +72,7 @@ class CTranslate2Translator:
         sizes = (len(self._source_tokens), len(self._target_tokens))
         check_vocabulary_sizes(folder, self.vocabularies, sizes=sizes)
         self._target_ids = {token: i for i, token in enumerate(self._target_tokens)}
-        self._budget = TokenBudget((decoding.batch_tokens or _FAST_BATCH) // decoding.beam_size)
+        self._set_budget()
         try:
             self._translator = import_ctranslate2().Translator(
                 str(folder),
@@ -85,6 +86,18 @@ class CTranslate2Translator:
                 f"CTranslate2 cannot load {folder} as {compute_type}: {str(error).splitlines()[0]}"
             ) from error
 
+    def _set_budget(self) -> None:
+        tokens = self.decoding.batch_tokens or _FAST_BATCH
+        self._budget = TokenBudget(tokens // self.decoding.beam_size)
+
+    def _with(self, decoding: Decoding) -> CTranslate2Translator:
+        """Returns one that searches otherwise, with the same model."""
+        check_length("max_decoding_length", decoding.max_decoding_length)
+        other = copy.copy(self)
+        other.decoding = decoding
+        other._set_budget()
+        return other
+
     def encode(self, texts: list[str]) -> list[list[int]]:
         """Normalises texts and encodes them as the training data was, BOS and EOS added."""
         return self.vocabularies.source.encode(texts)
@@ -94,13 +107,15 @@ class CTranslate2Translator:
         return self.vocabularies.source.count_unknown(text)
 
     def translate_ids(
-        self, source_ids: list[list[int]], *, growth: int = 1
+        self, source_ids: list[list[int]], *, growth: int = 1, decoding: Decoding | None = None
     ) -> tuple[list[Translation], Work]:
         """Translates encoded texts: batches of like length, put back into order.
 
         Raises:
           ValueError: A source is longer than the positions of the model.
         """
+        if decoding is not None:
+            return self._with(decoding).translate_ids(source_ids, growth=growth)
         longest = max(map(len, source_ids), default=0)
         if longest > POSITIONS:
             raise ValueError(
@@ -136,7 +151,9 @@ class CTranslate2Translator:
         best = [self._rank(hypotheses) for hypotheses in self._end(sources, found)]
         texts = iter(self.vocabularies.target.decode([h.ids for row in best for h in row]))
         translations = [
-            Translation(tuple(Hypothesis(next(texts), h.score, len(h.ids) < limit) for h in row))
+            Translation(
+                tuple(Hypothesis(next(texts), h.score, len(h.ids) < limit, len(h.ids)) for h in row)
+            )
             for row, limit in zip(best, limits, strict=True)
         ]
         check_scores(translations)

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from model.decoding.options import Decoding
 from model.engines.translator import Translation, Translator, Work
 from model.extras import install_extra
 from model.text.unknown import UnknownParts
@@ -143,13 +144,18 @@ class TranslatorPool:
         """Normalises texts and turns them into ids, BOS and EOS included."""
         return self._any.encode(texts)
 
+    @property
+    def decoding(self) -> Decoding:
+        """How they search unless a call says otherwise."""
+        return self._any.decoding
+
     def translate_ids(
-        self, source_ids: list[list[int]], *, growth: int = 1
+        self, source_ids: list[list[int]], *, growth: int = 1, decoding: Decoding | None = None
     ) -> tuple[list[Translation], Work]:
         """Translates ids on a device that is free; the translations are in their order."""
         translator = self._free.get()
         try:
-            return translator.translate_ids(source_ids, growth=growth)
+            return translator.translate_ids(source_ids, growth=growth, decoding=decoding)
         finally:
             self._free.put(translator)
 

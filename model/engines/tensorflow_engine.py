@@ -41,6 +41,10 @@ class TensorFlowTranslator:
         self.vocabularies = vocabularies
         self.decoding = decoding
         self.model = model
+        # Those that search otherwise, with the same weights; each traces its search once.
+        self._with = functools.cache(
+            lambda other: TensorFlowTranslator(model, vocabularies, other, device=device)
+        )
         tokens = decoding.batch_tokens or default_batch_tokens(device)
         self._budget = TokenBudget(tokens // decoding.beam_size)
         hidden = hidden_ids(model.config, vocabularies)
@@ -99,9 +103,11 @@ class TensorFlowTranslator:
         return self.vocabularies.source.count_unknown(text)
 
     def translate_ids(
-        self, source_ids: list[list[int]], *, growth: int = 1
+        self, source_ids: list[list[int]], *, growth: int = 1, decoding: Decoding | None = None
     ) -> tuple[list[Translation], Work]:
         """Translates encoded texts: batches of like length, put back into order."""
+        if decoding is not None:
+            return self._with(decoding).translate_ids(source_ids, growth=growth)
         return translate_in_batches(
             source_ids,
             budget=self._budget,
@@ -117,8 +123,10 @@ class TensorFlowTranslator:
         ids, scores = result.ids.numpy()[:, :n_best], result.scores.numpy()[:, :n_best]
         texts = self.vocabularies.target.decode([row for found in ids.tolist() for row in found])
         limits = [self.decoding.length_limit(len(row), growth=growth) for row in rows]
-        is_complete = np.count_nonzero(ids != PAD_ID, 2) < np.array(limits)[:, None]  # [B, N]
-        found = zip(texts, scores.ravel().tolist(), is_complete.ravel().tolist(), strict=True)
+        tokens = np.count_nonzero(ids != PAD_ID, 2)  # [B, N]
+        is_complete = tokens < np.array(limits)[:, None]  # [B, N]
+        columns = (each.ravel().tolist() for each in (scores, is_complete, tokens))
+        found = zip(texts, *columns, strict=True)
         hypotheses = [Hypothesis(*each) for each in found]
         translations = [
             Translation(tuple(h for h in hypotheses[first : first + n_best] if h.score > -math.inf))

@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Protocol
 
+from model.decoding.options import Decoding
 from model.errors import NotFiniteError, require_one_of
 from model.text.unknown import UnknownParts
 
@@ -37,12 +38,14 @@ class Engine:
 class Hypothesis:
     """A text, the log-probability of its ids under the model, and whether it ended by itself.
 
-    EOS counts in the score. A hypothesis that was made to end at its length limit is not complete.
+    EOS counts in the score and among the tokens. A hypothesis that was made to end at its length
+    limit is not complete.
     """
 
     text: str
     score: float
     is_complete: bool = True
+    tokens: int = 0  # 0 where they are not known: of several sentences
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,13 +108,20 @@ class Work:
 class Translator(Protocol):
     """A loaded model. Threads may share one; it must be weak-referenceable."""
 
+    @property
+    def decoding(self) -> Decoding:
+        """How it searches unless a call says otherwise; asked for only by `on_flag=retry`."""
+
     def encode(self, texts: list[str]) -> list[list[int]]:
         """Normalises texts and turns them into ids, BOS and EOS included."""
 
     def translate_ids(
-        self, source_ids: list[list[int]], *, growth: int = 1
+        self, source_ids: list[list[int]], *, growth: int = 1, decoding: Decoding | None = None
     ) -> tuple[list[Translation], Work]:
-        """Translates ids, within `growth` times the usual length; in their order."""
+        """Translates ids, within `growth` times the usual length; in their order.
+
+        `growth` and `decoding` are given only where they differ from what is usual.
+        """
 
     def count_unknown(self, text: str) -> UnknownParts:
         """Counts what of a text is unknown, where `encode` gave it an unknown token."""

@@ -15,7 +15,7 @@ from typing import Any
 from model.dataset.manifest import TRAIN, DatasetManifest, ratio_of_place
 
 _PROGRAMS = ("tt-translate", "tensorflow", "keras", "sentencepiece")
-_QUANTILES = (0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999)
+_QUANTILES = (0.0001, 0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999, 0.9999)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

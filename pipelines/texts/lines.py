@@ -14,7 +14,8 @@ from model.engines.translator import Hypothesis, Translator
 from model.errors import UserError, counted
 from model.formats.model_card import TrainingData
 from model.text.glossary import Glossary
-from pipelines.texts import flags, translating
+from pipelines.texts import translating
+from pipelines.texts.flags import INCOMPLETE, Limits
 from pipelines.texts.model_languages import describe_other_script
 from pipelines.texts.options import TextOptions
 from pipelines.texts.segments import LINE_BREAK
@@ -64,7 +65,7 @@ class LineReport:
             self._note(became, f"{number}: {text.error}" if says_why else f"{number}")
         self.failed += text.status == translating.FAILED
         for flag in text.flags:
-            if flag != flags.INCOMPLETE:  # the status says so
+            if flag != INCOMPLETE:  # the status says so
                 self._note(f"flagged as {flag!r}", f"{number}")
 
     def _note(self, became: str, place: str) -> None:
@@ -93,6 +94,7 @@ def translate_lines(
     options: TextOptions,
     report: LineReport,
     glossary: Glossary | None = None,
+    limits: Limits | None = None,
     scored: int = 0,
     chunk: int = _CHUNK,
     data: TrainingData | None = None,
@@ -110,6 +112,7 @@ def translate_lines(
       options: How lines are treated.
       report: Takes note of the lines.
       glossary: Terms whose translations are given.
+      limits: What is usual for the model's translations.
       scored: Lines `score ||| text` for each line; 0 writes the best text alone.
       chunk: Lines read before they are translated.
       data: What the model was trained on; None compares no scripts.
@@ -129,7 +132,11 @@ def translate_lines(
                 warn(said)
         with begin_rows(len(texts)):
             found = translate_texts(
-                texts, translator=translator, options=options, glossary=glossary
+                texts,
+                translator=translator,
+                options=options,
+                glossary=glossary,
+                limits=limits,
             )
         report.terms += found.terms
         made: list[str] = []

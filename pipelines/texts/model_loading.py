@@ -13,7 +13,7 @@ from model.engines.loading import check_engine, load_translator
 from model.engines.translator import Engine, Translator
 from model.errors import UserError
 from model.folders.cache import default_cache
-from model.formats.model_card import TrainingData
+from model.formats.model_card import About, TrainingData
 from model.formats.model_folder import describe_missing_digests, load_about, model_fingerprint
 from pipelines.texts.model_languages import describe_other_language
 from pipelines.texts.options import TextOptions
@@ -44,13 +44,18 @@ class FoundModel:
       folder: Model folder on this machine; None of a `CustomModel`.
       fingerprint: Digest of all that its translations depend on.
       engine: What computes, and how, as a plan has it.
-      data: What it was trained on.
+      about: What it is.
     """
 
     folder: Path | None
     fingerprint: str
     engine: dict[str, Any]
-    data: TrainingData = dataclasses.field(default_factory=TrainingData)
+    about: About = dataclasses.field(default_factory=About)
+
+    @property
+    def data(self) -> TrainingData:
+        """What it was trained on."""
+        return self.about.data
 
     @property
     def languages(self) -> dict[str, str]:
@@ -83,7 +88,7 @@ def find_model(
         folder=folder,
         fingerprint=model_fingerprint(folder),
         engine=dataclasses.asdict(engine),
-        data=load_about(folder).data,
+        about=load_about(folder),
     )
 
 

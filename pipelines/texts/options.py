@@ -9,9 +9,12 @@ from model.errors import require, require_one_of
 from model.formats.model_card import TrainingData
 from model.text.languages import find_language, read_language
 from model.text.spans import PLACEHOLDERS, Protection
+from pipelines.texts.flags import FLAGS, read_names
 
 SENTENCES, LONG, NEVER = "sentences", "long", "never"
 SPLITS = (SENTENCES, LONG, NEVER)
+KEEP, LEAVE_OUT, RETRY = "keep", "null", "retry"
+ON_FLAG = (KEEP, LEAVE_OUT, RETRY)
 SPLIT, TRUNCATE, SKIP = "split", "truncate", "skip"
 ON_TOO_LONG = (SPLIT, TRUNCATE, SKIP)
 _ENOUGH_PAIRS = 200  # of training with so many placeholders, for a model to know what they are
@@ -36,6 +39,11 @@ class TextOptions:
       protection: What of a text must not change.
       source_language: Code of the texts' language, whose rules cut texts into sentences; by default
         that of the model's training, else English.
+      flags: Flags that count, of those in docs/translate.md; repeatable, or with commas, and
+        "none" for none.
+      on_flag: What becomes of a flagged translation: "keep" keeps it, "null" leaves it out, "retry"
+        translates its flagged sentences once more, with twice the beam and no three tokens twice,
+        and keeps the one with fewer flags, or else the more probable.
     """
 
     max_source_tokens: int = MAX_SOURCE_TOKENS
@@ -45,6 +53,8 @@ class TextOptions:
     glossary: str | None = None
     protection: Protection = dataclasses.field(default_factory=Protection)
     source_language: str = ""
+    flags: tuple[str, ...] = FLAGS
+    on_flag: str = KEEP
 
     def __post_init__(self) -> None:
         rule = "`max_source_tokens` must be at least 3 (BOS, a token and EOS)"
@@ -61,6 +71,8 @@ class TextOptions:
         most = len(PLACEHOLDERS)
         is_possible = self.placeholders is None or 0 <= self.placeholders <= most
         require(is_possible, f"`placeholders` must be 0 to {most}", self.placeholders)
+        object.__setattr__(self, "flags", read_names(self.flags))
+        require_one_of("`on_flag`", self.on_flag, ON_FLAG)
         if self.source_language:
             read_language(self.source_language, name="`source_language`")
 

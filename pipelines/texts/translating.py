@@ -10,13 +10,15 @@ import dataclasses
 import heapq
 import operator
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from model.engines.progress import begin_sources
 from model.engines.translator import Hypothesis, Translation, Translator, Work
 from model.text.glossary import Glossary
 from pipelines.texts import flags
 from pipelines.texts.bisection import call_on_parts, one_line, raise_if_not_at_fault
-from pipelines.texts.options import TextOptions
+from pipelines.texts.flags import Judge, Limits, retry_flagged
+from pipelines.texts.options import LEAVE_OUT, RETRY, TextOptions
 from pipelines.texts.planning import PROBE, Plan, Planner, Source
 from pipelines.texts.segments import join_translations
 
@@ -75,6 +77,7 @@ def translate_texts(
     translator: Translator,
     options: TextOptions,
     glossary: Glossary | None = None,
+    limits: Limits | None = None,
 ) -> TranslatedTexts:
     """Translates each distinct source once and gives every row its translation, score and status.
 
@@ -86,6 +89,7 @@ def translate_texts(
       translator: The model.
       options: How texts are treated.
       glossary: Terms whose translations are given.
+      limits: What is usual for the model's translations; without, some flags cannot be known.
 
     Raises:
       Exception: What the translator raised, where that is no fault of a source
@@ -107,8 +111,13 @@ def translate_texts(
         translator=translator,
     )
     found, work, plans = {**found, **again}, work + more, plans | repaired
+    judge = Judge(limits=limits or Limits(), flags=options.flags)
+    if options.on_flag == RETRY:
+        better, more = _retry(plans.values(), found, translator=translator, judge=judge)
+        found, work = {**found, **better}, work + more
     for cell, plan in plans.items():
-        decided[cell] = _finish(plan, found, is_repaired=cell in repaired)
+        finished = _finish(plan, found, is_repaired=cell in repaired, judge=judge)
+        decided[cell] = _leave_out(finished) if options.on_flag == LEAVE_OUT else finished
     translated = {source for source, result in found.items() if isinstance(result, Translation)}
     texts_in = {
         cell: sum(source in translated for source in plan.occurrences)
@@ -182,7 +191,7 @@ def _translate(sources: list[Source], *, translator: Translator) -> tuple[_Found
     work = Work()
     begin_sources(len(sources))
 
-    def translate(some: list[Source], **settings: int) -> list[Translation]:
+    def translate(some: list[Source], **settings: Any) -> list[Translation]:
         nonlocal work
         translations, done = translator.translate_ids([list(each) for each in some], **settings)
         work += done
@@ -213,7 +222,29 @@ def _translate(sources: list[Source], *, translator: Translator) -> tuple[_Found
     return results, work
 
 
-def _finish(plan: Plan, found: _Found, *, is_repaired: bool) -> TranslatedText:
+def _retry(
+    plans: Iterable[Plan], found: _Found, *, translator: Translator, judge: Judge
+) -> tuple[Mapping[Source, Translation], Work]:
+    """Translates flagged sources once more; returns what became better."""
+    of_source = {source: (plan, part) for plan in plans for part, source in plan.sources.items()}
+
+    def flags_of(source: Source, result: Translation) -> tuple[str, ...] | None:
+        plan, part = of_source[source]
+        usable = _with_spans(plan, part, result)
+        return judge(part, usable[0], ids=source) if usable else None
+
+    used = {source: found[source] for source in of_source}
+    return retry_flagged(used, flags_of=flags_of, translator=translator)
+
+
+def _leave_out(text: TranslatedText) -> TranslatedText:
+    if not text.flags:
+        return text
+    error = f"left out, since it is flagged: {', '.join(text.flags)}"
+    return dataclasses.replace(text, translation=None, error=error, n_best=())
+
+
+def _finish(plan: Plan, found: _Found, *, is_repaired: bool, judge: Judge) -> TranslatedText:
     if why := plan.failed:
         return TranslatedText(status=FAILED, error=why)
     if why := plan.unknown:
@@ -233,19 +264,24 @@ def _finish(plan: Plan, found: _Found, *, is_repaired: bool) -> TranslatedText:
             return TranslatedText(status=FAILED, error=one_line(result))
         translations[part] = Translation(_with_spans(plan, part, result))
     best, *_ = hypotheses = _combine(plan, translations)
-    found_flags = [flags.SPAN_REPAIRED] if is_repaired else []
+    flagged = {
+        flag
+        for part, translation in translations.items()
+        for flag in judge(part, translation.hypotheses[0], ids=plan.sources[part])
+    }
+    if is_repaired:
+        flagged.add(flags.SPAN_REPAIRED)
     status = SPLIT if plan.was_cut else OK
     if plan.truncated:
         status = TOO_LONG
     elif not best.is_complete:
         status = INCOMPLETE
-        found_flags.append(flags.INCOMPLETE)
     return TranslatedText(
         translation=best.text,
         score=best.score,
         status=status,
         n_best=hypotheses,
-        flags=tuple(found_flags),
+        flags=judge.counting(flagged),
     )
 
 

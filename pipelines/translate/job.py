@@ -39,6 +39,7 @@ from pipelines.storage import paths
 from pipelines.storage.files import delete, read_bytes
 from pipelines.storage.listing import list_files
 from pipelines.storage.paths import is_local
+from pipelines.texts.flags import Limits
 from pipelines.texts.model_languages import SAMPLE, describe_other_script
 from pipelines.texts.model_loading import (
     CustomModel,
@@ -136,6 +137,7 @@ class TranslateRequest:
                 has_n_best=self.decoding.n_best > 1,
                 texts=texts,
                 glossary=glossary,
+                limits=Limits.of(model.about),
             ),
             plan=plan,
             run_id=uuid.uuid4().hex,

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from model.engines.translator import Translator
 from model.text.glossary import Glossary
 from pipelines.storage.parquet import cell_bytes
-from pipelines.texts.flags import FLAGS
+from pipelines.texts.flags import FLAGS, Limits
 from pipelines.texts.options import TextOptions
 from pipelines.texts.translating import (
     FAILED,
@@ -65,6 +65,7 @@ class TableOptions:
     has_n_best: bool = False  # whether a column of n best translations is added
     texts: TextOptions = dataclasses.field(default_factory=TextOptions)  # how texts are treated
     glossary: Glossary | None = None  # terms whose translations are given
+    limits: Limits = dataclasses.field(default_factory=Limits)  # what is usual for the model
 
     def added(self) -> tuple[_Added, ...]:
         """Returns what is added for each text column."""
@@ -132,7 +133,11 @@ def _translate(
     cells: list[bytes | None], *, options: TableOptions, translator: Translator
 ) -> TranslatedTexts:
     found = translate_texts(
-        cells, translator=translator, options=options.texts, glossary=options.glossary
+        cells,
+        translator=translator,
+        options=options.texts,
+        glossary=options.glossary,
+        limits=options.limits,
     )
     if len(found.translations) != len(cells):
         raise RuntimeError(f"{len(cells)} cells in, {len(found.translations)} out")

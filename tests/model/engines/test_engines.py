@@ -226,7 +226,7 @@ def test_a_translation_that_is_made_to_end_says_so_and_may_grow(random_model, en
     target = translator.vocabularies.target
     for hypothesis in hypotheses:
         tokens = len(target.encode([hypothesis.text])[0]) - 1  # without BOS
-        assert hypothesis.is_complete == (tokens < 3), hypothesis
+        assert (hypothesis.is_complete, hypothesis.tokens) == (tokens < 3, tokens), hypothesis
     assert {h.is_complete for h in hypotheses} == {True, False}
     grown, _ = translator.translate_ids(rows, growth=2)
     assert grown == load(random_model, engine, long).translate_ids(rows)[0]
@@ -234,6 +234,20 @@ def test_a_translation_that_is_made_to_end_says_so_and_may_grow(random_model, en
     capped, _ = load(random_model, engine, capped).translate_ids(rows, growth=2)
     lengths = [len(target.encode([each.text])[0]) - 1 for each in capped]
     assert max(lengths) == 4, "growth does not go beyond max_decoding_length"
+
+
+@pytest.mark.parametrize("engine", [TENSORFLOW, CTRANSLATE2], ids=lambda engine: engine.name)
+def test_a_call_can_search_otherwise(random_model, engine):
+    usual = Decoding(beam_size=1, max_extra_tokens=2)
+    other = Decoding(beam_size=4, n_best=2, max_extra_tokens=3, no_repeat_ngram_size=1)
+    translator = load(random_model, engine, usual)
+    rows = random_rows(translator, count=20)
+    first, _ = translator.translate_ids(rows)
+    second, _ = translator.translate_ids(rows, growth=2, decoding=other)
+    assert translator.translate_ids(rows)[0] == first, "the next call searches as usual"
+    assert translator.decoding == usual
+    assert second == load(random_model, engine, other).translate_ids(rows, growth=2)[0]
+    assert {len(each.hypotheses) for each in second} == {2}
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])

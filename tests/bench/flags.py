@@ -1,0 +1,313 @@
+"""How often flags fire on human translations, and what they find of damage done on purpose.
+
+    .venv/bin/python tests/bench/flags.py
+    .venv/bin/python tests/bench/flags.py --only Tatoeba --show 5
+
+Reads the real corpora of `../shared/data`. For each, in both directions, the limits are those that
+a model of its training pairs would carry: quantiles of the ratio of tokens, by a vocabulary of
+8,000 (of the few labelled pairs, 4,000). Prints flagged rows of 10,000 human translations; the
+share of damaged translations that is found; which cuts are found with which share of the median;
+how often flags fire on the outputs of real systems; and microseconds a row.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import csv
+import dataclasses
+import gzip
+import random
+import time
+from collections.abc import Iterator
+
+import numpy as np
+from round_trip import DATA, NORMALIZATION, load
+
+from model.dataset.manifest import ratio_places
+from model.formats.model_card import About, TrainingData, ratio_quantiles
+from model.text.vocabulary import Vocabulary
+from pipelines.pairs.filters import Filters, text_reasons, token_reasons
+from pipelines.preprocess.vocabulary_sample import distinct_lines
+from pipelines.texts import flags
+from pipelines.texts.flags import FLAGS, Limits, flag_sentence, has_lost_end
+
+Pairs = list[tuple[str, str]]
+SHAPE = (flags.REPEATS, flags.COPY, flags.SHORT, flags.LONG)  # what 5 of 10,000 is said of
+CORPORA = {  # folder, what is trained on, what is held out, languages
+    "Multi30k de": ("multi30k", "train", ("val", "test_2016_flickr"), ("en", "de")),
+    "Multi30k fr": ("multi30k", "train", ("val", "test_2016_flickr"), ("en", "fr")),
+    "Tatoeba de": ("tatoeba_de_en", "train", ("dev", "test"), ("de", "en")),
+    "Tatoeba zh": ("tatoeba_zh_en", "train", ("dev", "test"), ("zh", "en")),
+    "TED ru": ("ted_ru_en", "train_not_ted", ("dev", "test"), ("ru", "en")),
+    "news zh": ("news_zh_en", "train", ("dev", "test"), ("zh", "en")),
+}
+MESSY = ("de", "fr", "ga", "el", "mt", "pt")
+UNSPACED = ("zh",)
+RUSSIAN, CHINESE = "Он не знает, почему собака лает. ", "他不知道那条狗为什么叫。"
+
+
+@dataclasses.dataclass(frozen=True)
+class Corpus:
+    """Training pairs and held-out pairs of a corpus, in one direction."""
+
+    name: str
+    train: Pairs
+    test: Pairs
+    target: str  # code of the target language
+
+    def turned(self, source: str) -> Corpus:
+        """Returns the other direction."""
+        train, test = ([(b, a) for a, b in pairs] for pairs in (self.train, self.test))
+        return Corpus(self.name, train, test, source)
+
+
+def read(folder: str, split: str, languages: tuple[str, str]) -> Pairs:
+    """Reads a split, normalised, without pairs of which a side is empty."""
+    sides = [
+        NORMALIZATION(
+            gzip.decompress((DATA / folder / f"{split}.{code}.gz").read_bytes())
+            .decode()
+            .split("\n")
+        )
+        for code in languages
+    ]
+    return [pair for pair in zip(*sides, strict=True) if all(pair)]
+
+
+def read_tsv(path: str, *, columns: int) -> list[list[str]]:
+    """Reads a TSV without its malformed lines."""
+    text = gzip.decompress((DATA / path).read_bytes()).decode()
+    rows = csv.reader(text.split("\n"), delimiter="\t", quoting=csv.QUOTE_NONE)
+    return [NORMALIZATION(row) for row in rows if len(row) == columns]
+
+
+def corpora() -> Iterator[tuple[Corpus, str]]:
+    """Yields each corpus in its first direction, and the code of its source language.
+
+    The labelled pairs have no training pairs of their own: those that are not judged valid stand
+    for a crawled corpus. Of newstest, every other set is trained on.
+    """
+    for name, (folder, train, held_out, languages) in CORPORA.items():
+        test = [pair for split in held_out for pair in read(folder, split, languages)]
+        yield Corpus(name, read(folder, train, languages), test, languages[1]), languages[0]
+    rows = [row for row in read_tsv("newstest_en_de/newstest.tsv.gz", columns=7)[1:] if row[2]]
+    sets = sorted({row[0] for row in rows})
+    train, test = ([(row[1], row[2]) for row in rows if row[0] in part]
+                   for part in (sets[::2], sets[1::2]))  # fmt: skip
+    yield Corpus("newstest de", train, test, "de"), "en"
+    for code in MESSY:
+        rows = read_tsv(f"messy/web_en_{code}.labelled.tsv.gz", columns=3)
+        kept = [row for row in rows if row[0] and row[1]]
+        valid = [(row[0], row[1]) for row in kept if row[2] == "V"]
+        others = [(row[0], row[1]) for row in kept if row[2] != "V"]
+        yield Corpus(f"messy {code}", others, valid, code), "en"
+
+
+def count(vocabulary: Vocabulary, texts: list[str]) -> np.ndarray:
+    """Counts tokens, BOS and EOS included."""
+    return np.array([len(ids) for ids in vocabulary.encode(texts)], np.int64)
+
+
+def find_limits(corpus: Corpus, vocabulary: Vocabulary) -> Limits:
+    """Returns the limits that a model of the corpus would have, after the default filters."""
+    sources, targets = (list(side) for side in zip(*corpus.train, strict=True))
+    lengths = count(vocabulary, sources), count(vocabulary, targets)
+    filters = Filters()
+    out = {*text_reasons(sources, targets, filters=filters)}
+    out |= token_reasons(lengths[0] - 2, lengths[1] - 2, filters=filters).keys()
+    kept = np.setdiff1d(np.arange(len(sources)), list(out))
+    places = np.bincount(ratio_places(lengths[0][kept], lengths[1][kept]))
+    ratios = ratio_quantiles(places.tolist())
+    data = TrainingData(target_language=corpus.target, length_ratios=ratios)
+    return Limits.of(About(data=data))
+
+
+def judge(pairs: Pairs, *, limits: Limits, vocabulary: Vocabulary) -> list[tuple[str, ...]]:
+    """Returns the flags of each pair."""
+    source_tokens = count(vocabulary, [source for source, _ in pairs]) - 2
+    target_tokens = count(vocabulary, [target for _, target in pairs]) - 2
+    return [
+        flag_sentence(source, target, limits=limits, source_tokens=int(s), target_tokens=int(t))
+        for (source, target), s, t in zip(pairs, source_tokens, target_tokens, strict=True)
+    ]
+
+
+# Damage.
+
+
+def loop(text: str, generator: random.Random, *, is_spaced: bool) -> str:
+    """Repeats 1 to 4 words, or letters where there are no spaces, 4 to 20 times in all."""
+    parts = text.split() if is_spaced else list(text)
+    size = generator.randint(1, min(4, len(parts)))
+    start = generator.randint(0, len(parts) - size)
+    times = generator.randint(5, 20)
+    looped = parts[: start + size] + parts[start : start + size] * (times - 1)
+    return (" " if is_spaced else "").join(looped + parts[start + size :])
+
+
+def cut(pairs: Pairs, share: float, vocabulary: Vocabulary) -> Pairs:
+    """Leaves so large a share of the translation's tokens, at least one."""
+    ids = [row[1:-1] for row in vocabulary.encode([target for _, target in pairs])]
+    left = vocabulary.decode([row[: max(1, int(share * len(row)))] for row in ids])
+    return [(source, target) for (source, _), target in zip(pairs, left, strict=True)]
+
+
+def damages(
+    corpus: Corpus, limits: Limits, vocabulary: Vocabulary
+) -> Iterator[tuple[str, str, Pairs]]:
+    """Yields each kind of damage, the flag or flags that are for it, and the damaged pairs."""
+    generator = random.Random(1)
+    is_spaced = corpus.target not in UNSPACED
+    yield "loop", flags.REPEATS, [
+        (s, loop(t, generator, is_spaced=is_spaced)) for s, t in corpus.test
+    ]  # fmt: skip
+    ended = [(s, t) for s, t in corpus.test if has_lost_end("a", source=s)]
+    for name, share in (("2/3", 2 / 3), ("1/2", 1 / 2), ("1/3", 1 / 3)):
+        yield f"cut {name}", flags.SHORT, cut(corpus.test, share, vocabulary)
+        yield f"ended {name}", flags.SHORT, cut(ended, share, vocabulary)
+    yield "copy", flags.COPY, [(s, s) for s, _ in corpus.test]
+    other = CHINESE if limits.target_script == "Cyrillic" else RUSSIAN
+    repeated = [(s, (other * (1 + len(t) // len(other)))[: len(t)]) for s, t in corpus.test]
+    yield "script", flags.WRONG_SCRIPT, repeated
+    half = [(s, t[: len(t) // 2] + f[len(t) // 2 :])
+            for (s, t), (_, f) in zip(corpus.test, repeated, strict=True)]  # fmt: skip
+    yield "half script", flags.WRONG_SCRIPT, half
+    targets = [t for _, t in corpus.test]
+    generator.shuffle(targets)
+    yield "swapped", "", [(s, t) for (s, _), t in zip(corpus.test, targets, strict=True) if _ != t]
+    figures = [(s, t) for s, t in corpus.test if flags.has_lost_figure("", source=s)]
+    yield "figure", flags.NUMBER, [
+        (s, "".join(str((int(c) + 3) % 10) if c.isdecimal() else c for c in t)) for s, t in figures
+    ]  # fmt: skip
+
+
+# Tables.
+
+
+class Report:
+    """The rows of a table, and their sum."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, list[int]] = collections.defaultdict(lambda: [0, 0])
+
+    def add(self, name: str, found: int, rows: int) -> None:
+        """Adds to a column of the sum."""
+        self.counts[name][0] += found
+        self.counts[name][1] += rows
+
+
+def main() -> None:
+    """Prints the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", default="", help="corpora whose name begins so")
+    parser.add_argument("--show", type=int, default=0, help="flagged human translations to show")
+    given = parser.parse_args()
+    damaged, shares = Report(), Report()
+    references: list[tuple[str, int, collections.Counter[str]]] = []
+    costs: list[tuple[int, float]] = []
+    for first, source_language in corpora():
+        if not first.name.startswith(given.only):
+            continue
+        lines = [side for pair in first.train for side in pair]
+        size = 4000 if first.name.startswith("messy") else 8000
+        vocabulary = load(distinct_lines(lines), rule="nmt_nfkc", size=size)
+        for corpus in (first, first.turned(source_language)):
+            limits = find_limits(corpus, vocabulary)
+            name = f"{corpus.name} > {corpus.target}"
+            start = time.perf_counter()
+            for source, target in corpus.test:
+                flag_sentence(source, target, limits=limits, source_tokens=1, target_tokens=1)
+            costs.append((len(corpus.test), time.perf_counter() - start))
+            found = judge(corpus.test, limits=limits, vocabulary=vocabulary)
+            counts = collections.Counter(flag for each in found for flag in each)
+            counts["shape"] = sum(bool(set(each) & set(SHAPE)) for each in found)
+            counts["any"] = sum(map(bool, found))
+            references.append((name, len(found), counts))
+            shown = [i for i, each in enumerate(found) if set(each) & set(SHAPE)]
+            for i in random.Random(1).sample(shown, min(given.show, len(shown))):
+                print("   ", found[i], *corpus.test[i], sep=" | ")
+            trade(corpus, limits, vocabulary, shares)
+            print(f"{name:<20} {describe_limits(limits)}")
+            for kind, flag, pairs in damages(corpus, limits, vocabulary):
+                if not pairs:
+                    continue
+                judged = judge(pairs, limits=limits, vocabulary=vocabulary)
+                own = sum(flag in each for each in judged) if flag else 0
+                every = sum(bool(each) for each in judged)
+                damaged.add(kind, every, len(pairs))
+                damaged.add(f"{kind}: {flag}", own, len(pairs))
+                print(f"    {kind:<12}{len(pairs):>7,} rows {own / len(pairs):>8.1%} {flag:<13}"
+                      f"{every / len(pairs):>8.1%} any flag")  # fmt: skip
+    print_references(references)
+    print("\nFound of damage, all corpora:")
+    for kind, (found, rows) in damaged.counts.items():
+        print(f"    {kind:<24}{rows:>9,} rows {found / rows:>8.2%}")
+    print("\n`without_end`, all corpora but TED: of 10,000 human translations; cuts found")
+    for kind, (found, rows) in shares.counts.items():
+        print(f"    {kind:<24}{rows:>9,} rows {found / rows:>9.3%}")
+    rows, seconds = (sum(column) for column in zip(*costs, strict=True))
+    print(f"\n{1e6 * seconds / rows:.2f} us a row, of {rows:,} rows")
+    if not given.only:
+        print_systems()
+
+
+def describe_limits(limits: Limits) -> str:
+    """Says what the range is."""
+    return f"ratios {limits.shortest:.3f}, {limits.usual:.3f}, {limits.longest:.3f}"
+
+
+def trade(corpus: Corpus, limits: Limits, vocabulary: Vocabulary, shares: Report) -> None:
+    """Adds what other shares of the median would flag and find where the full stop is lost."""
+    if corpus.name.startswith("TED"):
+        return
+
+    def ratios(pairs: Pairs) -> np.ndarray:
+        sides = [count(vocabulary, [pair[i] for pair in pairs]) - 2 for i in (0, 1)]
+        return sides[1] / np.maximum(sides[0], 1) / limits.usual
+
+    lost = [pair for pair in corpus.test if has_lost_end(pair[1], source=pair[0])]
+    whole = [pair for pair in corpus.test if has_lost_end("a", source=pair[0])]
+    ended = cut(whole, 0.5, vocabulary)
+    flagged = ratios(lost) if lost else np.ones(1)
+    halves = ratios(ended) if ended else np.ones(1)
+    for share in (0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 1.0):
+        shares.add(f"{share:g} flags", int((flagged < share).sum()), len(corpus.test))
+        shares.add(f"{share:g} finds halves", int((halves < share).sum()), len(ended))
+
+
+def print_references(found: list[tuple[str, int, collections.Counter[str]]]) -> None:
+    """Prints flagged rows of 10,000 human translations."""
+    names = ["shape", *(flag for flag in FLAGS if any(c[flag] for _, _, c in found)), "any"]
+    print("\nFlagged of 10,000 human translations (shape: repeats, copy, short, long)")
+    print(f"{'':<20}{'rows':>8}" + "".join(f"{name:>14}" for name in names))
+    for title, chosen in (
+        ("all", found),
+        ("all but TED", [each for each in found if not each[0].startswith("TED")]),
+    ):
+        total = sum((each[2] for each in chosen), collections.Counter())
+        found = [*found, (title, sum(each[1] for each in chosen), total)]
+    for name, rows, counts in found:
+        shown = "".join(f"{1e4 * counts[each] / rows:>14.1f}" for each in names)
+        print(f"{name:<20}{rows:>8,}{shown}")
+
+
+def print_systems() -> None:
+    """Prints how often flags fire on the outputs of real systems, limits as of newstest."""
+    rows = read_tsv("newstest_en_de/newstest.tsv.gz", columns=7)
+    names, rows = rows[0][2:], [row for row in rows[1:] if row[2]]
+    vocabulary = load(
+        distinct_lines([text for row in rows for text in row[1:3]]), rule="nmt_nfkc", size=8000
+    )
+    human = Corpus("newstest", [(row[1], row[2]) for row in rows], [], "de")
+    limits = find_limits(human, vocabulary)
+    print("\nFlagged of 10,000 translations of newstest, English to German")
+    for i, name in enumerate(names, 2):
+        judged = judge([(row[1], row[i]) for row in rows], limits=limits, vocabulary=vocabulary)
+        counts = collections.Counter(flag for each in judged for flag in each)
+        shown = ", ".join(f"{1e4 * n / len(rows):.1f} {flag}" for flag, n in counts.most_common())
+        print(f"    {name:<20}{shown or 'none'}")
+
+
+if __name__ == "__main__":
+    main()
