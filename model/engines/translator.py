@@ -110,7 +110,7 @@ class Translator(Protocol):
 
     @property
     def decoding(self) -> Decoding:
-        """How it searches unless a call says otherwise; asked for only by `on_flag=retry`."""
+        """How it searches unless a call says otherwise; only second tries ask for it."""
 
     def encode(self, texts: list[str]) -> list[list[int]]:
         """Normalises texts and turns them into ids, BOS and EOS included."""

@@ -12,6 +12,7 @@ import operator
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from model.decoding.options import Decoding
 from model.engines.progress import begin_sources
 from model.engines.translator import Hypothesis, Translation, Translator, Work
 from model.text.glossary import Glossary
@@ -207,7 +208,9 @@ def _translate(sources: list[Source], *, translator: Translator) -> tuple[_Found
     cut_off = [
         source
         for source, result in results.items()
-        if isinstance(result, Translation) and not result.hypotheses[0].is_complete
+        if isinstance(result, Translation)
+        and not result.hypotheses[0].is_complete
+        and _can_grow(source, translator.decoding)
     ]
     again = call_on_parts(
         lambda some: translate(some, growth=2), cut_off, is_input_error=translator.is_input_error
@@ -220,6 +223,11 @@ def _translate(sources: list[Source], *, translator: Translator) -> tuple[_Found
     longer = zip(cut_off, again, strict=True)
     results |= {source: each for source, each in longer if isinstance(each, Translation)}
     return results, work
+
+
+def _can_grow(source: Source, decoding: Decoding) -> bool:
+    """Says whether a translation may be longer in a second try, within `max_decoding_length`."""
+    return decoding.length_limit(len(source), growth=2) > decoding.length_limit(len(source))
 
 
 def _retry(

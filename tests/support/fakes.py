@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 
+from model.decoding.options import Decoding
 from model.engines.translator import Hypothesis, Translation, Work
 from model.text.unknown import UnknownParts
 from model.text.vocabulary import UNK_ID
@@ -23,6 +24,8 @@ class Reverser:
     Where a source has a letter of `poison`, `fault` is raised, when it is encoded or translated.
     `crash_at` and `fail_at` are for jobs, whose workers load a Reverser of their own.
     """
+
+    decoding = Decoding()
 
     def __init__(self, *, poison="", encode_poison="", fault=None, n_best=1):
         self.poison = poison

@@ -12,6 +12,7 @@ from fakes import BOS, EOS, UNKNOWN, Reverser
 from hypothesis import given
 from hypothesis import strategies as st
 
+from model.decoding.options import Decoding
 from model.engines.translator import Hypothesis, Translation, Work
 from model.errors import UserError
 from model.text.unknown import UnknownParts
@@ -256,6 +257,14 @@ def test_a_translation_that_is_cut_off_is_tried_once_with_twice_the_room():
     ]
     assert result.work.sources == 6 + 4
     assert result.distinct_texts == 6
+
+
+def test_what_may_grow_no_more_is_not_tried_twice():
+    translator = Limited(5)
+    translator.decoding = Decoding(max_decoding_length=60)
+    short, long = "abcde", "a" * 12  # the limit of the second is 14 + 50 tokens, so 60
+    assert statuses_of(translate([short, long], translator)) == ["ok", "incomplete"]
+    assert translator.calls == [[short, long], [short]]
 
 
 def test_what_fails_at_the_second_try_keeps_the_first():
