@@ -1,6 +1,7 @@
 """The Beam jobs: corpus -> vocabulary -> TFRecords -> (model) -> Parquet.
 
 storage          files on any file system that Beam knows
+tables           tables in files of any format
 english_spanish  the embedded corpus
 runners          where and how a job runs
 texts            texts to translations, no files

@@ -139,6 +139,11 @@ def prepare_translate(folder, request):
     shutil.copytree(request.getfixturevalue("trained_toy").run, folder / "run")
     sources, targets = zip(*toy_sentences(6, seed=3), strict=True)
     write_table(folder / "input.parquet", text=sources)
+    rows = [{"product": {"title": text}, "tags": [text], "stars": 5} for text in sources]
+    write_text(folder / "reviews.jsonl", map(json.dumps, rows))
+    write_text(folder / "products.csv.gz", ["title,price", *(f"{text},007" for text in sources)])
+    write_text(folder / "mixed/a.tsv", ["body", *sources])
+    write_table(folder / "mixed/b.parquet", body=sources)
     for name in ("a/one", "b/two"):
         table = {"title": sources, "body": sources, "human": targets}
         write_table(folder / f"data/{name}.parquet", **table)

@@ -1,4 +1,4 @@
-"""`tt translate-batch`: Parquet files with translations beside their rows."""
+"""`tt translate-batch`: tables with translations beside their rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pipelines.runners.status_line import StatusLine
 from pipelines.translate.options import TranslateOptions
 
 _PANELS = {
-    "Output": ("output", "compression", "overwrite"),
+    "Output": ("output", "format", "compression", "overwrite"),
     "Rows": ("text_columns", "limit", "unit_rows"),
     "What fails": ("max_failed", "retry_failed", "on_bad_file"),
     "Texts": ("texts",),
@@ -64,7 +64,7 @@ def translate_batch_command(
         ),
     ] = None,
 ) -> None:
-    """Translate text columns of Parquet files in bulk.
+    """Translate text columns of Parquet, CSV, TSV, JSONL or Arrow in bulk.
 
     All rows and columns are kept. Adds the columns translation, translation_score,
     translation_status, translation_error and translation_flags (no --with-scores is needed), and

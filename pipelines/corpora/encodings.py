@@ -7,6 +7,7 @@ import io
 from typing import Any
 
 from model.errors import UserError
+from pipelines.storage.text_files import wide_encoding
 
 UTF8 = "utf-8"
 _BLOCK_BYTES = 256 << 10
@@ -16,14 +17,6 @@ _INVALID = "\udcff"
 _MARK_INVALID = "tt.mark_invalid"
 
 codecs.register_error(_MARK_INVALID, lambda error: (_INVALID, _end_of(error)))
-
-_HEAD_BYTES = 4096
-_MARKS = {  # of the order of bytes; that of UTF-32 begins with that of UTF-16
-    codecs.BOM_UTF32_LE: "utf-32",
-    codecs.BOM_UTF32_BE: "utf-32",
-    codecs.BOM_UTF16_LE: "utf-16",
-    codecs.BOM_UTF16_BE: "utf-16",
-}
 
 
 def _end_of(error: UnicodeError) -> int:
@@ -96,23 +89,6 @@ def check_is_utf8(path: str, head: bytes) -> None:
             f"{path} is {encoding[:6].upper()}, not UTF-8: pass `encoding={encoding}`, if all "
             f"texts are, or convert it alone (iconv -f {encoding} -t utf-8)"
         )
-
-
-def wide_encoding(text: bytes) -> str:
-    r"""Tells the encoding of text whose characters have two bytes or more; "" for all others.
-
-    >>> wide_encoding("day\n".encode("utf-16")), wide_encoding("day\n".encode("utf-16-be"))
-    ('utf-16', 'utf-16-be')
-    """
-    head = text[:_HEAD_BYTES]
-    for mark, encoding in _MARKS.items():
-        if head.startswith(mark):
-            return encoding
-    even, odd = head[0::2].count(0), head[1::2].count(0)
-    least = max(2, 0.4 * (len(head) // 2))  # Latin letters have a NUL each, and text has none
-    if odd >= least and not even:
-        return "utf-16-le"
-    return "utf-16-be" if even >= least and not odd else ""
 
 
 def is_other_encoding(*, invalid: int, lines: int) -> bool:

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import bz2
 import contextlib
-import gzip
 import io
 from collections.abc import Iterator
 from typing import Any
-
-import pyarrow as pa
 
 from model.errors import UserError
 from pipelines.corpora import rows
 from pipelines.corpora.encodings import UTF8, Utf8Stream, check_is_utf8
 from pipelines.storage import files
+from pipelines.storage.text_files import compression_ending, decompress
 
-COMPRESSIONS = (".gz", ".bz2", ".zst")
 _BOM = b"\xef\xbb\xbf"
 _BUFFER_BYTES = 256 << 10
 FIRST_BYTES = 64 << 10  # of lines to look at before all are read
-_BZ2_BYTES = 32 << 10  # a member that ends leaves the rest to be copied
 
 
 def read_texts(path: str, *, encoding: str = UTF8) -> Iterator[list[str]]:
@@ -129,60 +124,16 @@ class LineReader:
         return lines
 
 
-def compression_ending(path: str) -> str:
-    """Returns the ending that says how a file is compressed, or "".
-
-    >>> compression_ending("train.en.zst"), compression_ending("train.en")
-    ('.zst', '')
-    """
-    return next((ending for ending in COMPRESSIONS if path.endswith(ending)), "")
-
-
 @contextlib.contextmanager
 def _open_text(path: str, *, encoding: str) -> Iterator[io.BufferedReader]:
     try:
         file: Any = files.open_binary(path)
     except (FileNotFoundError, PermissionError, IsADirectoryError) as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
-    ending = compression_ending(path)
     with io.BufferedReader(file, _BUFFER_BYTES) as raw:
-        if ending and not raw.peek(1):  # no compressor writes such
+        if compression_ending(path) and not raw.peek(1):  # no compressor writes such
             raise UserError(f"{path} is cut off: it has no bytes. Fetch it again")
-        stream: Any = raw
-        if ending == ".gz":
-            stream = gzip.GzipFile(fileobj=raw)
-        elif ending == ".bz2":
-            stream = _Bz2Stream(raw)
-        elif ending == ".zst":  # Arrow raises at a cut-off end, which zstandard takes for the end
-            stream = pa.CompressedInputStream(raw, "zstd")
-        file = io.BufferedReader(stream, _BUFFER_BYTES) if ending else raw
+        file = decompress(raw, path=path)
         if encoding != UTF8:
             file = io.BufferedReader(Utf8Stream(file, encoding), _BUFFER_BYTES)
         yield file
-
-
-class _Bz2Stream(io.RawIOBase):
-    """What a .bz2 file holds. Unlike `bz2.BZ2File`, it does not end at a damaged second member."""
-
-    def __init__(self, raw: io.BufferedReader) -> None:
-        self._raw = raw
-        self._decompressor = bz2.BZ2Decompressor()
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while True:
-            data = b""
-            if self._decompressor.eof:
-                data = self._decompressor.unused_data or self._raw.read(_BZ2_BYTES)
-                if not data:
-                    return 0
-                self._decompressor = bz2.BZ2Decompressor()
-            elif self._decompressor.needs_input:
-                data = self._raw.read(_BZ2_BYTES)
-                if not data:
-                    raise EOFError("its last member has no end")
-            if text := self._decompressor.decompress(data, len(buffer)):
-                buffer[: len(text)] = text
-                return len(text)

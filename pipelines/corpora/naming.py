@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from model.errors import UserError
-from pipelines.corpora.lines import COMPRESSIONS
+from pipelines.storage.text_files import COMPRESSIONS
 
 Kind = Literal["text", "tsv", "jsonl", "parquet", "tfds"]
 

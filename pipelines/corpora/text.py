@@ -13,10 +13,11 @@ import pyarrow as pa
 from model.errors import UserError
 from pipelines.corpora import rows
 from pipelines.corpora.encodings import UTF8
-from pipelines.corpora.lines import FIRST_BYTES, LineReader, compression_ending, line_slices
+from pipelines.corpora.lines import FIRST_BYTES, LineReader, line_slices
 from pipelines.corpora.rows import MALFORMED, decode_lines
 from pipelines.corpora.source import ColumnsSource, FileSource
 from pipelines.storage import listing
+from pipelines.storage.text_files import compression_ending
 
 # Of sentences; only unit sizes and the number of buckets and default shards rest on it.
 _EXPANSION = {".gz": 4, ".bz2": 5, ".zst": 4}

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from model.errors import UserError
-from pipelines.corpora.encodings import wide_encoding
+from pipelines.storage.text_files import wide_encoding
 
 _STDIN = ("-", "/dev/stdin", "/dev/fd/0")
 _GZIP = b"\x1f\x8b"  # what it begins with; no UTF-8 text does

@@ -9,7 +9,7 @@ from typing import Any
 
 from model.errors import UserError, counted
 from pipelines.translate.job_folder import MANIFEST_PATH, PLAN_PATH, read_json
-from pipelines.translate.plan import planned_outputs
+from pipelines.translate.plan import planned_outputs, planned_suffix
 
 _UNIT = re.compile(r"(.*)-(\d{5,})-of-\d{5,}\.parquet")  # an output file of `tt translate-batch`
 
@@ -52,6 +52,11 @@ def describe_skipped(path: str) -> list[str]:
 
 
 def _planned_files(folder: Path, plan: Mapping[str, Any]) -> list[Path]:
+    if (suffix := planned_suffix(plan)) != ".parquet":
+        raise UserError(
+            f"the output folder must hold Parquet; {folder} was written as {suffix}: translate "
+            "with `format=parquet`, or name texts"
+        )
     skipped = {unit["output"] for unit in _skipped_units(folder)}
     files = [folder / name for name in planned_outputs(plan) if name not in skipped]
     for file in files:

@@ -1,7 +1,8 @@
 """Files on any file system that Beam knows.
 
-paths    paths, and why one cannot be looked up
-listing  what lies in a folder, and what a pattern names
-files    files opened, read, written whole, deleted; what means a damaged one
-parquet  footers, runs of rows, text cells, writing
+paths       paths, and why one cannot be looked up
+listing     what lies in a folder, and what a pattern names
+files       files opened, read, written whole, deleted; what means a damaged one
+parquet     footers, runs of rows, text cells, writing
+text_files  text decompressed, summed up, and told from wide encodings
 """

@@ -19,7 +19,8 @@ from typing import IO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from model.errors import DiskFullError, UserError
+from model.errors import BadFileError, DiskFullError, UserError
+from model.folders.access import explain_denied
 from pipelines.storage.listing import list_folder
 from pipelines.storage.paths import check_no_glob, file_systems, is_local, lookup_reason
 
@@ -49,6 +50,22 @@ def open_binary(path: str) -> IO[bytes]:
     except ValueError as error:
         raise UserError(f"{path} cannot be opened: {lookup_reason(path, error)}") from error
     return file
+
+
+def open_input(path: str) -> IO[bytes]:
+    """Opens a file that the user named; see `open_binary`.
+
+    Raises:
+      BadFileError: It is a link that leads nowhere.
+      UserError: It cannot be opened.
+    """
+    try:
+        return open_binary(path)
+    except OSError as error:
+        if is_local(path) and Path(path).is_symlink() and not Path(path).exists():
+            raise BadFileError(f"{path} is a link that leads nowhere") from error
+        unknown = UserError(f"{path} cannot be opened: {error}")
+        raise explain_denied(error) or unknown from error
 
 
 def read_bytes(path: str) -> bytes:

@@ -7,8 +7,6 @@ import dataclasses
 import hashlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import IO
 
 import pyarrow as pa
@@ -16,13 +14,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from model.errors import BadFileError, UserError
-from model.folders.access import explain_denied
-from pipelines.storage.files import is_damage, open_binary
-from pipelines.storage.paths import is_local
+from pipelines.storage.files import is_damage, open_binary, open_input
 
 SUFFIX = ".parquet"
 _MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
-_FOOTER_THREADS = 16  # footers are latency on an object store
 _BATCH_ROWS = 8192
 # Column chunks are streamed through a buffer, never loaded whole: a row group may be the file.
 _BUFFER_BYTES = 1 << 20
@@ -39,23 +34,6 @@ class Footer:
     schema: pa.Schema  # as Arrow reads the file
 
 
-def read_footers(paths: Sequence[str]) -> list[Footer | BadFileError]:
-    """Reads the footers of many files, in order, several at a time.
-
-    Raises:
-      UserError: A file cannot be opened; of one that is not good Parquet the error is returned.
-    """
-    with ThreadPoolExecutor(_FOOTER_THREADS) as pool:
-        return list(pool.map(_try_read_footer, paths))
-
-
-def _try_read_footer(path: str) -> Footer | BadFileError:
-    try:
-        return read_footer(path)
-    except BadFileError as error:
-        return error
-
-
 def read_footer(path: str) -> Footer:
     """Reads the footer of a file.
 
@@ -63,14 +41,7 @@ def read_footer(path: str) -> Footer:
       BadFileError: The file is not good Parquet.
       UserError: The file cannot be opened.
     """
-    try:
-        handle = open_binary(path)
-    except OSError as error:
-        if is_local(path) and Path(path).is_symlink() and not Path(path).exists():
-            raise BadFileError(f"{path} is a link that leads nowhere") from error
-        unknown = UserError(f"{path} cannot be opened: {error}")
-        raise explain_denied(error) or unknown from error
-    with handle:
+    with open_input(path) as handle:
         size, checksum, file = _open_footer(handle, path=path)
     return Footer(
         size=size, rows=file.metadata.num_rows, checksum=checksum, schema=file.schema_arrow
@@ -161,6 +132,14 @@ def iter_rows(
         raise pa.ArrowInvalid(f"{path} lacks {missing} of {rows} rows from row {first_row} on")
 
 
+def changed_error(path: str) -> UserError:
+    """Returns the error of a file that is another one than when it was looked at first."""
+    return UserError(
+        f"{path} has changed since the run was planned: restore the file, or translate the new one "
+        "into another folder"
+    )
+
+
 def read_rows(*, path: str, first_row: int, rows: int, footer_checksum: str) -> pa.Table:
     """Reads consecutive rows of a file as one table, if its footer is the one that was planned.
 
@@ -171,10 +150,7 @@ def read_rows(*, path: str, first_row: int, rows: int, footer_checksum: str) -> 
     with open_binary(path) as handle:
         _, checksum, footer = _open_footer(handle, path=path)
         if checksum != footer_checksum:
-            raise UserError(
-                f"{path} has changed since the run was planned: restore the file, or translate "
-                "the new one into another folder"
-            )
+            raise changed_error(path)
         last_row = first_row + rows - 1
         with _bad_content(f"{path} cannot be read (rows {first_row:,} to {last_row:,}, from 0)"):
             handle.seek(0)
@@ -207,6 +183,19 @@ def write_table(table: pa.Table, handle: IO[bytes], *, compression: str) -> None
         write_page_checksum=True,
         store_schema=True,
     )
+
+
+def schema_as_read(schema: pa.Schema) -> pa.Schema:
+    """Returns the schema with which a table of this schema comes back from Parquet.
+
+    Elements of lists have another name then, and seconds are milliseconds.
+
+    Raises:
+      ArrowException: Parquet cannot hold a type of it.
+    """
+    file = pa.BufferOutputStream()
+    pq.write_table(schema.empty_table(), file)
+    return pq.read_schema(pa.BufferReader(file.getvalue()))
 
 
 def is_text(kind: pa.DataType) -> bool:

@@ -1,4 +1,4 @@
-"""The Parquet job: rows, with their translations beside them.
+"""The job on tables: rows, with their translations beside them.
 
 options               the options of a job
 plan                  units of work and the plan that lists them

@@ -1,27 +1,34 @@
-"""The input of a Parquet job: its files and columns, checked before anything is written."""
+"""The input of a job: its files and columns, checked before anything is written."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from model.errors import BadFileError, UserError, counted
+from pipelines.runners.formatting import megabytes
 from pipelines.storage import listing, parquet
 from pipelines.storage import paths as storage_paths
-from pipelines.storage.listing import compile_glob, exists, is_folder
-from pipelines.storage.parquet import SUFFIX, cell_bytes, is_text
+from pipelines.storage.listing import compile_glob, exists, file_identity
+from pipelines.storage.parquet import is_text
 from pipelines.storage.paths import check_no_glob, is_local, normalize_path
+from pipelines.tables.finding import FoundFile, find_tables
+from pipelines.tables.reading import OpenTable, is_read_in_place, look_through
+from pipelines.tables.text_columns import is_text_list, read_text_column, type_of
+from pipelines.tables.writing import PARQUET, check_schema
 from pipelines.translate.job_folder import JOB_FOLDER, PLAN_PATH
 from pipelines.translate.options import SKIP, TranslateOptions
 from pipelines.translate.plan import InputFile, output_stem, plan_output_paths, planned_outputs
-from pipelines.translate.table import added_names
+from pipelines.translate.table import FLAGGED, TableOptions, added_fields
 
 _LONGEST_NAME = 255  # bytes, of the file systems in use
+_LONG_BYTES = 100_000_000  # of an input that is said to be read
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -35,30 +42,35 @@ class FoundInput:
     text_columns: tuple[str, ...]  # the columns to translate
 
 
-def inspect_input(options: TranslateOptions, *, has_n_best: bool = False) -> FoundInput:
-    """Reads every footer.
+def inspect_input(
+    options: TranslateOptions,
+    *,
+    has_n_best: bool = False,
+    report: Callable[[str], object] = lambda line: None,
+) -> FoundInput:
+    """Reads every footer of Parquet, and all of every other file.
 
     Raises:
-      UserError: A file is missing, is no good Parquet or has no such column, names collide, or it
-        is not clear what the text columns are.
+      UserError: A file is missing, is bad or has no such column, names collide, it is not clear
+        what the text columns are, or the format of the output cannot hold a column.
     """
-    found = find_parquet(options.input)
-    _check_names(found, output=storage_paths.normalize_path(options.output))
-    footers = parquet.read_footers([file.path for file in found])
+    found = find_tables(options.input)
+    _check_names(found, output=normalize_path(options.output), suffix=options.suffix)
+    _say_what_is_read([file.path for file in found], report=report)
     files: list[InputFile] = []
     bad_files: dict[str, str] = {}
     bad_rows: dict[str, int | None] = {}
     text_columns = options.text_columns
-    for file, footer in zip(found, footers, strict=True):
+    for file, contents in zip(found, look_through([file.path for file in found]), strict=True):
         try:
-            if isinstance(footer, BadFileError):
-                raise footer
+            if isinstance(contents, BadFileError):
+                raise contents
             columns = find_text_columns(
-                schema=footer.schema, text_columns=options.text_columns, path=file.path
+                schema=contents.schema, text_columns=options.text_columns, path=file.path
             )
         except BadFileError as error:
             if options.on_bad_file != SKIP:
-                is_damaged = isinstance(footer, BadFileError)
+                is_damaged = isinstance(contents, BadFileError)
                 remedy = "Check the file" if is_damaged else "Choose `text_columns`"
                 if len(found) > 1:
                     remedy += ", or leave such files out with `on_bad_file=skip`"
@@ -66,8 +78,8 @@ def inspect_input(options: TranslateOptions, *, has_n_best: bool = False) -> Fou
             bad_files[file.relative_path] = str(error)
             bad_rows[file.relative_path] = (
                 None
-                if isinstance(footer, BadFileError)
-                else _within(options.limit, files, rows=footer.rows)
+                if isinstance(contents, BadFileError)
+                else _within(options.limit, files, rows=contents.rows)
             )
             continue
         if text_columns not in ((), columns):
@@ -77,19 +89,16 @@ def inspect_input(options: TranslateOptions, *, has_n_best: bool = False) -> Fou
                 "folders"
             )
         text_columns = columns
-        for name in added_names(text_columns, has_n_best=has_n_best):
-            if name in footer.schema.names:
-                raise UserError(
-                    f"{file.path} has a column {name!r} already, which is the name of a column "
-                    "that is added: rename or drop it"
-                )
+        table = TableOptions(text_columns=text_columns, has_n_best=has_n_best)
+        _check_columns(contents.schema, table=table, file_format=options.format, path=file.path)
         files.append(
             InputFile(
                 path=file.path,
                 relative_path=file.relative_path,
-                size=footer.size,
-                rows=footer.rows,
-                footer_checksum=footer.checksum,
+                size=contents.size,
+                rows=contents.rows,
+                footer_checksum=contents.checksum,
+                schema=None if is_read_in_place(file.path) else contents.schema,
             )
         )
     if not files:
@@ -105,7 +114,41 @@ def inspect_input(options: TranslateOptions, *, has_n_best: bool = False) -> Fou
     )
 
 
-def _check_names(found: Sequence[FoundFile], *, output: str) -> None:
+def _say_what_is_read(paths: Sequence[str], *, report: Callable[[str], object]) -> None:
+    """Says that a large input is read, which takes about a second for 100 MB."""
+    whole = [path for path in paths if not is_read_in_place(path)]
+    sizes = []
+    for path in whole:
+        with contextlib.suppress(OSError):  # looking through it tells
+            sizes.append(int(file_identity(path)["bytes"]))
+    if sum(sizes) > _LONG_BYTES:
+        report(
+            f"Reading {counted(len(whole), 'file')} ({megabytes(sum(sizes))}) to check and count "
+            "the rows"
+        )
+
+
+def _check_columns(schema: pa.Schema, *, table: TableOptions, file_format: str, path: str) -> None:
+    """Checks that columns can be added to those of a file, and all of them be written.
+
+    Raises:
+      UserError: One cannot.
+    """
+    added = added_fields(schema, options=table)
+    for field in added:
+        if field.name in schema.names:
+            raise UserError(
+                f"{path} has a column {field.name!r} already, which is the name of a column that "
+                "is added: rename or drop it"
+            )
+    if file_format == PARQUET and is_read_in_place(path):
+        return
+    joined = {table.name(column, FLAGGED) for column in table.text_columns}
+    whole = pa.schema([*schema, *added])
+    check_schema(whole, file_format=file_format, joined=joined, path=path)
+
+
+def _check_names(found: Sequence[FoundFile], *, output: str, suffix: str) -> None:
     paths_by_stem: dict[str, str] = {}
     paths: set[str] = set()
     folder = f"{_real_path(output)}/"
@@ -113,7 +156,7 @@ def _check_names(found: Sequence[FoundFile], *, output: str) -> None:
         if file.path in paths:
             raise UserError(f"the input names {file.path} twice: name each file once")
         paths.add(file.path)
-        _check_name(file, output=output)
+        _check_name(file, output=output, suffix=suffix)
         if _real_path(file.path).startswith(folder):
             raise UserError(
                 f"the input file {file.path} lies in the output folder: choose another folder"
@@ -121,14 +164,16 @@ def _check_names(found: Sequence[FoundFile], *, output: str) -> None:
         check_no_glob(f"{output}/{file.relative_path}")
         other = paths_by_stem.setdefault(output_stem(file.relative_path), file.path)
         if other is not file.path:
+            is_one_folder = other.rpartition("/")[0] == file.path.rpartition("/")[0]
+            remedy = "rename one" if is_one_folder else "name the folder that holds both"
             raise UserError(
                 f"{other} and {file.path} would have the same output files, "
-                f"{output_stem(file.relative_path)}-*{parquet.SUFFIX}: name the folder that holds "
-                "both, or translate them into two folders"
+                f"{output_stem(file.relative_path)}-*{suffix}: {remedy}, or translate them into "
+                "two folders"
             )
 
 
-def _check_name(file: FoundFile, *, output: str) -> None:
+def _check_name(file: FoundFile, *, output: str, suffix: str) -> None:
     """Checks that the output files of an input file can have their names."""
     name = file.relative_path
     try:
@@ -142,7 +187,9 @@ def _check_name(file: FoundFile, *, output: str) -> None:
             f"the outputs of {file.path} would lie in {JOB_FOLDER}/, the job's own folder: name "
             f"the folder {JOB_FOLDER} itself, or files in it"
         )
-    [longest] = plan_output_paths(relative_path=name.rpartition("/")[2], rows=1, unit_rows=1)
+    [longest] = plan_output_paths(
+        relative_path=name.rpartition("/")[2], rows=1, unit_rows=1, suffix=suffix
+    )
     excess = len(longest.encode()) - _LONGEST_NAME
     if is_local(output) and excess > 0:
         raise UserError(
@@ -217,78 +264,26 @@ def _real_path(path: str) -> str:
     return os.path.realpath(path) if is_local(path) else path
 
 
+def _first_rows(file: InputFile, *, rows: int) -> pa.Table:
+    if file.schema is None:
+        return parquet.read_rows(
+            path=file.path, first_row=0, rows=rows, footer_checksum=file.footer_checksum
+        )
+    with OpenTable(file.path, schema=file.schema) as table:
+        return next(table.runs([rows]), file.schema.empty_table())
+
+
 def first_texts(found: FoundInput, *, count: int) -> list[str]:
     """Returns the texts, but for null ones, of the first rows of the first file that has any."""
     file = next((file for file in found.files if file.rows), None)
     if file is None:
         return []
     try:
-        table = parquet.read_rows(
-            path=file.path,
-            first_row=0,
-            rows=min(count, file.rows),
-            footer_checksum=file.footer_checksum,
-        )
+        table = _first_rows(file, rows=min(count, file.rows))
     except BadFileError:  # which the job tells of, or skips
         return []
-    cells = (cell for name in found.text_columns for cell in cell_bytes(table.column(name)))
+    cells = (cell for name in found.text_columns for cell in read_text_column(table, name).cells)
     return [cell.decode(errors="ignore") for cell in cells if cell is not None]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class FoundFile:
-    """A file that an argument named."""
-
-    path: str  # absolute, or with its scheme
-    # Where it lies below the folder or the fixed part of the glob, with "/"; a file that is named
-    # itself has its name only.
-    relative_path: str
-
-
-def find_parquet(arguments: Sequence[str]) -> list[FoundFile]:
-    """Finds the Parquet files that files, globs and folders name.
-
-    In a folder every `*.parquet` counts at any depth, but nothing whose name, or the name of a
-    folder on its way, starts with "." or "_".
-
-    Raises:
-      UserError: An argument names nothing.
-    """
-    return [file for argument in arguments for file in _find_parquet(argument)]
-
-
-def _find_parquet(argument: str) -> list[FoundFile]:
-    path = normalize_path(argument)
-    if is_folder(path):
-        base = path.rstrip("/") + "/"
-        found = [
-            FoundFile(path=match, relative_path=match.removeprefix(base))
-            for match in listing.list_with_links(path, leaves_out=_is_left_out)
-            if match.endswith(SUFFIX)
-        ]
-        if not found:
-            raise UserError(
-                f"the input folder {argument} holds no *{SUFFIX} file: name another one, or files "
-                "of other names by a glob"
-            )
-    elif listing.exists(path):
-        found = [FoundFile(path=path, relative_path=path.rpartition("/")[2])]
-    elif re.search(r"[*?[]", path):
-        base = re.split(r"[*?[]", path, maxsplit=1)[0].rpartition("/")[0] + "/"
-        found = [
-            FoundFile(path=match, relative_path=match.removeprefix(base))
-            for match in listing.find_files(path)
-        ]
-        if not found:
-            storage_paths.check_is_open(path)
-            raise UserError(f"no file matches the input {argument}: check the path")
-    else:
-        raise UserError(f"no such input file or folder: {argument} (check the path)")
-    return found
-
-
-def _is_left_out(name: str) -> bool:
-    return name.startswith((".", "_")) or name == "lost+found"  # the root of a disk has one
 
 
 def find_text_columns(
@@ -313,15 +308,16 @@ def find_text_columns(
             )
         text_columns = names[:1]
     for name in text_columns:
-        count = schema.names.count(name)
-        if count != 1:
+        kind = type_of(schema, name)
+        if kind is None:
+            count = schema.names.count(name)
             problem = f"{count} columns of the name" if count else "no column"
             raise BadFileError(f"{path} has {problem} {name!r}. Its columns: {_columns(schema)}")
-        kind = schema.field(name).type
-        if not (is_text(kind) or pa.types.is_null(kind)):  # of a file in which all are null
+        # Null is the type of a column in which all are null.
+        if not (is_text(kind) or is_text_list(kind) or pa.types.is_null(kind)):
             raise BadFileError(
-                f"the text column must hold strings; {name!r} of {path} is {kind}. "
-                f"Its columns: {_columns(schema)}"
+                f"the text column must hold strings, or lists of them; {name!r} of {path} is "
+                f"{kind}. Its columns: {_columns(schema)}"
             )
     return tuple(text_columns)
 

@@ -1,4 +1,4 @@
-"""The Parquet job: the rows of Parquet files, with their translations beside them.
+"""The job on tables: the rows of files, with their translations beside them.
 
     input files | PlanUnits | Reshuffle | TranslateUnits | WriteManifest
 
@@ -36,7 +36,7 @@ from pipelines.runners.model_copies import ModelCopies, plan_copies
 from pipelines.runners.runner import check_places, make_pipeline, run_pipeline
 from pipelines.runners.status_line import look_seconds, repeating
 from pipelines.storage import paths
-from pipelines.storage.files import delete, read_bytes
+from pipelines.storage.files import delete, delete_folder, read_bytes
 from pipelines.storage.listing import list_files
 from pipelines.storage.paths import is_local
 from pipelines.texts.flags import Limits
@@ -70,9 +70,9 @@ from pipelines.translate.units import UnitOptions, UnitStatistics
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TranslateRequest:
-    """A translation of Parquet files that is asked for.
+    """A translation of tables that is asked for.
 
-    Every input file becomes files of the same relative path, `x/part.parquet` for example
+    Every input file becomes files of the same relative path, `x/part.csv` for example
     `x/part-00007-of-00120.parquet`, with all its rows, columns and types in order and columns
     added. After a crash the same request does what is missing.
 
@@ -112,7 +112,7 @@ class TranslateRequest:
         model = find_model(self.model, engine=self.engine, report=report)
         output = paths.normalize_path(options.output)
         check_place(options, output=output)
-        found = inspect_input(options, has_n_best=self.decoding.n_best > 1)
+        found = inspect_input(options, has_n_best=self.decoding.n_best > 1, report=report)
         texts = options.texts.for_model(model.data)
         glossary = _read_glossary(texts.glossary)
         plan = make_plan(
@@ -248,6 +248,8 @@ class TranslateJob:
                 job = self.with_folder()  # another run may have worked there until just now
                 if job.is_finished:
                     return job._summarize(job.manifest, already_finished=True, start=start)
+                if is_alone:  # what killed runs left, which may be as large as the input
+                    delete_folder(f"{self.output}/{job_folder.ROWS_FOLDER}")
                 job._prepare_folder()
             except OSError as error:
                 raise UserError(
@@ -321,17 +323,15 @@ class TranslateJob:
 
     def _build(self, pipeline: beam.Pipeline, *, is_alone: bool) -> beam.Pipeline:
         options = self.request.options
-        translate_units = TranslateUnits(
-            load_translator=self._loader(),
-            options=UnitOptions(
-                output=self.output,
-                table=self.table,
-                compression=options.compression,
-                on_bad_file=options.on_bad_file,
-                run_id=self.run_id,
-                plan_digest=self.plan_digest,
-                retry_failed=options.retry_failed,
-            ),
+        unit_options = UnitOptions(
+            output=self.output,
+            table=self.table,
+            format=options.format,
+            compression=str(options.compression),
+            on_bad_file=options.on_bad_file,
+            run_id=self.run_id,
+            plan_digest=self.plan_digest,
+            retry_failed=options.retry_failed,
         )
         # The reasons of this run's bad files, which the plan of an earlier run may word otherwise.
         plan = {**self.plan, "bad_files": self.found.bad_files}
@@ -346,9 +346,10 @@ class TranslateJob:
         _ = (
             pipeline
             | "Input files" >> beam.Create(self.found.files)
-            | "Plan units" >> PlanUnits(unit_rows=options.unit_rows)
+            | "Plan units" >> PlanUnits(unit_rows=options.unit_rows, options=unit_options)
             | "Spread units" >> beam.Reshuffle()
-            | "Translate units" >> translate_units
+            | "Translate units"
+            >> TranslateUnits(load_translator=self._loader(), options=unit_options)
             | "Gather statistics" >> beam.combiners.ToList()
             | "Write manifest" >> beam.ParDo(write_manifest)
         )

@@ -10,13 +10,13 @@ from typing import Any
 
 from model.errors import UserError
 from model.folders.differences import describe_differences
-from pipelines.storage import parquet
 from pipelines.storage.files import open_binary, write_text
 from pipelines.storage.listing import ListedFile
-from pipelines.translate.plan import planned_outputs
+from pipelines.translate.plan import output_stem, planned_outputs
 
 JOB_FOLDER = "_tt"
 UNITS_FOLDER = f"{JOB_FOLDER}/units"
+ROWS_FOLDER = f"{JOB_FOLDER}/rows"  # of files that are read from their start, cut into units
 TEMPORARY_SUFFIX = ".tmp"  # not .parquet: others glob for that
 LOCK_FILE = "lock"
 PLAN_PATH = f"{JOB_FOLDER}/plan.json"
@@ -52,7 +52,16 @@ def statistics_path(output_path: str) -> str:
     >>> statistics_path("x/part-00000-of-00002.parquet")
     '_tt/units/x/part-00000-of-00002.json'
     """
-    return f"{UNITS_FOLDER}/{output_path.removesuffix(parquet.SUFFIX)}.json"
+    return f"{UNITS_FOLDER}/{output_stem(output_path)}.json"
+
+
+def rows_path(output_path: str, *, run_id: str) -> str:
+    """Returns where a run puts the rows of a unit, relative to the output folder.
+
+    >>> rows_path("x/part-00000-of-00002.parquet", run_id="7f")
+    '_tt/rows/7f/x/part-00000-of-00002.arrow'
+    """
+    return f"{ROWS_FOLDER}/{run_id}/{output_stem(output_path)}.arrow"
 
 
 def compare_plans(saved: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:

@@ -1,13 +1,19 @@
-"""The options of a translation of Parquet files."""
+"""The options of a translation of tables."""
 
 from __future__ import annotations
 
 import dataclasses
 
 from model.errors import require, require_one_of
+from pipelines.tables.writing import (
+    COMPRESSIONS,
+    FORMATS,
+    PARQUET,
+    TEXT_COMPRESSIONS,
+    output_suffix,
+)
 from pipelines.texts.options import TextOptions
 
-COMPRESSIONS = ("zstd", "snappy", "gzip", "brotli", "lz4", "none")
 FAIL, SKIP = "fail", "skip"
 ON_BAD_FILE = (FAIL, SKIP)
 
@@ -17,16 +23,22 @@ class TranslateOptions:
     """What to translate, and where to.
 
     Attributes:
-      input: Parquet files, globs, or folders of them, on any file system.
+      input: Files, globs, or folders of them, on any file system: Parquet, CSV, TSV, JSONL (also
+        .gz, .bz2, .zst), Arrow IPC.
 
-        In a folder every `*.parquet` counts, at any depth.
+        The ending tells the format; another ending is Parquet. In a folder every file with one of
+        these endings counts, at any depth.
       output: Folder to write; the same request again resumes it. What is finished is known by its
         size and footer.
       overwrite: Delete what another or a finished job left in `output`; with other files in it
         that is refused. An unfinished job of this very request goes on.
+      format: Format of the output files: "parquet", "jsonl", or "csv"; refused where it cannot hold
+        a column.
       compression: Compression of the output files: "zstd", "snappy", "gzip", "brotli", "lz4" or
-        "none".
-      text_columns: Column to translate; repeatable. By default the only column of strings.
+        "none"; of JSONL and CSV "zstd", "gzip" or "none". By default "zstd" of Parquet, "none" of
+        the others.
+      text_columns: Column to translate, of strings or of lists of strings, or a field of a struct
+        (product.title); repeatable. By default the only column of strings.
       limit: Translate only so many rows, the first of all: to try.
       unit_rows: Most consecutive rows of one file that are one unit of work, and one output file.
       max_failed: Share of rows that may fail or be skipped; with more the run has failed, and the
@@ -40,7 +52,8 @@ class TranslateOptions:
     input: tuple[str, ...]
     output: str
     overwrite: bool = False
-    compression: str = "zstd"
+    format: str = PARQUET
+    compression: str | None = None
     text_columns: tuple[str, ...] = ()
     limit: int | None = None
     unit_rows: int = 8192
@@ -50,7 +63,7 @@ class TranslateOptions:
     texts: TextOptions = dataclasses.field(default_factory=TextOptions)
 
     def __post_init__(self) -> None:
-        require(bool(self.input), "`input` is empty: name Parquet files, folders or globs")
+        require(bool(self.input), "`input` is empty: name files, folders or globs")
         require(bool(self.output), "`output` is empty: name a folder")
         require(self.unit_rows >= 1, "`unit_rows` must be at least 1", self.unit_rows)
         require(
@@ -58,7 +71,13 @@ class TranslateOptions:
             "`limit` must be at least 1; leave it out to translate all rows",
             self.limit,
         )
-        require_one_of("`compression`", self.compression, COMPRESSIONS)
+        require_one_of("`format`", self.format, FORMATS)
+        is_parquet = self.format == PARQUET
+        if self.compression is None:
+            object.__setattr__(self, "compression", "zstd" if is_parquet else "none")
+        known = COMPRESSIONS if is_parquet else tuple(TEXT_COMPRESSIONS)
+        name = "`compression`" if is_parquet else f"`compression` of {self.format}"
+        require_one_of(name, self.compression, known)
         require_one_of("`on_bad_file`", self.on_bad_file, ON_BAD_FILE)
         require(
             0 <= self.max_failed <= 1,  # not NaN
@@ -73,3 +92,13 @@ class TranslateOptions:
             not (self.overwrite and self.retry_failed),
             "`overwrite` starts again and `retry_failed` keeps what is there: choose one",
         )
+
+    @property
+    def suffix(self) -> str:
+        """Suffix of the output files."""
+        return output_suffix(file_format=self.format, compression=str(self.compression))
+
+    @property
+    def other_format(self) -> dict[str, str]:
+        """What a plan says of the format: nothing of Parquet, as plans of before."""
+        return {} if self.format == PARQUET else {"format": self.format}

@@ -12,10 +12,14 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pyarrow as pa
+
 from model.decoding.options import BATCH_TOKENS, Decoding
 from model.formats.model_card import versions_of
 from model.text.glossary import Glossary
 from pipelines.storage import parquet
+from pipelines.tables.reading import table_suffix
+from pipelines.tables.writing import PARQUET, output_suffix
 from pipelines.texts.options import TextOptions
 from pipelines.translate.options import TranslateOptions
 
@@ -34,7 +38,9 @@ class InputFile:
     relative_path: str  # path that its outputs are named after
     size: int  # bytes
     rows: int  # rows to translate: all of them, but for a limit
-    footer_checksum: str  # tells a rewritten file from the one that was planned
+    # Tells a rewritten file from the one that was planned: of the footer of Parquet, else of all.
+    footer_checksum: str
+    schema: pa.Schema | None = None  # of a file that is read from its start; None of Parquet
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -45,18 +51,22 @@ class TableUnit:
     first_row: int  # index in the file
     rows: int  # rows of the unit; 0 only for the one unit of a file without rows
     output_path: str  # relative to the output folder
+    # Where the rows of a file that is read from its start were put, or "".
+    rows_path: str = ""
 
 
 def output_stem(relative_path: str) -> str:
     """Returns the output's path up to its number.
 
-    >>> output_stem("x/part.parquet")
+    >>> output_stem("x/part.csv.gz")
     'x/part'
     """
-    return relative_path.removesuffix(parquet.SUFFIX)
+    return relative_path.removesuffix(table_suffix(relative_path))
 
 
-def plan_output_paths(*, relative_path: str, rows: int, unit_rows: int) -> list[str]:
+def plan_output_paths(
+    *, relative_path: str, rows: int, unit_rows: int, suffix: str = parquet.SUFFIX
+) -> list[str]:
     """Names the output files of an input file; one without rows has one output file.
 
     >>> plan_output_paths(relative_path="x/part.parquet", rows=3, unit_rows=2)
@@ -64,12 +74,14 @@ def plan_output_paths(*, relative_path: str, rows: int, unit_rows: int) -> list[
     """
     count = max(1, math.ceil(rows / unit_rows))
     stem = output_stem(relative_path)
-    return [f"{stem}-{index:05d}-of-{count:05d}{parquet.SUFFIX}" for index in range(count)]
+    return [f"{stem}-{index:05d}-of-{count:05d}{suffix}" for index in range(count)]
 
 
-def plan_units(file: InputFile, *, unit_rows: int) -> list[TableUnit]:
+def plan_units(file: InputFile, *, unit_rows: int, suffix: str = parquet.SUFFIX) -> list[TableUnit]:
     """Cuts a file into runs of at most `unit_rows` rows; one without rows gives one empty unit."""
-    paths = plan_output_paths(relative_path=file.relative_path, rows=file.rows, unit_rows=unit_rows)
+    paths = plan_output_paths(
+        relative_path=file.relative_path, rows=file.rows, unit_rows=unit_rows, suffix=suffix
+    )
     return [
         TableUnit(
             file=file,
@@ -113,6 +125,7 @@ def make_plan(
             "unit_rows": options.unit_rows,
             "limit": options.limit,
             "compression": options.compression,
+            **options.other_format,
             **_text_options(options.texts, glossary=glossary),
         },
         "model_fingerprint": model_fingerprint,
@@ -141,9 +154,20 @@ def planned_outputs(plan: Mapping[str, Any]) -> list[str]:
         path
         for name, file in plan["input"].items()
         for path in plan_output_paths(
-            relative_path=name, rows=file["rows"], unit_rows=plan["options"]["unit_rows"]
+            relative_path=name,
+            rows=file["rows"],
+            unit_rows=plan["options"]["unit_rows"],
+            suffix=planned_suffix(plan),
         )
     ]
+
+
+def planned_suffix(plan: Mapping[str, Any]) -> str:
+    """Returns the suffix of the output files of a plan."""
+    options = plan["options"]
+    return output_suffix(
+        file_format=options.get("format", PARQUET), compression=options.get("compression", "none")
+    )
 
 
 @functools.cache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -12,12 +12,20 @@ import pyarrow.compute as pc
 
 from model.engines.translator import Translator
 from model.text.glossary import Glossary
-from pipelines.storage.parquet import cell_bytes
+from pipelines.tables.text_columns import read_text_column
 from pipelines.texts.flags import FLAGS, Limits
 from pipelines.texts.options import TextOptions
 from pipelines.texts.translating import (
+    COPIED,
+    EMPTY,
     FAILED,
+    INCOMPLETE,
+    NULL,
+    OK,
+    SPLIT,
     STATUSES,
+    TOO_LONG,
+    UNKNOWN,
     TranslatedText,
     TranslatedTexts,
     translate_texts,
@@ -29,6 +37,9 @@ STATUS = "translation_status"
 ERROR = "translation_error"
 FLAGGED = "translation_flags"
 N_BEST = "translation_n_best"
+
+# A row with a list of texts counts once, under the first of these that one of its texts has.
+LIST_STATUSES = (FAILED, UNKNOWN, TOO_LONG, INCOMPLETE, SPLIT, OK, COPIED, EMPTY, NULL)
 
 # Parquet calls what is in a list "element", Arrow "item": so that a table that is read and written
 # again has the same bytes, Parquet's name is given.
@@ -76,56 +87,66 @@ class TableOptions:
         return added if len(self.text_columns) == 1 else f"{column}_{added}"
 
 
-def added_names(text_columns: Sequence[str], *, has_n_best: bool) -> list[str]:
-    """Names the columns that are added.
+def added_fields(schema: pa.Schema, *, options: TableOptions) -> list[pa.Field]:
+    """Returns the columns that are added to a table of this schema.
 
-    >>> added_names(["title", "body"], has_n_best=False)[3:6]
-    ['title_translation_error', 'title_translation_flags', 'body_translation']
+    >>> schema = pa.schema([("title", pa.string()), ("tags", pa.list_(pa.string()))])
+    >>> fields = added_fields(schema, options=TableOptions(text_columns=("title", "tags")))
+    >>> [(field.name, str(field.type)) for field in fields[4:6]]
+    [('title_translation_flags', 'list<element: string>'), \
+('tags_translation', 'list<element: string>')]
     """
-    options = TableOptions(text_columns=tuple(text_columns), has_n_best=has_n_best)
+    empty = schema.empty_table()
     return [
-        options.name(column, added)
+        pa.field(options.name(column, added), texts.type_with(kind))
         for column in options.text_columns
-        for added, _, _ in options.added()
+        for texts in [read_text_column(empty, column)]
+        for added, kind, _ in options.added()
     ]
 
 
 def translate_table(
     table: pa.Table, *, options: TableOptions, translator: Translator
 ) -> tuple[pa.Table, TranslatedTexts]:
-    """Returns the table with the added columns at its end; a text of two columns counts once."""
-    cells = [cell_bytes(table.column(name)) for name in options.text_columns]
-    every_cell = [cell for column in cells for cell in column]
+    """Returns the table with the added columns at its end; a text of two columns counts once.
+
+    What is added to a column of lists are lists, with a value for each text.
+    """
+    columns = [read_text_column(table, name) for name in options.text_columns]
+    every_cell = [cell for column in columns for cell in column.cells]
     found = _translate(every_cell, options=options, translator=translator)
-    for index, column in enumerate(options.text_columns):
-        first = index * table.num_rows
-        of_column = found.translations[first : first + table.num_rows]
+    first = 0
+    for name, texts in zip(options.text_columns, columns, strict=True):
+        of_column = found.translations[first : first + len(texts.cells)]
+        first += len(texts.cells)
         for added, kind, value in options.added():
-            values = pa.array([value(cell) for cell in of_column], kind)
-            table = table.append_column(options.name(column, added), values)
+            values = texts.arrange([value(cell) for cell in of_column])
+            column = pa.array(values, texts.type_with(kind))
+            table = table.append_column(options.name(name, added), column)
     return table, found
 
 
 def retry_table(
     table: pa.Table, *, options: TableOptions, translator: Translator
 ) -> tuple[pa.Table, TranslatedTexts]:
-    """Translates the failed cells of a translated table again; all others stay as they are."""
-    texts = {name: cell_bytes(table.column(name)) for name in options.text_columns}
-    places = []  # column and row of each failed cell
-    for column in options.text_columns:
-        statuses = table.column(options.name(column, STATUS)).to_pylist()
-        places += [(column, row) for row, status in enumerate(statuses) if status == FAILED]
-    failed = [texts[column][row] for column, row in places]
+    """Translates the failed texts of a translated table again; all others stay as they are."""
+    columns = {name: read_text_column(table, name) for name in options.text_columns}
+    places = []  # column and number of each failed text
+    for column, texts in columns.items():
+        statuses = texts.flatten(table.column(options.name(column, STATUS)))
+        places += [(column, place) for place, each in enumerate(statuses) if each == FAILED]
+    failed = [columns[column].cells[place] for column, place in places]
     found = _translate(failed, options=options, translator=translator)
-    for column in options.text_columns:
+    for column, texts in columns.items():
         for added, kind, value in options.added():
             name = options.name(column, added)
-            values = table.column(name).to_pylist()
-            for (place, row), cell in zip(places, found.translations, strict=True):
-                if place == column:
-                    values[row] = value(cell)
+            values = texts.flatten(table.column(name))
+            for (of_column, place), cell in zip(places, found.translations, strict=True):
+                if of_column == column:
+                    values[place] = value(cell)
             index = table.column_names.index(name)
-            table = table.set_column(index, table.schema.field(index), pa.array(values, kind))
+            new = pa.array(texts.arrange(values), texts.type_with(kind))
+            table = table.set_column(index, table.schema.field(index), new)
     return table, found
 
 
@@ -148,24 +169,39 @@ def count_statuses(table: pa.Table, *, options: TableOptions) -> dict[str, dict[
     """Counts the rows of each status, those with none included, by text column."""
     counts = {}
     for column in options.text_columns:
-        found = collections.Counter(table.column(options.name(column, STATUS)).to_pylist())
+        found = collections.Counter(_row_statuses(table, column, options=options))
         counts[column] = {status: found[status] for status in STATUSES}
     return counts
+
+
+def _row_statuses(table: pa.Table, column: str, *, options: TableOptions) -> list[str]:
+    """Returns the status of each row: of several texts, the first in the order of LIST_STATUSES."""
+    statuses: list[str | list[str] | None] = table.column(options.name(column, STATUS)).to_pylist()
+    return [
+        each if isinstance(each, str) else NULL if each is None else _list_status(each)
+        for each in statuses
+    ]
+
+
+def _list_status(statuses: list[str]) -> str:
+    return min(statuses, key=LIST_STATUSES.index, default=EMPTY)
 
 
 def count_flags(table: pa.Table, *, options: TableOptions) -> dict[str, dict[str, int]]:
     """Counts the rows of each flag, those with none included, by text column."""
     counts = {}
     for column in options.text_columns:
-        found = pc.list_flatten(table.column(options.name(column, FLAGGED)))
-        by_flag = collections.Counter(found.to_pylist())
+        found = table.column(options.name(column, FLAGGED))
+        if pa.types.is_nested(found.type.value_type):  # the flags of each text of a list
+            rows = [{flag for flags in row or () for flag in flags} for row in found.to_pylist()]
+            by_flag = collections.Counter(flag for row in rows for flag in row)
+        else:
+            by_flag = collections.Counter(pc.list_flatten(found).to_pylist())
         counts[column] = {flag: by_flag[flag] for flag in FLAGS}
     return counts
 
 
 def count_failed_rows(table: pa.Table, *, options: TableOptions) -> int:
-    """Counts the rows of which a cell failed."""
-    failed = pa.array([False] * table.num_rows, pa.bool_())
-    for column in options.text_columns:
-        failed = pc.or_(failed, pc.equal(table.column(options.name(column, STATUS)), FAILED))
-    return int(pc.sum(failed, min_count=0).as_py())
+    """Counts the rows of which a text failed."""
+    columns = [_row_statuses(table, each, options=options) for each in options.text_columns]
+    return sum(FAILED in row for row in zip(*columns, strict=True))

@@ -12,23 +12,28 @@ from apache_beam.metrics import Metrics
 from apache_beam.utils.shared import Shared
 
 from model.engines.translator import Translator
-from pipelines.storage.files import delete
+from pipelines.storage.files import delete, delete_folder
 from pipelines.storage.listing import list_files
+from pipelines.tables.writing import COMPRESSIONS
 from pipelines.texts.flags import FLAGS
 from pipelines.texts.translating import STATUSES
 from pipelines.translate import job_folder
 from pipelines.translate.job_folder import write_json
 from pipelines.translate.manifest import make_manifest
-from pipelines.translate.options import COMPRESSIONS, ON_BAD_FILE
-from pipelines.translate.plan import InputFile, TableUnit, plan_units
-from pipelines.translate.units import UnitOptions, UnitStatistics, finish_unit
+from pipelines.translate.options import ON_BAD_FILE
+from pipelines.translate.plan import InputFile, TableUnit
+from pipelines.translate.units import UnitOptions, UnitStatistics, cut_file, finish_unit
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)  # not frozen: Beam sets attributes of transforms
 class PlanUnits(beam.PTransform):
-    """Input files to the units of work that they are cut into."""
+    """Input files to the units of work that they are cut into.
+
+    Rows of files that are read from their start are put where the units find them.
+    """
 
     unit_rows: int  # the most rows of a unit
+    options: UnitOptions
 
     def __post_init__(self) -> None:
         if self.unit_rows < 1:
@@ -36,7 +41,9 @@ class PlanUnits(beam.PTransform):
 
     def expand(self, files: beam.PCollection[InputFile]) -> beam.PCollection[TableUnit]:
         """Wires the transform."""
-        return files | "Cut into units" >> beam.FlatMap(plan_units, unit_rows=self.unit_rows)
+        return files | "Cut into units" >> beam.FlatMap(
+            cut_file, unit_rows=self.unit_rows, options=self.options
+        )
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)
@@ -109,6 +116,8 @@ class WriteManifest(beam.DoFn):
             bad_rows=self.bad_rows,
             max_failed=self.max_failed,
         )
+        rows = f"{self.output}/{job_folder.ROWS_FOLDER}"
+        delete_folder(rows if self.is_alone else f"{rows}/{self.run_id}")
         files = list_files(f"{self.output}/{job_folder.JOB_FOLDER}")
         # Before the manifest, after which no run looks for them any more.
         delete(

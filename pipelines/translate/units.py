@@ -20,12 +20,14 @@ from model.engines.progress import begin_rows
 from model.engines.translator import Translator, Work
 from model.errors import BadFileError, UserError
 from pipelines.storage import parquet
-from pipelines.storage.files import make_folder, read_bytes, write_whole
+from pipelines.storage.files import make_folder, open_binary, read_bytes, write_whole
 from pipelines.storage.listing import exists
+from pipelines.tables.reading import OpenTable
+from pipelines.tables.writing import PARQUET, file_state, output_suffix, write_table
 from pipelines.texts.translating import TranslatedTexts
-from pipelines.translate.job_folder import JOB_FOLDER, statistics_path, write_json
+from pipelines.translate.job_folder import JOB_FOLDER, rows_path, statistics_path, write_json
 from pipelines.translate.options import SKIP
-from pipelines.translate.plan import TableUnit, installed_versions
+from pipelines.translate.plan import InputFile, TableUnit, installed_versions, plan_units
 from pipelines.translate.table import (
     TableOptions,
     count_failed_rows,
@@ -52,7 +54,7 @@ class UnitStatistics:
     plan_digest: str = ""  # digest of the plan under which it was done
     skipped: str = ""  # why there is no output file; "" where there is one
     output_bytes: int = 0  # size of the output file
-    output_checksum: str = ""  # checksum of its footer
+    output_checksum: str = ""  # checksum of its footer if it is Parquet, else of all
     # Rows of each of the STATUSES, by text column.
     rows_by_status: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
     # Rows of each of the FLAGS, by text column; none of a unit that an older `tt` did.
@@ -117,6 +119,93 @@ class UnitOptions:
     run_id: str  # name of this run
     plan_digest: str  # digest of this run's plan; a unit done under another plan is done again
     retry_failed: bool = False  # whether the failed rows of finished units are translated again
+    format: str = PARQUET  # format of the output files
+
+    @property
+    def suffix(self) -> str:
+        """Suffix of the output files."""
+        return output_suffix(file_format=self.format, compression=self.compression)
+
+
+def cut_file(file: InputFile, *, unit_rows: int, options: UnitOptions) -> list[TableUnit]:
+    """Cuts a file into units.
+
+    A file that is read from its start is read once: the rows of each unit that there is something
+    to do for are put into a file of the job's.
+
+    Raises:
+      UserError: The file has changed since the run was planned.
+    """
+    units = plan_units(file, unit_rows=unit_rows, suffix=options.suffix)
+    if file.schema is None:
+        return units
+    units = [
+        dataclasses.replace(unit, rows_path=rows_path(unit.output_path, run_id=options.run_id))
+        if _needs_rows(unit, options)
+        else unit
+        for unit in units
+    ]
+    if any(unit.rows_path for unit in units):
+        _spread_rows(units, file=file, schema=file.schema, options=options)
+    return units
+
+
+def _needs_rows(unit: TableUnit, options: UnitOptions) -> bool:
+    found = find_finished(unit, options=options)
+    return found is None or (options.retry_failed and bool(found.skipped or found.failed_rows))
+
+
+def _spread_rows(
+    units: list[TableUnit], *, file: InputFile, schema: pa.Schema, options: UnitOptions
+) -> None:
+    is_parquet = options.format == PARQUET
+    written = 0
+    try:
+        with OpenTable(file.path, schema=schema) as opened:
+            kept = parquet.schema_as_read(schema) if is_parquet else schema
+            tables = opened.runs([unit.rows for unit in units])
+            for unit, table in zip(units, tables, strict=False):
+                written += 1
+                if unit.rows_path:
+                    # One chunk, so that the bytes of the output depend on nothing but the rows.
+                    table = table.unify_dictionaries().cast(kept).combine_chunks()
+                    _write_rows(table, unit=unit, options=options)
+            found = opened.finish()
+    except BadFileError as error:
+        raise parquet.changed_error(file.path) from error
+    if written != len(units) or found != (file.size, file.footer_checksum):
+        raise parquet.changed_error(file.path)
+
+
+def _write_rows(table: pa.Table, *, unit: TableUnit, options: UnitOptions) -> None:
+    path = f"{options.output}/{unit.rows_path}"
+    make_folder(path.rpartition("/")[0])
+    compressed = pa.ipc.IpcWriteOptions(compression="lz4")
+    with (
+        write_whole(
+            path, temporary_folder=f"{options.output}/{JOB_FOLDER}", run_id=options.run_id
+        ) as handle,
+        pa.ipc.new_stream(handle, table.schema, options=compressed) as writer,
+    ):
+        writer.write_table(table)
+
+
+def _read_rows(unit: TableUnit, *, options: UnitOptions) -> pa.Table:
+    """Reads the rows of a unit.
+
+    Raises:
+      BadFileError: The input is damaged.
+      UserError: The input has changed.
+    """
+    if not unit.rows_path:
+        return parquet.read_rows(
+            path=unit.file.path,
+            first_row=unit.first_row,
+            rows=unit.rows,
+            footer_checksum=unit.file.footer_checksum,
+        )
+    with open_binary(f"{options.output}/{unit.rows_path}") as handle:
+        return pa.ipc.open_stream(handle).read_all()
 
 
 def finish_unit(unit: TableUnit, *, options: UnitOptions, translator: Translator) -> UnitStatistics:
@@ -159,22 +248,16 @@ def find_finished(unit: TableUnit, *, options: UnitOptions) -> UnitStatistics | 
     if not exists(path):
         return None
     try:
-        footer = parquet.read_footer(path)
+        is_whole = file_state(path) == (found.output_bytes, found.output_checksum)
     except BadFileError:
         return None
-    expected = (found.output_bytes, found.output_checksum, found.rows)
-    return found if (footer.size, footer.checksum, footer.rows) == expected else None
+    return found if is_whole else None
 
 
 def _write_unit(unit: TableUnit, *, options: UnitOptions, translator: Translator) -> UnitStatistics:
     start = time.monotonic()
     try:
-        table = parquet.read_rows(
-            path=unit.file.path,
-            first_row=unit.first_row,
-            rows=unit.rows,
-            footer_checksum=unit.file.footer_checksum,
-        )
+        table = _read_rows(unit, options=options)
     except BadFileError as error:
         if options.on_bad_file != SKIP:
             raise UserError(
@@ -194,8 +277,11 @@ def _retry_unit(
 ) -> UnitStatistics:
     """Replaces the output file by one in which the failed rows have been tried again.
 
-    Where the output file is damaged, all of the unit is done again.
+    Where the output file is damaged, or does not hold the types of the columns, all of the unit is
+    done again.
     """
+    if options.format != PARQUET:
+        return _write_unit(unit, options=options, translator=translator)
     start = time.monotonic()
     try:
         table = parquet.read_rows(
@@ -230,16 +316,16 @@ def _write_output(
     with write_whole(
         path, temporary_folder=f"{options.output}/{JOB_FOLDER}", run_id=options.run_id
     ) as handle:
-        parquet.write_table(table, handle, compression=options.compression)
-    footer = parquet.read_footer(path)
+        write_table(table, handle, file_format=options.format, compression=options.compression)
+    size, checksum = file_state(path)
     counts = count_statuses(table, options=options.table)
-    for rows in (footer.rows, *(sum(of_column.values()) for of_column in counts.values())):
+    for rows in (table.num_rows, *(sum(of_column.values()) for of_column in counts.values())):
         if rows != unit.rows:
             raise RuntimeError(f"{path} has {rows} rows with a status of the unit's {unit.rows}")
     return dataclasses.replace(
         _new_statistics(unit, options),
-        output_bytes=footer.size,
-        output_checksum=footer.checksum,
+        output_bytes=size,
+        output_checksum=checksum,
         rows_by_status=counts,
         rows_by_flag=count_flags(table, options=options.table),
         failed_rows=count_failed_rows(table, options=options.table),

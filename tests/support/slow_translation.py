@@ -40,7 +40,12 @@ def translate_slowly(source, output):
     parquet.write_table = write_slowly
     try:
         summary = translate(
-            source, output, unit_rows=UNIT_ROWS, load=SlowReverser, arguments=TWO_WORKERS
+            source,
+            output,
+            unit_rows=UNIT_ROWS,
+            text_columns=("text",),
+            load=SlowReverser,
+            arguments=TWO_WORKERS,
         )
     except UserError as error:
         return {"error": f"{type(error).__name__}: {error}"}

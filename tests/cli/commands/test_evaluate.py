@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import io
+import json
 import os
 import subprocess
 import sys
@@ -271,6 +272,15 @@ def test_a_folder_of_a_job_is_read_in_the_order_of_its_input(folder, capsys):
     (folder / "r.txt").write_text("x\n")
     assert run("evaluate", "out", "--reference", "r.txt") == 2
     assert "out is not finished (out/c-00000-of-00001.parquet is missing)" in last_error(capsys)
+
+
+def test_a_folder_of_another_format_than_parquet_is_refused(folder, capsys):
+    (folder / "r.txt").write_text("x\n")
+    plan = {"input": {}, "bad_files": {}, "versions": {}, "options": {"format": "jsonl"}}
+    (folder / "out/_tt").mkdir(parents=True)
+    (folder / "out/_tt/plan.json").write_text(json.dumps(plan))
+    assert run("evaluate", "out", "--reference", "r.txt") == 2
+    assert "out was written as .jsonl: translate with" in last_error(capsys)
 
 
 def test_a_folder_without_a_plan_is_read_in_the_order_of_the_names(folder):

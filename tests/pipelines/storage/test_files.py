@@ -18,7 +18,7 @@ from pipelines.preprocess.plan import plan_preprocess
 from pipelines.storage.files import open_binary, write_text
 from pipelines.storage.listing import exists, list_folder, list_with_links
 from pipelines.storage.paths import check_is_open
-from pipelines.translate.inputs import find_parquet
+from pipelines.tables.finding import find_tables
 
 
 def read_all(name):
@@ -124,7 +124,7 @@ def test_a_corpus_behind_a_closed_folder_is_not_called_missing(closed, name):
 def test_an_input_behind_a_closed_folder_is_not_called_missing(closed, name):
     with pytest.raises(UserError, match=f"^{re.escape(f'{closed}/{name}')} cannot be looked up: "
                        f"permission denied for {closed}$"):  # fmt: skip
-        find_parquet([f"{closed}/{name}"])
+        find_tables([f"{closed}/{name}"])
 
 
 def test_excluded_texts_and_vocabularies_behind_a_closed_folder(closed, tmp_path):

@@ -232,8 +232,8 @@ def test_missing_input_is_refused(tmp_path):
     assert refused(glob, out) == f"no file matches the input {glob}: check the path"
     (tmp_path / "empty").mkdir()
     assert refused(tmp_path / "empty", out) == (
-        f"the input folder {tmp_path / 'empty'} holds no *.parquet file: name another one, or "
-        "files of other names by a glob"
+        f"the input folder {tmp_path / 'empty'} holds no *.parquet, *.csv, *.tsv, *.jsonl or "
+        "*.arrow file: name another one, or Parquet files of other names by a glob"
     )
     assert refused("nosuch://b/x", out).startswith(
         "nosuch://b/x cannot be looked up: nosuch:// is no file system that tt knows, which are "
@@ -291,7 +291,7 @@ def test_the_text_column_must_be_there_and_hold_strings(tmp_path):
     columns = f"Its columns: id: int64, text: string, note: string. {choose}"
     assert refused(source, out, text_columns=("txt",)) == f"{source} has no column 'txt'. {columns}"
     assert refused(source, out, text_columns=("id",)) == (
-        f"the text column must hold strings; 'id' of {source} is int64. {columns}"
+        f"the text column must hold strings, or lists of them; 'id' of {source} is int64. {columns}"
     )
     assert refused(source, out) == (
         f"{source} has 2 columns of strings: text, note. Choose `text_columns`"
@@ -331,7 +331,7 @@ def test_the_files_must_agree_on_the_text_column(tmp_path):
             {"compression": "rar"},
             "`compression` must be one of zstd, snappy, gzip, brotli, lz4, none. Received: rar",
         ),
-        ({"input": ()}, "`input` is empty: name Parquet files, folders or globs"),
+        ({"input": ()}, "`input` is empty: name files, folders or globs"),
         ({"output": ""}, "`output` is empty: name a folder"),
         (
             {"limit": 0},

@@ -70,8 +70,8 @@ def test_bad_files_are_skipped_and_named(tmp_path):
     assert [skipped["file"] for skipped in written["skipped_files"]] == names
     reasons = [skipped["reason"] for skipped in written["skipped_files"]]
     assert reasons[1] == (
-        f"the text column must hold strings; 'text' of {folder}/number.parquet is int64. "
-        "Its columns: text: int64"
+        f"the text column must hold strings, or lists of them; 'text' of {folder}/number.parquet "
+        "is int64. Its columns: text: int64"
     )
     lines = describe_summary(summary)
     unknown = "a file of an unknown number of"

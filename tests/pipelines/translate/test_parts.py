@@ -205,7 +205,7 @@ def test_the_manifest_refuses_lost_rows():
 
 def test_the_transforms_refuse_a_bad_configuration():
     with pytest.raises(ValueError, match=r"unit_rows must be at least 1\. Received: 0"):
-        PlanUnits(unit_rows=0)
+        PlanUnits(unit_rows=0, options=None)
     good = {"compression": "zstd", "on_bad_file": "skip"}
     for bad in ({"compression": "rar"}, {"on_bad_file": "eat"}):
         options = UnitOptions(

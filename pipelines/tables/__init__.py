@@ -1,0 +1,11 @@
+"""Tables in files: found, read in any format, and written.
+
+utf8          text files that are not UTF-8, and where
+delimited     CSV and TSV
+jsonl         JSON Lines
+ipc           Arrow files and streams
+reading       any format, told by its name
+finding       the files that a user names
+text_columns  strings, lists of strings and fields of structs
+writing       Parquet, JSONL and CSV
+"""

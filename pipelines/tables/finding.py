@@ -1,0 +1,70 @@
+"""The files of tables that a user names."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Sequence
+
+from model.errors import UserError
+from pipelines.storage import listing
+from pipelines.storage import paths as storage_paths
+from pipelines.storage.listing import is_folder
+from pipelines.storage.paths import normalize_path
+from pipelines.tables.reading import table_suffix
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FoundFile:
+    """A file that an argument named."""
+
+    path: str  # absolute, or with its scheme
+    # Where it lies below the folder or the fixed part of the glob, with "/"; a file that is named
+    # itself has its name only.
+    relative_path: str
+
+
+def find_tables(arguments: Sequence[str]) -> list[FoundFile]:
+    """Finds the files of tables that files, globs and folders name.
+
+    In a folder every file with one of the `SUFFIXES` counts at any depth, but nothing whose name,
+    or the name of a folder on its way, starts with "." or "_".
+
+    Raises:
+      UserError: An argument names nothing.
+    """
+    return [file for argument in arguments for file in _find_tables(argument)]
+
+
+def _find_tables(argument: str) -> list[FoundFile]:
+    path = normalize_path(argument)
+    if is_folder(path):
+        base = path.rstrip("/") + "/"
+        found = [
+            FoundFile(path=match, relative_path=match.removeprefix(base))
+            for match in listing.list_with_links(path, leaves_out=_is_left_out)
+            if table_suffix(match)
+        ]
+        if not found:
+            raise UserError(
+                f"the input folder {argument} holds no *.parquet, *.csv, *.tsv, *.jsonl or *.arrow "
+                "file: name another one, or Parquet files of other names by a glob"
+            )
+    elif listing.exists(path):
+        found = [FoundFile(path=path, relative_path=path.rpartition("/")[2])]
+    elif re.search(r"[*?[]", path):
+        base = re.split(r"[*?[]", path, maxsplit=1)[0].rpartition("/")[0] + "/"
+        found = [
+            FoundFile(path=match, relative_path=match.removeprefix(base))
+            for match in listing.find_files(path)
+        ]
+        if not found:
+            storage_paths.check_is_open(path)
+            raise UserError(f"no file matches the input {argument}: check the path")
+    else:
+        raise UserError(f"no such input file or folder: {argument} (check the path)")
+    return found
+
+
+def _is_left_out(name: str) -> bool:
+    return name.startswith((".", "_")) or name == "lost+found"  # the root of a disk has one

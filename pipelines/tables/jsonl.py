@@ -1,0 +1,140 @@
+"""JSON Lines as tables: a row for each line, a column for each key, and nested values nested."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.json as pa_json
+
+from model.errors import BadFileError
+from pipelines.tables.utf8 import check_head, not_utf8, one_line
+
+BLOCK_BYTES = 4 << 20  # of whole lines that are parsed at once
+_BOM = b"\xef\xbb\xbf"
+_SHOWN = 40  # characters of a bad line
+
+
+class JsonlRows:
+    """The rows of a JSONL file, as batches; empty lines are none.
+
+    `schema` is that of all keys and values: whole once all rows have been read, unless it is given.
+
+    Args:
+      stream: The file's content, decompressed.
+      path: The file, for messages.
+      schema: What an earlier reading found; None finds it.
+    """
+
+    def __init__(self, stream: Any, *, path: str, schema: pa.Schema | None = None) -> None:
+        self._stream = stream
+        self._path = path
+        self._is_known = schema is not None
+        self.schema = pa.schema([]) if schema is None else schema
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """Yields the rows.
+
+        Raises:
+          BadFileError: A line is no JSON object, is not UTF-8, or has a value of another type than
+            those of its key before.
+        """
+        first_line = 1
+        while block := self._stream.read(BLOCK_BYTES):
+            block += self._stream.readline()
+            if first_line == 1:
+                check_head(block, path=self._path)
+                block = block.removeprefix(_BOM)
+            yield from self._read_block(block, first_line=first_line).to_batches()
+            first_line += block.count(b"\n")
+
+    def _read_block(self, block: bytes, *, first_line: int) -> pa.Table:
+        try:
+            block.decode()
+        except UnicodeDecodeError as error:
+            line = first_line + block.count(b"\n", 0, error.start)
+            raise not_utf8(self._path, line=line) from error
+        lines = block.split(b"\n")
+        rows = sum(1 for line in lines if line.strip())
+        try:
+            if not all(map(_begins_as_object, lines)):  # of nulls alone, Arrow would crash
+                raise pa.ArrowInvalid("there must be a JSON object in each line")
+            table = self._parse(block)
+            if table.num_rows != rows:
+                raise pa.ArrowInvalid(f"{rows} lines have {table.num_rows} JSON objects")
+            self.schema = self.schema if self._is_known else _merge(self.schema, table.schema)
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise self._explain(lines, error, first_line=first_line) from error
+        return table
+
+    def _parse(self, block: bytes) -> pa.Table:
+        if not block.strip():
+            return self.schema.empty_table()
+        parse = pa_json.ParseOptions(
+            explicit_schema=self.schema if self._is_known else None,
+            unexpected_field_behavior="error" if self._is_known else "infer",
+        )
+        read = pa_json.ReadOptions(use_threads=False, block_size=len(block) + 1)
+        return pa_json.read_json(pa.BufferReader(block), read_options=read, parse_options=parse)
+
+    def _explain(self, lines: list[bytes], error: Exception, *, first_line: int) -> BadFileError:
+        """Parses line for line, to tell the one that is wrong."""
+        for number, line in enumerate(lines, start=first_line):
+            if not line.strip():
+                continue
+            shown = line.decode().strip()
+            shown = repr(shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}...")
+            try:
+                value = json.loads(line)
+            except (ValueError, RecursionError) as reason:
+                return BadFileError(
+                    f"{self._path} must have a JSON object in each line; line {number:,} is no "
+                    f"JSON ({one_line(reason)}): {shown}"
+                )
+            if not isinstance(value, dict):
+                return BadFileError(
+                    f"{self._path} must have a JSON object in each line; line {number:,} is "
+                    f"another value: {shown}"
+                )
+            try:
+                self.schema = _merge(self.schema, self._parse(line).schema)
+            except pa.ArrowTypeError as reason:
+                return BadFileError(
+                    f"{self._path} must have values of one type under each key; line {number:,} "
+                    f"has another ({one_line(reason).rpartition('Unable to merge: ')[2]})"
+                )
+            except pa.ArrowInvalid as reason:
+                text = one_line(reason).removeprefix("JSON parse error: ").partition(" in row ")[0]
+                return BadFileError(f"{self._path} cannot be read in line {number:,}: {text}")
+        return BadFileError(f"{self._path} cannot be read: {one_line(error)}")
+
+
+def _begins_as_object(line: bytes) -> bool:
+    return line[:1] == b"{" or not (stripped := line.strip()) or stripped[:1] == b"{"
+
+
+def _merge(schema: pa.Schema, more: pa.Schema) -> pa.Schema:
+    """Returns a schema for the rows of both.
+
+    Whole numbers beside decimal ones are decimal, null is a value of any type.
+
+    Raises:
+      ArrowTypeError: A column has types that do not go together.
+    """
+    more = pa.schema([field.with_type(_as_written(field.type)) for field in more])
+    if more.equals(schema):
+        return schema
+    return pa.unify_schemas([schema, more], promote_options="permissive")
+
+
+def _as_written(kind: pa.DataType) -> pa.DataType:
+    """Returns the type with strings for times: Arrow takes strings like "2024-01-01" for these."""
+    if pa.types.is_timestamp(kind):
+        return pa.string()
+    if pa.types.is_list(kind):
+        return pa.list_(_as_written(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_as_written(field.type)) for field in kind])
+    return kind

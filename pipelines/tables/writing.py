@@ -1,0 +1,212 @@
+"""Tables written as Parquet, JSONL or CSV: what a format can hold, and the state of a file."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Collection
+from typing import IO, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+
+from model.errors import UserError
+from pipelines.storage import parquet
+from pipelines.storage.parquet import is_text
+from pipelines.storage.text_files import CheckedFile
+
+PARQUET, JSONL, CSV = "parquet", "jsonl", "csv"
+FORMATS = (PARQUET, JSONL, CSV)
+COMPRESSIONS = ("zstd", "snappy", "gzip", "brotli", "lz4", "none")
+TEXT_COMPRESSIONS = {"none": "", "gzip": ".gz", "zstd": ".zst"}  # their suffixes
+_BATCH_ROWS = 1024
+
+
+def output_suffix(*, file_format: str, compression: str) -> str:
+    """Returns the suffix of output files.
+
+    >>> output_suffix(file_format="jsonl", compression="gzip")
+    '.jsonl.gz'
+    """
+    if file_format == PARQUET:
+        return parquet.SUFFIX
+    return f".{file_format}{TEXT_COMPRESSIONS[compression]}"
+
+
+def check_schema(
+    schema: pa.Schema, *, file_format: str, joined: Collection[str], path: str
+) -> None:
+    """Checks that a format can hold a table.
+
+    Args:
+      schema: That of the table to be written.
+      file_format: One of FORMATS.
+      joined: Columns of lists of words, which CSV joins by spaces.
+      path: The file that the table is made of, for the message.
+
+    Raises:
+      UserError: It cannot.
+    """
+    for field in schema:
+        kind = field.type
+        if file_format == CSV and field.name in joined:
+            continue
+        if file_format == PARQUET:
+            can_hold = _parquet_can_hold(field)
+        elif file_format == JSONL:
+            can_hold = _json_can_hold(kind) or _has_text_form(kind)
+        else:
+            can_hold = _is_plain(kind) or _has_text_form(kind)
+        if not can_hold:
+            other = "" if file_format == PARQUET else ", or choose `format=parquet`"
+            raise UserError(
+                f"{file_format} cannot hold the column {field.name!r} ({kind}) of {path}: leave it "
+                f"out of the input{other}"
+            )
+    twice = [name for name in schema.names if schema.names.count(name) > 1]
+    if twice and file_format == JSONL:
+        raise UserError(f"jsonl cannot hold two columns {twice[0]!r}, as {path} has: rename one")
+
+
+def _parquet_can_hold(field: pa.Field) -> bool:
+    try:
+        parquet.schema_as_read(pa.schema([field]))
+    except pa.ArrowException:
+        return False
+    return True
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    """Tells whether JSON and CSV have such values themselves."""
+    if pa.types.is_dictionary(kind):
+        return _is_plain(kind.value_type)
+    types = pa.types
+    is_number = types.is_integer(kind) or types.is_float32(kind) or types.is_float64(kind)
+    return bool(is_number or types.is_boolean(kind) or types.is_null(kind) or is_text(kind))
+
+
+def _has_text_form(kind: pa.DataType) -> bool:
+    """Tells whether values are written as text, as Arrow does it: dates in ISO 8601, decimals."""
+    types = pa.types
+    is_time = types.is_date(kind) or types.is_time(kind) or types.is_timestamp(kind)
+    if not (is_time or types.is_decimal(kind) or types.is_float16(kind)):
+        return False
+    try:
+        pa.array([None, 0], pa.int32()).cast(pa.int64()).cast(kind).cast(pa.string())
+    except (pa.ArrowException, OSError):  # a time zone that is not known here
+        return bool(types.is_date(kind) or types.is_time(kind) or types.is_decimal(kind))
+    return True
+
+
+def _json_can_hold(kind: pa.DataType) -> bool:
+    types = pa.types
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        return _json_can_hold(kind.value_type)
+    if types.is_struct(kind):
+        names = [field.name for field in kind]
+        return len(set(names)) == len(names) and all(_json_can_hold(each.type) for each in kind)
+    return _is_plain(kind)
+
+
+def write_table(table: pa.Table, handle: IO[bytes], *, file_format: str, compression: str) -> None:
+    """Writes a table; equal tables have equal bytes.
+
+    In JSONL and CSV, times and decimals are text, bytes that are not UTF-8 are U+FFFD, and JSONL
+    has null for numbers that are none.
+    """
+    if file_format == PARQUET:
+        parquet.write_table(table, handle, compression=compression)
+        return
+    write = _write_jsonl if file_format == JSONL else _write_csv
+    if compression == "none":
+        write(_as_text(table), handle)
+        return
+    content = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(content, compression) as compressed:
+        write(_as_text(table), compressed)
+    handle.write(content.getvalue())
+
+
+def _as_text(table: pa.Table) -> pa.Table:
+    for index, field in enumerate(table.schema):
+        column, kind = table.column(index), field.type
+        if pa.types.is_dictionary(kind):
+            kind = kind.value_type
+        if _has_text_form(kind):
+            column = column.cast(kind).cast(pa.string())
+        elif is_text(kind):
+            column = column.cast(pa.large_string())
+        elif column.type != kind:
+            column = column.cast(kind)
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid:
+            values = column.cast(_as_bytes(column.type)).to_pylist()
+            column = pa.chunked_array([pa.array(map(_decode, values), column.type)])
+        table = table.set_column(index, field.name, column)
+    return table
+
+
+def _as_bytes(kind: pa.DataType) -> pa.DataType:
+    if is_text(kind):
+        return pa.large_binary()
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_as_bytes(field.type)) for field in kind])
+    if pa.types.is_large_list(kind):
+        return pa.large_list(_as_bytes(kind.value_type))
+    return pa.list_(_as_bytes(kind.value_type)) if pa.types.is_list(kind) else kind
+
+
+def _decode(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return _map_values(_decode, value)
+
+
+def _map_values(function: Callable[[Any], Any], value: Any) -> Any:
+    if isinstance(value, list):
+        return [function(each) for each in value]
+    if isinstance(value, dict):
+        return {key: function(each) for key, each in value.items()}
+    return value
+
+
+def _write_jsonl(table: pa.Table, handle: Any) -> None:
+    for batch in table.to_batches(_BATCH_ROWS):
+        lines = [_json_line(row) for row in batch.to_pylist()]
+        handle.write("".join(lines).encode())
+
+
+def _json_line(row: dict[str, Any]) -> str:
+    try:
+        return json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n"
+    except ValueError:  # NaN or infinite
+        return json.dumps(_finite(row), ensure_ascii=False) + "\n"
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return _map_values(_finite, value)
+
+
+def _write_csv(table: pa.Table, handle: Any) -> None:
+    for index, field in enumerate(table.schema):
+        if pa.types.is_list(field.type):
+            column = pc.binary_join(table.column(index), " ")
+            table = table.set_column(index, field.name, column)
+    pa_csv.write_csv(table, handle)
+
+
+def file_state(path: str) -> tuple[int, str]:
+    """Returns an output file's bytes and checksum: of the footer of Parquet, else of all of it.
+
+    Raises:
+      BadFileError: It is no Parquet.
+    """
+    if path.endswith(parquet.SUFFIX):
+        footer = parquet.read_footer(path)
+        return footer.size, footer.checksum
+    with CheckedFile(path) as file:
+        return file.finish()

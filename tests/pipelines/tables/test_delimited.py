@@ -1,0 +1,167 @@
+"""CSV and TSV: nothing of a cell is lost, and what is bad is told with its line."""
+
+import csv
+import gzip
+import io
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from model.errors import BadFileError
+from pipelines.tables import delimited
+from pipelines.tables.reading import OpenTable, look_through
+
+
+def look(path, content):
+    path.write_bytes(content)
+    [found] = look_through([str(path)])
+    return found
+
+
+def rows_of(path, content):
+    """Returns the names and the rows of a good file, read in runs of two."""
+    found = look(path, content)
+    assert not isinstance(found, BadFileError), found
+    assert set(found.schema.types) <= {pa.string()}
+    with OpenTable(str(path), schema=found.schema) as table:
+        sizes = [min(2, found.rows - first) for first in range(0, found.rows, 2)]
+        tables = list(table.runs(sizes))
+        assert [each.num_rows for each in tables] == sizes
+        assert table.finish() == (found.size, found.checksum)
+    columns = [[cell for each in tables for cell in each.column(i).to_pylist()]
+               for i in range(len(found.schema))]  # fmt: skip
+    return found.schema.names, list(zip(*columns, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("content", "names", "rows"),
+    [
+        (b"a,b\n", ["a", "b"], []),
+        (b"a,b", ["a", "b"], []),
+        (b"a,b\n007,1.10\n", ["a", "b"], [("007", "1.10")]),
+        (b"a,b\nNA,\ntrue,2024-01-01", ["a", "b"], [("NA", ""), ("true", "2024-01-01")]),
+        (b'a,b\n1,"x\ny"\n\n2,"say ""so"""\n', ["a", "b"], [("1", "x\ny"), ("2", 'say "so"')]),
+        (b'a,b\n5" disk,it"s\n', ["a", "b"], [('5" disk', 'it"s')]),
+        (b"\xef\xbb\xbfa,b\r1,2\r\n3,4", ["a", "b"], [("1", "2"), ("3", "4")]),
+        (b"a\nx\n\ny\n", ["a"], [("x",), ("",), ("y",)]),
+        (b"a\nx\n", ["a"], [("x",)]),  # as the row that is added to see an open quotation mark
+        (b'a\n"x"', ["a"], [("x",)]),
+        (b",b\nx,\n", ["", "b"], [("x", "")]),
+        (b'"a\nb",c\n1,2\n', ["a\nb", "c"], [("1", "2")]),
+    ],
+)
+def test_cells_of_csv_are_kept_as_they_are(tmp_path, content, names, rows):
+    assert rows_of(tmp_path / "t.csv", content) == (names, rows)
+
+
+def test_a_quotation_mark_of_tsv_is_a_letter(tmp_path):
+    content = b'a\tb\n"x\ty"\n"z\t1,2\n'
+    assert rows_of(tmp_path / "t.tsv", content) == (["a", "b"], [('"x', 'y"'), ('"z', "1,2")])
+
+
+@pytest.mark.parametrize(
+    ("ending", "compress"),
+    [
+        (".gz", gzip.compress),
+        (".gz", lambda data: gzip.compress(data[:9]) + gzip.compress(data[9:])),
+        (".zst", lambda data: pa.compress(data, "zstd", asbytes=True)),
+    ],
+)
+def test_compressed_files_are_read_and_their_damage_is_told(tmp_path, ending, compress):
+    content = b"a,b\n" + b"".join(b"%d,row %d\n" % (i, i) for i in range(5000))
+    path = tmp_path / f"t.csv{ending}"
+    assert rows_of(path, compress(content))[1][-1] == ("4999", "row 4999")
+    assert "is cut off or damaged: " in str(look(path, compress(content)[:-9]))
+
+
+def line_of(number):
+    return f"must have 2 cells in each row, as many as in its first line; line {number}"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "the first line of PATH must name its columns; it is empty"),
+        (b"\na,b\n", "the first line of PATH must name its columns; it is empty"),
+        (b"a,b\n1,2\n3\n", f"PATH {line_of(3)} has 1"),
+        (b"a,b\n1,2\n3,4,5\n", f"PATH {line_of(3)} has 3"),
+        (b'a,b\n"x\n\ny",2\n\n3\n', f"PATH {line_of(6)} has 1"),
+        (
+            b'a,b\n1,2\n3,"x\n5,6\n',
+            "PATH must close each quotation mark; one of the row that begins in line 3 is open at "
+            "the end of the file",
+        ),
+        (
+            b'a,b\n"x,2\n3,4\n5,6\n',
+            "PATH must close each quotation mark; one of the row that begins in line 2 is open at "
+            "the end of the file",
+        ),
+        (
+            b'a\nx\n"',
+            "PATH must close each quotation mark; one of the row that begins in line 3 is open at "
+            "the end of the file",
+        ),
+        (
+            b'a,b\n"1\n",\xff\n',
+            "PATH must be UTF-8; line 3 has other bytes (iconv converts it, as from latin-1)",
+        ),
+        (
+            b"a,\xff\n1,2\n",
+            "PATH must be UTF-8; line 1 has other bytes (iconv converts it, as from latin-1)",
+        ),
+        (
+            "a,b\n1,2\n".encode("utf-16-le"),
+            "PATH must be UTF-8; it is UTF-16 (iconv -f utf-16-le -t utf-8 converts it)",
+        ),
+        (
+            b"a;b\n1;2\n",
+            "PATH must have commas between its columns; its first line has none, but ';': 'a;b'",
+        ),
+    ],
+)
+def test_what_is_bad_in_csv_is_told_with_its_line(tmp_path, content, message):
+    path = tmp_path / "t.csv"
+    assert str(look(path, content)) == message.replace("PATH", str(path))
+
+
+def test_tsv_needs_its_tabs(tmp_path):
+    path = tmp_path / "t.tsv"
+    assert str(look(path, b"a\tb\nx\n")) == f"{path} {line_of(2)} has 1"
+    assert "must have tabs between its columns; its first line has none, but ','" in str(
+        look(path, b"a,b\nx\n")
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ([b"1,2"] * 999 + [b"1,2,3"] + [b"1,2"] * 999, f"PATH {line_of('1,001')} has 3"),
+        ([b"1,2"] * 999 + [b"1,\xff"], "PATH must be UTF-8; line 1,001 has other bytes"),
+        ([b"1,2"] * 999 + [b'1,"2'] + [b"1,2"] * 999, "of the row that begins in line 1,001 is"),
+        (
+            [b"1,2"] * 9 + [b'1,"' + b"x" * 2000 + b'"'] + [b"1,2"] * 999,
+            "must have rows of less than 0 MB; that of line 11 is longer, or lacks a quotation",
+        ),
+    ],
+)
+def test_lines_are_told_from_any_block(tmp_path, monkeypatch, lines, message):
+    monkeypatch.setattr(delimited, "BLOCK_BYTES", 1000)
+    path = tmp_path / "t.csv"
+    content = b"a,b\n" + b"\n".join(lines) + b"\n"
+    assert message.replace("PATH", str(path)) in str(look(path, content))
+
+
+CELL = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data(), columns=st.integers(1, 3))
+def test_whatever_is_written_as_csv_comes_back(tmp_path_factory, data, columns):
+    rows = data.draw(st.lists(st.lists(CELL, min_size=columns, max_size=columns), max_size=6))
+    names = [f"column {i}" for i in range(columns)]
+    text = io.StringIO()
+    csv.writer(text, quoting=csv.QUOTE_ALL).writerows([names, *rows])
+    path = tmp_path_factory.mktemp("csv") / "t.csv"
+    assert rows_of(path, text.getvalue().encode()) == (names, [tuple(row) for row in rows])

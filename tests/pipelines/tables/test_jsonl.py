@@ -1,0 +1,139 @@
+"""JSONL: one schema for all lines, nested values nested, and what is bad told with its line."""
+
+import json
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from model.errors import BadFileError
+from pipelines.tables import jsonl
+from pipelines.tables.reading import OpenTable, look_through
+
+
+def look(path, content):
+    path.write_bytes(content)
+    [found] = look_through([str(path)])
+    return found
+
+
+def table_of(path, content):
+    found = look(path, content)
+    assert not isinstance(found, BadFileError), found
+    with OpenTable(str(path), schema=found.schema) as table:
+        tables = list(table.runs([1] * found.rows))
+        assert len(tables) == found.rows
+    return pa.concat_tables([found.schema.empty_table(), *tables])
+
+
+@pytest.mark.parametrize("block_bytes", [1, 10, 1 << 20])
+@pytest.mark.parametrize(
+    ("content", "kinds", "rows"),
+    [
+        (b"", {}, []),
+        (b"\n\n", {}, []),
+        (
+            b'{"a":1}\n\n{"a":null,"b":[]}\r\n{"a":2.5,"b":["x"]}',
+            {"a": pa.float64(), "b": pa.list_(pa.string())},
+            [{"a": 1.0, "b": None}, {"a": None, "b": []}, {"a": 2.5, "b": ["x"]}],
+        ),
+        (
+            b'\xef\xbb\xbf{"a":"2024-01-01"}\n{"a":"2024-01-02T00:00:00"}\n',
+            {"a": pa.string()},
+            [{"a": "2024-01-01"}, {"a": "2024-01-02T00:00:00"}],
+        ),
+        (
+            b'{"a":{"b":["2024-01-01"]}}\n{"a":{"c":{"d":true}}}\n',
+            {"a": pa.struct([("b", pa.list_(pa.string())), ("c", pa.struct([("d", pa.bool_())]))])},
+            [
+                {"a": {"b": ["2024-01-01"], "c": None}},
+                {"a": {"b": None, "c": {"d": True}}},
+            ],
+        ),
+        (b'{"a":9007199254740993}', {"a": pa.int64()}, [{"a": 9007199254740993}]),
+    ],
+)
+def test_one_schema_holds_all_lines(tmp_path, monkeypatch, block_bytes, content, kinds, rows):
+    monkeypatch.setattr(jsonl, "BLOCK_BYTES", block_bytes)
+    found = table_of(tmp_path / "t.jsonl", content)
+    assert {field.name: field.type for field in found.schema} == kinds
+    assert found.to_pylist() == rows
+
+
+NO_OBJECT = "PATH must have a JSON object in each line; line"
+
+
+@pytest.mark.parametrize("block_bytes", [1, 1 << 20])
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b'{"a":1}\n\n[1]\n', f"{NO_OBJECT} 3 is another value: '[1]'"),
+        (b'{"a":1}\n5\n', f"{NO_OBJECT} 2 is another value: '5'"),
+        (b'{"a":1}\nnull\n', f"{NO_OBJECT} 2 is another value: 'null'"),
+        (
+            b'{"a":1}{"a":2}\n',
+            f"{NO_OBJECT} 1 is no JSON (Extra data: line 1 column 8 (char 7)): "
+            '\'{"a":1}{"a":2}\'',
+        ),
+        (
+            b'{"a":1}\n{\n"a":1}\n',
+            f"{NO_OBJECT} 2 is no JSON (Expecting property name enclosed in double quotes: line 1 "
+            "column 2 (char 1)): '{'",
+        ),
+        (
+            b'{"a":1}\n{"a":"x"}\n',
+            "PATH must have values of one type under each key; line 2 has another (Field a has "
+            "incompatible types: int64 vs string)",
+        ),
+        (
+            b'{"a":{"b":1}}\n{"a":{"b":[]}}\n',
+            "PATH must have values of one type under each key; line 2 has another (Field b has "
+            "incompatible types: int64 vs list<item: null>)",
+        ),
+        (b'{"a":1,"a":2}\n', "PATH cannot be read in line 1: Column(/a) was specified twice"),
+        (
+            b'\n{"a":"\\ud800"}',
+            "PATH cannot be read in line 2: The surrogate pair in string is invalid.",
+        ),
+        (
+            b'{"a":"x"}\n{"a":"\xff"}',
+            "PATH must be UTF-8; line 2 has other bytes (iconv converts it, as from latin-1)",
+        ),
+    ],
+)
+def test_what_is_bad_is_told_with_its_line(tmp_path, monkeypatch, block_bytes, content, message):
+    monkeypatch.setattr(jsonl, "BLOCK_BYTES", block_bytes)
+    path = tmp_path / "t.jsonl"
+    assert str(look(path, content)) == message.replace("PATH", str(path))
+
+
+def test_utf_16_is_named(tmp_path):
+    path = tmp_path / "t.jsonl"
+    assert str(look(path, '{"a":1}\n'.encode("utf-16"))) == (
+        f"{path} must be UTF-8; it is UTF-16 (iconv -f utf-16 -t utf-8 converts it)"
+    )
+
+
+VALUE = st.fixed_dictionaries(
+    {"id": st.integers(0, 9)},
+    optional={
+        "text": st.none() | st.text(max_size=5),
+        "number": st.integers(-(2**50), 2**50),
+        "list": st.lists(st.text(max_size=3), max_size=3),
+        "struct": st.fixed_dictionaries({"a": st.booleans(), "b": st.none() | st.text(max_size=3)}),
+    },
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(rows=st.lists(VALUE, max_size=8), is_ascii=st.booleans())
+def test_whatever_is_written_as_jsonl_comes_back(tmp_path_factory, rows, is_ascii):
+    content = "".join(f"{json.dumps(row, ensure_ascii=is_ascii)}\n" for row in rows)
+    found = table_of(tmp_path_factory.mktemp("jsonl") / "t.jsonl", content.encode())
+    read = found.to_pylist()
+    assert [{key: row[key] for key in wanted} for row, wanted in zip(read, rows, strict=True)] == (
+        rows
+    )
+    assert all(row[key] is None for row, wanted in zip(read, rows, strict=True)
+               for key in set(row) - set(wanted))  # fmt: skip

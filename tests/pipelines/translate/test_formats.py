@@ -1,0 +1,531 @@
+"""Tables of every format through the whole job, against the same rows as Parquet."""
+
+import csv
+import gzip
+import io
+import json
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.feather as feather
+import pyarrow.parquet as pq
+import pytest
+from fakes import crash_at, fail_at
+from translation_jobs import (
+    NO_ROWS,
+    files_below,
+    load_reverser,
+    manifest,
+    output_bytes,
+    outputs,
+    read,
+    read_all,
+    refused,
+    request,
+    translate,
+    without_run,
+    write,
+)
+
+from model.decoding.options import Decoding
+from model.engines.translator import Hypothesis
+from model.errors import UserError
+from pipelines.storage import parquet
+from pipelines.translate.options import TranslateOptions
+from pipelines.translate.progress_and_summary import describe_summary
+
+TEXTS = ["ab", "", "row 2", "x\ny", 'say "so"', "a, b", "ж", "7", *(f"n{i}" for i in range(40))]
+ROWS = {"id": [f"{i:03d}" for i in range(len(TEXTS))], "text": TEXTS}
+
+
+@pytest.fixture(autouse=True)
+def _nothing_fails():
+    yield
+    crash_at.clear()
+    fail_at.clear()
+
+
+def csv_of(rows, delimiter=","):
+    text = io.StringIO()
+    writer = csv.writer(text, delimiter=delimiter)
+    writer.writerow(rows)
+    writer.writerows(zip(*rows.values(), strict=True))
+    return text.getvalue().encode()
+
+
+def jsonl_of(rows):
+    lines = [dict(zip(rows, row, strict=True)) for row in zip(*rows.values(), strict=True)]
+    return "".join(f"{json.dumps(line)}\n" for line in lines).encode()
+
+
+def zstd(data):
+    return pa.compress(data, "zstd", asbytes=True)
+
+
+def arrow_of(rows):
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, pa.table(rows).schema) as writer:
+        writer.write_table(pa.table(rows), max_chunksize=7)
+    return sink.getvalue().to_pybytes()
+
+
+def feather_of(rows):
+    file = io.BytesIO()
+    feather.write_feather(pa.table(rows), file)
+    return file.getvalue()
+
+
+CONTENTS = {
+    "in.csv": csv_of,
+    "in.csv.gz": lambda rows: gzip.compress(csv_of(rows)),
+    "in.csv.zst": lambda rows: zstd(csv_of(rows)),
+    "in.tsv": lambda rows: csv_of({**rows, "text": rows["text"]}, "\t"),
+    "in.jsonl": jsonl_of,
+    "in.jsonl.gz": lambda rows: gzip.compress(jsonl_of(rows)),
+    "in.jsonl.zst": lambda rows: zstd(jsonl_of(rows)),
+    "in.arrow": arrow_of,
+    "in.ipc": feather_of,
+    "in.feather": feather_of,
+}
+
+
+def put(path, content):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+@pytest.mark.parametrize("name", CONTENTS)
+@pytest.mark.parametrize("limit", [None, 25])
+def test_the_same_rows_give_the_same_table_in_any_format(tmp_path, name, limit):
+    rows = ROWS
+    if name == "in.tsv":  # which has neither line breaks nor quotation marks
+        rows = {**ROWS, "text": [text.replace("\n", " ").replace('"', "'") for text in TEXTS]}
+    source = put(tmp_path / "a" / name, CONTENTS[name](rows))
+    same = write(tmp_path / "b/in.parquet", rows)
+    options = {"unit_rows": 10, "text_columns": ("text",), "limit": limit}
+    summary = translate(source, tmp_path / "out", **options)
+    expected = translate(same, tmp_path / "expected", **options)
+    assert summary.rows_by_status == expected.rows_by_status
+    assert summary.rows == expected.rows == (limit or len(TEXTS))
+    assert outputs(tmp_path / "out") == outputs(tmp_path / "expected")
+    for output in outputs(tmp_path / "out"):
+        assert read(tmp_path / "out" / output).equals(read(tmp_path / "expected" / output))
+    assert not list((tmp_path / "out").rglob("*.arrow"))
+    again = translate(source, tmp_path / "out", **options)
+    assert (again.already_finished, again.manifest) == (True, summary.manifest)
+
+
+def test_formats_are_mixed_in_a_folder(tmp_path):
+    folder = tmp_path / "in"
+    write(folder / "a.parquet", {"text": ["one"]})
+    put(folder / "b.csv", b"text\ntwo\n")
+    put(folder / "year=1/c.tsv.gz", gzip.compress(b"text\nthree\n"))
+    put(folder / "year=2/d.jsonl", b'{"text":"four","n":{"x":[1]}}\n{"text":null}\n')
+    put(folder / "e.arrow", arrow_of({"text": ["five"]}))
+    put(folder / "_hidden.csv", b"other\n1\n")
+    put(folder / "notes.txt", b"no table")
+    summary = translate(folder, tmp_path / "out")
+    assert outputs(tmp_path / "out") == [
+        "a-00000-of-00001.parquet",
+        "b-00000-of-00001.parquet",
+        "e-00000-of-00001.parquet",
+        "year=1/c-00000-of-00001.parquet",
+        "year=2/d-00000-of-00001.parquet",
+    ]
+    assert summary.rows_by_status == {"text": {**NO_ROWS, "ok": 5, "null": 1}}
+    found = read(tmp_path / "out/year=2/d-00000-of-00001.parquet")
+    assert found["n"].to_pylist() == [{"x": [1]}, None]
+    assert found["translation"].to_pylist() == ["ruof", None]
+
+
+def test_files_without_rows_have_an_output_with_their_columns(tmp_path):
+    put(tmp_path / "in/a.csv", b"text,id\n")
+    put(tmp_path / "in/b.arrow", arrow_of({"text": pa.array([], pa.string())}))
+    summary = translate(tmp_path / "in", tmp_path / "out", text_columns=("text",))
+    assert (summary.rows, summary.units) == (0, 2)
+    found = read(tmp_path / "out/a-00000-of-00001.parquet")
+    assert found.column_names[:3] == ["text", "id", "translation"]
+
+
+def test_inputs_of_one_stem_are_refused(tmp_path):
+    a = put(tmp_path / "in/part.csv", b"text\nx\n")
+    b = write(tmp_path / "in/part.parquet", {"text": ["x"]})
+    assert refused(tmp_path / "in", tmp_path / "out") == (
+        f"{a} and {b} would have the same output files, part-*.parquet: rename one, or translate "
+        "them into two folders"
+    )
+
+
+@pytest.mark.parametrize("name", ["in.csv.gz", "in.jsonl", "in.arrow"])
+def test_a_job_that_crashed_reads_only_what_is_missing(tmp_path, name):
+    source, out = put(tmp_path / name, CONTENTS[name](ROWS)), tmp_path / "out"
+    options = {"unit_rows": 10, "text_columns": ("text",)}
+    translate(source, tmp_path / "undisturbed", **options)
+    crash_at.add("n25")
+    with pytest.raises(Exception, match="the worker dies here"):
+        translate(source, out, **options)
+    crash_at.clear()
+    kept = outputs(out)
+    times = {each: (out / each).stat().st_mtime_ns for each in kept}
+    assert 0 < len(kept) < 5
+    summary = translate(source, out, **options)
+    assert (summary.units, summary.reused_units) == (5, len(kept))
+    assert {each: (out / each).stat().st_mtime_ns for each in kept} == times
+    assert output_bytes(out) == output_bytes(tmp_path / "undisturbed")
+    assert without_run(manifest(out)) == without_run(manifest(tmp_path / "undisturbed"))
+    assert not list(out.rglob("*.arrow"))
+
+
+@pytest.mark.parametrize("name", ["in.csv", "in.jsonl.zst", "in.arrow"])
+def test_bundles_that_run_twice_change_nothing(tmp_path, name):
+    source = put(tmp_path / name, CONTENTS[name](ROWS))
+    options = {"unit_rows": 10, "text_columns": ("text",)}
+    translate(source, tmp_path / "once", **options)
+    repeated = ["--direct_runner_bundle_repeat=1"]
+    translate(source, tmp_path / "twice", arguments=repeated, **options)
+    assert output_bytes(tmp_path / "twice") == output_bytes(tmp_path / "once")
+    assert files_below(tmp_path / "twice") == files_below(tmp_path / "once")
+
+
+@pytest.mark.parametrize("name", ["in.csv", "in.jsonl", "in.arrow"])
+def test_failed_rows_are_tried_again(tmp_path, name):
+    source, out = put(tmp_path / name, CONTENTS[name](ROWS)), tmp_path / "out"
+    options = {"unit_rows": 10, "text_columns": ("text",)}
+    fail_at.add("n25")
+    assert translate(source, out, **options).failed_rows == 1
+    before = output_bytes(out)
+    fail_at.clear()
+    summary = translate(source, out, retry_failed=True, **options)
+    assert (summary.failed_rows, summary.run_rows) == (0, 1)
+    after = output_bytes(out)
+    assert [each for each in before if before[each] != after[each]] == ["in-00003-of-00005.parquet"]
+    translate(source, tmp_path / "undisturbed", **options)
+    assert after == output_bytes(tmp_path / "undisturbed")
+
+
+@pytest.mark.parametrize(
+    "change", [lambda data: data + b"9,more\n", lambda data: data[:-4] + b"x,y\n", lambda _: b"a"]
+)
+def test_a_file_that_changes_after_the_plan_is_refused(tmp_path, change):
+    source, out = put(tmp_path / "in.csv", csv_of(ROWS)), tmp_path / "out"
+    job = request(source, out, text_columns=("text",)).plan()
+    source.write_bytes(change(source.read_bytes()))
+    with pytest.raises(UserError) as caught:
+        job.run()
+    assert str(caught.value) == (
+        f"{source} has changed since the run was planned: restore the file, or translate the new "
+        "one into another folder"
+    )
+    assert outputs(out) == []
+    source.write_bytes(csv_of(ROWS))
+    assert translate(source, out, text_columns=("text",)).rows == len(TEXTS)
+    source.write_bytes(csv_of({**ROWS, "text": [*TEXTS[:-1], "n98"]}))  # of the same size
+    assert "another run: the input in.csv has changed. " in refused(
+        source, out, text_columns=("text",)
+    )
+
+
+def test_a_bad_file_is_refused_with_its_line_or_left_out(tmp_path):
+    put(tmp_path / "in/a.csv", b"id,text\n1,one\n2\n")
+    put(tmp_path / "in/b.csv", b"id,text\n1,two\n")
+    put(tmp_path / "in/c.jsonl", b'{"text":"three"}\n[4]\n')
+    put(tmp_path / "in/d.tsv", b"id\n1\n")
+    out, options = tmp_path / "out", {"text_columns": ("text",)}
+    reason = (
+        f"{tmp_path}/in/a.csv must have 2 cells in each row, as many as in its first line; line 3 "
+        "has 1"
+    )
+    assert refused(tmp_path / "in", out, **options) == (
+        f"{reason}. Check the file, or leave such files out with `on_bad_file=skip`"
+    )
+    assert refused(tmp_path / "in/a.csv", out, **options) == f"{reason}. Check the file"
+    assert not out.exists()
+    summary = translate(tmp_path / "in", out, on_bad_file="skip", max_failed=0.4, **options)
+    assert (summary.rows, summary.has_failed) == (1, True)
+    skipped = manifest(out)["skipped_files"]
+    assert [(each["file"], each["rows"]) for each in skipped] == [
+        ("a.csv", None),
+        ("c.jsonl", None),
+        ("d.tsv", 1),
+    ]
+    assert f"Skipped a file of an unknown number of rows: {reason}" in describe_summary(summary)
+
+
+def test_types_that_parquet_cannot_hold_are_named(tmp_path):
+    source = put(tmp_path / "in.jsonl", b'{"text":"a","meta":{}}\n')
+    assert refused(source, tmp_path / "out") == (
+        f"parquet cannot hold the column 'meta' (struct<>) of {source}: leave it out of the input"
+    )
+    translate(source, tmp_path / "out", format="jsonl")
+    [line] = (tmp_path / "out/in-00000-of-00001.jsonl").read_text().splitlines()
+    assert json.loads(line)["meta"] == {}
+
+
+# Lists and fields of structs.
+
+
+@pytest.mark.parametrize("kind", [pa.list_(pa.string()), pa.large_list(pa.large_string())])
+def test_each_text_of_a_list_is_translated(tmp_path, kind):
+    lists = [["ab", None, "", "7"], None, [], ["cd", "ab"], [None], ["жж"]]
+    source = write(tmp_path / "in.parquet", pa.table({"tags": pa.array(lists, kind)}))
+    summary = translate(source, tmp_path / "out", unit_rows=4, text_columns=("tags",))
+    found = read_all(tmp_path / "out")
+    kind = found.schema.field("translation").type
+    assert pa.types.is_large_list(kind) == pa.types.is_large_list(found.schema.field("tags").type)
+    assert kind.value_type == pa.string()
+    assert found["tags"].to_pylist() == lists
+    assert found["translation"].to_pylist() == [
+        ["ba", None, "", "7"], None, [], ["dc", "ba"], [None], [None]
+    ]  # fmt: skip
+    assert found["translation_score"].to_pylist() == [
+        [-2.0, None, None, None], None, [], [-2.0, -2.0], [None], [None]
+    ]  # fmt: skip
+    assert found["translation_status"].to_pylist() == [
+        ["ok", "null", "empty", "copied"], None, [], ["ok", "ok"], ["null"], ["unknown"]
+    ]  # fmt: skip
+    assert found["translation_flags"].to_pylist() == [
+        [[], [], [], []], None, [], [[], []], [[]], [[]]
+    ]  # fmt: skip
+    assert summary.rows_by_status == {
+        "tags": {**NO_ROWS, "ok": 2, "null": 2, "empty": 1, "unknown": 1}
+    }
+    assert (summary.rows, summary.failed_rows) == (6, 0)
+
+
+def test_a_row_fails_if_a_text_of_its_list_does_and_that_is_tried_again(tmp_path):
+    fail_at.update(["bad", "worse"])
+    lists = [["ab", "bad"], ["cd"], ["bad", "worse", None], None]
+    table = {"tags": lists, "text": ["ab", "bad", "cd", "ef"]}
+    source, out = write(tmp_path / "in.parquet", table), tmp_path / "out"
+    options = {"text_columns": ("tags", "text")}
+    summary = translate(source, out, **options)
+    assert summary.rows_by_status["tags"] == {**NO_ROWS, "failed": 2, "ok": 1, "null": 1}
+    assert summary.failed_rows == 3
+    errors = read_all(out)["tags_translation_error"].to_pylist()
+    assert errors[0] == [None, "ValueError: cannot take bad"]
+    fail_at.remove("bad")
+    assert translate(source, out, retry_failed=True, **options).failed_rows == 1
+    found = read_all(out)
+    assert found["tags_translation"].to_pylist() == [
+        ["ba", "dab"],
+        ["dc"],
+        ["dab", None, None],
+        None,
+    ]
+    assert found["text_translation"].to_pylist() == ["ba", "dab", "dc", "fe"]
+    fail_at.clear()
+    assert translate(source, out, retry_failed=True, **options).failed_rows == 0
+    translate(source, tmp_path / "undisturbed", **options)
+    assert output_bytes(out) == output_bytes(tmp_path / "undisturbed")
+
+
+def test_n_best_of_a_list_are_lists(tmp_path):
+    source = write(tmp_path / "in.parquet", {"tags": [["ab", ""], None]})
+    translate(source, tmp_path / "out", text_columns=("tags",), decoding=Decoding(n_best=2))
+    found = read_all(tmp_path / "out")["translation_n_best"].to_pylist()
+    assert found == [[[{"text": "ba", "score": Hypothesis("ba", -2.0).score}], None], None]
+
+
+def test_a_field_of_a_struct_is_translated(tmp_path):
+    product = [{"title": "ab", "tags": ["x", "yz"], "n": 1}, None, {"title": None, "tags": None}]
+    table = {"product": product, "product.n": ["cd", "ef", "gh"]}
+    source, out = write(tmp_path / "in.parquet", table), tmp_path / "out"
+    columns = ("product.title", "product.tags", "product.n")
+    translate(source, out, text_columns=columns)
+    found = read_all(out)
+    assert found["product"].to_pylist()[1:] == [None, {"title": None, "tags": None, "n": None}]
+    assert found["product.title_translation"].to_pylist() == ["ba", None, None]
+    assert found["product.title_translation_status"].to_pylist() == ["ok", "null", "null"]
+    assert found["product.tags_translation"].to_pylist() == [["x", "zy"], None, None]
+    assert found["product.n_translation"].to_pylist() == ["dc", "fe", "hg"], "a column comes first"
+
+
+def test_columns_that_are_no_texts_are_refused(tmp_path):
+    table = {"items": [[{"title": "a"}]], "product": [{"n": 1}]}
+    source, out = write(tmp_path / "in.parquet", table), tmp_path / "out"
+    shape = (
+        "Its columns: items: list<element: struct<title: string>>, product: struct<n: int64>. "
+        "Choose `text_columns`"
+    )
+    for name in ("items.title", "product.x", "product.n.x"):
+        assert refused(source, out, text_columns=(name,)) == (
+            f"{source} has no column {name!r}. {shape}"
+        )
+    for name, kind in (("items", "list<element: struct<title: string>>"), ("product.n", "int64")):
+        assert refused(source, out, text_columns=(name,)) == (
+            f"the text column must hold strings, or lists of them; {name!r} of {source} is {kind}. "
+            f"{shape}"
+        )
+
+
+# Other formats of the output.
+
+TYPED = pa.table(
+    {
+        "id": [1, 2, 3],
+        "text": ["ab", None, 'x "y"\nж'],
+        "price": pa.array([1, None, 3]).cast(pa.decimal128(21, 2)),
+        "day": pa.array([0, None, 365], pa.int32()).cast(pa.date32()),
+        "share": [0.5, float("nan"), None],
+        "kind": pa.array(["a", "b", None]).dictionary_encode(),
+    }
+)
+NESTED = {"tags": [["ab", None], [], None], "meta": [{"n": [1.5]}, None, {"n": None}]}
+
+
+@pytest.mark.parametrize(
+    ("compression", "suffix", "decompress"),
+    [(None, "", bytes), ("gzip", ".gz", gzip.decompress),
+     ("zstd", ".zst", lambda data: pa.input_stream(pa.py_buffer(data), compression="zstd").read())],
+)  # fmt: skip
+def test_jsonl_holds_all_columns(tmp_path, compression, suffix, decompress):
+    table = TYPED
+    for name, values in NESTED.items():
+        table = table.append_column(name, [values])
+    source, out = write(tmp_path / "in.parquet", table), tmp_path / "out"
+    options = {"text_columns": ("text", "tags"), "format": "jsonl", "compression": compression}
+    summary = translate(source, out, unit_rows=2, **options)
+    names = [f"in-0000{i}-of-00002.jsonl{suffix}" for i in range(2)]
+    assert [name for name in files_below(out) if not name.startswith("_tt/")] == names
+    text = b"".join(decompress((out / name).read_bytes()) for name in names).decode()
+    rows = [json.loads(line) for line in text.split("\n")[:-1]]
+    assert rows[0]["tags_translation"] == ["ba", None]
+    assert rows[0]["text_translation_flags"] == []
+    assert [row["text_translation"] for row in rows] == ["ba", None, 'ж\n"y" x']
+    assert [row["price"] for row in rows] == ["1.00", None, "3.00"]
+    assert [row["day"] for row in rows] == ["1970-01-01", None, "1971-01-01"]
+    assert [row["share"] for row in rows] == [0.5, None, None]
+    assert [row["kind"] for row in rows] == ["a", "b", None]
+    assert [row["meta"] for row in rows] == NESTED["meta"]
+    assert summary.manifest["rows_out"] == 3
+    assert translate(source, out, unit_rows=2, **options).already_finished
+
+
+def test_csv_holds_flat_columns_and_joins_flags(tmp_path):
+    source, out = write(tmp_path / "in.parquet", TYPED), tmp_path / "out"
+    translate(source, out, text_columns=("text",), format="csv")
+    path = out / "in-00000-of-00001.csv"
+    lines = list(csv.reader(io.StringIO(path.read_text(), newline="")))
+    assert lines[0][:2] == ["id", "text"]
+    assert lines[0][-1] == "translation_flags"
+    assert lines[3][:6] == ["3", 'x "y"\nж', "3.00", "1971-01-01", "", ""]
+    assert lines[2][6:] == ["", "", "null", "", ""]
+    # Null and empty differ: only the latter has quotation marks.
+    assert path.read_text().splitlines()[2].endswith(',,,"null",,""')
+    read_back = pa_csv.read_csv(path)
+    assert read_back["id"].to_pylist() == [1, 2, 3]
+
+
+def test_csv_joins_flags_by_spaces(tmp_path, monkeypatch):
+    from pipelines.tables.writing import write_table
+
+    table = pa.table({"translation_flags": pa.array([["short", "number"], [], ["long"]])})
+    file = io.BytesIO()
+    write_table(table, file, file_format="csv", compression="none")
+    assert file.getvalue().decode() == '"translation_flags"\n"short number"\n""\n"long"\n'
+
+
+def test_bytes_that_are_not_utf8_are_replaced_where_the_format_is_text(tmp_path):
+    latin = pa.array([b"abc", b"caf\xe9", None], pa.binary())
+    column = pa.Array.from_buffers(pa.string(), 3, latin.buffers())
+    lists = pa.ListArray.from_arrays([0, 1, 3, 3], column)
+    source = write(tmp_path / "in.parquet", pa.table({"text": column, "tags": lists}))
+    for kind in ("jsonl", "csv"):
+        if kind == "csv":
+            source = write(tmp_path / "in.parquet", pa.table({"text": column}))
+        summary = translate(source, tmp_path / kind, text_columns=("text",), format=kind)
+        assert summary.rows_by_status == {"text": {**NO_ROWS, "ok": 1, "failed": 1, "null": 1}}
+        assert "caf\ufffd" in (tmp_path / f"{kind}/in-00000-of-00001.{kind}").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("kind", "table", "column"),
+    [
+        ("csv", {"text": ["a"], "tags": [["x"]]}, "'tags' (list<element: string>)"),
+        ("csv", {"text": ["a"], "meta": [{"n": 1}]}, "'meta' (struct<n: int64>)"),
+        ("csv", {"text": ["a"], "raw": [b"a"]}, "'raw' (binary)"),
+        ("jsonl", {"text": ["a"], "raw": [b"a"]}, "'raw' (binary)"),
+        ("jsonl", {"text": ["a"], "raw": [[b"a"]]}, "'raw' (list<element: binary>)"),
+    ],
+)
+def test_what_a_format_cannot_hold_is_refused_before_anything_is_written(
+    tmp_path, kind, table, column
+):
+    source, out = write(tmp_path / "in.parquet", table), tmp_path / "out"
+    assert refused(source, out, text_columns=("text",), format=kind) == (
+        f"{kind} cannot hold the column {column} of {source}: leave it out of the input, or choose "
+        "`format=parquet`"
+    )
+    assert not out.exists()
+
+
+def test_csv_holds_no_translations_of_lists_nor_n_best(tmp_path):
+    source, out = write(tmp_path / "in.parquet", {"text": ["a"]}), tmp_path / "out"
+    assert "csv cannot hold the column 'translation_n_best' (list<" in refused(
+        source, out, format="csv", decoding=Decoding(n_best=2)
+    )
+    twice = pa.table([pa.array(["a"]), pa.array([1]), pa.array([2])], names=["text", "n", "n"])
+    source = write(tmp_path / "in.parquet", twice)
+    assert refused(source, out, format="jsonl") == (
+        f"jsonl cannot hold two columns 'n', as {source} has: rename one"
+    )
+
+
+def test_options_of_formats_that_do_not_fit_are_refused():
+    for options, message in (
+        ({"format": "xml"}, "`format` must be one of parquet, jsonl, csv. Received: xml"),
+        (
+            {"format": "csv", "compression": "snappy"},
+            "`compression` of csv must be one of none, gzip, zstd. Received: snappy",
+        ),
+    ):
+        with pytest.raises(UserError) as caught:
+            TranslateOptions(input=("x",), output="o", **options)
+        assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "csv"])
+def test_outputs_of_text_are_whole_or_made_again(tmp_path, kind):
+    source, out = put(tmp_path / "in.csv.gz", CONTENTS["in.csv.gz"](ROWS)), tmp_path / "out"
+    options = {"unit_rows": 10, "text_columns": ("text",), "format": kind}
+    translate(source, tmp_path / "undisturbed", **options)
+    crash_at.add("n25")
+    with pytest.raises(Exception, match="the worker dies here"):
+        translate(source, out, **options)
+    crash_at.clear()
+    names = [f"in-0000{i}-of-00005.{kind}" for i in range(5)]
+    assert not (out / names[3]).exists()
+    content = (out / names[0]).read_bytes()
+    (out / names[0]).write_bytes(content.replace(b"row", b"wor"))  # of the same size
+    summary = translate(source, out, **options)
+    assert summary.reused_units <= 3
+    for name in names:
+        assert (out / name).read_bytes() == (tmp_path / "undisturbed" / name).read_bytes()
+    assert "`format` was" in refused(source, out, unit_rows=10, text_columns=("text",))
+
+
+def test_a_retry_of_text_makes_the_units_with_failed_rows_again(tmp_path):
+    source, out = put(tmp_path / "in.jsonl", jsonl_of(ROWS)), tmp_path / "out"
+    options = {"unit_rows": 10, "text_columns": ("text",), "format": "jsonl"}
+    fail_at.add("n25")
+    assert translate(source, out, **options).failed_rows == 1
+    fail_at.clear()
+    summary = translate(source, out, retry_failed=True, **options)
+    assert (summary.failed_rows, summary.run_rows, summary.reused_units) == (0, 10, 4)
+    translate(source, tmp_path / "undisturbed", **options)
+    for name in files_below(tmp_path / "undisturbed"):
+        if name.endswith(".jsonl"):
+            assert (out / name).read_bytes() == (tmp_path / "undisturbed" / name).read_bytes()
+
+
+def test_a_plan_of_parquet_says_nothing_of_formats(tmp_path):
+    """So that folders of before go on."""
+    source = write(tmp_path / "in.parquet", {"text": ["a"]})
+    plan = request(source, tmp_path / "out", load=load_reverser).plan().plan
+    assert "format" not in plan["options"]
+    assert plan["options"]["compression"] == "zstd"
+    assert plan["input"]["in.parquet"]["footer_checksum"] == (
+        parquet.read_footer(str(source)).checksum
+    )
+    assert pq.read_metadata(source).num_rows == 1
