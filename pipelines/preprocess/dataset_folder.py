@@ -27,8 +27,8 @@ def installed_version() -> str:
         return "unknown"  # run from a source tree that is not installed
 
 
-def claim_output(plan: PreprocessPlan) -> DatasetManifest | None:
-    """Checks that the folder is ours to write to, and marks it; returns a finished manifest.
+def check_output(plan: PreprocessPlan) -> DatasetManifest | None:
+    """Checks that the folder is ours to write to; returns a finished manifest.
 
     Raises:
       UserError: The folder holds something else.
@@ -47,7 +47,6 @@ def claim_output(plan: PreprocessPlan) -> DatasetManifest | None:
                 f"{output} holds a finished dataset of {manifest.pairs_kept:,} pairs "
                 f"{difference}: {remedy}"
             )
-        files.delete_folder(join(output, WORK_FOLDER))
         return manifest
     begun = [name for name in names if fnmatch.fnmatch(name, f"{WORK_FOLDER}/*/{RUN_FILE}")]
     if begun and root + begun[0] != work.run_file:
@@ -60,6 +59,19 @@ def claim_output(plan: PreprocessPlan) -> DatasetManifest | None:
     if foreign and not begun:
         shown = ", ".join(foreign[:3]) + (", ..." if len(foreign) > 3 else "")
         raise UserError(f"{output} holds something else ({shown}): {remedy}")
+    return None
+
+
+def claim_output(plan: PreprocessPlan) -> DatasetManifest | None:
+    """Checks the folder like `check_output`, and marks it; returns a finished manifest.
+
+    Raises:
+      UserError: The folder holds something else, or cannot be written.
+    """
+    output, work = plan.options.output, plan.work
+    if finished := check_output(plan):
+        files.delete_folder(join(output, WORK_FOLDER))
+        return finished
     try:
         files.make_folder(work.path)
         run = {"fingerprint": plan.fingerprint, "options": plan.options.resolved()}

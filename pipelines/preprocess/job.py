@@ -21,7 +21,12 @@ from model.text.vocabulary import VOCABULARY_FILE, vocabulary_json
 from pipelines.corpora.embedded import EmbeddedCorpus
 from pipelines.corpora.opening import open_corpora
 from pipelines.pairs.work_folder import WORK_FOLDER, WorkFolder
-from pipelines.preprocess.dataset_folder import abandon_output, claim_output, find_finished
+from pipelines.preprocess.dataset_folder import (
+    abandon_output,
+    check_output,
+    claim_output,
+    find_finished,
+)
 from pipelines.preprocess.description import describe_plan
 from pipelines.preprocess.options import PreprocessOptions, changed_fields
 from pipelines.preprocess.plan import PreprocessPlan, plan_preprocess
@@ -135,7 +140,8 @@ class PreprocessRequest:
             validation_sources=validation_sources,
             options=self._with_scripts(options),
         )
-        return dataclasses.replace(plan, notices=[*self._unknown_scripts(), *plan.notices])
+        notices = [*self._unknown_scripts(), *self._equal_languages(), *plan.notices]
+        return dataclasses.replace(plan, notices=notices)
 
     def _with_scripts(self, options: PreprocessOptions) -> PreprocessOptions:
         """Has the filters check the scripts that are asked for, or that the languages have."""
@@ -159,6 +165,14 @@ class PreprocessRequest:
                     f"stay: name it with `{side}_script`, such as Latin, or none"
                 )
 
+    def _equal_languages(self) -> Iterator[str]:
+        source, target = self.options.source_language, self.options.target_language
+        if source and source.lower() == target.lower():
+            yield (
+                f"`source_language` and `target_language` are both {source}: if one is another "
+                "dialect, name that, such as en-GB"
+            )
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PreprocessJob:
@@ -171,8 +185,9 @@ class PreprocessJob:
         """Returns the lines that say what a run would do.
 
         Raises:
-          UserError: Beam cannot take its flags.
+          UserError: Beam cannot take its flags, or the output folder holds something else.
         """
+        check_output(self.plan)
         return describe_plan(self.plan, beam_arguments=self.beam_arguments)
 
     @property

@@ -256,9 +256,12 @@ def _trainer_message(message: str, *, name: str, size: int) -> str:
     if most := _greatest_size(message):
         if most < vocabulary.SIZE_MULTIPLE:
             return f"the corpus is too small for a {name} vocabulary: it allows {most} tokens"
+        multiple = vocabulary.SIZE_MULTIPLE
+        is_padded = size == -(-most // multiple) * multiple
+        padded = f" ({size} is that, padded to a multiple of {multiple})" if is_padded else ""
         return (
             f"a {name} vocabulary of {size} tokens is larger than this corpus allows, which is "
-            f"{most}: pass `vocabulary_size={most}` or less"
+            f"{most}{padded}: pass `vocabulary_size={most}` or less"
         )
     if found := re.search(
         r"Vocabulary size is smaller than required_chars\. \d+ vs (\d+)", message

@@ -246,6 +246,22 @@ def test_a_dry_run_says_the_plan_and_leaves_nothing(folder, capsys):
     assert run("preprocess", *TEXTS, "--dry-run", "--", "--runner=Flnk") == 2
 
 
+def test_a_dry_run_ends_as_the_run_would_that_finds_another_dataset(folder, capsys):
+    write_corpus(folder)
+    small = ("preprocess", *TEXTS, "--vocabulary-size", "24", "--keep-identical")
+    assert run(*small, "--validation-fraction", "0.1") == 0
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    errors = []
+    for flags in ([], ["--dry-run"]):
+        capsys.readouterr()
+        assert run(*small, "--validation-fraction", "0.2", *flags) == 2
+        errors.append(last_error(capsys))
+    assert errors[0] == errors[1]
+    assert "--validation-fraction was 0.1 and is now 0.2" in errors[1]
+    assert run(*small, "--validation-fraction", "0.1", "--dry-run") == 0
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
 def test_a_config_file_says_all_that_flags_do(folder, capsys):
     write_corpus(folder)
     (folder / "c.yaml").write_text(

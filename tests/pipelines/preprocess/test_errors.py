@@ -13,7 +13,10 @@ from pipelines.corpora.text import Tsv
 from pipelines.pairs.held_out import HELD_OUT_BY
 from pipelines.preprocess import encode_steps
 from pipelines.preprocess import plan as preprocess_plan
+from pipelines.preprocess.job import PreprocessRequest
+from pipelines.preprocess.options import PreprocessOptions
 from pipelines.preprocess.plan import plan_preprocess
+from pipelines.preprocess.vocabulary_sample import _trainer_message
 
 
 @pytest.mark.parametrize("arguments", [ONE_THREAD, []])
@@ -164,6 +167,40 @@ def test_a_symbol_that_no_text_can_hold_is_refused():
     with pytest.raises(UserError, match=r"must be in lower case where texts are\. .*<2DE>"):
         options("x", user_symbols=("<2DE>",), normalization=lowercase)
     options("x", user_symbols=("<2de>",), normalization=lowercase)
+
+
+def test_a_size_that_was_padded_is_told_from_what_the_corpus_allows():
+    """A dataset says its padded size, which is not what SentencePiece can be asked for."""
+    trainer = "Vocabulary size too high (4488). Please set it to a value <= 4485."
+    assert _trainer_message(trainer, name="shared", size=4488) == (
+        "a shared vocabulary of 4488 tokens is larger than this corpus allows, which is 4485 (4488 "
+        "is that, padded to a multiple of 8): pass `vocabulary_size=4485` or less"
+    )
+    assert _trainer_message(trainer, name="shared", size=5000) == (
+        "a shared vocabulary of 5000 tokens is larger than this corpus allows, which is 4485: pass "
+        "`vocabulary_size=4485` or less"
+    )
+
+
+@pytest.mark.parametrize(
+    ("languages", "warned"),
+    [(("en", "en"), True), (("en-GB", "en-US"), False), (("en", "de"), False), (("", ""), False)],
+)
+def test_equal_languages_on_both_sides_are_warned_of(tmp_path, languages, warned):
+    for side in "ab":
+        (tmp_path / side).write_text("one\ntwo\n")
+    source, target = languages
+    request = PreprocessRequest(
+        corpora=(f"{tmp_path}/a+{tmp_path}/b",),
+        options=PreprocessOptions(
+            output=str(tmp_path / "out"), source_language=source, target_language=target
+        ),
+    )
+    notice = (
+        "`source_language` and `target_language` are both en: if one is another dialect, name "
+        "that, such as en-GB"
+    )
+    assert (notice in request.plan().plan.notices) == warned
 
 
 def test_a_corpus_in_the_output_folder_is_refused(tmp_path, corpus):
