@@ -153,7 +153,9 @@ def _train(trainer: Trainer, job: TrainJob) -> None:
         f"{trainer.model.count_params():,} parameters, {training.steps:,} steps; an epoch has "
         f"about {epoch:,} updates, so that is {training.steps / epoch:.1f} epochs"
     )
-    if trainer.state.step:
+    if trainer.is_done:
+        say(f"{run} is trained already, to step {trainer.state.step:,}: only the model is written")
+    elif trainer.state.step:
         say(f"Resuming at step {trainer.state.step:,} from {run}")
     start = time.monotonic()
     line = StatusLine(

@@ -171,6 +171,11 @@ class DatasetManifest:
             )
             if read is read_local and not Path(folder).is_dir():
                 problem = f"no dataset folder at {folder}: make one with `tt preprocess`"
+            elif read is read_local and Path(folder, "config.json").is_file():
+                problem = (
+                    f"{folder} is a run or a model, not a dataset: name the folder that "
+                    "`tt preprocess` wrote"
+                )
             raise UserError(problem) from None
         except PermissionError as error:
             raise no_access(path, reason=error.strerror or "permission denied") from error

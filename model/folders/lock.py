@@ -42,10 +42,9 @@ def lock_folder(
                 if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
                     raise
                 file.seek(0)
-                raise UserError(
-                    f"another process {activity} in {folder} ({file.read()}): wait until it has "
-                    f"ended, or {remedy}"
-                ) from error
+                raise _locked(file.read(), folder=folder, activity=activity, remedy=remedy) from (
+                    error
+                )
             if not _is_file(file.fileno(), path):
                 continue  # its holder deleted it before it let go
             file.truncate(0)
@@ -56,6 +55,30 @@ def lock_folder(
             finally:
                 path.unlink(missing_ok=True)
             return
+
+
+def check_lock(folder: str | Path, *, name: str, activity: str = "works", remedy: str) -> None:
+    """Checks that no process has locked a folder of this machine; writes nothing.
+
+    Raises:
+      UserError: One has.
+    """
+    path = Path(folder, name)
+    if not path.is_file():  # it is there only while it is locked, or if its holder was killed
+        return
+    with path.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # given back at once
+        except OSError as error:
+            if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+                return  # a file system without locks
+            raise _locked(file.read(), folder=folder, activity=activity, remedy=remedy) from error
+
+
+def _locked(holder: str, *, folder: str | Path, activity: str, remedy: str) -> UserError:
+    return UserError(
+        f"another process {activity} in {folder} ({holder}): wait until it has ended, or {remedy}"
+    )
 
 
 def _is_file(descriptor: int, path: Path) -> bool:

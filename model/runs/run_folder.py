@@ -22,7 +22,7 @@ from typing import Any
 import tensorflow as tf
 
 from model.errors import UserError
-from model.folders.lock import lock_folder
+from model.folders.lock import check_lock, lock_folder
 from model.folders.remote import copy_file, is_local, read_text, storage_errors, write_text
 from model.formats.model_card import About, describe_run
 from model.runs.identity import describe_difference
@@ -42,6 +42,7 @@ _SCRATCH = ".export-"  # what the names of folders for exports begin with
 # What there is where making the folder was cut short.
 _UNFINISHED = {VOCABULARY_FOLDER, LOCK_FILE, f"{CONFIG_FILE}.tmp"}
 _REMOTE = ("gs://", "ram://")  # the second is TensorFlow's memory, for tests
+_OTHER_FOLDER = "train in another folder with `run`"
 _NAME_A_RUN = "name the run folder of a `tt train`"
 
 
@@ -160,6 +161,21 @@ class RunFolder:
         is_same = config.get("dataset") == dataset
         return config if is_same or self._has_checkpoints() else None
 
+    def check(self, config: dict[str, Any], *, is_alone: bool) -> None:
+        """Checks that a run could `claim` the folder now, and writes nothing.
+
+        `config` is as for `claim`; `is_alone` says that no other worker of the run may hold the
+        folder.
+
+        Raises:
+          UserError: It holds another run, or another process trains there.
+        """
+        if not tf.io.gfile.exists(self.inside(CONFIG_FILE)):
+            return
+        self._check({"format": _FORMAT, **config}, has_trained=self._has_checkpoints())
+        if is_alone and is_local(self.path):
+            check_lock(self.path, name=LOCK_FILE, activity="trains", remedy=_OTHER_FOLDER)
+
     def _has_checkpoints(self) -> bool:
         return bool(tf.io.gfile.glob(self.inside(CHECKPOINT_FOLDER, "*.index")))
 
@@ -216,8 +232,7 @@ class RunFolder:
 
     def _take_lock(self) -> bool:
         """Locks the folder; returns whether its file system can."""
-        remedy = "train in another folder with `run`"
-        lock = lock_folder(self.path, name=LOCK_FILE, activity="trains", remedy=remedy)
+        lock = lock_folder(self.path, name=LOCK_FILE, activity="trains", remedy=_OTHER_FOLDER)
         with self.errors():
             return self._lock.enter_context(lock)
 

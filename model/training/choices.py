@@ -100,6 +100,8 @@ def configure(
     elif manifest.corpus == EMBEDDED_CORPUS:
         fields = preset_fields(preset or EMBEDDED_PRESET)
         defaults = dataclasses.asdict(EMBEDDED_TRAINING)
+        if (steps := given.get("steps") or defaults["steps"]) < defaults["validate_every"]:
+            defaults |= {"validate_every": steps, "score_every": None}
         if given.keys() & {"validate_every", "best_metric"}:
             defaults["score_every"] = None  # with every validation
     else:
@@ -192,7 +194,7 @@ def choose_options(size: DatasetSize, given: Mapping[str, Any]) -> dict[str, Any
     chosen["warmup_steps"] = max(1, min(row.warmup_steps, found["steps"] // 4))
     width = found.get("d_model") or PRESETS.get(found["preset"], PRESETS["base"])["d_model"]
     chosen["peak_learning_rate"] = _rounded(paper_peak(width), 2)
-    interval = _interval(found["steps"])
+    interval = min(_interval(found["steps"]), found["steps"])
     score_every = found.get("score_every")
     chosen["validate_every"] = score_every if score_every and score_every % interval else interval
     chosen["save_every"] = min(interval, 500)

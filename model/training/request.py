@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from model.dataset.manifest import TRAIN, DatasetManifest
+from model.formats.model_card import TrainingData
+from model.runs.identity import describe_dataset
 from model.training.choices import (
     DatasetSize,
     configure,
@@ -15,7 +17,7 @@ from model.training.choices import (
     doubts,
     updates_an_epoch,
 )
-from model.training.options import TrainingConfig
+from model.training.options import TrainingConfig, run_config
 from model.transformer.config import TransformerConfig
 
 if TYPE_CHECKING:  # TensorFlow is imported by the functions that need it
@@ -78,8 +80,8 @@ class TrainRequest:
         """Looks up the dataset and the run, and writes nothing.
 
         Raises:
-          UserError: The dataset cannot be trained on, the run folder holds something else than a
-            run, or a value is out of range.
+          UserError: The dataset cannot be trained on, the run folder holds another run or something
+            else, another process trains there, or a value is out of range.
         """
         from model.training.splits import TrainingDataset
 
@@ -96,7 +98,23 @@ class TrainRequest:
         if isinstance(self.training, TrainingConfig):
             training = self.training
         data = TrainingDataset.open(manifest, folder, model=model, training=training)
+        if begun is not None:
+            self._check_run(data, model=model)
         return TrainJob(request=self, model=model, data=data, notes=notes)
+
+    def _check_run(self, data: TrainingDataset, *, model: TransformerConfig) -> None:
+        from model.runs.run_folder import RunFolder
+
+        config = run_config(
+            model=model,
+            training=data.training,
+            data=TrainingData.of(data.manifest),
+            replicas=data.replicas,
+        )
+        name = self.dataset_name or str(data.folder.absolute())
+        is_alone = self.strategy != "multi-worker"
+        config |= describe_dataset(data.manifest, folder=name)
+        RunFolder(self.run).check(config, is_alone=is_alone)
 
     def _given(self) -> dict[str, Any]:
         parts = ({"preset": self.preset}, _fields(self.model), _fields(self.training))

@@ -130,7 +130,7 @@ class Trainer:
         batches = self.data.batches(TRAIN).forever(self.state.position)
         self._settle()
         self._lap()
-        while not self._is_done():
+        while not self.is_done:
             while not self._train_on(next(batches)):
                 self._save_and_stop_if_told()
             step = self.state.step
@@ -211,12 +211,14 @@ class Trainer:
                     self._save_stop()
                 raise self._failures.out_of_memory_in_validation(error, step=state.step) from error
             self._lap()
-        if state.step % training.save_every == 0 or self._is_done():
+        if state.step % training.save_every == 0 or self.is_done:
             self._read_results()
             self._saver.save(state)
             self._lap()
 
-    def _is_done(self) -> bool:
+    @property
+    def is_done(self) -> bool:
+        """Whether there is nothing left to train: all steps are done, or it stopped early."""
         patience = self.training.patience
         is_early = patience is not None and self.state.since_best >= patience
         return self.state.step >= self.training.steps or is_early

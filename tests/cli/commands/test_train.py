@@ -102,7 +102,8 @@ def test_what_is_not_given_is_as_the_run_was_begun(folder, small_dataset, small_
     same = ("train", "--dataset", small_dataset)
     assert run(*same) == 0
     printed = capsys.readouterr().err
-    assert "Resuming at step 4" in printed
+    assert "run is trained already, to step 4: only the model is written" in printed
+    assert "Resuming" not in printed
     assert "Chosen" not in printed
     assert (folder / "run/config.json").read_text() == before
     assert run(*same, "--steps", "6") == 0
@@ -127,6 +128,14 @@ def test_what_is_not_given_is_as_the_run_was_begun(folder, small_dataset, small_
     ) in last_error(capsys)
 
 
+def test_a_run_is_not_taken_for_an_unfinished_dataset(folder, small_run, capsys):
+    for name in (small_run, small_run / "model"):
+        assert run("train", "--dataset", name, "--run", "new") == 2
+        assert last_error(capsys).endswith(
+            f"{name} is a run or a model, not a dataset: name the folder that `tt preprocess` wrote"
+        )
+
+
 def test_naming_the_preset_that_a_run_was_begun_with_changes_nothing(folder, small_dataset):
     manifest = DatasetManifest.load(small_dataset)
     for first in ({}, {"layers": 1}, {"dropout": 0.3}):
@@ -149,7 +158,7 @@ def test_a_run_goes_on_under_the_name_of_the_preset_that_its_dataset_chose(
     assert run(*short) == 0
     assert "--preset tiny --dropout 0.25" in capsys.readouterr().err
     assert run(*short, "--preset", "tiny") == 0
-    assert "Resuming at step 1 from run" in capsys.readouterr().err
+    assert "run is trained already, to step 1: " in capsys.readouterr().err
 
 
 def test_a_run_that_lost_its_checkpoints_goes_on_from_its_model(

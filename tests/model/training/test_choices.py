@@ -21,6 +21,15 @@ IWSLT = size_of(167_000, 4_000_000)
 WMT = size_of(4_500_000, 130_000_000)
 
 
+@pytest.mark.parametrize("given_steps", [{"steps": 20}, {"steps": 20, "score_every": 40}])
+def test_a_short_training_is_validated_within_its_steps(given_steps):
+    chosen = choose_options(MULTI30K, given_steps)
+    assert chosen["save_every"] == 20
+    assert chosen["validate_every"] == 20
+    assert "validate_every" not in choose_options(MULTI30K, {"steps": 20, "validate_every": 50})
+    TrainingConfig(**{key: chosen[key] for key in ("validate_every", "save_every")}, **given_steps)
+
+
 @pytest.mark.parametrize(
     ("size", "expected"),
     [

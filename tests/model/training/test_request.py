@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import doctest
 import json
 
@@ -10,6 +11,7 @@ from toy import toy_config
 from trainers import changed
 
 from model.errors import UserError
+from model.folders.lock import lock_folder
 from model.runs.reports import Progress, Validation
 from model.training import request as module
 from model.training.request import TrainRequest
@@ -74,3 +76,21 @@ def test_what_is_not_given_is_as_the_run_was_begun(toy_dataset, tmp_path):
     again = TrainRequest(dataset=toy_dataset, run=tmp_path / "run", training={"steps": 2}).plan()
     assert (again.model, again.training) == (toy_config(layers=1), changed(steps=2))
     assert again.notes == []
+
+
+def test_a_plan_refuses_a_folder_of_another_run_or_one_that_is_locked(toy_dataset, tmp_path):
+    run = tmp_path / "run"
+    request = TrainRequest(
+        dataset=toy_dataset, run=run, model=toy_config(layers=1), training=changed(steps=1)
+    )
+    request.plan().run(lambda report: None)
+    before = sorted(path for path in run.rglob("*") if path.is_file())
+    with pytest.raises(UserError, match="holds another run: `layers` was 1 and is now 2"):
+        TrainRequest(dataset=toy_dataset, run=run, model={"layers": 2}).plan()
+    with lock_folder(run, name="train.lock", activity="trains", remedy="x"):
+        with pytest.raises(UserError, match=r"another process trains in .*: wait until it has"):
+            request.plan()
+        workers = dataclasses.replace(request, strategy="multi-worker")
+        assert workers.plan().model == request.model  # its chief holds the lock
+    assert request.plan().model == request.model
+    assert sorted(path for path in run.rglob("*") if path.is_file()) == before
