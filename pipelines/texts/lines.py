@@ -77,7 +77,8 @@ class LineReport:
     def lines(self) -> list[str]:
         """Says what became of how many lines, and of which."""
         found = [
-            f"{counted(self.counts[became], 'line')} {became} (line {', '.join(places)}"
+            f"{counted(self.counts[became], 'line')} {became} "
+            f"({'line' if self.counts[became] == 1 else 'lines'} {', '.join(places)}"
             + (", ...)" if self.counts[became] > len(places) else ")")
             for became, places in self.places.items()
         ]

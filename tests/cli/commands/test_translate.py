@@ -52,8 +52,8 @@ def test_what_becomes_of_lines_is_said_with_their_numbers(chunk):
     )
     assert found == "x\n\n\n\n\n"
     assert said == [
-        "2 lines failed, left empty (line 2: not UTF-8: invalid start byte, 4: ValueError: bad)",
-        "2 lines with a sentence of more than 8 tokens, left empty (line 3, 5)",
+        "2 lines failed, left empty (lines 2: not UTF-8: invalid start byte, 4: ValueError: bad)",
+        "2 lines with a sentence of more than 8 tokens, left empty (lines 3, 5)",
     ]
     found, said = translated(lines[2], on_too_long="truncate")
     assert found == "t hcum\n"
@@ -65,7 +65,7 @@ def test_lines_of_unknown_tokens_are_left_empty_and_named():
     assert found == "ba\n\ncж\n\n"
     assert said == [
         "2 lines mostly unknown to the model, left empty "
-        "(line 2: 1 of 1 letters and symbols are unknown to the model, "
+        "(lines 2: 1 of 1 letters and symbols are unknown to the model, "
         "4: 2 of 3 letters and symbols are unknown to the model)"
     ]
     assert translated("ж\n".encode(), scored=1)[0] == "-inf ||| \n"
@@ -76,7 +76,7 @@ def test_a_report_names_the_first_ten():
     for number in range(1, 1200):
         report.add(TranslatedText(translation=None, score=None, status="too_long"), number=number)
     [line] = report.lines()
-    said = "1,199 lines with a sentence of more than 8 tokens, left empty (line 1, 2, "
+    said = "1,199 lines with a sentence of more than 8 tokens, left empty (lines 1, 2, "
     assert line.startswith(said)
     assert line.endswith("9, 10, ...)")
 
@@ -88,7 +88,7 @@ def test_a_report_names_the_lines_of_each_flag():
         report.add(TranslatedText(translation="a", status=status, flags=flags), number=number)
     assert report.lines() == [
         "1 line flagged as 'copy' (line 2)",
-        "2 lines flagged as 'short' (line 2, 3)",
+        "2 lines flagged as 'short' (lines 2, 3)",
         "1 line cut off at the length limit (line 3)",
     ]
 
