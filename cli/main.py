@@ -22,7 +22,7 @@ COMMANDS = {
     "train": "Train a Transformer on a dataset folder, and export it.",
     "average": "Average checkpoints of a run into a model folder.",
     "export": "Write a trained model to a folder for other programs.",
-    "translate-batch": "Translate text columns of Parquet, CSV, TSV, JSONL or Arrow in bulk.",
+    "translate-batch": "Translate text columns of tables in bulk.",
     "translate": "Translate stdin to stdout, a line for a line.",
     "evaluate": "Score translations against references by BLEU and chrF.",
     "demo": "Run the three commands on the embedded corpus.",

@@ -64,11 +64,12 @@ def translate_batch_command(
         ),
     ] = None,
 ) -> None:
-    """Translate text columns of Parquet, CSV, TSV, JSONL or Arrow in bulk.
+    """Translate text columns of tables in bulk.
 
-    All rows and columns are kept. Adds the columns translation, translation_score,
-    translation_status, translation_error and translation_flags (no --with-scores is needed), and
-    with --n-best translation_n_best; of several text columns with <column>_ before the name.
+    Tables are Parquet, CSV, TSV, JSONL or Arrow. All rows and columns are kept. Adds the columns
+    translation, translation_score, translation_status, translation_error and translation_flags (no
+    --with-scores is needed), and with --n-best translation_n_best; of several text columns with
+    <column>_ before the name.
     Beam's own options go after `--`: tt translate-batch in.parquet -- --direct_num_workers=2
     """
     start = time.monotonic()  # before imports that take seconds
