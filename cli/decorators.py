@@ -13,7 +13,9 @@ from cli.config_file import config_option
 from cli.errors import quiet_libraries, say, user_errors
 from cli.flags_of_fields import read_signature
 from cli.paths import plain_paths
+from pipelines.runners.remote_jobs import JobHandedOver
 
+_INTERRUPTED = "tt: interrupted"
 _GOES_ON = "; the same command goes on from what is finished"
 
 Command = Callable[..., None]
@@ -28,7 +30,7 @@ def command(
     If it `is_resumable`, it keeps what it has finished when it is interrupted; if it `takes_beam`,
     Beam's own options are `context.obj`.
     """
-    interrupted = f"tt: interrupted{_GOES_ON if is_resumable else ''}"
+    goes_on = _GOES_ON if is_resumable else ""
 
     def decorate(function: Command) -> Command:
         signature = read_signature(function)
@@ -43,8 +45,10 @@ def command(
                     if takes_context:
                         values["context"] = context
                     function(**signature.arguments(plain_paths(values)))
-            except KeyboardInterrupt:
-                say(interrupted)
+            except JobHandedOver as handed_over:
+                say(f"tt: {handed_over}")
+            except KeyboardInterrupt as interrupt:
+                say(", and ".join(filter(None, [_INTERRUPTED, str(interrupt)])) + goes_on)
                 raise typer.Exit(130) from None
 
         own = [each for each in signature.parameters if each.name != "context"]

@@ -98,7 +98,7 @@ def preprocess_command(
     if job.is_finished:
         say(f"{output} is finished already: nothing is done.")
     with StatusLine(stream=sys.stderr) as line:
-        manifest = job.run(lambda found: line.show(found.describe()))
+        manifest = job.run(lambda found: line.show(found.describe()), report=line.say)
     for text in describe_manifest(manifest):
         say(text)
     say(f"Dataset: {output}")

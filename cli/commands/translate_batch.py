@@ -94,7 +94,9 @@ def translate_batch_command(
     for line in job.describe():
         say(line)
     with StatusLine(stream=sys.stderr) as status_line:
-        summary = job.run(lambda found: status_line.show(found.describe()), start=start)
+        summary = job.run(
+            lambda found: status_line.show(found.describe()), start=start, report=status_line.say
+        )
     for line in describe_summary(summary, price_per_hour=price_per_hour):
         say(line)
     say(f"Translated: {options.output}")

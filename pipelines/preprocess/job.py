@@ -195,13 +195,22 @@ class PreprocessJob:
         """Whether the folder holds this very dataset: then a run leaves it as it is."""
         return find_finished(self.plan) is not None
 
-    def run(self, progress: Callable[[Progress], object] | None = None) -> DatasetManifest:
+    def run(
+        self,
+        progress: Callable[[Progress], object] | None = None,
+        *,
+        report: Callable[[str], object] = lambda line: None,
+    ) -> DatasetManifest:
         """Makes the dataset folder, or finishes one that the same command has begun.
 
-        `progress` is called now and then with how far the run is, in a thread of its own.
+        Args:
+          progress: Called now and then with how far the run is, in a thread of its own.
+          report: Takes lines of the runner's job.
 
         Raises:
           UserError: The input or the output folder does not suit.
+          KeyboardInterrupt: The user wants the end; the job is cancelled.
+          JobHandedOver: The runner wrote the job down for another program to start.
         """
         from pipelines.runners.beam_options import with_local_defaults
         from pipelines.runners.runner import make_pipeline, run_pipeline
@@ -215,7 +224,7 @@ class PreprocessJob:
         _add_steps(pipeline, plan)
         try:
             with _watched(plan, progress):
-                run_pipeline(pipeline)
+                run_pipeline(pipeline, report)
         except Exception as error:
             if finished := find_finished(plan):
                 return finished  # by another run of the same command

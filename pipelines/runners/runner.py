@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import (
@@ -17,7 +17,7 @@ from apache_beam.options.pipeline_options import (
 from apache_beam.runners.runner import PipelineResult, PipelineState
 
 from model.errors import UserError, counted
-from pipelines.runners import beam_options, failures
+from pipelines.runners import beam_options, failures, remote_jobs
 from pipelines.runners.beam_options import LOCAL_RUNNER, LOCAL_RUNNERS, LOOPBACK
 from pipelines.runners.failures import find_user_error
 from pipelines.runners.foreign_errors import explain_submission
@@ -103,23 +103,36 @@ def check_places(arguments: Sequence[str], *, paths: Sequence[str]) -> str | Non
     )
 
 
-def run_pipeline(pipeline: beam.Pipeline) -> PipelineResult:
+def run_pipeline(
+    pipeline: beam.Pipeline, report: Callable[[str], object] = lambda line: None
+) -> PipelineResult:
     """Runs a pipeline to its end; a worker's UserError is raised here and not logged there.
+
+    Args:
+      pipeline: The pipeline.
+      report: Takes the line that says what the runner calls the job and where it shows it, as
+        soon as it has taken it, and one if the job is to be cancelled.
 
     Raises:
       UserError: A worker raised one; the runner's wrapping is taken off.
-      KeyboardInterrupt: It met a worker of this thread; the same is taken off.
+      KeyboardInterrupt: The user wants the end: the job is cancelled (see `remote_jobs.cancel`).
+      JobHandedOver: The runner wrote the job down for another program to start.
       RuntimeError: The pipeline ended in another state than done.
     """
+    runner = type(pipeline.runner).__name__
+    result: PipelineResult | None = None
     for name in failures.WORKER_LOGGERS:
         logging.getLogger(name).addFilter(failures.is_no_user_error)
     try:
         with contextlib.redirect_stderr(failures.WithoutUserErrors(sys.stderr)):
             result = pipeline.run()
-            result.wait_until_finish()
-    except Exception as error:
+            remote_jobs.check_is_started(result, runner=runner)
+            if line := remote_jobs.describe_job(result, runner=runner, options=pipeline.options):
+                report(line)
+            remote_jobs.wait(result)
+    except (Exception, KeyboardInterrupt) as error:
         if failures.is_interrupt(error):
-            raise KeyboardInterrupt from None
+            raise remote_jobs.cancel(result, report=report) from None
         found = find_user_error(error) or _explain_runner(error, pipeline)
         if found is None:
             raise
@@ -129,7 +142,7 @@ def run_pipeline(pipeline: beam.Pipeline) -> PipelineResult:
     return result
 
 
-def _explain_runner(error: Exception, pipeline: beam.Pipeline) -> UserError | None:
+def _explain_runner(error: BaseException, pipeline: beam.Pipeline) -> UserError | None:
     """Returns what to tell the user where another runner did not take the job; else None."""
     runner = type(pipeline.runner).__name__
     if runner.lower() in LOCAL_RUNNERS:

@@ -122,6 +122,14 @@ class StatusLine:
             elif self._is_shown_on_terminals:
                 self._write(line)
 
+    def say(self, line: str) -> None:
+        """Prints a line that stays, in the place of the one that is shown."""
+        with self._lock:
+            if self._shown:
+                self._write("")
+            self._spoken = time.monotonic()
+            self._print(line)
+
     def note_line(self) -> None:
         """Takes note that the run has printed a line of its own: the next plain one can wait."""
         self._spoken = time.monotonic()

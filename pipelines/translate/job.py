@@ -227,15 +227,19 @@ class TranslateJob:
         progress: Callable[[TranslationProgress], object] | None = None,
         *,
         start: float | None = None,
+        report: Callable[[str], object] = lambda line: None,
     ) -> TranslateSummary:
         """Does what is missing.
 
         Args:
           progress: Called in a thread now and then.
           start: The `time.monotonic()` from which the summary counts seconds; None is now.
+          report: Takes lines of the runner's job.
 
         Raises:
           UserError: What can only be seen while it runs: a damaged file, no room on the disk.
+          KeyboardInterrupt: The user wants the end; the job is cancelled.
+          JobHandedOver: The runner wrote the job down for another program to start.
         """
         if start is None:
             start = time.monotonic()
@@ -258,7 +262,7 @@ class TranslateJob:
                 ) from error
             if progress is not None:
                 stack.enter_context(job._watch(progress))
-            run_pipeline(job._build(pipeline, is_alone=is_alone))
+            run_pipeline(job._build(pipeline, is_alone=is_alone), report)
         manifest = job_folder.read_json(f"{self.output}/{job_folder.MANIFEST_PATH}")
         return self._summarize(manifest, already_finished=False, start=start)
 

@@ -1,0 +1,161 @@
+"""A job that a runner has taken is named at once, and cancelled by Ctrl-C."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import held_runner
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.portability.api import beam_job_api_pb2
+from apache_beam.runners.portability.local_job_service import BeamJob, LocalJobServicer
+from apache_beam.runners.runner import PipelineState
+from command_line import TEXTS, run, write_corpus
+from held_runner import HeldResult
+
+import cli.main
+from pipelines.runners import remote_jobs
+
+pytestmark = pytest.mark.slow
+
+HELD = ("--", "--runner=held_runner.HeldRunner")
+GOES_ON = "; the same command goes on from what is finished"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_corpus(tmp_path)
+    pq.write_table(pa.table({"text": ["one"]}), "in.parquet")
+    monkeypatch.setattr(HeldResult, "cancelled", 0)
+
+    def leave(code):
+        raise SystemExit(code)
+
+    monkeypatch.setattr(cli.main.os, "_exit", leave)  # which ends a command that was interrupted
+    return tmp_path
+
+
+@pytest.mark.parametrize("command", ["preprocess", "translate-batch"])
+def test_ctrl_c_cancels_the_job(folder, capsys, command, trained_toy):
+    arguments = {
+        "preprocess": TEXTS,
+        "translate-batch": ("in.parquet", "--model", trained_toy.run),
+    }[command]
+    assert run(command, *arguments, *HELD) == 130
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[-3:] == [
+        "Job held-1 runs on HeldRunner",
+        "Cancelling the job held-1, for at most 60 s",
+        f"tt: interrupted, and the job held-1 is cancelled{GOES_ON}",
+    ]
+    assert HeldResult.cancelled == 1
+
+
+@pytest.mark.parametrize(
+    ("result", "said"),
+    [
+        ({"ends_as": PipelineState.DONE}, "the job held-1 had ended as DONE"),
+        ({"ends_as": None}, "the job held-1 was told to end, and may still run after 60 s"),
+        ({"refuses": OSError("no\nright")},
+         "the job held-1 may still run, as it cannot be cancelled (no right)"),
+    ],
+)  # fmt: skip
+def test_a_job_that_is_not_cancelled_is_told_of(folder, capsys, monkeypatch, result, said):
+    for name, value in result.items():
+        monkeypatch.setattr(HeldResult, name, value)
+    # The wait of a minute takes a second here.
+    monkeypatch.setattr(remote_jobs.threading, "Thread", QuickThread)
+    assert run("preprocess", *TEXTS, *HELD) == 130
+    assert capsys.readouterr().err.splitlines()[-1] == f"tt: interrupted, and {said}{GOES_ON}"
+
+
+class QuickThread(remote_jobs.threading.Thread):
+    """A thread for which nobody waits a minute."""
+
+    def join(self, timeout=None):
+        super().join(1 if timeout == remote_jobs.CANCEL_SECONDS else timeout)
+
+
+def test_a_second_ctrl_c_ends_the_wait(monkeypatch):
+    monkeypatch.setattr(HeldResult, "ends_as", None)
+
+    class Impatient(remote_jobs.threading.Thread):
+        def join(self, timeout=None):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(remote_jobs.threading, "Thread", Impatient)
+    interrupt = remote_jobs.cancel(HeldResult(), report=lambda line: None)
+    assert str(interrupt) == "the job held-1 was told to end, and may still run"
+    assert str(remote_jobs.cancel(None, report=pytest.fail)) == "", "there was no job"
+
+
+def test_the_launch_of_a_template_is_no_failure(folder, capsys):
+    runner = ("--", "--runner=held_runner.TemplateRunner")
+    assert run("preprocess", *TEXTS, *runner) == 0
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        "tt: TemplateRunner wrote the job's template and does not start it here: what launches "
+        "the template does"
+    )
+    assert not (folder / "dataset/dataset.json").exists()
+
+
+def test_a_job_is_named_with_its_page():
+    def describe(runner, *arguments):
+        return remote_jobs.describe_job(
+            HeldResult(), runner=runner, options=PipelineOptions(list(arguments))
+        )
+
+    assert describe("DataflowRunner", "--region=r1", "--project=p") == (
+        "Job held-1 runs on DataflowRunner: "
+        "https://console.cloud.google.com/dataflow/jobs/r1/held-1?project=p"
+    )
+    flink = "Job held-1 runs on FlinkRunner"
+    assert describe("FlinkRunner", "--flink_master=host:8081") == f"{flink}: http://host:8081"
+    assert describe("FlinkRunner", "--flink_master=https://h") == f"{flink}: https://h"
+    assert describe("FlinkRunner") == flink
+    nameless = held_runner.PipelineResult(PipelineState.DONE)
+    line = remote_jobs.describe_job(nameless, runner="FnApiRunner", options=PipelineOptions([]))
+    assert line is None
+
+
+def test_ctrl_c_cancels_a_job_of_a_job_service(tmp_path, monkeypatch):
+    states = []  # that the service gave the job
+
+    def set_state(job, state):
+        states.append(state)
+        return original(job, state)
+
+    original = BeamJob.set_state
+    monkeypatch.setattr(BeamJob, "set_state", set_state)
+    write_corpus(tmp_path, count=5000)
+    service = LocalJobServicer(tempfile.mkdtemp())
+    port = service.start_grpc_server()
+    beam = ("--runner=PortableRunner", "--environment_type=LOOPBACK")
+    command = [sys.executable, "-m", "cli.main", "preprocess", *TEXTS, "--", *beam]
+    command.append(f"--job_endpoint=localhost:{port}")
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
+        seen = ""
+        for seen in process.stderr:
+            if seen.startswith("Job "):
+                break
+        assert "runs on PortableRunner" in seen
+        start = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=120)
+    seconds = time.monotonic() - start
+    [name] = service._jobs
+    assert process.returncode == 130
+    assert said.splitlines()[-1] == f"tt: interrupted, and the job {name} is cancelled{GOES_ON}"
+    assert "Traceback" not in said
+    assert seconds < 60
+    assert beam_job_api_pb2.JobState.CANCELLED in states
+    assert beam_job_api_pb2.JobState.DONE not in states
+    service.stop()
+    assert not (tmp_path / "dataset/dataset.json").exists()
