@@ -133,7 +133,7 @@ def options_of(folder, capsys, *arguments):
 
 def test_without_flags_the_librarys_defaults_hold(folder, capsys):
     write_corpus(folder)
-    expected = PreprocessOptions(output="", vocabulary_size=24).resolved()
+    expected = PreprocessOptions(output="", vocabulary_size=36).resolved()
     assert options_of(folder, capsys) == json.loads(json.dumps(expected))
 
 
@@ -155,12 +155,12 @@ def test_each_flag_arrives(folder, capsys):
     assert [file["path"] for file in found.pop("exclude")] == ["test.txt"]
     assert found == {
         "held_out_by": "source", "encoding": "iso8859-1",
-        "shards": 2, "shard_megabytes": 3.0, "vocabulary_size": 24, "vocabulary_type": "bpe",
+        "shards": 2, "shard_megabytes": 3.0, "vocabulary_size": 36, "vocabulary_type": "bpe",
         "source_vocabulary_type": None, "target_vocabulary_type": None,
         "shared_vocabulary": False, "vocabulary": [], "vocabulary_sample": 900,
         "character_coverage": 0.98, "byte_fallback": False, "user_symbols": ["<x>", "<y>"],
         "sentencepiece_rule": "identity", "deduplicate": "source", "validation_fraction": 0.2,
-        "seed": 5, "source_language": "en", "target_language": "tlh",
+        "seed": 5, "source_language": "en", "target_language": "tlh", "protect": True,
         "normalization": {
             "unicode_form": "NFKC", "clean_whitespace": False, "lowercase": True,
         },
@@ -268,9 +268,9 @@ def test_a_config_file_says_all_that_flags_do(folder, capsys):
         "corpora: ['mine=a.en+a.xx']\nvocabulary_size: 800\nkeep-identical: true\n"
         "lowercase: true\nshards: 0\nvalidation-fraction: 0.1\nbeam: [--direct_num_workers=1]\n"
     )
-    assert run("preprocess", "--config", "c.yaml", "--vocabulary-size", "24") == 0
+    assert run("preprocess", "--config", "c.yaml", "--vocabulary-size", "36") == 0
     manifest = DatasetManifest.load(folder / "dataset")
-    assert manifest.options["vocabulary_size"] == 24, "flags win"
+    assert manifest.options["vocabulary_size"] == 36, "flags win"
     assert manifest.options["filters"]["reject_identical"] is False
     assert manifest.options["normalization"]["lowercase"] is True
     assert manifest.options["validation_fraction"] == 0.1
@@ -476,7 +476,7 @@ def test_workers_get_the_planned_model_by_its_whole_path(with_model, monkeypatch
     class Given(Exception):  # noqa: N818 -- ends the command
         pass
 
-    def run_job(job, progress, *, start):
+    def run_job(job, progress, *, start, report):
         raise Given(job._loader(), job.plan["model_fingerprint"], start)
 
     monkeypatch.setattr("pipelines.translate.job.TranslateJob.run", run_job)

@@ -33,7 +33,7 @@ def write_corpus(folder, count=60):
     (folder / "a.xx").write_text("\n".join(targets) + "\n")
 
 
-TEXTS = ("--source", "a.en", "--target", "a.xx", "--vocabulary-size", "24")
+TEXTS = ("--source", "a.en", "--target", "a.xx", "--vocabulary-size", "36")
 
 
 DEFAULT = re.compile(r"\[default: ([^];]+)")
