@@ -66,6 +66,7 @@ def open_corpora(
     source_texts: Sequence[str] = (),
     target_texts: Sequence[str] = (),
     text_fields: tuple[str, str] = ("source", "target"),
+    has_whole_paths: bool = False,
 ) -> list[Source]:
     """Opens corpora by their names, and checks them at once.
 
@@ -75,13 +76,15 @@ def open_corpora(
       source_texts: Text files or globs, a source sentence a line; their sources are the first.
       target_texts: Their translations, in the same order.
       text_fields: The fields that the texts were given in, for messages.
+      has_whole_paths: Whether local paths become absolute, for workers with another folder.
 
     Raises:
       UserError: Something named does not exist, or does not fit.
     """
     options = options or CorpusOptions()
     encoding = find_encoding(options.encoding)
-    look_up = functools.cache(_look_up)  # a look-up may ask a far file system
+    # A look-up may ask a far file system.
+    look_up = functools.cache(_look_up_whole if has_whole_paths else _look_up)
     pair_texts = functools.partial(_pair_texts, look_up=look_up, encoding=encoding)
     sources: list[Source] = pair_texts(source_texts, target_texts, fields=text_fields)
     for text in names:
@@ -203,6 +206,10 @@ def _check_is_no_folder(path: str) -> None:
 
 def _folder_message(path: str) -> str:
     return f"{path} is a folder: name the files in it, as in '{path.rstrip('/')}/*.tsv'"
+
+
+def _look_up_whole(pattern: str) -> list[str]:
+    return [storage_paths.normalize_path(path) for path in _look_up(pattern)]
 
 
 def _look_up(pattern: str) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -34,7 +35,7 @@ from pipelines.preprocess.progress import Progress, ProgressWatch
 from pipelines.preprocess.vocabulary_sample import VocabularySpec
 from pipelines.runners.status_line import look_seconds, repeating
 from pipelines.storage import files
-from pipelines.storage.paths import is_local, join
+from pipelines.storage.paths import is_local, join, normalize_path
 
 if TYPE_CHECKING:  # Beam is imported where it is needed: options and their help need none
     import apache_beam as beam
@@ -103,11 +104,44 @@ class PreprocessRequest:
         Raises:
           UserError: The input or the options do not suit.
         """
+        from pipelines.runners import workers
         from pipelines.runners.beam_options import set_file_system_options
 
-        set_file_system_options(self.beam_arguments)
-        plan = self._plan_embedded() if self.is_embedded else self._plan_corpora()
-        return PreprocessJob(plan=plan, beam_arguments=self.beam_arguments)
+        arguments, options = self.beam_arguments, self.options
+        folders = [options.data_dir] if options.data_dir else self._default_folders()
+        # Not `vocabulary`, which this process copies to the output folder.
+        places = {"`output`": [options.output], "`exclude`": options.exclude, "`data_dir`": folders}
+        warning = workers.check_places(arguments, places=places)
+        workers.check_workers(arguments)
+        set_file_system_options(arguments)
+        are_elsewhere = workers.are_elsewhere(arguments)
+        request = self._with_whole_paths() if are_elsewhere else self
+        if self.is_embedded:
+            plan = request._plan_embedded()
+        else:
+            plan = request._plan_corpora(has_whole_paths=are_elsewhere)
+        corpora = [file["path"] for identity in plan.identities for file in identity["files"]]
+        warning = workers.check_places(arguments, places={"the corpus": corpora}) or warning
+        if warning:
+            plan = dataclasses.replace(plan, notices=[warning, *plan.notices])
+        return PreprocessJob(plan=plan, beam_arguments=arguments)
+
+    def _default_folders(self) -> list[str]:
+        """Returns where TFDS keeps what it prepares, if a corpus is of TFDS."""
+        if not any("tfds:" in name for name in (*self.corpora, *self.validation)):
+            return []
+        return [os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets"]
+
+    def _with_whole_paths(self) -> PreprocessRequest:
+        """Makes local paths absolute: workers have another folder, and would look there."""
+        options = self.options
+        whole = dataclasses.replace(
+            options,
+            output=normalize_path(options.output),
+            exclude=tuple(normalize_path(path) for path in options.exclude),
+            data_dir=normalize_path(options.data_dir) if options.data_dir else None,
+        )
+        return dataclasses.replace(self, options=whole)
 
     def _plan_embedded(self) -> PreprocessPlan:
         about = [*changed_fields(self, _ABOUT_A_CORPUS)]
@@ -123,10 +157,14 @@ class PreprocessRequest:
             corpus=EmbeddedCorpus.kind,
         )
 
-    def _plan_corpora(self) -> PreprocessPlan:
+    def _plan_corpora(self, *, has_whole_paths: bool) -> PreprocessPlan:
         options = self.options
         sources = open_corpora(
-            self.corpora, options, source_texts=self.source, target_texts=self.target
+            self.corpora,
+            options,
+            source_texts=self.source,
+            target_texts=self.target,
+            has_whole_paths=has_whole_paths,
         )
         validation_sources = open_corpora(
             self.validation,
@@ -134,6 +172,7 @@ class PreprocessRequest:
             source_texts=self.validation_source,
             target_texts=self.validation_target,
             text_fields=("validation_source", "validation_target"),
+            has_whole_paths=has_whole_paths,
         )
         plan = plan_preprocess(
             sources=sources,
@@ -214,10 +253,12 @@ class PreprocessJob:
         """
         from pipelines.runners.beam_options import with_local_defaults
         from pipelines.runners.runner import make_pipeline, run_pipeline
+        from pipelines.runners.workers import with_dataflow_defaults
 
         plan = self.plan
         output = plan.options.output
-        pipeline = make_pipeline(with_local_defaults(self.beam_arguments))
+        arguments = with_dataflow_defaults(self.beam_arguments, shares_model=False)
+        pipeline = make_pipeline(with_local_defaults(arguments))
         if finished := claim_output(plan):
             return finished
         _copy_vocabularies(plan.options, work=plan.work)

@@ -39,6 +39,7 @@ _NO_JAR = re.compile(
     re.DOTALL,
 )
 
+_NO_TT = re.compile(r"ModuleNotFoundError: No module named '(?:pipelines|model|cli)\b")
 _NO_SUCH_JAR = re.compile(r'Unable to parse jar URL "(?P<path>.*?)"')
 _SERVER_ENDED = re.compile(r"Service failed to start up with error (?P<code>-?\d+)")
 
@@ -91,6 +92,12 @@ def explain_submission(error: BaseException, *, runner: str, java: str) -> UserE
 
 def _explain_job_server(error: BaseException, *, runner: str, java: str) -> UserError | None:
     text = str(error)
+    if _NO_TT.search(text):
+        return UserError(
+            f"the workers of {runner} have no tt: build the image of deploy/Dockerfile from this "
+            "version, push it to a registry, and name it behind -- with --sdk_container_image "
+            "(Dataflow) or --environment_config"
+        )
     option = f"--{runner.removesuffix('Runner').lower()}_job_server_jar"
     if found := _NO_JAR.search(text):
         return UserError(

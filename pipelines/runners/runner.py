@@ -1,4 +1,4 @@
-"""The run of a Beam job, and the places that its workers must reach."""
+"""The run of a Beam job."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from pipelines.runners import beam_options, failures, remote_jobs
 from pipelines.runners.beam_options import LOCAL_RUNNER, LOCAL_RUNNERS, LOOPBACK
 from pipelines.runners.failures import find_user_error
 from pipelines.runners.foreign_errors import explain_submission
-from pipelines.storage.paths import is_local
 
 
 def make_pipeline(beam_arguments: Sequence[str]) -> beam.Pipeline:
@@ -75,32 +74,6 @@ def _choose_job_service(options: PipelineOptions, arguments: Sequence[str]) -> N
             f"--environment_type={LOOPBACK} to work in this process: give one behind --"
         )
     portable.job_endpoint = "embed"
-
-
-def check_places(arguments: Sequence[str], *, paths: Sequence[str]) -> str | None:
-    """Checks that the workers of a job can reach its files, at the paths that the user named.
-
-    Returns a warning where another runner may have no such local path, else None.
-
-    Raises:
-      UserError: A path is local and the job runs on Dataflow, or Beam cannot read a flag.
-    """
-    runner = beam_options.find_runner_name(arguments)
-    portable = beam_options.parse_arguments(arguments).view_as(PortableOptions)
-    local = next((path for path in paths if is_local(path)), None)
-    if local is None or runner in LOCAL_RUNNERS:
-        return None
-    if "dataflow" in runner:
-        raise UserError(
-            f"{local} is of this machine, and the workers of Dataflow are others: name a path of "
-            "gs://"
-        )
-    if (portable.environment_type or "").upper() == LOOPBACK:  # the workers are this process
-        return None
-    return (
-        f"{local} is of this machine: the workers of this --runner must have the same file under "
-        "the same path, else name one of another file system"
-    )
 
 
 def run_pipeline(

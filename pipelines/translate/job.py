@@ -33,8 +33,9 @@ from pipelines.runners.beam_options import (
     with_local_defaults,
 )
 from pipelines.runners.model_copies import ModelCopies, plan_copies
-from pipelines.runners.runner import check_places, make_pipeline, run_pipeline
+from pipelines.runners.runner import make_pipeline, run_pipeline
 from pipelines.runners.status_line import look_seconds, repeating
+from pipelines.runners.workers import check_places, check_workers, with_dataflow_defaults
 from pipelines.storage import paths
 from pipelines.storage.files import delete, delete_folder, read_bytes
 from pipelines.storage.listing import list_files
@@ -103,11 +104,14 @@ class TranslateRequest:
         """
         options = self.options
         plan_copies(self.copies, beam_arguments=self.beam)
-        places = [*options.input, options.output]
-        places += [path for path in (self.model, options.texts.glossary) if isinstance(path, str)]
-        warning = check_places(self.beam, paths=places)
+        places = {"`input`": options.input, "`output`": [options.output]}
+        for what, path in (("`model`", self.model), ("`glossary`", options.texts.glossary)):
+            if isinstance(path, str):
+                places[what] = [path]
+        warning = check_places(self.beam, places=places)
+        check_workers(self.beam)
         set_file_system_options(self.beam)
-        if remote := [place for place in places if not is_local(place)]:
+        if remote := [path for each in places.values() for path in each if not is_local(path)]:
             report(f"Looking at {', '.join(remote)}")  # minutes where there is no network
         model = find_model(self.model, engine=self.engine, report=report)
         output = paths.normalize_path(options.output)
@@ -396,7 +400,7 @@ def _with_workers(arguments: Sequence[str], workers: int) -> list[str]:
     """Gives a job that runs here so many threads, if no argument says how many."""
     if has_direct_workers(arguments) and local_workers(arguments) is None:
         arguments = [*arguments, f"--direct_num_workers={workers}"]
-    return with_local_defaults(arguments)
+    return with_local_defaults(with_dataflow_defaults(arguments, shares_model=True))
 
 
 def _find_manifest(*, output: str, sizes: Mapping[str, int]) -> dict[str, Any] | None:

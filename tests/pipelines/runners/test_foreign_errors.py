@@ -31,7 +31,8 @@ def folder(tmp_path, monkeypatch):
 @pytest.mark.parametrize("runner", ["flink", "spark"])
 def test_a_runner_without_its_jar_says_which_goes_where(folder, capsys, runner):
     name, option = f"{runner.title()}Runner", f"--{runner}_job_server_jar"
-    beam = ("--", f"--runner={name}", f"--jar_cache_dir={folder}/jars")
+    beam = ("--", f"--runner={name}", "--environment_type=LOOPBACK")
+    beam = (*beam, f"--jar_cache_dir={folder}/jars")
     assert run("preprocess", *TEXTS, *beam, f"{option}={NOWHERE}") == 2
     assert last_error(capsys) == (
         f"tt: error: {name} needs a jar of Beam's, which could not be fetched from {NOWHERE} "
@@ -47,7 +48,8 @@ def test_a_runner_without_its_jar_says_which_goes_where(folder, capsys, runner):
 
 def test_a_runner_without_java_says_so(folder, capsys):
     (folder / "a.jar").touch()
-    beam = ("--", "--runner=FlinkRunner", "--flink_job_server_jar=a.jar")
+    beam = ("--", "--runner=FlinkRunner", "--environment_type=LOOPBACK")
+    beam = (*beam, "--flink_job_server_jar=a.jar")
     assert run("preprocess", *TEXTS, *beam, "--job_server_java_launcher=./java") == 2
     assert "FlinkRunner needs Java, and there is no program ./java: install it, or" in (
         last_error(capsys)
@@ -74,7 +76,8 @@ def test_the_portable_runner_works_in_this_process_if_asked(folder, capsys):
 
 
 def test_a_job_service_that_does_not_answer_keeps_what_is_finished(folder, capsys):
-    beam = ("--runner=PortableRunner", "--job_endpoint=127.0.0.1:1", "--job_server_timeout=1")
+    beam = ("--runner=PortableRunner", "--environment_type=LOOPBACK")
+    beam = (*beam, "--job_endpoint=127.0.0.1:1", "--job_server_timeout=1")
     assert run("preprocess", *TEXTS, "--", *beam) == 2
     assert last_error(capsys) == (
         "tt: error: no job service answers at --job_endpoint (FutureTimeoutError): start it, or "
@@ -125,6 +128,17 @@ def test_services_are_told_by_the_type_of_their_errors(error, line):
         assert str(explain(error)) == line
     else:
         assert explain(error) is None, "without a job service it is a bug"
+
+
+@pytest.mark.parametrize("module", ["pipelines", "pipelines.preprocess", "model", "cli"])
+def test_workers_without_tt_are_one_line(module):
+    text = f"Traceback ...\nModuleNotFoundError: No module named '{module}'\n\nDuring handling ..."
+    found = explain_submission(RuntimeError(text), runner="FlinkRunner", java="java")
+    assert str(found).startswith(
+        "the workers of FlinkRunner have no tt: build the image of deploy/Dockerfile from this "
+    )
+    other = RuntimeError(text.replace(f"'{module}'", "'modeling'"))
+    assert explain_submission(other, runner="FlinkRunner", java="java") is None
 
 
 @pytest.mark.parametrize("command", ["preprocess", "translate-batch"])

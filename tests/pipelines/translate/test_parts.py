@@ -21,7 +21,7 @@ from model.errors import (
     UserError,
 )
 from pipelines.runners.failures import find_user_error
-from pipelines.runners.runner import check_places, make_pipeline
+from pipelines.runners.runner import make_pipeline
 from pipelines.storage.parquet import cell_bytes, overlapping_row_groups, read_footer, read_rows
 from pipelines.translate.job import _with_workers
 from pipelines.translate.job_folder import compare_plans
@@ -223,33 +223,6 @@ def test_pipelines_run_on_this_machine_unless_told_otherwise():
     assert type(make_pipeline([]).runner).__name__ == "FnApiRunner"
     flink = make_pipeline(["--runner", "FlinkRunner"])
     assert type(flink.runner).__name__ == "FlinkRunner"
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        (),
-        *([f"--runner={name}"] for name in ("FnApiRunner", "DirectRunner", "prismrunner",
-          "BundleBasedDirectRunner", "apache_beam.runners.direct.direct_runner.DirectRunner",
-          "SwitchingDirectRunner")),
-        ("--runner", "PortableRunner", "--environment_type=LOOPBACK"),
-        ("--runner=FlinkRunner", "--environment_type", "LOOPBACK"),
-    ],
-)  # fmt: skip
-def test_local_files_are_for_runners_of_this_machine(arguments):
-    assert check_places(arguments, paths=["gs://b/in", "out"]) is None
-
-
-def test_workers_of_other_machines_have_no_local_files():
-    flink, dataflow = ["--runner=FlinkRunner"], ["--runner", "DataflowRunner"]
-    for arguments in (flink, dataflow):
-        assert check_places(arguments, paths=["gs://b/in", "s3://b/out"]) is None
-    assert check_places(flink, paths=["gs://b/in", "/data/out"]).startswith(
-        "/data/out is of this machine: the workers of this --runner must have "
-    )
-    for loopback in ([], ["--environment_type=LOOPBACK"]):
-        with pytest.raises(UserError, match=r"^run is of this machine, .*: name a path of gs://$"):
-            check_places([*dataflow, *loopback], paths=["gs://b/in", "gs://b/out", "run"])
 
 
 def test_the_direct_runner_has_as_many_workers_as_any_runner_here():

@@ -1,0 +1,125 @@
+"""Workers of other machines: what they must have and reach, and how Dataflow is to start them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from apache_beam.options.pipeline_options import (
+    DebugOptions,
+    PortableOptions,
+    SetupOptions,
+    WorkerOptions,
+)
+
+from model.errors import UserError
+from pipelines.runners.beam_options import (
+    LOCAL_RUNNERS,
+    LOOPBACK,
+    find_runner_name,
+    parse_arguments,
+)
+from pipelines.storage.paths import is_local
+
+_DOCKER = "DOCKER"  # the environment of workers where none is named
+_IMAGE = "build the image of deploy/Dockerfile, push it to a registry, and name it with"
+
+# Else Beam stages the output of `pip freeze`, and the interpreter's path, with every job.
+_NO_FREEZE = "disable_logging_submission_environment"
+# Else Dataflow starts a container for each core, and each loads a model of its own.
+_ONE_CONTAINER = "no_use_multiple_sdk_containers"
+
+
+def are_elsewhere(arguments: Sequence[str]) -> bool:
+    """Says whether the workers of a job are of other machines, or may be.
+
+    Raises:
+      UserError: Beam cannot read a flag.
+    """
+    portable = parse_arguments(arguments).view_as(PortableOptions)
+    runner = find_runner_name(arguments)
+    if "dataflow" in runner:  # which knows no other environment than its own
+        return True
+    return runner not in LOCAL_RUNNERS and _environment(portable) != LOOPBACK
+
+
+def check_places(arguments: Sequence[str], *, places: Mapping[str, Sequence[str]]) -> str | None:
+    """Checks that the workers of a job can reach its files, at the paths that the user named.
+
+    Args:
+      arguments: Beam's own flags.
+      places: Paths by what they are, as messages name it: "`output`", "the corpus".
+
+    Returns:
+      A warning where other workers may have no such local path, else None.
+
+    Raises:
+      UserError: A path is local and the job runs on Dataflow, or Beam cannot read a flag.
+    """
+    if not are_elsewhere(arguments):
+        return None
+    local = (f"{what} {path}" for what, paths in places.items() for path in paths if is_local(path))
+    found = next(local, None)
+    if found is None:
+        return None
+    if "dataflow" in find_runner_name(arguments):
+        raise UserError(
+            f"{found} is of this machine, and the workers of Dataflow are others: name a path of "
+            "gs://"
+        )
+    return (
+        f"{found} is of this machine: the workers of this --runner must have the same file under "
+        "the same path, else name one of another file system"
+    )
+
+
+def check_workers(arguments: Sequence[str]) -> None:
+    """Checks that the workers of a job get `tt`: Beam's own images do not have it.
+
+    Raises:
+      UserError: They do not, or Beam cannot read a flag.
+    """
+    options = parse_arguments(arguments)
+    setup, portable = options.view_as(SetupOptions), options.view_as(PortableOptions)
+    if setup.setup_file or setup.extra_packages or setup.requirements_file:
+        return  # by which tt may come, too
+    runner = find_runner_name(arguments)
+    if "dataflow" in runner:
+        worker = options.view_as(WorkerOptions)
+        if not worker.sdk_container_image:
+            raise UserError(
+                f"the workers of Dataflow would have no tt: {_IMAGE} --sdk_container_image=IMAGE"
+            )
+        return
+    has_cluster = runner in ("flinkrunner", "sparkrunner") or portable.job_endpoint
+    has_image = portable.environment_config or portable.lookup_environment_option(
+        "docker_container_image"
+    )
+    if has_cluster and _environment(portable) == _DOCKER and not has_image:
+        raise UserError(
+            f"the workers of this --runner would have no tt: {_IMAGE} --environment_type=DOCKER "
+            "--environment_config=IMAGE"
+        )
+
+
+def _environment(portable: PortableOptions) -> str:
+    return str(portable.environment_type or _DOCKER).upper()
+
+
+def with_dataflow_defaults(arguments: Sequence[str], *, shares_model: bool) -> list[str]:
+    """Adds what a job of tt wants of Dataflow, where no argument says otherwise.
+
+    Args:
+      arguments: Beam's own flags.
+      shares_model: Whether the threads of a worker share a model: then it has one process.
+
+    Raises:
+      UserError: Beam cannot read a flag.
+    """
+    if "dataflow" not in find_runner_name(arguments):
+        return list(arguments)
+    given = parse_arguments(arguments).view_as(DebugOptions).experiments or []
+    added = [_NO_FREEZE] if _NO_FREEZE not in given else []
+    is_said = any(name.removeprefix("no_") == _ONE_CONTAINER.removeprefix("no_") for name in given)
+    if shares_model and not is_said:
+        added.append(_ONE_CONTAINER)
+    return [*arguments, *(f"--experiments={name}" for name in added)]
