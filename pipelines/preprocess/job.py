@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -35,6 +36,7 @@ from pipelines.preprocess.progress import Progress, ProgressWatch
 from pipelines.preprocess.vocabulary_sample import VocabularySpec
 from pipelines.runners.status_line import look_seconds, repeating
 from pipelines.storage import files
+from pipelines.storage.first_look import look_first
 from pipelines.storage.paths import is_local, join, normalize_path
 
 if TYPE_CHECKING:  # Beam is imported where it is needed: options and their help need none
@@ -114,6 +116,7 @@ class PreprocessRequest:
         warning = workers.check_places(arguments, places=places)
         workers.check_workers(arguments)
         set_file_system_options(arguments)
+        look_first([*folders, options.output, *options.exclude, *options.vocabulary, *self._names])
         are_elsewhere = workers.are_elsewhere(arguments)
         request = self._with_whole_paths() if are_elsewhere else self
         if self.is_embedded:
@@ -125,6 +128,12 @@ class PreprocessRequest:
         if warning:
             plan = dataclasses.replace(plan, notices=[warning, *plan.notices])
         return PreprocessJob(plan=plan, beam_arguments=arguments)
+
+    @property
+    def _names(self) -> list[str]:
+        """Corpora and texts, as they are named."""
+        texts = (self.source, self.target, self.validation_source, self.validation_target)
+        return [*self.corpora, *self.validation, *itertools.chain(*texts)]
 
     def _default_folders(self) -> list[str]:
         """Returns where TFDS keeps what it prepares, if a corpus is of TFDS."""

@@ -42,6 +42,7 @@ from model.text.vocabulary import (
 from pipelines.runners.formatting import megabytes
 from pipelines.storage import files, listing
 from pipelines.storage import paths as storage_paths
+from pipelines.storage.first_look import look_first
 
 _CHUNK_BYTES = 8 << 20  # shards may be of many GB
 _LOOKUPS = 16  # at once: each waits for the answer of a server
@@ -72,6 +73,7 @@ def stage_dataset(dataset: str, *, cache: Path, report: Callable[[str], object])
     """
     if storage_paths.is_local(dataset):
         return Path(dataset)
+    look_first([dataset])
     dataset = dataset.rstrip("/")  # on object stores a//b is not a/b
     manifest = DatasetManifest.load(dataset, read=_read_manifest)
     shards = [name for split in manifest.splits.values() for name in split.shards]

@@ -3,6 +3,7 @@
 paths       paths, and why one cannot be looked up
 listing     what lies in a folder, and what a pattern names
 files       files opened, read, written whole, deleted; what means a damaged one
+first_look  whether Google Cloud Storage answers, told within seconds
 parquet     footers, runs of rows, text cells, writing
 text_files  text decompressed, summed up, and told from wide encodings
 """

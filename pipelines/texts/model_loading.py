@@ -15,6 +15,7 @@ from model.errors import UserError
 from model.folders.cache import default_cache
 from model.formats.model_card import About, TrainingData
 from model.formats.model_folder import describe_missing_digests, load_about, model_fingerprint
+from pipelines.storage.first_look import look_first
 from pipelines.texts.model_languages import describe_other_language
 from pipelines.texts.options import TextOptions
 
@@ -83,6 +84,7 @@ def find_model(
         return FoundModel(folder=None, fingerprint=model.fingerprint, engine={"name": model.name})
     from pipelines.runners.staging import stage_model  # imports Beam, which takes seconds
 
+    look_first([model])
     folder = stage_model(model, cache=default_cache(), report=report)
     return FoundModel(
         folder=folder,

@@ -38,6 +38,7 @@ from pipelines.runners.status_line import look_seconds, repeating
 from pipelines.runners.workers import check_places, check_workers, with_dataflow_defaults
 from pipelines.storage import paths
 from pipelines.storage.files import delete, delete_folder, read_bytes
+from pipelines.storage.first_look import look_first
 from pipelines.storage.listing import list_files
 from pipelines.storage.paths import is_local
 from pipelines.texts.flags import Limits
@@ -112,7 +113,8 @@ class TranslateRequest:
         check_workers(self.beam)
         set_file_system_options(self.beam)
         if remote := [path for each in places.values() for path in each if not is_local(path)]:
-            report(f"Looking at {', '.join(remote)}")  # minutes where there is no network
+            report(f"Looking at {', '.join(remote)}")
+            look_first(remote)
         model = find_model(self.model, engine=self.engine, report=report)
         output = paths.normalize_path(options.output)
         check_place(options, output=output)

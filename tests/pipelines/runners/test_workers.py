@@ -112,6 +112,7 @@ def test_dataflow_gets_what_a_job_of_tt_wants():
 )
 def test_preprocess_on_dataflow_refuses_local_paths(folder, capsys, monkeypatch, arguments, named):
     monkeypatch.delenv("TFDS_DATA_DIR", raising=False)
+    monkeypatch.setattr("pipelines.preprocess.job.look_first", lambda paths: None)  # no network
     if named.startswith("the corpus"):
         named = f"the corpus {folder}/a.en"  # found there, before it is known for a corpus
     before = sorted(folder.rglob("*"))

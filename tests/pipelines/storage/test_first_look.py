@@ -1,0 +1,130 @@
+"""A user without a network, or who is not logged in, hears of it within seconds."""
+
+from __future__ import annotations
+
+import contextlib
+import http.server
+import json
+import threading
+import time
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from command_line import last_error, run
+
+from model.errors import ServiceError
+from pipelines.storage import first_look
+from pipelines.storage.first_look import look_first
+
+pytestmark = pytest.mark.slow
+
+
+class Storage(http.server.BaseHTTPRequestHandler):
+    """Google Cloud Storage, as far as a first look goes."""
+
+    asked: list[str]
+    status: int
+    seconds: float
+
+    def do_GET(self):
+        self.asked.append(self.path.partition("?")[0])
+        time.sleep(self.seconds)
+        body = json.dumps({"error": {"message": "no"}} if self.status != 200 else {}).encode()
+        with contextlib.suppress(OSError):  # who asked has left
+            self.send_response(self.status)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+    def log_message(self, *arguments):
+        pass
+
+
+@pytest.fixture
+def storage(tmp_path, monkeypatch):
+    """Starts a storage that answers with a status after seconds; returns what it is asked."""
+    first_look._look.cache_clear()
+    for name in ("GOOGLE_APPLICATION_CREDENTIALS", "CLOUDSDK_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("NO_GCE_CHECK", "true")  # a machine of Google's would be logged in
+    servers = []
+
+    def start(status, seconds=0.0):
+        settings = {"asked": [], "status": status, "seconds": seconds}
+        handler = type("Handler", (Storage,), settings)
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        servers.append(server)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{server.server_port}")
+        return settings["asked"]
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+    first_look._look.cache_clear()
+
+
+def listed(asked):
+    """Leaves out what the client asks in a thread of its own, for traces."""
+    return [path for path in asked if path.endswith("/o")]
+
+
+def test_a_bucket_is_asked_once(storage):
+    asked = storage(200)
+    for _ in range(2):
+        look_first(["a.tsv", "s3://c/d", "web=gs://one/a.en+gs://two/a.de", "gs://one"])
+    assert listed(asked) == ["/storage/v1/b/one/o", "/storage/v1/b/two/o"]
+
+
+@pytest.mark.parametrize("status", [404, 429, 503])
+def test_what_else_is_wrong_the_look_up_itself_says(storage, status):
+    asked = storage(status)
+    look_first(["gs://b/a"])
+    assert len(listed(asked)) == 1, "nothing is tried again"
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_user_who_is_not_logged_in_is_told_how(storage, status, tmp_path, monkeypatch):
+    storage(status)
+    wants = r"^gs://b wants to know who you are \(Your default .* not found\): run `gcloud auth "
+    with pytest.raises(ServiceError, match=wants):
+        look_first(["gs://b/a"])
+    user = {"type": "authorized_user", "client_id": "i", "client_secret": "s", "refresh_token": "t"}
+    (tmp_path / "key.json").write_text(json.dumps(user))
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "key.json"))
+    look_first(["gs://b/a"])
+
+
+def test_a_bucket_that_keeps_silent_is_waited_for_in_seconds(storage, monkeypatch):
+    storage(200, seconds=3)
+    monkeypatch.setattr(first_look, "_REQUEST_SECONDS", 0.5)
+    with pytest.raises(ServiceError, match=r"^gs://b does not answer \(.*Read timed out.*: check"):
+        look_first(["gs://b/a"])
+    monkeypatch.setattr(first_look, "_REQUEST_SECONDS", 60)
+    monkeypatch.setattr(first_look, "SECONDS", 0.5)
+    with pytest.raises(ServiceError, match=r"^gs://c does not answer \(nothing within 0\.5 s\)"):
+        look_first(["gs://c/a"])
+
+
+@pytest.mark.parametrize("command", ["preprocess", "translate-batch", "train"])
+def test_commands_without_a_network_say_so_within_15_seconds(
+    storage, capsys, tmp_path, monkeypatch, command
+):
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://127.0.0.1:1")  # nobody listens
+    monkeypatch.chdir(tmp_path)
+    pq.write_table(pa.table({"text": ["one"]}), "in.parquet")
+    arguments = {
+        "preprocess": ("gs://b/a.tsv", "--output", "o"),
+        "translate-batch": ("in.parquet", "--model", "gs://b/m", "--output", "o"),
+        "train": ("--dataset", "gs://b/dataset"),
+    }[command]
+    start = time.monotonic()
+    assert run(command, *arguments) == 2
+    assert time.monotonic() - start < 15
+    assert "gs://b does not answer (" in (line := last_error(capsys))
+    assert line.endswith("): check the network, and run the same command again")
+    assert [path.name for path in tmp_path.iterdir()] == ["in.parquet"]
