@@ -83,7 +83,8 @@ class CheckedFile:
     def __init__(self, path: str) -> None:
         self._digest = hashlib.blake2b(digest_size=16)
         self._file: Any = open_input(path)
-        self._raw: Any = io.BufferedReader(_Summing(self._file, self._digest), _BUFFER_BYTES)
+        self._summing = _Summing(self._file, self._digest)
+        self._raw: Any = io.BufferedReader(self._summing, _BUFFER_BYTES)
         self.stream = decompress(self._raw, path=path)
 
     def __enter__(self) -> CheckedFile:
@@ -96,13 +97,14 @@ class CheckedFile:
         """Reads on to the end; returns the file's bytes and their checksum (hex blake2b)."""
         while self._raw.read(_BUFFER_BYTES):
             pass
-        return int(self._file.tell()), self._digest.hexdigest()
+        return self._summing.size, self._digest.hexdigest()
 
 
 class _Summing(io.RawIOBase):
     def __init__(self, file: Any, digest: Any) -> None:
         self._file = file
         self._digest = digest
+        self.size = 0  # bytes read
 
     def readable(self) -> bool:
         return True
@@ -111,6 +113,7 @@ class _Summing(io.RawIOBase):
         data = self._file.read(len(buffer))
         self._digest.update(data)
         buffer[: len(data)] = data
+        self.size += len(data)
         return len(data)
 
 

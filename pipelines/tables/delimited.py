@@ -15,6 +15,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
@@ -23,8 +24,9 @@ from pipelines.storage.text_files import CheckedFile
 from pipelines.tables.utf8 import check_head, check_lines, one_line
 
 _HEAD_BYTES = 64 << 10
-BLOCK_BYTES = 8 << 20  # of text that is parsed at once; a row must be shorter
-_END = "x"  # the first cell of a row that is added at the end: it tells an open quotation mark
+BLOCK_BYTES = 8 << 20  # of text that is parsed at about once; a row must be shorter
+_END = "x"  # first cell of a row that is added to a block: so an open quotation mark is seen
+_CUTS = 8  # places of either kind at which a block may be cut
 _FIELD_LIMIT = 2**31 - 1  # characters of a cell, for the module csv
 
 
@@ -44,24 +46,65 @@ class DelimitedRows:
         self._stream = stream
         self._path = path
         self._delimiter = delimiter
-        self._head = stream.read(_HEAD_BYTES)
-        check_head(self._head, path=path)
+        self._first: bytes = stream.read(BLOCK_BYTES)
+        check_head(self._first, path=path)
+        self._error = ""  # what Arrow said last
+        self._newline = b"\n" if b"\n" in self._first else b"\r"
         self._names = self._read_names()
         self._end = [_END, *[""] * (len(self._names) - 1)]
         self.schema = pa.schema([(name, pa.string()) for name in self._names])
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """Yields the rows, at least one batch.
+        """Yields the rows.
 
         Raises:
           BadFileError: A row has more or fewer cells, is too long, or is not UTF-8; or a quotation
             mark is never closed.
         """
+        block, names_rows = self._first.removeprefix(codecs.BOM_UTF8), 1
+        while True:
+            more = self._stream.read(BLOCK_BYTES)
+            for size in self._cuts(block) if more else [len(block)]:
+                if (table := self._parse(block[:size])) is not None:
+                    yield from table.slice(names_rows).to_batches()
+                    block, names_rows = block[size:], 0
+                    break
+            else:
+                if not more or len(block) > BLOCK_BYTES:
+                    raise self._explain()
+            if not more:
+                return
+            block += more
+
+    def _cuts(self, block: bytes) -> list[int]:
+        """Returns where the last row of a block may end, the likeliest place first.
+
+        It does not end inside quotation marks: behind an even number of them, unless a cell without
+        any around it has one in it.
+        """
+        if not self._has_quotes:
+            end = block.rfind(self._newline) + 1
+            return [end] if end else []
+        data = np.frombuffer(block, np.uint8)
+        ends = np.flatnonzero(data == ord(self._newline))
+        is_odd = np.cumsum(data == ord('"'), dtype=np.uint8)[ends] % 2 == 1
+        likely, others = ends[~is_odd], ends[is_odd]
+        return [int(end) + 1 for some in (likely, others) for end in some[: -_CUTS - 1 : -1]]
+
+    def _parse(self, block: bytes) -> pa.Table | None:
+        """Parses whole rows; returns None where they are none."""
+        content = pa.BufferOutputStream()  # memory of Arrow's, whose threads may outlive a call
+        content.write(block)
+        if block[-1:] not in (b"", b"\n", b"\r"):
+            content.write(self._newline)
+        content.write(self._delimiter.join(self._end).encode() + self._newline)
+        buffer = content.getvalue()
         try:
-            whole = _WithEnd(self._head, self._stream, self._delimiter.join(self._end))
-            reader = pa_csv.open_csv(
-                pa.PythonFile(whole, "r"),
-                read_options=pa_csv.ReadOptions(block_size=BLOCK_BYTES),
+            table = pa_csv.read_csv(
+                pa.BufferReader(buffer),
+                read_options=pa_csv.ReadOptions(
+                    column_names=self._names, block_size=buffer.size + 1
+                ),
                 parse_options=pa_csv.ParseOptions(
                     delimiter=self._delimiter,
                     quote_char='"' if self._has_quotes else False,
@@ -73,16 +116,12 @@ class DelimitedRows:
                     column_types=dict.fromkeys(self._names, pa.string())
                 ),
             )
-            held = reader.read_next_batch()
-            for batch in reader:
-                if batch.num_rows:
-                    yield held
-                    held = batch
-        except (pa.ArrowInvalid, UnicodeDecodeError) as error:
-            raise self._explain(error) from error
-        if held.num_rows == 0 or [column[-1].as_py() for column in held.columns] != self._end:
-            raise self._explain(ValueError("a quotation mark is open at its end"))
-        yield held.slice(0, held.num_rows - 1)
+        except pa.ArrowInvalid as error:
+            self._error = one_line(error)
+            return None
+        last = [column[-1].as_py() for column in table.columns]
+        self._error = "a quotation mark is open at its end"
+        return table.slice(0, table.num_rows - 1) if last == self._end else None
 
     @property
     def _has_quotes(self) -> bool:
@@ -95,9 +134,9 @@ class DelimitedRows:
 
     def _read_names(self) -> list[str]:
         try:
-            text = codecs.getincrementaldecoder("utf-8-sig")().decode(self._head)
+            text = codecs.getincrementaldecoder("utf-8-sig")().decode(self._first[:_HEAD_BYTES])
         except UnicodeDecodeError as error:
-            raise self._explain(error) from error
+            raise self._explain() from error
         with _long_cells():
             names: list[str] = next(self._rows_of(iter(io.StringIO(text, newline=""))), [])
         if not names:
@@ -110,7 +149,7 @@ class DelimitedRows:
             )
         return names
 
-    def _explain(self, error: Exception) -> BadFileError:
+    def _explain(self) -> BadFileError:
         """Reads the file again, by other means, to tell the line of what is wrong."""
         check_lines(self._path)
         line = after = 1  # where the row begins, and the next one
@@ -138,33 +177,7 @@ class DelimitedRows:
                 f"{self._path} must have rows of less than {BLOCK_BYTES >> 20} MB; that of line "
                 f"{line:,} is longer, or lacks a quotation mark"
             )
-        return BadFileError(f"{self._path} cannot be read: {one_line(error)}")
-
-
-class _WithEnd(io.RawIOBase):
-    """A stream behind what was read of it already, with a last line added."""
-
-    def __init__(self, head: bytes, stream: Any, line: str) -> None:
-        self._head = head
-        self._stream = stream
-        self._line = line.encode() + b"\n"
-        self._last = b""  # byte that was read
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        """Returns so many bytes, and fewer only at the end."""
-        data, self._head = self._head[:size], self._head[size:]
-        if len(data) < size:
-            data += self._stream.read(size - len(data))
-        if len(data) < size and self._line:
-            end = self._line if (data or self._last)[-1:] in b"\r\n" else b"\n" + self._line
-            self._line = b""
-            missing = size - len(data)
-            data, self._head, self._stream = data + end[:missing], end[missing:], io.BytesIO()
-        self._last = data[-1:]
-        return data
+        return BadFileError(f"{self._path} cannot be read: {self._error}")
 
 
 @contextlib.contextmanager

@@ -77,7 +77,10 @@ class JsonlRows:
             unexpected_field_behavior="error" if self._is_known else "infer",
         )
         read = pa_json.ReadOptions(use_threads=False, block_size=len(block) + 1)
-        return pa_json.read_json(pa.BufferReader(block), read_options=read, parse_options=parse)
+        content = pa.BufferOutputStream()  # memory of Arrow's, whose threads may outlive a call
+        content.write(block)
+        source = pa.BufferReader(content.getvalue())
+        return pa_json.read_json(source, read_options=read, parse_options=parse)
 
     def _explain(self, lines: list[bytes], error: Exception, *, first_line: int) -> BadFileError:
         """Parses line for line, to tell the one that is wrong."""

@@ -157,11 +157,30 @@ CELL = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
 
 
 @settings(max_examples=60, deadline=None)
-@given(data=st.data(), columns=st.integers(1, 3))
-def test_whatever_is_written_as_csv_comes_back(tmp_path_factory, data, columns):
-    rows = data.draw(st.lists(st.lists(CELL, min_size=columns, max_size=columns), max_size=6))
+@given(data=st.data(), columns=st.integers(1, 3), block_bytes=st.integers(80, 300))
+def test_whatever_is_written_as_csv_comes_back(tmp_path_factory, data, columns, block_bytes):
+    rows = data.draw(st.lists(st.lists(CELL, min_size=columns, max_size=columns), max_size=20))
     names = [f"column {i}" for i in range(columns)]
     text = io.StringIO()
     csv.writer(text, quoting=csv.QUOTE_ALL).writerows([names, *rows])
     path = tmp_path_factory.mktemp("csv") / "t.csv"
-    assert rows_of(path, text.getvalue().encode()) == (names, [tuple(row) for row in rows])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(delimited, "BLOCK_BYTES", block_bytes)
+        assert rows_of(path, text.getvalue().encode()) == (names, [tuple(row) for row in rows])
+
+
+@pytest.mark.parametrize("block_bytes", [40, 41, 47, 1000])
+def test_a_quotation_mark_inside_a_cell_does_not_mislead_the_cut(
+    tmp_path, monkeypatch, block_bytes
+):
+    monkeypatch.setattr(delimited, "BLOCK_BYTES", block_bytes)
+    rows = [('5" disk', "x"), ("a\nb", "y"), ("z", 'it"s')] * 9
+    lines = [b'5" disk,x\n', b'"a\nb",y\n', b'z,it"s\n'] * 9
+    assert rows_of(tmp_path / "t.csv", b"a,b\n" + b"".join(lines)) == (["a", "b"], rows)
+
+
+def test_a_row_may_lie_across_blocks(tmp_path, monkeypatch):
+    monkeypatch.setattr(delimited, "BLOCK_BYTES", 1000)
+    rows = [("1", "x\n" * 450), ("2", "y" * 900), ("3", "z\n" * 450)] * 3
+    content = b"".join(f'{a},"{b}"\n'.encode() for a, b in rows)
+    assert rows_of(tmp_path / "t.csv", b"a,b\n" + content) == (["a", "b"], rows)
