@@ -26,6 +26,7 @@ from pipelines.tables.utf8 import check_head, check_lines, one_line
 _HEAD_BYTES = 64 << 10
 BLOCK_BYTES = 8 << 20  # of text that is parsed at about once; a row must be shorter
 _END = "x"  # first cell of a row that is added to a block: so an open quotation mark is seen
+_TAIL_BYTES = 1 << 20  # of a block, in which it is cut
 _CUTS = 8  # places of either kind at which a block may be cut
 _FIELD_LIMIT = 2**31 - 1  # characters of a cell, for the module csv
 
@@ -85,11 +86,16 @@ class DelimitedRows:
         if not self._has_quotes:
             end = block.rfind(self._newline) + 1
             return [end] if end else []
-        data = np.frombuffer(block, np.uint8)
+        last = block.rfind(self._newline)
+        start = max(0, last - _TAIL_BYTES)
+        data = np.frombuffer(block, np.uint8)[start : last + 1]
         ends = np.flatnonzero(data == ord(self._newline))
-        is_odd = np.cumsum(data == ord('"'), dtype=np.uint8)[ends] % 2 == 1
+        marks = np.cumsum(data == ord('"'), dtype=np.uint8)[ends]
+        is_odd = (marks + block.count(b'"', 0, start) % 2) % 2 == 1
         likely, others = ends[~is_odd], ends[is_odd]
-        return [int(end) + 1 for some in (likely, others) for end in some[: -_CUTS - 1 : -1]]
+        return [
+            start + int(end) + 1 for some in (likely, others) for end in some[: -_CUTS - 1 : -1]
+        ]
 
     def _parse(self, block: bytes) -> pa.Table | None:
         """Parses whole rows; returns None where they are none."""

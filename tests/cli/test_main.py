@@ -248,7 +248,7 @@ def test_a_dry_run_says_the_plan_and_leaves_nothing(folder, capsys):
 
 def test_a_dry_run_ends_as_the_run_would_that_finds_another_dataset(folder, capsys):
     write_corpus(folder)
-    small = ("preprocess", *TEXTS, "--vocabulary-size", "24", "--keep-identical")
+    small = ("preprocess", *TEXTS, "--keep-identical")
     assert run(*small, "--validation-fraction", "0.1") == 0
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     errors = []
@@ -276,10 +276,11 @@ def test_a_config_file_says_all_that_flags_do(folder, capsys):
     assert manifest.options["validation_fraction"] == 0.1
     assert [source["name"] for source in manifest.sources] == ["mine"]
     capsys.readouterr()
-    assert run("preprocess", "--config", "c.yaml", "--dry-run") == 0
+    new = ("--output", "new", "--dry-run")
+    assert run("preprocess", "--config", "c.yaml", *new) == 0
     assert "FnApiRunner, 1 worker," in capsys.readouterr().out
     (folder / "c.yaml").write_text("keep_case: false\n")
-    assert run("preprocess", *TEXTS, "--config", "c.yaml", "--dry-run") == 0
+    assert run("preprocess", *TEXTS, "--config", "c.yaml", *new) == 0
     assert "clean whitespace, lowercase" in capsys.readouterr().out
     (folder / "c.yaml").write_text("source_language: no\n")
     assert run("preprocess", "--config", "c.yaml") == 2

@@ -169,13 +169,14 @@ def test_whatever_is_written_as_csv_comes_back(tmp_path_factory, data, columns, 
         assert rows_of(path, text.getvalue().encode()) == (names, [tuple(row) for row in rows])
 
 
-@pytest.mark.parametrize("block_bytes", [40, 41, 47, 1000])
+@pytest.mark.parametrize("block_bytes", [40, 41, 47, 1000, 5000])
 def test_a_quotation_mark_inside_a_cell_does_not_mislead_the_cut(
     tmp_path, monkeypatch, block_bytes
 ):
     monkeypatch.setattr(delimited, "BLOCK_BYTES", block_bytes)
-    rows = [('5" disk', "x"), ("a\nb", "y"), ("z", 'it"s')] * 9
-    lines = [b'5" disk,x\n', b'"a\nb",y\n', b'z,it"s\n'] * 9
+    monkeypatch.setattr(delimited, "_TAIL_BYTES", block_bytes // 2)
+    rows = [('5" disk', "x"), ("a\nb", "y"), ("z", 'it"s')] * 900
+    lines = [b'5" disk,x\n', b'"a\nb",y\n', b'z,it"s\n'] * 900
     assert rows_of(tmp_path / "t.csv", b"a,b\n" + b"".join(lines)) == (["a", "b"], rows)
 
 
