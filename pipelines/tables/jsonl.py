@@ -20,8 +20,6 @@ _SHOWN = 40  # characters of a bad line
 class JsonlRows:
     """The rows of a JSONL file, as batches; empty lines are none.
 
-    `schema` is that of all keys and values: whole once all rows have been read, unless it is given.
-
     Args:
       stream: The file's content, decompressed.
       path: The file, for messages.
@@ -32,7 +30,12 @@ class JsonlRows:
         self._stream = stream
         self._path = path
         self._is_known = schema is not None
-        self.schema = pa.schema([]) if schema is None else schema
+        self._schema = pa.schema([]) if schema is None else schema
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of all rows that have been read, or that was given."""
+        return pa.schema([field.with_type(_with_valid_lists(field.type)) for field in self._schema])
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Yields the rows.
@@ -64,14 +67,14 @@ class JsonlRows:
             table = self._parse(block)
             if table.num_rows != rows:
                 raise pa.ArrowInvalid(f"{rows} lines have {table.num_rows} JSON objects")
-            self.schema = self.schema if self._is_known else _merge(self.schema, table.schema)
+            self._schema = self._schema if self._is_known else _merge(self._schema, table.schema)
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
             raise self._explain(lines, error, first_line=first_line) from error
         return table
 
     def _parse(self, block: bytes) -> pa.Table:
         if not block.strip():
-            return self.schema.empty_table()
+            return self._schema.empty_table()
         parse = pa_json.ParseOptions(
             explicit_schema=self.schema if self._is_known else None,
             unexpected_field_behavior="error" if self._is_known else "infer",
@@ -102,7 +105,7 @@ class JsonlRows:
                     f"another value: {shown}"
                 )
             try:
-                self.schema = _merge(self.schema, self._parse(line).schema)
+                self._schema = _merge(self._schema, self._parse(line).schema)
             except pa.ArrowTypeError as reason:
                 return BadFileError(
                     f"{self._path} must have values of one type under each key; line {number:,} "
@@ -130,6 +133,16 @@ def _merge(schema: pa.Schema, more: pa.Schema) -> pa.Schema:
     if more.equals(schema):
         return schema
     return pa.unify_schemas([schema, more], promote_options="permissive")
+
+
+def _with_valid_lists(kind: pa.DataType) -> pa.DataType:
+    """Returns the type with strings for lists of nothing but nulls, which Arrow reads wrongly."""
+    if pa.types.is_list(kind):
+        is_null = pa.types.is_null(kind.value_type)
+        return pa.list_(pa.string() if is_null else _with_valid_lists(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_with_valid_lists(field.type)) for field in kind])
+    return kind
 
 
 def _as_written(kind: pa.DataType) -> pa.DataType:

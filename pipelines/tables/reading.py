@@ -38,7 +38,9 @@ _THREADS = 16  # footers are latency on an object store
 class Rows(Protocol):
     """The rows of an open file, in batches; `schema` is whole once they have been read."""
 
-    schema: pa.Schema
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of the rows."""
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Yields the rows."""

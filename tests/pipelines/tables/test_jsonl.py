@@ -51,6 +51,12 @@ def table_of(path, content):
                 {"a": {"b": None, "c": {"d": True}}},
             ],
         ),
+        # Arrow reads such lists wrongly, where their type is that of nulls.
+        (
+            b'{}\n{"a":[null,null],"b":[]}\n',
+            {"a": pa.list_(pa.string()), "b": pa.list_(pa.string())},
+            [{"a": None, "b": None}, {"a": [None, None], "b": []}],
+        ),
         (b'{"a":9007199254740993}', {"a": pa.int64()}, [{"a": 9007199254740993}]),
     ],
 )
