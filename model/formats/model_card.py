@@ -12,9 +12,13 @@ import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from model.dataset.manifest import TRAIN, DatasetManifest, ratio_of_place
 
 _PROGRAMS = ("tt-translate", "tensorflow", "keras", "sentencepiece")
+_SCORE_QUANTILES = (0.001, 0.01, 0.1, 0.5)
 _QUANTILES = (0.0001, 0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999, 0.9999)
 
 
@@ -66,6 +70,9 @@ class About:
 
     data: TrainingData = dataclasses.field(default_factory=TrainingData)
     steps: int = 0  # updates of its weights
+    # Quantiles of the log-probability of a token in greedy translations of the validation split, by
+    # their names, under the weights that were last scored; none where nothing was translated.
+    token_scores: dict[str, float] = dataclasses.field(default_factory=dict)
     # Names of those of which it is one, or the mean; none of the weights at the end of a training.
     checkpoints: list[str] = dataclasses.field(default_factory=list)
     # The options of the training, and the number of replicas.
@@ -107,6 +114,19 @@ def ratio_quantiles(counts: list[int]) -> dict[str, float]:
     up_to = list(itertools.accumulate(counts))
     places = {share: bisect.bisect_left(up_to, share * up_to[-1]) for share in _QUANTILES}
     return {f"{100 * q:g}%": round(ratio_of_place(place), 3) for q, place in places.items()}
+
+
+def score_quantiles(scores: npt.NDArray[np.float32]) -> dict[str, float]:
+    """Returns quantiles of log-probabilities of a token, one for each translation; of none, none.
+
+    >>> score_quantiles(np.linspace(-2, 0, 2001, dtype=np.float32))["0.1%"]
+    -1.998
+    """
+    if not scores.size:
+        return {}
+    found = np.quantile(scores.astype(np.float64), _SCORE_QUANTILES)
+    names = [f"{100 * q:g}%" for q in _SCORE_QUANTILES]
+    return dict(zip(names, found.round(6).tolist(), strict=True))
 
 
 def versions_of(names: Iterable[str]) -> dict[str, str]:

@@ -114,6 +114,8 @@ def _checkpoints(run: str) -> Checkpoints:
 def _export(checkpoints: Checkpoints, names: list[str], output: Path) -> None:
     from model.folders.remote import storage_errors
     from model.formats.weights import save_model
+    from model.runs.reporter import RunLog
+    from model.runs.run_folder import LOG_FILE
     from model.transformer.transformer import Transformer
 
     _check_is_free(output)
@@ -121,7 +123,12 @@ def _export(checkpoints: Checkpoints, names: list[str], output: Path) -> None:
     model = Transformer(run.model_config())
     checkpoints.load_average(model, names)
     steps = max(int(name.partition("-")[2]) for name in names)
-    about = dataclasses.replace(run.about(), steps=steps, checkpoints=names)
+    about = dataclasses.replace(
+        run.about(),
+        steps=steps,
+        checkpoints=names,
+        token_scores=RunLog(run.inside(LOG_FILE)).token_scores(step=steps),
+    )
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         vocabularies = run.vocabularies(folder)

@@ -105,6 +105,19 @@ class RunLog:
         """
         return [values for _, values in self._lines()]
 
+    def token_scores(self, *, step: int) -> dict[str, float]:
+        """Returns those of the last validation up to a step; {} if none translated.
+
+        Raises:
+          UserError: A line is damaged.
+        """
+        found = [
+            values["token_scores"]
+            for values in self.read()
+            if values["step"] <= step and "token_scores" in values
+        ]
+        return dict(found[-1]) if found else {}
+
     def keep_until(self, *, step: int, validated: int) -> None:
         """Drops the lines of later steps and validations, and a last line that was cut off."""
         if not tf.io.gfile.exists(self._path):

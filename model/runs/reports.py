@@ -39,6 +39,8 @@ class Validation:
     chrf: float | None = None  # the same
     bleu_signature: str = ""  # sacreBLEU's
     chrf_signature: str = ""
+    # Quantiles of the log-probability of a token in those translations, by their names.
+    token_scores: dict[str, float] | None = None
     is_best: bool = False  # better than every one before, by the run's metric
 
 

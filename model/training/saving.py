@@ -185,24 +185,24 @@ class RunSaver:
         if state.to_json() != self._written:
             self._write(state, name, last=self.checkpoints.kept.last, stop=name)
 
-    def write_best(self, step: int, *, is_best: bool) -> None:
+    def write_best(self, state: TrainingState, *, is_best: bool) -> None:
         """Writes the weights of one of the best validations; they count from the next save on.
 
         If it is the best of all, the model is exported, too.
         """
         weights = tf.train.Checkpoint(weights=named_weights(self._model))
-        self.checkpoints.write(weights, best_name(step))
+        self.checkpoints.write(weights, best_name(state.step))
         if is_best:
-            self._export(self._model, BEST_MODEL_FOLDER, steps=step)
+            self._export(self._model, BEST_MODEL_FOLDER, state=state)
 
-    def export_final(self, step: int) -> None:
+    def export_final(self, state: TrainingState) -> None:
         """Exports the model of the last step, or the mean of the checkpoints asked for."""
         model, names = self._model, []
         if self._training.average != "none":
             model = Transformer(self._model.config)
             names = self.checkpoints.names(self._training.average)
             self.checkpoints.load_average(model, names)
-        self._export(model, MODEL_FOLDER, steps=step, checkpoints=names)
+        self._export(model, MODEL_FOLDER, state=state, checkpoints=names)
 
     def last_good(self) -> str:
         """Returns the path of the last checkpoint, or "none"."""
@@ -218,10 +218,19 @@ class RunSaver:
             self.checkpoints.keep(Kept(last=last, best=best, stop=stop))
 
     def _export(
-        self, model: Transformer, name: str, *, steps: int, checkpoints: Sequence[str] = ()
+        self,
+        model: Transformer,
+        name: str,
+        *,
+        state: TrainingState,
+        checkpoints: Sequence[str] = (),
     ) -> None:
-        about = describe_run(self._config)
-        about = dataclasses.replace(about, steps=steps, checkpoints=[*checkpoints])
+        about = dataclasses.replace(
+            describe_run(self._config),
+            steps=state.step,
+            checkpoints=[*checkpoints],
+            token_scores=state.token_scores,
+        )
         with self._run.errors(), self._run.scratch() as scratch:
             folder = Path(scratch) / MODEL_FOLDER
             save_model(

@@ -98,6 +98,8 @@ class TrainingState:
     best: list[tuple[float, int]] = dataclasses.field(default_factory=list)
     since_best: int = 0  # validations since the best one
     meter: Meter = dataclasses.field(default_factory=Meter)  # what the next report shows
+    # Of the last validation that translated, see `Validation`; {} of runs of an older `tt`.
+    token_scores: dict[str, float] = dataclasses.field(default_factory=dict)
 
     def to_json(self) -> str:
         """Returns all of it; numbers come back bit by bit."""

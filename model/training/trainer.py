@@ -117,7 +117,7 @@ class Trainer:
                 self._loop()
             self._end_if_told()
             if self.workers.is_chief:
-                self._saver.export_final(self.state.step)
+                self._saver.export_final(self.state)
             self._end_if_told()
         return self.run.inside(MODEL_FOLDER)
 
@@ -239,13 +239,14 @@ class Trainer:
             raise self._failures.not_finite_validation(validation.loss, state.step)
         if training.scores_at(state.step):
             validation = self._validator.with_scores(validation)
+            state.token_scores = validation.token_scores or {}
         place = state.add_validation(
             getattr(validation, training.best_metric),
             greater_is_better=training.best_metric in ("bleu", "chrf"),
             keep=training.keep_best,
         )
         if self.workers.is_chief and place is not None:
-            self._saver.write_best(state.step, is_best=place == 0)
+            self._saver.write_best(state, is_best=place == 0)
         if self._reporter:
             self._reporter.tell(dataclasses.replace(validation, is_best=place == 0))
             for i, images in enumerate(self._validator.attention()):

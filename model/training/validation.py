@@ -13,6 +13,7 @@ from model.dataset.manifest import VALIDATION
 from model.dataset.windows import Position, read_target_texts
 from model.decoding.options import Decoding
 from model.engines.tensorflow_engine import TensorFlowTranslator
+from model.formats.model_card import score_quantiles
 from model.runs.attention_images import sample_attention
 from model.runs.reports import Validation
 from model.text import scores
@@ -93,7 +94,7 @@ class Validator:
 
     def with_scores(self, validation: Validation) -> Validation:
         """Adds BLEU and chrF, which all workers find together."""
-        bleu, chrf = self.score()
+        bleu, chrf, token_scores = self.score()
         # Scores are kept as float32, so that the best of a run compare with those saved before.
         return dataclasses.replace(
             validation,
@@ -101,10 +102,13 @@ class Validator:
             chrf=float(np.float32(chrf.value)),
             bleu_signature=bleu.signature,
             chrf_signature=chrf.signature,
+            token_scores=token_scores,
         )
 
-    def score(self) -> tuple[scores.Score, scores.Score]:
+    def score(self) -> tuple[scores.Score, scores.Score, dict[str, float]]:
         """Translates greedily; returns BLEU and chrF against the split's target texts.
+
+        And quantiles of the log-probability of a token, a number for each translation.
 
         Those are normalised, but as they were before the vocabulary: what that changes or does not
         know is a difference to them.
@@ -113,6 +117,7 @@ class Validator:
         # Like lengths together: a batch goes on until its longest translation has ended.
         order = sorted(range(len(sources)), key=lambda i: len(sources[i]))
         hypotheses = [""] * len(sources)
+        token_scores = np.zeros(len(sources), np.float32)
         parts = [
             order[first : first + _SENTENCES_AT_ONCE]
             for first in range(0, len(order), _SENTENCES_AT_ONCE)
@@ -122,6 +127,7 @@ class Validator:
             found, _ = translator.translate_ids([sources[i] for i in rows])
             for i, translation in zip(rows, found, strict=True):
                 hypotheses[i] = translation.text
+                token_scores[i] = translation.score / translation.hypotheses[0].tokens
 
         here = len(self._translators)
         with ThreadPoolExecutor(here) as threads:
@@ -133,9 +139,11 @@ class Validator:
         if self._workers.count > 1:
             self._stop.check(self._workers)
             hypotheses = self._gather(hypotheses)
+            token_scores = np.asarray(self._workers.sum(token_scores), np.float32)
         return (
             scores.bleu(hypotheses, self._references, language=self._language),
             scores.chrf(hypotheses, self._references),
+            score_quantiles(token_scores),
         )
 
     def _gather(self, texts: list[str]) -> list[str]:

@@ -65,8 +65,11 @@ class Thresholds:
     # Quantiles of the training pairs' target tokens for a source token.
     shortest: str = "0.01%"
     longest: str = "99.99%"
-    # Share of the median of those, if also the full stop of the source is missing.
-    without_end: float = 0.7
+    # Tokens that a translation must have more or fewer than the median: names and headings differ
+    # more than any ratio allows.
+    length_slack: int = 5
+    # Share of the median, if also the full stop of the source is missing.
+    without_end: float = 0.6
     # Letters of another script: so many, and so large a share.
     foreign_letters: int = 2
     foreign_share: float = 0.2
@@ -99,6 +102,7 @@ class Limits:
             shortest=_scaled(ratios.get(THRESHOLDS.shortest), 1 / _HALF_STEP),
             usual=ratios.get("50%"),
             longest=_scaled(ratios.get(THRESHOLDS.longest), _HALF_STEP),
+            least_score=about.token_scores.get(THRESHOLDS.score),
         )
 
 
@@ -236,12 +240,13 @@ def flag_sentence(
         and limits.longest
     ):
         ratio = target_tokens / source_tokens
-        if ratio < limits.shortest or (
+        is_far = abs(target_tokens - limits.usual * source_tokens) >= THRESHOLDS.length_slack
+        if (ratio < limits.shortest and is_far) or (
             ratio < THRESHOLDS.without_end * limits.usual
             and has_lost_end(translation, source=source)
         ):
             found.append(SHORT)
-        if ratio > limits.longest:
+        if ratio > limits.longest and is_far:
             found.append(LONG)
     if limits.target_script and has_other_script(
         translation, source=source, script=limits.target_script
@@ -350,7 +355,7 @@ def is_copy(text: str, *, source: str) -> bool:
 
 # Ends.
 
-_END = frozenset(".!?…。！？｡।؟۔:;")
+_END = frozenset(".!?。！？｡।؟۔")
 _CLOSERS = "\"'”’“»«)]』」 "
 
 
@@ -361,7 +366,8 @@ def has_lost_end(text: str, *, source: str) -> bool:
     True
     """
     if text[-1:].isalnum():
-        return source.rstrip(_CLOSERS)[-1:] in _END
+        source = source.rstrip(_CLOSERS)
+        return source[-1:] in _END and not source.endswith("..")
     return False
 
 

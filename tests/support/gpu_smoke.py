@@ -37,7 +37,7 @@ def train(dataset, run, *, devices, compute_type):
         losses.append(result.sums.loss / result.sums.tokens)
     trainer._read_results()
     assert trainer.state.step == BATCHES // 2
-    trainer._saver.export_final(trainer.state.step)
+    trainer._saver.export_final(trainer.state)
     trainer.close()
     return losses
 

@@ -98,6 +98,8 @@ def test_what_a_later_version_writes_is_left_out():
     data = {"source_language": "de", "colour": "blue"}
     about = About.from_json({"data": data, "steps": 5, "mood": "fine"})
     assert about == About(data=TrainingData(source_language="de"), steps=5)
+    scored = About(token_scores={"0.1%": -2.5})
+    assert About.from_json(dataclasses.asdict(scored)) == scored
 
 
 @given(st.lists(st.tuples(st.integers(3, 300), st.integers(3, 300)), min_size=1, max_size=50))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from model.dataset.windows import Position
@@ -52,3 +54,11 @@ def test_a_state_comes_back_as_it_was():
     state.update_start = state.position._replace(batch=1)
     state.meter = Meter(loss=0.1 + 0.2, updates=3)
     assert TrainingState.from_json(state.to_json()) == state
+
+
+def test_a_state_of_before_tokens_had_scores_is_read():
+    state = TrainingState(step=3, token_scores={"0.1%": -2.5})
+    assert TrainingState.from_json(state.to_json()) == state
+    values = json.loads(state.to_json())
+    del values["token_scores"]
+    assert TrainingState.from_json(json.dumps(values)) == TrainingState(step=3)

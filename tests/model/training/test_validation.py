@@ -11,9 +11,12 @@ import pytest
 from toy import write_dataset
 from trainers import changed, make_trainer, two_replicas
 
+from model.formats.model_folder import load_about
+from model.runs.run_folder import BEST_MODEL_FOLDER, MODEL_FOLDER
 from model.training.stops import StopRequest
 from model.training.validation import Validator
 from model.updates.strategies import Workers, make_strategy
+from pipelines.texts.flags import Limits
 
 SENTENCES = 50  # of the validation split, translated eight at a time
 
@@ -23,7 +26,7 @@ def trainer(tmp_path_factory):
     """A trainer whose model has learnt a little, so that its translations differ."""
     folder = tmp_path_factory.mktemp("validation")
     write_dataset(folder / "dataset", validation=SENTENCES)
-    training = changed(steps=30, validate_every=30, save_every=30)
+    training = changed(steps=30, validate_every=30, save_every=30, score_every=30)
     trainer = make_trainer(folder / "dataset", folder / "run", training=training)
     trainer.train(lambda report: None)
     return trainer
@@ -72,6 +75,23 @@ def test_replicas_translate_a_part_each(trainer, tmp_path):
     for number, translator in enumerate(two._validator._translators):
         result = translator._search(np.array([[2, 5, 3]], np.int32), np.int32(1))
         assert result.scores.backing_device.endswith(f"CPU:{number}")
+
+
+def test_the_model_card_has_the_scores_of_a_token(trainer):
+    validator = trainer._validator
+    sources = [source for _, source, _ in validator._pairs]
+    found, _ = validator._translators[0].translate_ids(sources)
+    scores = sorted(each.score / each.hypotheses[0].tokens for each in found)
+    assert len(scores) == SENTENCES
+    quantiles = validator.score()[2]
+    # A thousandth of the way from the least of 50 to the greatest is 0.049 of that to the next.
+    least, next_to_it = scores[:2]
+    assert quantiles["0.1%"] == pytest.approx(least + 0.049 * (next_to_it - least), abs=1e-4)
+    assert quantiles["50%"] == pytest.approx((scores[24] + scores[25]) / 2, abs=1e-4)
+    for folder in (MODEL_FOLDER, BEST_MODEL_FOLDER):
+        about = load_about(trainer.run.inside(folder))
+        assert about.token_scores == quantiles
+        assert Limits.of(about).least_score == quantiles["0.1%"]
 
 
 class OneOfWorkers:
