@@ -340,6 +340,19 @@ def test_flagged_sentences_are_translated_once_more_and_the_better_one_stays():
     assert found.work.sources == 7 + 4, "the work of the second try counts"
 
 
+def test_a_second_try_that_loses_what_must_not_change_is_not_taken():
+    shown = "Tom reads ⟦1⟧ today and now."
+    for second, expected, flags in (
+        ("Tom liest ⟦1⟧ heute.", "Tom liest https://a.bc/x heute.", ()),
+        ("Tom liest heute.", "Tom reads https://a.bc/x today and now.", ("copy",)),
+    ):
+        translator = Parrot({shown: (second, -1.0)})
+        text = shown.replace("⟦1⟧", "https://a.bc/x")
+        [found] = translate([text], translator, on_flag="retry", placeholders=8).translations
+        assert len(translator.searches) == 2
+        assert (found.translation, found.flags) == (expected, flags)
+
+
 def test_nothing_is_tried_again_where_nothing_is_flagged():
     translator = Parrot()
     del translator.decoding

@@ -13,12 +13,14 @@ from translation_jobs import (
     outputs,
     read,
     read_all,
+    refused,
     translate,
     unit_statistics,
     write,
 )
 
 from model.engines.translator import Hypothesis, Translation
+from pipelines.texts.options import TextOptions
 from pipelines.translate.manifest import make_manifest
 from pipelines.translate.progress_and_summary import describe_summary
 from pipelines.translate.units import UnitStatistics
@@ -67,6 +69,24 @@ def test_flags_are_a_list_for_each_row_and_counted(tmp_path):
     )  # fmt: skip
     assert read_all(tmp_path / "out")["text_translation_flags"].to_pylist() == FLAGS_OF_ROWS
     assert again.rows_by_flag == counts
+
+
+def test_the_plan_has_the_options_of_flags(tmp_path):
+    source = write(tmp_path / "in.parquet", {"text": ["ax", "b"]})
+    first = TextOptions(flags=("incomplete",), on_flag="null")
+    translate(source, tmp_path / "out", load=CutOff, texts=first)
+    table = read_all(tmp_path / "out")
+    assert table["translation"].to_pylist() == [None, "b"]
+    assert table["translation_status"].to_pylist() == ["incomplete", "ok"]
+    assert table["translation_error"].to_pylist() == [
+        "left out, since it is flagged: incomplete", None,
+    ]  # fmt: skip
+    assert "`flags` was incomplete and is now copy" in refused(
+        source, tmp_path / "out", texts=TextOptions(flags=("copy",), on_flag="null")
+    )
+    assert "`on_flag` was null and is now keep" in refused(
+        source, tmp_path / "out", texts=TextOptions(flags=("incomplete",))
+    )
 
 
 def test_a_table_that_is_read_and_written_again_has_the_same_bytes(tmp_path):
