@@ -10,12 +10,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from corpora import open_named
+from memory_filesystem import MemoryFileSystem
 
 from model.errors import UserError
 from pipelines.corpora.embedded import EmbeddedCorpus
 from pipelines.preprocess.options import PreprocessOptions
 from pipelines.preprocess.plan import plan_preprocess
-from pipelines.storage.files import open_binary, write_text
+from pipelines.storage.files import delete_folder, open_binary, write_text
 from pipelines.storage.listing import exists, list_folder, list_with_links
 from pipelines.storage.paths import check_is_open
 from pipelines.tables.finding import find_tables
@@ -156,3 +157,36 @@ def test_a_file_may_have_the_longest_name(tmp_path):
     write_text(str(path), "whole", temporary_folder=str(tmp_path))
     assert path.read_text() == "whole"
     assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_folder_of_an_object_store_is_deleted_at_once(monkeypatch):
+    MemoryFileSystem.clear()
+    asked = []
+    delete = MemoryFileSystem.delete
+    monkeypatch.setattr(
+        MemoryFileSystem, "delete", lambda self, paths: asked.append(paths) or delete(self, paths)
+    )
+    for i in range(48):
+        MemoryFileSystem.put(f"mem://b/out/_work/{i % 3}/{i}", b"x")
+    MemoryFileSystem.put("mem://b/out/_worker", b"kept")
+    delete_folder("mem://b/out/_work")
+    assert MemoryFileSystem.paths() == ["mem://b/out/_worker"]
+    assert asked == [["mem://b/out/_work/"]]
+    delete_folder("mem://b/out/_work")
+    assert len(asked) == 1, "nothing is there any more"
+    with pytest.raises(UserError, match=r"\* \? \[ \], by which other files"):
+        delete_folder("mem://b/*")
+
+    # Beam only logs what Google Cloud Storage does not delete so.
+    MemoryFileSystem.put("mem://b/out/_work/1", b"x")
+    refused = PermissionError("not yours")
+
+    def refuse(self, paths):
+        if not paths[0].endswith("/"):
+            raise refused
+
+    monkeypatch.setattr(MemoryFileSystem, "delete", refuse)
+    with pytest.raises(PermissionError) as raised:
+        delete_folder("mem://b/out/_work")
+    assert raised.value is refused
+    MemoryFileSystem.clear()
