@@ -18,6 +18,7 @@ from pipelines.runners.runner import make_pipeline
 
 pytestmark = pytest.mark.slow
 
+LOOPBACK = ("--runner=PortableRunner", "--environment_type=LOOPBACK")
 NOWHERE = "http://127.0.0.1:1/job-server.jar"  # nothing listens there
 
 
@@ -61,18 +62,26 @@ def test_a_runner_without_java_says_so(folder, capsys):
 
 
 def test_the_portable_runner_works_in_this_process_if_asked(folder, capsys):
-    loopback = ("--runner=PortableRunner", "--environment_type=LOOPBACK")
-    assert run("preprocess", *TEXTS, "--", *loopback) == 0, capsys.readouterr().err
+    assert run("preprocess", *TEXTS, "--", *LOOPBACK) == 0, capsys.readouterr().err
     assert "60 pairs read" in capsys.readouterr().err
     portable = portable_runner.PortableOptions
-    assert make_pipeline(loopback).options.view_as(portable).job_endpoint == "embed"
-    given = make_pipeline([*loopback, "--job_endpoint=host:1"]).options
+    assert make_pipeline(LOOPBACK).options.view_as(portable).job_endpoint == "embed"
+    given = make_pipeline([*LOOPBACK, "--job_endpoint=host:1"]).options
     assert given.view_as(portable).job_endpoint == "host:1"
-    assert run("preprocess", *TEXTS, "--output", "o", "--", loopback[0]) == 2
+    assert run("preprocess", *TEXTS, "--output", "o", "--", LOOPBACK[0]) == 2
     assert "PortableRunner needs --job_endpoint=HOST:PORT of a job service, or " in (
         last_error(capsys)
     )
     assert not (folder / "o").exists()
+
+
+def test_the_portable_runner_translates_in_this_process(folder, capsys, trained_toy):
+    pq.write_table(pa.table({"text": ["one", "", None]}), "in.parquet")
+    for output, beam in (("here", ()), ("portable", LOOPBACK)):
+        command = ("translate-batch", "in.parquet", "--model", trained_toy.run, "--output", output)
+        assert run(*command, "--", *beam) == 0, capsys.readouterr().err
+    [here], [portable] = (list((folder / name).glob("*.parquet")) for name in ("here", "portable"))
+    assert pq.read_table(portable).equals(pq.read_table(here))
 
 
 def test_a_job_service_that_does_not_answer_keeps_what_is_finished(folder, capsys):
