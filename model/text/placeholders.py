@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from model.text.normalization import TextNormalization
 from model.text.spans import MAYBE_SPAN, PLACEHOLDERS, Protection, Span
 
 _PLACEHOLDER = re.compile("|".join(map(re.escape, PLACEHOLDERS)))
+_MAYBE_SPAN = re.compile(MAYBE_SPAN)
 _BRACKET = PLACEHOLDERS[0][0]  # what all placeholders begin with
 
 
@@ -60,8 +61,8 @@ def normalize_pairs(
     if protection.is_on and sources:
         # NFC and cleaning make no signs of spans, but NFKC does.
         is_new = normalization.unicode_form == "NFKC"
-        shown = [pa.array(side) for side in (sources, targets)] if is_new else columns
-        replaced, stray = _find_shared_spans(sources, targets, columns=shown, protection=protection)
+        column = pa.array(sources) if is_new else columns[0]
+        replaced, stray = _find_shared_spans(sources, targets, column=column, protection=protection)
         for row, (source, target, count) in replaced.items():
             originals[row] = sources[row], targets[row]
             sources[row], targets[row], placeholders[row] = source, target, count
@@ -85,6 +86,8 @@ def replace_shared_spans(source: str, target: str, *, protection: Protection) ->
     >>> replace_shared_spans("{a} has %d %s.", "%s de {a}: %d %d.", protection=Protection())
     Replaced(source='⟦1⟧ has ⟦2⟧ ⟦3⟧.', target='⟦3⟧ de ⟦1⟧: ⟦2⟧ %d.', placeholders=3)
     """
+    if not (protection.protect_regex or _MAYBE_SPAN.search(target)):
+        return Replaced(source, target, 0)
     in_source = protection.find(source)
     if not any(source[start:end] in target for start, end, *_ in in_source):
         return Replaced(source, target, 0)
@@ -117,27 +120,28 @@ def _find_shared_spans(
     sources: Sequence[str],
     targets: Sequence[str],
     *,
-    columns: Sequence[pa.Array | pa.ChunkedArray],
+    column: pa.Array | pa.ChunkedArray,
     protection: Protection,
 ) -> tuple[dict[int, Replaced], list[int]]:
     """Returns what pairs with shared spans become, and the strays, by position.
 
-    Most pairs are found to have no span in Arrow, in `columns`.
+    Most sources are found to have no span in Arrow, in their `column`.
     """
     # Of users' own patterns, nothing is known before they have searched a text.
-    maybe = [np.ones(len(sources), np.bool_)] * 2
+    maybe: Iterable[int] = range(len(sources))
     if not protection.protect_regex:
-        maybe = [np.asarray(pc.match_substring_regex(side, MAYBE_SPAN)) for side in columns]
+        found = np.asarray(pc.match_substring_regex(column, MAYBE_SPAN))
+        maybe = np.flatnonzero(found).tolist()
     replaced: dict[int, Replaced] = {}
-    for row in np.flatnonzero(maybe[0] & maybe[1]).tolist():
-        found = replace_shared_spans(sources[row], targets[row], protection=protection)
-        if found.placeholders:
-            replaced[row] = found
+    for row in maybe:
+        pair = replace_shared_spans(sources[row], targets[row], protection=protection)
+        if pair.placeholders:
+            replaced[row] = pair
     stray = []
-    for row in np.flatnonzero(maybe[0] | maybe[1]).tolist():
+    for row in {*maybe, *(i for i, text in enumerate(targets) if _BRACKET in text)}:
         source, target, expected = replaced.get(row, (sources[row], targets[row], 0))
         if _BRACKET in source or _BRACKET in target:
             counts = [len(_PLACEHOLDER.findall(text)) for text in (source, target)]
             if counts != [expected, expected]:
                 stray.append(row)
-    return replaced, stray
+    return replaced, sorted(stray)
