@@ -13,6 +13,7 @@ from command_line import run
 from toy import toy_sentences
 from trainers import log_of
 
+from cli.commands import demo
 from model.engines.tensorflow_engine import TensorFlowTranslator
 from model.training import choices
 from pipelines.english_spanish import corpus
@@ -81,6 +82,18 @@ def test_the_demo_runs_the_three_bare_commands(tmp_path, shallow_presets, monkey
     assert "No corpus named: using the embedded English-Spanish corpus." in printed.err
     for words in ("BLEU of 16 held-out sentences", "BLEU of a word-for-word lexicon", "Signature:"):
         assert words in printed.out
+    examples = pq.read_table(tmp_path / "there/translated_examples")
+    assert examples["english"].to_pylist() == list(demo.EXAMPLE_TEXTS)
+    shown = printed.out[printed.out.index("Several sentences, placeholders and HTML:") :]
+    assert [line.split() for line in shown.split("\n")[1:2]] == [["English", "Spanish"]]
+    for words in (
+        "The women bought red apples",
+        "{name} will buy a new car",
+        "<p>They sold <b>the",
+    ):
+        assert words in shown
+    for text in examples["translation"].to_pylist():
+        assert "".join(text.split())[:20] in "".join(shown.split()), "beside the English"
     table = pq.read_table(tmp_path / "there/translated")
     assert table["english"].to_pylist() == [pair.source for pair in few]
     # A model of few updates hardly ends by itself.

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import textwrap
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -16,11 +18,21 @@ from cli.shared_options import DEFAULT_INPUT, DEFAULT_TRANSLATED
 from model.errors import UserError
 from model.text.scores import bleu
 
+EXAMPLES, TRANSLATED_EXAMPLES = Path("examples.parquet"), Path("translated_examples")
 STEPS = (
     ["preprocess"],
     ["train", "--strategy", "mirrored"],
     ["translate-batch", str(DEFAULT_INPUT)],
+    ["translate-batch", str(EXAMPLES), "--output", str(TRANSLATED_EXAMPLES)],
 )
+
+# What stands in texts beside plain sentences.
+EXAMPLE_TEXTS = (
+    "The women bought red apples yesterday. Where did you find the key? My brother likes tea.",
+    "{name} will buy a new car tomorrow. They found %s last night https://example.com/a?b=1.",
+    "<p>They sold <b>the red car</b> last week.</p>\n<p>We will paint <i>the kitchen</i>.</p>",
+)
+_COLUMN = 46  # characters of a column of the table
 
 SHOWN = 8  # sentences
 LEAST_BLEU = 90
@@ -67,10 +79,12 @@ def run_demo(folder: Path, *, run_command: Callable[[Sequence[str]], None]) -> N
         ) from error
     start = time.monotonic()
     with contextlib.chdir(folder):
+        _write_examples(EXAMPLES)
         for arguments in STEPS:
             say(f"\n$ tt {' '.join(arguments)}")
             run_command(arguments)
         translations = [text or "" for text in read_translations(str(DEFAULT_TRANSLATED))]
+        examples = [text or "" for text in read_translations(str(TRANSLATED_EXAMPLES))]
     pairs = held_out_pairs()
     if len(translations) != len(pairs):
         raise UserError(
@@ -98,8 +112,34 @@ def run_demo(folder: Path, *, run_command: Callable[[Sequence[str]], None]) -> N
         "  run/           checkpoints, TensorBoard logs, model/ (all that translation needs)\n"
         "  input.parquet  held-out English sentences\n"
         "  translated/    the same rows with their translations\n"
-        f"It took {time.monotonic() - start:.0f} s."
+        f"  {EXAMPLES} and {TRANSLATED_EXAMPLES}/    the texts below\n"
+        f"It took {time.monotonic() - start:.0f} s.\n"
+        "\nSeveral sentences, placeholders and HTML:"
     )
+    for line in _side_by_side([("English", "Spanish"), *zip(EXAMPLE_TEXTS, examples, strict=True)]):
+        typer.echo(f"  {line}".rstrip())
     if model_score < LEAST_BLEU:
         say(f"tt: a model that works reaches {LEAST_BLEU} BLEU here; this one does not")
         raise typer.Exit(1)
+
+
+def _write_examples(path: Path) -> None:
+    """Writes the texts of the last table, unless they are there."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if not path.exists():
+        pq.write_table(pa.table({"english": EXAMPLE_TEXTS}), path)
+
+
+def _side_by_side(rows: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Yields the lines of a table of two columns, a blank one between rows."""
+    for number, row in enumerate(rows):
+        if number:
+            yield ""
+        cells = [
+            [part for line in text.split("\n") for part in textwrap.wrap(line, _COLUMN) or [""]]
+            for text in row
+        ]
+        for left, right in itertools.zip_longest(*cells, fillvalue=""):
+            yield f"{left:<{_COLUMN}}  {right}".rstrip()

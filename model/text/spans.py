@@ -50,7 +50,7 @@ _VARIABLE = (
 _NUMBER = r"[0-9]{1,30}(?:[.,:/'’\u00a0\u202f-][0-9]{1,30}){0,9}"
 _CURRENCY = r"(?:\p{Sc}|(?:USD|EUR|GBP|CHF|JPY|CNY|INR|RUB|AUD|CAD)(?![A-Za-z]))"
 _UNIT = (
-    r"(?:[%‰°′″]|°[CF]|℃|℉|k?m/[hs]|(?:[kcmµμnd]?m|[kmµμ]?g|[cdm]?[lL]|ha)[²³]?|mph|[kMG]?W|kWh"
+    r"(?:%(?!\()|[‰°′″]|°[CF]|℃|℉|k?m/[hs]|(?:[kcmµμnd]?m|[kmµμ]?g|[cdm]?[lL]|ha)[²³]?|mph|[kMG]?W|kWh"
     r"|[km]?V|mA|m?Ah|[kMGT]?Hz|dB|[hkM]?Pa|mbar|psi|[kKMGTP]i?B|[kMG]?bit(?:/s)?|[kMG]bps|px|pt"
     r"|dpi|fps|rpm|kcal|k?J|k?N|Nm|lbs?|oz|ft|mi|min|[mµμn]s|h)(?![\p{Latin}\p{Greek}\p{Cyrillic}0-9])"
 )

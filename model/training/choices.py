@@ -33,7 +33,7 @@ EMBEDDED_CORPUS = "embedded"  # the corpus that comes with tt, by its name in th
 EMBEDDED_PRESET = "tiny"
 
 EMBEDDED_TRAINING = TrainingConfig(
-    steps=700, batch_tokens=2048, peak_learning_rate=0.002, warmup_steps=200,
+    steps=770, batch_tokens=2048, peak_learning_rate=0.002, warmup_steps=200,
     validate_every=200, score_every=1000, save_every=200,
 )  # fmt: skip
 

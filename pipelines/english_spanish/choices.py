@@ -37,16 +37,21 @@ class Draw:
         return options[int(self._random() * len(options))]
 
 
-def _verbs(lemmas: str) -> tuple[Verb, ...]:
+def verbs_named(lemmas: str) -> tuple[Verb, ...]:
+    """Returns the verbs of some English lemmas, with spaces between them."""
     return tuple(lexicon.VERBS[lemma] for lemma in lemmas.split())
 
 
-_GIVING, _LUCK, _STAYING = _verbs("give send"), _verbs("find lose"), _verbs("work sleep run sing")
-_MEETING, TRADING = _verbs("see look wait visit help call"), _verbs("buy sell bring find")
-MAKING = _verbs("read write eat buy sell wash repair paint find lose")
-_ACTING = tuple(verb for verb in lexicon.VERBS.values() if verb.en not in ("give", "send", "like"))
-WILLED = tuple(verb for verb in _ACTING if verb not in _verbs("find lose see"))
-ONGOING = tuple(verb for verb in WILLED if verb not in _verbs("go return"))
+_GIVING, _LUCK, _STAYING = (
+    verbs_named("give send"),
+    verbs_named("find lose"),
+    verbs_named("work sleep run sing"),
+)
+_MEETING, TRADING = verbs_named("see look wait visit help call"), verbs_named("buy sell bring find")
+MAKING = verbs_named("read write eat buy sell wash repair paint find lose")
+ACTING = tuple(verb for verb in lexicon.VERBS.values() if verb.en not in ("give", "send", "like"))
+WILLED = tuple(verb for verb in ACTING if verb not in verbs_named("find lose see"))
+ONGOING = tuple(verb for verb in WILLED if verb not in verbs_named("go return"))
 ORDERED = tuple(verb for verb in ONGOING if verb not in _STAYING)
 _REASONS = tuple(a for a in lexicon.ADJECTIVES if a.en in ("tired", "sick", "busy", "sad"))
 COUNTABLE = "food text vehicle clothes furniture device"
@@ -166,7 +171,7 @@ def act(
     draw: Draw,
     *,
     tenses: Sequence[Tense] = ("present", "past", "future"),
-    verbs: Sequence[Verb] = _ACTING,
+    verbs: Sequence[Verb] = ACTING,
     only: str = "",
     phrase: Callable[[Draw, Noun], Phrase] | None = None,
     subject: Phrase | None = None,
@@ -276,9 +281,10 @@ def be(
     )
 
 
-def have(draw: Draw, *, years: bool) -> Clause:
+def have(draw: Draw, *, years: bool, subject: Phrase | None = None) -> Clause:
     """Chooses who is how old, or hungry or the like; in Spanish one has years, or hunger."""
-    subject, quality, tenses = draw_subject(draw), draw.pick(lexicon.FEELINGS), _KNOWN
+    subject, tenses = subject or draw_subject(draw), _KNOWN
+    quality = draw.pick(lexicon.FEELINGS)
     if years:
         number = grammar.spell(number=draw.number(20, 99), gender="m")
         quality, tenses = Words(f"{number.en} years old", f"{number.es} años"), PRESENT
@@ -312,7 +318,7 @@ def exist(draw: Draw) -> Clause:
 def follow(draw: Draw, *, but: bool) -> Clause:
     """Chooses two actions on a thing, the second by the same person or, with `but`, another."""
     first_verb, second_verb, kinds = draw.pick(lexicon.SEQUENCES)
-    first = act(draw, tenses=PAST, verbs=_verbs(first_verb), only=kinds)
+    first = act(draw, tenses=PAST, verbs=verbs_named(first_verb), only=kinds)
     subject, verb = first.subject, lexicon.VERBS[second_verb]
     while but and subject.lemma == first.subject.lemma:
         subject = draw_subject(draw)

@@ -13,11 +13,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from model.text.placeholders import replace_shared_spans
+from model.text.spans import Protection
 from pipelines.english_spanish import choices
 from pipelines.english_spanish.grammar import WHO, Clause, Triple, pronoun_phrase, tidy
 from pipelines.english_spanish.lexicon import ME, YOU
+from pipelines.english_spanish.spans import (
+    Marks,
+    choose_with_span,
+    put_around,
+    put_tags,
+)
 
-TRAIN_PAIRS = 24_000
+SPAN_PAIRS = 4_800  # with spans, of the training part
+TRAIN_PAIRS = 24_000 + SPAN_PAIRS
+MOST_SPANS = 3  # of a sentence
 HELD_OUT_PAIRS = 400
 SOURCE_LANGUAGE = "en"
 TARGET_LANGUAGE = "es"
@@ -131,19 +141,24 @@ def is_held_out(triple: Triple) -> bool:
     return int.from_bytes(digest, "big") % 8 == 0
 
 
+def _is_wanted(clause: Clause, template: Template, *, held_out: bool) -> bool:
+    if any(is_held_out(triple) is not held_out for triple in clause.triples):
+        return False
+    # Nobody asks about themselves, or guesses.
+    return clause.subject.pronoun is not ME or template.en[:4] not in ("{do}", "{be}", "{fra")
+
+
 @functools.cache
 def _generate(*, held_out: bool) -> tuple[Pair, ...]:
     """Takes pairs from the templates in turn; a template that has no new ones left drops out."""
     draw, templates, pairs = choices.Draw(seed=int(held_out)), list(TEMPLATES), dict[str, Pair]()
-    count = HELD_OUT_PAIRS if held_out else TRAIN_PAIRS
+    count = HELD_OUT_PAIRS if held_out else TRAIN_PAIRS - SPAN_PAIRS
     while len(pairs) < count:
         for template in tuple(templates):
             for _ in range(1000):
                 clause = template.choose(draw)
-                if any(is_held_out(triple) is not held_out for triple in clause.triples):
+                if not _is_wanted(clause, template, held_out=held_out):
                     continue
-                if clause.subject.pronoun is ME and template.en[:4] in ("{do}", "{be}", "{fra"):
-                    continue  # nobody asks about themselves, or guesses
                 pair = template.fill(clause)
                 if pairs.setdefault(pair.source, pair) is pair:
                     break
@@ -152,9 +167,48 @@ def _generate(*, held_out: bool) -> tuple[Pair, ...]:
     return tuple(pairs.values())[:count]
 
 
+def draw_span_pair(draw: choices.Draw, template: Template, *, held_out: bool) -> Pair | None:
+    """Writes a sentence with one to three spans; None if it has none, or is of the other part."""
+    marks = Marks()
+    has_span, has_tags, is_around = (draw.chance(share) for share in (0.5, 0.6, 0.4))
+    clause = choose_with_span(draw, template.choose, marks) if has_span else template.choose(draw)
+    if not _is_wanted(clause, template, held_out=held_out):
+        return None
+    if has_tags:
+        clause = put_tags(draw, clause, marks, en=template.en, es=template.es)
+    pair = template.fill(clause)
+    source, target = pair.source, pair.target
+    if is_around and len(marks.spans) < MOST_SPANS:
+        source, target = put_around(draw, source, target, marks)
+    return Pair(marks.write(source), marks.write(target), pair.triples) if marks.spans else None
+
+
+def span_pairs(*, count: int, seed: int, held_out: bool = False) -> list[Pair]:
+    """Gives pairs with spans, of the words of the training part or those of the held-out part.
+
+    No two are the same but for their spans.
+    """
+    draw, pairs = choices.Draw(seed), dict[str, Pair]()
+    while len(pairs) < count:
+        for template in TEMPLATES:
+            pair = draw_span_pair(draw, template, held_out=held_out)
+            if pair is not None:
+                replaced = replace_shared_spans(pair.source, pair.target, protection=Protection())
+                pairs.setdefault(replaced.source, pair)
+    return list(pairs.values())[:count]
+
+
+@functools.cache
+def _training_part() -> tuple[Pair, ...]:
+    return (*_generate(held_out=False), *span_pairs(count=SPAN_PAIRS, seed=2))
+
+
 def train_pairs() -> list[Pair]:
-    """Gives the training part: `TRAIN_PAIRS` pairs of distinct sources, always in one order."""
-    return list(_generate(held_out=False))
+    """Gives the training part: `TRAIN_PAIRS` pairs of distinct sources, always in one order.
+
+    The last `SPAN_PAIRS` of them have spans.
+    """
+    return list(_training_part())
 
 
 def held_out_pairs() -> list[Pair]:

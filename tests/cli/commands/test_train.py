@@ -342,7 +342,7 @@ def test_what_is_set_takes_the_place_of_the_embedded_corpus_settings(small_datas
     manifest = dataclasses.replace(DatasetManifest.load(small_dataset), corpus=EMBEDDED_CORPUS)
     model, training = configure({}, manifest=manifest)
     assert training == TrainingConfig(
-        steps=700, batch_tokens=2048, peak_learning_rate=0.002, warmup_steps=200,
+        steps=770, batch_tokens=2048, peak_learning_rate=0.002, warmup_steps=200,
         validate_every=200, score_every=1000, save_every=200,
     )  # fmt: skip
     assert model == TransformerConfig(

@@ -40,6 +40,7 @@ _TEXTS = {
     ],
     "12345 $VAR, 5 $5.20 and 7 ${x}": ["12345", "$VAR", "$5.20", "${x}"],
     "共12345元，约5公斤": ["12345"],
+    "El 3 de mayo de 2031 %(name)s dormirá": ["%(name)s"],
     "A literal ⟦1⟧ is one, too.": ["⟦1⟧"],
 }  # fmt: skip
 
@@ -148,9 +149,9 @@ def test_time_is_linear_in_a_text(bad: str) -> None:
     def seconds(text: str) -> float:
         times = []
         for _ in range(3):
-            start = time.perf_counter()
+            start = time.process_time()
             Protection().find(text)
-            times.append(time.perf_counter() - start)
+            times.append(time.process_time() - start)
         return min(times)
 
     few, many = seconds(bad * 2_000), seconds(bad * 32_000)

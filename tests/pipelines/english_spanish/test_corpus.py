@@ -14,7 +14,9 @@ import sacrebleu
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.english_spanish import baseline, choices, corpus, grammar, lexicon
+from model.text.placeholders import replace_shared_spans
+from model.text.spans import PLACEHOLDERS, Protection
+from pipelines.english_spanish import baseline, choices, corpus, grammar, lexicon, spans
 from pipelines.english_spanish.lexicon import NOUNS, VERBS, Words
 
 ADJECTIVES = {adjective.en: adjective for adjective in lexicon.ADJECTIVES}
@@ -23,11 +25,26 @@ MONTHS = {month.en: month for month in lexicon.MONTHS}
 # sha256 over both parts, training first: "source TAB target NEWLINE" a pair, in UTF-8. It changes
 # with every change of the grammar or the lexicon, and then the model's scores are no longer
 # comparable; to renew it, run `python tests/pipelines/english_spanish/test_corpus.py`.
-CORPUS_SHA256 = "a9358d16e7e1b498f78e8cc0ff0c4600b6da815835c1a9e3aaa63258e27f5ca9"
+CORPUS_SHA256 = "616329758827b7e85fd3d29f5690a489f180077d93b51b8f12426838fd0df65d"
+# The same of the held-out part, by which models are scored.
+HELD_OUT_SHA256 = "e40b8f032003c2a8f956f84e39c43b98f750b16d14c13fc122cbe19edc9b6e27"
 
 
-def corpus_sha256():
-    pairs = corpus.train_pairs() + corpus.held_out_pairs()
+def plain_pairs():
+    """Gives the pairs of the training part that have no spans."""
+    return corpus.train_pairs()[: corpus.TRAIN_PAIRS - corpus.SPAN_PAIRS]
+
+
+def replaced_pairs():
+    """Gives the other pairs of the training part as a model gets them."""
+    pairs = corpus.train_pairs()[corpus.TRAIN_PAIRS - corpus.SPAN_PAIRS :]
+    return [
+        replace_shared_spans(pair.source, pair.target, protection=Protection()) for pair in pairs
+    ]
+
+
+def corpus_sha256(pairs=None):
+    pairs = pairs or corpus.train_pairs() + corpus.held_out_pairs()
     lines = "".join(f"{pair.source}\t{pair.target}\n" for pair in pairs)
     return hashlib.sha256(lines.encode()).hexdigest()
 
@@ -43,14 +60,15 @@ def word_forms(sentences):
 def test_counts_and_distinct_sources():
     train, held_out = corpus.train_pairs(), corpus.held_out_pairs()
     assert (
-        (len(train), len(held_out)) == (corpus.TRAIN_PAIRS, corpus.HELD_OUT_PAIRS) == (24_000, 400)
+        (len(train), len(held_out)) == (corpus.TRAIN_PAIRS, corpus.HELD_OUT_PAIRS) == (28_800, 400)
     )
-    assert len({pair.source for pair in train + held_out}) == 24_400
+    assert len({pair.source for pair in train + held_out}) == 29_200
     assert (corpus.SOURCE_LANGUAGE, corpus.TARGET_LANGUAGE) == ("en", "es")
 
 
 def test_is_the_same_corpus_everywhere():
     assert corpus_sha256() == CORPUS_SHA256
+    assert corpus_sha256(corpus.held_out_pairs()) == HELD_OUT_SHA256
 
 
 @pytest.mark.parametrize("hash_seed", ["1", "4294967295"])
@@ -100,7 +118,7 @@ def test_every_template_is_in_both_parts():
 
 
 def test_sentences_are_well_formed():
-    for pair in corpus.train_pairs() + corpus.held_out_pairs():
+    for pair in plain_pairs() + corpus.held_out_pairs():
         assert re.fullmatch(r"[A-Z][\w ,'-]*[.?]", pair.source), pair
         assert re.fullmatch(r"¿?[A-ZÁÉÍÓÚ][\w ,]*[.?]", pair.target), pair
         assert pair.target.startswith("¿") == pair.source.endswith("?") == ("?" in pair.target)
@@ -116,6 +134,57 @@ def test_source_determines_target(seed):
         for _ in range(10):
             pair = template.fill(template.choose(draw))
             assert seen.setdefault(pair.source, pair) == pair
+
+
+# -------------------------------------------------------------------------------------------- spans
+
+
+def test_every_span_is_a_placeholder_that_stands_once_on_either_side():
+    found = replaced_pairs()
+    assert len({pair.source for pair in found}) == len(found) == 4800  # none is a duplicate
+    for source, target, count in found:
+        expected = [*PLACEHOLDERS[:count]]
+        assert count
+        assert re.findall("⟦.⟧", source) == expected
+        assert sorted(re.findall("⟦.⟧", target)) == expected
+        assert not re.search(
+            r"[][<>{}$%`@#&\d]",
+            re.sub("⟦.⟧|[12]?[0-9](st|nd|rd|th)?|20[0-4][0-9]|[[]⟦.⟧]", "", source),
+        )
+    counts = Counter(pair.placeholders for pair in found)
+    assert sorted(counts) == [1, 2, 3]
+    assert min(counts.values()) > 500
+
+
+def test_spans_are_of_every_kind():
+    sources = " ".join(pair.source for pair in corpus.train_pairs()[-corpus.SPAN_PAIRS :])
+    tables = (
+        spans._VARIABLES, spans._THINGS, spans._ADDRESSES,
+        spans._BEFORE, spans._BEHIND, *spans._TAGS,
+    )  # fmt: skip
+    for span in {span for table in tables for span in table}:
+        assert sources.count(span) >= 2, span
+        assert [found.replacement for found in Protection().find(span)] == [span]
+
+
+def test_sentences_with_spans_are_well_formed():
+    for source, target, _ in replaced_pairs():
+        plain_source, plain_target = (
+            " ".join(re.sub(r"[([]?⟦.⟧[])]?:?( –)?", "", text).split()) for text in (source, target)
+        )
+        assert re.fullmatch(r"[\w ,'-]*[.?]", plain_source), source
+        assert re.fullmatch(r"¿?[\w ,]*[.?]", plain_target), target
+        assert ("¿" in target) == source.endswith("?") == target.endswith("?")
+        assert not re.search(r"\b(a|de) (⟦.⟧)?el\b", target), target
+        assert re.match(r"(⟦1⟧:? )?([A-Z]|⟦[12]⟧ )", source), source
+
+
+def test_new_pairs_with_spans_are_of_either_part():
+    for held_out in (False, True):
+        pairs = corpus.span_pairs(count=60, seed=7, held_out=held_out)
+        assert {corpus.is_held_out(t) for pair in pairs for t in pair.triples} == {held_out}
+        assert pairs == corpus.span_pairs(count=60, seed=7, held_out=held_out)
+        assert pairs != corpus.span_pairs(count=60, seed=8, held_out=held_out)
 
 
 def test_draws_are_in_range():
@@ -137,7 +206,7 @@ def test_word_for_word_baseline_stays_below_40_bleu():
 
 def test_baseline_knows_every_word():
     """No word is left as it is: that would make the baseline needlessly bad."""
-    words = word_forms([pair.source for pair in corpus.train_pairs()])
+    words = word_forms([pair.source for pair in plain_pairs()])
     unknown = {word for word in words if word not in baseline._dictionary()}
     assert all(word[0].isdigit() for word in unknown)  # "2024", "3rd"
 
