@@ -19,6 +19,7 @@ import dataclasses
 import gzip
 import random
 import time
+import weakref
 from collections.abc import Iterator
 
 import numpy as np
@@ -106,7 +107,13 @@ def corpora() -> Iterator[tuple[Corpus, str]]:
 
 def count(vocabulary: Vocabulary, texts: list[str]) -> np.ndarray:
     """Counts tokens, BOS and EOS included."""
-    return np.array([len(ids) for ids in vocabulary.encode(texts)], np.int64)
+    known = _COUNTED.setdefault(vocabulary, {})
+    new = [text for text in dict.fromkeys(texts) if text not in known]
+    known.update(zip(new, map(len, vocabulary.encode(new)), strict=True))
+    return np.array([known[text] for text in texts], np.int64)
+
+
+_COUNTED: weakref.WeakKeyDictionary[Vocabulary, dict[str, int]] = weakref.WeakKeyDictionary()
 
 
 def find_limits(corpus: Corpus, vocabulary: Vocabulary) -> Limits:

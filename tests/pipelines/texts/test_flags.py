@@ -155,7 +155,9 @@ def test_a_lost_full_stop_makes_less_of_the_range_short():
 @pytest.mark.parametrize("source", ["Go.", "Go!", '"Go?"', "走。", "(Go.)", "جاؤ۔"])
 def test_ends_of_sentences(source):
     assert has_lost_end("Geh", source=source)
+    assert has_lost_end("Geh,", source=source)
     assert not has_lost_end("Geh.", source=source)
+    assert not has_lost_end("«Geh»", source=source)
     assert not has_lost_end("", source=source)
 
 
