@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -97,7 +98,8 @@ def cancel(
 ) -> KeyboardInterrupt:
     """Cancels the job of a result, and waits until the runner says so.
 
-    A second Ctrl-C ends the wait.
+    Another Ctrl-C ends the wait once the runner has been told: one that comes at once, as from
+    programs that signal a process and its group, does not leave the job running.
 
     Args:
       result: What the runner returned when it took the job; None if it did not come to that.
@@ -112,24 +114,32 @@ def cancel(
     states: list[str] = []
     errors: list[Exception] = []
 
+    told = threading.Event()
+    name = f"the job {job_id(result)}" if job_id(result) else "the job"
+
     def run() -> None:
         try:
-            _cancel(result, states)
+            report(f"Cancelling {name}, for at most {seconds:g} s")
+            _cancel(result, states, told)
         except Exception as error:
             errors.append(error)
 
-    name = f"the job {job_id(result)}" if job_id(result) else "the job"
-    report(f"Cancelling {name}, for at most {seconds:g} s")
     # A runner that does not answer must not hold the user.
     thread = threading.Thread(target=run, name="cancel", daemon=True)
-    thread.start()
-    try:
-        thread.join(seconds)
-    except KeyboardInterrupt:
-        return JobCancelled(f"{name} was told to end, and may still run")
+    with contextlib.suppress(KeyboardInterrupt):
+        thread.start()
+    end = time.monotonic() + seconds
+    while thread.is_alive() and (left := end - time.monotonic()) > 0:
+        try:
+            thread.join(left)
+        except KeyboardInterrupt:
+            if told.is_set():
+                return JobCancelled(f"{name} was told to end, and may still run")
     if errors:
         reason = " ".join(str(errors[0]).split()) or type(errors[0]).__name__
         return JobCancelled(f"{name} may still run, as it cannot be cancelled ({reason})")
+    if not told.is_set():
+        return JobCancelled(f"{name} may still run, as the runner does not answer")
     if not states:
         return JobCancelled(f"{name} was told to end, and may still run after {seconds:g} s")
     if states[0] == "CANCELLED":
@@ -137,12 +147,13 @@ def cancel(
     return JobCancelled(f"{name} had ended as {states[0]}")
 
 
-def _cancel(result: PipelineResult, states: list[str]) -> None:
-    """Cancels a job, and adds the state that it ended in."""
+def _cancel(result: PipelineResult, states: list[str], told: threading.Event) -> None:
+    """Cancels a job, says when the runner is told, and adds the state that the job ended in."""
     from apache_beam.runners.runner import PipelineState
 
     if not PipelineState.is_terminal(result.state):
         result.cancel()
+    told.set()
     while not PipelineState.is_terminal(state := result.state):
         time.sleep(_POLL_SECONDS)
     states.append(str(state))

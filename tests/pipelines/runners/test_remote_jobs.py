@@ -85,15 +85,30 @@ class QuickThread(remote_jobs.threading.Thread):
 
 def test_a_second_ctrl_c_ends_the_wait(monkeypatch):
     monkeypatch.setattr(HeldResult, "ends_as", None)
+    monkeypatch.setattr(HeldResult, "cancelled", 0)
+    joins = []
 
     class Impatient(remote_jobs.threading.Thread):
         def join(self, timeout=None):
+            joins.append(HeldResult.cancelled)
+            time.sleep(0.02)
             raise KeyboardInterrupt
 
+    def report(line):
+        time.sleep(0.2)  # the runner is told after some more Ctrl-C
+
     monkeypatch.setattr(remote_jobs.threading, "Thread", Impatient)
-    interrupt = remote_jobs.cancel(HeldResult(), report=lambda line: None)
+    interrupt = remote_jobs.cancel(HeldResult(), report=report)
     assert str(interrupt) == "the job held-1 was told to end, and may still run"
+    assert joins[:2] == [0, 0], "that came too early to end it"
+    assert HeldResult.cancelled == 1
     assert str(remote_jobs.cancel(None, report=pytest.fail)) == "", "there was no job"
+
+
+def test_a_runner_that_does_not_answer_does_not_hold_the_user(monkeypatch):
+    monkeypatch.setattr(HeldResult, "cancel", lambda result: time.sleep(5))
+    interrupt = remote_jobs.cancel(HeldResult(), report=lambda line: None, seconds=0.2)
+    assert str(interrupt) == "the job held-1 may still run, as the runner does not answer"
 
 
 def test_the_launch_of_a_template_is_no_failure(folder, capsys):
@@ -134,7 +149,7 @@ def test_ctrl_c_cancels_a_job_of_a_job_service(tmp_path, monkeypatch):
 
     original = BeamJob.set_state
     monkeypatch.setattr(BeamJob, "set_state", set_state)
-    write_corpus(tmp_path, count=5000)
+    write_corpus(tmp_path, count=20_000)  # seconds of work
     service = LocalJobServicer(tempfile.mkdtemp())
     port = service.start_grpc_server()
     beam = ("--runner=PortableRunner", "--environment_type=LOOPBACK")
