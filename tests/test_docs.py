@@ -61,8 +61,9 @@ ADDED = {
 
 # Flags of other programs that the documents name.
 FOREIGN = {
-    "--direct_num_workers", "--environment_type", "--experiments", "--extra_package",
-    "--flink_master", "--job_endpoint", "--logdir", "--require-hashes", "--runner", "--setup_file",
+    "--build-arg", "--direct_num_workers", "--environment_type", "--experiments", "--extra_package",
+    "--flink_master", "--job_endpoint", "--logdir", "--require-hashes", "--requirements_file",
+    "--runner", "--setup_file",
 }  # fmt: skip
 
 
