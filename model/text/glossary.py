@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import functools
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import regex
 
@@ -42,28 +43,46 @@ class Glossary:
 
     def find(self, text: str, spans: Sequence[Span] = ()) -> list[Span]:
         """Returns the terms of a text outside of spans; none overlaps another."""
+        starts, ends = [span.start for span in spans], [span.end for span in spans]
         found = []
-        for match in self._pattern.finditer(text):
-            if any(match.start() < span.end and span.start < match.end() for span in spans):
+        for match, is_exact in self._matches(text):
+            start, end = match.span()
+            term = match[0] if is_exact else match[0].casefold()
+            translation = (self.exact if is_exact else self.any_case).get(term)
+            # Letters such as the dotted capital I equal others that they do not become.
+            if translation is None or bisect.bisect_left(starts, end) > bisect.bisect(ends, start):
                 continue
-            term = match[0]
-            translation = self.exact.get(term)
-            if translation is None:
-                translation = self.any_case[term.casefold()]
-            found.append(Span(match.start(), match.end(), translation))
-        return found
+            found.append((Span(start, end, translation), is_exact))
+        # The longest first, and of those of a length the exact one.
+        found.sort(key=lambda term: (term[0].start - term[0].end, not term[1], term[0].start))
+        chosen: list[Span] = []
+        for span, _ in found:
+            place = bisect.bisect(chosen, span)
+            before, behind = chosen[:place][-1:], chosen[place : place + 1]
+            if all(each.end <= span.start for each in before) and all(
+                span.end <= each.start for each in behind
+            ):
+                chosen.insert(place, span)
+        return chosen
 
-    @functools.cached_property
-    def _pattern(self) -> regex.Pattern[str]:
-        # Of alternatives the first that fits counts: the longest. An empty list fits everywhere.
-        kinds = (r"\L<exact>" if self.exact else "", r"(?i:\L<any_case>)" if self.any_case else "")
-        return regex.compile(
-            rf"(?<!{_SPACED})(?:{'|'.join(kind for kind in kinds if kind)})(?!{_SPACED})",
-            flags=regex.VERSION1,
-            exact=sorted(self.exact, key=len, reverse=True),
-            any_case=sorted(self.any_case, key=len, reverse=True),
-            ignore_unused=True,
-        )
+    def _matches(self, text: str) -> Iterator[tuple[regex.Match[str], bool]]:
+        for terms, flags, is_exact in (
+            (self.exact, 0, True),
+            (self.any_case, regex.IGNORECASE, False),
+        ):
+            if terms:
+                for match in _compile_terms(tuple(terms), flags).finditer(text):
+                    yield match, is_exact
+
+
+@functools.lru_cache(maxsize=16)
+def _compile_terms(terms: tuple[str, ...], flags: int) -> regex.Pattern[str]:
+    # Of alternatives the first that fits counts: the longest.
+    return regex.compile(
+        rf"(?<!{_SPACED})\L<terms>(?!{_SPACED})",
+        flags=regex.VERSION1 | flags,
+        terms=sorted(terms, key=len, reverse=True),
+    )
 
 
 def read_glossary(path: str, *, read: Callable[[str], bytes]) -> Glossary:
@@ -75,12 +94,14 @@ def read_glossary(path: str, *, read: Callable[[str], bytes]) -> Glossary:
     try:
         content = read(path).decode("utf-8-sig")
     except OSError as error:
-        raise UserError(f"`glossary` {path} cannot be read: {error.strerror or error}") from error
+        raise UserError(
+            f"`glossary` {path} cannot be read: {error.strerror or error}. Check the path"
+        ) from error
     except UnicodeDecodeError as error:
         raise UserError(f"`glossary` {path} must be UTF-8: {error.reason}") from error
     terms: dict[str, dict[str, str]] = {EXACT: {}, ANY_CASE: {}}
     lines: dict[tuple[str, str], int] = {}  # where a term stands
-    for number, line in enumerate(content.splitlines(), 1):
+    for number, line in enumerate(content.replace("\r\n", "\n").split("\n"), 1):
         if not line.strip():
             continue
         place = f"line {number} of `glossary` {path}"

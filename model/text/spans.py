@@ -22,7 +22,11 @@ PLACEHOLDERS = tuple(f"⟦{number}⟧" for number in range(1, 9))
 
 _PLACEHOLDER = r"⟦\d+⟧"
 _CODE = r"```.+?```|``[^\n]+?``|`[^`\n]+`"
-_TAG = r"<[/!?]?[A-Za-z\[-][^<>]*>"
+# A tag has attributes with "=", or at most one other word: "if a <b then c> d" is none.
+_TAG = (
+    r"</?[A-Za-z][\w:.-]*(?:\s+[^<>\s=]+)?\s*/?>|<[A-Za-z][\w:.-]*\s[^<>=]*=[^<>]*>"
+    r"|<[!?][A-Za-z\[-][^<>]*>"
+)
 _ENTITY = r"&(?:[A-Za-z][A-Za-z0-9]{1,31}|\#[0-9]{1,7}|\#[xX][0-9A-Fa-f]{1,6});"
 
 # A URL ends before white space, quotation marks, letters of scripts without spaces, and
@@ -39,32 +43,36 @@ _MAIL = r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+"
 
 _VARIABLE = (
     r"\$?\{\{[^{}\n]{0,64}\}\}|[$\#]?\{[^{}\n]{0,64}\}"  # {{x}}, {x}, ${x}, #{x}
-    r"|(?<!\w)\$[A-Za-z_]\w*"  # $VAR
+    r"|\$[A-Za-z_]\w*"  # $VAR
     r"|%\(\w+\)[-+\#0]*[0-9]*(?:\.[0-9]+)?[sdifuxXeEgGcr]"  # %(name)s
-    r"|(?<![\w%])%(?:[0-9]{1,2}\$)?[-+\#0]*[0-9]*(?:\.[0-9]+)?(?:hh?|ll?|[zjtLq])?[sdifuxXeEgGcp@]"
+    r"|(?<![0-9%])%(?:[0-9]{1,2}\$)?[-+\#0]*[0-9]*(?:\.[0-9]+)?(?:hh?|ll?|[zjtLq])?[sdifuxXeEgGcp@]"
     r"(?!\p{L})"  # %s, %5.2f, %1$s
-    r"|(?<![\w%])%[0-9]{1,2}(?![\w%])|(?<![\w%])%[A-Z_]{2,}%"  # %1, %PATH%
+    r"|(?<![0-9%])%[0-9]{1,2}(?![\w%])|(?<![0-9%])%[A-Z_]{2,}%"  # %1, %PATH%
     r"|(?<![\w:]):[a-z][\w+-]{0,63}:(?![\w:])"  # :name:
 )
 
 _NUMBER = r"[0-9]{1,30}(?:[.,:/'’\u00a0\u202f-][0-9]{1,30}){0,9}"
 _CURRENCY = r"(?:\p{Sc}|(?:USD|EUR|GBP|CHF|JPY|CNY|INR|RUB|AUD|CAD)(?![A-Za-z]))"
 _UNIT = (
-    r"(?:%(?!\()|[‰°′″]|°[CF]|℃|℉|k?m/[hs]|(?:[kcmµμnd]?m|[kmµμ]?g|[cdm]?[lL]|ha)[²³]?|mph|[kMG]?W|kWh"
-    r"|[km]?V|mA|m?Ah|[kMGT]?Hz|dB|[hkM]?Pa|mbar|psi|[kKMGTP]i?B|[kMG]?bit(?:/s)?|[kMG]bps|px|pt"
-    r"|dpi|fps|rpm|kcal|k?J|k?N|Nm|lbs?|oz|ft|mi|min|[mµμn]s|h)(?![\p{Latin}\p{Greek}\p{Cyrillic}0-9])"
+    r"(?:%(?!\()|[‰°′″]|°[CF]|℃|℉|k?m/[hs]|(?:[kcmµμnd]?m|[kmµμ]?g|[cdm][lL])[²³]?|mph|[kMG]W|kWh"
+    r"|[km]V|mA|m?Ah|[kMGT]?Hz|dB|[hkM]?Pa|mbar|psi|[kKMGTP]i?B|[kMG]?bit(?:/s)?|[kMG]bps|px|pt"
+    r"|dpi|fps|rpm|kcal|kJ|kN|Nm|lbs?|oz|ft|min|[mµμn]s|h)(?![\p{Latin}\p{Greek}\p{Cyrillic}0-9])"
 )
+# Units that look like words: at the number itself, or where no word follows.
+_SHORT_UNIT = r"(?:[lLWVJN]|ha|mi)(?![\p{Latin}\p{Greek}\p{Cyrillic}0-9])"
 _LETTER = r"\p{Latin}\p{Greek}\p{Cyrillic}\p{Arabic}\p{Hebrew}\p{Devanagari}_"  # spaced scripts
 _NOT_WITHIN = rf"(?<![{_LETTER}0-9.,])"
 _GAP = r"[ \u00a0\u202f]?"
 _FIGURE = (
     r"\+[0-9](?:[ ()./-]{0,2}[0-9]){6,14}(?![0-9])"  # +34 600 123 456
     # (030) 123 45 67
-    rf"|{_NOT_WITHIN}(?<!-)\(?[0-9]{{2,5}}\)?(?:[ /-][0-9]{{2,5}}){{2,5}}(?![{_LETTER}0-9-])"
+    rf"|{_NOT_WITHIN}(?<!-)\(?[0-9]{{2,5}}\)?(?:[ /-][0-9]{{2,5}}){{2,5}}"
+    rf"(?![{_LETTER}0-9-]|[.,][0-9])"
     rf"|{_CURRENCY}{_GAP}{_NUMBER}(?:{_GAP}(?:[kKMB]|bn|mn)(?!\w))?"  # $5.20, EUR 10 M
     rf"|{_NOT_WITHIN}[-−+]?{_NUMBER}{_GAP}(?:{_CURRENCY}(?![\w{{])|{_UNIT})"  # 5 km/h, 20 €, -3 °C
+    rf"|{_NOT_WITHIN}[-−+]?{_NUMBER}(?:{_SHORT_UNIT}|{_GAP}{_SHORT_UNIT}(?!\s*\w))"  # 5l, 10 W
     # 12345, 1,234.50, 2024-11-22
-    rf"|{_NOT_WITHIN}[0-9](?:[.,:/'’\u00a0\u202f-]?[0-9]){{4,}}+(?![{_LETTER}])"
+    rf"|{_NOT_WITHIN}(?<![0-9][:/'’\u00a0\u202f-])[0-9](?:[.,:/'’\u00a0\u202f-]?[0-9]){{4,}}+(?![{_LETTER}])"
 )
 
 _PICTURE = r"\p{Extended_Pictographic}[\p{Emoji_Modifier}\ufe0e\ufe0f\u20e3\U000e0020-\U000e007f]*"
@@ -91,6 +99,7 @@ MAYBE_SPAN = (
     "\u3030\u303d\u3297\u3299\U0001f000-\U0001faff]|:[a-z]|:/|www\\.|[a-z0-9]\\.[a-z]"
 )
 _MAYBE_SPAN = re.compile(MAYBE_SPAN)
+_LONGEST_SEARCH = 30  # seconds that a user's pattern may search a text
 
 
 class Span(NamedTuple):
@@ -129,14 +138,14 @@ class Protection:
     def find(self, text: str) -> list[Span]:
         """Finds the spans of a text, in order; none overlaps or touches another.
 
+        Raises:
+          UserError: A pattern of the user's matches where nothing is, or takes too long.
+
         >>> text = "See <b>{name}</b>, 5 km away."
         >>> [span.replacement for span in Protection().find(text)]
         ['<b>{name}</b>', '5 km']
         """
-        found: list[Span] = []
-        for pattern in self.protect_regex:
-            matches = _compile(pattern).finditer(text)
-            found += [Span(each.start(), each.end(), each[0]) for each in matches]
+        found = [span for pattern in self.protect_regex for span in _find_own(pattern, text)]
         if self.protect and _MAYBE_SPAN.search(text):
             groups = tuple(name for name, pattern in _GROUPS.items() if pattern.search(text))
             found += [
@@ -177,21 +186,47 @@ def _compile_groups(groups: tuple[str, ...]) -> regex.Pattern[str]:
     return regex.compile("|".join(chosen) or "(?!)", regex.DOTALL)
 
 
+def _find_own(pattern: str, text: str) -> list[Span]:
+    """Finds what a user's pattern matches.
+
+    Raises:
+      UserError: It matches where nothing is, or takes too long.
+    """
+    try:
+        matches = _compile(pattern).finditer(text, timeout=_LONGEST_SEARCH)
+        found = [Span(each.start(), each.end(), each[0]) for each in matches]
+    except (TimeoutError, RecursionError, MemoryError) as error:
+        raise UserError(
+            f"`protect_regex` must take less than {_LONGEST_SEARCH} s for a text; {pattern!r} does "
+            f"not for one of {len(text):,} characters: write it without nested repetitions"
+        ) from error
+    if any(span.start == span.end for span in found):
+        raise _matches_nothing(pattern)
+    return found
+
+
 @functools.cache
 def _compile(pattern: str) -> regex.Pattern[str]:
     """Compiles a user's pattern.
 
     Raises:
-      UserError: It is no regular expression, or matches where nothing is.
+      UserError: It is no regular expression, or matches the empty text.
     """
     try:
         compiled = regex.compile(pattern)
-    except regex.error as error:
+        matches_nothing = compiled.search("", timeout=_LONGEST_SEARCH)
+    except (regex.error, RecursionError, MemoryError, OverflowError, TimeoutError) as error:
         raise UserError(
-            f"`protect_regex` must be a regular expression: {error}. Received: {pattern!r}"
+            f"`protect_regex` must be a regular expression: {error or type(error).__name__}. "
+            f"Received: {pattern!r}"
         ) from error
-    if compiled.search(""):
-        raise UserError(
-            f"`protect_regex` must not match the empty text. Received: {pattern!r} (write + for *)"
-        )
+    if matches_nothing:
+        raise _matches_nothing(pattern)
     return compiled
+
+
+def _matches_nothing(pattern: str) -> UserError:
+    return UserError(
+        f"`protect_regex` must match at least a character wherever it matches. Received: "
+        f"{pattern!r} (write + for *)"
+    )

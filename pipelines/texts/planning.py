@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
 import regex
@@ -23,10 +22,11 @@ from pipelines.texts.protecting import (
     remove_placeholders,
     unmask,
 )
-from pipelines.texts.segments import cut_to_fit, distinct_pieces
+from pipelines.texts.segments import LINE_BREAK, cut_to_fit, distinct_pieces
 
 Source = tuple[int, ...]  # ids: texts that normalisation makes equal are one source
 PROBE = "a"  # encoded or translated if all texts fail: is it the texts, or the machine?
+_MOST_CUTS = 4  # times that what is between spans is looked at again
 _FULL_STOP = regex.compile(r"(?<![.。])[.。]$")
 _LETTER = regex.compile(r"\p{L}")  # of any script
 
@@ -69,7 +69,7 @@ class Plan:
         if part in self.unended:
             text = _FULL_STOP.sub("", text)
         if part not in self.masked:
-            return remove_placeholders(text)
+            return text if "⟦" in part else remove_placeholders(text)
         replacements = self.masked[part].replacements
         return unmask(text, replacements, is_cut=part in self.truncated)
 
@@ -163,12 +163,24 @@ class Planner:
 
     def _cut_around(self, part: str, *, most: int) -> list[str]:
         """Cuts a part with more than so many spans into spans and what is between them."""
+        parts = [part]
+        # What is between spans seldom looks like one without what stood before it, and so on.
+        for _ in range(_MOST_CUTS):
+            cut = [piece for each in parts for piece in self._cut_once(each, most=most)]
+            if len(cut) == len(parts):
+                break
+            parts, most = cut, 0
+        return parts
+
+    def _cut_once(self, part: str, *, most: int) -> list[str]:
         spans = [] if part.isspace() else self._spans_of(part)
-        if len(spans) <= most or len(part) == spans[0].end - spans[0].start:
+        if len(spans) <= most or self._is_span(part):
             return [part]
-        fragments = cut_around(part, spans)
-        # What is between spans seldom has one of its own, without what stood before it.
-        return [smaller for each in fragments for smaller in self._cut_around(each, most=0)]
+        return cut_around(part, spans)
+
+    def _is_span(self, part: str) -> bool:
+        spans = self._spans_of(part)
+        return len(spans) == 1 and spans[0].end - spans[0].start == len(part)
 
     def _spans_of(self, part: str) -> list[Span]:
         """Returns what of a text or piece must not change, and the terms of the glossary."""
@@ -182,9 +194,8 @@ class Planner:
     def _masked(self, part: str) -> Masked:
         if part not in self._shown:
             spans = self._spans_of(part)
-            is_span = len(spans) == 1 and spans[0].end - spans[0].start == len(part)
             # Half of a long sentence may hold what looks like a span and was none.
-            is_masked = spans and (is_span or len(spans) <= self._most_spans)
+            is_masked = spans and (self._is_span(part) or len(spans) <= self._most_spans)
             self._shown[part] = mask(part, spans) if is_masked else Masked(part)
         return self._shown[part]
 
@@ -251,17 +262,22 @@ class Planner:
             masked=masked,
             was_cut=was_cut,
             truncated=frozenset(truncated),
-            unended=_find_unended(parts, sources=sources, kept=kept),
+            unended=self._find_unended(parts, sources=sources),
         )
 
-
-def _find_unended(
-    parts: Sequence[str], *, sources: Mapping[str, Source], kept: Mapping[str, str]
-) -> frozenset[str]:
-    """Returns the pieces before a span that end in no full stop."""
-    shown = [part for part in parts if not part.isspace()]
-    return frozenset(
-        part
-        for part, following in itertools.pairwise(shown)
-        if part in sources and following in kept and not part.endswith((".", "。"))
-    )
+    def _find_unended(
+        self, parts: Sequence[str], *, sources: Mapping[str, Source]
+    ) -> frozenset[str]:
+        """Returns the pieces that end in no full stop, and stand before a span wherever they do."""
+        found: dict[str, bool] = {}
+        for i, part in enumerate(parts):
+            if part in sources:
+                space, following = [*parts[i + 1 : i + 3], "", ""][:2]
+                if not space.isspace():
+                    space, following = "", space
+                is_before = bool(following) and not LINE_BREAK.search(space)
+                is_before = is_before and not following.isspace() and self._is_span(following)
+                found[part] = found.get(part, True) and is_before
+        return frozenset(
+            part for part, is_before in found.items() if is_before and part[-1] not in ".。"
+        )

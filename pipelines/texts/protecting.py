@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import bisect
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
+
+import regex
 
 from model.text.spans import PLACEHOLDERS, Span
 from pipelines.texts.segments import split_sentences
@@ -106,33 +109,44 @@ def _cut_like(text: str, spans: Sequence[Span], shown: Sequence[str]) -> list[st
     """Cuts a text where another of the same length is cut, and its white space around spans."""
     parts: list[str] = []
     start = 0
+    starts = [span.start for span in spans]
     for each in shown:
         end = start + len(each)
         if each.isspace():
-            inside = [
-                span._replace(start=span.start - start, end=span.end - start)
-                for span in spans
-                if start <= span.start and span.end <= end
+            inside = spans[bisect.bisect_left(starts, start) : bisect.bisect_left(starts, end)]
+            moved = [
+                span._replace(start=span.start - start, end=span.end - start) for span in inside
             ]
-            parts += cut_around(text[start:end], inside)
+            parts += cut_around(text[start:end], moved)
         else:
             parts.append(text[start:end])
         start = end
     return parts
 
 
+# Punctuation of a piece that belongs to the spans beside it: a comma behind one, with the space
+# that follows, and an opening bracket or quotation mark before one.
+_BEHIND_SPAN = regex.compile(r"[^\w\s]+(?=\s|$)|[\u3000-\u303f\uff00-\uffef]+")
+_BEFORE_SPAN = regex.compile(r"(?<=\s|^)[\p{Ps}\p{Pi}\"'¿¡]+$")
+
+
 def cut_around(text: str, spans: Sequence[Span]) -> list[str]:
     """Cuts a text into spans, white space beside them, and what is left.
 
-    >>> cut_around("Hi {name} there", [Span(3, 9, "{name}")])
-    ['Hi', ' ', '{name}', ' ', 'there']
+    >>> cut_around("Hi {name}, you", [Span(3, 9, "{name}")])
+    ['Hi', ' ', '{name}', ',', ' ', 'you']
     """
     parts: list[str] = []
     end = 0
     for start, after in [*((span.start, span.end) for span in spans), (len(text), len(text))]:
         between = text[end:start]
-        core = between.strip()
-        at = between.index(core) if core else len(between)
-        parts += [between[:at], core, between[at + len(core) :], text[start:after]]
+        behind = _BEHIND_SPAN.match(between) if end > 0 else None
+        before = _BEFORE_SPAN.search(between) if start < len(text) else None
+        first = behind.end() if behind else 0
+        last = max(first, before.start()) if before else len(between)
+        core = between[first:last].strip()
+        at = between.index(core, first) if core else last
+        parts += [between[:first], between[first:at], core, between[at + len(core) : last]]
+        parts += [between[last:], text[start:after]]
         end = after
     return [part for part in parts if part]

@@ -6,6 +6,7 @@ to the letter. A string of white space alone stays as it is; all others are piec
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -181,12 +182,13 @@ def halve(text: str, *, spans: Sequence[Span] = ()) -> list[str]:
     >>> halve("if it rains, we stay"), halve("one two three"), halve("abcd")
     (['if it rains,', ' ', 'we stay'], ['one two', ' ', 'three'], ['ab', 'cd'])
     """
+    starts, ends = [span.start for span in spans], [span.end for span in spans]
 
     def cuts(places: Iterable[int]) -> list[int]:
         return [
             i
             for i in places
-            if 0 < i < len(text) and not any(span.start < i < span.end for span in spans)
+            if 0 < i < len(text) and bisect.bisect_left(starts, i) == bisect.bisect(ends, i)
         ]
 
     clauses = cuts(match.end() for match in _CLAUSE_END.finditer(text))

@@ -25,6 +25,20 @@ def test_whole_words_the_longest_first():
     assert find(glossary, "Tea") == []
 
 
+def test_the_longest_wins_of_either_kind():
+    glossary = Glossary({"white": "weiß", "tea pot": "Kanne"}, {"white house": "WH", "pot": "Topf"})
+    assert find(glossary, "the white house and a tea pot") == [
+        ("white house", "WH"),
+        ("tea pot", "Kanne"),
+    ]
+
+
+def test_letters_that_equal_others_without_becoming_them():
+    assert find(Glossary({}, {"istanbul": "Istanbul"}), "in İstanbul, ISTANBUL") == [
+        ("ISTANBUL", "Istanbul")
+    ]
+
+
 def test_the_exact_term_wins():
     assert find(Glossary({"US": "USA"}, {"us": "uns"}), "US us Us") == [
         ("US", "USA"),

@@ -39,6 +39,12 @@ _TEXTS = {
         "+34 600 123 456", "(030) 123 45 67", "555-123-4567",
     ],
     "12345 $VAR, 5 $5.20 and 7 ${x}": ["12345", "$VAR", "$5.20", "${x}"],
+    "In 2024-11-22 12,345 people came.": ["2024-11-22", "12,345"],
+    "%s%s%d $a$b": ["%s%s%d", "$a$b"],
+    '<input disabled> <b >x</b> <p a="b c" d>': [
+        "<input disabled>", "<b >", "</b>", '<p a="b c" d>',
+    ],
+    "a 5 l, of 10 W. and 3l of 2 ha": ["5 l", "10 W", "3l", "2 ha"],
     "共12345元，约5公斤": ["12345"],
     "El 3 de mayo de 2031 %(name)s dormirá": ["%(name)s"],
     "A literal ⟦1⟧ is one, too.": ["⟦1⟧"],
@@ -47,6 +53,8 @@ _TEXTS = {
 _NONE = (
     "In 2010, 2011 and 2012 we met 10 people.",
     "AB12345, 12345ab, 10000x and v1.12",
+    "if a <b then c> d",
+    "1 mi amigo, 3 ha ha, 10 W street, 5 l of it",
     "100 people; the 1990s; 19:30; page 3 of 5; 3.14; 1/2",
     "I <3 you, 5 < 6 > 4, AT&T; R&D",
     "50%discount is not a format, 20 minutes later",
@@ -111,7 +119,7 @@ def test_users_patterns_add_to_ours() -> None:
     ("pattern", "message"),
     [
         ("(", r"`protect_regex` must be a regular expression: missing \).*Received: '\('"),
-        ("x*", r"`protect_regex` must not match the empty text. Received: 'x\*'"),
+        ("x*", r"`protect_regex` must match at least a character .* Received: 'x\*'"),
     ],
 )
 def test_bad_patterns(pattern: str, message: str) -> None:
@@ -124,6 +132,18 @@ def test_the_cheap_pattern_misses_no_span_here_or_in_arrow() -> None:
     assert pc.all(pc.match_substring_regex(texts, MAYBE_SPAN)).as_py()
     plain = pa.array(["A dog runs.", "Ein Hund, der läuft!", "我有一只狗。", "So: no? 'Yes'"])
     assert not pc.any(pc.match_substring_regex(plain, MAYBE_SPAN)).as_py()
+
+
+@pytest.mark.parametrize("pattern", ["(?=z)", r"\b", "x|(?=z)"])
+def test_patterns_that_match_where_nothing_is(pattern: str) -> None:
+    with pytest.raises(UserError, match=r"`protect_regex` must match at least a character"):
+        Protection(protect_regex=(pattern,)).find("zab")
+
+
+def test_patterns_that_take_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("model.text.spans._LONGEST_SEARCH", 0.2)
+    with pytest.raises(UserError, match=r"must take less than 0.2 s for a text; '\(a\|a\)\+\$'"):
+        Protection(protect_regex=("(a|a)+$",)).find("a" * 60 + "!")
 
 
 @pytest.mark.parametrize(
@@ -142,6 +162,9 @@ def test_the_cheap_pattern_misses_no_span_here_or_in_arrow() -> None:
         "😀\u200d",
         "&a",
         "$ ",
+        "1/",
+        "%s",
+        "$a",
         "+1",
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import time
 
 import pytest
 from fakes import Reverser
@@ -247,3 +248,58 @@ def test_a_term_within_a_protected_span_is_none():
     result = translate(["www.tea.com ab"], Reverser(), glossary=TERMS)
     assert result.translations[0].translation == "www.tea.com ba"
     assert result.terms == TermCounts(found=0, kept=0)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    ["%s", "$a", "1/", "Hi dog. 😀 ", "<b>A dog runs. </b>", "A dog.\n<br>\n", "dog {a} ", "tea ",
+     "Go to {a}. See http://x.y/z, pay $5.20! ", "`a", "<b", "⟦1⟧", "a, {b}", "12345 "],
+)  # fmt: skip
+@pytest.mark.parametrize("placeholders", [0, 8])
+def test_time_is_linear_in_a_text(bad, placeholders):
+    def seconds(characters):
+        text = "Hello " + bad * (characters // len(bad))
+        options = TextOptions(placeholders=placeholders, source_language="en")
+        start = time.process_time()
+        translate_texts(
+            [text.encode()], translator=Reverser(), options=options, glossary=TERMS, limits=None
+        )
+        return time.process_time() - start
+
+    few, many = seconds(5_000), seconds(40_000)
+    assert many < 8 * 3 * few + 0.1  # quadratic: 64 times
+
+
+def test_a_piece_keeps_its_full_stop_where_it_ends_a_paragraph():
+    class Stopper(Reverser):
+        def translate_ids(self, source_ids):
+            found, work = super().translate_ids(source_ids)
+            return [Translation((Hypothesis("Hallo.", -1),)) for _ in found], work
+
+    for text, expected in (
+        ("Hello\n\nHello {a}", "Hallo.\n\nHallo. {a}"),
+        ("Hello\n***\nBye", "Hallo.\n***\nHallo."),
+        ("Hello\n{a} bye", "Hallo.\n{a} Hallo."),
+        ("Hello {a}", "Hallo {a}"),
+    ):
+        [cell] = translate([text], Stopper()).translations
+        assert cell.translation == expected
+
+
+def test_punctuation_beside_a_span_stays():
+    [cell] = translate(["Ab {x}, cd ({y}) ef {z}'s {w}，好"], Reverser()).translations
+    assert cell.translation == "bA {x}, dc ({y}) fe {z}s' {w}，好"
+
+
+def test_what_looks_like_a_placeholder_stays_without_protection():
+    off = Protection(protect=False)
+    [cell] = translate(["⟦1⟧"], Reverser(), protection=off).translations
+    assert cell.translation == "⟦1⟧"
+
+    class Same(Reverser):
+        def translate_ids(self, source_ids):
+            found, work = super().translate_ids(source_ids)
+            return [Translation((Hypothesis("ab ⟦1⟧", -1),)) for _ in found], work
+
+    [own, invented] = translate(["ab ⟦1⟧", "ab"], Same(), protection=off).translations
+    assert (own.translation, invented.translation) == ("ab ⟦1⟧", "ab")
