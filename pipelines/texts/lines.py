@@ -18,6 +18,7 @@ from pipelines.texts import translating
 from pipelines.texts.flags import INCOMPLETE, Limits
 from pipelines.texts.model_languages import describe_other_script
 from pipelines.texts.options import TextOptions
+from pipelines.texts.planning import describe_cuts
 from pipelines.texts.segments import LINE_BREAK
 from pipelines.texts.translating import TermCounts, TranslatedText, translate_texts
 
@@ -129,7 +130,10 @@ def translate_lines(
         texts = [line.rstrip(b"\r\n") for line in lines]
         if data is not None and report.done == 0:
             decoded = [text.decode(errors="ignore") for text in texts]
-            for said in describe_other_script(decoded, data=data):
+            for said in (
+                *describe_other_script(decoded, data=data),
+                *describe_cuts(decoded, options=options),
+            ):
                 warn(said)
         with begin_rows(len(texts)):
             found = translate_texts(

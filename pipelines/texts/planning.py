@@ -74,6 +74,26 @@ class Plan:
         return unmask(text, replacements, is_cut=part in self.truncated)
 
 
+def describe_cuts(texts: Sequence[str], *, options: TextOptions) -> list[str]:
+    """Returns a line where a model without placeholders gets texts with protected spans.
+
+    Args:
+      texts: The first texts.
+      options: How they are treated, for the model.
+    """
+    if options.placeholders != 0 or not options.protection.is_on:
+        return []
+    cut = sum(any(not span.is_markup for span in options.protection.find(text)) for text in texts)
+    if not cut:
+        return []
+    return [
+        f"{cut:,} of the first {len(texts):,} texts hold variables, URLs, figures or the like, for "
+        "which the model has no placeholders: what stands between them is translated piece by "
+        "piece. Data with such pairs teaches a model to place them (see docs/translate.md), and "
+        "`protect=False` gives them to the model"
+    ]
+
+
 class Planner:
     """Plans texts for a model; what it has encoded, it knows."""
 

@@ -50,6 +50,7 @@ from pipelines.texts.model_loading import (
     check_model,
     find_model,
 )
+from pipelines.texts.planning import describe_cuts
 from pipelines.translate import job_folder
 from pipelines.translate.inputs import (
     FoundInput,
@@ -225,7 +226,9 @@ class TranslateJob:
                 texts=request.options.texts,
                 data=data,
             )
-            notices += describe_other_script(first_texts(self.found, count=SAMPLE), data=data)
+            first = first_texts(self.found, count=SAMPLE)
+            notices += describe_other_script(first, data=data)
+            notices += describe_cuts(first, options=self.table.texts)
         return notices
 
     def run(

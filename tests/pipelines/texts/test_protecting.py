@@ -15,6 +15,7 @@ from model.engines.translator import Hypothesis, Translation
 from model.text.glossary import Glossary
 from model.text.spans import Protection
 from pipelines.texts.options import TextOptions
+from pipelines.texts.planning import describe_cuts
 from pipelines.texts.segments import halve
 from pipelines.texts.translating import TermCounts, translate_texts
 
@@ -303,3 +304,13 @@ def test_what_looks_like_a_placeholder_stays_without_protection():
 
     [own, invented] = translate(["ab ⟦1⟧", "ab"], Same(), protection=off).translations
     assert (own.translation, invented.translation) == ("ab ⟦1⟧", "ab")
+
+
+def test_a_model_without_placeholders_is_named():
+    texts = ["ab {x}", "<b>ab</b>", "ab 5 km", "ab"]
+    [line] = describe_cuts(texts, options=TextOptions(placeholders=0))
+    assert line.startswith("2 of the first 4 texts hold variables, URLs")
+    assert describe_cuts(texts[1:2], options=TextOptions(placeholders=0)) == []
+    assert describe_cuts(texts, options=TextOptions(placeholders=1)) == []
+    off = Protection(protect=False)
+    assert describe_cuts(texts, options=TextOptions(placeholders=0, protection=off)) == []
