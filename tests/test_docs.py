@@ -63,7 +63,7 @@ ADDED = {
 FOREIGN = {
     "--build-arg", "--direct_num_workers", "--environment_type", "--experiments", "--extra_package",
     "--flink_master", "--job_endpoint", "--logdir", "--require-hashes", "--requirements_file",
-    "--runner", "--setup_file",
+    "--runner", "--sdk_container_image", "--setup_file",
 }  # fmt: skip
 
 
