@@ -61,9 +61,10 @@ ADDED = {
 
 # Flags of other programs that the documents name.
 FOREIGN = {
-    "--build-arg", "--direct_num_workers", "--environment_type", "--experiments", "--extra_package",
-    "--flink_master", "--job_endpoint", "--logdir", "--require-hashes", "--requirements_file",
-    "--runner", "--sdk_container_image", "--setup_file",
+    "--build-arg", "--direct_num_workers", "--environment_config", "--environment_type",
+    "--experiments", "--extra_package", "--flink_master", "--job_endpoint", "--logdir",
+    "--require-hashes", "--requirements_file", "--runner", "--sdk_container_image",
+    "--setup_file",
 }  # fmt: skip
 
 
