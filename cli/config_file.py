@@ -23,6 +23,7 @@ from cli.shared_options import local_path
 from model.errors import UserError
 
 BEAM = "beam"  # the key of Beam's own options
+NULL_IS_A_CHOICE = ("on_flag",)  # keys of which "null" is a value, which YAML reads as nothing
 KINDS = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
 
 
@@ -147,7 +148,8 @@ def resolve_config(
 ) -> dict[str, Any]:
     """Turns the values of a file, by key with `_`, into values of a command's parameters.
 
-    `null` means the default. `also` are keys that were taken out of the file before.
+    `null` means the default, but where it may be meant as a choice. `also` are keys that were taken
+    out of the file before.
 
     Raises:
       UserError: A key is not known, a value has the wrong type, or two keys contradict.
@@ -165,6 +167,12 @@ def resolve_config(
         if key.parameter in resolved:
             raise UserError(f"{path} says {key.parameter} in two ways: leave one out")
         resolved[key.parameter] = not converted if key.is_opposite else converted
+    for name in NULL_IS_A_CHOICE:
+        if name in values and values[name] is None:
+            raise UserError(
+                f"{path}: {name} must be a text. Received: nothing (YAML reads null so: put the "
+                "word in quotes)"
+            )
     return resolved
 
 

@@ -7,10 +7,12 @@ import pytest
 import typer
 from command_line import run as tt
 
-from cli.config_file import read_config
+from cli.config_file import NULL_IS_A_CHOICE, read_config
 from cli.decorators import command
+from cli.flags_of_fields import describe_fields
 from cli.main import COMMANDS, load_command
 from model.errors import UserError
+from pipelines.texts.options import TextOptions
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -218,6 +220,26 @@ def test_files_that_cannot_be_read(tmp_path, monkeypatch, name, message):
     (tmp_path / "latin.yaml").write_bytes("language: é".encode("latin-1"))
     with pytest.raises(UserError, match=message):
         read_config(name)
+
+
+@pytest.mark.parametrize("value", ["null", "~", ""])
+@pytest.mark.parametrize("name", ["translate", "translate-batch"])
+def test_a_null_that_may_be_the_choice_is_refused(tmp_path, capsys, name, value):
+    file = tmp_path / "c.yaml"
+    file.write_text(f"on-flag: {value}\n")
+    assert tt(name, "--config", file) == 2
+    assert capsys.readouterr().err == (
+        f"tt: error: {file}: on_flag must be a text. Received: nothing (YAML reads null so: put "
+        "the word in quotes)\n"
+    )
+    file.write_text('on-flag: "null"\nflags: none\n')
+    assert tt(name, "--config", file, *(["a", "--output", "x"] if "batch" in name else [])) == 2
+    assert "needs a flag that counts" in capsys.readouterr().err
+
+
+def test_choices_that_are_null_are_known():
+    found = [name for name, text in describe_fields(TextOptions).items() if '"null"' in text]
+    assert found == list(NULL_IS_A_CHOICE)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
