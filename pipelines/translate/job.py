@@ -122,6 +122,7 @@ class TranslateRequest:
         found = inspect_input(options, has_n_best=self.decoding.n_best > 1, report=report)
         texts = options.texts.for_model(model.data)
         glossary = _read_glossary(texts.glossary)
+        limits = Limits.of(model.about)
         plan = make_plan(
             files=found.files,
             bad_files=found.bad_files,
@@ -131,6 +132,7 @@ class TranslateRequest:
             model_fingerprint=model.fingerprint,
             decoding=self.decoding,
             engine=model.engine,
+            limits=limits,
             languages=model.languages,
         )
         check_matches(options.input, output=output, plan=plan)
@@ -144,7 +146,7 @@ class TranslateRequest:
                 has_n_best=self.decoding.n_best > 1,
                 texts=texts,
                 glossary=glossary,
-                limits=Limits.of(model.about),
+                limits=limits,
             ),
             plan=plan,
             run_id=uuid.uuid4().hex,

@@ -76,11 +76,18 @@ def compare_plans(saved: Mapping[str, Any], asked: Mapping[str, Any]) -> list[st
         words={
             "model_fingerprint": lambda *_: ["`model` is another one now"],
             "engine.name": "engine",
+            "limits": _compare_limits,
             "options.glossary": lambda *_: ["`glossary` is another one now"],
             "format": lambda *_: ["it was begun by another version of tt"],
             "input": functools.partial(_compare_inputs, has_other_limit=has_other_limit),
         },
     )
+
+
+def _compare_limits(then: Mapping[str, Any] | None, now: Mapping[str, Any]) -> list[str]:
+    if then is None:  # a plan of an older tt
+        return []
+    return ["the model card of `model` is another one now, and flags go by it"]
 
 
 def _compare_inputs(

@@ -20,6 +20,7 @@ from model.text.glossary import Glossary
 from pipelines.storage import parquet
 from pipelines.tables.reading import table_suffix
 from pipelines.tables.writing import PARQUET, output_suffix
+from pipelines.texts.flags import Limits
 from pipelines.texts.options import TextOptions
 from pipelines.translate.options import TranslateOptions
 
@@ -102,6 +103,7 @@ def make_plan(
     model_fingerprint: str,
     decoding: Decoding,
     engine: Mapping[str, Any],
+    limits: Limits,
     languages: Mapping[str, str] | None = None,
     glossary: Glossary | None = None,
 ) -> dict[str, Any]:
@@ -135,6 +137,7 @@ def make_plan(
             "batch_tokens": decoding.batch_tokens or BATCH_TOKENS,
         },
         "engine": dict(engine),
+        "limits": dataclasses.asdict(limits),  # of flags; not in a plan of an older tt
         "languages": dict(languages or {}),
         "versions": installed_versions(),
     }
