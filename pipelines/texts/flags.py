@@ -9,20 +9,18 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import functools
-import math
 import operator
 import re
 import unicodedata
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 
 import regex
 
 from model.dataset.manifest import RATIO_STEPS
-from model.engines.translator import Hypothesis, Translation, Translator, Work
+from model.engines.translator import Hypothesis
 from model.errors import require, require_one_of
 from model.formats.model_card import About
 from model.text.languages import find_language
-from pipelines.texts.bisection import call_on_parts
 
 REPEATS = "repeats"  # words or characters come in a loop that the source has not
 COPY = "copy"  # a sentence came back untranslated
@@ -33,7 +31,6 @@ NUMBER = "number"  # a figure of the source is lost
 SPAN_REPAIRED = "span_repaired"  # the model lost what must not change, and it was put back
 INCOMPLETE = "incomplete"  # a sentence was cut off at the length limit
 LOW_SCORE = "low_score"  # less probable to the model than nearly all of its validation split
-Ids = tuple[int, ...]
 FLAGS = (REPEATS, COPY, SHORT, LONG, WRONG_SCRIPT, NUMBER, SPAN_REPAIRED, INCOMPLETE, LOW_SCORE)
 
 
@@ -58,10 +55,12 @@ class Thresholds:
     loop_length: int = 10
     # A copy: words of the source, in their order, have so large a share of the translation's
     # letters, and so many of them begin in lower case (names do not; one is enough where all is
-    # the same and ends in a full stop), or have so many letters of a script without case.
+    # the same and ends in a full stop), or have so many letters of a script without case. Of a
+    # longer sentence so many words are compared, since the time grows with their square.
     copied_words: int = 3
     copied_share: float = 0.8
     copied_letters: int = 5
+    compared_words: int = 200
     # Quantiles of the training pairs' target tokens for a source token.
     shortest: str = "0.01%"
     longest: str = "99.99%"
@@ -75,6 +74,8 @@ class Thresholds:
     foreign_share: float = 0.2
     # Digits of a figure that must come back: smaller numbers may become words.
     figure_digits: int = 2
+    # Figures or words that are searched for inside others: no sentence has more.
+    most_searched: int = 100
     # Quantile of the validation split's log-probability for a token.
     score: str = "0.1%"
 
@@ -157,51 +158,6 @@ def read_names(names: Sequence[str]) -> tuple[str, ...]:
         ", ".join(given),
     )
     return tuple(flag for flag in FLAGS if flag in given)
-
-
-def retry_flagged(
-    found: Mapping[Ids, Translation | Exception],
-    *,
-    flags_of: Callable[[Ids, Translation], tuple[str, ...] | None],
-    translator: Translator,
-) -> tuple[dict[Ids, Translation], Work]:
-    """Translates flagged sentences once more, by another search, and returns what is better.
-
-    That is what has fewer flags, or as many and is more probable. Where the second try fails, the
-    first stays.
-
-    Args:
-      found: Translations by the sentence's ids.
-      flags_of: Returns the flags of a sentence's translation; None if it cannot be used.
-      translator: What translates.
-    """
-    work = Work()
-    flagged = {
-        ids: first
-        for ids, first in found.items()
-        if isinstance(first, Translation) and flags_of(ids, first)
-    }
-
-    def translate(some: list[Ids]) -> list[Translation]:
-        nonlocal work
-        translations, done = translator.translate_ids(
-            [list(each) for each in some], growth=2, decoding=translator.decoding.second_try()
-        )
-        work += done
-        return translations
-
-    def rank(ids: Ids, translation: Translation | Exception) -> tuple[float, float]:
-        flags = flags_of(ids, translation) if isinstance(translation, Translation) else None
-        if flags is None or not isinstance(translation, Translation):
-            return (-math.inf, 0.0)
-        return (-len(flags), translation.score)
-
-    again = call_on_parts(translate, list(flagged), is_input_error=translator.is_input_error)
-    return {
-        ids: second
-        for (ids, first), second in zip(flagged.items(), again, strict=True)
-        if isinstance(second, Translation) and rank(ids, second) > rank(ids, first)
-    }, work
 
 
 def flag_sentence(
@@ -325,7 +281,7 @@ def _has_characters_loop(text: str) -> bool:
 
 _UNCASED = regex.compile(r"\p{Lo}")
 _WORD = re.compile(r"[^\W\d_]{2,}")
-_ADDRESS = re.compile(r"\S*[/@:=<>{}%`\\_|]\S+|\S+\.[^\W_]\S*")  # URLs, files, code: no words
+_ADDRESS = re.compile(r"[/@:=<>{}%`\\_|]\S|\S\.[^\W_]")  # in URLs, files, code: no words
 
 
 def is_copy(text: str, *, source: str) -> bool:
@@ -339,7 +295,7 @@ def is_copy(text: str, *, source: str) -> bool:
     own = set(text.split())
     if 2 * len(own.intersection(source.split())) < len(own):
         return False
-    words, there = (_WORD.findall(_ADDRESS.sub(" ", each)) for each in (text, source))
+    words, there = (_words(each)[: THRESHOLDS.compared_words] for each in (text, source))
     blocks = difflib.SequenceMatcher(None, there, words, autojunk=False).get_matching_blocks()
     same = [word for block in blocks for word in words[block.b : block.b + block.size]]
     letters = sum(map(len, words))
@@ -351,6 +307,10 @@ def is_copy(text: str, *, source: str) -> bool:
         lower >= (1 if is_whole else THRESHOLDS.copied_words)
         or len(_UNCASED.findall("".join(same))) >= THRESHOLDS.copied_letters
     )
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(" ".join(each for each in text.split() if not _ADDRESS.search(each)))
 
 
 # Ends.
@@ -397,16 +357,28 @@ def has_other_script(text: str, *, source: str, script: str) -> bool:
     """
     if script == "Latin" and (text.isascii() or max(text) < _LATIN_END):
         return False
-    others = [word for word in _foreign_word(script).findall(text) if word not in source]
-    foreign = sum(map(len, others))
+    words = _foreign_word(script).findall(text)
+    lost = _not_in(words, known=_foreign_word(script).findall(source), text=source)
+    foreign = sum(len(word) for word in words if word in lost)
     if foreign < THRESHOLDS.foreign_letters:
         return False
     return foreign >= THRESHOLDS.foreign_share * sum(map(str.isalpha, text))
 
 
+def _not_in(parts: Sequence[str], *, known: Sequence[str], text: str) -> set[str]:
+    """Returns which words or figures a text lacks; `known` are those of the text.
+
+    What is inside another one is searched for, as far as `Thresholds.most_searched` goes.
+    """
+    there = {"", *known}
+    new = [part for part in dict.fromkeys(parts) if part not in there]
+    most = THRESHOLDS.most_searched
+    return {part for i, part in enumerate(new) if i >= most or part not in text}
+
+
 # Figures.
 
-_DIGIT = re.compile(r"\d")
+_DIGIT = re.compile(r"(?<!⟦)\d")  # the number of a placeholder is none
 _FIGURE = re.compile(r"\d(?:[\d.,' \u00a0\u202f\u2009]*\d)?")
 
 
@@ -418,9 +390,9 @@ def has_lost_figure(text: str, *, source: str) -> bool:
     >>> has_lost_figure("Es kostet 1.350 Euro.", source="It costs 1,250 euros.")
     True
     """
-    if not _DIGIT.search(source):
+    if not (figures := _figures(source)):
         return False
-    return any(figure not in _digits(text) for figure in _figures(source))
+    return bool(_not_in(figures, known=_figures(text), text=_digits(text)))
 
 
 def _figures(text: str) -> list[str]:

@@ -15,7 +15,7 @@ from model.errors import UserError, counted
 from model.formats.model_card import TrainingData
 from model.text.glossary import Glossary
 from pipelines.texts import translating
-from pipelines.texts.flags import INCOMPLETE, Limits
+from pipelines.texts.flags import Limits
 from pipelines.texts.model_languages import describe_other_script
 from pipelines.texts.options import TextOptions
 from pipelines.texts.planning import describe_cuts
@@ -59,14 +59,16 @@ class LineReport:
             translating.INCOMPLETE: "cut off at the length limit",
             translating.TOO_LONG: f"{long}, {'left empty' if is_empty else 'cut off there'}",
             translating.UNKNOWN: "mostly unknown to the model, left empty",
+            translating.FLAGGED: "left empty, since the translation is flagged",
             translating.FAILED: "failed, left empty",
         }.get(text.status)
         if became is not None:
-            says_why = text.error and text.status != translating.TOO_LONG
+            is_told = text.status in (translating.TOO_LONG, translating.FLAGGED)
+            says_why = text.error and not is_told
             self._note(became, f"{number}: {text.error}" if says_why else f"{number}")
         self.failed += text.status == translating.FAILED
         for flag in text.flags:
-            if flag != INCOMPLETE:  # the status says so
+            if flag != text.status:  # it says so: INCOMPLETE
                 self._note(f"flagged as {flag!r}", f"{number}")
 
     def _note(self, became: str, place: str) -> None:

@@ -73,6 +73,10 @@ class TextOptions:
         require(is_possible, f"`placeholders` must be 0 to {most}", self.placeholders)
         object.__setattr__(self, "flags", read_names(self.flags))
         require_one_of("`on_flag`", self.on_flag, ON_FLAG)
+        require(
+            bool(self.flags) or self.on_flag == KEEP,
+            f"`on_flag={self.on_flag}` needs a flag that counts: leave out `flags=none`",
+        )
         if self.source_language:
             read_language(self.source_language, name="`source_language`")
 

@@ -10,7 +10,7 @@ import dataclasses
 import heapq
 import operator
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from model.decoding.options import Decoding
 from model.engines.progress import begin_sources
@@ -18,7 +18,7 @@ from model.engines.translator import Hypothesis, Translation, Translator, Work
 from model.text.glossary import Glossary
 from pipelines.texts import flags
 from pipelines.texts.bisection import call_on_parts, one_line, raise_if_not_at_fault
-from pipelines.texts.flags import Judge, Limits, retry_flagged
+from pipelines.texts.flags import Judge, Limits
 from pipelines.texts.options import LEAVE_OUT, RETRY, TextOptions
 from pipelines.texts.planning import PROBE, Plan, Planner, Source
 from pipelines.texts.segments import join_translations
@@ -32,7 +32,8 @@ SPLIT = "split"  # a sentence was too long, and translated in pieces
 INCOMPLETE = "incomplete"  # a sentence's translation was cut off at the length limit
 UNKNOWN = "unknown"  # most of it is not in the model's vocabulary: no translation
 FAILED = "failed"  # not UTF-8, or the model fails at it: no translation
-STATUSES = (OK, NULL, EMPTY, COPIED, TOO_LONG, SPLIT, INCOMPLETE, UNKNOWN, FAILED)
+FLAGGED = "flagged"  # left out, as `on_flag=null` says: no translation
+STATUSES = (OK, NULL, EMPTY, COPIED, TOO_LONG, SPLIT, INCOMPLETE, UNKNOWN, FLAGGED, FAILED)
 _Found = Mapping[Source, Translation | Exception]
 
 
@@ -113,11 +114,13 @@ def translate_texts(
     )
     found, work, plans = {**found, **again}, work + more, plans | repaired
     judge = Judge(limits=limits or Limits(), flags=options.flags)
+    second: Mapping[Source, Translation] = {}
     if options.on_flag == RETRY:
-        better, more = _retry(plans.values(), found, translator=translator, judge=judge)
-        found, work = {**found, **better}, work + more
+        second, more = _retry(plans.values(), found, translator=translator, judge=judge)
+        work += more
     for cell, plan in plans.items():
-        finished = _finish(plan, found, is_repaired=cell in repaired, judge=judge)
+        chosen = _choose(plan, found, second, judge=judge)
+        finished = _finish(plan, chosen, is_repaired=cell in repaired, judge=judge)
         decided[cell] = _leave_out(finished) if options.on_flag == LEAVE_OUT else finished
     translated = {source for source, result in found.items() if isinstance(result, Translation)}
     texts_in = {
@@ -146,22 +149,36 @@ def _plan_repairs(
     for cell, plan in plans.items():
         for part in plan.masked:
             result = found[plan.sources[part]]
-            if isinstance(result, Translation) and not _with_spans(plan, part, result):
+            if isinstance(result, Translation) and not _usable(plan, part, result):
                 lost.setdefault(cell, []).append(part)
     planned = planner.plan_around([plans[cell] for cell in lost], lost=list(lost.values()))
     return dict(zip(lost, planned, strict=True))
 
 
-def _with_spans(plan: Plan, part: str, result: Translation) -> tuple[Hypothesis, ...]:
-    """Returns the hypotheses of a part that have its protected spans, with these put back."""
+class _Usable(NamedTuple):
+    """A hypothesis of a part that has its protected spans."""
+
+    made: Hypothesis  # as the model made it, with placeholders
+    shown: Hypothesis  # with the spans
+
+
+def _usable(plan: Plan, part: str, result: Translation) -> list[_Usable]:
     is_plain = part not in plan.masked and part not in plan.unended
     if is_plain and not any("⟦" in each.text for each in result.hypotheses):
-        return result.hypotheses
-    return tuple(
-        dataclasses.replace(hypothesis, text=text)
+        return [_Usable(each, each) for each in result.hypotheses]
+    return [
+        _Usable(hypothesis, dataclasses.replace(hypothesis, text=text))
         for hypothesis in result.hypotheses
         if (text := plan.put_back(part, hypothesis.text)) is not None
-    )
+    ]
+
+
+def _flags_of(plan: Plan, part: str, best: _Usable, *, judge: Judge) -> tuple[str, ...]:
+    """Returns the flags of a part's translation; what must not change is no part of it."""
+    ids = plan.sources[part]
+    if part in plan.masked:
+        return judge(plan.masked[part].text, best.made, ids=ids)
+    return judge(part, best.shown, ids=ids)
 
 
 def _count_terms(
@@ -232,27 +249,75 @@ def _can_grow(source: Source, decoding: Decoding) -> bool:
 
 def _retry(
     plans: Iterable[Plan], found: _Found, *, translator: Translator, judge: Judge
-) -> tuple[Mapping[Source, Translation], Work]:
-    """Translates flagged sources once more; returns what became better."""
-    of_source = {source: (plan, part) for plan in plans for part, source in plan.sources.items()}
+) -> tuple[dict[Source, Translation], Work]:
+    """Translates once more, by another search, the sources that are flagged in a text."""
+    work = Work()
+    flagged = dict.fromkeys(
+        source
+        for plan in plans
+        for part, source in plan.sources.items()
+        if isinstance(first := found[source], Translation)
+        and _flags_of(plan, part, _usable(plan, part, first)[0], judge=judge)
+    )
 
-    def flags_of(source: Source, result: Translation) -> tuple[str, ...] | None:
-        plan, part = of_source[source]
-        usable = _with_spans(plan, part, result)
-        return judge(part, usable[0], ids=source) if usable else None
+    def translate(some: list[Source]) -> list[Translation]:
+        nonlocal work
+        translations, done = translator.translate_ids(
+            [list(each) for each in some], growth=2, decoding=translator.decoding.second_try()
+        )
+        work += done
+        return translations
 
-    used = {source: found[source] for source in of_source}
-    return retry_flagged(used, flags_of=flags_of, translator=translator)
+    again = call_on_parts(translate, list(flagged), is_input_error=translator.is_input_error)
+    made = zip(flagged, again, strict=True)
+    return {source: each for source, each in made if isinstance(each, Translation)}, work
+
+
+class _Chosen(NamedTuple):
+    """What becomes of a part."""
+
+    hypotheses: tuple[Hypothesis, ...]
+    flags: tuple[str, ...]
+
+
+def _choose(
+    plan: Plan, found: _Found, second: Mapping[Source, Translation], *, judge: Judge
+) -> dict[str, _Chosen | Exception]:
+    """Chooses the translation of each part of a text.
+
+    Of one that is flagged, the second is taken if it has fewer flags, or as many and is more
+    probable. Texts with the same ids may have other flags, so that each chooses for itself.
+    """
+    chosen: dict[str, _Chosen | Exception] = {}
+    for part, source in plan.sources.items():
+        first = found[source]
+        if isinstance(first, Exception):
+            chosen[part] = first
+            continue
+        usable = _usable(plan, part, first)
+        flagged = _flags_of(plan, part, usable[0], judge=judge)
+        if flagged and source in second and (others := _usable(plan, part, second[source])):
+            also = _flags_of(plan, part, others[0], judge=judge)
+            if (len(also), -others[0].made.score) < (len(flagged), -usable[0].made.score):
+                usable, flagged = others, also
+        chosen[part] = _Chosen(tuple(each.shown for each in usable), flagged)
+    return chosen
 
 
 def _leave_out(text: TranslatedText) -> TranslatedText:
     if not text.flags:
         return text
     error = f"left out, since it is flagged: {', '.join(text.flags)}"
-    return dataclasses.replace(text, translation=None, error=error, n_best=())
+    return TranslatedText(status=FLAGGED, error=error, flags=text.flags)
 
 
-def _finish(plan: Plan, found: _Found, *, is_repaired: bool, judge: Judge) -> TranslatedText:
+def _finish(
+    plan: Plan,
+    chosen: Mapping[str, _Chosen | Exception],
+    *,
+    is_repaired: bool,
+    judge: Judge,
+) -> TranslatedText:
     if why := plan.failed:
         return TranslatedText(status=FAILED, error=why)
     if why := plan.unknown:
@@ -266,17 +331,13 @@ def _finish(plan: Plan, found: _Found, *, is_repaired: bool, judge: Judge) -> Tr
             return TranslatedText(translation="".join(plan.parts), status=COPIED)
         return TranslatedText(translation=join_translations(plan.parts, plan.kept), status=OK)
     translations: dict[str, Translation] = {}
-    for part, source in plan.sources.items():
-        result = found[source]
+    flagged: set[str] = set()
+    for part, result in chosen.items():
         if isinstance(result, Exception):
             return TranslatedText(status=FAILED, error=one_line(result))
-        translations[part] = Translation(_with_spans(plan, part, result))
+        translations[part] = Translation(result.hypotheses)
+        flagged.update(result.flags)
     best, *_ = hypotheses = _combine(plan, translations)
-    flagged = {
-        flag
-        for part, translation in translations.items()
-        for flag in judge(part, translation.hypotheses[0], ids=plan.sources[part])
-    }
     if is_repaired:
         flagged.add(flags.SPAN_REPAIRED)
     status = SPLIT if plan.was_cut else OK

@@ -25,7 +25,7 @@ from pipelines.tables.writing import PARQUET, check_schema
 from pipelines.translate.job_folder import JOB_FOLDER, PLAN_PATH
 from pipelines.translate.options import SKIP, TranslateOptions
 from pipelines.translate.plan import InputFile, output_stem, plan_output_paths, planned_outputs
-from pipelines.translate.table import FLAGGED, TableOptions, added_fields
+from pipelines.translate.table import ROW_FLAGS, TableOptions, added_fields
 
 _LONGEST_NAME = 255  # bytes, of the file systems in use
 _LONG_BYTES = 100_000_000  # of an input that is said to be read
@@ -143,7 +143,7 @@ def _check_columns(schema: pa.Schema, *, table: TableOptions, file_format: str, 
             )
     if file_format == PARQUET and is_read_in_place(path):
         return
-    joined = {table.name(column, FLAGGED) for column in table.text_columns}
+    joined = {table.name(column, ROW_FLAGS) for column in table.text_columns}
     whole = pa.schema([*schema, *added])
     check_schema(whole, file_format=file_format, joined=joined, path=path)
 

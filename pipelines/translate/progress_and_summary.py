@@ -16,7 +16,7 @@ from model.engines.translator import Work
 from model.errors import counted
 from pipelines.runners.formatting import format_price, format_seconds
 from pipelines.storage.listing import list_folder
-from pipelines.texts.translating import FAILED, INCOMPLETE, TOO_LONG, UNKNOWN
+from pipelines.texts.translating import FAILED, FLAGGED, INCOMPLETE, TOO_LONG, UNKNOWN
 from pipelines.translate.job_folder import UNITS_FOLDER
 from pipelines.translate.manifest import all_rows, has_failed, skipped_file_rows, skipped_rows
 from pipelines.translate.table import STATUS
@@ -223,6 +223,11 @@ def describe_summary(
             lines.append(
                 f"{column}: {counted(unknown, 'row')} without a translation, since most of the "
                 "text is unknown to the model: it is in another script"
+            )
+        if left_out := counts.get(FLAGGED):
+            lines.append(
+                f"{column}: {counted(left_out, 'row')} without a translation, since it is flagged "
+                "and `on_flag` is null"
             )
         if incomplete := counts.get(INCOMPLETE):
             lines.append(

@@ -19,6 +19,7 @@ from pipelines.texts.translating import (
     COPIED,
     EMPTY,
     FAILED,
+    FLAGGED,
     INCOMPLETE,
     NULL,
     OK,
@@ -35,11 +36,13 @@ TRANSLATION = "translation"
 SCORE = "translation_score"
 STATUS = "translation_status"
 ERROR = "translation_error"
-FLAGGED = "translation_flags"
+ROW_FLAGS = "translation_flags"
 N_BEST = "translation_n_best"
 
 # A row with a list of texts counts once, under the first of these that one of its texts has.
-LIST_STATUSES = (FAILED, UNKNOWN, TOO_LONG, INCOMPLETE, SPLIT, OK, COPIED, EMPTY, NULL)
+LIST_STATUSES = (
+    FAILED, UNKNOWN, FLAGGED, TOO_LONG, INCOMPLETE, SPLIT, OK, COPIED, EMPTY, NULL,
+)  # fmt: skip
 
 # Parquet calls what is in a list "element", Arrow "item": so that a table that is read and written
 # again has the same bytes, Parquet's name is given.
@@ -62,7 +65,7 @@ _ADDED: tuple[_Added, ...] = (
     (SCORE, pa.float32(), lambda cell: cell.score),
     (STATUS, pa.string(), lambda cell: cell.status),
     (ERROR, pa.string(), lambda cell: cell.error),
-    (FLAGGED, _FLAGS, lambda cell: list(cell.flags)),
+    (ROW_FLAGS, _FLAGS, lambda cell: list(cell.flags)),
 )
 
 _ADDED_N_BEST: _Added = (N_BEST, _HYPOTHESES, _hypotheses)
@@ -191,7 +194,7 @@ def count_flags(table: pa.Table, *, options: TableOptions) -> dict[str, dict[str
     """Counts the rows of each flag, those with none included, by text column."""
     counts = {}
     for column in options.text_columns:
-        found = table.column(options.name(column, FLAGGED))
+        found = table.column(options.name(column, ROW_FLAGS))
         if pa.types.is_nested(found.type.value_type):  # the flags of each text of a list
             rows = [{flag for flags in row or () for flag in flags} for row in found.to_pylist()]
             by_flag = collections.Counter(flag for row in rows for flag in row)

@@ -93,6 +93,18 @@ def test_a_report_names_the_lines_of_each_flag():
     ]
 
 
+def test_a_report_counts_the_lines_that_flags_leave_empty():
+    report = LineReport(max_source_tokens=8)
+    for number, flags in enumerate([("copy",), ("copy", "incomplete")], 1):
+        text = TranslatedText(status="flagged", error="left out", flags=flags)
+        report.add(text, number=number)
+    assert report.lines() == [
+        "2 lines left empty, since the translation is flagged (lines 1, 2)",
+        "2 lines flagged as 'copy' (lines 1, 2)",
+        "1 line flagged as 'incomplete' (line 2)",
+    ]
+
+
 def test_of_nothing_it_is_nothing():
     assert translated(b"") == ("", [])
     assert translated(b"\n") == ("\n", [])

@@ -2,6 +2,7 @@
 
 import dataclasses
 import random
+import time
 
 import pytest
 from fakes import Reverser
@@ -249,6 +250,56 @@ def test_no_text_makes_it_fail(text, source, script):
     assert set(found) <= set(FLAGS)
 
 
+# Long texts.
+
+WORDS = [f"word{chr(97 + i % 26)}{chr(97 + i // 26 % 26)}{chr(97 + i // 676)}" for i in range(9000)]
+# How a text of so many characters is made; the other side is another one of as many.
+HOSTILE = {
+    "numbers": lambda n: (" ".join(map(str, range(10**5, 10**5 + n // 7))), "1234567 " * (n // 8)),
+    "numbers backwards": lambda n: (
+        " ".join(map(str, range(10**5, 10**5 + n // 7))),
+        " ".join(map(str, range(10**5 + n // 7, 10**5, -1))),
+    ),
+    "figures": lambda n: (
+        " ".join(map(str, range(10**5, 10**5 + n // 7))),
+        "".join(map(str, range(10**5, 10**5 + n // 6))),
+    ),
+    "one word": lambda n: ("the " * (n // 4), "the " * (n // 4)),
+    "two words": lambda n: ("the " * (n // 4), "the dog " * (n // 8)),
+    "words": lambda n: (" ".join(WORDS[: n // 8]), " ".join(WORDS[: n // 8][::-1])),
+    "no space": lambda n: ("a" * n, "ab" * (n // 2)),
+    "dots": lambda n: ("." * n, "a." * (n // 2)),
+    "script": lambda n: ("dog " * (n // 4), "\u72d7 \u4e00\u72d7 " * (n // 5)),
+    "scripts": lambda n: (
+        " ".join(chr(0x4E00 + i % 9999) * 3 for i in range(n // 4)),
+        " ".join(chr(0x4E00 + i % 9998) * 2 for i in range(n // 3)),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_the_time_grows_with_the_length(name):
+    def seconds(length):
+        source, text = HOSTILE[name](length)
+        took = []
+        for _ in range(3):
+            start = time.process_time()
+            for one, other in ((source, text), (text, source), (text, text)):
+                flag_sentence(one, other, limits=LIMITS, source_tokens=9, target_tokens=9)
+            took.append(time.process_time() - start)
+        return min(took)
+
+    half, whole = seconds(50_000), seconds(100_000)
+    assert whole < max(3 * half, 0.05)
+    assert whole < 3
+
+
+def test_the_beginning_of_a_long_copy_is_enough():
+    english = " ".join(WORDS[:900])
+    assert is_copy(english, source=english)
+    assert not is_copy(english, source=" ".join(WORDS[900:1800]))
+
+
 # Options.
 
 
@@ -265,6 +316,10 @@ def test_flags_are_named_with_commas_or_one_by_one():
         TextOptions(flags=("none", "copy"))
     with pytest.raises(UserError, match="`on_flag` must be one of keep, null, retry"):
         TextOptions(on_flag="no")
+    for on_flag in ("null", "retry"):
+        with pytest.raises(UserError, match=f"`on_flag={on_flag}` needs a flag that counts"):
+            TextOptions(flags=("none",), on_flag=on_flag)
+    assert TextOptions(flags=("none",), on_flag="keep").flags == ()
 
 
 # Texts.
@@ -312,7 +367,7 @@ def test_flagged_translations_are_left_out():
     [copied, name] = translate([SENTENCE, NAME], Parrot(), on_flag="null").translations
     assert (copied.translation, copied.n_best, copied.flags) == (None, (), ("copy",))
     assert copied.error == "left out, since it is flagged: copy"
-    assert (copied.status, copied.score) == ("ok", -5.0)
+    assert (copied.status, copied.score) == ("flagged", None)
     assert (name.translation, name.error, name.flags) == (NAME, None, ())
     [kept] = translate([SENTENCE], Parrot(), on_flag="null", flags=("short",)).translations
     assert kept.translation == SENTENCE
@@ -353,6 +408,85 @@ def test_a_second_try_that_loses_what_must_not_change_is_not_taken():
         [found] = translate([text], translator, on_flag="retry", placeholders=8).translations
         assert len(translator.searches) == 2
         assert (found.translation, found.flags) == (expected, flags)
+
+
+CODE = "`cd the folder and run the tests of 2024 with 1500 files and then and then and then again`"
+
+
+def test_what_must_not_change_has_no_flags():
+    shown = "Tom liest ⟦1⟧ heute."
+    right = f"Tom reads {CODE} today."
+
+    class German(Parrot):
+        def translate_ids(self, source_ids, **options):
+            _, work = super().translate_ids(source_ids, **options)
+            return [Translation((Hypothesis(shown, -5.0, tokens=9),))] * len(source_ids), work
+
+    for on_flag in ("keep", "null", "retry"):
+        [found] = translate([right], German(), placeholders=8, on_flag=on_flag).translations
+        assert (found.translation, found.flags) == (f"Tom liest {CODE} heute.", ())
+    [copied] = translate([right], Parrot(), placeholders=8).translations
+    assert (copied.translation, copied.flags) == (right, ("copy",)), "nor is what is beside it lost"
+
+
+def test_the_number_of_a_placeholder_is_no_figure():
+    assert has_lost_figure("⟦1⟧ und ⟦2⟧", source="⟦1⟧ and ⟦2⟧ in 12")
+    assert not has_lost_figure("und", source="⟦1⟧ and ⟦2⟧")
+
+
+class Twice(Parrot):
+    """Has an answer of its own for all that it is asked the second time."""
+
+    def translate_ids(self, source_ids, *, growth=1, decoding=None):
+        found, work = super().translate_ids(source_ids, growth=growth)
+        if decoding is None:
+            return found, work
+        return [
+            Translation((Hypothesis(each.text.replace("reads", "liest"), -6.0, tokens=9),))
+            for (each,) in (one.hypotheses for one in found)
+        ], work
+
+
+@pytest.mark.parametrize("on_flag", ["keep", "null", "retry"])
+def test_a_row_does_not_depend_on_the_others(on_flag):
+    texts = [
+        "Tom reads https://a.bc/x.",
+        "Tom reads `cd the folder and run the tests`.",
+        "Tom reads here and there and now `x`.",
+        "Tom reads here and there and now https://a.bc/x and 1,250 more.",
+        "Tom reads here and there and now `all of the other texts` and 1,250 more.",
+        "Tom reads here and there and now {name} and 1,250 more.",
+        "Tom reads. Tom reads here and there and now {name}.",
+        "Tom reads here and there and now {other}. Berlin. 12.",
+        "Tom reads here and there and now {other}.\u200b", SENTENCE, f"{SENTENCE} {NAME}.", NAME,
+    ]  # fmt: skip
+    options = {"placeholders": 8, "on_flag": on_flag}
+    alone = [translate([text], Twice(), **options).translations[0] for text in texts]
+    for seed in range(5):
+        order = random.Random(seed).sample(range(len(texts)), len(texts))
+        together = translate([texts[i] for i in order], Twice(), **options).translations
+        assert together == [alone[i] for i in order]
+
+
+class ByIds(Parrot):
+    """Translates "Ab" and "ab" alike, and so may a vocabulary without case."""
+
+    def encode(self, texts):
+        return super().encode([text.lower() for text in texts])
+
+
+@pytest.mark.parametrize("on_flag", ["keep", "null", "retry"])
+def test_texts_of_the_same_ids_choose_for_themselves(on_flag):
+    lower = "tom reads a book here now."
+    second = {lower: ("tom liest.", -9.0)}
+    texts = [lower, lower.title(), lower.capitalize()]
+    options = {"on_flag": on_flag}
+    alone = [translate([text], ByIds(second), **options).translations[0] for text in texts]
+    assert len({each.flags for each in alone}) == (1 if on_flag == "retry" else 2)
+    assert len({each.translation for each in alone}) == (1 if on_flag == "keep" else 2)
+    for order in ([0, 1, 2], [2, 1, 0], [1, 2, 0]):
+        together = translate([texts[i] for i in order], ByIds(second), **options).translations
+        assert together == [alone[i] for i in order]
 
 
 def test_nothing_is_tried_again_where_nothing_is_flagged():

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 from fakes import Reverser, fail_at
 from translation_jobs import (
     NO_FLAGS,
+    NO_ROWS,
     manifest,
     output_bytes,
     outputs,
@@ -20,6 +21,7 @@ from translation_jobs import (
 )
 
 from model.engines.translator import Hypothesis, Translation
+from pipelines.texts.flags import Limits
 from pipelines.texts.options import TextOptions
 from pipelines.translate.manifest import make_manifest
 from pipelines.translate.progress_and_summary import describe_summary
@@ -74,10 +76,17 @@ def test_flags_are_a_list_for_each_row_and_counted(tmp_path):
 def test_the_plan_has_the_options_of_flags(tmp_path):
     source = write(tmp_path / "in.parquet", {"text": ["ax", "b"]})
     first = TextOptions(flags=("incomplete",), on_flag="null")
-    translate(source, tmp_path / "out", load=CutOff, texts=first)
+    summary = translate(source, tmp_path / "out", load=CutOff, texts=first)
+    assert summary.rows_by_status == {"text": {**NO_ROWS, "ok": 1, "flagged": 1}}
+    assert manifest(tmp_path / "out")["rows_by_status"] == summary.rows_by_status
+    assert (
+        "text: 1 row without a translation, since it is flagged and `on_flag` is null"
+        in describe_summary(summary)
+    )
     table = read_all(tmp_path / "out")
     assert table["translation"].to_pylist() == [None, "b"]
-    assert table["translation_status"].to_pylist() == ["incomplete", "ok"]
+    assert table["translation_status"].to_pylist() == ["flagged", "ok"]
+    assert table["translation_score"].to_pylist() == [None, -1.0]
     assert table["translation_error"].to_pylist() == [
         "left out, since it is flagged: incomplete", None,
     ]  # fmt: skip
@@ -87,6 +96,24 @@ def test_the_plan_has_the_options_of_flags(tmp_path):
     assert "`on_flag` was null and is now keep" in refused(
         source, tmp_path / "out", texts=TextOptions(flags=("incomplete",))
     )
+
+
+def test_the_plan_has_the_limits_of_flags(tmp_path, monkeypatch):
+    source = write(tmp_path / "in.parquet", {"text": ["ax", "b"]})
+    translate(source, tmp_path / "out", load=CutOff)
+    path = tmp_path / "out/_tt/plan.json"
+    plan = json.loads(path.read_text())
+    assert plan["limits"] == dataclasses.asdict(Limits())
+    before = output_bytes(tmp_path / "out")
+    with monkeypatch.context() as patch:
+        patch.setattr(Limits, "of", lambda about: Limits(usual=1.5))
+        assert "the model card of `model` is another one now" in refused(
+            source, tmp_path / "out", load=CutOff
+        )
+        del plan["limits"]  # an older tt wrote none
+        path.write_text(json.dumps(plan))
+        assert translate(source, tmp_path / "out", load=CutOff).already_finished
+    assert output_bytes(tmp_path / "out") == before
 
 
 def test_a_table_that_is_read_and_written_again_has_the_same_bytes(tmp_path):
