@@ -12,6 +12,10 @@ from model.errors import BadFileError
 from pipelines.tables.utf8 import one_line
 
 _MAGIC, _FEATHER_1 = b"ARROW1", b"FEA1"
+# What reading wrong sizes, offsets and names raises: Arrow's own errors, and Python's.
+_DAMAGE = (pa.ArrowException, OSError, SystemError, ValueError, OverflowError, MemoryError)
+# No threads: they may free memory of Python's after its end.
+_OPTIONS = pa.ipc.IpcReadOptions(use_threads=False)
 
 
 class IpcRows:
@@ -38,10 +42,12 @@ class IpcRows:
         handle.seek(0)
         self._is_file = head == _MAGIC
         try:
-            self._reader = pa.ipc.open_file(handle) if self._is_file else pa.ipc.open_stream(handle)
-        except (pa.ArrowException, OSError) as error:
+            open_ipc = pa.ipc.open_file if self._is_file else pa.ipc.open_stream
+            self._reader = open_ipc(handle, options=_OPTIONS)
+            self.schema = self._reader.schema
+            _read_names(pa.struct(list(self.schema)))
+        except _DAMAGE as error:
             raise self._explain(error) from error
-        self.schema = self._reader.schema
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Yields the rows.
@@ -51,14 +57,56 @@ class IpcRows:
         """
         try:
             if self._is_file:
-                for index in range(self._reader.num_record_batches):
-                    yield self._reader.get_batch(index)
+                count = self._reader.num_record_batches
+                batches = (self._reader.get_batch(index) for index in range(count))
             else:
-                yield from self._reader
-        except (pa.ArrowException, OSError) as error:
+                batches = iter(self._reader)
+            while (batch := next(batches, None)) is not None:
+                _check(batch)
+                yield batch
+        except _DAMAGE as error:
             raise self._explain(error) from error
 
     def _explain(self, error: Exception) -> BadFileError:
         if isinstance(error, OSError) and error.errno is not None:
             raise error
         return BadFileError(f"{self._path} cannot be read as Arrow IPC: {one_line(error)}")
+
+
+def _read_names(kind: pa.DataType) -> None:
+    """Reads the names of all fields; raises UnicodeDecodeError where one is not UTF-8."""
+    for index in range(kind.num_fields):
+        field = kind.field(index)
+        _ = field.name
+        _read_names(field.type)
+
+
+def _check(batch: pa.RecordBatch) -> None:
+    """Checks sizes, offsets and indices, which Arrow follows without a look at them.
+
+    Raises:
+      ArrowInvalid: One is wrong. Strings that are not UTF-8 are no damage of the file: their rows
+        fail.
+    """
+    for column in batch.columns:
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid as error:
+            if "UTF8" not in str(error):
+                raise
+            column.view(_as_bytes(column.type)).validate(full=True)
+
+
+def _as_bytes(kind: pa.DataType) -> pa.DataType:
+    """Returns the type with bytes for strings, in the same layout."""
+    if pa.types.is_string(kind):
+        return pa.binary()
+    if pa.types.is_large_string(kind):
+        return pa.large_binary()
+    if pa.types.is_list(kind):
+        return pa.list_(_as_bytes(kind.value_type))
+    if pa.types.is_large_list(kind):
+        return pa.large_list(_as_bytes(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_as_bytes(field.type)) for field in kind])
+    return kind

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.json as pa_json
 
@@ -15,6 +17,10 @@ from pipelines.tables.utf8 import check_head, not_utf8, one_line
 BLOCK_BYTES = 4 << 20  # of whole lines that are parsed at once
 _BOM = b"\xef\xbb\xbf"
 _SHOWN = 40  # characters of a bad line
+_DEEPEST = 100  # values in one another, with the object of the line; Arrow crashes at many more
+_STRING = re.compile(rb'"(?:[^"\\]+|\\.)*"?', re.DOTALL)
+_STEPS = np.zeros(256, np.int8)  # into values and out of them, by byte
+_STEPS[list(b"[{")], _STEPS[list(b"]}")] = 1, -1
 
 
 class JsonlRows:
@@ -41,8 +47,8 @@ class JsonlRows:
         """Yields the rows.
 
         Raises:
-          BadFileError: A line is no JSON object, is not UTF-8, or has a value of another type than
-            those of its key before.
+          BadFileError: A line is no JSON object, is nested too deep, is not UTF-8, or has a value
+            of another type than those of its key before.
         """
         first_line = 1
         while block := self._stream.read(BLOCK_BYTES):
@@ -60,6 +66,12 @@ class JsonlRows:
             line = first_line + block.count(b"\n", 0, error.start)
             raise not_utf8(self._path, line=line) from error
         lines = block.split(b"\n")
+        for number, text in enumerate(lines, start=first_line):
+            if _is_too_deep(text):
+                raise BadFileError(
+                    f"{self._path} must have at most {_DEEPEST} lists and objects in one another; "
+                    f"line {number:,} has more"
+                )
         rows = sum(1 for line in lines if line.strip())
         try:
             if not all(map(_begins_as_object, lines)):  # of nulls alone, Arrow would crash
@@ -115,6 +127,13 @@ class JsonlRows:
                 text = one_line(reason).removeprefix("JSON parse error: ").partition(" in row ")[0]
                 return BadFileError(f"{self._path} cannot be read in line {number:,}: {text}")
         return BadFileError(f"{self._path} cannot be read: {one_line(error)}")
+
+
+def _is_too_deep(line: bytes) -> bool:
+    if len(line) <= _DEEPEST or line.count(b"[") + line.count(b"{") <= _DEEPEST:
+        return False
+    steps = _STEPS[np.frombuffer(_STRING.sub(b"", line), np.uint8)]
+    return bool(np.cumsum(steps, dtype=np.int64).max(initial=0) > _DEEPEST)
 
 
 def _begins_as_object(line: bytes) -> bool:

@@ -1,5 +1,9 @@
 """Arrow files and streams."""
 
+import subprocess
+import sys
+
+import numpy as np
 import pyarrow as pa
 import pyarrow.feather as feather
 import pytest
@@ -65,6 +69,70 @@ def test_a_file_that_is_cut_off_is_bad(tmp_path, name):
     assert f"{path} cannot be read as Arrow IPC: " in str(look_through([str(path)])[0])
 
 
+FLIP_BITS = """
+import random
+import sys
+from pathlib import Path
+
+from model.errors import BadFileError
+from pipelines.tables.reading import OpenTable, look_through
+
+path = Path(sys.argv[1])
+content = path.read_bytes()
+rng = random.Random(7)
+good = 0
+for _ in range(200):
+    damaged = bytearray(content)
+    damaged[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+    path.write_bytes(damaged)
+    [found] = look_through([str(path)])
+    if isinstance(found, BadFileError):
+        continue
+    good += 1
+    with OpenTable(str(path)) as table:
+        for batch in table.batches():
+            for column in batch.columns:
+                column.cast("binary") if column.type == "string" else column.to_pylist()
+print(good)
+"""
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_bit_that_flips_never_ends_the_process(tmp_path, name):
+    path = tmp_path / name
+    WRITERS[name](path)
+    done = subprocess.run(
+        [sys.executable, "-c", FLIP_BITS, str(path)], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert 0 < int(done.stdout) < 200
+
+
+def test_offsets_beyond_the_texts_are_told(tmp_path):
+    path = tmp_path / "t.arrow"
+    table = pa.table({"text": ["a", "bc"]})
+    with pa.ipc.new_file(str(path), table.schema) as writer:
+        writer.write_table(table)
+    good, wrong = (np.array([0, end, 3], np.int32).tobytes() for end in (1, 1 << 30))
+    assert path.read_bytes().count(good) == 1
+    path.write_bytes(path.read_bytes().replace(good, wrong))
+    assert f"{path} cannot be read as Arrow IPC: " in str(look_through([str(path)])[0])
+
+
+def test_texts_that_are_not_utf8_leave_the_file_good(tmp_path):
+    path = tmp_path / "t.arrow"
+    latin = pa.array([b"abc", b"caf\xe9", None], pa.binary())
+    column = pa.Array.from_buffers(pa.string(), 3, latin.buffers())
+    lists = pa.ListArray.from_arrays([0, 1, 3, 3], column)
+    table = pa.table(
+        {"text": column, "tags": lists, "s": pa.StructArray.from_arrays([column], ["t"])}
+    )
+    with pa.ipc.new_file(str(path), table.schema) as writer:
+        writer.write_table(table)
+    [found] = look_through([str(path)])
+    assert (found.rows, found.schema) == (3, table.schema)
+
+
 def test_feather_of_version_1_is_named(tmp_path):
     path = tmp_path / "old.feather"
     path.write_bytes(b"FEA1\x00\x00\x00\x00")
@@ -74,5 +142,5 @@ def test_feather_of_version_1_is_named(tmp_path):
 
 
 def test_a_suffix_tells_the_format():
-    assert table_suffix("year=1/t.jsonl.zst") == ".jsonl.zst"
+    assert table_suffix("year=1/t.jsonl.zst") == table_suffix("year=1/T.Jsonl.ZST") == ".jsonl.zst"
     assert [table_suffix(name) for name in ("t.json", "csv", "t.csv.bak", "t.arrow.gz")] == [""] * 4

@@ -114,6 +114,31 @@ def test_what_is_bad_is_told_with_its_line(tmp_path, monkeypatch, block_bytes, c
     assert str(look(path, content)) == message.replace("PATH", str(path))
 
 
+@pytest.mark.parametrize("block_bytes", [1, 4 << 20])
+@pytest.mark.parametrize("depth", [101, 5_000, 50_000])
+@pytest.mark.parametrize("opening", [b"[", b'{"a":'])
+def test_a_line_that_is_nested_too_deep_is_told(tmp_path, monkeypatch, block_bytes, depth, opening):
+    monkeypatch.setattr(jsonl, "BLOCK_BYTES", block_bytes)
+    path = tmp_path / "t.jsonl"
+    for rest in (b"", b"1" + (b"]" if opening == b"[" else b"}") * (depth - 1) + b"}"):
+        line = b'{"a":' + opening * (depth - 1) + rest
+        assert str(look(path, b'{"b":"x"}\n' + line + b"\n")) == (
+            f"{path} must have at most 100 lists and objects in one another; line 2 has more"
+        )
+
+
+def test_brackets_in_texts_and_beside_each_other_are_not_deep(tmp_path):
+    nested = json.loads("[" * 99 + "1" + "]" * 99)
+    rows = [
+        {"a": nested, "b": "[{" * 500 + '"\\"[[', "c": [{"d": [1]}] * 200},
+        {"a": None, "b": '\\"' * 99 + "[" * 500, "c": []},
+    ]
+    content = "\n".join(map(json.dumps, rows)).encode()
+    assert table_of(tmp_path / "t.jsonl", content).to_pylist() == rows
+    path = tmp_path / "open.jsonl"
+    assert "line 1 is no JSON (Unterminated string" in str(look(path, b'{"a":"' + b"[" * 500))
+
+
 def test_utf_16_is_named(tmp_path):
     path = tmp_path / "t.jsonl"
     assert str(look(path, '{"a":1}\n'.encode("utf-16"))) == (
