@@ -24,6 +24,10 @@ _BUFFER_BYTES = 1 << 20
 _ROW_GROUP_ROWS = 1 << 20
 
 
+class NotParquetError(BadFileError):
+    """A file that has not even the marks of Parquet."""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Footer:
     """What a Parquet file says of itself."""
@@ -56,7 +60,7 @@ def _open_footer(handle: IO[bytes], *, path: str) -> tuple[int, str, pq.ParquetF
     if tail[4:] == _ENCRYPTED:
         raise BadFileError(f"{path} is encrypted, which tt cannot read")
     if size < 12 or tail[4:] != _MAGIC:
-        raise BadFileError(f"{path} is not a Parquet file (it does not end in PAR1)")
+        raise NotParquetError(f"{path} is not a Parquet file (it does not end in PAR1)")
     handle.seek(max(0, size - 8 - int.from_bytes(tail[:4], "little")))
     footer = handle.read(int.from_bytes(tail[:4], "little"))
     checksum = hashlib.blake2b(footer, digest_size=16).hexdigest()

@@ -28,9 +28,10 @@ _MARKS = {  # of the order of bytes; that of UTF-32 begins with that of UTF-16
 def compression_ending(path: str) -> str:
     """Returns the ending that says how a file is compressed, or "".
 
-    >>> compression_ending("train.en.zst"), compression_ending("train.en")
-    ('.zst', '')
+    >>> compression_ending("train.en.zst"), compression_ending("T.GZ"), compression_ending("t.en")
+    ('.zst', '.gz', '')
     """
+    path = path.lower()
     return next((ending for ending in COMPRESSIONS if path.endswith(ending)), "")
 
 

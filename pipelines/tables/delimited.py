@@ -8,7 +8,6 @@ feed, a carriage return or both; the first names the columns.
 from __future__ import annotations
 
 import codecs
-import contextlib
 import csv
 import io
 import itertools
@@ -23,12 +22,14 @@ from model.errors import BadFileError, counted
 from pipelines.storage.text_files import CheckedFile
 from pipelines.tables.utf8 import check_head, check_lines, one_line
 
-_HEAD_BYTES = 64 << 10
+_HEAD_BYTES = 64 << 10  # in which the names of the columns must end
+_LOOKED_AT = 10  # rows that tell whether a file has other separators
 BLOCK_BYTES = 8 << 20  # of text that is parsed at about once; a row must be shorter
 _END = "x"  # first cell of a row that is added to a block: so an open quotation mark is seen
 _TAIL_BYTES = 1 << 20  # of a block, in which it is cut
 _CUTS = 8  # places of either kind at which a block may be cut
-_FIELD_LIMIT = 2**31 - 1  # characters of a cell, for the module csv
+
+csv.field_size_limit(2**31 - 1)  # characters of a cell; of the process, so set once
 
 
 class DelimitedRows:
@@ -143,24 +144,43 @@ class DelimitedRows:
             text = codecs.getincrementaldecoder("utf-8-sig")().decode(self._first[:_HEAD_BYTES])
         except UnicodeDecodeError as error:
             raise self._explain() from error
-        with _long_cells():
-            names: list[str] = next(self._rows_of(iter(io.StringIO(text, newline=""))), [])
+        head = io.StringIO(text, newline="")
+        rows = self._rows_of(iter(head.readline, ""))
+        names: list[str] = next(rows, [])
         if not names:
             raise BadFileError(f"the first line of {self._path} must name its columns; it is empty")
-        if len(names) == 1 and (other := next((c for c in "\t;|," if c in names[0]), "")):
-            kind = "commas" if self._has_quotes else "tabs"
+        if len(self._first) > _HEAD_BYTES and head.tell() == len(text):
             raise BadFileError(
-                f"{self._path} must have {kind} between its columns; its first line has none, but "
-                f"{other!r}: {names[0]!r}"
+                f"the first line of {self._path} must name its columns in less than "
+                f"{_HEAD_BYTES >> 10} KiB; it is longer, or lacks a quotation mark"
             )
+        is_quoted = self._has_quotes and text.startswith('"')
+        if len(names) == 1 and not is_quoted:
+            self._check_separators(names[0], itertools.islice(rows, _LOOKED_AT))
         return names
+
+    def _check_separators(self, name: str, rows: Iterator[list[str]]) -> None:
+        """Checks that a single column is not several, which other separators are between.
+
+        Raises:
+          BadFileError: The name and all of the rows have as many of another separator.
+        """
+        texts = [self._delimiter.join(row) for row in rows if row]
+        for other in "\t;|,":
+            count = name.count(other)
+            if count and texts and all(text.count(other) >= count for text in texts):
+                kind = "commas" if self._has_quotes else "tabs"
+                raise BadFileError(
+                    f"{self._path} must have {kind} between its columns; its first line has none, "
+                    f"but {other!r}: {name!r}"
+                )
 
     def _explain(self) -> BadFileError:
         """Reads the file again, by other means, to tell the line of what is wrong."""
         check_lines(self._path)
         line = after = 1  # where the row begins, and the next one
         row: list[str] = []
-        with CheckedFile(self._path) as file, _long_cells():
+        with CheckedFile(self._path) as file:
             text = io.TextIOWrapper(file.stream, encoding="utf-8-sig", newline="")
             rows = self._rows_of(itertools.chain(text, ["\n", self._delimiter.join(self._end)]))
             for row in rows:
@@ -184,13 +204,3 @@ class DelimitedRows:
                 f"{line:,} is longer, or lacks a quotation mark"
             )
         return BadFileError(f"{self._path} cannot be read: {self._error}")
-
-
-@contextlib.contextmanager
-def _long_cells() -> Iterator[None]:
-    """Lets the module csv read cells of any length."""
-    limit = csv.field_size_limit(_FIELD_LIMIT)
-    try:
-        yield
-    finally:
-        csv.field_size_limit(limit)

@@ -17,6 +17,7 @@ import pyarrow as pa
 from model.errors import BadFileError
 from pipelines.storage import parquet
 from pipelines.storage.files import is_damage, open_binary
+from pipelines.storage.parquet import NotParquetError
 from pipelines.storage.text_files import COMPRESSIONS, CheckedFile
 from pipelines.tables.delimited import DelimitedRows
 from pipelines.tables.ipc import IpcRows
@@ -31,6 +32,9 @@ SUFFIXES = (
     parquet.SUFFIX,
     *_IPC,
     *(text + compression for text in _TEXTS for compression in ("", *COMPRESSIONS)),
+)
+ENDINGS = (
+    f"{', '.join((parquet.SUFFIX, *_TEXTS))} (also {', '.join(COMPRESSIONS)}) or {', '.join(_IPC)}"
 )
 _THREADS = 16  # footers are latency on an object store
 
@@ -49,9 +53,10 @@ class Rows(Protocol):
 def table_suffix(path: str) -> str:
     """Returns the ending that tells the format of a file, or "".
 
-    >>> table_suffix("x/part.csv.gz"), table_suffix("x/part.pq")
+    >>> table_suffix("x/part.CSV.gz"), table_suffix("x/part.pq")
     ('.csv.gz', '')
     """
+    path = path.lower()
     return next((suffix for suffix in SUFFIXES if path.endswith(suffix)), "")
 
 
@@ -91,6 +96,13 @@ def _try_look_through(path: str) -> Contents | BadFileError:
             rows = sum(batch.num_rows for batch in table.batches())
             size, checksum = table.finish()
             return Contents(size=size, rows=rows, checksum=checksum, schema=table.schema)
+    except NotParquetError as error:
+        if table_suffix(path):
+            return error
+        return BadFileError(
+            f"{path} must have the ending of its format, {ENDINGS}; with any other it is read as "
+            "Parquet, which it is not"
+        )
     except BadFileError as error:
         return error
 

@@ -19,7 +19,7 @@ from pipelines.storage.listing import compile_glob, exists, file_identity
 from pipelines.storage.parquet import is_text
 from pipelines.storage.paths import check_no_glob, is_local, normalize_path
 from pipelines.tables.finding import FoundFile, find_tables
-from pipelines.tables.reading import OpenTable, is_read_in_place, look_through
+from pipelines.tables.reading import Contents, OpenTable, is_read_in_place, look_through
 from pipelines.tables.text_columns import is_text_list, read_text_column, type_of
 from pipelines.tables.writing import PARQUET, check_schema
 from pipelines.translate.job_folder import JOB_FOLDER, PLAN_PATH
@@ -65,13 +65,14 @@ def inspect_input(
         try:
             if isinstance(contents, BadFileError):
                 raise contents
+            if not (contents.rows or contents.schema.names):
+                raise BadFileError(f"{file.path} is empty: no row of it names columns")
             columns = find_text_columns(
                 schema=contents.schema, text_columns=options.text_columns, path=file.path
             )
         except BadFileError as error:
             if options.on_bad_file != SKIP:
-                is_damaged = isinstance(contents, BadFileError)
-                remedy = "Check the file" if is_damaged else "Choose `text_columns`"
+                remedy = _remedy(contents, text_columns=options.text_columns)
                 if len(found) > 1:
                     remedy += ", or leave such files out with `on_bad_file=skip`"
                 raise UserError(f"{error}. {remedy}") from error
@@ -112,6 +113,14 @@ def inspect_input(
         bad_rows=bad_rows,
         text_columns=text_columns,
     )
+
+
+def _remedy(contents: Contents | BadFileError, *, text_columns: Sequence[str]) -> str:
+    if isinstance(contents, BadFileError) or not contents.schema.names:
+        return "Check the file"
+    wanted = text_columns or [field.name for field in contents.schema if is_text(field.type)]
+    is_double = any(contents.schema.names.count(name) > 1 for name in wanted)
+    return "Rename one of them" if is_double else "Choose `text_columns`"
 
 
 def _say_what_is_read(paths: Sequence[str], *, report: Callable[[str], object]) -> None:

@@ -29,7 +29,7 @@ class TranslateOptions:
         The ending tells the format; another ending is Parquet. In a folder every file with one of
         these endings counts, at any depth.
       output: Folder to write; the same request again resumes it. What is finished is known by its
-        size and footer.
+        size and footer, or the checksum of JSONL and CSV.
       overwrite: Delete what another or a finished job left in `output`; with other files in it
         that is refused. An unfinished job of this very request goes on.
       format: Format of the output files: "parquet", "jsonl", or "csv"; refused where it cannot hold
@@ -43,9 +43,10 @@ class TranslateOptions:
       unit_rows: Most consecutive rows of one file that are one unit of work, and one output file.
       max_failed: Share of rows that may fail or be skipped; with more the run has failed, and the
         exit code is 1.
-      retry_failed: Translate the failed rows of a finished `output` again, and no others.
-      on_bad_file: What becomes of a file that is damaged, no Parquet or without the column: "fail"
-        ends the run, "skip" leaves the file out.
+      retry_failed: Translate the failed rows of a finished `output` again, and no others; of JSONL
+        and CSV the units that have any.
+      on_bad_file: What becomes of a file that is damaged, not of its format or without the column:
+        "fail" ends the run, "skip" leaves the file out.
       texts: How texts are treated.
     """
 

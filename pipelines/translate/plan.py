@@ -62,7 +62,10 @@ def output_stem(relative_path: str) -> str:
     >>> output_stem("x/part.csv.gz")
     'x/part'
     """
-    return relative_path.removesuffix(table_suffix(relative_path))
+    suffix = table_suffix(relative_path)
+    if suffix == parquet.SUFFIX:  # of which one in capitals stayed in the name from the first
+        return relative_path.removesuffix(suffix)
+    return relative_path[: len(relative_path) - len(suffix)]
 
 
 def plan_output_paths(

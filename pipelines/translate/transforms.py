@@ -74,8 +74,8 @@ class _TranslateUnit(beam.DoFn):
         self._options = config.options
         self._model = model
         # To be looked at while a job runs; the manifest's numbers are the statistics'.
-        self._cells = {status: Metrics.counter("tt", f"cells_{status}") for status in STATUSES}
-        self._flagged = {flag: Metrics.counter("tt", f"cells_flagged_{flag}") for flag in FLAGS}
+        self._rows = {status: Metrics.counter("tt", f"rows_{status}") for status in STATUSES}
+        self._flagged = {flag: Metrics.counter("tt", f"rows_flagged_{flag}") for flag in FLAGS}
         self._rows_skipped = Metrics.counter("tt", "rows_skipped")
         self._unit_msec = Metrics.distribution("tt", "unit_msec")
 
@@ -90,7 +90,7 @@ class _TranslateUnit(beam.DoFn):
             self._rows_skipped.inc(statistics.rows - statistics.rows_out)
             for counts in statistics.rows_by_status.values():
                 for status, rows in counts.items():
-                    self._cells[status].inc(rows)
+                    self._rows[status].inc(rows)
             for counts in statistics.rows_by_flag.values():
                 for flag, rows in counts.items():
                     self._flagged[flag].inc(rows)

@@ -50,6 +50,10 @@ def rows_of(path, content):
         (b'a\n"x"', ["a"], [("x",)]),
         (b",b\nx,\n", ["", "b"], [("x", "")]),
         (b'"a\nb",c\n1,2\n', ["a\nb", "c"], [("1", "2")]),
+        (b'"a,b"\n"x,y"\n', ["a,b"], [("x,y",)]),
+        (b'"a;b"\nx;y\n', ["a;b"], [("x;y",)]),
+        (b"Question | answer\nx | y\nz\n", ["Question | answer"], [("x | y",), ("z",)]),
+        (b"a;b\n", ["a;b"], []),
     ],
 )
 def test_cells_of_csv_are_kept_as_they_are(tmp_path, content, names, rows):
@@ -119,6 +123,20 @@ def line_of(number):
             b"a;b\n1;2\n",
             "PATH must have commas between its columns; its first line has none, but ';': 'a;b'",
         ),
+        (
+            b"a;b\n1,5;2,5\n",
+            "PATH must have commas between its columns; its first line has none, but ';': 'a;b'",
+        ),
+        (
+            b"a," + b"x" * (64 << 10) + b"\n1,2\n",
+            "the first line of PATH must name its columns in less than 64 KiB; it is longer, or "
+            "lacks a quotation mark",
+        ),
+        (
+            b'a,"b\n' + b"1,2\n" * (16 << 10),
+            "the first line of PATH must name its columns in less than 64 KiB; it is longer, or "
+            "lacks a quotation mark",
+        ),
     ],
 )
 def test_what_is_bad_in_csv_is_told_with_its_line(tmp_path, content, message):
@@ -130,7 +148,7 @@ def test_tsv_needs_its_tabs(tmp_path):
     path = tmp_path / "t.tsv"
     assert str(look(path, b"a\tb\nx\n")) == f"{path} {line_of(2)} has 1"
     assert "must have tabs between its columns; its first line has none, but ','" in str(
-        look(path, b"a,b\nx\n")
+        look(path, b"a,b\nx,y\n")
     )
 
 
@@ -151,6 +169,23 @@ def test_lines_are_told_from_any_block(tmp_path, monkeypatch, lines, message):
     path = tmp_path / "t.csv"
     content = b"a,b\n" + b"\n".join(lines) + b"\n"
     assert message.replace("PATH", str(path)) in str(look(path, content))
+
+
+def test_the_names_of_columns_may_take_nearly_64_kib(tmp_path):
+    name = "x" * ((64 << 10) - 4)
+    assert rows_of(tmp_path / "t.csv", f"a,{name}\n1,2\n".encode()) == (
+        ["a", name],
+        [("1", "2")],
+    )
+
+
+def test_cells_of_any_length_are_read_by_many_threads(tmp_path):
+    cell = "x" * 200_000  # more than the module csv takes by itself
+    paths = [tmp_path / f"{i}.csv" for i in range(32)]
+    for path in paths:
+        path.write_text(f"a,b\n1,{cell}\n2\n")
+    for path, found in zip(paths, look_through(list(map(str, paths))), strict=True):
+        assert str(found) == f"{path} {line_of(3)} has 1"
 
 
 CELL = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)

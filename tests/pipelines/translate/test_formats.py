@@ -148,6 +148,47 @@ def test_files_without_rows_have_an_output_with_their_columns(tmp_path):
     assert found.column_names[:3] == ["text", "id", "translation"]
 
 
+def test_endings_may_be_in_capitals(tmp_path):
+    folder = tmp_path / "in"
+    put(folder / "UP.CSV", b"text\ntwo\n")
+    put(folder / "b.Csv.GZ", gzip.compress(b"text\nthree\n"))
+    write(folder / "C.PARQUET", {"text": ["one"]})
+    translate(folder, tmp_path / "out")
+    assert outputs(tmp_path / "out") == [
+        "C.PARQUET-00000-of-00001.parquet",  # as it was called before
+        "UP-00000-of-00001.parquet",
+        "b-00000-of-00001.parquet",
+    ]
+    assert read_all(tmp_path / "out")["translation"].to_pylist() == ["eno", "owt", "eerht"]
+
+
+def test_a_file_of_another_ending_says_which_are_read(tmp_path):
+    source = put(tmp_path / "plain.txt", b"hello\n")
+    assert refused(source, tmp_path / "out") == (
+        f"{source} must have the ending of its format, .parquet, .csv, .tsv, .jsonl (also .gz, "
+        ".bz2, .zst) or .arrow, .feather, .ipc; with any other it is read as Parquet, which it is "
+        "not. Check the file"
+    )
+
+
+@pytest.mark.parametrize("name", ["in.jsonl", "in.jsonl.gz"])
+def test_jsonl_that_is_empty_says_so(tmp_path, name):
+    source = put(tmp_path / name, gzip.compress(b"\n") if name.endswith(".gz") else b"")
+    for options in ({}, {"text_columns": ("body",)}):
+        assert refused(source, tmp_path / "out", **options) == (
+            f"{source} is empty: no row of it names columns. Check the file"
+        )
+
+
+def test_a_column_that_is_there_twice_is_to_be_renamed(tmp_path):
+    source = put(tmp_path / "in.csv", b"text,text\na,b\n")
+    for options in ({}, {"text_columns": ("text",)}):
+        assert refused(source, tmp_path / "out", **options) == (
+            f"{source} has 2 columns of the name 'text'. Its columns: text: string, text: string. "
+            "Rename one of them"
+        )
+
+
 def test_inputs_of_one_stem_are_refused(tmp_path):
     a = put(tmp_path / "in/part.csv", b"text\nx\n")
     b = write(tmp_path / "in/part.parquet", {"text": ["x"]})
