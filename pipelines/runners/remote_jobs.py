@@ -94,7 +94,7 @@ def cancel(
     result: PipelineResult | None,
     *,
     report: Callable[[str], object],
-    seconds: float = CANCEL_SECONDS,
+    seconds: float | None = None,
 ) -> KeyboardInterrupt:
     """Cancels the job of a result, and waits until the runner says so.
 
@@ -104,13 +104,14 @@ def cancel(
     Args:
       result: What the runner returned when it took the job; None if it did not come to that.
       report: Takes a line before the wait.
-      seconds: The longest wait.
+      seconds: The longest wait; by default `CANCEL_SECONDS`.
 
     Returns:
       The interrupt to raise, which says what became of the job.
     """
     if result is None:
         return KeyboardInterrupt()
+    seconds = CANCEL_SECONDS if seconds is None else seconds
     states: list[str] = []
     errors: list[Exception] = []
 
