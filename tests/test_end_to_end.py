@@ -42,11 +42,11 @@ def test_training_data_and_translation_see_the_same_ids(tmp_path, monkeypatch):
     pairs = messy + toy_sentences(80, seed=3)
     for name, side in zip(("en", "xx"), zip(*pairs, strict=True), strict=True):
         (tmp_path / f"a.{name}").write_text("".join(f"{line}\n" for line in side))
-    assert run("preprocess", "--source", "a.en", "--target", "a.xx", "--vocabulary-size", "24",
+    assert run("preprocess", "--source", "a.en", "--target", "a.xx", "--vocabulary-size", "36",
                "--validation-source", "a.en", "--validation-target", "a.xx") == 2, (
         "a held-out corpus equal to the corpus leaves nothing"
     )  # fmt: skip
-    assert run("preprocess", "--source", "a.en", "--target", "a.xx", "--vocabulary-size", "24",
+    assert run("preprocess", "--source", "a.en", "--target", "a.xx", "--vocabulary-size", "36",
                "--validation-fraction", "0.1", "--output", "data",
                "--keep-identical") == 0  # fmt: skip
     assert run("train", "--dataset", "data", *TINY, "--steps", "1", "--warmup-steps", "1",

@@ -57,7 +57,8 @@ def test_corpora_and_outputs_may_be_urls(tmp_path, monkeypatch, capsys):
         f"{tmp_path}/a.en", f"{tmp_path}/a.xx", f"{tmp_path}/held.en", f"{tmp_path}/held.en",
     ]  # fmt: skip
     assert "gcp" not in capsys.readouterr().err
-    assert run("preprocess", "--config", f"{here}/c.yaml", *arguments, "--dry-run") == 0
+    elsewhere = (*arguments[:-1], f"{here}/elsewhere")
+    assert run("preprocess", "--config", f"{here}/c.yaml", *elsewhere, "--dry-run") == 0
     assert f"a text of {tmp_path}/a.xx" in capsys.readouterr().out
     assert run("preprocess", "file://server/a.tsv") == 2
     assert "is on another machine, server" in capsys.readouterr().err
