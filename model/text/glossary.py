@@ -66,23 +66,26 @@ class Glossary:
         return chosen
 
     def _matches(self, text: str) -> Iterator[tuple[regex.Match[str], bool]]:
-        for terms, flags, is_exact in (
-            (self.exact, 0, True),
-            (self.any_case, regex.IGNORECASE, False),
-        ):
-            if terms:
-                for match in _compile_terms(tuple(terms), flags).finditer(text):
-                    yield match, is_exact
+        for pattern, is_exact in self._patterns:
+            for match in pattern.finditer(text):
+                yield match, is_exact
 
-
-@functools.lru_cache(maxsize=16)
-def _compile_terms(terms: tuple[str, ...], flags: int) -> regex.Pattern[str]:
-    # Of alternatives the first that fits counts: the longest.
-    return regex.compile(
-        rf"(?<!{_SPACED})\L<terms>(?!{_SPACED})",
-        flags=regex.VERSION1 | flags,
-        terms=sorted(terms, key=len, reverse=True),
-    )
+    @functools.cached_property
+    def _patterns(self) -> list[tuple[regex.Pattern[str], bool]]:
+        kinds = ((self.exact, 0, True), (self.any_case, regex.IGNORECASE, False))
+        return [
+            (
+                regex.compile(
+                    rf"(?<!{_SPACED})\L<terms>(?!{_SPACED})",
+                    flags=regex.VERSION1 | flags,
+                    # Of alternatives the first that fits counts: the longest.
+                    terms=sorted(terms, key=len, reverse=True),
+                ),
+                is_exact,
+            )
+            for terms, flags, is_exact in kinds
+            if terms  # an empty list would fit everywhere
+        ]
 
 
 def read_glossary(path: str, *, read: Callable[[str], bytes]) -> Glossary:
