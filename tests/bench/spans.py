@@ -11,10 +11,10 @@ unprotected; then BLEU of the sentences as they are. The model is one that trans
 
 from __future__ import annotations
 
-import argparse
 import collections
 import random
-from pathlib import Path
+
+from given_test_set import model_parser, read_test_set
 
 from model.decoding.options import Decoding
 from model.engines.loading import load_translator
@@ -22,7 +22,6 @@ from model.engines.translator import Engine
 from model.formats.model_folder import load_about
 from model.text.scores import bleu
 from model.text.spans import Protection
-from pipelines.english_spanish.corpus import held_out_pairs
 from pipelines.texts.options import TextOptions
 from pipelines.texts.translating import TranslatedText, translate_texts
 
@@ -64,18 +63,10 @@ def count_spans(texts: list[str], translations: list[str]) -> tuple[int, int]:
 
 def main() -> None:
     """Prints the rows."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("model", help="run folder or model folder")
-    parser.add_argument("files", nargs="*", type=Path, help="source and reference")
-    parser.add_argument("--source-language", default="en")
-    parser.add_argument("--beam-size", type=int, default=4)
+    parser = model_parser(__doc__.splitlines()[0])
     parser.add_argument("--texts", type=int, default=2000)
     given = parser.parse_args()
-    if given.files:
-        sources, targets = (path.read_text("utf-8").splitlines() for path in given.files)
-    else:
-        pairs = held_out_pairs()
-        sources, targets = [p.source for p in pairs], [p.target for p in pairs]
+    sources, targets = read_test_set(given.files)
     translator = load_translator(
         given.model, decoding=Decoding(beam_size=given.beam_size), engine=Engine()
     )

@@ -11,16 +11,15 @@ and texts by status. The model is one that translates the test set.
 
 from __future__ import annotations
 
-import argparse
 import collections
 import random
-from pathlib import Path
+
+from given_test_set import model_parser, read_test_set
 
 from model.decoding.options import Decoding
 from model.engines.loading import load_translator
 from model.engines.translator import Engine
 from model.text.scores import bleu
-from pipelines.english_spanish.corpus import held_out_pairs
 from pipelines.texts.options import TextOptions
 from pipelines.texts.translating import translate_texts
 
@@ -38,17 +37,9 @@ def join_runs(lines: list[str], *, seed: int = 1) -> list[str]:
 
 def main() -> None:
     """Prints the rows."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("model", help="run folder or model folder")
-    parser.add_argument("files", nargs="*", type=Path, help="source and reference")
-    parser.add_argument("--source-language", default="en")
-    parser.add_argument("--beam-size", type=int, default=4)
+    parser = model_parser(__doc__.splitlines()[0])
     given = parser.parse_args()
-    if given.files:
-        sources, references = (path.read_text("utf-8").splitlines() for path in given.files)
-    else:
-        pairs = held_out_pairs()
-        sources, references = [p.source for p in pairs], [p.target for p in pairs]
+    sources, references = read_test_set(given.files)
     decoding = Decoding(beam_size=given.beam_size)
     translator = load_translator(given.model, decoding=decoding, engine=Engine())
 
