@@ -6,9 +6,10 @@ BIN := $(VENV)/bin
 RUNTIME := $(VENV)/.runtime
 DEVELOPMENT := $(VENV)/.development
 BENCH := $(VENV)/.bench
+ENGINES := $(VENV)/.engines
 TORCH := $(VENV)/torch
 
-.PHONY: demo check test mutants bench bench-train bench-translate bench-translate-variables lint types lock clean
+.PHONY: demo check test test-dataflow test-portable test-flink mutants bench bench-train bench-translate bench-translate-variables lint types lock clean
 
 demo: $(RUNTIME)
 	$(BIN)/tt demo --folder demo
@@ -18,6 +19,11 @@ PYTEST := $(BIN)/python -m pytest -n auto --dist loadscope --no-loadscope-reorde
 
 test: lint types
 	$(PYTEST)
+
+# Jobs on engines: Dataflow's client against stand-ins for its services and for object stores, Beam's
+# portable job service, and a Flink cluster of this machine (skipped without Java and Maven).
+test-dataflow test-portable test-flink: test-%: $(ENGINES)
+	$(BIN)/python -m pytest tests/engines/$*
 
 # For the work between: lint, types and the tests that take no seconds; tests/support/slow_tests.py says
 # which do. Under 90 s on 2 cores that do nothing else, with mypy's cache of the time before.
@@ -86,6 +92,10 @@ $(BENCH): requirements-bench.lock $(RUNTIME)
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements-bench.lock
 	touch $@
 
+$(ENGINES): requirements-engines.lock $(DEVELOPMENT)
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements-engines.lock
+	touch $@
+
 # PyTorch is only compared with, and its versions of shared packages are its own.
 $(TORCH)/.installed: | $(VENV)/bin/python
 	$(BIN)/python -m venv $(TORCH)
@@ -99,6 +109,8 @@ lock:
 	$(COMPILE) --output-file requirements.lock
 	$(COMPILE) --group dev --constraint requirements.lock --output-file requirements-dev.lock
 	$(COMPILE) --group bench --constraint requirements.lock --output-file requirements-bench.lock
+	$(COMPILE) --group engines --constraint requirements.lock --constraint requirements-dev.lock \
+		--output-file requirements-engines.lock
 
 clean:
 	rm -rf $(VENV) demo .mypy_cache .pytest_cache .ruff_cache .hypothesis

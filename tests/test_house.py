@@ -58,7 +58,7 @@ def test_files_and_classes_are_short(file):
 def test_tests_stand_where_the_code_does():
     for path in (ROOT / "tests").rglob("test_*.py"):
         folder = path.parent.relative_to(ROOT / "tests")
-        if folder.parts and folder.parts[0] not in ("bench", "mutants", "support"):
+        if folder.parts and folder.parts[0] not in ("bench", "engines", "mutants", "support"):
             assert (ROOT / folder).is_dir(), path
 
 

@@ -1,0 +1,38 @@
+"""What the tests of engines share: object stores on this machine, which count."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def _google_storage(tmp_path_factory):
+    """A store, and the key file of an account that it knows."""
+    reason = "the object store's emulator is not installed: `make test-dataflow` installs it"
+    pytest.importorskip("gcp_storage_emulator", reason=reason)
+    from object_store import ObjectStore, write_key
+
+    store = ObjectStore()
+    yield store, write_key(tmp_path_factory.mktemp("key"), url=store.url)
+    store.stop()
+
+
+@pytest.fixture
+def object_store(_google_storage, monkeypatch):
+    """Google Cloud Storage on this machine, empty, for this process and those that it starts.
+
+    See `object_store.ObjectStore` for what it counts. It is reached as gs://bucket, by all that
+    runs with this process's environment, with an account's key as by a user who is logged in.
+    """
+    store, key = _google_storage
+    from apache_beam.internal.gcp import auth
+
+    from pipelines.storage import first_look
+
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", store.url)
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(key))
+    monkeypatch.setenv("NO_GCE_CHECK", "true")
+    monkeypatch.setattr(auth._Credentials, "_credentials_init", False)
+    first_look._look.cache_clear()
+    store.wipe()
+    return store
