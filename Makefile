@@ -107,6 +107,8 @@ COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-h
 	--custom-compile-command "make lock" pyproject.toml
 lock:
 	$(COMPILE) --output-file requirements.lock
+	$(COMPILE) --extra ctranslate2 --constraint requirements.lock --constraint requirements-dev.lock \
+		--output-file requirements-ctranslate2.lock
 	$(COMPILE) --group dev --constraint requirements.lock --output-file requirements-dev.lock
 	$(COMPILE) --group bench --constraint requirements.lock --output-file requirements-bench.lock
 	$(COMPILE) --group engines --constraint requirements.lock --constraint requirements-dev.lock \

@@ -4,6 +4,7 @@ storage          files on any file system that Beam knows
 tables           tables in files of any format
 english_spanish  the embedded corpus
 runners          where and how a job runs
+remote           a job on machines of others
 texts            texts to translations, no files
 corpora          what a corpus is
 pairs            what becomes of a pair between corpus and shard

@@ -62,9 +62,10 @@ ADDED = {
 # Flags of other programs that the documents name.
 FOREIGN = {
     "--build-arg", "--direct_num_workers", "--environment_config", "--environment_type",
-    "--experiments", "--extra_package", "--flink_master", "--job_endpoint", "--logdir",
+    "--experiments", "--extra_package", "--flexrs_goal", "--job_endpoint", "--job_name", "--logdir",
+    "--machine_type", "--max_num_workers", "--number_of_worker_harness_threads",
     "--require-hashes", "--requirements_file", "--runner", "--sdk_container_image",
-    "--setup_file",
+    "--setup_file", "--staging_location", "--temp_location",
 }  # fmt: skip
 
 

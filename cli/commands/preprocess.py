@@ -17,6 +17,7 @@ from cli.shared_options import DEFAULT_DATASET, DEFAULT_INPUT
 from model.errors import UserError
 from pipelines.preprocess.description import describe_manifest
 from pipelines.preprocess.job import PreprocessRequest
+from pipelines.remote.options import RunnerOptions
 from pipelines.runners.status_line import StatusLine
 
 _OPTIONS = options_of(
@@ -72,6 +73,12 @@ _OPTIONS = options_of(
 def preprocess_command(
     context: typer.Context,
     request: Annotated[PreprocessRequest, _OPTIONS],
+    runner: Annotated[
+        RunnerOptions,
+        options_of(
+            RunnerOptions, panel="Runner", flags={"spot": "--spot"}, leave_out=("accelerator",)
+        ),
+    ],
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")
     ] = False,
@@ -85,7 +92,8 @@ def preprocess_command(
         raise UserError("--dry-run downloads nothing: leave one of it and --download out")
     if any("tfds:" in name for name in (*request.corpora, *request.validation)):
         import_tensorflow()
-    job = dataclasses.replace(request, beam_arguments=tuple(context.obj or ())).plan()
+    beam = runner.arguments(context.obj or ())
+    job = dataclasses.replace(request, beam_arguments=beam).plan()
     for notice in job.plan.notices:
         say(f"tt: warning: {notice}")
     if request.is_embedded:

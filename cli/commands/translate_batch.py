@@ -16,6 +16,7 @@ from cli.shared_options import DEFAULT_RUN, DEFAULT_TRANSLATED, ModelFolder, Num
 from model.decoding.options import Decoding
 from model.engines.translator import Engine
 from model.errors import require
+from pipelines.remote.options import RunnerOptions
 from pipelines.runners.status_line import StatusLine
 from pipelines.translate.options import TranslateOptions
 
@@ -42,6 +43,9 @@ def translate_batch_command(
     engine: Annotated[Engine, options_of(Engine, panel="Model", flags={"name": "--engine"})],
     decoding: Annotated[
         Decoding, options_of(Decoding, panel="Search", panels={"Model": ("batch_tokens",)})
+    ],
+    runner: Annotated[
+        RunnerOptions, options_of(RunnerOptions, panel="Runner", flags={"spot": "--spot"})
     ],
     model: ModelFolder = str(DEFAULT_RUN),
     copies: Annotated[
@@ -75,6 +79,7 @@ def translate_batch_command(
     start = time.monotonic()  # before imports that take seconds
     is_price = price_per_hour is None or price_per_hour >= 0
     require(is_price, "`price_per_hour` must not be negative", price_per_hour)
+    from pipelines.runners.workers import are_elsewhere
     from pipelines.translate.job import TranslateRequest
     from pipelines.translate.progress_and_summary import describe_failure, describe_summary
 
@@ -84,12 +89,13 @@ def translate_batch_command(
         decoding=decoding,
         engine=engine,
         copies=copies,
-        beam=tuple(context.obj or ()),
+        beam=runner.arguments(context.obj or ()),
+        accelerator=runner.accelerator,
     )
     job = request.plan(say)
     for notice in job.notices:
         say(f"tt: warning: {notice}")
-    if not job.is_finished and job.model.folder is not None:
+    if not (job.is_finished or job.model.folder is None or are_elsewhere(request.beam)):
         prepare_engine(job.model.folder, engine)
     for line in job.describe():
         say(line)

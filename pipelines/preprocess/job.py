@@ -106,6 +106,7 @@ class PreprocessRequest:
         Raises:
           UserError: The input or the options do not suit.
         """
+        from pipelines.remote.checks import check_job
         from pipelines.runners import workers
         from pipelines.runners.beam_options import set_file_system_options
 
@@ -113,8 +114,7 @@ class PreprocessRequest:
         folders = [options.data_dir] if options.data_dir else self._default_folders()
         # Not `vocabulary`, which this process copies to the output folder.
         places = {"`output`": [options.output], "`exclude`": options.exclude, "`data_dir`": folders}
-        warning = workers.check_places(arguments, places=places)
-        workers.check_workers(arguments)
+        notices = check_job(arguments, places=places)
         set_file_system_options(arguments)
         look_first([*folders, options.output, *options.exclude, *options.vocabulary, *self._names])
         are_elsewhere = workers.are_elsewhere(arguments)
@@ -124,9 +124,9 @@ class PreprocessRequest:
         else:
             plan = request._plan_corpora(has_whole_paths=are_elsewhere)
         corpora = [file["path"] for identity in plan.identities for file in identity["files"]]
-        warning = workers.check_places(arguments, places={"the corpus": corpora}) or warning
-        if warning:
-            plan = dataclasses.replace(plan, notices=[warning, *plan.notices])
+        warning = workers.check_places(arguments, places={"the corpus": corpora})
+        if notices := notices or ([warning] if warning else []):
+            plan = dataclasses.replace(plan, notices=[*notices, *plan.notices])
         return PreprocessJob(plan=plan, beam_arguments=arguments)
 
     @property
@@ -260,14 +260,30 @@ class PreprocessJob:
           KeyboardInterrupt: The user wants the end; the job is cancelled.
           JobHandedOver: The runner wrote the job down for another program to start.
         """
+        from pipelines.remote.wheel import with_own_wheel
+
+        with with_own_wheel(self._arguments()) as arguments:
+            return self._run(arguments, progress, report)
+
+    def _arguments(self) -> list[str]:
+        """Beam's own flags, with those that the job adds."""
+        from pipelines.remote import dataflow
         from pipelines.runners.beam_options import with_local_defaults
+
+        arguments = with_local_defaults(self.beam_arguments)
+        return dataflow.with_settings(arguments, job="preprocess", shares_model=False)
+
+    def _run(
+        self,
+        arguments: Sequence[str],
+        progress: Callable[[Progress], object] | None,
+        report: Callable[[str], object],
+    ) -> DatasetManifest:
         from pipelines.runners.runner import make_pipeline, run_pipeline
-        from pipelines.runners.workers import with_dataflow_defaults
 
         plan = self.plan
         output = plan.options.output
-        arguments = with_dataflow_defaults(self.beam_arguments, shares_model=False)
-        pipeline = make_pipeline(with_local_defaults(arguments))
+        pipeline = make_pipeline(arguments)
         if finished := claim_output(plan):
             return finished
         _copy_vocabularies(plan.options, work=plan.work)

@@ -95,8 +95,7 @@ def _explain_job_server(error: BaseException, *, runner: str, java: str) -> User
     if _NO_TT.search(text):
         return UserError(
             f"the workers of {runner} have no tt: build the image of deploy/Dockerfile from this "
-            "version, push it to a registry, and name it behind -- with --sdk_container_image "
-            "(Dataflow) or --environment_config"
+            "version, push it to a registry, and name it with `worker_image`"
         )
     option = f"--{runner.removesuffix('Runner').lower()}_job_server_jar"
     if found := _NO_JAR.search(text):

@@ -1,15 +1,10 @@
-"""Workers of other machines: what they must have and reach, and how Dataflow is to start them."""
+"""Workers of other machines: what they must have and reach."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from apache_beam.options.pipeline_options import (
-    DebugOptions,
-    PortableOptions,
-    SetupOptions,
-    WorkerOptions,
-)
+from apache_beam.options.pipeline_options import PortableOptions, SetupOptions
 
 from model.errors import UserError
 from pipelines.runners.beam_options import (
@@ -21,12 +16,6 @@ from pipelines.runners.beam_options import (
 from pipelines.storage.paths import is_local
 
 _DOCKER = "DOCKER"  # the environment of workers where none is named
-_IMAGE = "build the image of deploy/Dockerfile, push it to a registry, and name it with"
-
-# Else Beam stages the output of `pip freeze`, and the interpreter's path, with every job.
-_NO_FREEZE = "disable_logging_submission_environment"
-# Else Dataflow starts a container for each core, and each loads a model of its own.
-_ONE_CONTAINER = "no_use_multiple_sdk_containers"
 
 
 def are_elsewhere(arguments: Sequence[str]) -> bool:
@@ -67,13 +56,15 @@ def check_places(arguments: Sequence[str], *, places: Mapping[str, Sequence[str]
             "gs://"
         )
     return (
-        f"{found} is of this machine: the workers of this --runner must have the same file under "
+        f"{found} is of this machine: the workers of this `runner` must have the same file under "
         "the same path, else name one of another file system"
     )
 
 
 def check_workers(arguments: Sequence[str]) -> None:
     """Checks that the workers of a job get `tt`: Beam's own images do not have it.
+
+    Those of Dataflow get it in any case: see `pipelines.remote.wheel`.
 
     Raises:
       UserError: They do not, or Beam cannot read a flag.
@@ -83,43 +74,16 @@ def check_workers(arguments: Sequence[str]) -> None:
     if setup.setup_file or setup.extra_packages or setup.requirements_file:
         return  # by which tt may come, too
     runner = find_runner_name(arguments)
-    if "dataflow" in runner:
-        worker = options.view_as(WorkerOptions)
-        if not worker.sdk_container_image:
-            raise UserError(
-                f"the workers of Dataflow would have no tt: {_IMAGE} --sdk_container_image=IMAGE"
-            )
-        return
     has_cluster = runner in ("flinkrunner", "sparkrunner") or portable.job_endpoint
     has_image = portable.environment_config or portable.lookup_environment_option(
         "docker_container_image"
     )
     if has_cluster and _environment(portable) == _DOCKER and not has_image:
         raise UserError(
-            f"the workers of this --runner would have no tt: {_IMAGE} --environment_type=DOCKER "
-            "--environment_config=IMAGE"
+            "the workers of this `runner` would have no tt: build the image of deploy/Dockerfile, "
+            "push it to a registry, and name it with `worker_image`"
         )
 
 
 def _environment(portable: PortableOptions) -> str:
     return str(portable.environment_type or _DOCKER).upper()
-
-
-def with_dataflow_defaults(arguments: Sequence[str], *, shares_model: bool) -> list[str]:
-    """Adds what a job of tt wants of Dataflow, where no argument says otherwise.
-
-    Args:
-      arguments: Beam's own flags.
-      shares_model: Whether the threads of a worker share a model: then it has one process.
-
-    Raises:
-      UserError: Beam cannot read a flag.
-    """
-    if "dataflow" not in find_runner_name(arguments):
-        return list(arguments)
-    given = parse_arguments(arguments).view_as(DebugOptions).experiments or []
-    added = [_NO_FREEZE] if _NO_FREEZE not in given else []
-    is_said = any(name.removeprefix("no_") == _ONE_CONTAINER.removeprefix("no_") for name in given)
-    if shares_model and not is_said:
-        added.append(_ONE_CONTAINER)
-    return [*arguments, *(f"--experiments={name}" for name in added)]

@@ -14,7 +14,12 @@ from model.engines.translator import Engine, Translator
 from model.errors import UserError
 from model.folders.cache import default_cache
 from model.formats.model_card import About, TrainingData
-from model.formats.model_folder import describe_missing_digests, load_about, model_fingerprint
+from model.formats.model_folder import (
+    describe_missing_digests,
+    find_model_folder,
+    load_about,
+    model_fingerprint,
+)
 from pipelines.storage.first_look import look_first
 from pipelines.texts.model_languages import describe_other_language
 from pipelines.texts.options import TextOptions
@@ -52,6 +57,13 @@ class FoundModel:
     fingerprint: str
     engine: dict[str, Any]
     about: About = dataclasses.field(default_factory=About)
+
+    @property
+    def size(self) -> int:
+        """Bytes of its files; 0 of a `CustomModel`."""
+        if self.folder is None:
+            return 0
+        return sum(file.stat().st_size for file in find_model_folder(self.folder).iterdir())
 
     @property
     def data(self) -> TrainingData:

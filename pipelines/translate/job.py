@@ -26,6 +26,9 @@ from model.engines.translator import Engine, Translator
 from model.errors import UserError
 from model.folders.lock import lock_folder
 from model.text.glossary import Glossary, read_glossary
+from pipelines.remote import dataflow
+from pipelines.remote.checks import check_job
+from pipelines.remote.wheel import with_own_wheel
 from pipelines.runners.beam_options import (
     has_direct_workers,
     local_workers,
@@ -35,12 +38,10 @@ from pipelines.runners.beam_options import (
 from pipelines.runners.model_copies import ModelCopies, plan_copies
 from pipelines.runners.runner import make_pipeline, run_pipeline
 from pipelines.runners.status_line import look_seconds, repeating
-from pipelines.runners.workers import check_places, check_workers, with_dataflow_defaults
-from pipelines.storage import paths
 from pipelines.storage.files import delete, delete_folder, read_bytes
 from pipelines.storage.first_look import look_first
 from pipelines.storage.listing import list_files
-from pipelines.storage.paths import is_local
+from pipelines.storage.paths import is_local, normalize_path
 from pipelines.texts.flags import Limits
 from pipelines.texts.model_languages import SAMPLE, describe_other_script
 from pipelines.texts.model_loading import (
@@ -70,6 +71,8 @@ from pipelines.translate.table import TableOptions
 from pipelines.translate.transforms import PlanUnits, TranslateUnits, WriteManifest
 from pipelines.translate.units import UnitOptions, UnitStatistics
 
+JOB = "translate-batch"  # the job's name where other jobs run as well
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TranslateRequest:
@@ -95,6 +98,7 @@ class TranslateRequest:
     # Translations that this machine computes at once. By default one a core, or one a GPU.
     copies: int | None = None
     beam: tuple[str, ...] = ()  # Beam's own flags
+    accelerator: str | None = None  # GPUs of each worker of Dataflow that translates, "nvidia-l4"
 
     def plan(self, report: Callable[[str], object] = lambda line: None) -> TranslateJob:
         """Looks at the model, the input and the output folder; writes nothing there.
@@ -110,18 +114,21 @@ class TranslateRequest:
         for what, path in (("`model`", self.model), ("`glossary`", options.texts.glossary)):
             if isinstance(path, str):
                 places[what] = [path]
-        warning = check_places(self.beam, places=places)
-        check_workers(self.beam)
+        notices = check_job(self.beam, places=places, engine=self.engine.name)
         set_file_system_options(self.beam)
         if remote := [path for each in places.values() for path in each if not is_local(path)]:
             report(f"Looking at {', '.join(remote)}")
             look_first(remote)
         model = find_model(self.model, engine=self.engine, report=report)
-        output = paths.normalize_path(options.output)
+        output = normalize_path(options.output)
         check_place(options, output=output)
         found = inspect_input(options, has_n_best=self.decoding.n_best > 1, report=report)
         texts = options.texts.for_model(model.data)
-        glossary = _read_glossary(texts.glossary)
+        glossary: Glossary | None = None
+        if texts.glossary is not None:
+            glossary = read_glossary(
+                texts.glossary, read=lambda name: read_bytes(normalize_path(name))
+            )
         limits = Limits.of(model.about)
         plan = make_plan(
             files=found.files,
@@ -151,7 +158,6 @@ class TranslateRequest:
             plan=plan,
             run_id=uuid.uuid4().hex,
         ).with_folder()
-        notices = [warning] if warning else []
         notices += [f"skipped: {reason}" for reason in found.bad_files.values()]
         return dataclasses.replace(job, notices=(*notices, *job.check_start()))
 
@@ -190,6 +196,13 @@ class TranslateJob:
         has_tensorflow = isinstance(request.model, str) and request.engine.name == "tensorflow"
         gpus = count_gpus() if has_tensorflow else 0
         return plan_copies(request.copies, beam_arguments=request.beam, gpus=gpus)
+
+    @property
+    def arguments(self) -> list[str]:
+        """Beam's own flags, with those that the job adds."""
+        gpus = self.request.accelerator
+        arguments = _with_workers(self.request.beam, self.copies.copies or 1)
+        return dataflow.with_settings(arguments, job=JOB, shares_model=True, accelerator=gpus)
 
     @property
     def is_finished(self) -> bool:
@@ -256,8 +269,9 @@ class TranslateJob:
             start = time.monotonic()
         if self.is_finished:
             return self._summarize(self.manifest, already_finished=True, start=start)
-        pipeline = make_pipeline(_with_workers(self.request.beam, self.copies.copies or 1))
         with contextlib.ExitStack() as stack:
+            wheel = with_own_wheel(self.arguments, engine=self.request.engine.name)
+            pipeline = make_pipeline(stack.enter_context(wheel))
             try:
                 is_alone = is_local(self.output) and stack.enter_context(self._lock())
                 job = self.with_folder()  # another run may have worked there until just now
@@ -358,13 +372,17 @@ class TranslateJob:
             run_id=self.run_id,
             is_alone=is_alone,
         )
+        request = self.request
+        hints = dataflow.translating_hints(
+            request.beam, model_bytes=self.model.size, accelerator=request.accelerator
+        )
+        translate = TranslateUnits(load_translator=self._loader(), options=unit_options)
         _ = (
             pipeline
             | "Input files" >> beam.Create(self.found.files)
             | "Plan units" >> PlanUnits(unit_rows=options.unit_rows, options=unit_options)
             | "Spread units" >> beam.Reshuffle()
-            | "Translate units"
-            >> TranslateUnits(load_translator=self._loader(), options=unit_options)
+            | "Translate units" >> translate.with_resource_hints(**hints)
             | "Gather statistics" >> beam.combiners.ToList()
             | "Write manifest" >> beam.ParDo(write_manifest)
         )
@@ -397,17 +415,11 @@ class TranslateJob:
         )
 
 
-def _read_glossary(path: str | None) -> Glossary | None:
-    if path is None:
-        return None
-    return read_glossary(path, read=lambda name: read_bytes(paths.normalize_path(name)))
-
-
 def _with_workers(arguments: Sequence[str], workers: int) -> list[str]:
     """Gives a job that runs here so many threads, if no argument says how many."""
     if has_direct_workers(arguments) and local_workers(arguments) is None:
         arguments = [*arguments, f"--direct_num_workers={workers}"]
-    return with_local_defaults(with_dataflow_defaults(arguments, shares_model=True))
+    return with_local_defaults(arguments)
 
 
 def _find_manifest(*, output: str, sizes: Mapping[str, int]) -> dict[str, Any] | None:

@@ -5,20 +5,23 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from apache_beam.options.pipeline_options import DebugOptions
 from command_line import TEXTS, last_error, run, write_corpus
 
 from model.errors import UserError
 from pipelines.preprocess.job import PreprocessRequest
 from pipelines.preprocess.options import PreprocessOptions
-from pipelines.runners.beam_options import parse_arguments
-from pipelines.runners.workers import check_places, check_workers, with_dataflow_defaults
-from pipelines.translate.job import _with_workers
+from pipelines.runners.workers import check_places, check_workers
 
 FLINK = ("--runner=FlinkRunner", "--environment_config=image")
-DATAFLOW = ("--runner", "DataflowRunner", "--sdk_container_image=image")
+DATAFLOW = (
+    "--runner", "DataflowRunner", "--sdk_container_image=image", "--project=p", "--region=r",
+    "--temp_location=gs://b/t",
+)  # fmt: skip
 REFUSED = "is of this machine, and the workers of Dataflow are others: name a path of gs://"
-NO_TT = "build the image of deploy/Dockerfile, push it to a registry, and name it with"
+NO_TT = (
+    "would have no tt: build the image of deploy/Dockerfile, push it to a registry, and name it "
+    "with `worker_image`"
+)
 
 
 @pytest.fixture
@@ -49,7 +52,7 @@ def test_workers_of_other_machines_have_no_local_files():
     for arguments in (FLINK, DATAFLOW):
         assert check_places(arguments, places=remote) is None
     assert check_places(FLINK, places=remote | {"`output`": ["/data/out"]}).startswith(
-        "`output` /data/out is of this machine: the workers of this --runner must have "
+        "`output` /data/out is of this machine: the workers of this `runner` must have "
     )
     for loopback in ([], ["--environment_type=LOOPBACK"]):
         with pytest.raises(UserError, match=rf"^`model` run {REFUSED}$"):
@@ -57,21 +60,16 @@ def test_workers_of_other_machines_have_no_local_files():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    "arguments",
     [
-        (("--runner=DataflowRunner",), f"the workers of Dataflow would have no tt: {NO_TT} "
-         "--sdk_container_image=IMAGE"),
-        (("--runner=DataflowRunner", "--environment_type=LOOPBACK"), NO_TT),
-        (("--runner=FlinkRunner",), f"the workers of this --runner would have no tt: {NO_TT} "
-         "--environment_type=DOCKER --environment_config=IMAGE"),
-        (("--runner=SparkRunner", "--environment_type=docker"), NO_TT),
-        (("--runner=PortableRunner", "--job_endpoint=host:1"), NO_TT),
+        ("--runner=FlinkRunner",),
+        ("--runner=SparkRunner", "--environment_type=docker"),
+        ("--runner=PortableRunner", "--job_endpoint=host:1"),
     ],
-)  # fmt: skip
-def test_beams_own_images_have_no_tt(arguments, said):
-    with pytest.raises(UserError) as refused:
+)
+def test_beams_own_images_have_no_tt(arguments):
+    with pytest.raises(UserError, match=f"^the workers of this `runner` {NO_TT}$"):
         check_workers(arguments)
-    assert said in str(refused.value)
     for brings_it in ("--setup_file=setup.py", "--extra_package=tt.whl", "--requirements_file=r"):
         check_workers([*arguments, brings_it])
 
@@ -82,22 +80,6 @@ def test_workers_may_get_tt_in_many_ways():
     check_workers(["--runner=FlinkRunner", "--environment_options=docker_container_image=image"])
     for environment in ("LOOPBACK", "PROCESS", "EXTERNAL"):
         check_workers(["--runner=FlinkRunner", f"--environment_type={environment}"])
-
-
-def experiments(arguments):
-    return parse_arguments(arguments).view_as(DebugOptions).experiments
-
-
-def test_dataflow_gets_what_a_job_of_tt_wants():
-    no_freeze = "disable_logging_submission_environment"
-    preprocess = with_dataflow_defaults(DATAFLOW, shares_model=False)
-    assert experiments(preprocess) == [no_freeze]
-    translate = _with_workers([*DATAFLOW, "--experiments=mine"], workers=1)
-    assert experiments(translate) == ["mine", no_freeze, "no_use_multiple_sdk_containers"]
-    for given in ("use_multiple_sdk_containers", "no_use_multiple_sdk_containers"):
-        wanted = [*DATAFLOW, f"--experiments={given},{no_freeze}"]
-        assert with_dataflow_defaults(wanted, shares_model=True) == wanted
-    assert with_dataflow_defaults(FLINK, shares_model=True) == list(FLINK)
 
 
 @pytest.mark.parametrize(
@@ -127,10 +109,9 @@ def test_jobs_without_an_image_are_refused_before_anything_is_done(folder, capsy
         "preprocess": ("gs://b/a.tsv", "--output", "gs://b/o"),
         "translate-batch": ("gs://b/a.parquet", "--model", "gs://b/m", "--output", "gs://b/o"),
     }[command]
-    assert run(command, *arguments, "--", "--runner=DataflowRunner") == 2
-    assert last_error(capsys) == (
-        f"tt: error: the workers of Dataflow would have no tt: {NO_TT} --sdk_container_image=IMAGE"
-    )
+    assert run(command, *arguments, "--runner", "flink") == 2
+    said = NO_TT.replace("`worker_image`", "--worker-image")
+    assert last_error(capsys) == f"tt: error: the workers of this --runner {said}"
     if command == "translate-batch":
         pq.write_table(pa.table({"text": ["one"]}), "in.parquet")
         assert run(command, "in.parquet", "--", *DATAFLOW) == 2
@@ -150,7 +131,7 @@ def test_other_workers_get_whole_paths_and_the_user_a_warning(folder):
     assert whole.options.output == f"{folder}/dataset"
     assert whole.options.exclude == (f"{folder}/a.en",)
     assert whole.sources[0].paths() == [f"{folder}/a.en", f"{folder}/a.xx"]
-    assert whole.notices[0].startswith(f"the corpus {folder}/a.en is of this machine: the workers")
+    assert whole.notices[0].startswith("`output` dataset is of this machine: the workers")
     here = plan("--runner=PortableRunner", "--environment_type=LOOPBACK")
     assert here.sources[0].paths() == ["a.en", "a.xx"], "as in datasets of before"
     assert here.fingerprint == plan().fingerprint

@@ -1,0 +1,31 @@
+"""What can be known of a job of other machines before anything is written or sent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pipelines.remote import dataflow, wheel
+from pipelines.runners.workers import check_places, check_workers
+
+
+def check_job(
+    arguments: Sequence[str], *, places: Mapping[str, Sequence[str]], engine: str = ""
+) -> list[str]:
+    """Checks that a job's workers reach its files and get tt, and that its runner knows enough.
+
+    Args:
+      arguments: Beam's own flags.
+      places: Paths by what they are; see `check_places`.
+      engine: What translates in the job, "ctranslate2"; "" where nothing does.
+
+    Returns:
+      Warnings.
+
+    Raises:
+      UserError: They do not, it does not, or Beam cannot read a flag.
+    """
+    warning = check_places(arguments, places=places)
+    check_workers(arguments)
+    dataflow.check_options(arguments)
+    wheel.check_wheel(arguments, engine=engine)
+    return [*([warning] if warning else []), *wheel.describe_wheel(arguments)]

@@ -1,0 +1,161 @@
+"""What a job of tt wants of Dataflow, where no flag of Beam's says otherwise."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import math
+import uuid
+from collections.abc import Sequence
+
+from apache_beam.options.pipeline_options import (
+    DebugOptions,
+    GoogleCloudOptions,
+    PipelineOptions,
+    SetupOptions,
+    WorkerOptions,
+)
+
+from model.errors import UserError
+from pipelines.remote.machines import Accelerator, count_cores
+from pipelines.runners.beam_options import find_runner_name, parse_arguments
+
+# Else Beam stages the output of `pip freeze`, and the interpreter's path, with every job.
+_NO_FREEZE = "disable_logging_submission_environment"
+# Else Dataflow starts a container for each core, and each loads a model of its own.
+_ONE_CONTAINER = "no_use_multiple_sdk_containers"
+
+_MACHINE_TYPE = "n2-standard-4"  # a container with TensorFlow takes more than 1 core's 4 GB
+# To which one GPU can be attached; n2 takes none.
+_MACHINE_TYPES = {"nvidia-l4": "g2-standard-8", "nvidia-tesla-t4": "n1-standard-4"}
+_GB = 10**9
+_PROGRAM_BYTES = 2 * _GB  # of Python with TensorFlow and Beam, without a model
+_BYTES_OF_WEIGHTS = 3  # that weights and what is computed take in memory, for each of the file's
+
+
+def is_dataflow(arguments: Sequence[str]) -> bool:
+    """Says whether Beam's flags name Dataflow's runner.
+
+    Raises:
+      UserError: Beam cannot read a flag.
+    """
+    return "dataflow" in find_runner_name(arguments)
+
+
+def check_options(arguments: Sequence[str]) -> None:
+    """Checks that Dataflow is told where to run a job, if it is to run there.
+
+    Raises:
+      UserError: It is not, or Beam cannot read a flag.
+    """
+    if not is_dataflow(arguments):
+        return
+    options = parse_arguments(arguments)
+    google = options.view_as(GoogleCloudOptions)
+    where = google.temp_location or google.staging_location
+    for name, value, example in (
+        ("project", google.project, "PROJECT"),
+        ("region", google.region, "europe-west4"),
+        ("staging", where, "gs://BUCKET/staging"),
+    ):
+        if not value:
+            raise UserError(f"Dataflow needs `{name}`: give one, such as {example}")
+    if not where.startswith("gs://"):
+        raise UserError(
+            f"Dataflow keeps what it needs of a job at gs://BUCKET/FOLDER. Received: {where}"
+        )
+
+
+def has_tt(options: PipelineOptions) -> bool:
+    """Says whether Beam's flags give workers an image, or packages, that may have tt."""
+    setup = options.view_as(SetupOptions)
+    return bool(
+        options.view_as(WorkerOptions).sdk_container_image
+        or setup.setup_file
+        or setup.extra_packages
+        or setup.requirements_file
+    )
+
+
+def with_settings(
+    arguments: Sequence[str], *, job: str, shares_model: bool, accelerator: str | None = None
+) -> list[str]:
+    """Adds what a job of tt wants of Dataflow, where no argument says otherwise.
+
+    Args:
+      arguments: Beam's own flags.
+      job: What the job is called: "preprocess".
+      shares_model: Whether the threads of a worker share a model: then it has one process, with a
+        thread for each core or GPU. Else it has a process for each core, with one thread.
+      accelerator: GPUs of the workers that translate, "nvidia-l4".
+
+    Raises:
+      UserError: Beam cannot read a flag, or no machine type goes with the accelerator by itself.
+    """
+    if not is_dataflow(arguments):
+        return list(arguments)
+    options = parse_arguments(arguments)
+    added = []
+    gpus = Accelerator.parse(accelerator) if accelerator else None
+    machine_type = options.view_as(WorkerOptions).machine_type
+    if machine_type is None:
+        machine_type = _choose_machine_type(gpus)
+        added.append(f"--machine_type={machine_type}")
+    debug = options.view_as(DebugOptions)
+    threads: int | None = 1
+    if shares_model:
+        threads = gpus.count if gpus else count_cores(machine_type)
+    if threads and debug.number_of_worker_harness_threads is None:
+        added.append(f"--number_of_worker_harness_threads={threads}")
+    given = debug.experiments or []
+    experiments = [_NO_FREEZE] if _NO_FREEZE not in given else []
+    is_said = any(name.removeprefix("no_") == _ONE_CONTAINER.removeprefix("no_") for name in given)
+    if shares_model and not is_said:
+        experiments.append(_ONE_CONTAINER)
+    added += [f"--experiments={name}" for name in experiments]
+    google = options.view_as(GoogleCloudOptions)
+    if google.job_name is None:
+        added.append(f"--job_name=tt-{job}-{uuid.uuid4().hex[:8]}")
+    version = importlib.metadata.version("tt-translate").replace(".", "_")
+    labels = {label.partition("=")[0] for label in google.labels or []}
+    for name, value in (("tt-job", job), ("tt-version", version)):
+        if name not in labels:
+            added.append(f"--labels={name}={value}")
+    return [*arguments, *added]
+
+
+def _choose_machine_type(gpus: Accelerator | None) -> str:
+    if gpus is None:
+        return _MACHINE_TYPE
+    if gpus.count > 1 or gpus.kind not in _MACHINE_TYPES:
+        raise UserError(
+            f"`accelerator={gpus.kind}:{gpus.count}` needs `machine_type`: name one that takes "
+            "such GPUs, as g2-standard-24 does two nvidia-l4"
+        )
+    return _MACHINE_TYPES[gpus.kind]
+
+
+def translating_hints(
+    arguments: Sequence[str], *, model_bytes: int, accelerator: str | None
+) -> dict[str, str]:
+    """Returns Beam's resource hints for the step that translates: of no other runner.
+
+    Dataflow has no such hints for jobs of Flexible Resource Scheduling
+    (https://cloud.google.com/dataflow/docs/guides/right-fitting).
+
+    Args:
+      arguments: Beam's own flags.
+      model_bytes: Size of the model's weights.
+      accelerator: GPUs of a worker, "nvidia-l4".
+
+    Raises:
+      UserError: Beam cannot read a flag.
+    """
+    if not is_dataflow(arguments):
+        return {}
+    if parse_arguments(arguments).view_as(GoogleCloudOptions).flexrs_goal:
+        return {}
+    gigabytes = math.ceil((_PROGRAM_BYTES + _BYTES_OF_WEIGHTS * model_bytes) / _GB)
+    hints = {"min_ram": f"{gigabytes}GB"}
+    if accelerator:
+        hints["accelerator"] = Accelerator.parse(accelerator).hint
+    return hints
