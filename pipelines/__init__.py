@@ -6,6 +6,7 @@ english_spanish  the embedded corpus
 runners          where and how a job runs
 remote           a job on machines of others
 texts            texts to translations, no files
+inference        a model at work in a pipeline
 corpora          what a corpus is
 pairs            what becomes of a pair between corpus and shard
 preprocess       the preprocess job

@@ -4,7 +4,6 @@ beam_options    Beam's own flags
 runner          a pipeline made and run
 remote_jobs     a job's name, its page, and its end by Ctrl-C
 workers         what workers of other machines must have and reach
-model_copies    copies of the model on a machine
 failures        the failure of a job, for the user
 foreign_errors  errors of other services in one line
 staging         datasets and models copied to a local cache

@@ -7,7 +7,6 @@ planning         what the model gets of each text
 bisection        the failing items of a batch, found by bisection
 translating      texts to translations with a status each
 flags            what is suspicious about a translation
-model_loading    the model of a job, found, checked and loaded
 lines            lines to translations, a line for a line
 model_languages  the languages of a model against those of the texts
 """

@@ -26,6 +26,14 @@ from model.engines.translator import Engine, Translator
 from model.errors import UserError
 from model.folders.lock import lock_folder
 from model.text.glossary import Glossary, read_glossary
+from pipelines.inference.model_copies import ModelCopies, plan_copies
+from pipelines.inference.model_loading import (
+    CustomModel,
+    FoundModel,
+    ModelLoader,
+    check_model,
+    find_model,
+)
 from pipelines.remote import dataflow
 from pipelines.remote.checks import check_job
 from pipelines.remote.wheel import with_own_wheel
@@ -35,7 +43,6 @@ from pipelines.runners.beam_options import (
     set_file_system_options,
     with_local_defaults,
 )
-from pipelines.runners.model_copies import ModelCopies, plan_copies
 from pipelines.runners.runner import make_pipeline, run_pipeline
 from pipelines.runners.status_line import look_seconds, repeating
 from pipelines.storage.files import delete, delete_folder, read_bytes
@@ -44,13 +51,6 @@ from pipelines.storage.listing import list_files
 from pipelines.storage.paths import is_local, normalize_path
 from pipelines.texts.flags import Limits
 from pipelines.texts.model_languages import SAMPLE, describe_other_script
-from pipelines.texts.model_loading import (
-    CustomModel,
-    FoundModel,
-    ModelLoader,
-    check_model,
-    find_model,
-)
 from pipelines.texts.planning import describe_cuts
 from pipelines.translate import job_folder
 from pipelines.translate.inputs import (

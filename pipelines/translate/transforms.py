@@ -9,14 +9,12 @@ from typing import Any
 
 import apache_beam as beam
 from apache_beam.metrics import Metrics
-from apache_beam.utils.shared import Shared
 
 from model.engines.translator import Translator
+from pipelines.inference.transforms import TranslatorDoFn
 from pipelines.storage.files import delete, delete_folder
 from pipelines.storage.listing import list_files
 from pipelines.tables.writing import COMPRESSIONS
-from pipelines.texts.flags import FLAGS
-from pipelines.texts.translating import STATUSES
 from pipelines.translate import job_folder
 from pipelines.translate.job_folder import write_json
 from pipelines.translate.manifest import make_manifest
@@ -65,35 +63,26 @@ class TranslateUnits(beam.PTransform):
 
     def expand(self, units: beam.PCollection[TableUnit]) -> beam.PCollection[UnitStatistics]:
         """Wires the transform."""
-        return units | "Translate" >> beam.ParDo(_TranslateUnit(config=self, model=Shared()))
+        return units | "Translate" >> beam.ParDo(_TranslateUnit(self))
 
 
-class _TranslateUnit(beam.DoFn):
-    def __init__(self, *, config: TranslateUnits, model: Shared) -> None:
-        self._load_translator = config.load_translator
+class _TranslateUnit(TranslatorDoFn):
+    def __init__(self, config: TranslateUnits) -> None:
+        super().__init__(config.load_translator)
         self._options = config.options
-        self._model = model
-        # To be looked at while a job runs; the manifest's numbers are the statistics'.
-        self._rows = {status: Metrics.counter("tt", f"rows_{status}") for status in STATUSES}
-        self._flagged = {flag: Metrics.counter("tt", f"rows_flagged_{flag}") for flag in FLAGS}
         self._rows_skipped = Metrics.counter("tt", "rows_skipped")
         self._unit_msec = Metrics.distribution("tt", "unit_msec")
 
-    def setup(self) -> None:
-        self._translator: Translator = self._model.acquire(self._load_translator)
-
     def process(self, unit: TableUnit) -> Iterator[UnitStatistics]:
         start = time.monotonic()
-        statistics = finish_unit(unit, options=self._options, translator=self._translator)
+        statistics = finish_unit(unit, options=self._options, translator=self.translator)
         if not statistics.was_reused:
             self._unit_msec.update(round(1000 * (time.monotonic() - start)))
             self._rows_skipped.inc(statistics.rows - statistics.rows_out)
             for counts in statistics.rows_by_status.values():
-                for status, rows in counts.items():
-                    self._rows[status].inc(rows)
+                self.count_statuses(counts)
             for counts in statistics.rows_by_flag.values():
-                for flag, rows in counts.items():
-                    self._flagged[flag].inc(rows)
+                self.count_flags(counts)
         yield statistics
 
 

@@ -55,7 +55,7 @@ def translate(source: Path, output: Path) -> None:
     """Runs the job."""
     from model.engines.translator import Hypothesis, Translation, Work
     from model.text.unknown import UnknownParts
-    from pipelines.texts.model_loading import CustomModel
+    from pipelines.inference.model_loading import CustomModel
     from pipelines.translate.job import TranslateRequest
     from pipelines.translate.options import TranslateOptions
 

@@ -33,7 +33,7 @@ def test_an_interrupt_is_a_line_that_promises_no_more_than_is_so(capsys, monkeyp
         raise KeyboardInterrupt
 
     importlib.import_module(
-        "pipelines.texts.model_loading"
+        "pipelines.inference.model_loading"
     )  # or it would keep what is put in below
     monkeypatch.setattr("pipelines.evaluate.request.read_translations", interrupt)
     monkeypatch.setattr("pipelines.runners.staging.stage_model", interrupt)

@@ -207,9 +207,9 @@ def stand_in_for_a_model(monkeypatch, load):
     """Has `tt translate` call `load` for a translator, and find nothing to say of its folder."""
     monkeypatch.setattr(loading, "load_translator", load)
     monkeypatch.setattr("cli.commands.translate.prepare_engine", lambda *_: None)
-    monkeypatch.setattr("pipelines.texts.model_loading.check_engine", lambda *_, **__: None)
+    monkeypatch.setattr("pipelines.inference.model_loading.check_engine", lambda *_, **__: None)
     monkeypatch.setattr(
-        "pipelines.texts.model_loading.describe_missing_digests", lambda *_, **__: []
+        "pipelines.inference.model_loading.describe_missing_digests", lambda *_, **__: []
     )
     monkeypatch.setattr("model.formats.model_folder.load_about", lambda *_: About())
 

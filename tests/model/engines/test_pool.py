@@ -15,7 +15,7 @@ from model.engines.gpus import TranslatorPool
 from model.engines.loading import load_translator
 from model.engines.tensorflow_engine import TensorFlowTranslator
 from model.engines.translator import Engine, Work
-from pipelines.runners.model_copies import ModelCopies, plan_copies
+from pipelines.inference.model_copies import ModelCopies, plan_copies
 
 CPUS = ["/device:CPU:0", "/device:CPU:1"]
 SOURCES = [source for source, _ in toy_sentences(40, seed=7)]

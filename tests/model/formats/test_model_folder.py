@@ -39,7 +39,7 @@ from model.formats.weights import copy_model
 from model.runs.averaging import export_average, export_checkpoint
 from model.text.normalization import TextNormalization
 from model.text.vocabulary import SHARED_MODEL, VOCABULARY_FILE, vocabulary_json
-from pipelines.texts.model_loading import ModelLoader
+from pipelines.inference.model_loading import ModelLoader
 
 TENSORFLOW, CTRANSLATE2 = Engine(), Engine(name="ctranslate2")
 GREEDY = Decoding(beam_size=1)

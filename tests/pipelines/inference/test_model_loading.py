@@ -14,8 +14,8 @@ from model.decoding.options import Decoding
 from model.engines.translator import Engine
 from model.errors import UserError
 from model.formats.model_folder import model_fingerprint
-from pipelines.runners.model_copies import ModelCopies, plan_copies
-from pipelines.texts.model_loading import ModelLoader
+from pipelines.inference.model_copies import ModelCopies, plan_copies
+from pipelines.inference.model_loading import ModelLoader
 
 TEXTS = ["one two", "three", "four five six seven eight"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from pathlib import Path
 from typing import Any
 
@@ -155,15 +155,22 @@ class ModelLoader:
     threads: int = 0
     fingerprint: str | None = None
 
+    def find_state(self) -> Hashable:
+        """Returns what changes with the model's files: their names, sizes and times of change.
+
+        Raises:
+          UserError: There is none, or it cannot be copied.
+        """
+        files = [(path.name, path.stat()) for path in self._stage().iterdir() if path.is_file()]
+        return tuple(sorted((name, each.st_size, each.st_mtime_ns) for name, each in files))
+
     def __call__(self) -> Translator:
         """Loads the model.
 
         Raises:
           UserError: It is missing, cannot be read, not for the engine, or not the planned one.
         """
-        from pipelines.runners.staging import stage_model
-
-        folder = stage_model(self.folder, cache=default_cache(), report=_LOGGER.info)
+        folder = self._stage()
         found = None if self.fingerprint is None else model_fingerprint(folder)
         if found != self.fingerprint:
             raise UserError(
@@ -177,3 +184,8 @@ class ModelLoader:
             threads=self.threads,
             is_checked=found is not None,
         )
+
+    def _stage(self) -> Path:
+        from pipelines.runners.staging import stage_model
+
+        return stage_model(self.folder, cache=default_cache(), report=_LOGGER.info)

@@ -1,0 +1,113 @@
+"""One model a process: who shares it, and when it goes."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import threading
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from apache_beam.internal import pickler
+from fakes import Reverser
+
+from model.decoding.options import Decoding
+from model.formats.model_folder import CONFIG_FILE, WEIGHTS_FILE
+from pipelines.inference import model_loading
+from pipelines.inference.model_loading import ModelLoader
+from pipelines.inference.model_sharing import SharedTranslator
+
+loads: list[Reverser] = []
+begun = threading.Event()
+
+
+def load() -> Reverser:
+    begun.wait(0.05)  # time for others to ask as well
+    made = Reverser()
+    loads.append(made)
+    return made
+
+
+@pytest.fixture(autouse=True)
+def no_loads():
+    loads.clear()
+    yield
+    loads.clear()
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder that is taken for a model's."""
+    for name in (CONFIG_FILE, WEIGHTS_FILE):
+        (tmp_path / name).write_text(name)
+    monkeypatch.setattr(model_loading, "load_translator", lambda *_, **__: load())
+    return tmp_path
+
+
+def copy_of(load) -> SharedTranslator:
+    """Returns what a step of a worker has."""
+    return pickler.loads(pickler.dumps(SharedTranslator(load)))
+
+
+def test_steps_and_threads_with_one_loader_have_one_model():
+    steps = [copy_of(load) for _ in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(SharedTranslator.acquire, steps))
+    assert len(loads) == 1
+    assert all(each is loads[0] for each in found)
+
+
+@pytest.mark.parametrize("make", [
+    lambda poison: functools.partial(Reverser, poison=poison),
+    lambda poison: lambda: Reverser(poison=poison),
+], ids=["partial", "lambda"])  # fmt: skip
+def test_loaders_that_pickle_to_the_same_are_one(make):
+    loader = make("x")
+    one, same, other = (copy_of(each).acquire() for each in (loader, loader, make("y")))
+    assert one is same
+    assert (one.poison, other.poison) == ("x", "y")
+
+
+def test_equal_loaders_of_a_folder_have_one_model(folder):
+    one = copy_of(ModelLoader(str(folder), Decoding())).acquire()
+    same = copy_of(ModelLoader(f"{folder}", Decoding(beam_size=4))).acquire()
+    other = copy_of(ModelLoader(str(folder), Decoding(beam_size=1))).acquire()
+    assert one is same
+    assert other is not one
+    assert len(loads) == 2
+
+
+def test_a_changed_folder_is_loaded_anew(folder):
+    loader = ModelLoader(str(folder), Decoding())
+    one = copy_of(loader).acquire()
+    (folder / WEIGHTS_FILE).write_text("trained for longer")
+    assert copy_of(loader).acquire() is not one
+    assert len(loads) == 2
+
+
+def test_a_model_goes_when_no_step_has_it():
+    gone = weakref.ref(copy_of(functools.partial(Reverser)).acquire())
+    gc.collect()
+    assert gone() is None
+
+
+def test_the_model_of_a_folder_stays_until_another_is_asked_for(folder):
+    loader = ModelLoader(str(folder), Decoding())
+    kept = weakref.ref(copy_of(loader).acquire())
+    loads.clear()
+    gc.collect()
+    assert kept() is copy_of(loader).acquire()
+    copy_of(ModelLoader(str(folder), Decoding(beam_size=2))).acquire()
+    gc.collect()
+    assert kept() is None
+
+
+def test_one_that_fails_is_tried_again_by_the_next_step(folder):
+    (folder / WEIGHTS_FILE).rename(folder / "elsewhere")
+    shared = SharedTranslator(ModelLoader(str(folder), Decoding()))
+    for _ in range(2):
+        with pytest.raises(Exception, match="no exported model"):
+            shared.acquire()
+    (folder / "elsewhere").rename(folder / WEIGHTS_FILE)
+    assert shared.acquire() is loads[0]
