@@ -118,16 +118,19 @@ class Judge:
     limits: Limits = dataclasses.field(default_factory=Limits)
     flags: tuple[str, ...] = FLAGS  # those that count, in the order of `FLAGS`
 
-    def __call__(self, source: str, best: Hypothesis, *, ids: Sequence[int]) -> tuple[str, ...]:
-        """Returns the flags of a sentence's translation that count; `ids` are the sentence's.
+    def __call__(self, source: str, best: Hypothesis, *, source_tokens: int) -> tuple[str, ...]:
+        """Returns the flags of a sentence's translation that count.
 
-        Tokens of both have EOS, those of the sentence BOS as well.
+        Args:
+          source: The sentence.
+          best: Its translation, whose tokens have EOS.
+          source_tokens: Tokens of the sentence, BOS and EOS apart.
         """
         found = flag_sentence(
             source,
             best.text,
             limits=self.limits,
-            source_tokens=len(ids) - 2,
+            source_tokens=source_tokens,
             target_tokens=best.tokens - 1,
             score=best.score,
         )

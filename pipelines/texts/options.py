@@ -43,7 +43,8 @@ class TextOptions:
         "none" for none.
       on_flag: What becomes of a flagged translation: "keep" keeps it, "null" leaves it out, "retry"
         translates its flagged sentences once more, with twice the beam and no three tokens twice,
-        and keeps the one with fewer flags, or else the more probable.
+        whole and around their protected spans, and keeps the one with fewest flags, or else the
+        most probable.
     """
 
     max_source_tokens: int = MAX_SOURCE_TOKENS

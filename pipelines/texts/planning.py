@@ -64,10 +64,13 @@ class Plan:
         """The sources in the order of the text, those that repeat as well."""
         return [self.sources[part] for part in self.parts if part in self.sources]
 
+    def end_like(self, part: str, text: str) -> str:
+        """Returns a translation without the full stop that its part has not."""
+        return _FULL_STOP.sub("", text) if part in self.unended else text
+
     def put_back(self, part: str, text: str) -> str | None:
         """Returns the translation of a part with its spans; None if it has lost or doubled one."""
-        if part in self.unended:
-            text = _FULL_STOP.sub("", text)
+        text = self.end_like(part, text)
         if part not in self.masked:
             return text if "⟦" in part else remove_placeholders(text)
         replacements = self.masked[part].replacements

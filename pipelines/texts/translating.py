@@ -114,9 +114,11 @@ def translate_texts(
     )
     found, work, plans = {**found, **again}, work + more, plans | repaired
     judge = Judge(limits=limits or Limits(), flags=options.flags)
-    second: Mapping[Source, Translation] = {}
+    second = _Second()
     if options.on_flag == RETRY:
-        second, more = _retry(plans.values(), found, translator=translator, judge=judge)
+        second, more = _retry(
+            plans.values(), found, translator=translator, planner=planner, judge=judge
+        )
         work += more
     for cell, plan in plans.items():
         chosen = _choose(plan, found, second, judge=judge)
@@ -177,8 +179,8 @@ def _flags_of(plan: Plan, part: str, best: _Usable, *, judge: Judge) -> tuple[st
     """Returns the flags of a part's translation; what must not change is no part of it."""
     ids = plan.sources[part]
     if part in plan.masked:
-        return judge(plan.masked[part].text, best.made, ids=ids)
-    return judge(part, best.shown, ids=ids)
+        return judge(plan.masked[part].text, best.made, source_tokens=len(ids) - 2)
+    return judge(part, best.shown, source_tokens=len(ids) - 2)
 
 
 def _count_terms(
@@ -247,18 +249,38 @@ def _can_grow(source: Source, decoding: Decoding) -> bool:
     return decoding.length_limit(len(source), growth=2) > decoding.length_limit(len(source))
 
 
+class _Second(NamedTuple):
+    """What a second try made of flagged sentences."""
+
+    found: Mapping[Source, Translation] = {}  # by another search
+    around: Mapping[str, Plan] = {}  # what is between the spans of a sentence that has some
+
+
 def _retry(
-    plans: Iterable[Plan], found: _Found, *, translator: Translator, judge: Judge
-) -> tuple[dict[Source, Translation], Work]:
-    """Translates once more, by another search, the sources that are flagged in a text."""
+    plans: Iterable[Plan],
+    found: _Found,
+    *,
+    translator: Translator,
+    planner: Planner,
+    judge: Judge,
+) -> tuple[_Second, Work]:
+    """Translates flagged sentences once more by another search, whole and around their spans."""
     work = Work()
-    flagged = dict.fromkeys(
-        source
-        for plan in plans
-        for part, source in plan.sources.items()
-        if isinstance(first := found[source], Translation)
-        and _flags_of(plan, part, _usable(plan, part, first)[0], judge=judge)
+    flagged: dict[Source, None] = {}
+    masked: dict[str, None] = {}
+    for plan in plans:
+        for part, source in plan.sources.items():
+            first = found[source]
+            if isinstance(first, Exception):
+                continue
+            if _flags_of(plan, part, _usable(plan, part, first)[0], judge=judge):
+                flagged[source] = None
+                if part in plan.masked and part not in plan.truncated:
+                    masked[part] = None
+    planned = planner.plan_around(
+        [Plan(parts=(part,)) for part in masked], lost=[(part,) for part in masked]
     )
+    around = dict(zip(masked, planned, strict=True))
 
     def translate(some: list[Source]) -> list[Translation]:
         nonlocal work
@@ -268,24 +290,27 @@ def _retry(
         work += done
         return translations
 
-    again = call_on_parts(translate, list(flagged), is_input_error=translator.is_input_error)
-    made = zip(flagged, again, strict=True)
-    return {source: each for source, each in made if isinstance(each, Translation)}, work
+    sources = list(flagged | dict.fromkeys(_sources_of(planned)))
+    again = call_on_parts(translate, sources, is_input_error=translator.is_input_error)
+    made = zip(sources, again, strict=True)
+    kept = {source: each for source, each in made if isinstance(each, Translation)}
+    return _Second(kept, around), work
 
 
 class _Chosen(NamedTuple):
-    """What becomes of a part."""
+    """What may become of a part."""
 
-    hypotheses: tuple[Hypothesis, ...]
+    hypotheses: tuple[Hypothesis, ...]  # with its spans
+    score: float  # of the best
     flags: tuple[str, ...]
 
 
 def _choose(
-    plan: Plan, found: _Found, second: Mapping[Source, Translation], *, judge: Judge
+    plan: Plan, found: _Found, second: _Second, *, judge: Judge
 ) -> dict[str, _Chosen | Exception]:
     """Chooses the translation of each part of a text.
 
-    Of one that is flagged, the second is taken if it has fewer flags, or as many and is more
+    Of one that is flagged, a second try is taken if it has fewer flags, or as many and is more
     probable. Texts with the same ids may have other flags, so that each chooses for itself.
     """
     chosen: dict[str, _Chosen | Exception] = {}
@@ -294,14 +319,47 @@ def _choose(
         if isinstance(first, Exception):
             chosen[part] = first
             continue
-        usable = _usable(plan, part, first)
-        flagged = _flags_of(plan, part, usable[0], judge=judge)
-        if flagged and source in second and (others := _usable(plan, part, second[source])):
-            also = _flags_of(plan, part, others[0], judge=judge)
-            if (len(also), -others[0].made.score) < (len(flagged), -usable[0].made.score):
-                usable, flagged = others, also
-        chosen[part] = _Chosen(tuple(each.shown for each in usable), flagged)
+        best = _as_choice(plan, part, _usable(plan, part, first), judge=judge)
+        if best.flags:
+            tries = [best]
+            if source in second.found and (usable := _usable(plan, part, second.found[source])):
+                tries.append(_as_choice(plan, part, usable, judge=judge))
+            if part in second.around and part not in plan.truncated:
+                tries += _choose_around(plan, part, second, judge=judge)
+            best = min(tries, key=lambda each: (len(each.flags), -each.score))
+        chosen[part] = best
     return chosen
+
+
+def _as_choice(plan: Plan, part: str, usable: Sequence[_Usable], *, judge: Judge) -> _Chosen:
+    flagged = _flags_of(plan, part, usable[0], judge=judge)
+    return _Chosen(tuple(each.shown for each in usable), usable[0].made.score, flagged)
+
+
+def _choose_around(plan: Plan, part: str, second: _Second, *, judge: Judge) -> list[_Chosen]:
+    """Returns a part as translated around its spans, judged by what is between them, if it was."""
+    between = second.around[part]
+    if not between.sources or not second.found.keys() >= set(between.sources.values()):
+        return []
+    translations = {
+        piece: Translation(
+            tuple(each.shown for each in _usable(between, piece, second.found[source]))
+        )
+        for piece, source in between.sources.items()
+    }
+    hypotheses = _combine(between, translations)
+    pieces = [piece for piece in between.parts if piece in translations]
+    best = [translations[piece].hypotheses[0] for piece in pieces]
+    made = Hypothesis(
+        " ".join(each.text for each in best),
+        hypotheses[0].score,
+        hypotheses[0].is_complete,
+        tokens=sum(each.tokens - 1 for each in best) + 1,
+    )
+    tokens = sum(len(source) - 2 for source in between.occurrences)
+    flagged = judge(" ".join(pieces), made, source_tokens=tokens)
+    shown = [dataclasses.replace(h, text=plan.end_like(part, h.text)) for h in hypotheses]
+    return [_Chosen(tuple(shown), made.score, flagged)]
 
 
 def _leave_out(text: TranslatedText) -> TranslatedText:

@@ -399,15 +399,69 @@ def test_flagged_sentences_are_translated_once_more_and_the_better_one_stays():
 
 def test_a_second_try_that_loses_what_must_not_change_is_not_taken():
     shown = "Tom reads ⟦1⟧ today and now."
+    pieces = {"Tom reads": ("Tom reads", -3.0), "today and now.": ("today and now.", -3.0)}
     for second, expected, flags in (
         ("Tom liest ⟦1⟧ heute.", "Tom liest https://a.bc/x heute.", ()),
         ("Tom liest heute.", "Tom reads https://a.bc/x today and now.", ("copy",)),
     ):
-        translator = Parrot({shown: (second, -1.0)})
+        translator = Parrot({shown: (second, -1.0), **pieces})
         text = shown.replace("⟦1⟧", "https://a.bc/x")
         [found] = translate([text], translator, on_flag="retry", placeholders=8).translations
         assert len(translator.searches) == 2
         assert (found.translation, found.flags) == (expected, flags)
+
+
+def test_a_flagged_sentence_is_tried_around_its_spans_too():
+    """By fewer flags, and of as many by the score; what is between the spans is judged as one."""
+    shown = "Tom reads ⟦1⟧ today and now."
+    text = shown.replace("⟦1⟧", "https://a.bc/x")
+    whole, german = ("Tom liest ⟦1⟧ heute.", -4.0), {"Tom reads": ("Tom liest", -1.0, True, 3)}
+    rest = "today and now."
+    for second, expected, score, flags in (
+        # Loses the span, so that around it is the only other one.
+        ({shown: ("Tom liest.", -1.0), rest: ("heute.", -2.0)}, "Tom liest | heute.", -3, ()),
+        # Both have no flag.
+        ({shown: whole, rest: ("heute!", -2.0)}, "Tom liest | heute!", -3, ()),
+        ({shown: whole, rest: ("heute!", -3.5)}, "Tom liest | heute.", -4, ()),
+        # As many flags as the first, and less probable.
+        ({shown: None, rest: ("nun nun nun nun.", -9.0)}, "Tom reads | today and now.", -5,
+         ("copy",)),
+        # Of words that are no copies piece by piece, the whole is one.
+        ({shown: None, "Tom reads": ("Tom reads", -1.0), rest: (rest, -1.0)},
+         "Tom reads | today and now.", -2, ("copy",)),
+        # A piece was cut off.
+        ({shown: whole, rest: ("heute!", -1.0, False)}, "Tom liest | heute.", -4, ()),
+        # A piece fails.
+        ({shown: None, rest: None}, "Tom reads | today and now.", -5, ("copy",)),
+    ):  # fmt: skip
+        translator = Parrot(german | second)
+        [found] = translate([text], translator, on_flag="retry", placeholders=8).translations
+        assert found.translation == expected.replace("|", "https://a.bc/x")
+        assert (found.score, found.flags) == (score, flags)
+        assert {growth for growth, decoding in translator.searches if decoding} == {2}
+
+
+def test_a_piece_before_a_span_ends_as_its_source_does_in_a_second_try():
+    second = {
+        "Tom reads ⟦1⟧ and books": None,
+        "Tom reads": ("Tom liest.", -1.0),
+        "and books": ("und Bücher.", -1.0),
+    }
+    text = "Tom reads {x} and books<br>\n{y}"
+    [found] = translate([text], Parrot(second), on_flag="retry", placeholders=1).translations
+    assert found.translation == "Tom liest {x} und Bücher<br>\n{y}"
+
+
+def test_a_beginning_is_not_tried_around_its_spans():
+    """Since these pieces would be the whole."""
+    shown = "Tom reads ⟦1⟧ and a lot "
+    translator = Parrot({shown: (shown, -9.0)})
+    [found] = translate(
+        ["Tom reads {x} and a lot of other books today"], translator, on_flag="retry",
+        placeholders=8, on_too_long="truncate", max_source_tokens=26,
+    ).translations  # fmt: skip
+    assert (found.flags, found.status) == (("copy",), "too_long")
+    assert translator.searches[1:] == [(2, translator.decoding.second_try())]
 
 
 CODE = "`cd the folder and run the tests of 2024 with 1500 files and then and then and then again`"
