@@ -5,6 +5,7 @@ tables           tables in files of any format
 english_spanish  the embedded corpus
 runners          where and how a job runs
 remote           a job on machines of others
+flags            what is suspicious about a translation
 texts            texts to translations, no files
 inference        a model at work in a pipeline
 corpora          what a corpus is

@@ -49,8 +49,8 @@ def translate_command(
     from model.formats.model_folder import load_about
     from model.text.glossary import read_glossary
     from model.text.vocabulary import read_local
+    from pipelines.flags.limits import Limits
     from pipelines.inference.model_loading import check_model
-    from pipelines.texts.flags import Limits
 
     about = load_about(folder)
     data = about.data

@@ -9,7 +9,7 @@ from model.errors import require, require_one_of
 from model.formats.model_card import TrainingData
 from model.text.languages import find_language, read_language
 from model.text.spans import PLACEHOLDERS, Protection
-from pipelines.texts.flags import FLAGS, read_names
+from pipelines.flags.limits import FLAGS, read_names
 
 SENTENCES, LONG, NEVER = "sentences", "long", "never"
 SPLITS = (SENTENCES, LONG, NEVER)

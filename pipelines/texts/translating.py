@@ -7,18 +7,25 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import heapq
-import operator
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from model.decoding.options import Decoding
 from model.engines.progress import begin_sources
 from model.engines.translator import Hypothesis, Translation, Translator, Work
 from model.text.glossary import Glossary
-from pipelines.texts import flags
+from pipelines.flags.judging import Judge
+from pipelines.flags.limits import SPAN_REPAIRED, Limits
 from pipelines.texts.bisection import call_on_parts, one_line, raise_if_not_at_fault
-from pipelines.texts.flags import Judge, Limits
+from pipelines.texts.choosing import (
+    Chosen,
+    Found,
+    SecondTry,
+    choose,
+    combine,
+    flags_of,
+    usable_hypotheses,
+)
 from pipelines.texts.options import LEAVE_OUT, RETRY, TextOptions
 from pipelines.texts.planning import PROBE, Plan, Planner, Source
 from pipelines.texts.segments import join_translations
@@ -34,7 +41,6 @@ UNKNOWN = "unknown"  # most of it is not in the model's vocabulary: no translati
 FAILED = "failed"  # not UTF-8, or the model fails at it: no translation
 FLAGGED = "flagged"  # left out, as `on_flag=null` says: no translation
 STATUSES = (OK, NULL, EMPTY, COPIED, TOO_LONG, SPLIT, INCOMPLETE, UNKNOWN, FLAGGED, FAILED)
-_Found = Mapping[Source, Translation | Exception]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -114,14 +120,14 @@ def translate_texts(
     )
     found, work, plans = {**found, **again}, work + more, plans | repaired
     judge = Judge(limits=limits or Limits(), flags=options.flags)
-    second = _Second()
+    second = SecondTry()
     if options.on_flag == RETRY:
         second, more = _retry(
             plans.values(), found, translator=translator, planner=planner, judge=judge
         )
         work += more
     for cell, plan in plans.items():
-        chosen = _choose(plan, found, second, judge=judge)
+        chosen = choose(plan, found, second, judge=judge)
         finished = _finish(plan, chosen, is_repaired=cell in repaired, judge=judge)
         decided[cell] = _leave_out(finished) if options.on_flag == LEAVE_OUT else finished
     translated = {source for source, result in found.items() if isinstance(result, Translation)}
@@ -144,43 +150,17 @@ def _sources_of(plans: Iterable[Plan]) -> list[Source]:
 
 
 def _plan_repairs(
-    plans: Mapping[bytes, Plan], found: _Found, *, planner: Planner
+    plans: Mapping[bytes, Plan], found: Found, *, planner: Planner
 ) -> dict[bytes, Plan]:
     """Plans those texts anew of whose sentences no hypothesis has the protected spans."""
     lost: dict[bytes, list[str]] = {}
     for cell, plan in plans.items():
         for part in plan.masked:
             result = found[plan.sources[part]]
-            if isinstance(result, Translation) and not _usable(plan, part, result):
+            if isinstance(result, Translation) and not usable_hypotheses(plan, part, result):
                 lost.setdefault(cell, []).append(part)
     planned = planner.plan_around([plans[cell] for cell in lost], lost=list(lost.values()))
     return dict(zip(lost, planned, strict=True))
-
-
-class _Usable(NamedTuple):
-    """A hypothesis of a part that has its protected spans."""
-
-    made: Hypothesis  # as the model made it, with placeholders
-    shown: Hypothesis  # with the spans
-
-
-def _usable(plan: Plan, part: str, result: Translation) -> list[_Usable]:
-    is_plain = part not in plan.masked and part not in plan.unended
-    if is_plain and not any("⟦" in each.text for each in result.hypotheses):
-        return [_Usable(each, each) for each in result.hypotheses]
-    return [
-        _Usable(hypothesis, dataclasses.replace(hypothesis, text=text))
-        for hypothesis in result.hypotheses
-        if (text := plan.put_back(part, hypothesis.text)) is not None
-    ]
-
-
-def _flags_of(plan: Plan, part: str, best: _Usable, *, judge: Judge) -> tuple[str, ...]:
-    """Returns the flags of a part's translation; what must not change is no part of it."""
-    ids = plan.sources[part]
-    if part in plan.masked:
-        return judge(plan.masked[part].text, best.made, source_tokens=len(ids) - 2)
-    return judge(part, best.shown, source_tokens=len(ids) - 2)
 
 
 def _count_terms(
@@ -203,7 +183,7 @@ def _count_terms(
     return sum((counts[cell] for cell in cells if cell in counts), TermCounts())
 
 
-def _translate(sources: list[Source], *, translator: Translator) -> tuple[_Found, Work]:
+def _translate(sources: list[Source], *, translator: Translator) -> tuple[Found, Work]:
     """Translates sources; one at which the model fails has its error instead.
 
     A source whose best translation was cut off is translated again, with room for twice as much.
@@ -249,21 +229,14 @@ def _can_grow(source: Source, decoding: Decoding) -> bool:
     return decoding.length_limit(len(source), growth=2) > decoding.length_limit(len(source))
 
 
-class _Second(NamedTuple):
-    """What a second try made of flagged sentences."""
-
-    found: Mapping[Source, Translation] = {}  # by another search
-    around: Mapping[str, Plan] = {}  # what is between the spans of a sentence that has some
-
-
 def _retry(
     plans: Iterable[Plan],
-    found: _Found,
+    found: Found,
     *,
     translator: Translator,
     planner: Planner,
     judge: Judge,
-) -> tuple[_Second, Work]:
+) -> tuple[SecondTry, Work]:
     """Translates flagged sentences once more by another search, whole and around their spans."""
     work = Work()
     flagged: dict[Source, None] = {}
@@ -273,7 +246,7 @@ def _retry(
             first = found[source]
             if isinstance(first, Exception):
                 continue
-            if _flags_of(plan, part, _usable(plan, part, first)[0], judge=judge):
+            if flags_of(plan, part, usable_hypotheses(plan, part, first)[0], judge=judge):
                 flagged[source] = None
                 if part in plan.masked and part not in plan.truncated:
                     masked[part] = None
@@ -294,72 +267,7 @@ def _retry(
     again = call_on_parts(translate, sources, is_input_error=translator.is_input_error)
     made = zip(sources, again, strict=True)
     kept = {source: each for source, each in made if isinstance(each, Translation)}
-    return _Second(kept, around), work
-
-
-class _Chosen(NamedTuple):
-    """What may become of a part."""
-
-    hypotheses: tuple[Hypothesis, ...]  # with its spans
-    score: float  # of the best
-    flags: tuple[str, ...]
-
-
-def _choose(
-    plan: Plan, found: _Found, second: _Second, *, judge: Judge
-) -> dict[str, _Chosen | Exception]:
-    """Chooses the translation of each part of a text.
-
-    Of one that is flagged, a second try is taken if it has fewer flags, or as many and is more
-    probable. Texts with the same ids may have other flags, so that each chooses for itself.
-    """
-    chosen: dict[str, _Chosen | Exception] = {}
-    for part, source in plan.sources.items():
-        first = found[source]
-        if isinstance(first, Exception):
-            chosen[part] = first
-            continue
-        best = _as_choice(plan, part, _usable(plan, part, first), judge=judge)
-        if best.flags:
-            tries = [best]
-            if source in second.found and (usable := _usable(plan, part, second.found[source])):
-                tries.append(_as_choice(plan, part, usable, judge=judge))
-            if part in second.around and part not in plan.truncated:
-                tries += _choose_around(plan, part, second, judge=judge)
-            best = min(tries, key=lambda each: (len(each.flags), -each.score))
-        chosen[part] = best
-    return chosen
-
-
-def _as_choice(plan: Plan, part: str, usable: Sequence[_Usable], *, judge: Judge) -> _Chosen:
-    flagged = _flags_of(plan, part, usable[0], judge=judge)
-    return _Chosen(tuple(each.shown for each in usable), usable[0].made.score, flagged)
-
-
-def _choose_around(plan: Plan, part: str, second: _Second, *, judge: Judge) -> list[_Chosen]:
-    """Returns a part as translated around its spans, judged by what is between them, if it was."""
-    between = second.around[part]
-    if not between.sources or not second.found.keys() >= set(between.sources.values()):
-        return []
-    translations = {
-        piece: Translation(
-            tuple(each.shown for each in _usable(between, piece, second.found[source]))
-        )
-        for piece, source in between.sources.items()
-    }
-    hypotheses = _combine(between, translations)
-    pieces = [piece for piece in between.parts if piece in translations]
-    best = [translations[piece].hypotheses[0] for piece in pieces]
-    made = Hypothesis(
-        " ".join(each.text for each in best),
-        hypotheses[0].score,
-        hypotheses[0].is_complete,
-        tokens=sum(each.tokens - 1 for each in best) + 1,
-    )
-    tokens = sum(len(source) - 2 for source in between.occurrences)
-    flagged = judge(" ".join(pieces), made, source_tokens=tokens)
-    shown = [dataclasses.replace(h, text=plan.end_like(part, h.text)) for h in hypotheses]
-    return [_Chosen(tuple(shown), made.score, flagged)]
+    return SecondTry(kept, around), work
 
 
 def _leave_out(text: TranslatedText) -> TranslatedText:
@@ -371,7 +279,7 @@ def _leave_out(text: TranslatedText) -> TranslatedText:
 
 def _finish(
     plan: Plan,
-    chosen: Mapping[str, _Chosen | Exception],
+    chosen: Mapping[str, Chosen | Exception],
     *,
     is_repaired: bool,
     judge: Judge,
@@ -395,9 +303,9 @@ def _finish(
             return TranslatedText(status=FAILED, error=one_line(result))
         translations[part] = Translation(result.hypotheses)
         flagged.update(result.flags)
-    best, *_ = hypotheses = _combine(plan, translations)
+    best, *_ = hypotheses = combine(plan, translations)
     if is_repaired:
-        flagged.add(flags.SPAN_REPAIRED)
+        flagged.add(SPAN_REPAIRED)
     status = SPLIT if plan.was_cut else OK
     if plan.truncated:
         status = TOO_LONG
@@ -410,27 +318,3 @@ def _finish(
         n_best=hypotheses,
         flags=judge.counting(flagged),
     )
-
-
-def _combine(plan: Plan, translations: Mapping[str, Translation]) -> tuple[Hypothesis, ...]:
-    """Returns the hypotheses of a text: the best of each piece, then the most probable others."""
-    times = collections.Counter(part for part in plan.parts if part in translations)
-    best = {part: each.hypotheses[0] for part, each in translations.items()}
-    count = max(len(each.hypotheses) for each in translations.values())
-    score = sum(times[part] * each.score for part, each in best.items())
-    others: list[tuple[float, dict[str, Hypothesis]]] = []  # scores, and what differs from the best
-    for part, (first, *rest) in ((part, each.hypotheses) for part, each in translations.items()):
-        others += [
-            (known + times[part] * (each.score - first.score), changed | {part: each})
-            for known, changed in [(score, {}), *others]
-            for each in rest
-        ]
-        if len(translations) > 1:  # else they have the order of the search
-            others = heapq.nlargest(count - 1, others, key=operator.itemgetter(0))
-    hypotheses = []
-    for known, changed in [(score, {}), *others]:
-        chosen = best | changed
-        texts = {**plan.kept, **{part: each.text for part, each in chosen.items()}}
-        is_complete = all(each.is_complete for each in chosen.values())
-        hypotheses.append(Hypothesis(join_translations(plan.parts, texts), known, is_complete))
-    return tuple(hypotheses)

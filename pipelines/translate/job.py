@@ -26,6 +26,7 @@ from model.engines.translator import Engine, Translator
 from model.errors import UserError
 from model.folders.lock import lock_folder
 from model.text.glossary import Glossary, read_glossary
+from pipelines.flags.limits import Limits
 from pipelines.inference.model_copies import ModelCopies, plan_copies
 from pipelines.inference.model_loading import (
     CustomModel,
@@ -49,7 +50,6 @@ from pipelines.storage.files import delete, delete_folder, read_bytes
 from pipelines.storage.first_look import look_first
 from pipelines.storage.listing import list_files
 from pipelines.storage.paths import is_local, normalize_path
-from pipelines.texts.flags import Limits
 from pipelines.texts.model_languages import SAMPLE, describe_other_script
 from pipelines.texts.planning import describe_cuts
 from pipelines.translate import job_folder

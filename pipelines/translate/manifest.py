@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from model.engines.translator import Work
-from pipelines.texts.flags import FLAGS
+from pipelines.flags.limits import FLAGS
 from pipelines.texts.translating import STATUSES
 from pipelines.translate.plan import FORMAT
 from pipelines.translate.units import UnitStatistics

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from model.engines.translator import Translator
 from model.text.glossary import Glossary
+from pipelines.flags.limits import FLAGS, Limits
 from pipelines.tables.text_columns import read_text_column
-from pipelines.texts.flags import FLAGS, Limits
 from pipelines.texts.options import TextOptions
 from pipelines.texts.translating import (
     COPIED,

@@ -28,13 +28,24 @@ from round_trip import DATA, NORMALIZATION, load
 from model.dataset.manifest import ratio_places
 from model.formats.model_card import About, TrainingData, ratio_quantiles
 from model.text.vocabulary import Vocabulary
+from pipelines.flags.ends import has_lost_end
+from pipelines.flags.judging import flag_sentence
+from pipelines.flags.limits import (
+    COPY,
+    FLAGS,
+    LONG,
+    NUMBER,
+    REPEATS,
+    SHORT,
+    WRONG_SCRIPT,
+    Limits,
+)
+from pipelines.flags.signs import has_lost_figure
 from pipelines.pairs.filters import Filters, text_reasons, token_reasons
 from pipelines.preprocess.vocabulary_sample import distinct_lines
-from pipelines.texts import flags
-from pipelines.texts.flags import FLAGS, Limits, flag_sentence, has_lost_end
 
 Pairs = list[tuple[str, str]]
-SHAPE = (flags.REPEATS, flags.COPY, flags.SHORT, flags.LONG)  # what 5 of 10,000 is said of
+SHAPE = (REPEATS, COPY, SHORT, LONG)  # what 5 of 10,000 is said of
 CORPORA = {  # folder, what is trained on, what is held out, languages
     "Multi30k de": ("multi30k", "train", ("val", "test_2016_flickr"), ("en", "de")),
     "Multi30k fr": ("multi30k", "train", ("val", "test_2016_flickr"), ("en", "fr")),
@@ -166,25 +177,25 @@ def damages(
     """Yields each kind of damage, the flag or flags that are for it, and the damaged pairs."""
     generator = random.Random(1)
     is_spaced = corpus.target not in UNSPACED
-    yield "loop", flags.REPEATS, [
+    yield "loop", REPEATS, [
         (s, loop(t, generator, is_spaced=is_spaced)) for s, t in corpus.test
     ]  # fmt: skip
     ended = [(s, t) for s, t in corpus.test if has_lost_end("a", source=s)]
     for name, share in (("2/3", 2 / 3), ("1/2", 1 / 2), ("1/3", 1 / 3)):
-        yield f"cut {name}", flags.SHORT, cut(corpus.test, share, vocabulary)
-        yield f"ended {name}", flags.SHORT, cut(ended, share, vocabulary)
-    yield "copy", flags.COPY, [(s, s) for s, _ in corpus.test]
+        yield f"cut {name}", SHORT, cut(corpus.test, share, vocabulary)
+        yield f"ended {name}", SHORT, cut(ended, share, vocabulary)
+    yield "copy", COPY, [(s, s) for s, _ in corpus.test]
     other = CHINESE if limits.target_script == "Cyrillic" else RUSSIAN
     repeated = [(s, (other * (1 + len(t) // len(other)))[: len(t)]) for s, t in corpus.test]
-    yield "script", flags.WRONG_SCRIPT, repeated
+    yield "script", WRONG_SCRIPT, repeated
     half = [(s, t[: len(t) // 2] + f[len(t) // 2 :])
             for (s, t), (_, f) in zip(corpus.test, repeated, strict=True)]  # fmt: skip
-    yield "half script", flags.WRONG_SCRIPT, half
+    yield "half script", WRONG_SCRIPT, half
     targets = [t for _, t in corpus.test]
     generator.shuffle(targets)
     yield "swapped", "", [(s, t) for (s, _), t in zip(corpus.test, targets, strict=True) if _ != t]
-    figures = [(s, t) for s, t in corpus.test if flags.has_lost_figure("", source=s)]
-    yield "figure", flags.NUMBER, [
+    figures = [(s, t) for s, t in corpus.test if has_lost_figure("", source=s)]
+    yield "figure", NUMBER, [
         (s, "".join(str((int(c) + 3) % 10) if c.isdecimal() else c for c in t)) for s, t in figures
     ]  # fmt: skip
 

@@ -11,8 +11,8 @@ from fakes import Reverser
 
 from model.decoding.options import Decoding
 from model.errors import UserError
+from pipelines.flags.limits import FLAGS
 from pipelines.inference.model_loading import CustomModel
-from pipelines.texts.flags import FLAGS
 from pipelines.texts.options import TextOptions
 from pipelines.texts.translating import STATUSES
 from pipelines.translate.job import TranslateRequest

@@ -16,7 +16,7 @@ from model.runs.run_folder import BEST_MODEL_FOLDER, MODEL_FOLDER
 from model.training.stops import StopRequest
 from model.training.validation import Validator
 from model.updates.strategies import Workers, make_strategy
-from pipelines.texts.flags import Limits
+from pipelines.flags.limits import Limits
 
 SENTENCES = 50  # of the validation split, translated eight at a time
 

@@ -21,7 +21,7 @@ from translation_jobs import (
 )
 
 from model.engines.translator import Hypothesis, Translation
-from pipelines.texts.flags import Limits
+from pipelines.flags.limits import Limits
 from pipelines.texts.options import TextOptions
 from pipelines.translate.manifest import make_manifest
 from pipelines.translate.progress_and_summary import describe_summary

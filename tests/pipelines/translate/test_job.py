@@ -31,8 +31,8 @@ from translation_jobs import (
 )
 
 from model.decoding.options import BATCH_TOKENS, Decoding
+from pipelines.flags.limits import FLAGS
 from pipelines.storage import parquet
-from pipelines.texts.flags import FLAGS
 from pipelines.texts.translating import STATUSES
 from pipelines.translate import transforms
 from pipelines.translate.plan import installed_versions

@@ -1,0 +1,9 @@
+"""What is suspicious about a translation.
+
+limits   the flags, their thresholds, and what a model's training says of its translations
+judging  the flags of a sentence's translation
+loops    words or characters that come in a loop
+copies   sentences that came back untranslated
+ends     ends of sentences that are missing
+signs    letters of another script, and figures that are lost
+"""
