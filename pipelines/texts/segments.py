@@ -11,6 +11,8 @@ import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import regex
 import sentencex
 
@@ -46,6 +48,19 @@ _OPENING = {
     code: re.compile(
         rf"(?<=[a-zà-ÿ]) (?=(?:{'|'.join(words.split())}) {'' if code == 'de' else '[a-zà-ÿ]'})"
     )
+    for code, words in _OPENERS.items()
+}
+# A letter, and then more of them, spaces, and marks that end nothing, up to a single full stop:
+# what is so plain is one sentence, and holds nothing that is protected. It is RE2's syntax, as is
+# that of the openers behind it.
+_PLAIN_LETTERS = (
+    "A-Za-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f\u0388-\u03ce\u0400-\u0481\u048a-\u04ff"
+    "\u3041-\u3096\u30a1-\u30fa\u30fc\u4e00-\u9fa5"
+)
+_PLAIN_INSIDE = rf"[{_PLAIN_LETTERS} ,，、'’\"“”„«»()–—-]*"
+_PLAIN = rf"^[{_PLAIN_LETTERS}](?:{_PLAIN_INSIDE}[{_PLAIN_LETTERS}])?[.!?。！？]?$"
+_MAYBE_OPENING = {
+    code: rf"[a-zà-ÿ] (?:{'|'.join(words.split())}) {'' if code == 'de' else '[a-zà-ÿ]'}"
     for code, words in _OPENERS.items()
 }
 _LIST_MARKER = re.compile(r"\s*[-*+•‣◦▪▸►·●○■□–—]\s+(?=\w)")
@@ -96,6 +111,25 @@ def split_sentences(text: str, *, language: str = "") -> list[str]:
             parts += [*_sentences_of_line(text[start : space.start()], code=code), space[0]]
             start = space.end()
     return parts + _sentences_of_line(text[start:], code=code)
+
+
+def find_plain(texts: Sequence[str], *, language: str) -> list[bool]:
+    """Says of which texts a look is enough to know that they are a sentence without any span.
+
+    Args:
+      texts: Texts of any length.
+      language: As for `split_sentences`.
+
+    >>> find_plain(["A man, a dog.", "Dr. Jones came.", "Go to {place}"], language="en")
+    [True, False, False]
+    """
+    known = find_language(language)
+    column = pa.array(texts, pa.large_string())
+    plain = pc.match_substring_regex(column, _PLAIN)
+    if opening := _MAYBE_OPENING.get(known.primary if known else language):
+        plain = pc.and_not(plain, pc.match_substring_regex(column, opening))
+    found: list[bool] = plain.to_pylist()
+    return found
 
 
 def _sentences_of_line(line: str, *, code: str) -> list[str]:

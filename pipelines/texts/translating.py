@@ -127,8 +127,10 @@ def translate_texts(
         )
         work += more
     for cell, plan in plans.items():
-        chosen = choose(plan, found, second, judge=judge)
-        finished = _finish(plan, chosen, is_repaired=cell in repaired, judge=judge)
+        finished = _finish_whole(plan, found, judge=judge, is_tried_again=bool(second.found))
+        if finished is None:
+            chosen = choose(plan, found, second, judge=judge)
+            finished = _finish(plan, chosen, is_repaired=cell in repaired, judge=judge)
         decided[cell] = _leave_out(finished) if options.on_flag == LEAVE_OUT else finished
     translated = {source for source, result in found.items() if isinstance(result, Translation)}
     texts_in = {
@@ -275,6 +277,32 @@ def _leave_out(text: TranslatedText) -> TranslatedText:
         return text
     error = f"left out, since it is flagged: {', '.join(text.flags)}"
     return TranslatedText(status=FLAGGED, error=error, flags=text.flags)
+
+
+def _finish_whole(
+    plan: Plan, found: Found, *, judge: Judge, is_tried_again: bool
+) -> TranslatedText | None:
+    """Does quickly what `choose` and `_finish` do where there is little to do; else None.
+
+    That is a text of one sentence without spans, for which there is no choice: most are.
+    """
+    if not plan.is_whole:
+        return None
+    [(part, source)] = plan.sources.items()
+    result = found[source]
+    if isinstance(result, Exception) or any("⟦" in each.text for each in result.hypotheses):
+        return None
+    best = result.hypotheses[0]
+    flagged = judge(part, best, source_tokens=len(source) - 2)
+    if flagged and is_tried_again:
+        return None
+    return TranslatedText(
+        translation=best.text,
+        score=best.score,
+        status=OK if best.is_complete else INCOMPLETE,
+        n_best=result.hypotheses,
+        flags=flagged,
+    )
 
 
 def _finish(

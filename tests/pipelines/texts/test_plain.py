@@ -1,0 +1,188 @@
+"""Quick ways for plain texts give what the long ones do."""
+
+from __future__ import annotations
+
+import gzip
+import random
+from pathlib import Path
+
+import pytest
+import regex
+from fakes import UNKNOWN, Reverser
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model.decoding.options import Decoding
+from model.engines.translator import Hypothesis, Translation
+from model.text.spans import Protection
+from pipelines.flags.limits import Limits
+from pipelines.texts import planning, translating
+from pipelines.texts.options import TextOptions
+from pipelines.texts.segments import find_plain, split_sentences
+
+# Languages with rules of their own in sentencex, and some without.
+LANGUAGES = """
+am ar as bg bn brx ca da de el en es fa fi fr gom gu he hi hu hy id it ja ka kk kn ks ky mai ml mr
+ms my ne nl or pa pl pt ro ru sa sd sk sl sq sr sv sw ta te th tr uk ur uz vi zh xx
+""".split()  # noqa: SIM905
+WORDS = st.sampled_from(
+    """
+    a A An The Three people Tom's vitamin Mr Dr z B etc It Est un Il Ein einen und Zwei à naïve
+    Männer который Тогда λόγος 我们 他说 カレー е-mail well-known U S no No vs i e g
+    """.split()  # noqa: SIM905
+)
+MARKS = st.sampled_from(
+    [" ", " ", " ", " ", ", ", ": ", ":", " - ", "-", "—", " – ", "，", "、", "(", ") ", '"', "“",
+     "” ", "„", "'", "’", "«", "»", "  ", ". ", ".", "! ", "。", "; ", "\n", "\u00a0", "1", "…"]
+)  # fmt: skip
+TEXTS = st.builds(
+    lambda parts, end: "".join(word + mark for word, mark in parts).strip() + end,
+    st.lists(st.tuples(WORDS, MARKS), max_size=12),
+    st.sampled_from(["", ".", "!", "?", "。", "?!", '."', ")", " "]),
+)
+# As many as a property needs, but with few marks that are not plain.
+PLAIN = st.builds(
+    lambda words, end: " ".join(words) + end,
+    st.lists(WORDS, min_size=1, max_size=9),
+    st.sampled_from(["", ".", "?", "。"]),
+)
+
+
+def check(texts, language):
+    """Checks that what seems plain is, and returns how many do."""
+    plain = find_plain(texts, language=language)
+    for text, is_plain in zip(texts, plain, strict=True):
+        if is_plain:
+            assert split_sentences(text, language=language) == [text]
+            assert Protection().find(text) == []
+            assert regex.search(r"\p{L}", text)
+    return sum(plain)
+
+
+@given(texts=st.lists(st.one_of(PLAIN, TEXTS, st.text(max_size=20)), min_size=1, max_size=8))
+def test_plain_texts_are_a_sentence_without_spans(texts):
+    for language in LANGUAGES:
+        check(texts, language)
+
+
+def test_what_is_plain():
+    plain = ["Two men, one of them tall, talk.", "Он сказал нет", "他说，我们走。", "¿Qué?"[1:]]
+    others = [
+        "",
+        ".",
+        "A. B",
+        "5 dogs",
+        " a",
+        "a ",
+        "a...",
+        "a: b",
+        "a:b",
+        "http",
+        "{x}",
+        "a\nb",
+        "- a",
+    ]
+    assert find_plain(plain, language="en") == [True] * 4
+    assert find_plain(others, language="en") == [each == "http" for each in others]
+    captions = ["a child in the water Three people sit"]
+    assert find_plain(captions, language="en") == [False]
+    assert find_plain(captions, language="ru") == [True]
+    assert find_plain([], language="en") == []
+
+
+CORPORA = {
+    "multi30k": ("train.en", "train.de", "train.fr"),
+    "tatoeba_de_en": ("train.de", "train.en"),
+    "tatoeba_zh_en": ("train.zh",),
+    "ted_ru_en": ("test.ru", "test.en"),
+    "news_zh_en": ("train.zh", "train.en"),
+}
+
+
+def sample(folder: Path, name: str, count: int) -> list[str]:
+    lines = gzip.decompress((folder / f"{name}.gz").read_bytes()).decode().split("\n")
+    return random.Random(1).sample(lines, count)
+
+
+@pytest.mark.parametrize("corpus", CORPORA)
+def test_plain_lines_of_real_corpora(corpus, shared_data):
+    for name in CORPORA[corpus]:
+        lines = sample(shared_data / corpus, name, 2000)
+        share = check(lines, name.split(".")[1]) / len(lines)
+        assert share > (0.9 if corpus in ("multi30k", "tatoeba_de_en", "tatoeba_zh_en") else 0.3)
+
+
+class Copier(Reverser):
+    """Turns texts round, but some come back as they are, some end too early, some fail."""
+
+    decoding = Decoding(n_best=2)
+
+    def __init__(self):
+        super().__init__(n_best=2)
+        self.searches = 0
+
+    def translate_ids(self, source_ids, *, growth=1, decoding=None):
+        found, work = super().translate_ids(source_ids)
+        self.searches += decoding is not None
+        return [self._spoil(each, growth, decoding) for each in found], work
+
+    def _spoil(self, found: Translation, growth: int, decoding: Decoding | None) -> Translation:
+        size = len(found.text)
+        if size == 13:
+            raise ValueError("a thirteenth letter")
+        turned = size % 3 == 0 and (decoding is None or size % 2)
+        text = found.text[::-1] if turned else found.text
+        text += " ⟦2⟧" * (size % 5 == 0)
+        best, other = found.hypotheses
+        is_complete = size % 7 > 0 or (size % 2 == 0 and growth > 1)
+        return Translation((Hypothesis(text, best.score, is_complete, size + 1), other))
+
+
+OPTIONS = (
+    TextOptions(source_language="en"),
+    TextOptions(source_language="de", on_flag="retry", placeholders=8),
+    TextOptions(on_flag="null", split="never", max_source_tokens=20),
+    TextOptions(split="long", max_source_tokens=12),
+    TextOptions(source_language="ru", on_too_long="truncate", max_source_tokens=9),
+    TextOptions(protection=Protection(protect=False), on_flag="retry"),
+    TextOptions(protection=Protection(protect_regex=("people",)), flags=("copy",)),
+)
+LIMITS = Limits(target_script="Latin", shortest=0.4, usual=1.0, longest=2.5, least_score=-2.0)
+
+
+def check_ways(texts, options):
+    """Checks that a translation is the same where nothing is done quickly."""
+
+    def translate():
+        return translating.translate_texts(
+            [text.encode() for text in texts],
+            translator=Copier(),
+            options=options,
+            limits=LIMITS,
+        )
+
+    quick = translate()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(planning, "find_plain", lambda texts, language: [False] * len(texts))
+        patch.setattr(translating, "_finish_whole", lambda *_, **__: None)
+        assert translate() == quick
+    return quick
+
+
+@given(
+    texts=st.lists(
+        st.one_of(PLAIN, TEXTS, st.sampled_from(["", " ", UNKNOWN, f"{UNKNOWN}a"])), max_size=8
+    ),
+    options=st.sampled_from(OPTIONS),
+)
+def test_both_ways_translate_alike(texts, options):
+    check_ways(texts, options)
+
+
+@pytest.mark.parametrize("corpus", CORPORA)
+def test_both_ways_translate_real_corpora_alike(corpus, shared_data):
+    for name in CORPORA[corpus]:
+        lines = sample(shared_data / corpus, name, 150)
+        for options in OPTIONS:
+            found = check_ways(lines, options)
+            assert len(found.translations) == len(lines)
