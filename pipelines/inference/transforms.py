@@ -8,8 +8,8 @@ import apache_beam as beam
 from apache_beam.metrics import Metrics
 
 from model.engines.translator import Translator
+from pipelines.flags.limits import FLAGS
 from pipelines.inference.model_sharing import SharedTranslator
-from pipelines.texts.flags import FLAGS
 from pipelines.texts.translating import STATUSES
 
 
