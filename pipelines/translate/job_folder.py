@@ -41,6 +41,9 @@ PARTS: dict[str, dict[str, type]] = {
     },
 }
 
+# How a tt worked whose plans do not have these options yet.
+_BEFORE = {"split": "long", "protect": False, "protect_regex": [], "on_flag": "keep"}
+
 _SKIPPED = "skipped"  # in place of a bad file's reason, which may be worded otherwise
 _SHOWN_INPUTS = 3  # inputs that differ
 _LONGEST_WRITE = 24 * 3600  # seconds that a temporary file of another run may still be written
@@ -68,7 +71,12 @@ def compare_plans(saved: Mapping[str, Any], asked: Mapping[str, Any]) -> list[st
     """Returns a phrase for each difference of two plans; [] where one resumes the other."""
     has_other_limit = saved["options"].get("limit") != asked["options"]["limit"]
     plans = [
-        {**plan, "input": {**plan["input"], **plan["bad_files"]}, "bad_files": None}
+        {
+            **plan,
+            "input": {**plan["input"], **plan["bad_files"]},
+            "bad_files": None,
+            "options": _BEFORE | plan["options"],
+        }
         for plan in (_decisive(saved), _decisive(asked))
     ]
     return describe_differences(
@@ -78,10 +86,30 @@ def compare_plans(saved: Mapping[str, Any], asked: Mapping[str, Any]) -> list[st
             "engine.name": "engine",
             "limits": _compare_limits,
             "options.glossary": lambda *_: ["`glossary` is another one now"],
+            "options.flags": _compare_flags,
+            "options.placeholders": _compare_placeholders,
             "format": lambda *_: ["it was begun by another version of tt"],
             "input": functools.partial(_compare_inputs, has_other_limit=has_other_limit),
         },
     )
+
+
+def has_flags(plan: Mapping[str, Any]) -> bool:
+    """Says whether the output of a plan has a column of flags; an older tt gave it none."""
+    return "flags" in plan["options"]
+
+
+def _compare_flags(then: Sequence[str] | None, now: Sequence[str]) -> list[str]:
+    if then is None:  # a plan of an older tt, without the column
+        return []
+    shown = (", ".join(flags) or "none" for flags in (then, now))
+    return ["`flags` was {} and is now {}".format(*shown)]
+
+
+def _compare_placeholders(then: int | None, now: int) -> list[str]:
+    if then is None:  # a plan of an older tt, whose models had none
+        return []
+    return [f"`placeholders` was {then} and is now {now}"]
 
 
 def _compare_limits(then: Mapping[str, Any] | None, now: Mapping[str, Any]) -> list[str]:

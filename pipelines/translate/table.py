@@ -80,10 +80,12 @@ class TableOptions:
     texts: TextOptions = dataclasses.field(default_factory=TextOptions)  # how texts are treated
     glossary: Glossary | None = None  # terms whose translations are given
     limits: Limits = dataclasses.field(default_factory=Limits)  # what is usual for the model
+    has_flags: bool = True  # whether there is a column of flags: none in a folder of an older tt
 
     def added(self) -> tuple[_Added, ...]:
         """Returns what is added for each text column."""
-        return (*_ADDED, _ADDED_N_BEST) if self.has_n_best else _ADDED
+        added = (*_ADDED, _ADDED_N_BEST) if self.has_n_best else _ADDED
+        return added if self.has_flags else tuple(each for each in added if each[0] != ROW_FLAGS)
 
     def name(self, column: str, added: str) -> str:
         """Returns the name of an added column: with the text column's before it if several."""
@@ -127,6 +129,15 @@ def translate_table(
             column = pa.array(values, texts.type_with(kind))
             table = table.append_column(options.name(name, added), column)
     return table, found
+
+
+def has_added(table: pa.Table, *, options: TableOptions) -> bool:
+    """Says whether a table has all columns that are added."""
+    return table.schema.names[-len(options.text_columns) * len(options.added()) :] == [
+        options.name(column, added)
+        for column in options.text_columns
+        for added, _, _ in options.added()
+    ]
 
 
 def retry_table(
@@ -192,7 +203,9 @@ def _list_status(statuses: list[str]) -> str:
 
 def count_flags(table: pa.Table, *, options: TableOptions) -> dict[str, dict[str, int]]:
     """Counts the rows of each flag, those with none included, by text column."""
-    counts = {}
+    counts: dict[str, dict[str, int]] = {}
+    if not options.has_flags:
+        return counts
     for column in options.text_columns:
         found = table.column(options.name(column, ROW_FLAGS))
         if pa.types.is_nested(found.type.value_type):  # the flags of each text of a list

@@ -33,6 +33,7 @@ from pipelines.translate.table import (
     count_failed_rows,
     count_flags,
     count_statuses,
+    has_added,
     retry_table,
     translate_table,
 )
@@ -277,8 +278,8 @@ def _retry_unit(
 ) -> UnitStatistics:
     """Replaces the output file by one in which the failed rows have been tried again.
 
-    Where the output file is damaged, or does not hold the types of the columns, all of the unit is
-    done again.
+    Where the output file is damaged, or does not hold the types of the columns, or lacks some, all
+    of the unit is done again.
     """
     if options.format != PARQUET:
         return _write_unit(unit, options=options, translator=translator)
@@ -291,6 +292,8 @@ def _retry_unit(
             footer_checksum=found.output_checksum,
         )
     except BadFileError:
+        return _write_unit(unit, options=options, translator=translator)
+    if not has_added(table, options=options.table):
         return _write_unit(unit, options=options, translator=translator)
     table, retried = retry_table(table, options=options.table, translator=translator)
     statistics = _write_output(table, unit=unit, options=options, found=retried, start=start)
