@@ -133,7 +133,8 @@ def translate_table(
 
 def has_added(table: pa.Table, *, options: TableOptions) -> bool:
     """Says whether a table has all columns that are added."""
-    return table.schema.names[-len(options.text_columns) * len(options.added()) :] == [
+    names: list[str] = table.schema.names
+    return names[-len(options.text_columns) * len(options.added()) :] == [
         options.name(column, added)
         for column in options.text_columns
         for added, _, _ in options.added()
