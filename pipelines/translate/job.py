@@ -314,9 +314,7 @@ class TranslateJob:
         return dataclasses.replace(
             self,
             plan=standing or {**self.plan, "versions": installed_versions()},
-            table=dataclasses.replace(
-                self.table, has_flags=job_folder.has_flags(standing or self.plan)
-            ),
+            table=self.table.for_plan(standing or self.plan),
             has_plan=bool(standing),
             existing=frozenset(existing),
             deleted=tuple(deleted),

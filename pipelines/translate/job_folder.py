@@ -94,11 +94,6 @@ def compare_plans(saved: Mapping[str, Any], asked: Mapping[str, Any]) -> list[st
     )
 
 
-def has_flags(plan: Mapping[str, Any]) -> bool:
-    """Says whether the output of a plan has a column of flags; an older tt gave it none."""
-    return "flags" in plan["options"]
-
-
 def _compare_flags(then: Sequence[str] | None, now: Sequence[str]) -> list[str]:
     if then is None:  # a plan of an older tt, without the column
         return []

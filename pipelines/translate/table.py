@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -81,6 +81,10 @@ class TableOptions:
     glossary: Glossary | None = None  # terms whose translations are given
     limits: Limits = dataclasses.field(default_factory=Limits)  # what is usual for the model
     has_flags: bool = True  # whether there is a column of flags: none in a folder of an older tt
+
+    def for_plan(self, plan: Mapping[str, Any]) -> TableOptions:
+        """Returns these options for a plan, which may be an older tt's."""
+        return dataclasses.replace(self, has_flags="flags" in plan["options"])
 
     def added(self) -> tuple[_Added, ...]:
         """Returns what is added for each text column."""
