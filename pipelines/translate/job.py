@@ -314,7 +314,6 @@ class TranslateJob:
         return dataclasses.replace(
             self,
             plan=standing or {**self.plan, "versions": installed_versions()},
-            table=self.table.for_plan(standing or self.plan),
             has_plan=bool(standing),
             existing=frozenset(existing),
             deleted=tuple(deleted),
@@ -355,7 +354,7 @@ class TranslateJob:
         options = self.request.options
         unit_options = UnitOptions(
             output=self.output,
-            table=self.table,
+            table=self.table.for_plan(self.plan),
             format=options.format,
             compression=str(options.compression),
             on_bad_file=options.on_bad_file,
