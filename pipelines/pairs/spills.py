@@ -11,7 +11,7 @@ import dataclasses
 import itertools
 import json
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,10 @@ HEADER = np.dtype(
     ]
 )
 
+# Records of neighbouring buckets that are read at once, with those of all other spills.
+READ_BYTES = 80 << 20
+
+_TAIL_BYTES = 64 << 10  # the footers of all but many shards
 _MAGIC = b"ttspill3"
 _FOOTER_END = struct.Struct("<Q8s")
 
@@ -191,13 +195,14 @@ def read_spill_footer(path: str) -> tuple[list[RegionOfShard], dict[str, Any]]:
       OtherSpillError: An older `tt` wrote the spill.
     """
     size = listing.file_identity(path)["bytes"]
-    with files.open_binary(path) as file:
-        file.seek(size - _FOOTER_END.size)
-        length, magic = _FOOTER_END.unpack(file.read(_FOOTER_END.size))
-        if magic != _MAGIC:
-            raise OtherSpillError(f"{path} is not a spill of this version")
-        file.seek(size - _FOOTER_END.size - length)
-        footer = json.loads(file.read(length))
+    tail = files.read_range(path, max(0, size - _TAIL_BYTES), size)
+    length, magic = _FOOTER_END.unpack(tail[-_FOOTER_END.size :])
+    if magic != _MAGIC:
+        raise OtherSpillError(f"{path} is not a spill of this version")
+    length += _FOOTER_END.size
+    if length > len(tail):
+        tail = files.read_range(path, size - length, size)
+    footer = json.loads(tail[-length : -_FOOTER_END.size])
     regions = [
         (
             (split, shard),
@@ -225,17 +230,53 @@ def find_spill(path: str) -> tuple[list[RegionOfShard], dict[str, Any]] | None:
         return None
 
 
-def read_bucket(region: Region, bucket: int) -> Batch:
-    """Reads one bucket of a region."""
-    count, begin, end = region.counts[bucket], region.bounds[bucket], region.bounds[bucket + 1]
-    if not count:
-        return Batch(np.empty(0, HEADER), [])
-    with files.open_binary(region.path) as file:
-        file.seek(begin)
-        data = file.read(end - begin)
-    headers = np.frombuffer(data, HEADER, count)
-    ends = (np.cumsum(headers["size"], dtype=np.int64) + headers.nbytes).tolist()
-    starts = [headers.nbytes, *ends[:-1]]
+def read_buckets(
+    regions: Sequence[Region], *, buckets: int, most_bytes: int = READ_BYTES
+) -> Iterator[list[tuple[int, Batch]]]:
+    """Yields, bucket after bucket of a shard, the order of each region's source and its records.
+
+    A region's buckets lie one after the other, and those of a small shard are read at once, with
+    one request a spill. Of a large one, as many are as come to `most_bytes` in all regions, or one.
+    """
+    sizes = np.zeros(buckets, np.int64)
+    for region in regions:
+        sizes[: len(region.counts)] += np.diff(region.bounds)
+    for run in _runs_within(sizes.tolist(), most=most_bytes):
+        found: list[list[tuple[int, Batch]]] = [[] for _ in run]
+        reached = [region for region in regions if any(region.counts[run.start : run.stop])]
+        wanted = [
+            (r.path, r.bounds[run.start], r.bounds[min(run.stop, len(r.counts))]) for r in reached
+        ]
+        for region, data in zip(reached, files.read_ranges(wanted), strict=True):
+            for bucket in range(run.start, min(run.stop, len(region.counts))):
+                if count := region.counts[bucket]:
+                    offset = region.bounds[bucket] - region.bounds[run.start]
+                    found[bucket - run.start].append((region.order, _parse(data, offset, count)))
+        for place in range(len(run)):
+            yield found[place]
+            found[place] = []  # merged: its records need no more memory
+
+
+def _runs_within(sizes: Sequence[int], *, most: int) -> Iterator[range]:
+    """Cuts what has these sizes into runs of at most `most` in all, or of one that is larger.
+
+    >>> list(_runs_within([4, 5, 1, 99, 0, 3], most=10))
+    [range(0, 3), range(3, 4), range(4, 6)]
+    """
+    begin = total = 0
+    for place, size in enumerate(sizes):
+        if place > begin and total + size > most:
+            yield range(begin, place)
+            begin, total = place, 0
+        total += size
+    if begin < len(sizes):
+        yield range(begin, len(sizes))
+
+
+def _parse(data: bytes, begin: int, count: int) -> Batch:
+    headers = np.frombuffer(data, HEADER, count, begin).copy()  # else it would keep all the data
+    ends = (np.cumsum(headers["size"], dtype=np.int64) + (begin + headers.nbytes)).tolist()
+    starts = [begin + headers.nbytes, *ends[:-1]]
     return Batch(headers, [data[a:b] for a, b in zip(starts, ends, strict=True)])
 
 

@@ -25,7 +25,7 @@ from model.dataset.manifest import (
 from model.dataset.tfrecords import framed_runs
 from pipelines.pairs.encoding import UnitStatistics
 from pipelines.pairs.rejected import REJECTED_SCHEMA, SourceNames, duplicates_tables
-from pipelines.pairs.spills import Headers, Places, Region, merge_bucket, read_bucket
+from pipelines.pairs.spills import Headers, Places, Region, merge_bucket, read_buckets
 from pipelines.preprocess.plan import PreprocessPlan
 from pipelines.storage import files
 from pipelines.storage.paths import join
@@ -216,13 +216,9 @@ class _Merge(beam.DoFn):
         with contextlib.ExitStack() as opened:
             file = opened.enter_context(work.write_whole(path))
             rejected: pq.ParquetWriter | None = None
-            for bucket in range(spread.buckets_per_shard):
+            for batches in read_buckets(regions, buckets=spread.buckets_per_shard):
                 merged = merge_bucket(
-                    [
-                        (region.order, read_bucket(region, bucket))
-                        for region in regions
-                        if bucket < len(region.counts)
-                    ],
+                    batches,
                     deduplicate=by != "none" and not keeps_copies,
                     moved=moved if split == TRAIN else None,
                     only=moved if split == VALIDATION else None,
@@ -243,4 +239,5 @@ class _Merge(beam.DoFn):
                         merged.duplicates, merged.survivors, reason=reason, names=self._names
                     ):
                         rejected.write_table(table)
+                del batches, merged  # before the next are read
         return statistics

@@ -5,8 +5,10 @@ Temporaries lie in the work folder of the job, deleted at its end: a killed job 
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import errno
+import functools
 import gzip
 import os
 import shutil
@@ -14,7 +16,7 @@ import uuid
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,6 +27,8 @@ from pipelines.storage.listing import list_folder
 from pipelines.storage.paths import check_no_glob, file_systems, is_local, lookup_reason
 
 _AS_IT_IS = "uncompressed"  # Beam's CompressionTypes.UNCOMPRESSED
+_GOOGLE = "gs://"
+_RANGES_AT_ONCE = 8  # each waits for an answer; Google's client keeps 10 connections
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -72,6 +76,73 @@ def read_bytes(path: str) -> bytes:
     """Reads a whole file."""
     with open_binary(path) as file:
         return file.read()
+
+
+def read_range(path: str, begin: int, end: int) -> bytes:
+    """Reads a file's bytes from `begin` to before `end`: one request, and no byte more, on gs://.
+
+    Raises:
+      EOFError: The file ends before.
+      FileNotFoundError: There is no such file.
+    """
+    if begin == end:
+        return b""
+    if is_local(path):
+        with Path(path).open("rb") as file:
+            file.seek(begin)
+            data = file.read(end - begin)
+    elif path.startswith(_GOOGLE):
+        data = _read_google(path, begin, end)
+    else:
+        data = _read_unbuffered(path, begin, end)
+    if len(data) < end - begin:
+        raise EOFError(f"{path} ends {end - begin - len(data):,} bytes before byte {end:,}")
+    return data
+
+
+def read_ranges(ranges: Sequence[tuple[str, int, int]]) -> Iterator[bytes]:
+    """Reads ranges of files, each a path with `begin` and `end`, in order; see `read_range`.
+
+    Where they are not local, some are asked for at once, and those that have come wait in memory.
+    """
+    if all(is_local(path) for path, _, _ in ranges):
+        for path, begin, end in ranges:
+            yield read_range(path, begin, end)
+        return
+    with concurrent.futures.ThreadPoolExecutor(_RANGES_AT_ONCE) as pool:
+        yield from pool.map(read_range, *zip(*ranges, strict=True))
+
+
+def _read_google(path: str, begin: int, end: int) -> bytes:
+    from google.api_core.exceptions import NotFound
+
+    bucket, _, name = path.removeprefix(_GOOGLE).partition("/")
+    blob = _google_client().bucket(bucket).blob(name)
+    try:  # raw: an object that says it is compressed has its bounds in compressed bytes
+        data: bytes = blob.download_as_bytes(
+            start=begin, end=end - 1, raw_download=True, checksum=None
+        )
+    except NotFound as error:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from error
+    return data
+
+
+@functools.cache
+def _google_client() -> Any:
+    """Makes the client of this process as Beam makes one for each file, with its credentials."""
+    return file_systems().get_filesystem(_GOOGLE)._gcsIO().client
+
+
+def _read_unbuffered(path: str, begin: int, end: int) -> bytes:
+    """Reads bytes below the buffer of Beam's file systems, which asks for up to 16 MiB at once."""
+    with open_binary(path) as file:
+        raw = getattr(file, "raw", file)
+        raw.seek(begin)
+        parts = []
+        while begin < end and (part := raw.read(end - begin)):
+            parts.append(part)
+            begin += len(part)
+    return b"".join(parts)
 
 
 def delete(paths: Sequence[str]) -> None:

@@ -1,11 +1,14 @@
 """Spill files and the merge of a bucket."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from model.dataset.manifest import TRAIN, VALIDATION
+from pipelines.pairs import spills
 from pipelines.pairs.spills import (
     HEADER,
     Batch,
@@ -13,12 +16,13 @@ from pipelines.pairs.spills import (
     SplitPlan,
     bucket_bounds,
     merge_bucket,
-    read_bucket,
+    read_buckets,
     read_spill_footer,
     without_copies,
     write_spill,
 )
 from pipelines.pairs.work_folder import WorkFolder
+from pipelines.storage import files
 
 
 def batch(*rows):
@@ -45,9 +49,10 @@ def test_bucket_bounds_cut_all_digests_into_equal_ranges(buckets):
     groups=st.lists(st.integers(0, 2**64 - 1), max_size=60),
     shards=st.integers(1, 4),
     buckets_per_shard=st.integers(1, 3),
+    most_bytes=st.sampled_from([0, 300, 1 << 20]),
 )
 def test_a_spill_gives_every_record_back_by_bucket(
-    tmp_path_factory, groups, shards, buckets_per_shard
+    tmp_path_factory, groups, shards, buckets_per_shard, most_bytes
 ):
     work = str(tmp_path_factory.mktemp("spill"))
     records = [f"record {i}".encode() * (i % 3) for i in range(len(groups))]
@@ -66,8 +71,11 @@ def test_a_spill_gives_every_record_back_by_bucket(
     found = {}
     for (split, shard), region in written:
         assert (split, region.order, region.index) == (TRAIN, 3, 4)
-        for bucket in range(buckets_per_shard):
-            part = read_bucket(region, bucket)
+        for bucket, found_there in enumerate(
+            read_buckets([region], buckets=buckets_per_shard, most_bytes=most_bytes)
+        ):
+            assert [order for order, _ in found_there] == [3] * len(found_there)
+            part = found_there[0][1] if found_there else batch()
             assert part.headers["row"].tolist() == sorted(part.headers["row"])
             for header, record in zip(part.headers, part.records, strict=True):
                 place = shard * buckets_per_shard + bucket
@@ -86,10 +94,51 @@ def test_two_splits_in_one_spill(tmp_path):
     regions = dict(
         write_spill(path, parts, order=0, index=0, statistics={}, work=WorkFolder(str(tmp_path)))
     )
-    assert read_bucket(regions[TRAIN, 0], 0).records == [b"train"]
-    assert read_bucket(regions[VALIDATION, 0], 0).records == [b"held"]
+    [[[_, train]]] = read_buckets([regions[TRAIN, 0]], buckets=1)
+    # Its shard may have more buckets than the one in which candidates stand by.
+    [[[_, held]], nothing] = read_buckets([regions[VALIDATION, 0]], buckets=2)
+    assert (train.records, held.records, nothing) == ([b"train"], [b"held"], [])
     assert not regions[TRAIN, 0].is_candidate
     assert regions[VALIDATION, 0].is_candidate
+
+
+def spill(tmp_path, index, groups, *, buckets):
+    """Writes a spill of records of 50 bytes for one shard; returns its region."""
+    plan = SplitPlan(shards=1, buckets_per_shard=buckets)
+    whole = batch(*((group, 7, row, b"x" * 50) for row, group in enumerate(groups)))
+    work, path = WorkFolder(str(tmp_path)), str(tmp_path / f"spill-{index}")
+    parts = [SpillPart(split=TRAIN, batch=whole, plan=plan)]
+    [[_, region]] = write_spill(path, parts, order=0, index=index, statistics={}, work=work)
+    return region
+
+
+@pytest.mark.parametrize(("most_bytes", "reads"), [(1 << 20, 1), (2500, 4), (0, 8)])
+def test_neighbouring_buckets_are_read_at_once_as_far_as_memory_allows(
+    tmp_path, monkeypatch, most_bytes, reads
+):
+    """Eight buckets of two records of 103 bytes in each of five spills."""
+    asked = []
+
+    def read_range(path, begin, end):
+        asked.append((path, end - begin))
+        return Path(path).read_bytes()[begin:end]
+
+    monkeypatch.setattr(files, "read_range", read_range)
+    groups = [bucket * 2**61 + i for bucket in range(8) for i in range(2)]
+    regions = [spill(tmp_path, index, groups, buckets=8) for index in range(5)]
+    found = list(read_buckets(regions, buckets=8, most_bytes=most_bytes))
+    assert [len(batches) for batches in found] == [5] * 8
+    assert len(asked) == 5 * reads
+    wanted = sum(region.bounds[-1] - region.bounds[0] for region in regions)
+    assert sum(size for _, size in asked) == wanted == 5 * 16 * (HEADER.itemsize + 50)
+    records = [merge_bucket(batches, deduplicate=False).batch.records for batches in found]
+    assert [len(bucket) for bucket in records] == [10] * 8
+
+
+def test_a_footer_that_is_longer_than_usual_is_read_too(tmp_path, monkeypatch):
+    region = spill(tmp_path, 0, range(9), buckets=3)
+    monkeypatch.setattr(spills, "_TAIL_BYTES", 20)
+    assert read_spill_footer(region.path) == ([((TRAIN, 0), region)], {})
 
 
 def test_merge_sorts_and_keeps_the_least_place_of_a_group():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 from pathlib import Path
@@ -16,7 +17,7 @@ from model.errors import UserError
 from pipelines.corpora.embedded import EmbeddedCorpus
 from pipelines.preprocess.options import PreprocessOptions
 from pipelines.preprocess.plan import plan_preprocess
-from pipelines.storage.files import delete_folder, open_binary, write_text
+from pipelines.storage.files import delete_folder, open_binary, read_range, read_ranges, write_text
 from pipelines.storage.listing import exists, list_folder, list_with_links
 from pipelines.storage.paths import check_is_open
 from pipelines.tables.finding import find_tables
@@ -190,3 +191,54 @@ def test_a_folder_of_an_object_store_is_deleted_at_once(monkeypatch):
         delete_folder("mem://b/out/_work")
     assert raised.value is refused
     MemoryFileSystem.clear()
+
+
+@pytest.mark.parametrize("place", ["local", "mem"])
+def test_a_range_is_those_bytes(tmp_path, place):
+    content = bytes(range(256)) * 10
+    path = "mem://ranges/file" if place == "mem" else str(tmp_path / "file")
+    if place == "mem":
+        MemoryFileSystem.put(path, content)
+    else:
+        Path(path).write_bytes(content)
+    ranges = [(0, 2560), (5, 9), (9, 9), (2000, 2560)]
+    assert [read_range(path, *each) for each in ranges] == [content[a:b] for a, b in ranges]
+    wanted = [(path, a, b) for a, b in ranges[::-1]]
+    assert list(read_ranges(wanted)) == [content[a:b] for a, b in ranges[::-1]]
+    assert list(read_ranges([])) == []
+    with pytest.raises(EOFError, match="ends 40 bytes before byte 2,600"):
+        read_range(path, 2000, 2600)
+    with pytest.raises(FileNotFoundError):
+        read_range(path + "x", 0, 1)
+
+
+class _Buffered(io.RawIOBase):
+    """A file that is read in parts of 100 bytes at most, and notes what is asked for."""
+
+    def __init__(self, content):
+        self._content, self._at, self.asked = content, 0, []
+
+    def readable(self):
+        return True
+
+    def seekable(self):
+        return True
+
+    def seek(self, offset, whence=0):
+        self._at = offset
+        return offset
+
+    def readinto(self, buffer):
+        part = self._content[self._at : self._at + min(len(buffer), 100)]
+        self.asked.append((self._at, len(buffer)))
+        buffer[: len(part)] = part
+        self._at += len(part)
+        return len(part)
+
+
+def test_a_range_is_read_below_the_buffer_of_a_file_system(monkeypatch):
+    raw = _Buffered(bytes(range(256)) * 2)
+    opened = io.BufferedReader(raw, 1 << 20)
+    monkeypatch.setattr("pipelines.storage.files.open_binary", lambda path: opened)
+    assert read_range("mem://any", 10, 160) == (bytes(range(256)) * 2)[10:160]
+    assert raw.asked == [(10, 150), (110, 50)]
