@@ -5,18 +5,22 @@ from __future__ import annotations
 import dataclasses
 import functools
 import glob
+import itertools
+import json
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from model.errors import UserError
+from pipelines.corpora.embedded import EmbeddedCorpus
 from pipelines.corpora.encodings import UTF8, find_encoding
 from pipelines.corpora.lines import first_lines
 from pipelines.corpora.naming import CorpusSpec, parse_corpus
 from pipelines.corpora.parquet_columns import ParquetColumns, check_columns, has_columns
 from pipelines.corpora.source import Source
 from pipelines.corpora.text import Jsonl, TextPair, Tsv, find_keys
-from pipelines.corpora.tfds import open_tfds
+from pipelines.corpora.tfds import TfdsPairs, open_tfds
 from pipelines.storage import files, listing
 from pipelines.storage import paths as storage_paths
 
@@ -223,3 +227,54 @@ def _look_up(pattern: str) -> list[str]:
     # Not Beam's own globs: from a relative one it finds nothing, and it walks the whole tree.
     found = glob.glob(pattern, recursive=True)  # noqa: PTH207
     return sorted(path for path in found if not os.path.isdir(path))  # noqa: PTH112
+
+
+_KINDS: dict[str, Any] = {
+    kind.kind: kind for kind in (TextPair, Tsv, Jsonl, ParquetColumns, TfdsPairs, EmbeddedCorpus)
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class SourceList:
+    """The sources of a run as a file lists them: its workers get the file's name, not the list.
+
+    The file is read when a source is first asked for, and kept by the process.
+    """
+
+    path: str
+
+    @staticmethod
+    def text(
+        sources: Iterable[Source], *, identities: Iterable[dict[str, Any]], groups: Iterable[int]
+    ) -> str:
+        """Returns the file: a line of JSON a source, with its identity and its group."""
+        return "".join(
+            json.dumps({"source": source.as_json(), "identity": identity, "group": group}) + "\n"
+            for source, identity, group in zip(sources, identities, groups, strict=True)
+        )
+
+    def source(self, order: int) -> Source:
+        """Returns the source in a place of the list, as it is read anew."""
+        values = self._line(order)["source"]
+        source: Source = _KINDS[values.pop("kind")](**values)
+        return source
+
+    def identity(self, order: int) -> dict[str, Any]:
+        """Returns what told the source from another when the run was planned."""
+        identity: dict[str, Any] = self._line(order)["identity"]
+        return identity
+
+    def groups(self) -> list[range]:
+        """Returns the places of the sources that are cut together, group by group."""
+        lines = _read_lines(self.path)
+        firsts = sorted({json.loads(line)["group"] for line in lines})
+        return [range(a, b) for a, b in itertools.pairwise([*firsts, len(lines)])]
+
+    def _line(self, order: int) -> dict[str, Any]:
+        line: dict[str, Any] = json.loads(_read_lines(self.path)[order])
+        return line
+
+
+@functools.lru_cache(maxsize=2)
+def _read_lines(path: str) -> list[bytes]:
+    return files.read_bytes(path).splitlines()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import dataclasses
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
@@ -56,6 +57,12 @@ class Source(abc.ABC):
     def file_of(self, row: int) -> str:
         """Returns the file that a row stands in, for the list of rejected pairs."""
         return self.name
+
+    def as_json(self) -> dict[str, Any]:
+        """Returns what it is made of, as JSON takes it, with its kind."""
+        itself: Any = self  # each kind is a dataclass
+        fields = [field.name for field in dataclasses.fields(itself) if field.compare]
+        return {"kind": self.kind, **{name: getattr(self, name) for name in fields}}
 
 
 class FileSource(Source):

@@ -17,6 +17,7 @@ from model.text.normalization import TextNormalization
 from model.text.placeholders import normalize_pairs
 from model.text.spans import Protection
 from model.text.vocabulary import VocabularyPair
+from pipelines.corpora.opening import SourceList
 from pipelines.pairs import digests
 from pipelines.pairs.examples import ExampleWriter, with_texts
 from pipelines.pairs.filters import (
@@ -66,6 +67,7 @@ class _Slice:
     """Normalised texts of those rows of a table that no filter of texts rejects."""
 
     table: pa.Table  # the rows as they were read
+    order: int  # the place of their source among all sources
     first_row: int  # row of the source that the table begins with
     positions: npt.NDArray[np.int64]  # in the table, of the texts
     sources: list[str]  # normalised
@@ -81,6 +83,7 @@ class _Slice:
         if self.rejected:
             table = self.table.take(list(self.rejected))
             rejections.add_texts(
+                order=self.order,
                 reasons=list(self.rejected.values()),
                 rows=[self.first_row + position for position in self.rejected],
                 sources=table["source"],
@@ -89,10 +92,15 @@ class _Slice:
 
 
 def _clean_slices(
-    unit: Unit, *, normalization: TextNormalization, filters: Filters, protection: Protection
+    unit: Unit,
+    sources_of_run: SourceList,
+    *,
+    normalization: TextNormalization,
+    filters: Filters,
+    protection: Protection,
 ) -> Iterator[_Slice]:
-    first = unit.first_row
-    for table in unit.read():
+    for rows in unit.read(sources_of_run):
+        table = rows.table
         is_huge = _is_huge(table, filters.max_characters)
         source, target = (
             pc.if_else(is_huge, _EMPTY, table[side]).fill_null("") for side in ("source", "target")
@@ -122,7 +130,8 @@ def _clean_slices(
         originals = [pairs.originals[i] for i in positions[changed].tolist()]
         yield _Slice(
             table=table,
-            first_row=first,
+            order=rows.order,
+            first_row=rows.first_row,
             positions=positions,
             sources=sources,
             targets=targets,
@@ -131,7 +140,6 @@ def _clean_slices(
             originals=([text for text, _ in originals], [text for _, text in originals]),
             rejected=rejected,
         )
-        first += table.num_rows
 
 
 def _is_huge(table: pa.Table, max_characters: int) -> pa.ChunkedArray:
@@ -160,7 +168,12 @@ def _reasons_of_originals(
 
 
 def training_lines(
-    unit: Unit, *, normalization: TextNormalization, options: EncodingOptions, held_out: HeldOut
+    unit: Unit,
+    sources_of_run: SourceList,
+    *,
+    normalization: TextNormalization,
+    options: EncodingOptions,
+    held_out: HeldOut,
 ) -> tuple[list[str], list[str], collections.Counter[str]]:
     """Returns the source and target lines of a unit that a vocabulary may be trained on.
 
@@ -172,6 +185,7 @@ def training_lines(
     rejected: collections.Counter[str] = collections.Counter()
     for clean in _clean_slices(
         unit,
+        sources_of_run,
         normalization=normalization,
         filters=options.filters,
         protection=options.protection,
@@ -200,7 +214,12 @@ def _seem_short(
 
 
 def encode_unit(
-    unit: Unit, vocabularies: VocabularyPair, *, options: EncodingOptions, held_out: HeldOut
+    unit: Unit,
+    sources_of_run: SourceList,
+    vocabularies: VocabularyPair,
+    *,
+    options: EncodingOptions,
+    held_out: HeldOut,
 ) -> EncodedUnit:
     """Cleans, encodes, filters and serialises the pairs of a unit.
 
@@ -214,18 +233,20 @@ def encode_unit(
     headers: list[Headers] = [np.empty(0, HEADER)]
     records: list[bytes] = []
     validation_records: dict[int, bytes] = {}
-    rejections = Rejections(unit.order)
-    rows_read = 0
+    rejections = Rejections()
+    rows_read: collections.Counter[int] = collections.Counter()
     for clean in _clean_slices(
         unit,
+        sources_of_run,
         normalization=vocabularies.source.normalization,
         filters=filters,
         protection=options.protection,
     ):
-        rows_read += clean.table.num_rows
+        rows_read[clean.order] += clean.table.num_rows
         source_ids = vocabularies.source.encode_flat(clean.sources)
         target_ids = vocabularies.target.encode_flat(clean.targets)
         part = _make_headers(clean.sources, clean.targets, options=options)
+        part["order"] = clean.order
         part["row"] = clean.first_row + clean.positions
         part["source_length"], part["target_length"] = source_ids.lengths, target_ids.lengths
         encoded = writer.serialize(source_ids, target_ids)
@@ -261,11 +282,13 @@ def encode_unit(
         records += [encoded[place] for place in kept.tolist()] if reasons else encoded
         clean.reject_into(rejections)
 
-    if rows_read != unit.rows:
-        raise UserError(
-            f"{unit.source.name} changed while it was read ({rows_read} rows of a unit of "
-            f"{unit.rows}): run the same command again"
-        )
+    for expected in unit.parts:
+        if rows_read[expected.order] != expected.rows:
+            raise UserError(
+                f"{sources_of_run.source(expected.order).name} changed while it was read "
+                f"({rows_read[expected.order]} rows of a unit of {expected.rows}): run the same "
+                "command again"
+            )
 
     parts, least_hash = _split(
         Batch(np.concatenate(headers), records),
@@ -281,8 +304,8 @@ def encode_unit(
     statistics = UnitStatistics(
         order=unit.order,
         index=unit.index,
-        rows=rows_read,
-        rejected=dict(sorted(collections.Counter(rejections.reasons).items())),
+        rows=[[part.order, part.rows] for part in unit.parts],
+        rejected=rejections.counts(),
         least_source_hash=least_hash,
     )
     return EncodedUnit(parts=parts, rejections=rejections, statistics=statistics)
@@ -361,9 +384,9 @@ def _split(
 class UnitStatistics:
     """What encoding a unit found; JSON, so that a spill's footer can hold it."""
 
-    order: int  # the place of the unit's source among all sources
-    index: int  # the place of the unit in its source
-    rows: int  # rows read
-    rejected: dict[str, int]  # pairs rejected, by reason
+    order: int  # the place of the first source of the unit's group among all sources
+    index: int  # the place of the unit in its group
+    rows: list[list[int]]  # the orders of its sources, each with the rows that were read
+    rejected: list[tuple[int, str, int]]  # pairs rejected: source's order, reason, number
     # The least hash of a source that was kept; None for held-out units and where nothing was kept.
     least_source_hash: int | None = None

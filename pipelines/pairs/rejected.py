@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from pipelines.corpora.source import Source
+from pipelines.corpora.opening import SourceList
 from pipelines.pairs.spills import Places
 
 _ROWS_AT_ONCE = 1 << 16
@@ -31,56 +31,71 @@ REJECTED_SCHEMA = pa.schema(
 
 
 class SourceNames:
-    """What the sources are called in a `rejected-*.parquet`, made once for many tables."""
+    """What the sources are called in a `rejected-*.parquet`; each is looked up once."""
 
-    def __init__(self, sources: Sequence[Source]) -> None:
-        self._names = pa.array([source.name for source in sources], pa.string())
-        self._paths = pa.array([source.file_of(0) for source in sources], pa.string())
+    def __init__(self, sources: SourceList) -> None:
+        self._sources = sources
+        self._found: dict[int, tuple[str, str]] = {}  # name and file by order
 
     def columns(self, places: Places) -> dict[str, pa.Array]:
         """Returns the columns that say where pairs stand."""
-        orders = pa.array(places.orders)
+        orders, indices = np.unique(places.orders, return_inverse=True)
+        names = [self._look_up(order) for order in orders.tolist()]
         return {
-            "corpus": self._names.take(orders),
-            "file": self._paths.take(orders),
+            "corpus": pa.array([name for name, _ in names], pa.string()).take(pa.array(indices)),
+            "file": pa.array([file for _, file in names], pa.string()).take(pa.array(indices)),
             "line": pa.array(places.rows + 1),
         }
+
+    def _look_up(self, order: int) -> tuple[str, str]:
+        if order not in self._found:
+            source = self._sources.source(order)
+            self._found[order] = source.name, source.file_of(0)
+        return self._found[order]
 
 
 class Rejections:
     """The pairs of a unit that were left out, each with its reason and its texts as read."""
 
-    def __init__(self, order: int) -> None:
-        self.order = order  # the place of the unit's source among all sources
-        self.reasons: list[str] = []
-        self.rows: list[int] = []  # in the source, from 0
+    def __init__(self) -> None:
+        self._reasons: list[str] = []
+        self._orders: list[int] = []  # the places of their sources among all sources
+        self.rows: list[int] = []  # in their source, from 0
         self._sources: list[pa.ChunkedArray] = []
         self._targets: list[pa.ChunkedArray] = []
 
     def add_texts(
         self,
         *,
+        order: int,
         reasons: list[str],
         rows: list[int],
         sources: pa.ChunkedArray,
         targets: pa.ChunkedArray,
     ) -> None:
-        """Adds some pairs."""
-        self.reasons += reasons
+        """Adds some pairs of one source."""
+        self._reasons += reasons
+        self._orders += [order] * len(rows)
         self.rows += rows
         self._sources.append(sources)
         self._targets.append(targets)
 
     def table(self, names: SourceNames) -> pa.Table:
-        """Makes the table of a `rejected-*.parquet`, by row."""
-        places = Places(np.full(len(self.rows), self.order), np.array(self.rows, np.int64))
+        """Makes the table of a `rejected-*.parquet`, by source and row."""
+        places = Places(np.array(self._orders, np.int64), np.array(self.rows, np.int64))
         columns = {
-            "reason": pa.array(self.reasons, pa.string()),
+            "reason": pa.array(self._reasons, pa.string()),
             **names.columns(places),
             "source": _chunked(self._sources),
             "target": _chunked(self._targets),
         }
-        return _rejected_table(columns, len(self.rows)).take(np.argsort(places.rows))
+        table = _rejected_table(columns, len(self.rows))
+        return table.take(np.lexsort((places.rows, places.orders)))
+
+    def counts(self) -> list[tuple[int, str, int]]:
+        """Counts them: the order of the source, the reason, and how many."""
+        found = collections.Counter(zip(self._orders, self._reasons, strict=True))
+        return [(order, reason, count) for (order, reason), count in sorted(found.items())]
 
 
 def duplicates_tables(

@@ -31,6 +31,7 @@ HEADER = np.dtype(
         ("key", "<u8"),  # the order of the records inside a bucket
         ("source_hash", "<u8"),  # decides the split
         ("row", "<u8"),  # of its source, from 0
+        ("order", "<u4"),  # the place of its source among all sources
         ("source_length", "<u4"),  # ids, BOS and EOS counted
         ("target_length", "<u4"),
         ("placeholders", "u1"),  # on each side
@@ -42,7 +43,7 @@ HEADER = np.dtype(
 READ_BYTES = 80 << 20
 
 _TAIL_BYTES = 64 << 10  # the footers of all but many shards
-_MAGIC = b"ttspill3"
+_MAGIC = b"ttspill4"
 _FOOTER_END = struct.Struct("<Q8s")
 
 
@@ -68,8 +69,8 @@ class Region:
     """Where the records of one shard lie in a spill, bucket after bucket."""
 
     path: str  # the spill
-    order: int  # the place of the spill's source among all sources
-    index: int  # the place of the spill's unit in its source
+    order: int  # the order of the spill's unit, which is that of its first source
+    index: int  # the place of the spill's unit in its group of sources
     counts: tuple[int, ...]  # records of each bucket
     # Offsets at which each bucket begins and the last one ends; headers, then records.
     bounds: tuple[int, ...]
@@ -139,8 +140,8 @@ def write_spill(
 ) -> list[RegionOfShard]:
     """Writes a unit's records and returns where those of each (split, shard) lie.
 
-    The unit is number `index` of the source in place `order`. Statistics are JSON, for a rerun.
-    The file lies in the work folder until it is whole.
+    The unit is number `index` of the group that begins with the source in place `order`.
+    Statistics are JSON, for a rerun. The file lies in the work folder until it is whole.
     """
     regions: list[RegionOfShard] = []
     with work.write_whole(path) as file:
@@ -232,8 +233,8 @@ def find_spill(path: str) -> tuple[list[RegionOfShard], dict[str, Any]] | None:
 
 def read_buckets(
     regions: Sequence[Region], *, buckets: int, most_bytes: int = READ_BYTES
-) -> Iterator[list[tuple[int, Batch]]]:
-    """Yields, bucket after bucket of a shard, the order of each region's source and its records.
+) -> Iterator[list[Batch]]:
+    """Yields, bucket after bucket of a shard, the records of each region.
 
     A region's buckets lie one after the other, and those of a small shard are read at once, with
     one request a spill. Of a large one, as many are as come to `most_bytes` in all regions, or one.
@@ -242,7 +243,7 @@ def read_buckets(
     for region in regions:
         sizes[: len(region.counts)] += np.diff(region.bounds)
     for run in _runs_within(sizes.tolist(), most=most_bytes):
-        found: list[list[tuple[int, Batch]]] = [[] for _ in run]
+        found: list[list[Batch]] = [[] for _ in run]
         reached = [region for region in regions if any(region.counts[run.start : run.stop])]
         wanted = [
             (r.path, r.bounds[run.start], r.bounds[min(run.stop, len(r.counts))]) for r in reached
@@ -251,7 +252,7 @@ def read_buckets(
             for bucket in range(run.start, min(run.stop, len(region.counts))):
                 if count := region.counts[bucket]:
                     offset = region.bounds[bucket] - region.bounds[run.start]
-                    found[bucket - run.start].append((region.order, _parse(data, offset, count)))
+                    found[bucket - run.start].append(_parse(data, offset, count))
         for place in range(len(run)):
             yield found[place]
             found[place] = []  # merged: its records need no more memory
@@ -303,7 +304,7 @@ class MergedBucket:
 
 
 def merge_bucket(
-    batches: Sequence[tuple[int, Batch]],
+    batches: Sequence[Batch],
     *,
     deduplicate: bool = True,
     moved: int | None = None,
@@ -315,23 +316,19 @@ def merge_bucket(
     result does not depend on how the work was spread.
 
     Args:
-      batches: The source's order and the records of each spill, by order and row.
+      batches: The records of each spill, by the order of their source and their row.
       deduplicate: Without it all are kept.
       moved: Hash of a source that was moved to another split: its pairs are passed over.
       only: Hash of a source: all pairs of others are passed over.
     """
-    headers = np.concatenate([np.empty(0, HEADER), *(batch.headers for _, batch in batches)])
-    orders = np.repeat(
-        np.array([order for order, _ in batches], np.int64),
-        [len(batch.records) for _, batch in batches],
-    )
-    merged = Batch(headers, [record for _, batch in batches for record in batch.records])
+    headers = np.concatenate([np.empty(0, HEADER), *(batch.headers for batch in batches)])
+    merged = Batch(headers, [record for batch in batches for record in batch.records])
     if moved is not None or only is not None:
         is_other = headers["source_hash"] != (moved if only is None else only)
         wanted = np.flatnonzero(is_other if only is None else ~is_other)
-        merged, orders = merged.select(wanted), orders[wanted]
+        merged = merged.select(wanted)
     headers = merged.headers
-    places = Places(orders, headers["row"].astype(np.int64))
+    places = Places(headers["order"].astype(np.int64), headers["row"].astype(np.int64))
     positions = np.arange(len(headers))
     survivors = _first_of_group(headers) if deduplicate else positions
     is_kept = survivors == positions

@@ -6,12 +6,15 @@ places, and each is accounted for.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
+import itertools
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
+from pipelines.corpora.opening import SourceList
 from pipelines.corpora.rows import ROW_SCHEMA
 from pipelines.corpora.source import Source
 from pipelines.pairs.work_folder import WorkFolder
@@ -21,16 +24,26 @@ from pipelines.storage import files
 MAX_UNIT_PAIRS = 128 * 1024  # two threads hold one each, with its records
 MAX_UNIT_BYTES = 256 << 20  # of text
 
+_Rows = dict[int, int]  # rows of a unit by the order of their source
+_Tagged = tuple[int, pa.Table]  # rows with the order of their source
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Part:
+    """A run of consecutive rows of one source."""
+
+    order: int  # the place of the source among all sources of the run
+    first_row: int  # row of the source that the part starts with, from 0
+    rows: int  # number of rows
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Unit:
-    """A run of consecutive rows of one source: the unit of work."""
+    """A run of rows of one source, or of small ones that follow each other: the unit of work."""
 
-    source: Source
-    order: int  # the place of the source among all sources of the run
-    index: int  # the place of the unit in its source
-    first_row: int  # row of the source that the unit starts with, from 0
-    rows: int  # number of rows, at most `MAX_UNIT_PAIRS`
+    order: int  # the place of the first source of its group among all sources of the run
+    index: int  # the place of the unit in its group
+    parts: tuple[Part, ...]  # by order, one a source; `MAX_UNIT_PAIRS` rows in all at most
     is_held_out: bool = False  # whether its pairs are for validation as a whole
     chunk: str = ""  # the file that a cutting step wrote the rows to, or "" for those read in place
 
@@ -39,79 +52,165 @@ class Unit:
         """A name that no other unit of the run has."""
         return f"{self.order:03d}-{self.index:05d}"
 
-    def read(self) -> Iterator[pa.Table]:
-        """Reads the rows, in order, in tables of `ROW_SCHEMA` of at most `SLICE_PAIRS` rows."""
-        if not self.chunk:
-            return self.source.read_rows(first_row=self.first_row, rows=self.rows)
-        return _read_chunk(self.chunk)
+    @property
+    def rows(self) -> int:
+        """The number of rows of all parts."""
+        return sum(part.rows for part in self.parts)
+
+    def read(self, sources: SourceList) -> Iterator[RowSlice]:
+        """Reads the rows, in order, in slices of at most `SLICE_PAIRS` rows of one source."""
+        if self.chunk:
+            yield from _slice_parts(_read_chunk(self.chunk), self.parts)
+            return
+        for part in self.parts:
+            source = sources.source(part.order)
+            tables = source.read_rows(first_row=part.first_row, rows=part.rows)
+            yield from _slice_parts(tables, [part])
 
 
-def cut_source(
-    source: Source, *, order: int, is_held_out: bool, max_pairs: int, work: WorkFolder
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RowSlice:
+    """Some consecutive rows of one source."""
+
+    order: int  # the place of the source among all sources of the run
+    first_row: int  # row of the source that the table begins with, from 0
+    table: pa.Table  # of `ROW_SCHEMA`
+
+
+def _slice_parts(tables: Iterable[pa.Table], parts: Iterable[Part]) -> Iterator[RowSlice]:
+    """Says of tables, each of one part, which rows they hold; the last part gets what is left."""
+    following = iter(parts)
+    part, done = None, 0
+    for table in tables:
+        if part is None or done >= part.rows:
+            part, done = next(following, part), 0
+        if part is None:
+            raise RuntimeError("a unit without parts has rows")
+        yield RowSlice(order=part.order, first_row=part.first_row + done, table=table)
+        done += table.num_rows
+
+
+def cut_sources(
+    members: Sequence[tuple[int, Source]],
+    *,
+    is_held_out: bool,
+    max_pairs: int,
+    work: WorkFolder,
 ) -> Iterator[Unit]:
-    """Yields the units of a source, in order; of one that is read all at once it writes chunks.
+    """Yields the units of a group of sources, in order; of text it writes chunks.
 
-    The work folder holds the chunks, and the list of the units' row counts once it is known.
+    The work folder holds the chunks, and the list of the units' row counts once it is known: with
+    it a rerun need not read the sources again.
+
+    Args:
+      members: The sources with their places among all; several are small ones, and share units.
+      is_held_out: Whether their pairs are for validation as a whole.
+      max_pairs: The most rows of a unit.
+      work: The work folder.
     """
-    first_row = 0
-    for index, (rows, chunk) in enumerate(_sizes_and_chunks(source, order, max_pairs, work)):
+    group = members[0][0]
+    done: collections.Counter[int] = collections.Counter()
+    for index, (rows, chunk) in enumerate(_rows_and_chunks(members, max_pairs, work)):
         yield Unit(
-            source=source,
-            order=order,
+            order=group,
             index=index,
-            first_row=first_row,
-            rows=rows,
+            parts=tuple(
+                Part(order=order, first_row=done[order], rows=number)
+                for order, number in rows.items()
+            ),
             is_held_out=is_held_out,
             chunk=chunk,
         )
-        first_row += rows
+        done.update(rows)
 
 
-def _sizes_and_chunks(
-    source: Source, order: int, max_pairs: int, work: WorkFolder
-) -> Iterator[tuple[int, str]]:
-    index_path = work.index(order)
-    sizes = source.sizes(max_pairs=max_pairs, max_bytes=MAX_UNIT_BYTES)
-    if sizes is not None:
-        if not files.is_there(index_path):
-            work.write_text(index_path, json.dumps(sizes))
-        yield from ((rows, "") for rows in sizes)
-        return
-    # The index is written when all chunks are: with it a rerun need not read the source again.
+def read_index(content: bytes) -> list[tuple[_Rows, bool]]:
+    """Returns of each unit of an index its rows, by their source's order, and if it has a chunk."""
+    return [
+        ({int(order): rows for order, rows in unit["rows"].items()}, unit["chunk"])
+        for unit in json.loads(content)
+    ]
+
+
+def _rows_and_chunks(
+    members: Sequence[tuple[int, Source]], max_pairs: int, work: WorkFolder
+) -> Iterator[tuple[_Rows, str]]:
+    group = members[0][0]
+    index_path = work.index(group)
     if files.is_there(index_path):
-        for index, rows in enumerate(json.loads(files.read_bytes(index_path))):
-            yield rows, work.chunk(order, index)
+        for index, (rows, has_chunk) in enumerate(read_index(files.read_bytes(index_path))):
+            yield rows, work.chunk(group, index) if has_chunk else ""
         return
-    sizes = []
-    for index, run in enumerate(_in_runs(source.read_all(), max_pairs)):
-        chunk = work.chunk(order, index)
-        if files.is_there(chunk):
-            rows = sum(table.num_rows for table in run)
-        else:
-            rows = _write_chunk(chunk, run, work=work)
-        sizes.append(rows)
+    units = []
+    for rows, chunk in _cut(members, max_pairs, work):
+        units.append({"rows": rows, "chunk": bool(chunk)})
         yield rows, chunk
-    work.write_text(index_path, json.dumps(sizes))
+    work.write_text(index_path, json.dumps(units))
 
 
-def _in_runs(tables: Iterator[pa.Table], max_pairs: int) -> Iterator[Iterator[pa.Table]]:
+def _cut(
+    members: Sequence[tuple[int, Source]], max_pairs: int, work: WorkFolder
+) -> Iterator[tuple[_Rows, str]]:
+    group = members[0][0]
+    sized = [
+        (order, source, source.sizes(max_pairs=max_pairs, max_bytes=MAX_UNIT_BYTES))
+        for order, source in members
+    ]
+    index = 0
+    for is_in_place, run in itertools.groupby(sized, lambda member: member[2] is not None):
+        if is_in_place:
+            sizes = [(order, rows) for order, _, sizes in run for rows in sizes or ()]
+            for rows in _join(sizes, max_pairs=max_pairs if len(members) > 1 else 0):
+                yield rows, ""
+                index += 1
+            continue
+        tables = ((order, table) for order, source, _ in run for table in source.read_all())
+        for pieces in _in_runs(tables, max_pairs):
+            chunk = work.chunk(group, index)
+            if files.is_there(chunk):
+                rows = _count_rows(pieces)
+            else:
+                rows = _write_chunk(chunk, pieces, work=work)
+            yield rows, chunk
+            index += 1
+
+
+def _join(sizes: Iterable[tuple[int, int]], *, max_pairs: int) -> Iterator[_Rows]:
+    """Joins runs of rows, each of a source, to units of at most `max_pairs`, or of one run.
+
+    >>> list(_join([(5, 30), (6, 20), (7, 60), (7, 40)], max_pairs=100))
+    [{5: 30, 6: 20}, {7: 100}]
+    """
+    unit: collections.Counter[int] = collections.Counter()
+    for order, rows in sizes:
+        if unit and unit.total() + rows > max_pairs:
+            yield dict(unit)
+            unit.clear()
+        unit[order] += rows
+    if unit:
+        yield dict(unit)
+
+
+def _in_runs(tables: Iterator[_Tagged], max_pairs: int) -> Iterator[Iterator[_Tagged]]:
     """Groups tables into runs; each is to be read to its end before the next is asked for.
 
     A run has `max_pairs` rows, unless its text comes to `MAX_UNIT_BYTES` before, or it is the last.
     """
     pending = _next_table(tables)
 
-    def run() -> Iterator[pa.Table]:
+    def run() -> Iterator[_Tagged]:
         nonlocal pending
         room, size = max_pairs, 0
         while pending is not None and room and size < MAX_UNIT_BYTES:
-            piece = pending.slice(0, room)
+            order, table = pending
+            piece = table.slice(0, room)
             room -= piece.num_rows
             size += piece.nbytes
-            pending = pending.slice(piece.num_rows)
-            yield piece
+            pending = order, table.slice(piece.num_rows)
+            del table
+            yield order, piece
             del piece  # before the next is read: it may be of many MB
-            if not pending.num_rows:
+            if not pending[1].num_rows:
                 pending = None
                 pending = _next_table(tables)
 
@@ -119,21 +218,30 @@ def _in_runs(tables: Iterator[pa.Table], max_pairs: int) -> Iterator[Iterator[pa
         yield run()
 
 
-def _next_table(tables: Iterator[pa.Table]) -> pa.Table | None:
-    return next((table for table in tables if table.num_rows), None)
+def _next_table(tables: Iterator[_Tagged]) -> _Tagged | None:
+    return next((tagged for tagged in tables if tagged[1].num_rows), None)
 
 
-def _write_chunk(path: str, tables: Iterable[pa.Table], *, work: WorkFolder) -> int:
-    rows = 0
+def _count_rows(tables: Iterable[_Tagged]) -> _Rows:
+    rows: collections.Counter[int] = collections.Counter()
+    for order, table in tables:
+        rows[order] += table.num_rows
+    return dict(rows)
+
+
+def _write_chunk(path: str, tables: Iterable[_Tagged], *, work: WorkFolder) -> _Rows:
     options = pa.ipc.IpcWriteOptions(compression="lz4")
     with (
         work.write_whole(path) as file,
         pa.ipc.new_file(file, ROW_SCHEMA, options=options) as writer,
     ):
-        for table in tables:
-            writer.write_table(table)
-            rows += table.num_rows
-    return rows
+
+        def write() -> Iterator[_Tagged]:
+            for order, table in tables:
+                writer.write_table(table)
+                yield order, table
+
+        return _count_rows(write())
 
 
 def _read_chunk(path: str) -> Iterator[pa.Table]:

@@ -32,8 +32,16 @@ class WorkFolder:
         """The file that says which run has claimed the dataset folder."""
         return self._join(RUN_FILE)
 
+    @property
+    def sources(self) -> str:
+        """The file that lists the sources; see `SourceList`."""
+        return self._join("sources.jsonl")
+
     def index(self, order: int) -> str:
-        """Returns the path of the JSON list of the row counts of a source's units."""
+        """Returns the path of the JSON list of the row counts of the units of a group of sources.
+
+        Groups are named by the order of their first source.
+        """
         return self._join(f"units-{order:03d}.json")
 
     def chunk(self, order: int, index: int) -> str:

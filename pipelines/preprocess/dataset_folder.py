@@ -12,6 +12,7 @@ from model.dataset.manifest import MANIFEST_FILE, DatasetManifest
 from model.errors import UserError
 from model.folders.differences import describe_differences
 from model.text.vocabulary import VOCABULARY_FILE
+from pipelines.corpora.opening import SourceList
 from pipelines.pairs.work_folder import RUN_FILE, WORK_FOLDER
 from pipelines.preprocess.options import as_given
 from pipelines.preprocess.plan import PreprocessPlan
@@ -51,6 +52,11 @@ def check_output(plan: PreprocessPlan) -> DatasetManifest | None:
     begun = [name for name in names if fnmatch.fnmatch(name, f"{WORK_FOLDER}/*/{RUN_FILE}")]
     if begun and root + begun[0] != work.run_file:
         run = json.loads(files.read_bytes(root + begun[0]))
+        if run["fingerprint"] == plan.fingerprint:
+            raise UserError(
+                f"{output} holds an unfinished dataset of another version of tt: finish it with "
+                f"that, or {remedy}"
+            )
         raise UserError(
             f"{output} holds an unfinished dataset "
             f"{_describe_difference(run['options'], plan)}: {remedy}"
@@ -74,6 +80,8 @@ def claim_output(plan: PreprocessPlan) -> DatasetManifest | None:
         return finished
     try:
         files.make_folder(work.path)
+        text = SourceList.text(plan.sources, identities=plan.identities, groups=plan.groups)
+        work.write_text(work.sources, text)
         run = {"fingerprint": plan.fingerprint, "options": plan.options.resolved()}
         work.write_text(work.run_file, json.dumps(run))
     except OSError as error:

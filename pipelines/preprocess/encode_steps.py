@@ -14,15 +14,15 @@ from model.errors import UserError
 from model.text.vocabulary import VocabularyPair, load_vocabularies
 from pipelines.corpora.encodings import find_encoding
 from pipelines.corpora.lines import read_texts
-from pipelines.corpora.source import Source
+from pipelines.corpora.opening import SourceList
 from pipelines.pairs.encoding import UnitStatistics, encode_unit, training_lines
 from pipelines.pairs.held_out import HeldOut, hash_pairs, hash_texts, unite
 from pipelines.pairs.rejected import REJECTED_SCHEMA, SourceNames
 from pipelines.pairs.spills import find_spill, write_spill
-from pipelines.pairs.units import Unit, cut_source
+from pipelines.pairs.units import Unit, cut_sources
 from pipelines.preprocess import vocabulary_sample
 from pipelines.preprocess.options import PreprocessOptions
-from pipelines.preprocess.plan import PreprocessPlan
+from pipelines.preprocess.plan import DatasetPlan
 from pipelines.preprocess.vocabulary_sample import LeastHashes, VocabularySpec, train_vocabulary
 from pipelines.storage import files
 from pipelines.storage.paths import join
@@ -38,32 +38,33 @@ _STATISTICS = "statistics"
 class ListUnits(beam.PTransform):
     """Cuts the sources into units of at most `plan.unit_pairs`; writes text as chunks for it."""
 
-    plan: PreprocessPlan
+    plan: DatasetPlan
 
     def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection:
         """Wires the steps."""
-        sources = list(enumerate(self.plan.sources))
         return (
             begin
-            | "Name sources" >> beam.Create(sources, reshuffle=True)
-            | "Cut" >> beam.ParDo(_CutSource(self.plan))
+            | "Name list of sources" >> beam.Create([self.plan.source_list])
+            | "List groups" >> beam.FlatMap(SourceList.groups)
+            | "Spread groups" >> beam.Reshuffle()
+            | "Cut" >> beam.ParDo(_CutSources(self.plan))
             | "Spread units" >> beam.Reshuffle()
         )
 
 
-class _CutSource(beam.DoFn):
-    def __init__(self, plan: PreprocessPlan) -> None:
+class _CutSources(beam.DoFn):
+    def __init__(self, plan: DatasetPlan) -> None:
         self._plan = plan
 
-    def process(self, element: tuple[int, Source]) -> Iterator[Unit]:
-        order, source = element
+    def process(self, orders: range) -> Iterator[Unit]:
         plan = self._plan
-        if source.identity() != plan.identities[order]:
-            raise UserError(f"{source.name} has changed just now: run the same command again")
-        return cut_source(
-            source,
-            order=order,
-            is_held_out=order >= plan.held_out_from,
+        members = [(order, plan.source_list.source(order)) for order in orders]
+        for order, source in members:
+            if source.identity() != plan.source_list.identity(order):
+                raise UserError(f"{source.name} has changed just now: run the same command again")
+        return cut_sources(
+            members,
+            is_held_out=orders.start >= plan.held_out_from,
             max_pairs=plan.unit_pairs,
             work=plan.work,
         )
@@ -73,17 +74,17 @@ class _CutSource(beam.DoFn):
 class FindHeldOut(beam.PTransform):
     """Hashes what training must not see; yields one `HeldOut`."""
 
-    # Options of the dataset: the rule that tells held-out pairs, the files of texts that are held
-    # out as well, their encoding, and the normalisation of texts.
-    options: PreprocessOptions
+    # Its options name the rule that tells held-out pairs, the files of texts that are held out as
+    # well, their encoding, and the normalisation of texts.
+    plan: DatasetPlan
 
     def expand(self, units: beam.PCollection) -> beam.PCollection:
         """Wires the steps."""
-        of_units = units | "Hash held-out units" >> beam.ParDo(_HashUnit(self.options))
+        of_units = units | "Hash held-out units" >> beam.ParDo(_HashUnit(self.plan))
         of_files = (
             units.pipeline
-            | "Name excluded files" >> beam.Create(list(self.options.exclude))
-            | "Hash excluded files" >> beam.ParDo(_HashFile(self.options))
+            | "Name excluded files" >> beam.Create(list(self.plan.options.exclude))
+            | "Hash excluded files" >> beam.ParDo(_HashFile(self.plan.options))
         )
         return (
             (of_units, of_files)
@@ -93,14 +94,14 @@ class FindHeldOut(beam.PTransform):
 
 
 class _HashUnit(beam.DoFn):
-    def __init__(self, options: PreprocessOptions) -> None:
-        self._options = options
+    def __init__(self, plan: DatasetPlan) -> None:
+        self._plan = plan
 
     def process(self, unit: Unit) -> Iterator[HeldOut]:
         if unit.is_held_out:
-            options = self._options
+            options = self._plan.options
             yield hash_pairs(
-                unit.read(),
+                (rows.table for rows in unit.read(self._plan.source_list)),
                 by=options.holds_out_by,
                 normalization=options.normalization,
                 protection=options.protection,
@@ -142,7 +143,7 @@ class _UniteHashes(beam.CombineFn):
 class TrainVocabularies(beam.PTransform):
     """Trains vocabularies on a sample of the units; yields the folder that they are in."""
 
-    plan: PreprocessPlan
+    plan: DatasetPlan
     # The vocabularies: one shared, one a side, or none where all are in place.
     specs: Sequence[VocabularySpec]
     held_out: beam.pvalue.AsSingleton  # side input: the `HeldOut` of what training must not see
@@ -167,7 +168,7 @@ class TrainVocabularies(beam.PTransform):
 
 
 class _SampleLines(beam.DoFn):
-    def __init__(self, plan: PreprocessPlan, sides: Sequence[str]) -> None:
+    def __init__(self, plan: DatasetPlan, sides: Sequence[str]) -> None:
         self._plan, self._sides = plan, sides
         self._least = Shared()  # one a process
 
@@ -183,6 +184,7 @@ class _SampleLines(beam.DoFn):
     def _write(self, unit: Unit, paths: Sequence[str], held_out: HeldOut) -> None:
         sources, targets, rejected = training_lines(
             unit,
+            self._plan.source_list,
             normalization=self._plan.options.normalization,
             options=self._plan.encoding,
             held_out=held_out,
@@ -208,7 +210,7 @@ class _LeastOfSides:
 
 
 class _Train(beam.DoFn):
-    def __init__(self, spec: VocabularySpec, plan: PreprocessPlan) -> None:
+    def __init__(self, spec: VocabularySpec, plan: DatasetPlan) -> None:
         self._spec, self._plan = spec, plan
 
     def process(self, paths: list[str], trained_before: str = "") -> Iterator[str]:
@@ -233,7 +235,7 @@ class EncodedUnits(NamedTuple):
 class EncodeUnits(beam.PTransform):
     """Cleans, encodes and filters units into a spill file each."""
 
-    plan: PreprocessPlan
+    plan: DatasetPlan
     vocabulary_folder: beam.pvalue.AsSingleton  # side input: where the vocabularies are
     held_out: beam.pvalue.AsSingleton  # side input: the `HeldOut` of what training must not see
 
@@ -246,12 +248,12 @@ class EncodeUnits(beam.PTransform):
 
 
 class _Encode(beam.DoFn):
-    def __init__(self, plan: PreprocessPlan) -> None:
+    def __init__(self, plan: DatasetPlan) -> None:
         self._plan = plan
         self._vocabularies = Shared()  # loaded once a process, for all its threads
 
     def setup(self) -> None:
-        self._names = SourceNames(self._plan.sources)
+        self._names = SourceNames(self._plan.source_list)
 
     def process(self, unit: Unit, vocabulary_folder: str, held_out: HeldOut) -> Iterator[Any]:
         work = self._plan.work
@@ -262,6 +264,7 @@ class _Encode(beam.DoFn):
         else:
             encoded = encode_unit(
                 unit,
+                self._plan.source_list,
                 self._load_vocabularies(vocabulary_folder),
                 options=self._plan.encoding,
                 held_out=held_out,

@@ -312,7 +312,7 @@ def _watched(
     return repeating(lambda: watch.look(time.monotonic()), progress, interval=interval)
 
 
-def _add_steps(pipeline: beam.Pipeline, plan: PreprocessPlan) -> None:
+def _add_steps(pipeline: beam.Pipeline, whole_plan: PreprocessPlan) -> None:
     import apache_beam as beam
 
     from pipelines.preprocess.encode_steps import (
@@ -324,10 +324,9 @@ def _add_steps(pipeline: beam.Pipeline, plan: PreprocessPlan) -> None:
     from pipelines.preprocess.manifest import WriteManifest
     from pipelines.preprocess.merge_steps import MergeShards
 
+    plan = whole_plan.for_steps
     units = pipeline | "List units" >> ListUnits(plan=plan)
-    held_out = beam.pvalue.AsSingleton(
-        units | "Find held-out texts" >> FindHeldOut(options=plan.options)
-    )
+    held_out = beam.pvalue.AsSingleton(units | "Find held-out texts" >> FindHeldOut(plan=plan))
     specs = [] if _has_vocabularies(plan.options) else _vocabulary_specs(plan.options)
     vocabularies = units | "Train vocabularies" >> TrainVocabularies(
         plan=plan, specs=specs, held_out=held_out

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -24,9 +23,10 @@ from model.text.vocabulary import load_vocabularies
 from pipelines.pairs.encoding import UnitStatistics
 from pipelines.pairs.rejected import count_reasons, describe_reasons
 from pipelines.pairs.spills import SplitPlan
+from pipelines.pairs.units import read_index
 from pipelines.preprocess.dataset_folder import installed_version
 from pipelines.preprocess.merge_steps import ShardStatistics, add_counts
-from pipelines.preprocess.plan import PreprocessPlan
+from pipelines.preprocess.plan import DatasetPlan
 from pipelines.storage import files
 from pipelines.storage.paths import join
 
@@ -36,7 +36,7 @@ from pipelines.storage.paths import join
 class WriteManifest(beam.PTransform):
     """Checks that every pair is accounted for and writes `dataset.json`, the last of all files."""
 
-    plan: PreprocessPlan
+    plan: DatasetPlan
     units: beam.PCollection  # of UnitStatistics
     shards: beam.PCollection  # of ShardStatistics
 
@@ -48,7 +48,7 @@ class WriteManifest(beam.PTransform):
 
 
 class _Complete(beam.DoFn):
-    def __init__(self, plan: PreprocessPlan) -> None:
+    def __init__(self, plan: DatasetPlan) -> None:
         self._plan = plan
         # Of the program that plans, and of the files that it saw.
         self._version, self._options = installed_version(), plan.options.resolved()
@@ -88,18 +88,21 @@ class _Complete(beam.DoFn):
         yield path
 
 
-def _check_all_arrived(plan: PreprocessPlan, units: Sequence[UnitStatistics]) -> None:
+def _check_all_arrived(plan: DatasetPlan, units: Sequence[UnitStatistics]) -> None:
     """Compares the units with those that the cutting steps have written down."""
-    rows: collections.defaultdict[int, dict[int, int]] = collections.defaultdict(dict)
+    arrived: collections.defaultdict[int, dict[int, dict[int, int]]]
+    arrived = collections.defaultdict(dict)
     for unit in units:
-        if unit.index in rows[unit.order]:
-            raise RuntimeError(f"unit {unit.index} of source {unit.order} arrived twice")
-        rows[unit.order][unit.index] = unit.rows
-    for order in range(len(plan.identities)):
-        expected = json.loads(files.read_bytes(plan.work.index(order)))
-        if [rows[order].get(index) for index in range(len(expected))] != expected:
+        if unit.index in arrived[unit.order]:
+            raise RuntimeError(f"unit {unit.index} of group {unit.order} arrived twice")
+        arrived[unit.order][unit.index] = dict(unit.rows)
+    for group in plan.source_list.groups():
+        index = read_index(files.read_bytes(plan.work.index(group.start)))
+        expected = {place: rows for place, (rows, _) in enumerate(index)}
+        if arrived[group.start] != expected:
             raise RuntimeError(
-                f"of source {order} arrived {rows[order]}, but its units have {expected} rows"
+                f"of group {group.start} arrived {arrived[group.start]}, but its units have "
+                f"{expected} rows"
             )
 
 
@@ -131,7 +134,7 @@ def sum_split(split: str, plan: SplitPlan, shards: Sequence[ShardStatistics]) ->
 
 
 def sum_sources(
-    plan: PreprocessPlan, *, units: Sequence[UnitStatistics], shards: Sequence[ShardStatistics]
+    plan: DatasetPlan, *, units: Sequence[UnitStatistics], shards: Sequence[ShardStatistics]
 ) -> list[dict[str, Any]]:
     """Adds up what was read, kept and rejected of each source, and checks that it is all.
 
@@ -140,15 +143,18 @@ def sum_sources(
     """
     read: collections.Counter[int] = collections.Counter()
     kept: collections.Counter[int] = collections.Counter()
-    rejected: list[collections.Counter[str]] = [collections.Counter() for _ in plan.identities]
+    identities = [plan.source_list.identity(order) for order in range(plan.source_count)]
+    rejected: list[collections.Counter[str]] = [collections.Counter() for _ in identities]
     for unit in units:
-        read[unit.order] += unit.rows
-        rejected[unit.order].update(unit.rejected)
+        for order, rows in unit.rows:
+            read[order] += rows
+        for order, reason, count in unit.rejected:
+            rejected[order][reason] += count
     for shard in shards:
         kept.update(shard.kept_by_source)
         for order, reasons in shard.rejected_by_source.items():
             rejected[order].update(reasons)
-    for order, identity in enumerate(plan.identities):
+    for order, identity in enumerate(identities):
         if read[order] != kept[order] + rejected[order].total():
             raise RuntimeError(
                 f"{identity['name']}: {read[order]} pairs read, but {kept[order]} kept and "
@@ -162,7 +168,7 @@ def sum_sources(
             "kept": kept[order],
             "rejected": dict(sorted(rejected[order].items())),
         }
-        for order, identity in enumerate(plan.identities)
+        for order, identity in enumerate(identities)
     ]
 
 

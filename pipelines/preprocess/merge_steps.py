@@ -26,7 +26,7 @@ from model.dataset.tfrecords import framed_runs
 from pipelines.pairs.encoding import UnitStatistics
 from pipelines.pairs.rejected import REJECTED_SCHEMA, SourceNames, duplicates_tables
 from pipelines.pairs.spills import Headers, Places, Region, merge_bucket, read_buckets
-from pipelines.preprocess.plan import PreprocessPlan
+from pipelines.preprocess.plan import DatasetPlan
 from pipelines.storage import files
 from pipelines.storage.paths import join
 
@@ -136,7 +136,7 @@ def add_counts(*counts: Iterable[int]) -> list[int]:
 class MergeShards(beam.PTransform):
     """Merges the regions of each shard into its TFRecord file; yields ShardStatistics."""
 
-    plan: PreprocessPlan
+    plan: DatasetPlan
     units: beam.PCollection  # of UnitStatistics
 
     def expand(self, regions: beam.PCollection) -> beam.PCollection:
@@ -161,7 +161,7 @@ class _FindMoved(beam.CombineFn):
     moved there from train: a validation split is never empty.
     """
 
-    def __init__(self, plan: PreprocessPlan) -> None:
+    def __init__(self, plan: DatasetPlan) -> None:
         self._plan = plan
 
     def create_accumulator(self) -> int | None:
@@ -180,11 +180,11 @@ class _FindMoved(beam.CombineFn):
 
 
 class _Merge(beam.DoFn):
-    def __init__(self, plan: PreprocessPlan) -> None:
+    def __init__(self, plan: DatasetPlan) -> None:
         self._plan = plan
 
     def setup(self) -> None:
-        self._names = SourceNames(self._plan.sources)
+        self._names = SourceNames(self._plan.source_list)
 
     def process(
         self, element: tuple[ShardKey, Iterable[Region | None]], moved: int | None

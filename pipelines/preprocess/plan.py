@@ -18,19 +18,24 @@ from model.errors import UserError, require
 from model.text.normalization import TextNormalization
 from model.text.spans import digest_patterns
 from model.text.vocabulary import VOCABULARY_FILE, Vocabulary
+from pipelines.corpora.opening import SourceList
 from pipelines.corpora.rows import SLICE_PAIRS
 from pipelines.corpora.source import Source
 from pipelines.pairs.encoding import EncodingOptions
 from pipelines.pairs.held_out import short_tokens
 from pipelines.pairs.spills import SplitPlan
-from pipelines.pairs.units import MAX_UNIT_PAIRS
+from pipelines.pairs.units import MAX_UNIT_BYTES, MAX_UNIT_PAIRS
 from pipelines.pairs.work_folder import WORK_FOLDER, WorkFolder
 from pipelines.preprocess.options import PreprocessOptions
 from pipelines.storage import files, listing, paths
 
 # Changes whenever the same input and options would give other bytes.
 _RESULT_VERSION = 3
+# Changes whenever what a run keeps in its work folder means something else.
+_WORK_VERSION = 2
 _UNITS = 64  # at least, where the input is large enough: work for many workers
+_MOST_UNITS = 1000  # about, as long as units of such a size fit into memory
+_MAX_UNIT_PAIRS_OF_HUGE = 1024 * 1024
 _PAIR_BYTES = 100  # of text, at the least
 _BUCKET_BYTES = 64 << 20  # of one bucket in memory; text is an upper estimate of its records
 _RECORD_SHARE = 0.7  # bytes of records for a byte of text, about
@@ -39,23 +44,21 @@ _VALIDATION_SHARD_BYTES = 256 << 20
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PreprocessPlan:
-    """The decisions that are made before anything is read."""
+class DatasetPlan:
+    """What the steps of a job must know, and nothing of single files: there may be 100,000."""
 
-    sources: Sequence[Source]  # all corpora, the held-out ones last
-    identities: Sequence[dict[str, Any]]  # identities of the sources now, for the manifest
     held_out_from: int  # index of the first held-out corpus
+    source_count: int  # of all corpora, the held-out ones last
     options: PreprocessOptions  # options of the dataset
     corpus: str  # name of the corpus for the manifest
     fingerprint: str  # hex digest of all that the result depends on
     unit_pairs: int  # the most pairs of a unit of work
     splits: dict[str, SplitPlan]  # shards and buckets of each split
-    notices: Sequence[str] = ()  # warnings for the user, a line each
 
     @property
     def has_held_out(self) -> bool:
         """Whether some corpora are held out, and are the validation split."""
-        return self.held_out_from < len(self.sources)
+        return self.held_out_from < self.source_count
 
     @functools.cached_property
     def encoding(self) -> EncodingOptions:
@@ -74,7 +77,29 @@ class PreprocessPlan:
     @property
     def work(self) -> WorkFolder:
         """Where the run keeps what the finished folder has no need of."""
-        return WorkFolder(paths.join(self.options.output, WORK_FOLDER, self.fingerprint[:16]))
+        name = f"{self.fingerprint[:16]}-{_WORK_VERSION}"
+        return WorkFolder(paths.join(self.options.output, WORK_FOLDER, name))
+
+    @property
+    def source_list(self) -> SourceList:
+        """The sources, as the work folder lists them."""
+        return SourceList(self.work.sources)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PreprocessPlan(DatasetPlan):
+    """The decisions that are made before anything is read."""
+
+    sources: Sequence[Source]  # all corpora, the held-out ones last
+    identities: Sequence[dict[str, Any]]  # identities of the sources now, for the manifest
+    groups: Sequence[int]  # of each source, the first one of those that it shares units with
+    notices: Sequence[str] = ()  # warnings for the user, a line each
+
+    @property
+    def for_steps(self) -> DatasetPlan:
+        """The part that the steps get."""
+        names = [field.name for field in dataclasses.fields(DatasetPlan)]
+        return DatasetPlan(**{name: getattr(self, name) for name in names})
 
 
 def plan_preprocess(
@@ -119,7 +144,9 @@ def plan_preprocess(
     return PreprocessPlan(
         sources=every_source,
         identities=identities,
+        groups=_group_sources(text_bytes, held_out_from=len(sources)),
         held_out_from=len(sources),
+        source_count=len(every_source),
         options=options,
         corpus=corpus,
         fingerprint=_fingerprint(
@@ -185,9 +212,32 @@ def _fingerprint(
 
 
 def _unit_pairs(text_bytes: int) -> int:
-    """Returns the most pairs of a unit: fewer for a small input, so that all workers get some."""
+    """Returns the most pairs of a unit, by the input's size.
+
+    A small input has small units, so that all workers get some; a huge one has large units, as
+    each shard is put together with a request a unit.
+    """
     pairs = text_bytes // _PAIR_BYTES
-    return min(MAX_UNIT_PAIRS, max(1, math.ceil(pairs / _UNITS / SLICE_PAIRS)) * SLICE_PAIRS)
+    most = min(max(MAX_UNIT_PAIRS, math.ceil(pairs / _MOST_UNITS)), _MAX_UNIT_PAIRS_OF_HUGE)
+    return min(most, max(1, math.ceil(pairs / _UNITS / SLICE_PAIRS)) * SLICE_PAIRS)
+
+
+def _group_sources(text_bytes: Sequence[int], *, held_out_from: int) -> list[int]:
+    """Returns of each source the first one of its group: of so many, small ones share units.
+
+    Neighbours make a group, and no held-out source is in one with others.
+    """
+    if len(text_bytes) <= _MOST_UNITS:
+        return list(range(len(text_bytes)))
+    limit = min(sum(text_bytes) // _MOST_UNITS, MAX_UNIT_BYTES)
+    groups: list[int] = []
+    first = size = 0
+    for order, own in enumerate(text_bytes):
+        if order == held_out_from or size + own > limit:
+            first, size = order, 0
+        size += own
+        groups.append(first)
+    return groups
 
 
 def _plan_splits(train: int, held_out: int, *, options: PreprocessOptions) -> dict[str, SplitPlan]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
-import json
 
 from pipelines.pairs.spills import read_spill_footer
+from pipelines.pairs.units import read_index
 from pipelines.preprocess.plan import PreprocessPlan
 from pipelines.runners.formatting import format_seconds
 from pipelines.storage import files
@@ -76,6 +77,8 @@ class ProgressWatch:
 
     def __init__(self, plan: PreprocessPlan) -> None:
         self._plan = plan
+        # How many sources each index of units is of.
+        self._sources = collections.Counter(plan.work.index(first) for first in plan.groups)
         self._unit_rows: dict[str, list[int]] = {}  # of each index of units
         self._spills: dict[str, tuple[int, int]] = {}  # rows and rejected pairs of each
         self._reused: set[str] | None = None  # spills of an earlier run
@@ -94,18 +97,22 @@ class ProgressWatch:
             self._reused = set(finished["spill"])
         for path in finished["units"]:
             if path not in self._unit_rows:
-                self._unit_rows[path] = json.loads(files.read_bytes(path))
+                units = read_index(files.read_bytes(path))
+                self._unit_rows[path] = [sum(rows.values()) for rows, _ in units]
         for path in finished["spill"]:
             if path not in self._spills:
                 statistics = read_spill_footer(path)[1]
-                self._spills[path] = statistics["rows"], sum(statistics["rejected"].values())
+                self._spills[path] = (
+                    sum(rows for _, rows in statistics["rows"]),
+                    sum(count for _, _, count in statistics["rejected"]),
+                )
         if not self._has_vocabularies:
             models = set(plan.options.model_files)
             self._has_vocabularies = models <= set(list_names(plan.options.output))
         unit_rows = [rows for source in self._unit_rows.values() for rows in source]
         progress = Progress(
             sources=len(plan.sources),
-            sources_cut=len(self._unit_rows),
+            sources_cut=sum(self._sources[path] for path in self._unit_rows),
             chunks=len(finished["chunk"]),
             has_vocabularies=self._has_vocabularies,
             units=len(unit_rows),

@@ -1,30 +1,48 @@
 """How the tests of sources cut and read them."""
 
-from pipelines.pairs.units import cut_source
+import uuid
+
+from pipelines.corpora.opening import SourceList
+from pipelines.pairs.units import cut_sources, read_index
 from pipelines.pairs.work_folder import WorkFolder
 
 
 def cut(source, tmp_path, *, max_pairs=1000):
     (tmp_path / "work").mkdir(exist_ok=True)
-    return list(
-        cut_source(
-            source,
-            order=0,
-            is_held_out=False,
-            max_pairs=max_pairs,
-            work=WorkFolder(str(tmp_path / "work")),
-        )
-    )
+    work = WorkFolder(str(tmp_path / "work"))
+    return list(cut_sources([(0, source)], is_held_out=False, max_pairs=max_pairs, work=work))
+
+
+def unit_sizes(tmp_path):
+    """Returns the rows of the units that `cut` has written down."""
+    content = (tmp_path / "work/units-000.json").read_bytes()
+    return [sum(rows.values()) for rows, _ in read_index(content)]
+
+
+def list_sources(sources, folder):
+    """Writes the list of sources to a new file."""
+    path = folder / f"sources-{uuid.uuid4().hex}.jsonl"
+    identities = [source.identity() for source in sources]
+    path.write_text(SourceList.text(sources, identities=identities, groups=range(len(sources))))
+    return SourceList(str(path))
+
+
+def rows_of(unit, sources=None):
+    """Reads the rows of a unit; only those without a chunk need the sources."""
+    return [row for part in unit.read(sources) for row in part.table.to_pylist()]
 
 
 def read(source, tmp_path, *, max_pairs=1000):
     """Reads all rows through units, checking that these are what they say."""
     rows = []
-    for index, unit in enumerate(cut(source, tmp_path, max_pairs=max_pairs)):
-        assert (unit.index, unit.first_row) == (index, len(rows))
-        tables = list(unit.read())
-        for table in tables:
-            rows += [tuple(row.values()) for row in table.to_pylist()]
-        assert len(rows) == unit.first_row + unit.rows
+    units = cut(source, tmp_path, max_pairs=max_pairs)
+    sources = list_sources([source], tmp_path)
+    for index, unit in enumerate(units):
+        assert unit.index == index
+        assert [(part.order, part.first_row) for part in unit.parts] == [(0, len(rows))]
+        for part in unit.read(sources):
+            assert (part.order, part.first_row) == (0, len(rows))
+            rows += [tuple(row.values()) for row in part.table.to_pylist()]
+        assert len(rows) == unit.parts[0].first_row + unit.rows
         assert 1 <= unit.rows <= max_pairs
     return rows

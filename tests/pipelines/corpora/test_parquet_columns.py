@@ -1,6 +1,5 @@
 """Parquet as a corpus: units in place or as chunks, nested columns, damaged files."""
 
-import json
 import shutil
 
 import pyarrow as pa
@@ -9,7 +8,7 @@ import pytest
 from corpora import open_named
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from unit_reading import cut, read
+from unit_reading import cut, read, unit_sizes
 
 from model.errors import UserError
 from pipelines.corpora import rows as corpora_rows
@@ -78,7 +77,7 @@ def write_numbers(path, rows, *, row_group_size):
 def test_small_row_groups_are_read_in_place_and_never_split(tmp_path):
     source, rows = write_numbers(tmp_path / "a.parquet", 100, row_group_size=8)
     assert read(source, tmp_path, max_pairs=30) == rows
-    assert json.loads((tmp_path / "work/units-000.json").read_text()) == [24, 24, 24, 28]
+    assert unit_sizes(tmp_path) == [24, 24, 24, 28]
     assert [path.name for path in (tmp_path / "work").iterdir()] == ["units-000.json"]
 
 
@@ -97,7 +96,7 @@ def test_a_large_row_group_is_decoded_once(tmp_path, monkeypatch):
     for _ in range(2):  # again from the index, and the chunks
         assert read(source, tmp_path, max_pairs=7) == rows
     assert (sum(calls), max(calls)) == (100, 3)
-    assert json.loads((tmp_path / "work/units-000.json").read_text()) == [7] * 14 + [2]
+    assert unit_sizes(tmp_path) == [7] * 14 + [2]
 
 
 def test_units_of_parquet_end_at_their_bytes(tmp_path, monkeypatch):
@@ -112,14 +111,14 @@ def test_units_of_parquet_end_at_their_bytes(tmp_path, monkeypatch):
     monkeypatch.setattr(corpora_rows, "SLICE_BYTES", 800)
     expected = [(text, text, None) for text in texts]
     assert read(source, tmp_path) == expected
-    sizes = json.loads((tmp_path / "work/units-000.json").read_text())
+    sizes = unit_sizes(tmp_path)
     assert sizes == [15, 15, 15, 5]
     [first, *_] = cut(source, tmp_path)
     assert {table.num_rows for table in first.read()} == {1}
     shutil.rmtree(tmp_path / "work")
     monkeypatch.setattr(units, "MAX_UNIT_BYTES", 1000)
     assert read(source, tmp_path) == expected
-    sizes = json.loads((tmp_path / "work/units-000.json").read_text())
+    sizes = unit_sizes(tmp_path)
     assert sum(sizes) == 50
     assert max(sizes) == 3
 
@@ -127,7 +126,7 @@ def test_units_of_parquet_end_at_their_bytes(tmp_path, monkeypatch):
 def test_an_empty_parquet_file_has_no_units(tmp_path):
     source, _ = write_numbers(tmp_path / "a.parquet", 0, row_group_size=8)
     assert cut(source, tmp_path) == []
-    assert json.loads((tmp_path / "work/units-000.json").read_text()) == []
+    assert unit_sizes(tmp_path) == []
 
 
 def test_parquet_says_how_many_pairs_it_has(tmp_path):

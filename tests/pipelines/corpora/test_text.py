@@ -12,14 +12,14 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from memory_filesystem import MemoryFileSystem
-from unit_reading import cut, read
+from unit_reading import cut, read, rows_of, unit_sizes
 
 from model.errors import UserError
 from pipelines.corpora import rows as corpora_rows
 from pipelines.corpora.lines import read_texts
 from pipelines.corpora.text import Jsonl, TextPair, Tsv
 from pipelines.pairs import units
-from pipelines.pairs.units import cut_source
+from pipelines.pairs.units import cut_sources
 from pipelines.pairs.work_folder import WorkFolder
 from pipelines.storage import files
 
@@ -90,7 +90,7 @@ def test_invalid_utf8_is_a_fault_of_its_line_alone(tmp_path):
 @pytest.mark.parametrize("suffix", COMPRESS)
 def test_empty_files_have_no_units(tmp_path, suffix):
     assert cut(text_pair(tmp_path, b"", b"", suffix=suffix), tmp_path) == []
-    assert json.loads((tmp_path / "work/units-000.json").read_text()) == []
+    assert unit_sizes(tmp_path) == []
 
 
 @settings(max_examples=25)
@@ -214,7 +214,7 @@ def test_what_the_file_system_raises_is_not_called_damage(tmp_path, monkeypatch)
 def test_finished_chunks_are_not_written_again(tmp_path):
     source = text_pair(tmp_path, b"a\nb\nc\n", b"x\ny\nz\n")
     first = cut(source, tmp_path, max_pairs=2)
-    assert json.loads((tmp_path / "work/units-000.json").read_text()) == [2, 1]
+    assert unit_sizes(tmp_path) == [2, 1]
     stamps = {path: path.stat().st_mtime_ns for path in (tmp_path / "work").iterdir()}
     (tmp_path / "corpus.en").unlink()  # the chunks are enough
     assert cut(source, tmp_path, max_pairs=2) == first
@@ -224,7 +224,7 @@ def test_finished_chunks_are_not_written_again(tmp_path):
 def test_an_interrupted_cut_goes_on(tmp_path):
     source = text_pair(tmp_path, b"a\nb\nc\n", b"x\ny\nz\n")
     work = WorkFolder(str(tmp_path / "work"))
-    started = cut_source(source, order=0, is_held_out=False, max_pairs=1, work=work)
+    started = cut_sources([(0, source)], is_held_out=False, max_pairs=1, work=work)
     (tmp_path / "work").mkdir()
     next(started)
     started.close()
@@ -247,7 +247,7 @@ def test_a_long_line_leaves_its_neighbours_alone(tmp_path):
     long = b"abc " * 5_000_000  # 20 MB
     source = text_pair(tmp_path, b"a\n" + long + b"\nc\n", b"x\ny\nz\n", suffix=".zst")
     [unit] = cut(source, tmp_path)
-    rows = [row for table in unit.read() for row in table.to_pylist()]
+    rows = rows_of(unit)
     assert [row["target"] for row in rows] == ["x", "y", "z"]
     assert [len(row["source"]) for row in rows] == [1, len(long), 1]
 
@@ -282,10 +282,10 @@ def test_units_end_at_their_bytes_and_know_where_they_start(tmp_path, monkeypatc
     path = text_file(tmp_path, "a.tsv", "".join(f"{t}\tx\n" for t in texts).encode())
     expected = [(text, "x", None) for text in texts]
     assert read(Tsv(path), tmp_path, max_pairs=5) == expected
-    sizes = json.loads((tmp_path / "work/units-000.json").read_text())
+    sizes = unit_sizes(tmp_path)
     assert sizes == [4, 5, 1]
     first = cut(Tsv(path), tmp_path, max_pairs=5)  # from the index
-    assert [(unit.first_row, unit.rows) for unit in first] == [(0, 4), (4, 5), (9, 1)]
+    assert [(unit.parts[0].first_row, unit.rows) for unit in first] == [(0, 4), (4, 5), (9, 1)]
     (tmp_path / "work/units-000.json").unlink()
     (tmp_path / "work/chunk-000-00001.arrow").unlink()
     assert cut(Tsv(path), tmp_path, max_pairs=5) == first  # from the text, again
@@ -432,11 +432,9 @@ def test_text_of_any_file_system(tmp_path, memory):
         for work in works:
             for _ in range(2):  # the second time from the index
                 found = list(
-                    cut_source(
-                        source, order=7, is_held_out=True, max_pairs=1, work=WorkFolder(work)
-                    )
+                    cut_sources([(7, source)], is_held_out=True, max_pairs=1, work=WorkFolder(work))
                 )
-                rows = [row for unit in found for t in unit.read() for row in t.to_pylist()]
+                rows = [row for unit in found for row in rows_of(unit)]
                 assert [(row["source"], row["target"]) for row in rows] == [("a", "x"), ("b", "y")]
         assert f"{works[0]}/units-007.json" in memory.paths()
         assert source.text_bytes() > 0

@@ -26,10 +26,15 @@ from pipelines.storage import files
 
 
 def batch(*rows):
-    """Makes a batch of (group, source hash, row, record); the group is the order too."""
+    """Makes a batch of (group, source hash, row, record); records have the order of their group."""
+    return of_source(0, *rows)
+
+
+def of_source(order, *rows):
+    """Makes a batch of a source, like `batch`."""
     headers = np.zeros(len(rows), HEADER)
     for i, (group, source_hash, row, record) in enumerate(rows):
-        headers[i] = (group, 0, group, source_hash, row, 1, 2, 0, len(record))
+        headers[i] = (group, 0, group, source_hash, row, order, 1, 2, 0, len(record))
     return Batch(headers, [record for *_, record in rows])
 
 
@@ -74,8 +79,7 @@ def test_a_spill_gives_every_record_back_by_bucket(
         for bucket, found_there in enumerate(
             read_buckets([region], buckets=buckets_per_shard, most_bytes=most_bytes)
         ):
-            assert [order for order, _ in found_there] == [3] * len(found_there)
-            part = found_there[0][1] if found_there else batch()
+            part = found_there[0] if found_there else batch()
             assert part.headers["row"].tolist() == sorted(part.headers["row"])
             for header, record in zip(part.headers, part.records, strict=True):
                 place = shard * buckets_per_shard + bucket
@@ -94,9 +98,9 @@ def test_two_splits_in_one_spill(tmp_path):
     regions = dict(
         write_spill(path, parts, order=0, index=0, statistics={}, work=WorkFolder(str(tmp_path)))
     )
-    [[[_, train]]] = read_buckets([regions[TRAIN, 0]], buckets=1)
+    [[train]] = read_buckets([regions[TRAIN, 0]], buckets=1)
     # Its shard may have more buckets than the one in which candidates stand by.
-    [[[_, held]], nothing] = read_buckets([regions[VALIDATION, 0]], buckets=2)
+    [[held], nothing] = read_buckets([regions[VALIDATION, 0]], buckets=2)
     assert (train.records, held.records, nothing) == ([b"train"], [b"held"], [])
     assert not regions[TRAIN, 0].is_candidate
     assert regions[VALIDATION, 0].is_candidate
@@ -116,7 +120,7 @@ def spill(tmp_path, index, groups, *, buckets):
 def test_neighbouring_buckets_are_read_at_once_as_far_as_memory_allows(
     tmp_path, monkeypatch, most_bytes, reads
 ):
-    """Eight buckets of two records of 103 bytes in each of five spills."""
+    """Eight buckets of two records of 107 bytes in each of five spills."""
     asked = []
 
     def read_range(path, begin, end):
@@ -143,9 +147,9 @@ def test_a_footer_that_is_longer_than_usual_is_read_too(tmp_path, monkeypatch):
 
 def test_merge_sorts_and_keeps_the_least_place_of_a_group():
     spills = [
-        (0, batch((5, 0, 3, b"five"))),
-        (0, batch((7, 0, 4, b"seven"), (5, 0, 8, b"five"))),
-        (1, batch((5, 0, 0, b"five"), (9, 0, 1, b"nine"))),
+        batch((5, 0, 3, b"five")),
+        batch((7, 0, 4, b"seven"), (5, 0, 8, b"five")),
+        of_source(1, (5, 0, 0, b"five"), (9, 0, 1, b"nine")),
     ]
     merged = merge_bucket(spills)
     assert merged.batch.records == [b"five", b"seven", b"nine"]
@@ -158,13 +162,13 @@ def test_merge_sorts_and_keeps_the_least_place_of_a_group():
 def test_the_order_may_be_another_than_that_of_groups():
     spilled = batch((1, 0, 0, b"a"), (2, 0, 1, b"b"), (2, 0, 2, b"c"), (3, 0, 3, b"d"))
     spilled.headers["key"] = [8, 6, 1, 7]
-    merged = merge_bucket([(0, spilled)])
+    merged = merge_bucket([spilled])
     assert merged.batch.records == [b"b", b"d", b"a"]
     assert pairs(merged.duplicates) == [(0, 2)]
 
 
 def test_without_deduplication_all_are_kept_in_a_fixed_order():
-    spills = [(0, batch((5, 0, 1, b"x"), (2, 0, 2, b"y"))), (1, batch((5, 0, 0, b"z")))]
+    spills = [batch((5, 0, 1, b"x"), (2, 0, 2, b"y")), of_source(1, (5, 0, 0, b"z"))]
     merged = merge_bucket(spills, deduplicate=False)
     assert merged.batch.records == [b"y", b"x", b"z"]
     assert pairs(merged.duplicates) == []
@@ -173,7 +177,7 @@ def test_without_deduplication_all_are_kept_in_a_fixed_order():
 def test_half_a_digest_does_not_make_a_duplicate():
     spilled = batch(*((5, 0, row, record) for row, record in enumerate([b"a", b"b", b"a", b"b"])))
     spilled.headers["group_low"] = [1, 2, 1, 2]
-    merged = merge_bucket([(0, spilled)])
+    merged = merge_bucket([spilled])
     assert merged.batch.records == [b"a", b"b"]
     assert pairs(merged.duplicates) == [(0, 2), (0, 3)]
     assert pairs(merged.survivors) == [(0, 0), (0, 1)]
@@ -193,7 +197,7 @@ def test_merge_agrees_with_a_dictionary(groups, spill_rows):
         rows = range(begin, min(begin + spill_rows, len(groups)))
         part = batch(*((groups[r][0], 0, r, str(groups[r]).encode()) for r in rows))
         part.headers["group_low"] = [groups[r][1] for r in rows]
-        spills.append((0, without_copies(part)))
+        spills.append(without_copies(part))
     merged = merge_bucket(spills)
     assert sorted(merged.batch.records) == sorted(str(group).encode() for group in kept)
     assert sorted(merged.places.rows.tolist()) == sorted(kept.values())
@@ -206,13 +210,13 @@ def test_copies_in_a_unit_take_no_room():
     small = without_copies(whole)
     assert sum(map(len, small.records)) == int(small.headers["size"].sum()) == len(b"much text")
     assert len(whole.records[-1]) == len(b"much text")  # the argument is left alone
-    merged = merge_bucket([(0, small)])
+    merged = merge_bucket([small])
     assert merged.batch.records == [b"much text"]
     assert len(merged.duplicates.rows) == 999
 
 
 def test_merge_passes_over_sources_by_hash():
-    spills = [(0, batch((1, 10, 0, b"a"), (2, 20, 1, b"b"), (3, 30, 2, b"c")))]
+    spills = [batch((1, 10, 0, b"a"), (2, 20, 1, b"b"), (3, 30, 2, b"c"))]
     assert merge_bucket(spills, moved=20).batch.records == [b"a", b"c"]
     assert merge_bucket(spills, only=20).batch.records == [b"b"]
 

@@ -3,6 +3,7 @@
 import json
 import re
 import time
+from pathlib import Path
 
 import pytest
 from corpora import run_preprocess
@@ -43,7 +44,8 @@ def make_plan(folder, *, held_out=False, **changes):
 
 
 def spill(plan, order, index, *, rows, **rejected):
-    statistics = {"order": order, "index": index, "rows": rows, "rejected": rejected}
+    reasons = [[order, reason, count] for reason, count in rejected.items()]
+    statistics = {"order": order, "index": index, "rows": [[order, rows]], "rejected": reasons}
     write_spill(
         plan.work.spill(f"{order:03d}-{index:05d}"),
         [],
@@ -52,6 +54,11 @@ def spill(plan, order, index, *, rows, **rejected):
         statistics=statistics,
         work=plan.work,
     )
+
+
+def index(*sizes):
+    """Makes the index of units of these rows."""
+    return json.dumps([{"rows": {"0": rows}, "chunk": True} for rows in sizes])
 
 
 # The line.
@@ -87,13 +94,13 @@ def test_the_line_of_each_phase(values, line):
 def test_a_run_is_watched_through_its_folders(plan, tmp_path):
     watch = ProgressWatch(plan)
     assert watch.look(0).phase == "cutting", "no folder yet"
-    work = tmp_path / "out/_work" / plan.fingerprint[:16]
+    work = Path(plan.work.path)
     work.mkdir(parents=True)
     (work / "run.json").touch()
     (work / "chunk-000-00000.arrow").touch()
     (work / "chunk-000-00001.arrow.0123.tmp").touch()
     assert watch.look(1).describe() == "cutting: source 1 of 1, 1 chunks"
-    (work / "units-000.json").write_text(json.dumps([100, 100, 50]))
+    (work / "units-000.json").write_text(index(100, 100, 50))
     assert watch.look(5).describe() == "training the vocabulary: 0:00"
     assert watch.look(8).describe() == "training the vocabulary: 0:03"
     (tmp_path / "out/vocabulary.spm").touch()
@@ -111,9 +118,9 @@ def test_a_run_is_watched_through_its_folders(plan, tmp_path):
 
 
 def test_units_of_an_earlier_run_are_not_in_the_rate(plan, tmp_path):
-    (tmp_path / "out/_work" / plan.fingerprint[:16]).mkdir(parents=True)
+    Path(plan.work.path).mkdir(parents=True)
     spill(plan, 0, 0, rows=100)
-    (tmp_path / f"out/_work/{plan.fingerprint[:16]}/units-000.json").write_text("[100, 100, 100]")
+    Path(plan.work.index(0)).write_text(index(100, 100, 100))
     watch = ProgressWatch(plan)
     assert watch.look(0).describe() == "reading: unit 2 of 3, 100 kept, 0 rejected"
     spill(plan, 0, 1, rows=100, malformed=100)
@@ -123,9 +130,9 @@ def test_units_of_an_earlier_run_are_not_in_the_rate(plan, tmp_path):
 
 
 def test_files_are_read_once(plan, tmp_path, monkeypatch):
-    work = tmp_path / "out/_work" / plan.fingerprint[:16]
+    work = Path(plan.work.path)
     work.mkdir(parents=True)
-    (work / "units-000.json").write_text("[1, 1]")
+    (work / "units-000.json").write_text(index(1, 1))
     spill(plan, 0, 0, rows=1)
     read = []
     real = files.open_binary
@@ -138,9 +145,9 @@ def test_files_are_read_once(plan, tmp_path, monkeypatch):
 
 def test_separate_vocabularies_are_there_when_both_are(tmp_path):
     plan = make_plan(tmp_path, shared_vocabulary=False)
-    work = tmp_path / "out/_work" / plan.fingerprint[:16]
+    work = Path(plan.work.path)
     work.mkdir(parents=True)
-    (work / "units-000.json").write_text("[1]")
+    (work / "units-000.json").write_text(index(1))
     watch = ProgressWatch(plan)
     (tmp_path / "out/source.spm").touch()
     assert watch.look(0).phase == "vocabulary"
@@ -153,7 +160,7 @@ def test_a_run_on_another_file_system_is_watched(tmp_path):
     plan = make_plan(tmp_path, output="mem://bucket/out")
     watch = ProgressWatch(plan)
     assert watch.look(0).phase == "cutting"
-    MemoryFileSystem.put(f"{plan.work.path}/units-000.json", b"[7, 5]")
+    MemoryFileSystem.put(f"{plan.work.path}/units-000.json", index(7, 5).encode())
     MemoryFileSystem.put("mem://bucket/out/vocabulary.spm", b"")
     spill(plan, 0, 0, rows=7, too_long=2)
     assert watch.look(1).describe() == "reading: unit 2 of 2, 5 kept, 2 rejected"
@@ -167,7 +174,7 @@ def wait_for(condition):
 
 
 def test_a_file_that_cannot_be_read_keeps_nothing_from_being_seen(plan, tmp_path):
-    work = tmp_path / "out/_work" / plan.fingerprint[:16]
+    work = Path(plan.work.path)
     work.mkdir(parents=True)
     index = work / "units-000.json"
     index.write_text("[1")
@@ -175,7 +182,7 @@ def test_a_file_that_cannot_be_read_keeps_nothing_from_being_seen(plan, tmp_path
     with job._watched(plan, seen.append):
         time.sleep(0.1)
         assert seen == []
-        index.write_text("[1]")
+        index.write_text(index(1))
         wait_for(lambda: seen)
     assert seen[0].describe().startswith("training")
 
@@ -249,7 +256,7 @@ def test_a_plan_says_what_is_in_its_folder(plan, tmp_path):
     (out / "thesis.tex").touch()
     assert lines_of(plan)["output"].endswith("something else (thesis.tex): it would be refused")
     (out / "thesis.tex").unlink()
-    (out / "_work" / plan.fingerprint[:16]).mkdir(parents=True)
+    Path(plan.work.path).mkdir(parents=True)
     spill(plan, 0, 0, rows=1)
     assert lines_of(plan)["output"].endswith(
         "begun already, with 1 unit encoded: a run would go on from there"
