@@ -34,22 +34,29 @@ _REGION = "regions"
 _STATISTICS = "statistics"
 
 
+class ListedUnits(NamedTuple):
+    """What `ListUnits` yields: the units, spread over the workers, and each as it was cut."""
+
+    units: beam.PCollection
+    cut: beam.PCollection
+
+
 @_transform
 class ListUnits(beam.PTransform):
     """Cuts the sources into units of at most `plan.unit_pairs`; writes text as chunks for it."""
 
     plan: DatasetPlan
 
-    def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection:
+    def expand(self, begin: beam.pvalue.PBegin) -> ListedUnits:
         """Wires the steps."""
-        return (
+        cut = (
             begin
             | "Name list of sources" >> beam.Create([self.plan.source_list])
             | "List groups" >> beam.FlatMap(SourceList.groups)
             | "Spread groups" >> beam.Reshuffle()
             | "Cut" >> beam.ParDo(_CutSources(self.plan))
-            | "Spread units" >> beam.Reshuffle()
         )
+        return ListedUnits(cut | "Spread units" >> beam.Reshuffle(), cut)
 
 
 class _CutSources(beam.DoFn):

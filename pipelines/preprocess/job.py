@@ -325,7 +325,7 @@ def _add_steps(pipeline: beam.Pipeline, whole_plan: PreprocessPlan) -> None:
     from pipelines.preprocess.merge_steps import MergeShards
 
     plan = whole_plan.for_steps
-    units = pipeline | "List units" >> ListUnits(plan=plan)
+    units, cut = pipeline | "List units" >> ListUnits(plan=plan)
     held_out = beam.pvalue.AsSingleton(units | "Find held-out texts" >> FindHeldOut(plan=plan))
     specs = [] if _has_vocabularies(plan.options) else _vocabulary_specs(plan.options)
     vocabularies = units | "Train vocabularies" >> TrainVocabularies(
@@ -336,7 +336,7 @@ def _add_steps(pipeline: beam.Pipeline, whole_plan: PreprocessPlan) -> None:
     )
     shards = encoded.regions | "Merge shards" >> MergeShards(plan=plan, units=encoded.statistics)
     _ = pipeline | "Write manifest" >> WriteManifest(
-        plan=plan, units=encoded.statistics, shards=shards
+        plan=plan, cut=cut, units=encoded.statistics, shards=shards
     )
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import collections
 import dataclasses
-from collections.abc import Iterator, Sequence
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
+import numpy as np
+import numpy.typing as npt
 
 from model.dataset.manifest import (
     MANIFEST_FILE,
@@ -22,13 +25,105 @@ from model.errors import UserError
 from model.text.vocabulary import load_vocabularies
 from pipelines.pairs.encoding import UnitStatistics
 from pipelines.pairs.rejected import count_reasons, describe_reasons
-from pipelines.pairs.spills import SplitPlan
-from pipelines.pairs.units import read_index
+from pipelines.pairs.units import Unit
 from pipelines.preprocess.dataset_folder import installed_version
-from pipelines.preprocess.merge_steps import ShardStatistics, add_counts
+from pipelines.preprocess.merge_steps import RecordStatistics, ShardStatistics
 from pipelines.preprocess.plan import DatasetPlan
 from pipelines.storage import files
 from pipelines.storage.paths import join
+
+Counts = npt.NDArray[np.int64]  # [sources]
+
+
+class Arrivals:
+    """How many units arrived somewhere, and which: the sum of a digest of each."""
+
+    def __init__(self) -> None:
+        self.units = 0
+        self._digests = 0
+
+    def add(self, order: int, index: int, rows: Iterable[Sequence[int]]) -> None:
+        """Takes note of a unit with these rows, by the orders of its sources."""
+        text = json.dumps([order, index, *map(list, rows)])
+        self.units += 1
+        self._digests += int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest())
+
+    def merge(self, other: Arrivals) -> None:
+        """Takes note of what arrived elsewhere."""
+        self.units += other.units
+        self._digests += other._digests
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Arrivals) and vars(self) == vars(other)
+
+    __hash__ = None  # type: ignore[assignment]  # it changes
+
+
+@dataclasses.dataclass(kw_only=True)
+class SplitTotals(RecordStatistics):
+    """What is known of the shards of a split."""
+
+    sizes: dict[int, int] = dataclasses.field(default_factory=dict)  # bytes, by shard
+
+    def merge(self, other: SplitTotals) -> None:
+        """Adds other shards."""
+        if twice := self.sizes.keys() & other.sizes.keys():
+            raise RuntimeError(f"shards arrived twice: {sorted(twice)}")
+        self.add(other)
+        self.sizes |= other.sizes
+
+
+class Totals:
+    """All statistics of units and shards added up: a few numbers a source, and a size a shard."""
+
+    def __init__(self, sources: int) -> None:
+        self.cut = Arrivals()
+        self.encoded = Arrivals()
+        self.read = np.zeros(sources, np.int64)  # pairs by the order of their source
+        self.kept = np.zeros(sources, np.int64)
+        self.rejected: dict[str, Counts] = {}  # by reason
+        self.splits: dict[str, SplitTotals] = {}
+
+    def add_unit(self, unit: UnitStatistics) -> None:
+        """Adds an encoded unit."""
+        self.encoded.add(unit.order, unit.index, unit.rows)
+        for order, rows in unit.rows:
+            self.read[order] += rows
+        for order, reason, count in unit.rejected:
+            self._rejected_for(reason)[order] += count
+
+    def add_shard(self, shard: ShardStatistics, *, duplicate_reason: str) -> None:
+        """Adds a merged shard."""
+        split = SplitTotals(sizes={shard.shard: shard.size})
+        split.add(shard)
+        self.splits.setdefault(shard.split, SplitTotals()).merge(split)
+        _add_at(self.kept, shard.kept_by_source)
+        if shard.duplicates_by_source:
+            _add_at(self._rejected_for(duplicate_reason), shard.duplicates_by_source)
+
+    def merge(self, other: Totals) -> None:
+        """Adds the totals of others."""
+        self.cut.merge(other.cut)
+        self.encoded.merge(other.encoded)
+        self.read += other.read
+        self.kept += other.kept
+        for reason, counts in other.rejected.items():
+            self._rejected_for(reason)[:] += counts
+        for name, split in other.splits.items():
+            self.splits.setdefault(name, SplitTotals()).merge(split)
+
+    def rejected_of(self, order: int) -> dict[str, int]:
+        """Returns how many pairs of a source were rejected, by reason."""
+        counts = ((reason, int(counts[order])) for reason, counts in sorted(self.rejected.items()))
+        return {reason: count for reason, count in counts if count}
+
+    def _rejected_for(self, reason: str) -> Counts:
+        return self.rejected.setdefault(reason, np.zeros_like(self.read))
+
+
+def _add_at(counts: Counts, found: Mapping[int, int]) -> None:
+    orders = np.fromiter(found.keys(), np.int64, len(found))
+    counts[orders] += np.fromiter(found.values(), np.int64, len(found))
 
 
 # Beam sets its label when it applies it: it cannot be frozen.
@@ -37,14 +132,70 @@ class WriteManifest(beam.PTransform):
     """Checks that every pair is accounted for and writes `dataset.json`, the last of all files."""
 
     plan: DatasetPlan
+    cut: beam.PCollection  # of Units, as they were cut
     units: beam.PCollection  # of UnitStatistics
     shards: beam.PCollection  # of ShardStatistics
 
-    def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection:
+    def expand(self, _: beam.pvalue.PBegin) -> beam.PCollection:
         """Wires the steps."""
-        units, shards = beam.pvalue.AsList(self.units), beam.pvalue.AsList(self.shards)
-        complete = beam.ParDo(_Complete(self.plan), units, shards)
-        return begin | "Draft" >> beam.Create([None]) | "Complete" >> complete
+        return (
+            (self.cut, self.units, self.shards)
+            | "All statistics" >> beam.Flatten()
+            | "Add up" >> beam.CombineGlobally(_SumStatistics(self.plan))
+            | "Complete" >> beam.ParDo(_Complete(self.plan))
+        )
+
+
+class _SumStatistics(beam.CombineFn):
+    """Adds up statistics, so that no worker gets those of all units and shards; checks the sums."""
+
+    def __init__(self, plan: DatasetPlan) -> None:
+        self._plan = plan
+
+    def create_accumulator(self) -> Totals:
+        return Totals(self._plan.source_count)
+
+    def add_input(self, totals: Totals, found: Unit | UnitStatistics | ShardStatistics) -> Totals:
+        if isinstance(found, Unit):
+            rows = [[part.order, part.rows] for part in found.parts]
+            totals.cut.add(found.order, found.index, rows)
+        elif isinstance(found, UnitStatistics):
+            totals.add_unit(found)
+        else:
+            totals.add_shard(found, duplicate_reason=self._plan.duplicate_reason)
+        return totals
+
+    def merge_accumulators(self, accumulators: Iterable[Totals]) -> Totals:
+        merged = self.create_accumulator()
+        for totals in accumulators:
+            merged.merge(totals)
+        return merged
+
+    def extract_output(self, totals: Totals) -> Totals:
+        check_totals(self._plan, totals)
+        return totals
+
+
+def check_totals(plan: DatasetPlan, totals: Totals) -> None:
+    """Checks that all units and shards arrived once, and that each pair is accounted for.
+
+    Raises:
+      RuntimeError: Some were lost or counted twice.
+    """
+    if totals.encoded != totals.cut:
+        raise RuntimeError(
+            f"{totals.encoded.units} units arrived of {totals.cut.units} that were cut, or others"
+        )
+    for name, spread in plan.splits.items():
+        shards = sorted(totals.splits.get(name, SplitTotals()).sizes)
+        if shards != list(range(spread.shards)):
+            raise RuntimeError(f"shards of {name}: {shards} of {spread.shards}")
+    rejected = sum(totals.rejected.values(), np.zeros_like(totals.read))
+    for order in np.flatnonzero(totals.read != totals.kept + rejected).tolist():
+        raise RuntimeError(
+            f"{plan.source_list.source(order).name}: {totals.read[order]} pairs read, but "
+            f"{totals.kept[order]} kept and {rejected[order]} rejected"
+        )
 
 
 class _Complete(beam.DoFn):
@@ -53,13 +204,13 @@ class _Complete(beam.DoFn):
         # Of the program that plans, and of the files that it saw.
         self._version, self._options = installed_version(), plan.options.resolved()
 
-    def process(
-        self, _: None, units: list[UnitStatistics], shards: list[ShardStatistics]
-    ) -> Iterator[str]:
+    def process(self, totals: Totals) -> Iterator[str]:
         plan = self._plan
-        _check_all_arrived(plan, units)
-        sources = sum_sources(plan, units=units, shards=shards)
-        splits = {name: sum_split(name, split, shards) for name, split in plan.splits.items()}
+        sources = describe_sources(plan, totals)
+        splits = {
+            name: describe_split(name, totals.splits[name], shards=spread.shards)
+            for name, spread in plan.splits.items()
+        }
         check_splits(splits[TRAIN], splits[VALIDATION], sources=sources)
         options = plan.options
         vocabularies = load_vocabularies(options.output, read=files.read_bytes)
@@ -88,87 +239,40 @@ class _Complete(beam.DoFn):
         yield path
 
 
-def _check_all_arrived(plan: DatasetPlan, units: Sequence[UnitStatistics]) -> None:
-    """Compares the units with those that the cutting steps have written down."""
-    arrived: collections.defaultdict[int, dict[int, dict[int, int]]]
-    arrived = collections.defaultdict(dict)
-    for unit in units:
-        if unit.index in arrived[unit.order]:
-            raise RuntimeError(f"unit {unit.index} of group {unit.order} arrived twice")
-        arrived[unit.order][unit.index] = dict(unit.rows)
-    for group in plan.source_list.groups():
-        index = read_index(files.read_bytes(plan.work.index(group.start)))
-        expected = {place: rows for place, (rows, _) in enumerate(index)}
-        if arrived[group.start] != expected:
-            raise RuntimeError(
-                f"of group {group.start} arrived {arrived[group.start]}, but its units have "
-                f"{expected} rows"
-            )
-
-
-def sum_split(split: str, plan: SplitPlan, shards: Sequence[ShardStatistics]) -> SplitInfo:
-    """Adds up the shards of a split."""
-    own = [s for s in shards if s.split == split]
-    if sorted(s.shard for s in own) != list(range(plan.shards)):
-        raise RuntimeError(f"shards of {split}: {sorted(s.shard for s in own)} of {plan.shards}")
-    records = sum(s.records for s in own)
-    tokens = sum(s.source_tokens + s.target_tokens for s in own)
+def describe_split(name: str, totals: SplitTotals, *, shards: int) -> SplitInfo:
+    """Returns what the manifest says of a split."""
+    tokens = totals.source_tokens + totals.target_tokens
 
     def waste(padded: int) -> float:
         return round(1 - tokens / padded, 4) if padded else 0.0
 
     return SplitInfo(
-        shards=[shard_name(split, i, plan.shards) for i in range(plan.shards)],
-        records=records,
-        source_tokens=sum(s.source_tokens for s in own),
-        target_tokens=sum(s.target_tokens for s in own),
-        longest=max(s.longest for s in own),
-        source_lengths=add_counts(*(s.source_lengths for s in own)) if records else [],
-        target_lengths=add_counts(*(s.target_lengths for s in own)) if records else [],
-        length_ratios=add_counts(*(s.length_ratios for s in own)) if records else [],
-        placeholder_pairs=add_counts(*(s.placeholder_pairs for s in own)),
-        padding_as_stored=waste(sum(s.padded_as_stored for s in own)),
-        padding_by_length=waste(sum(s.padded_by_length for s in own)),
-        shard_sizes=[s.size for s in sorted(own, key=lambda s: s.shard)],
+        shards=[shard_name(name, i, shards) for i in range(shards)],
+        records=totals.records,
+        source_tokens=totals.source_tokens,
+        target_tokens=totals.target_tokens,
+        longest=totals.longest,
+        source_lengths=totals.source_lengths,
+        target_lengths=totals.target_lengths,
+        length_ratios=totals.length_ratios,
+        placeholder_pairs=totals.placeholder_pairs,
+        padding_as_stored=waste(totals.padded_as_stored),
+        padding_by_length=waste(totals.padded_by_length),
+        shard_sizes=[totals.sizes[shard] for shard in range(shards)],
     )
 
 
-def sum_sources(
-    plan: DatasetPlan, *, units: Sequence[UnitStatistics], shards: Sequence[ShardStatistics]
-) -> list[dict[str, Any]]:
-    """Adds up what was read, kept and rejected of each source, and checks that it is all.
-
-    Raises:
-      RuntimeError: Pairs were lost or counted twice.
-    """
-    read: collections.Counter[int] = collections.Counter()
-    kept: collections.Counter[int] = collections.Counter()
-    identities = [plan.source_list.identity(order) for order in range(plan.source_count)]
-    rejected: list[collections.Counter[str]] = [collections.Counter() for _ in identities]
-    for unit in units:
-        for order, rows in unit.rows:
-            read[order] += rows
-        for order, reason, count in unit.rejected:
-            rejected[order][reason] += count
-    for shard in shards:
-        kept.update(shard.kept_by_source)
-        for order, reasons in shard.rejected_by_source.items():
-            rejected[order].update(reasons)
-    for order, identity in enumerate(identities):
-        if read[order] != kept[order] + rejected[order].total():
-            raise RuntimeError(
-                f"{identity['name']}: {read[order]} pairs read, but {kept[order]} kept and "
-                f"{rejected[order].total()} rejected"
-            )
+def describe_sources(plan: DatasetPlan, totals: Totals) -> list[dict[str, Any]]:
+    """Returns what the manifest says of each source."""
     return [
         {
-            **identity,
+            **plan.source_list.identity(order),
             "is_held_out": order >= plan.held_out_from,
-            "read": read[order],
-            "kept": kept[order],
-            "rejected": dict(sorted(rejected[order].items())),
+            "read": int(totals.read[order]),
+            "kept": int(totals.kept[order]),
+            "rejected": totals.rejected_of(order),
         }
-        for order, identity in enumerate(identities)
+        for order in range(plan.source_count)
     ]
 
 

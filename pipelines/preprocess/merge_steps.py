@@ -25,7 +25,7 @@ from model.dataset.manifest import (
 from model.dataset.tfrecords import framed_runs
 from pipelines.pairs.encoding import UnitStatistics
 from pipelines.pairs.rejected import REJECTED_SCHEMA, SourceNames, duplicates_tables
-from pipelines.pairs.spills import Headers, Places, Region, merge_bucket, read_buckets
+from pipelines.pairs.spills import Headers, MergedBucket, Region, merge_bucket, read_buckets
 from pipelines.preprocess.plan import DatasetPlan
 from pipelines.storage import files
 from pipelines.storage.paths import join
@@ -37,11 +37,9 @@ ShardKey = tuple[str, int]  # split, shard
 
 
 @dataclasses.dataclass(kw_only=True)
-class ShardStatistics:
-    """What merging a shard kept and left out; counted while its records are written."""
+class RecordStatistics:
+    """What is known of written records; counted a bucket at a time, and added up."""
 
-    split: str
-    shard: int  # its number in the split, from 0
     records: int = 0  # records written
     source_tokens: int = 0  # tokens on the source side, BOS and EOS counted
     target_tokens: int = 0  # the same of the target side
@@ -57,10 +55,51 @@ class ShardStatistics:
     padded_as_stored: int = 0  # tokens with padding, if every 64 consecutive pairs made a batch
     # Tokens with padding, if each text was padded to the next multiple of 8.
     padded_by_length: int = 0
-    # Records by the order of their source.
-    kept_by_source: dict[int, int] = dataclasses.field(default_factory=dict)
-    # Duplicates by the order of their source, and by reason.
-    rejected_by_source: dict[int, dict[str, int]] = dataclasses.field(default_factory=dict)
+
+    def count(self, headers: Headers) -> None:
+        """Counts written records."""
+        source, target = (headers[f"{side}_length"].astype(np.int64) for side in _SIDES)
+        counted = RecordStatistics(
+            records=len(headers),
+            source_tokens=int(source.sum()),
+            target_tokens=int(target.sum()),
+            source_lengths=np.bincount(source // HISTOGRAM_STEP).tolist(),
+            target_lengths=np.bincount(target // HISTOGRAM_STEP).tolist(),
+            length_ratios=np.bincount(ratio_places(source, target)).tolist(),
+            placeholder_pairs=_count_at_least(headers["placeholders"]),
+        )
+        for lengths in (source, target):
+            counted.longest = max(counted.longest, int(lengths.max(initial=0)))
+            padded = -(-lengths // HISTOGRAM_STEP) * HISTOGRAM_STEP
+            counted.padded_by_length += int(padded.sum())
+            starts = np.arange(0, len(lengths), PADDING_BATCH)
+            if starts.size:
+                sizes = np.diff(starts, append=len(lengths))
+                most = np.maximum.reduceat(lengths, starts)
+                counted.padded_as_stored += int((most * sizes).sum())
+        self.add(counted)
+
+    def add(self, other: RecordStatistics) -> None:
+        """Adds what is known of other records."""
+        for field in dataclasses.fields(RecordStatistics):
+            own, others = getattr(self, field.name), getattr(other, field.name)
+            if field.name == "longest":
+                total = max(own, others)
+            elif isinstance(own, list):
+                total = add_counts(own, others)
+            else:
+                total = own + others
+            setattr(self, field.name, total)
+
+
+@dataclasses.dataclass(kw_only=True)
+class ShardStatistics(RecordStatistics):
+    """What merging a shard kept and left out; counted while its records are written."""
+
+    split: str
+    shard: int  # its number in the split, from 0
+    kept_by_source: dict[int, int] = dataclasses.field(default_factory=dict)  # by order
+    duplicates_by_source: dict[int, int] = dataclasses.field(default_factory=dict)  # left out
     size: int = 0  # bytes of the shard
 
     def to_json(self) -> str:
@@ -71,41 +110,20 @@ class ShardStatistics:
     def from_json(cls, text: str | bytes) -> ShardStatistics:
         """Reads what `to_json` returned; JSON has made the orders of sources texts."""
         values = json.loads(text)
-        for name in ("kept_by_source", "rejected_by_source"):
+        for name in ("kept_by_source", "duplicates_by_source"):
             values[name] = {int(order): value for order, value in values[name].items()}
         return cls(**values)
 
-    def count_kept(self, headers: Headers, places: Places) -> None:
-        """Counts written records."""
-        self.records += len(headers)
-        source, target = (headers[f"{side}_length"].astype(np.int64) for side in _SIDES)
-        self.source_tokens += int(source.sum())
-        self.target_tokens += int(target.sum())
-        self.source_lengths = _count_at(source // HISTOGRAM_STEP, self.source_lengths)
-        self.target_lengths = _count_at(target // HISTOGRAM_STEP, self.target_lengths)
-        self.length_ratios = _count_at(ratio_places(source, target), self.length_ratios)
-        self.placeholder_pairs = add_counts(
-            self.placeholder_pairs, _count_at_least(headers["placeholders"])
-        )
-        for lengths in (source, target):
-            self.longest = max(self.longest, int(lengths.max(initial=0)))
-            self.padded_by_length += int((-(-lengths // HISTOGRAM_STEP) * HISTOGRAM_STEP).sum())
-            starts = np.arange(0, len(lengths), PADDING_BATCH)
-            if starts.size:
-                sizes = np.diff(starts, append=len(lengths))
-                self.padded_as_stored += int((np.maximum.reduceat(lengths, starts) * sizes).sum())
-        for order, count in _count_sources(places):
-            self.kept_by_source[order] = self.kept_by_source.get(order, 0) + count
-
-    def count_rejected(self, reason: str, places: Places) -> None:
-        """Counts records that were left out."""
-        for order, count in _count_sources(places):
-            reasons = self.rejected_by_source.setdefault(order, {})
-            reasons[reason] = reasons.get(reason, 0) + count
-
-
-def _count_at(places: npt.NDArray[np.int64], histogram: list[int]) -> list[int]:
-    return add_counts(histogram, np.bincount(places).tolist())
+    def count_merged(self, bucket: MergedBucket) -> None:
+        """Counts the records of a bucket, and those left out."""
+        self.count(bucket.batch.headers)
+        for places, by_source in (
+            (bucket.places, self.kept_by_source),
+            (bucket.duplicates, self.duplicates_by_source),
+        ):
+            orders, counts = np.unique(places.orders, return_counts=True)
+            for order, count in zip(orders.tolist(), counts.tolist(), strict=True):
+                by_source[order] = by_source.get(order, 0) + count
 
 
 def _count_at_least(numbers: npt.NDArray[np.uint8]) -> list[int]:
@@ -116,11 +134,6 @@ def _count_at_least(numbers: npt.NDArray[np.uint8]) -> list[int]:
     """
     exactly = np.bincount(numbers, minlength=1)[1:].tolist()
     return list(itertools.accumulate(reversed(exactly)))[::-1]
-
-
-def _count_sources(places: Places) -> Iterator[tuple[int, int]]:
-    values, counts = np.unique(places.orders, return_counts=True)
-    return zip(values.tolist(), counts.tolist(), strict=True)
 
 
 def add_counts(*counts: Iterable[int]) -> list[int]:
@@ -209,7 +222,6 @@ class _Merge(beam.DoFn):
         work, output = self._plan.work, self._plan.options.output
         spread, by = self._plan.splits[split], self._plan.options.deduplicate
         keeps_copies = self._plan.has_held_out and split == VALIDATION
-        reason = f"duplicate_{by}"
         statistics = ShardStatistics(split=split, shard=shard)
         path = join(output, shard_name(split, shard, spread.shards))
         rejected_path = join(output, f"rejected-{PurePath(path).stem}.parquet")
@@ -228,15 +240,17 @@ class _Merge(beam.DoFn):
                 for run in framed_runs(merged.batch.records):
                     file.write(run)
                     statistics.size += len(run)
-                statistics.count_kept(merged.batch.headers, merged.places)
+                statistics.count_merged(merged)
                 if len(merged.duplicates.rows):
-                    statistics.count_rejected(reason, merged.duplicates)
                     if rejected is None:
                         rejected = opened.enter_context(
                             work.open_parquet_writer(rejected_path, REJECTED_SCHEMA)
                         )
                     for table in duplicates_tables(
-                        merged.duplicates, merged.survivors, reason=reason, names=self._names
+                        merged.duplicates,
+                        merged.survivors,
+                        reason=self._plan.duplicate_reason,
+                        names=self._names,
                     ):
                         rejected.write_table(table)
                 del batches, merged  # before the next are read

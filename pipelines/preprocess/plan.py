@@ -75,6 +75,11 @@ class DatasetPlan:
         )
 
     @property
+    def duplicate_reason(self) -> str:
+        """The reason why duplicates are rejected."""
+        return f"duplicate_{self.options.deduplicate}"
+
+    @property
     def work(self) -> WorkFolder:
         """Where the run keeps what the finished folder has no need of."""
         name = f"{self.fingerprint[:16]}-{_WORK_VERSION}"

@@ -8,7 +8,7 @@ from pipelines.pairs.work_folder import WorkFolder
 
 
 def cut(source, tmp_path, *, max_pairs=1000):
-    (tmp_path / "work").mkdir(exist_ok=True)
+    (tmp_path / "work").mkdir(parents=True, exist_ok=True)
     work = WorkFolder(str(tmp_path / "work"))
     return list(cut_sources([(0, source)], is_held_out=False, max_pairs=max_pairs, work=work))
 

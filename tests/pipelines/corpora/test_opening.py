@@ -17,7 +17,7 @@ import pytest
 import tensorflow_datasets
 from corpora import open_named
 from memory_filesystem import MemoryFileSystem
-from unit_reading import cut, read
+from unit_reading import cut, list_sources, read
 
 from model.errors import UserError
 from pipelines.corpora import rows as corpora_rows
@@ -296,7 +296,7 @@ def test_embedded_corpus(tmp_path, monkeypatch):
     )
     rows = [(f"s{i}", f"t{i}", None) for i in range(5)]
     assert read(EmbeddedCorpus("train"), tmp_path, max_pairs=2) == rows
-    assert read(EmbeddedCorpus("held_out"), tmp_path) == [("a", "b", None)]
+    assert read(EmbeddedCorpus("held_out"), tmp_path / "other") == [("a", "b", None)]
     assert EmbeddedCorpus("train").identity() != EmbeddedCorpus("held_out").identity()
     assert EmbeddedCorpus("train").describe() == ("embedded  embedded:train  2e-05 MB, 5 pairs")
     with pytest.raises(UserError, match="splits train and held_out"):
@@ -443,7 +443,7 @@ def test_tfds(tmp_path, shared_data):
         for source, target in split.as_numpy_iterator()
     ]
     assert len(rows) == 10 + 50
-    assert read(source, tmp_path, max_pairs=7) == rows
+    assert read(source, tmp_path / "again", max_pairs=7) == rows
 
 
 def test_tfds_direction(tmp_path, shared_data):
@@ -473,7 +473,7 @@ def test_a_tfds_corpus_names_itself_and_its_languages(tmp_path, shared_data):
     assert [row[1::-1] for row in read(source, tmp_path)] == [
         row[:2] for row in read(plain, tmp_path / "work")
     ]
-    assert read(source, tmp_path, max_pairs=7)
+    assert read(source, tmp_path / "again", max_pairs=7)
     with pytest.raises(UserError, match="no language 'xx': it has en and ru"):
         open_one(f"{corpus}:xx:en", **options)
 
@@ -488,7 +488,7 @@ def test_units_and_slices_of_tfds_end_at_their_bytes(tmp_path, shared_data, monk
     shutil.rmtree(tmp_path / "work")
     found = cut(source, tmp_path)
     assert [unit.rows for unit in found] == [50] * 4
-    assert max(table.num_rows for table in found[1].read()) == 7
+    assert max(part.table.num_rows for part in found[1].read(list_sources([source], tmp_path))) == 7
     shutil.rmtree(tmp_path / "work")
     assert read(source, tmp_path) == rows
 

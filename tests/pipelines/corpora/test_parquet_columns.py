@@ -8,7 +8,7 @@ import pytest
 from corpora import open_named
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from unit_reading import cut, read, unit_sizes
+from unit_reading import cut, list_sources, read, unit_sizes
 
 from model.errors import UserError
 from pipelines.corpora import rows as corpora_rows
@@ -114,7 +114,8 @@ def test_units_of_parquet_end_at_their_bytes(tmp_path, monkeypatch):
     sizes = unit_sizes(tmp_path)
     assert sizes == [15, 15, 15, 5]
     [first, *_] = cut(source, tmp_path)
-    assert {table.num_rows for table in first.read()} == {1}
+    sources = list_sources([source], tmp_path)
+    assert {part.table.num_rows for part in first.read(sources)} == {1}
     shutil.rmtree(tmp_path / "work")
     monkeypatch.setattr(units, "MAX_UNIT_BYTES", 1000)
     assert read(source, tmp_path) == expected

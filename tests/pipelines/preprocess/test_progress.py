@@ -56,7 +56,7 @@ def spill(plan, order, index, *, rows, **rejected):
     )
 
 
-def index(*sizes):
+def index_of(*sizes):
     """Makes the index of units of these rows."""
     return json.dumps([{"rows": {"0": rows}, "chunk": True} for rows in sizes])
 
@@ -100,7 +100,7 @@ def test_a_run_is_watched_through_its_folders(plan, tmp_path):
     (work / "chunk-000-00000.arrow").touch()
     (work / "chunk-000-00001.arrow.0123.tmp").touch()
     assert watch.look(1).describe() == "cutting: source 1 of 1, 1 chunks"
-    (work / "units-000.json").write_text(index(100, 100, 50))
+    (work / "units-000.json").write_text(index_of(100, 100, 50))
     assert watch.look(5).describe() == "training the vocabulary: 0:00"
     assert watch.look(8).describe() == "training the vocabulary: 0:03"
     (tmp_path / "out/vocabulary.spm").touch()
@@ -120,7 +120,7 @@ def test_a_run_is_watched_through_its_folders(plan, tmp_path):
 def test_units_of_an_earlier_run_are_not_in_the_rate(plan, tmp_path):
     Path(plan.work.path).mkdir(parents=True)
     spill(plan, 0, 0, rows=100)
-    Path(plan.work.index(0)).write_text(index(100, 100, 100))
+    Path(plan.work.index(0)).write_text(index_of(100, 100, 100))
     watch = ProgressWatch(plan)
     assert watch.look(0).describe() == "reading: unit 2 of 3, 100 kept, 0 rejected"
     spill(plan, 0, 1, rows=100, malformed=100)
@@ -132,11 +132,13 @@ def test_units_of_an_earlier_run_are_not_in_the_rate(plan, tmp_path):
 def test_files_are_read_once(plan, tmp_path, monkeypatch):
     work = Path(plan.work.path)
     work.mkdir(parents=True)
-    (work / "units-000.json").write_text(index(1, 1))
+    (work / "units-000.json").write_text(index_of(1, 1))
     spill(plan, 0, 0, rows=1)
     read = []
-    real = files.open_binary
-    monkeypatch.setattr(files, "open_binary", lambda p: read.append(p) or real(p))
+    for name in ("open_binary", "read_range"):
+        real = getattr(files, name)
+        counted = lambda path, *bounds, real=real: read.append(path) or real(path, *bounds)  # noqa: E731
+        monkeypatch.setattr(files, name, counted)
     watch = ProgressWatch(plan)
     for now in range(3):
         watch.look(now)
@@ -147,7 +149,7 @@ def test_separate_vocabularies_are_there_when_both_are(tmp_path):
     plan = make_plan(tmp_path, shared_vocabulary=False)
     work = Path(plan.work.path)
     work.mkdir(parents=True)
-    (work / "units-000.json").write_text(index(1))
+    (work / "units-000.json").write_text(index_of(1))
     watch = ProgressWatch(plan)
     (tmp_path / "out/source.spm").touch()
     assert watch.look(0).phase == "vocabulary"
@@ -160,7 +162,7 @@ def test_a_run_on_another_file_system_is_watched(tmp_path):
     plan = make_plan(tmp_path, output="mem://bucket/out")
     watch = ProgressWatch(plan)
     assert watch.look(0).phase == "cutting"
-    MemoryFileSystem.put(f"{plan.work.path}/units-000.json", index(7, 5).encode())
+    MemoryFileSystem.put(f"{plan.work.path}/units-000.json", index_of(7, 5).encode())
     MemoryFileSystem.put("mem://bucket/out/vocabulary.spm", b"")
     spill(plan, 0, 0, rows=7, too_long=2)
     assert watch.look(1).describe() == "reading: unit 2 of 2, 5 kept, 2 rejected"
@@ -182,7 +184,7 @@ def test_a_file_that_cannot_be_read_keeps_nothing_from_being_seen(plan, tmp_path
     with job._watched(plan, seen.append):
         time.sleep(0.1)
         assert seen == []
-        index.write_text(index(1))
+        index.write_text(index_of(1))
         wait_for(lambda: seen)
     assert seen[0].describe().startswith("training")
 
