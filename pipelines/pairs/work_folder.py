@@ -48,10 +48,6 @@ class WorkFolder:
         """Returns the path of the rows of a unit that is not read in place."""
         return self._join(f"chunk-{order:03d}-{index:05d}.arrow")
 
-    def sample(self, side: str, label: str) -> str:
-        """Returns the path of the lines of a unit that a vocabulary may be trained on."""
-        return self._join(f"sample-{side}-{label}")
-
     def spill(self, label: str) -> str:
         """Returns the path of the records of a unit: it says that the unit is finished."""
         return self._join(f"spill-{label}")
@@ -61,7 +57,7 @@ class WorkFolder:
         return self._join(f"shard-{split}-{shard:05d}.json")
 
     def list_finished(self) -> Mapping[str, list[str]]:
-        """Lists the paths of finished files by kind: units, chunk, sample, spill or shard."""
+        """Lists the paths of finished files by kind: units, chunk, spill or shard."""
         found: defaultdict[str, list[str]] = defaultdict(list)
         for name in listing.list_names(self.path):
             if not name.endswith(".tmp"):

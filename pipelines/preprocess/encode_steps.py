@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import apache_beam as beam
 import pyarrow as pa
+from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.shared import Shared
 
 from model.errors import UserError
@@ -20,16 +21,22 @@ from pipelines.pairs.held_out import HeldOut, hash_pairs, hash_texts, unite
 from pipelines.pairs.rejected import REJECTED_SCHEMA, SourceNames
 from pipelines.pairs.spills import find_spill, write_spill
 from pipelines.pairs.units import Unit, cut_sources
-from pipelines.preprocess import vocabulary_sample
 from pipelines.preprocess.options import PreprocessOptions
 from pipelines.preprocess.plan import DatasetPlan
-from pipelines.preprocess.vocabulary_sample import LeastHashes, VocabularySpec, train_vocabulary
+from pipelines.preprocess.vocabulary_sample import (
+    Sample,
+    VocabularySpec,
+    describe_rejected,
+    train_vocabulary,
+)
 from pipelines.storage import files
 from pipelines.storage.paths import join
 
 # Beam sets the label of a transform when it applies it: these dataclasses cannot be frozen.
 _transform = dataclasses.dataclass(kw_only=True, eq=False)
 _SIDES = ("source", "target")  # with a shared vocabulary, the first has the lines of both
+_MANY_UNITS = 64  # about: from there on, no worker merges the samples of all bundles
+_FANOUT = 16
 _REGION = "regions"
 _STATISTICS = "statistics"
 
@@ -161,34 +168,29 @@ class TrainVocabularies(beam.PTransform):
             output = self.plan.options.output
             return units.pipeline | "Vocabularies in place" >> beam.Create([output])
         sides = _SIDES[: len(self.specs)]
-        sample = beam.ParDo(_SampleLines(self.plan, sides), self.held_out).with_outputs(*sides)
-        lines = units | "Sample lines" >> sample
-        # One after the other: the last one says that all are there. (A Flatten of both would
-        # do too, but Beam's local runner then waits for ever on the side inputs.)
-        trained: list[beam.pvalue.AsSingleton] = []
-        for spec, side in zip(self.specs, sides, strict=True):
-            # Without any file there is still an empty list, and a step that says so.
-            paths = lines[side] | f"Samples of {spec.name}" >> beam.combiners.ToList()
-            folder = paths | f"Train {spec.name}" >> beam.ParDo(_Train(spec, self.plan), *trained)
-            trained = [beam.pvalue.AsSingleton(folder)]
-        return folder
+        least = beam.CombineGlobally(_LeastLines(self.plan.options.vocabulary_sample))
+        if self.plan.unit_estimate > _MANY_UNITS:
+            least = least.with_fanout(_FANOUT)
+        return (
+            units
+            | "Sample lines" >> beam.ParDo(_SampleLines(self.plan, sides), self.held_out)
+            | "Least lines" >> least
+            | "Train" >> beam.ParDo(_Train(dict(zip(sides, self.specs, strict=True)), self.plan))
+        )
 
 
 class _SampleLines(beam.DoFn):
+    """Yields one sample of all units of a bundle: for its combiner it is one of few."""
+
     def __init__(self, plan: DatasetPlan, sides: Sequence[str]) -> None:
         self._plan, self._sides = plan, sides
-        self._least = Shared()  # one a process
 
-    def process(self, unit: Unit, held_out: HeldOut) -> Iterator[beam.pvalue.TaggedOutput]:
+    def start_bundle(self) -> None:
+        self._sample = Sample(self._plan.options.vocabulary_sample)
+
+    def process(self, unit: Unit, held_out: HeldOut) -> None:
         if unit.is_held_out:
             return
-        paths = [self._plan.work.sample(side, unit.label) for side in self._sides]
-        if not all(map(files.is_there, paths)):
-            self._write(unit, paths, held_out)
-        for side, path in zip(self._sides, paths, strict=True):
-            yield beam.pvalue.TaggedOutput(side, path)
-
-    def _write(self, unit: Unit, paths: Sequence[str], held_out: HeldOut) -> None:
         sources, targets, rejected = training_lines(
             unit,
             self._plan.source_list,
@@ -196,39 +198,57 @@ class _SampleLines(beam.DoFn):
             options=self._plan.encoding,
             held_out=held_out,
         )
-        lines = [sources + targets] if len(paths) == 1 else [sources, targets]
-        least = self._least.acquire(self._start)
-        for side, path, of_side in zip(self._sides, paths, lines, strict=True):
-            sample = vocabulary_sample.distinct_lines(of_side)
-            bound = least.of_side[side].add(sample["hash"].to_numpy())
-            sample = vocabulary_sample.up_to(sample, bound)
-            vocabulary_sample.write_sample(path, sample, rejected=rejected, work=self._plan.work)
+        self._sample.rejected.update(rejected)
+        lines = [sources + targets] if len(self._sides) == 1 else [sources, targets]
+        for side, of_side in zip(self._sides, lines, strict=True):
+            self._sample.add_lines(side, of_side)
 
-    def _start(self) -> _LeastOfSides:
-        lines = self._plan.options.vocabulary_sample
-        return _LeastOfSides({side: LeastHashes(lines) for side in self._sides})
+    def finish_bundle(self) -> Iterator[Any]:
+        yield GlobalWindows.windowed_value(self._sample)
+        del self._sample
 
 
-@dataclasses.dataclass
-class _LeastOfSides:
-    """What all threads of a process know of the sample; `Shared` needs a class for it."""
+class _LeastLines(beam.CombineFn):
+    """Merges samples: of however many units, a sample's lines are left."""
 
-    of_side: dict[str, LeastHashes]
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+
+    def create_accumulator(self) -> Sample:
+        return Sample(self._limit)
+
+    def add_input(self, accumulator: Sample, sample: Sample) -> Sample:
+        accumulator.merge(sample)
+        return accumulator
+
+    def merge_accumulators(self, accumulators: Iterable[Sample]) -> Sample:
+        merged = self.create_accumulator()
+        for accumulator in accumulators:
+            merged.merge(accumulator)
+        return merged
+
+    def compact(self, accumulator: Sample) -> Sample:
+        accumulator.compact()
+        return accumulator
+
+    def extract_output(self, accumulator: Sample) -> Sample:
+        return accumulator
 
 
 class _Train(beam.DoFn):
-    def __init__(self, spec: VocabularySpec, plan: DatasetPlan) -> None:
-        self._spec, self._plan = spec, plan
+    def __init__(self, specs: Mapping[str, VocabularySpec], plan: DatasetPlan) -> None:
+        self._specs, self._plan = specs, plan
 
-    def process(self, paths: list[str], trained_before: str = "") -> Iterator[str]:
-        options, spec = self._plan.options, self._spec
-        sample = vocabulary_sample.read_samples(sorted(paths), limit=options.vocabulary_sample)
-        if not sample.num_rows:
-            reason = vocabulary_sample.describe_rejected(paths)
-            raise UserError(f"no text to train the {spec.name} vocabulary on: {reason}")
-        with self._plan.work.write_whole(join(options.output, spec.file)) as file:
-            file.write(train_vocabulary(sample, spec))
-        yield options.output
+    def process(self, sample: Sample) -> Iterator[str]:
+        output = self._plan.options.output
+        for side, spec in self._specs.items():
+            lines = sample.table(side)
+            if not lines.num_rows:
+                reason = describe_rejected(sample.rejected)
+                raise UserError(f"no text to train the {spec.name} vocabulary on: {reason}")
+            with self._plan.work.write_whole(join(output, spec.file)) as file:
+                file.write(train_vocabulary(lines, spec))
+        yield output
 
 
 class EncodedUnits(NamedTuple):

@@ -53,6 +53,7 @@ class DatasetPlan:
     corpus: str  # name of the corpus for the manifest
     fingerprint: str  # hex digest of all that the result depends on
     unit_pairs: int  # the most pairs of a unit of work
+    unit_estimate: int  # about how many units there are
     splits: dict[str, SplitPlan]  # shards and buckets of each split
 
     @property
@@ -146,10 +147,12 @@ def plan_preprocess(
     paths.check_no_glob(options.output)
     _check_is_outside(options.output, identities)
     text_bytes = [source.text_bytes() for source in every_source]
+    unit_pairs = _unit_pairs(sum(text_bytes))
+    groups = _group_sources(text_bytes, held_out_from=len(sources))
     return PreprocessPlan(
         sources=every_source,
         identities=identities,
-        groups=_group_sources(text_bytes, held_out_from=len(sources)),
+        groups=groups,
         held_out_from=len(sources),
         source_count=len(every_source),
         options=options,
@@ -157,7 +160,8 @@ def plan_preprocess(
         fingerprint=_fingerprint(
             identities, held_out_from=len(sources), options=options, corpus=corpus
         ),
-        unit_pairs=_unit_pairs(sum(text_bytes)),
+        unit_pairs=unit_pairs,
+        unit_estimate=max(len(set(groups)), sum(text_bytes) // _PAIR_BYTES // unit_pairs),
         splits=_plan_splits(
             sum(text_bytes[: len(sources)]), sum(text_bytes[len(sources) :]), options=options
         ),

@@ -10,10 +10,9 @@ import collections
 import dataclasses
 import hashlib
 import io
-import json
 import re
-import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,14 +21,11 @@ import sentencepiece
 from model.errors import UserError
 from model.text import vocabulary
 from pipelines.corpora.rows import INVALID_UTF8
-from pipelines.pairs.digests import UInt64s
 from pipelines.pairs.held_out import HELD_OUT_SOURCE, HELD_OUT_TARGET
 from pipelines.pairs.rejected import describe_reasons
-from pipelines.pairs.work_folder import WorkFolder
-from pipelines.storage import files
 
 SAMPLE_SCHEMA = pa.schema([("hash", pa.uint64()), ("line", pa.large_string())])
-_REJECTED = b"rejected"  # in a file's metadata: pairs left out, by reason
+_GREATEST = 2**64 - 1  # of hashes
 
 # SentencePiece's result depends on the number of threads, so it is the same on every machine.
 TRAINER_THREADS = 4
@@ -75,69 +71,89 @@ def distinct_lines(lines: Sequence[str]) -> pa.Table:
     return _distinct(pa.table([hashes, lines], schema=SAMPLE_SCHEMA))
 
 
-def _distinct(table: pa.Table) -> pa.Table:
+def _distinct(table: pa.Table, limit: int | None = None) -> pa.Table:
     # Equal hashes are taken for equal lines: of 10^9 lines one may be lost, which does no harm.
     _, first = np.unique(table["hash"].to_numpy(), return_index=True)
-    return table.take(first)
+    return table.take(first[:limit])
 
 
-class LeastHashes:
-    """The least hashes that a process has seen: they bound what can still be in the sample.
-
-    All threads share one, so that of 10^9 lines only some million are written.
-    """
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._hashes: UInt64s = np.empty(0, np.uint64)
-        self._lock = threading.Lock()
-
-    def add(self, hashes: UInt64s) -> int:
-        """Adds hashes; returns a bound above which none is among the least of all."""
-        with self._lock:
-            self._hashes = np.union1d(self._hashes, hashes)[: self._limit]
-            is_full = len(self._hashes) == self._limit
-            return int(self._hashes[-1]) if is_full else 2**64 - 1
-
-
-def up_to(table: pa.Table, bound: int) -> pa.Table:
+def _up_to(table: pa.Table, bound: int) -> pa.Table:
     """Returns the lines of `distinct_lines` whose hash is at most a bound."""
     hashes = table["hash"].to_numpy()
     return table.slice(0, int(np.searchsorted(hashes, np.uint64(bound), side="right")))
 
 
-def write_sample(
-    path: str, table: pa.Table, *, work: WorkFolder, rejected: Mapping[str, int] | None = None
-) -> None:
-    """Writes lines of `distinct_lines` to a file, and how many pairs were rejected by reason."""
+class Sample:
+    """The lines with the least hashes of each side, of the units that were added.
+
+    What it holds is bounded: twice the lines of a sample, and those that were added last.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit  # lines of a side
+        self._tables: dict[str, list[pa.Table]] = {}  # by side, each of distinct lines, by hash
+        self._bounds: dict[str, int] = {}  # by side: above it, no hash is among the least
+        self.rejected: collections.Counter[str] = collections.Counter()  # pairs left out, by reason
+
+    def add_lines(self, side: str, lines: Sequence[str]) -> None:
+        """Adds lines of a side."""
+        self._add(side, distinct_lines(lines))
+
+    def merge(self, other: Sample) -> None:
+        """Adds what another has."""
+        self.rejected.update(other.rejected)
+        for side, tables in other._tables.items():
+            for table in tables:
+                self._add(side, table)
+
+    def table(self, side: str) -> pa.Table:
+        """Returns the lines of a side with the least hashes, by hash, as `SAMPLE_SCHEMA`."""
+        self._compact(side)
+        return self._tables[side][0]
+
+    def compact(self) -> None:
+        """Drops all that is not among the least."""
+        for side in self._tables:
+            self._compact(side)
+
+    def _add(self, side: str, table: pa.Table) -> None:
+        tables = self._tables.setdefault(side, [])
+        tables.append(_up_to(table, self._bounds.get(side, _GREATEST)))
+        if sum(table.num_rows for table in tables) > 2 * self._limit:
+            self._compact(side)
+
+    def _compact(self, side: str) -> None:
+        tables = self._tables.get(side, [])
+        least = _distinct(pa.concat_tables([SAMPLE_SCHEMA.empty_table(), *tables]), self._limit)
+        self._tables[side] = [least]
+        if least.num_rows == self._limit:
+            self._bounds[side] = least["hash"][-1].as_py()
+
+    def __getstate__(self) -> dict[str, Any]:
+        self.compact()
+        tables = {side: _to_bytes(table) for side, [table] in self._tables.items()}
+        return vars(self) | {"_tables": tables}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        tables = {side: [_from_bytes(content)] for side, content in state["_tables"].items()}
+        vars(self).update(state | {"_tables": tables})
+
+
+def _to_bytes(table: pa.Table) -> bytes:
     options = pa.ipc.IpcWriteOptions(compression="lz4")
-    schema = SAMPLE_SCHEMA.with_metadata({_REJECTED: json.dumps(rejected or {})})
-    with work.write_whole(path) as file, pa.ipc.new_file(file, schema, options=options) as writer:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
         writer.write_table(table)
+    return bytes(sink.getvalue())
 
 
-def read_samples(paths: Sequence[str], *, limit: int) -> pa.Table:
-    """Returns the `limit` lines with the least hashes of all files, by hash."""
-    least = LeastHashes(limit)
-    bound = 2**64 - 1
-    for path in paths:
-        bound = least.add(_read_sample(path, columns=[0])["hash"].to_numpy())
-    tables = [up_to(_read_sample(path, columns=[0, 1]), bound) for path in paths]
-    return _distinct(pa.concat_tables([SAMPLE_SCHEMA.empty_table(), *tables]))
+def _from_bytes(content: bytes) -> pa.Table:
+    with pa.ipc.open_stream(content) as reader:
+        return reader.read_all()
 
 
-def _read_sample(path: str, *, columns: list[int]) -> pa.Table:
-    options = pa.ipc.IpcReadOptions(included_fields=columns)
-    with files.open_binary(path) as file, pa.ipc.open_file(file, options=options) as reader:
-        return reader.read_all().replace_schema_metadata(None)
-
-
-def describe_rejected(paths: Sequence[str]) -> str:
-    """Says why samples hold no line."""
-    rejected: collections.Counter[str] = collections.Counter()
-    for path in paths:
-        with files.open_binary(path) as file, pa.ipc.open_file(file) as reader:
-            rejected.update(json.loads(reader.schema.metadata[_REJECTED]))
+def describe_rejected(rejected: collections.Counter[str]) -> str:
+    """Says why a sample holds no line."""
     if not rejected:
         return "the corpus has no pairs, or held out all"
     encoding = ", the `encoding`" if INVALID_UTF8 in rejected else ""

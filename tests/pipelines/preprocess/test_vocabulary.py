@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 import json
-import math
+import pickle
 import random
 import sys
 import unicodedata
@@ -29,16 +29,12 @@ from model.text.vocabulary import (
     load_vocabularies,
     vocabulary_json,
 )
-from pipelines.pairs.work_folder import WorkFolder
 from pipelines.preprocess.description import describe_manifest
 from pipelines.preprocess.vocabulary_sample import (
     SAMPLE_SCHEMA,
-    LeastHashes,
+    Sample,
     distinct_lines,
     has_large_script,
-    read_samples,
-    up_to,
-    write_sample,
 )
 
 WORDS = [
@@ -309,41 +305,43 @@ def test_other_rules_change_white_space(tmp_path, rule):
 # The sample.
 
 
-@settings(max_examples=40)
+@settings(max_examples=100)
 @given(
     lines=st.lists(st.text(max_size=3)),
     cuts=st.lists(st.integers(0, 50)),
     workers=st.lists(st.integers(0, 2), min_size=1),
     limit=st.integers(1, 9),
+    is_sent=st.booleans(),
 )
-def test_the_sample_does_not_depend_on_who_reads_what(
-    tmp_path_factory, lines, cuts, workers, limit
-):
-    folder = str(tmp_path_factory.mktemp("samples"))
-    least = [LeastHashes(limit) for _ in range(3)]  # of as many processes
+def test_the_sample_does_not_depend_on_who_reads_what(lines, cuts, workers, limit, is_sent):
+    samples = [Sample(limit) for _ in range(3)]  # of as many workers
     bounds = [0, *sorted(min(cut, len(lines)) for cut in cuts), len(lines)]
-    paths = []
     for unit, (begin, end) in enumerate(itertools.pairwise(bounds)):
-        part = distinct_lines(lines[begin:end])
-        bound = least[workers[unit % len(workers)]].add(part["hash"].to_numpy())
-        paths.append(f"{folder}/sample-{unit}")
-        write_sample(paths[-1], up_to(part, bound), work=WorkFolder(folder))
+        worker = workers[unit % len(workers)]
+        samples[worker].add_lines("source", lines[begin:end])
+        samples[worker].rejected["too_long"] += 1
+        if is_sent:
+            samples[worker] = pickle.loads(pickle.dumps(samples[worker]))
+    merged = Sample(limit)
+    for sample in samples[::-1]:
+        merged.merge(sample)
     expected = distinct_lines(lines).slice(0, limit)
     assert expected.num_rows == min(limit, len(set(lines)))
-    assert read_samples(paths[::-1], limit=limit).equals(expected)
+    assert merged.table("source").equals(expected)
+    assert merged.table("target").equals(SAMPLE_SCHEMA.empty_table())
+    assert merged.rejected == {"too_long": len(bounds) - 1}
 
 
 def test_the_sample_of_many_lines_takes_little_room():
-    least = LeastHashes(100)
-    written = 0
+    """Neither in memory nor on the way to another worker, whatever was added."""
+    sample = Sample(100)
+    sizes = []
     for unit in range(100):
-        part = distinct_lines([f"{unit} {line}" for line in range(1000)])
-        written += up_to(part, least.add(part["hash"].to_numpy())).num_rows
-    assert written < 100 * (1 + math.log(100_000 / 100)) * 2
-
-
-def test_the_sample_of_nothing():
-    assert read_samples([], limit=10).equals(SAMPLE_SCHEMA.empty_table())
+        sample.add_lines("source", [f"{unit} {line}" for line in range(1000)])
+        held = sum(table.num_rows for table in sample._tables["source"])
+        assert held <= 200
+        sizes.append(len(pickle.dumps(sample)))
+    assert max(sizes) < 1.2 * min(sizes) < 10_000
 
 
 # Training.
