@@ -15,7 +15,7 @@ from model.text.vocabulary import VOCABULARY_FILE
 from pipelines.corpora.opening import SourceList
 from pipelines.pairs.work_folder import RUN_FILE, WORK_FOLDER
 from pipelines.preprocess.options import as_given
-from pipelines.preprocess.plan import PreprocessPlan
+from pipelines.preprocess.plan import DatasetPlan, PreprocessPlan
 from pipelines.storage import files, listing, paths
 from pipelines.storage.paths import join
 
@@ -112,7 +112,7 @@ def _describe_placeholders(before: bool | None, now: bool | None) -> list[str]:
     return ["its texts have placeholders, as with `protect`"]
 
 
-def find_finished(plan: PreprocessPlan) -> DatasetManifest | None:
+def find_finished(plan: DatasetPlan) -> DatasetManifest | None:
     """Returns the manifest of the folder, if a run of the same plan has finished it."""
     output = plan.options.output
     if not listing.exists(join(output, MANIFEST_FILE)):

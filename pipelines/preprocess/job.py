@@ -22,7 +22,7 @@ from model.text.languages import find_language, read_language
 from model.text.vocabulary import VOCABULARY_FILE, vocabulary_json
 from pipelines.corpora.embedded import EmbeddedCorpus
 from pipelines.corpora.opening import open_corpora
-from pipelines.pairs.work_folder import WORK_FOLDER, WorkFolder
+from pipelines.pairs.work_folder import WorkFolder
 from pipelines.preprocess.dataset_folder import (
     abandon_output,
     check_output,
@@ -297,9 +297,7 @@ class PreprocessJob:
             if isinstance(error, UserError) and not isinstance(error, UnfinishedError):
                 abandon_output(output)
             raise
-        manifest = DatasetManifest.load(output, read=files.read_bytes)
-        files.delete_folder(join(output, WORK_FOLDER))
-        return manifest
+        return DatasetManifest.load(output, read=files.read_bytes)
 
 
 def _watched(

@@ -26,7 +26,8 @@ from model.text.vocabulary import load_vocabularies
 from pipelines.pairs.encoding import UnitStatistics
 from pipelines.pairs.rejected import count_reasons, describe_reasons
 from pipelines.pairs.units import Unit
-from pipelines.preprocess.dataset_folder import installed_version
+from pipelines.pairs.work_folder import WORK_FOLDER
+from pipelines.preprocess.dataset_folder import find_finished, installed_version
 from pipelines.preprocess.merge_steps import RecordStatistics, ShardStatistics
 from pipelines.preprocess.plan import DatasetPlan
 from pipelines.storage import files
@@ -143,6 +144,7 @@ class WriteManifest(beam.PTransform):
             | "All statistics" >> beam.Flatten()
             | "Add up" >> beam.CombineGlobally(_SumStatistics(self.plan))
             | "Complete" >> beam.ParDo(_Complete(self.plan))
+            | "Delete work folder" >> beam.ParDo(_DeleteWork(self.plan))
         )
 
 
@@ -206,6 +208,9 @@ class _Complete(beam.DoFn):
 
     def process(self, totals: Totals) -> Iterator[str]:
         plan = self._plan
+        if find_finished(plan):  # by this very step, which is tried again: there is no work folder
+            yield join(plan.options.output, MANIFEST_FILE)
+            return
         sources = describe_sources(plan, totals)
         splits = {
             name: describe_split(name, totals.splits[name], shards=spread.shards)
@@ -237,6 +242,17 @@ class _Complete(beam.DoFn):
         path = join(options.output, MANIFEST_FILE)
         plan.work.write_text(path, manifest.to_json())
         yield path
+
+
+class _DeleteWork(beam.DoFn):
+    """Deletes what a finished dataset does not need, where the files are, and passes its name."""
+
+    def __init__(self, plan: DatasetPlan) -> None:
+        self._folder = join(plan.options.output, WORK_FOLDER)
+
+    def process(self, manifest: str) -> Iterator[str]:
+        files.delete_folder(self._folder)
+        yield manifest
 
 
 def describe_split(name: str, totals: SplitTotals, *, shards: int) -> SplitInfo:

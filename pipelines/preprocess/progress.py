@@ -84,6 +84,7 @@ class ProgressWatch:
         self._reused: set[str] | None = None  # spills of an earlier run
         self._has_vocabularies = False
         self._first_seen: dict[str, float] = {}  # phase to time
+        self._last: Progress | None = None
 
     def look(self, now: float) -> Progress:
         """Looks at the folders; `now` is in seconds, from any start.
@@ -93,6 +94,8 @@ class ProgressWatch:
         """
         plan = self._plan
         finished = plan.work.list_finished()
+        if self._last and len(finished["units"]) < len(self._unit_rows):  # it is being deleted
+            return dataclasses.replace(self._last, shards_done=self._last.shards)
         if self._reused is None:
             self._reused = set(finished["spill"])
         for path in finished["units"]:
@@ -127,4 +130,5 @@ class ProgressWatch:
             shards_done=len(finished["shard"]),
         )
         since = self._first_seen.setdefault(progress.phase, now)
-        return dataclasses.replace(progress, phase_seconds=now - since)
+        self._last = dataclasses.replace(progress, phase_seconds=now - since)
+        return self._last
