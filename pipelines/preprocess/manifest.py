@@ -186,7 +186,8 @@ def check_totals(plan: DatasetPlan, totals: Totals) -> None:
     """
     if totals.encoded != totals.cut:
         raise RuntimeError(
-            f"{totals.encoded.units} units arrived of {totals.cut.units} that were cut, or others"
+            f"{totals.encoded.units} units arrived, which are not the {totals.cut.units} that were "
+            "cut"
         )
     for name, spread in plan.splits.items():
         shards = sorted(totals.splits.get(name, SplitTotals()).sizes)

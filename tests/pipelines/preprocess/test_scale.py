@@ -1,0 +1,266 @@
+"""What may not grow with the number of files, units and shards."""
+
+import json
+import pickle
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from corpora import (
+    ONE_THREAD,
+    PAIRS,
+    TWO_THREADS,
+    digest,
+    options,
+    preprocess,
+    rejected,
+    sentence,
+    write_pairs,
+)
+
+from model.dataset.manifest import TRAIN
+from model.errors import UserError
+from pipelines.corpora.parquet_columns import ParquetColumns
+from pipelines.corpora.text import Tsv
+from pipelines.pairs.encoding import UnitStatistics
+from pipelines.pairs.units import Part, Unit
+from pipelines.preprocess import encode_steps, job
+from pipelines.preprocess import plan as preprocess_plan
+from pipelines.preprocess.manifest import Totals, _SumStatistics, check_totals
+from pipelines.preprocess.merge_steps import ShardStatistics
+from pipelines.preprocess.plan import plan_preprocess
+from pipelines.runners.runner import make_pipeline
+
+
+def small_sources(folder):
+    """Writes 60 files of 10 pairs, some TSV and some Parquet, with duplicates across them."""
+    sources = []
+    for number in range(60):
+        pairs = [(sentence(i), sentence(i)[::-1]) for i in range(number * 7, number * 7 + 10)]
+        pairs[number % 10] = ("", "x")
+        if number % 3:
+            path = folder / f"{number}.tsv"
+            path.write_text("".join(f"{s}\t{t}\n" for s, t in pairs))
+            sources.append(Tsv(str(path)))
+        else:
+            path = folder / f"{number}.parquet"
+            columns = zip(*pairs, strict=True)
+            pq.write_table(pa.table(dict(zip("st", columns, strict=True))), path)
+            sources.append(ParquetColumns(str(path), "s", "t"))
+    return sources
+
+
+@pytest.mark.parametrize("arguments", [ONE_THREAD, TWO_THREADS], ids=["one", "two"])
+def test_many_small_files_share_units(tmp_path, monkeypatch, arguments):
+    encoded = []
+    encode = encode_steps.encode_unit
+
+    def counted(unit, *given, **named):
+        encoded.append(unit)
+        return encode(unit, *given, **named)
+
+    monkeypatch.setattr(encode_steps, "encode_unit", counted)
+    sources = small_sources(tmp_path)
+    given = {"sources": sources[:45], "validation_sources": sources[45:]}
+    apart = preprocess(**given, options=options(tmp_path / "apart"), beam_arguments=arguments)
+    assert [len(unit.parts) for unit in encoded] == [1] * 60
+    encoded.clear()
+    monkeypatch.setattr(preprocess_plan, "_MOST_UNITS", 5)
+    together = preprocess(**given, options=options(tmp_path / "out"), beam_arguments=arguments)
+    # Up to twice as many groups, each cut where text becomes Parquet.
+    assert len({unit.order for unit in encoded}) <= 10
+    assert len(encoded) < 60
+    assert sorted(part.order for unit in encoded for part in unit.parts) == list(range(60))
+    assert {unit.is_held_out for unit in encoded if unit.parts[-1].order < 45} == {False}
+    assert {unit.is_held_out for unit in encoded if unit.parts[0].order >= 45} == {True}
+    assert {part.order >= 45 for unit in encoded if unit.is_held_out for part in unit.parts} == {
+        True
+    }
+    assert together == apart
+    files = [digest(tmp_path / name) for name in ("apart", "out")]
+    ours = [
+        {name: value for name, value in found.items() if not name.startswith("rejected-0")}
+        for found in files
+    ]
+    assert ours[0] == ours[1]
+    assert len([name for name in files[1] if name.startswith("rejected-0")]) <= len(encoded)
+    rows = [sorted(map(str, rejected(tmp_path / name))) for name in ("apart", "out")]
+    assert rows[0] == rows[1]
+    assert len(rows[0]) == apart.lines_read - apart.pairs_kept > 60
+
+
+@pytest.mark.parametrize(
+    ("sizes", "held_out_from", "groups"),
+    [
+        ([5] * 10, 10, list(range(10))),  # no more sources than units are wanted: each by itself
+        ([1] * 24, 24, [i // 2 * 2 for i in range(24)]),
+        ([1] * 24, 3, [0, 0, 2, *[3 + i // 2 * 2 for i in range(21)]]),
+        ([0] * 12, 12, [0] * 12),
+        ([100, *[1] * 20], 21, [0, *[1] * 12, *[13] * 8]),
+    ],
+)
+def test_groups_of_sources(monkeypatch, sizes, held_out_from, groups):
+    monkeypatch.setattr(preprocess_plan, "_MOST_UNITS", 10 if len(sizes) < 24 else 12)
+    assert preprocess_plan._group_sources(sizes, held_out_from=held_out_from) == groups
+
+
+@pytest.mark.parametrize(
+    ("text_bytes", "pairs"),
+    [
+        (1 << 20, 16_384),
+        (1 << 30, 180_224),
+        (100 << 30, 1_073_742),  # a thousand units of what may be 10^9 pairs
+        (10 << 40, 1_048_576),
+    ],
+)
+def test_units_grow_with_the_input_as_far_as_memory_allows(text_bytes, pairs):
+    found = preprocess_plan._unit_pairs(text_bytes)
+    assert found == min(pairs, 131_072 if text_bytes <= 1 << 33 else 1_048_576)
+
+
+def test_the_pipeline_does_not_grow_with_the_files(tmp_path, corpus):
+    """A hundred thousand sources, in a pipeline that is built and not run."""
+    sizes = []
+    plan = plan_preprocess(sources=[corpus], options=options(tmp_path / "out"))
+    for count in (1, 100_000):
+        many = [Tsv(f"gs://bucket/a-folder-of-the-corpus/part-{i:06d}.tsv") for i in range(count)]
+        identities = [{"name": source.path, "files": [source.path]} for source in many]
+        whole = preprocess_plan.PreprocessPlan(
+            **vars(plan)
+            | {
+                "sources": many, "identities": identities, "groups": range(count),
+                "source_count": count, "held_out_from": count,
+            }
+        )  # fmt: skip
+        pipeline = make_pipeline(ONE_THREAD)
+        job._add_steps(pipeline, whole)
+        sizes.append(len(pipeline.to_runner_api().SerializeToString()))
+    assert sizes[1] < sizes[0] + 1000
+    assert sizes[1] < 200_000
+
+
+# The sums of all statistics.
+
+SOURCES = 1000
+
+
+def shard_statistics(number):
+    return ShardStatistics(
+        split=TRAIN,
+        shard=number,
+        records=SOURCES,
+        source_tokens=10 * number,
+        target_tokens=5,
+        longest=number,
+        source_lengths=[1, number],
+        placeholder_pairs=[3],
+        kept_by_source=dict.fromkeys(range(SOURCES), 1),
+        duplicates_by_source={7: 2},
+        size=100 + number,
+    )
+
+
+def unit_statistics(number):
+    return UnitStatistics(
+        order=number, index=0, rows=[[number, 10]], rejected=[(number, "too_long", number % 2)]
+    )
+
+
+def cut_unit(number):
+    return Unit(order=number, index=0, parts=(Part(order=number, first_row=0, rows=10),))
+
+
+@pytest.fixture
+def sum_statistics(tmp_path, corpus):
+    plan = plan_preprocess(sources=[corpus], options=options(tmp_path / "out", shards=64))
+    return _SumStatistics(preprocess_plan.dataclasses.replace(plan, source_count=SOURCES).for_steps)
+
+
+def test_statistics_are_as_small_of_many_shards_and_units_as_of_one(sum_statistics):
+    sizes = {}
+    for count in (1, 64):
+        totals = sum_statistics.create_accumulator()
+        for number in range(count):
+            totals = sum_statistics.add_input(totals, shard_statistics(number))
+            totals = sum_statistics.add_input(totals, cut_unit(number))
+            totals = sum_statistics.add_input(totals, unit_statistics(number))
+        sizes[count] = len(pickle.dumps(totals))
+    assert sizes[64] < sizes[1] + 64 * 20, "the size of each shard is in the manifest"
+    assert sizes[64] < 5 * 8 * SOURCES
+
+
+def test_statistics_add_up_however_they_are_spread(sum_statistics):
+    found = [shard_statistics(n) for n in range(64)]
+    found += [make(n) for n in range(40) for make in (cut_unit, unit_statistics)]
+    chooser = np.random.default_rng(1)
+    chooser.shuffle(found)
+    parts = [sum_statistics.create_accumulator() for _ in range(5)]
+    for i, each in enumerate(found):
+        parts[i % 5] = sum_statistics.add_input(parts[i % 5], each)
+    totals = sum_statistics.merge_accumulators(pickle.loads(pickle.dumps(parts)))
+    assert totals.encoded == totals.cut
+    assert (totals.encoded.units, totals.read.sum(), totals.kept.sum()) == (40, 400, 64_000)
+    assert [totals.rejected_of(order) for order in (0, 1, 7)] == [
+        {}, {"too_long": 1}, {"duplicate_pair": 128, "too_long": 1},
+    ]  # fmt: skip
+    split = totals.splits[TRAIN]
+    assert (split.records, split.source_tokens, split.longest) == (64_000, 20_160, 63)
+    assert (split.source_lengths, split.placeholder_pairs) == ([64, 2016], [192])
+    assert split.sizes == {number: 100 + number for number in range(64)}
+
+
+def whole_totals(plan):
+    """Makes totals that add up, of a single unit and its shards."""
+    totals = Totals(1)
+    totals.cut.add(0, 0, [[0, 9]])
+    totals.add_unit(UnitStatistics(order=0, index=0, rows=[[0, 9]], rejected=[(0, "x", 4)]))
+    for split, spread in plan.splits.items():
+        for shard in range(spread.shards):
+            kept = {0: 5} if (split, shard) == (TRAIN, 0) else {}
+            statistics = ShardStatistics(split=split, shard=shard, kept_by_source=kept)
+            totals.add_shard(statistics, duplicate_reason="")
+    return totals
+
+
+def test_what_is_lost_or_counted_twice_is_noticed(tmp_path, corpus):
+    plan = plan_preprocess(sources=[corpus], options=options(tmp_path / "out"))
+    job.files.make_folder(plan.work.path)
+    job.claim_output(plan)
+    check_totals(plan, whole_totals(plan))
+
+    totals = whole_totals(plan)
+    totals.cut.add(0, 1, [[0, 9]])
+    with pytest.raises(RuntimeError, match="1 units arrived, which are not the 2 that were cut"):
+        check_totals(plan, totals)
+    totals.encoded.add(0, 2, [[0, 9]])  # as many, but another
+    with pytest.raises(RuntimeError, match="2 units arrived, which are not the 2 that were cut"):
+        check_totals(plan, totals)
+
+    totals = whole_totals(plan)
+    with pytest.raises(RuntimeError, match=r"shards arrived twice: \[1\]"):
+        totals.add_shard(ShardStatistics(split=TRAIN, shard=1), duplicate_reason="")
+    del totals.splits[TRAIN].sizes[1]
+    with pytest.raises(RuntimeError, match=r"shards of train: \[0, 2\] of 3"):
+        check_totals(plan, totals)
+
+    totals = whole_totals(plan)
+    totals.kept[0] += 1
+    with pytest.raises(RuntimeError, match=r"corpus\.de: 9 pairs read, but 6 kept and 4 rejected"):
+        check_totals(plan, totals)
+
+
+# What the version before left behind.
+
+
+def test_a_run_of_the_version_before_is_not_mixed_with_this_ones(tmp_path):
+    corpus = write_pairs(tmp_path, PAIRS)
+    output = tmp_path / "out"
+    plan = plan_preprocess(sources=[corpus], options=options(output))
+    before = output / "_work" / plan.fingerprint[:16]
+    before.mkdir(parents=True)
+    run = {"fingerprint": plan.fingerprint, "options": plan.options.resolved()}
+    (before / "run.json").write_text(json.dumps(run))
+    with pytest.raises(UserError, match="unfinished dataset of another version of tt: finish it"):
+        preprocess(sources=[corpus], options=options(output))
+    assert [path.name for path in output.rglob("*")] == ["_work", before.name, "run.json"]
