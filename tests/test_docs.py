@@ -244,17 +244,24 @@ def test_the_tt_of_the_documents_hands_over_all_that_a_command_has(tmp_path, com
 SHORTENED = {
     'target_language="de")\nmanifest': 'target_language="de", vocabulary_size=96)\nmanifest',
     'output="other")': 'output="other", vocabulary_size=96)',
+    'ModelLoader("run")': "ModelLoader(str(toy))",
     '{"steps": 20_000}': '{"steps": 2, "batch_tokens": 512, "score_every": 0}',
 }
 
 
 @pytest.mark.slow
-def test_the_python_of_the_documents_runs(tmp_path, shallow_presets, monkeypatch, capsys):
-    """In one process, as in a notebook; what is printed as a comment is printed."""
+def test_the_python_of_the_documents_runs(
+    tmp_path, shallow_presets, monkeypatch, capsys, trained_toy
+):
+    """In one process, as in a notebook; what stands as a comment or as text is printed."""
     prepare_python(tmp_path, None)
     monkeypatch.chdir(tmp_path)
-    names = {}
+    names = {"toy": trained_toy.run}  # a model that is trained for more than seconds
+    printed = []
     for block in (each for each in BLOCKS if each.document == "docs/python.md"):
+        if block.language == "text":
+            assert block.text.splitlines() == printed, str(block)
+            continue
         text = block.text
         for written, run in SHORTENED.items():
             text = text.replace(written, run)

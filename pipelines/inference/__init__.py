@@ -3,5 +3,8 @@
 model_loading  the model of a job, found, checked and loaded
 model_sharing  one model a process, however many steps ask for it
 model_copies   copies of the model on a machine
-transforms     the steps that translate, and what they count
+text_model     a model, with what it needs to translate texts
+rows           rows with translations beside their texts
+transforms     TranslateTexts, TranslateRows, and the base of all steps that translate
+run_inference  a model for Beam's RunInference
 """

@@ -150,7 +150,7 @@ class ModelLoader:
     """
 
     folder: str
-    decoding: Decoding
+    decoding: Decoding = dataclasses.field(default_factory=Decoding)
     engine: Engine = dataclasses.field(default_factory=Engine)
     threads: int = 0
     fingerprint: str | None = None
@@ -163,6 +163,23 @@ class ModelLoader:
         """
         files = [(path.name, path.stat()) for path in self._stage().iterdir() if path.is_file()]
         return tuple(sorted((name, each.st_size, each.st_mtime_ns) for name, each in files))
+
+    def describe(self, texts: TextOptions) -> tuple[About, list[str]]:
+        """Returns what the model is, and warnings where it does not suit the options of texts.
+
+        Raises:
+          UserError: As `check_model`.
+        """
+        folder = self._stage()
+        about = load_about(folder)
+        return about, check_model(
+            folder,
+            name=self.folder,
+            decoding=self.decoding,
+            engine=self.engine,
+            texts=texts,
+            data=about.data,
+        )
 
     def __call__(self) -> Translator:
         """Loads the model.

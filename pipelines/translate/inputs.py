@@ -22,10 +22,11 @@ from pipelines.tables.finding import FoundFile, find_tables
 from pipelines.tables.reading import Contents, OpenTable, is_read_in_place, look_through
 from pipelines.tables.text_columns import is_text_list, read_text_column, type_of
 from pipelines.tables.writing import PARQUET, check_schema
+from pipelines.texts.columns import ROW_FLAGS
 from pipelines.translate.job_folder import JOB_FOLDER, PLAN_PATH
 from pipelines.translate.options import SKIP, TranslateOptions
 from pipelines.translate.plan import InputFile, output_stem, plan_output_paths, planned_outputs
-from pipelines.translate.table import ROW_FLAGS, TableOptions, added_fields
+from pipelines.translate.table import TableOptions, added_fields
 
 _LONGEST_NAME = 255  # bytes, of the file systems in use
 _LONG_BYTES = 100_000_000  # of an input that is said to be read

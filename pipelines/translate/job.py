@@ -25,7 +25,6 @@ from model.engines.gpus import count_gpus
 from model.engines.translator import Engine, Translator
 from model.errors import UserError
 from model.folders.lock import lock_folder
-from model.text.glossary import Glossary, read_glossary
 from pipelines.flags.limits import Limits
 from pipelines.inference.model_copies import ModelCopies, plan_copies
 from pipelines.inference.model_loading import (
@@ -35,6 +34,7 @@ from pipelines.inference.model_loading import (
     check_model,
     find_model,
 )
+from pipelines.inference.text_model import load_glossary
 from pipelines.remote import dataflow
 from pipelines.remote.checks import check_job
 from pipelines.remote.wheel import with_own_wheel
@@ -46,7 +46,7 @@ from pipelines.runners.beam_options import (
 )
 from pipelines.runners.runner import make_pipeline, run_pipeline
 from pipelines.runners.status_line import look_seconds, repeating
-from pipelines.storage.files import delete, delete_folder, read_bytes
+from pipelines.storage.files import delete, delete_folder
 from pipelines.storage.first_look import look_first
 from pipelines.storage.listing import list_files
 from pipelines.storage.paths import is_local, normalize_path
@@ -124,11 +124,7 @@ class TranslateRequest:
         check_place(options, output=output)
         found = inspect_input(options, has_n_best=self.decoding.n_best > 1, report=report)
         texts = options.texts.for_model(model.data)
-        glossary: Glossary | None = None
-        if texts.glossary is not None:
-            glossary = read_glossary(
-                texts.glossary, read=lambda name: read_bytes(normalize_path(name))
-            )
+        glossary = load_glossary(texts.glossary)
         limits = Limits.of(model.about)
         plan = make_plan(
             files=found.files,

@@ -16,10 +16,10 @@ from model.engines.translator import Work
 from model.errors import counted
 from pipelines.runners.formatting import format_price, format_seconds
 from pipelines.storage.listing import list_folder
+from pipelines.texts.columns import STATUS
 from pipelines.texts.translating import FAILED, FLAGGED, INCOMPLETE, TOO_LONG, UNKNOWN
 from pipelines.translate.job_folder import UNITS_FOLDER
 from pipelines.translate.manifest import all_rows, has_failed, skipped_file_rows, skipped_rows
-from pipelines.translate.table import STATUS
 from pipelines.translate.units import UnitStatistics, read_statistics
 
 

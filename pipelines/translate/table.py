@@ -14,6 +14,16 @@ from model.engines.translator import Translator
 from model.text.glossary import Glossary
 from pipelines.flags.limits import FLAGS, Limits
 from pipelines.tables.text_columns import read_text_column
+from pipelines.texts.columns import (
+    ERROR,
+    N_BEST,
+    ROW_FLAGS,
+    SCORE,
+    STATUS,
+    TRANSLATION,
+    VALUES,
+    added_names,
+)
 from pipelines.texts.options import TextOptions
 from pipelines.texts.translating import (
     COPIED,
@@ -32,13 +42,6 @@ from pipelines.texts.translating import (
     translate_texts,
 )
 
-TRANSLATION = "translation"
-SCORE = "translation_score"
-STATUS = "translation_status"
-ERROR = "translation_error"
-ROW_FLAGS = "translation_flags"
-N_BEST = "translation_n_best"
-
 # A row with a list of texts counts once, under the first of these that one of its texts has.
 LIST_STATUSES = (
     FAILED, UNKNOWN, FLAGGED, TOO_LONG, INCOMPLETE, SPLIT, OK, COPIED, EMPTY, NULL,
@@ -52,23 +55,16 @@ _HYPOTHESES = pa.list_(
 )
 
 
-def _hypotheses(cell: TranslatedText) -> list[dict[str, Any]] | None:
-    found = [{"text": each.text, "score": each.score} for each in cell.n_best]
-    return found or None
-
-
+_KINDS = {
+    TRANSLATION: pa.string(),
+    SCORE: pa.float32(),
+    STATUS: pa.string(),
+    ERROR: pa.string(),
+    ROW_FLAGS: _FLAGS,
+    N_BEST: _HYPOTHESES,
+}
 # Name, type, and the value of a cell.
 _Added = tuple[str, pa.DataType, Callable[[TranslatedText], Any]]
-
-_ADDED: tuple[_Added, ...] = (
-    (TRANSLATION, pa.string(), lambda cell: cell.translation),
-    (SCORE, pa.float32(), lambda cell: cell.score),
-    (STATUS, pa.string(), lambda cell: cell.status),
-    (ERROR, pa.string(), lambda cell: cell.error),
-    (ROW_FLAGS, _FLAGS, lambda cell: list(cell.flags)),
-)
-
-_ADDED_N_BEST: _Added = (N_BEST, _HYPOTHESES, _hypotheses)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -86,10 +82,14 @@ class TableOptions:
         """Returns these options for a plan, which may be an older tt's."""
         return dataclasses.replace(self, has_flags="flags" in plan["options"])
 
-    def added(self) -> tuple[_Added, ...]:
+    def added(self) -> list[_Added]:
         """Returns what is added for each text column."""
-        added = (*_ADDED, _ADDED_N_BEST) if self.has_n_best else _ADDED
-        return added if self.has_flags else tuple(each for each in added if each[0] != ROW_FLAGS)
+        names = added_names(has_n_best=self.has_n_best)
+        return [
+            (name, _KINDS[name], VALUES[name])
+            for name in names
+            if self.has_flags or name != ROW_FLAGS
+        ]
 
     def name(self, column: str, added: str) -> str:
         """Returns the name of an added column: with the text column's before it if several."""

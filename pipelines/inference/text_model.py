@@ -1,0 +1,90 @@
+"""A model with what it needs to translate texts: their options, a glossary, and what is usual."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Callable, Sequence
+
+from model.engines.translator import Translator
+from model.formats.model_card import About
+from model.text.glossary import Glossary, read_glossary
+from pipelines.flags.limits import Limits
+from pipelines.inference.model_loading import ModelLoader
+from pipelines.storage import paths
+from pipelines.storage.files import read_bytes
+from pipelines.texts.options import TextOptions
+from pipelines.texts.translating import TranslatedTexts, translate_texts
+
+_LOGGER = logging.getLogger(__name__)
+_said: set[str] = set()  # warnings of this process
+
+
+def load_glossary(path: str | None) -> Glossary | None:
+    """Reads the glossary of `TextOptions`, from any file system that Beam knows.
+
+    Raises:
+      UserError: It is missing, or not a glossary.
+    """
+    if path is None:
+        return None
+    return read_glossary(path, read=lambda name: read_bytes(paths.normalize_path(name)))
+
+
+def encode_text(text: str | bytes | None) -> bytes | None:
+    """Returns the bytes of a text; those of half a character are not UTF-8, and fail later."""
+    return text.encode(errors="surrogatepass") if isinstance(text, str) else text
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextModel:
+    """Texts to translations."""
+
+    translator: Translator
+    options: TextOptions  # with the model's language and placeholders, if none were given
+    glossary: Glossary | None = None
+    limits: Limits = dataclasses.field(default_factory=Limits)
+
+    @classmethod
+    def of(
+        cls,
+        translator: Translator,
+        *,
+        load: Callable[[], Translator],
+        options: TextOptions,
+        glossary: Glossary | None,
+    ) -> TextModel:
+        """Takes what the folder of a model says of it, and warns where the options do not fit it.
+
+        Args:
+          translator: What was loaded.
+          load: What loaded it; of another than a `ModelLoader` nothing is known of the model.
+          options: How texts are treated.
+          glossary: Terms whose translations are given.
+
+        Raises:
+          UserError: A length is beyond the model.
+        """
+        about = About()
+        if isinstance(load, ModelLoader):
+            about, warnings = load.describe(options)
+            for line in warnings:
+                if line not in _said:  # once a process, not once a thread
+                    _said.add(line)
+                    _LOGGER.warning(line)
+        return cls(
+            translator=translator,
+            options=options.for_model(about.data),
+            glossary=glossary,
+            limits=Limits.of(about),
+        )
+
+    def translate(self, texts: Sequence[str | bytes | None]) -> TranslatedTexts:
+        """Translates texts; see `translate_texts`."""
+        return translate_texts(
+            [encode_text(text) for text in texts],
+            translator=self.translator,
+            options=self.options,
+            glossary=self.glossary,
+            limits=self.limits,
+        )

@@ -1,0 +1,135 @@
+"""Rows in, rows out: kinds, names and what holds no text."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import apache_beam as beam
+import pytest
+
+from model.engines.translator import Hypothesis
+from model.errors import UserError
+from pipelines.inference.rows import OpenRow, RowFields
+from pipelines.texts.translating import TranslatedText
+
+TEXT = RowFields(fields=("text",))
+BOTH = RowFields(fields=("title", "tags"), output="german")
+BEST = RowFields(fields=("text",), has_n_best=True)
+
+
+class Article(NamedTuple):
+    """A row with attributes."""
+
+    id: int
+    text: str | None
+
+
+def upper(row, *, fields=TEXT):
+    """Returns a row whose translations are its texts in capitals."""
+    opened = OpenRow.of(row, fields=fields)
+    made = [
+        TranslatedText(translation=cell.decode().upper(), score=-1.5, status="ok")
+        if cell is not None
+        else TranslatedText(status="null")
+        for cell in opened.cells
+    ]
+    return opened.with_translations(opened.take(iter(made)))
+
+
+ADDED = {
+    "translation": "A", "translation_score": -1.5, "translation_status": "ok",
+    "translation_error": None, "translation_flags": [],
+}  # fmt: skip
+
+
+def test_a_dict_becomes_a_dict_and_stays_as_it_was():
+    row = {"id": 1, "text": "a", "rest": [1]}
+    assert upper(row) == {**row, **ADDED}
+    assert list(row) == ["id", "text", "rest"]
+    assert upper({"text": b"a"})["translation"] == "A"
+
+
+@pytest.mark.parametrize("row", [beam.Row(id=1, text="a"), Article(1, "a")], ids=["Row", "tuple"])
+def test_rows_with_attributes_become_rows(row):
+    found = upper(row)
+    assert found == beam.Row(id=1, text="a", **ADDED)
+    assert (found.id, found.translation) == (1, "A")
+
+
+def test_no_text_is_a_row_like_any_other():
+    assert upper({"text": None}) == {
+        "text": None, "translation": None, "translation_score": None,
+        "translation_status": "null", "translation_error": None, "translation_flags": [],
+    }  # fmt: skip
+
+
+def test_several_fields_and_lists():
+    found = upper({"title": "a", "tags": ["b", None, "c"]}, fields=BOTH)
+    assert found["title_german"] == "A"
+    assert found["tags_german"] == ["B", None, "C"]
+    assert found["tags_german_status"] == ["ok", "null", "ok"]
+    assert found["tags_german_flags"] == [[], [], []]
+    assert list(found)[2:7] == [f"title_german{end}" for end in ENDINGS]
+    assert upper({"title": "a", "tags": []}, fields=BOTH)["tags_german"] == []
+
+
+ENDINGS = ("", "_score", "_status", "_error", "_flags")
+
+
+def test_n_best_is_a_list_of_rows_of_the_kind():
+    best = TranslatedText(status="ok", n_best=(Hypothesis("A", -1.0), Hypothesis("B", -2.0)))
+    for row, first in (({"text": "a"}, {"text": "A", "score": -1.0}),
+                       (beam.Row(text="a"), beam.Row(text="A", score=-1.0))):  # fmt: skip
+        found = OpenRow.of(row, fields=BEST).with_translations([best])
+        value = found["translation_n_best"] if isinstance(row, dict) else found.translation_n_best
+        assert len(value) == 2
+        assert value[0] == first
+
+
+@pytest.mark.parametrize(
+    ("row", "error"),
+    [
+        ({"body": "a", "id": 1}, "the row has no field text, but body, id"),
+        ({}, "the row has no field text, but none"),
+        ({"text": 5}, "text must be a text or a list of texts: it is int"),
+        ({"text": ["a", 5]}, "text must be a text or a list of texts: it is int"),
+    ],
+)
+def test_a_row_without_a_text_fails_alone(row, error):
+    found = upper(row)
+    assert found == {
+        **row, "translation": None, "translation_score": None, "translation_status": "failed",
+        "translation_error": error, "translation_flags": [],
+    }  # fmt: skip
+
+
+def test_half_a_character_is_not_utf_8():
+    (cell,) = OpenRow.of({"text": "a\ud800"}, fields=TEXT).cells
+    with pytest.raises(UnicodeDecodeError):
+        cell.decode()
+
+
+@pytest.mark.parametrize("row", ["a text", 5, None, ("a", "b")])
+def test_what_is_no_row_is_refused(row):
+    with pytest.raises(UserError, match=r"^a row must be a dict, .* Received: \w+$"):
+        upper(row)
+
+
+def test_a_field_of_an_added_name_is_refused():
+    rule = "^the rows have a field translation_status already: name another `output` than "
+    with pytest.raises(UserError, match=rule):
+        upper({"text": "a", "translation_status": "seen"})
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"fields": ()}, "`field` is empty"),
+        ({"fields": ("",)}, "`field` is empty"),
+        ({"fields": ("a", "b", "a")}, "each of `field` must be another field. Received: a twice"),
+        ({"fields": ("a",), "output": ""}, "`output` is empty"),
+    ],
+)
+def test_names_that_cannot_be_are_refused(fields, message):
+    with pytest.raises(UserError, match=message):
+        RowFields(**fields)

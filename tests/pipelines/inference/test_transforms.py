@@ -1,0 +1,294 @@
+"""TranslateTexts, TranslateRows and the handler for RunInference, in pipelines of this process."""
+
+import collections
+import dataclasses
+import functools
+from typing import NamedTuple
+
+import apache_beam as beam
+import pytest
+from apache_beam.metrics import Metrics
+from apache_beam.ml.inference.base import KeyedModelHandler, RunInference
+from apache_beam.runners.portability.fn_api_runner import fn_runner
+from apache_beam.testing.util import assert_that, equal_to
+from apache_beam.transforms.window import FixedWindows, TimestampedValue
+from apache_beam.typehints.row_type import RowTypeConstraint
+from fakes import Reverser
+from toy import toy_sentences
+
+from model.decoding.options import Decoding
+from model.errors import UserError
+from pipelines.inference.model_loading import ModelLoader
+from pipelines.inference.run_inference import TranslationModelHandler
+from pipelines.inference.transforms import TranslateRows, TranslateTexts
+from pipelines.texts.options import TextOptions
+
+pytestmark = pytest.mark.slow
+
+POISONED = functools.partial(Reverser, poison="x")
+
+
+class Article(NamedTuple):
+    """A row with a schema."""
+
+    id: int
+    text: str
+    tags: list[str]
+
+
+beam.coders.registry.register_coder(Article, beam.coders.RowCoder)
+
+
+def run(build):
+    """Runs a pipeline of this process; returns its counters."""
+    pipeline = beam.Pipeline(runner="FnApiRunner")
+    build(pipeline)
+    result = pipeline.run()
+    result.wait_until_finish()
+    counts = collections.Counter()
+    for counter in result.metrics().query()["counters"]:
+        if counter.key.metric.namespace == "tt":
+            counts[counter.key.metric.name] += counter.committed
+    return {name: count for name, count in counts.items() if count}
+
+
+def test_texts_become_translations_and_are_counted():
+    texts = ["ab", None, b"cd", "", b"\xff", "ab", "5", "x"]
+
+    def build(pipeline):
+        found = pipeline | beam.Create(texts) | TranslateTexts(POISONED)
+        assert_that(
+            found | beam.Map(lambda each: (each.translation, each.status)),
+            equal_to([
+                ("ba", "ok"), (None, "null"), ("dc", "ok"), ("", "empty"), (None, "failed"),
+                ("ba", "ok"), ("5", "copied"), (None, "failed"),
+            ]),
+        )  # fmt: skip
+
+    assert run(build) == {
+        "rows_ok": 3, "rows_null": 1, "rows_empty": 1, "rows_copied": 1, "rows_failed": 2,
+    }  # fmt: skip
+
+
+def test_keys_and_payloads_stay_with_their_texts():
+    pairs = [({"offset": i}, f"text {i}") for i in range(300)]
+
+    def build(pipeline):
+        found = pipeline | beam.Create(pairs) | TranslateTexts(Reverser, is_keyed=True, max_batch=7,
+                                                               min_batch=7)  # fmt: skip
+        assert_that(
+            found | beam.MapTuple(lambda key, text: (key["offset"], text.translation)),
+            equal_to([(i, f"text {i}"[::-1]) for i in range(300)]),
+        )
+
+    assert run(build)["rows_ok"] == 300
+
+
+def test_rows_come_out_once_each_with_what_is_added():
+    rows = [{"id": i, "text": "poison x" if i == 3 else f"row {i}"} for i in range(20)]
+
+    def build(pipeline):
+        found = pipeline | beam.Create(rows) | TranslateRows(POISONED, field="text")
+        assert found.element_type == beam.typehints.Dict[str, beam.typehints.Any]
+        assert_that(
+            found | beam.Map(lambda row: (row["id"], row["translation"])),
+            equal_to([(i, None if i == 3 else f"row {i}"[::-1]) for i in range(20)]),
+        )
+
+    counts = run(build)
+    assert (counts["rows_ok"], counts["rows_failed"]) == (19, 1)
+
+
+def test_failed_rows_have_an_output_of_their_own_if_asked_for():
+    rows = [beam.Row(id=0, a="ab", b="x"), beam.Row(id=1, a="ab", b="cd")]
+
+    def build(pipeline):
+        found = pipeline | beam.Create(rows) | TranslateRows(
+            POISONED, field=("a", "b"), with_failed=True
+        )  # fmt: skip
+        good = found.translated | beam.Map(lambda row: (row.id, row.a_translation))
+        assert_that(good, equal_to([(1, "ba")]), label="good")
+        bad = found.failed | beam.Map(
+            lambda row: (row.id, row.a_translation, row.b_translation, row.b_translation_error)
+        )
+        assert_that(bad, equal_to([(0, "ba", None, "ValueError: bad")]), label="bad")
+
+    assert run(build) == {"rows_ok": 3, "rows_failed": 1}
+
+
+def test_rows_with_a_schema_keep_it_across_workers():
+    rows = [Article(i, f"row {i}", ["ab", "cd"]) for i in range(5)]
+
+    def build(pipeline):
+        found = (
+            pipeline
+            | beam.Create(rows).with_output_types(Article)
+            | TranslateRows(Reverser, field=["text", "tags"])
+        )
+        types = dict(found.element_type._fields)
+        assert types["text_translation"] == (str | None)
+        assert types["tags_translation_status"] == collections.abc.Sequence[str]
+        # Which needs a coder: the row is encoded by its schema.
+        spread = found | beam.Reshuffle()
+        assert isinstance(spread.element_type, RowTypeConstraint)
+        assert_that(
+            spread
+            | beam.Map(
+                lambda row: (
+                    row.id,
+                    row.text_translation,
+                    list(row.tags_translation),
+                    row.text_translation_score,
+                )
+            ),
+            equal_to([(i, f"row {i}"[::-1], ["ba", "dc"], -5.0) for i in range(5)]),
+        )
+
+    run(build)
+
+
+def test_n_best_translations_cross_workers():
+    class Best(Reverser):
+        decoding = Decoding(n_best=2)
+
+    class Load:
+        decoding = Best.decoding
+
+        def __call__(self):
+            return Best(n_best=2)
+
+    def build(pipeline):
+        found = pipeline | beam.Create([beam.Row(text="ab")]) | TranslateRows(Load(), field="text")
+        assert_that(
+            found
+            | beam.Reshuffle()
+            | beam.Map(lambda row: [(best.text, best.score) for best in row.translation_n_best]),
+            equal_to([[("ba", -2.0), ("ba'", -3.0)]]),
+        )
+
+    run(build)
+
+
+def test_times_and_windows_stay():
+    events = [(3, "ab"), (14, "cd"), (15, "ef")]
+
+    def build(pipeline):
+        found = (
+            pipeline
+            | beam.Create(events)
+            | beam.MapTuple(lambda time, text: TimestampedValue({"text": text}, time))
+            | beam.WindowInto(FixedWindows(10))
+            | TranslateRows(Reverser, field="text")
+            | beam.Map(
+                lambda row, time=beam.DoFn.TimestampParam, window=beam.DoFn.WindowParam: (
+                    row["translation"], int(time), int(window.start)
+                )
+            )
+        )  # fmt: skip
+        assert_that(found, equal_to([("ba", 3, 0), ("dc", 14, 10), ("fe", 15, 10)]))
+
+    run(build)
+
+
+@pytest.mark.parametrize("step", [
+    TranslateTexts(Reverser), TranslateRows(Reverser, field="text", with_failed=True)
+], ids=["texts", "rows"])  # fmt: skip
+def test_reading_translating_and_writing_are_one_stage_without_state(step):
+    """So that at-least-once needs nothing but the source's checkpoints, and a bundle is a batch."""
+    pipeline = beam.Pipeline(runner="FnApiRunner")
+    found = pipeline | beam.Impulse() | "Read" >> beam.FlatMap(lambda _: ["a"]) | step
+    outputs = found if isinstance(found, tuple) else (found,)
+    for i, output in enumerate(outputs):
+        _ = output | f"Write {i}" >> beam.Map(print)
+    _, stages = fn_runner.FnApiRunner().create_stages(pipeline.to_runner_api())
+    (stage,) = [stage for stage in stages if "Translate" in stage.name]
+    for name in ("Read", "Note-times", "Batch", "Write-0"):
+        assert name in stage.name
+    assert not stage.is_stateful()
+
+
+def check_same(key, results):
+    """Checks that a text's results differ by no more than the rounding of other products."""
+    first, *others = results
+    for other in others:
+        assert dataclasses.replace(other, score=None, n_best=()) == dataclasses.replace(
+            first, score=None, n_best=()
+        )
+        assert other.score == pytest.approx(first.score, abs=1e-4)
+    Metrics.counter("tt", "texts_same").inc(len(others) == 2)
+
+
+def test_a_text_alone_is_a_text_among_any_others(trained_toy):
+    texts = [source for source, _ in toy_sentences(40, seed=5)]
+    loader = ModelLoader(str(trained_toy.run), Decoding(beam_size=2))
+
+    def build(pipeline):
+        keyed = pipeline | beam.Create(list(enumerate(texts)))
+        found = [
+            keyed
+            | f"By {size}" >> TranslateTexts(loader, is_keyed=True, min_batch=size, max_batch=size)
+            for size in (1, 3, 40)
+        ]
+        found | beam.Flatten() | beam.GroupByKey() | beam.MapTuple(check_same)
+
+    counts = run(build)
+    assert (counts["rows_ok"], counts["texts_same"]) == (120, 40)
+
+
+def test_run_inference_translates_too():
+    options = TextOptions(on_flag="null", flags=("incomplete",))
+    handler = TranslationModelHandler(Reverser, options=options)
+
+    def build(pipeline):
+        keyed = pipeline | beam.Create([(1, "ab"), (2, None)])
+        found = keyed | RunInference(KeyedModelHandler(handler))
+        assert_that(
+            found | beam.MapTuple(lambda key, text: (key, text.translation, text.status)),
+            equal_to([(1, "ba", "ok"), (2, None, "null")]),
+        )
+
+    run(build)
+
+
+def test_options_and_the_glossary_are_those_of_the_command(tmp_path):
+    (tmp_path / "terms.tsv").write_text("spam\tegg\n")
+    options = TextOptions(glossary=str(tmp_path / "terms.tsv"), on_too_long="skip",
+                          max_source_tokens=12)  # fmt: skip
+
+    def build(pipeline):
+        step = TranslateRows(Reverser, field="text", options=options)
+        found = pipeline | beam.Create([{"text": "ab spam cd"}, {"text": "abcdefghijkl"}]) | step
+        assert_that(
+            found | beam.Map(lambda row: (row["translation"], row["translation_status"])),
+            equal_to([("ba egg dc", "ok"), (None, "too_long")]),
+        )
+        (tmp_path / "terms.tsv").unlink()  # workers need not see it
+
+    run(build)
+    with pytest.raises(UserError, match=r"terms\.tsv"):
+        build(beam.Pipeline(runner="FnApiRunner"))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: TranslateTexts(Reverser, min_batch=0), "`min_batch` must be 1 to `max_batch`"),
+        (lambda: TranslateTexts(Reverser, min_batch=9, max_batch=8), "Received: 9 and 8"),
+        (lambda: TranslateRows(Reverser, field=""), "`field` is empty"),
+        (lambda: TranslateRows(Reverser, field=["a", "a"]), "must be another field"),
+    ],
+)
+def test_a_step_that_cannot_be_is_refused(make, message):
+    with pytest.raises(UserError, match=message):
+        make()
+
+
+def test_rows_whose_schema_does_not_fit_are_refused_before_anything_runs():
+    articles = beam.Pipeline(runner="FnApiRunner") | beam.Create([Article(1, "a", [])])
+    articles.element_type = Article
+    with pytest.raises(UserError, match=r"^the rows have no field body: `field` must be one of id"):
+        _ = articles | "1" >> TranslateRows(Reverser, field="body")
+    again = articles | "2" >> TranslateRows(Reverser, field="text")
+    with pytest.raises(UserError, match=r"have a field translation already: name another `output`"):
+        _ = again | "3" >> TranslateRows(Reverser, field="text")
+    _ = again | "4" >> TranslateRows(Reverser, field="text", output="once_more")
