@@ -1,0 +1,66 @@
+"""A pipeline as a user writes one: two columns of rows, translated by one model.
+
+It stands in a module of its own, since workers in other processes import it.
+"""
+
+import dataclasses
+import json
+import os
+from typing import NamedTuple
+
+import apache_beam as beam
+
+from model.engines.translator import Translator
+from pipelines.inference.model_loading import ModelLoader
+from pipelines.inference.transforms import TranslateRows
+
+
+class Article(NamedTuple):
+    """A row of the input."""
+
+    id: int
+    title: str | None
+    body: str
+
+
+beam.coders.registry.register_coder(Article, beam.coders.RowCoder)
+
+
+@dataclasses.dataclass(frozen=True)
+class NotedLoader(ModelLoader):
+    """Loads a model, and adds the number of the process to a file."""
+
+    log: str = ""
+
+    def __call__(self) -> Translator:
+        """Loads the model."""
+        with open(self.log, "a") as file:  # noqa: PTH123 -- appended whole, by any process
+            file.write(f"{os.getpid()}\n")
+        return super().__call__()
+
+
+def articles(texts: list[str]) -> list[Article]:
+    """Returns rows of texts: some have no title, some an empty body."""
+    return [
+        Article(i, None if i % 7 == 3 else text, "" if i % 5 == 4 else f"{text} one")
+        for i, text in enumerate(texts)
+    ]
+
+
+def _as_json(row: beam.Row) -> str:
+    return json.dumps(row._asdict(), default=list)
+
+
+def translate_articles(
+    pipeline: beam.Pipeline, rows: list[Article], *, loader: ModelLoader, output: str
+) -> None:
+    """Builds the pipeline; `output` is the prefix of its files, a row a line."""
+    _ = (
+        pipeline
+        | beam.Create(rows).with_output_types(Article)
+        | "Spread" >> beam.Reshuffle()
+        | "Translate titles" >> TranslateRows(loader, field="title", output="turned_title")
+        | "Translate bodies" >> TranslateRows(loader, field="body", output="turned_body")
+        | beam.Map(_as_json)
+        | beam.io.WriteToText(output)
+    )

@@ -1,0 +1,50 @@
+"""Beam's portable job service, and workers of it, on this machine alone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import grpc
+import pytest
+
+ENGINES = Path(__file__).parents[1]
+ROOT = ENGINES.parents[1]
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _local_servers():
+    """Has Beam's servers listen on 127.0.0.1, where they would listen on all addresses."""
+    kind = type(grpc.server(None))
+    original = kind.add_insecure_port
+    kind.add_insecure_port = lambda self, address: original(
+        self, address.replace("[::]", "127.0.0.1")
+    )
+    yield
+    kind.add_insecure_port = original
+
+
+@pytest.fixture(scope="session")
+def worker_pool():
+    """Where a pool of worker processes listens."""
+    path = os.pathsep.join(map(str, (ROOT, ENGINES)))
+    command = [sys.executable, str(ENGINES / "worker_pool.py")]
+    with subprocess.Popen(
+        command, env=os.environ | {"PYTHONPATH": path}, stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE, text=True,
+    ) as pool:  # fmt: skip
+        yield f"localhost:{pool.stdout.readline().strip()}"
+        pool.stdin.close()
+        pool.wait(60)
+
+
+@pytest.fixture(params=["LOOPBACK", "EXTERNAL"])
+def portable(request):
+    """Beam's flags: workers that are threads of this process, or processes of their own."""
+    flags = ["--runner=PortableRunner", "--job_endpoint=embed"]
+    if request.param == "EXTERNAL":
+        pool = request.getfixturevalue("worker_pool")
+        return [*flags, "--environment_type=EXTERNAL", f"--environment_config={pool}"]
+    return [*flags, "--environment_type=LOOPBACK"]

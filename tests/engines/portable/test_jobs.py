@@ -1,0 +1,76 @@
+"""The two jobs on Beam's portable job service: the bytes of the local run."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from command_line import run, write_corpus
+from toy import toy_sentences
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def digests(folder, suffix):
+    """Returns the digest of each file of a folder, by its path in there."""
+    found = {
+        path.relative_to(folder).as_posix(): hashlib.md5(path.read_bytes()).hexdigest()
+        for path in folder.rglob(f"*{suffix}")
+    }
+    assert found
+    return found
+
+
+def run_both(*command, capsys, portable):
+    """Runs a command here and on the job service, into the folders here/ and there/."""
+    local = (*command, "--output", "here")
+    if "--environment_type=LOOPBACK" in portable:
+        assert run(*local) == 0, capsys.readouterr().err
+    else:  # in a process whose TensorFlow has the threads that `tt` gives it, as workers have
+        subprocess.run(
+            [sys.executable, "-m", "cli.main", *map(str, local)],
+            env=os.environ | {"PYTHONPATH": str(ROOT)}, check=True, timeout=300,
+        )  # fmt: skip
+    assert run(*command, "--output", "there", "--", *portable) == 0, capsys.readouterr().err
+
+
+def test_preprocess_makes_the_same_shards(folder, capsys, portable):
+    write_corpus(folder, count=3000)
+    # Rejected rows name their files as the command does; workers get them absolute.
+    texts = ("--source", folder / "a.en", "--target", folder / "a.xx")
+    run_both(
+        "preprocess", *texts, "--vocabulary-size", "36", "--shards", "3",
+        capsys=capsys, portable=portable,
+    )  # fmt: skip
+    for suffix in (".tfrecord", ".parquet"):
+        assert digests(folder / "there", suffix) == digests(folder / "here", suffix)
+    assert not (folder / "there/_work").exists()
+
+
+def test_translate_batch_makes_the_same_files(folder, capsys, portable, trained_toy):
+    texts = [source for source, _ in toy_sentences(300, seed=11)]
+    texts[5:8] = None, "", "x" * 3000
+    for part in range(3):
+        rows = range(100 * part, 100 * part + 100)
+        table = pa.table({"id": rows, "text": [texts[row] for row in rows]})
+        pq.write_table(table, f"part{part}.parquet", row_group_size=40)
+    run_both(
+        "translate-batch", "part*.parquet", "--model", trained_toy.run, "--beam-size", 2,
+        "--text-column", "text", "--unit-rows", 64, capsys=capsys, portable=portable,
+    )  # fmt: skip
+    found = digests(folder / "there", ".parquet")
+    assert found == digests(folder / "here", ".parquet")
+    tables = [pq.read_table(folder / "there" / name) for name in sorted(found)]
+    assert pa.concat_tables(tables)["id"].to_pylist() == list(range(300))
