@@ -40,6 +40,8 @@ class TrainingData:
     # `placeholder_pairs[k - 1]` pairs had at least k placeholders; none if none had any, or if they
     # were not counted.
     placeholder_pairs: list[int] = dataclasses.field(default_factory=list)
+    # `--protect-regex` of the dataset: what else its placeholders stood for.
+    protect_regex: list[str] = dataclasses.field(default_factory=list)
 
     @classmethod
     def of(cls, manifest: DatasetManifest) -> TrainingData:
@@ -56,6 +58,7 @@ class TrainingData:
             target_lengths=split.target_lengths,
             length_ratios=ratio_quantiles(split.length_ratios),
             placeholder_pairs=split.placeholder_pairs,
+            protect_regex=list(manifest.options.get("protect_regex", ())),
         )
 
     @classmethod

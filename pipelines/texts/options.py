@@ -84,6 +84,9 @@ class TextOptions:
     def for_model(self, data: TrainingData) -> TextOptions:
         """Returns these options with the model's language and placeholders, if none are given.
 
+        What the patterns of its dataset find is protected, too, unless `protect` is off: the model
+        knows no such text but as a placeholder.
+
         Args:
           data: What the model was trained on.
 
@@ -96,4 +99,10 @@ class TextOptions:
         placeholders = self.placeholders
         if placeholders is None:
             placeholders = sum(pairs >= _ENOUGH_PAIRS for pairs in data.placeholder_pairs)
-        return dataclasses.replace(self, source_language=language, placeholders=placeholders)
+        protection = self.protection
+        if protection.protect:
+            patterns = dict.fromkeys([*data.protect_regex, *protection.protect_regex])
+            protection = dataclasses.replace(protection, protect_regex=tuple(patterns))
+        return dataclasses.replace(
+            self, source_language=language, placeholders=placeholders, protection=protection
+        )

@@ -128,3 +128,7 @@ def test_the_data_say_how_many_pairs_had_placeholders(trained_toy):
     train = dataclasses.replace(manifest.splits["train"], placeholder_pairs=[7, 2])
     counted = dataclasses.replace(manifest, splits={**manifest.splits, "train": train})
     assert TrainingData.of(counted).placeholder_pairs == [7, 2]
+    assert TrainingData.of(manifest).protect_regex == []
+    options = {**manifest.options, "protect_regex": ["SKU-[0-9]+", "x+"]}
+    protecting = dataclasses.replace(manifest, options=options)
+    assert TrainingData.of(protecting).protect_regex == ["SKU-[0-9]+", "x+"]

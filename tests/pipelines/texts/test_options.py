@@ -4,6 +4,7 @@ import pytest
 
 from model.errors import UserError
 from model.formats.model_card import TrainingData
+from model.text.spans import Protection
 from pipelines.texts.options import TextOptions
 
 
@@ -36,3 +37,15 @@ def test_a_model_places_as_many_spans_as_it_was_trained_with(given, pairs, expec
 def test_there_are_eight_placeholders(number):
     with pytest.raises(UserError, match=f"`placeholders` must be 0 to 8. Received: {number}"):
         TextOptions(placeholders=number)
+
+
+def test_a_model_protects_what_the_patterns_of_its_dataset_find():
+    data = TrainingData(protect_regex=["SKU-[0-9]+", "x+"])
+    for given, patterns in (((), ("SKU-[0-9]+", "x+")), (("x+", "y+"), ("SKU-[0-9]+", "x+", "y+"))):
+        options = TextOptions(protection=Protection(protect_regex=given))
+        assert options.for_model(data).protection == Protection(protect_regex=patterns)
+        off = Protection(protect=False, protect_regex=given)
+        assert TextOptions(protection=off).for_model(data).protection == off
+    bad = TrainingData(protect_regex=["("])
+    with pytest.raises(UserError, match="`protect_regex` must be a regular expression"):
+        TextOptions().for_model(bad)
