@@ -164,8 +164,8 @@ class RunFolder:
     def check(self, config: dict[str, Any], *, is_alone: bool) -> None:
         """Checks that a run could `claim` the folder now, and writes nothing.
 
-        `config` is as for `claim`; `is_alone` says that no other worker of the run may hold the
-        folder.
+        `config` is as for `claim`; `is_alone` says that no other process may hold the folder, such
+        as another worker of the run.
 
         Raises:
           UserError: It holds another run, or another process trains there.

@@ -76,8 +76,11 @@ class TrainRequest:
         if not self._may_be_begun():
             configure(self._given(), manifest=manifest, begun=None)
 
-    def plan(self) -> TrainJob:
+    def plan(self, *, is_to_run: bool = True) -> TrainJob:
         """Looks up the dataset and the run, and writes nothing.
+
+        Args:
+          is_to_run: Whether the job shall be run, so that no other process may train there now.
 
         Raises:
           UserError: The dataset cannot be trained on, the run folder holds another run or something
@@ -99,10 +102,12 @@ class TrainRequest:
             training = self.training
         data = TrainingDataset.open(manifest, folder, model=model, training=training)
         if begun is not None:
-            self._check_run(data, model=model)
+            self._check_run(data, model=model, is_to_run=is_to_run)
         return TrainJob(request=self, model=model, data=data, notes=notes)
 
-    def _check_run(self, data: TrainingDataset, *, model: TransformerConfig) -> None:
+    def _check_run(
+        self, data: TrainingDataset, *, model: TransformerConfig, is_to_run: bool
+    ) -> None:
         from model.runs.run_folder import RunFolder
 
         config = run_config(
@@ -112,7 +117,7 @@ class TrainRequest:
             replicas=data.replicas,
         )
         name = self.dataset_name or str(data.folder.absolute())
-        is_alone = self.strategy != "multi-worker"
+        is_alone = is_to_run and self.strategy != "multi-worker"
         config |= describe_dataset(data.manifest, folder=name)
         RunFolder(self.run).check(config, is_alone=is_alone)
 

@@ -15,6 +15,7 @@ from toy import write_dataset
 from cli.main import load_command
 from cli.training_lines import describe_report
 from model.dataset.manifest import DatasetManifest
+from model.folders.lock import lock_folder
 from model.runs.reports import Progress, Validation
 from model.training.choices import EMBEDDED_CORPUS, DatasetSize, choose_options, configure
 from model.training.options import TrainingConfig
@@ -227,6 +228,17 @@ def test_a_yaml_file_gives_the_options_and_flags_win(folder, small_dataset, caps
     capsys.readouterr()
     assert run(*arguments) == 2
     assert "there is no option droput: did you mean dropout?" in last_error(capsys)
+
+
+def test_describe_tells_of_a_run_that_is_under_training(folder, small_dataset, capsys):
+    train = (*SMALL, "--dataset", small_dataset, "--steps", "1", "--run", "busy")
+    assert run(*train) == 0
+    capsys.readouterr()
+    with lock_folder("busy", name="train.lock", activity="trains", remedy="x"):
+        assert run(*train, "--describe") == 0
+        assert "all" in capsys.readouterr().out
+        assert run(*train) == 2
+        assert "another process trains in" in last_error(capsys)
 
 
 def test_describe_prints_the_parameters_by_part_and_trains_nothing(folder, small_dataset, capsys):

@@ -92,5 +92,9 @@ def test_a_plan_refuses_a_folder_of_another_run_or_one_that_is_locked(toy_datase
             request.plan()
         workers = dataclasses.replace(request, strategy="multi-worker")
         assert workers.plan().model == request.model  # its chief holds the lock
+        assert request.plan(is_to_run=False).describe() == workers.plan().describe()
+        other = TrainRequest(dataset=toy_dataset, run=run, model={"layers": 2})
+        with pytest.raises(UserError, match="holds another run"):
+            other.plan(is_to_run=False)
     assert request.plan().model == request.model
     assert sorted(path for path in run.rglob("*") if path.is_file()) == before
