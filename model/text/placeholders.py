@@ -13,11 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from model.text.normalization import TextNormalization
-from model.text.spans import MAYBE_SPAN, PLACEHOLDERS, Protection, Span
+from model.text.spans import BRACKET, MAYBE_SPAN, PLACEHOLDERS, Protection, Span
 
-_PLACEHOLDER = re.compile("|".join(map(re.escape, PLACEHOLDERS)))
+_TOKEN = re.compile("|".join(map(re.escape, PLACEHOLDERS)))
 _MAYBE_SPAN = re.compile(MAYBE_SPAN)
-_BRACKET = PLACEHOLDERS[0][0]  # what all placeholders begin with
 
 
 class Replaced(NamedTuple):
@@ -138,10 +137,10 @@ def _find_shared_spans(
         if pair.placeholders:
             replaced[row] = pair
     stray = []
-    for row in {*maybe, *(i for i, text in enumerate(targets) if _BRACKET in text)}:
+    for row in {*maybe, *(i for i, text in enumerate(targets) if BRACKET in text)}:
         source, target, expected = replaced.get(row, (sources[row], targets[row], 0))
-        if _BRACKET in source or _BRACKET in target:
-            counts = [len(_PLACEHOLDER.findall(text)) for text in (source, target)]
+        if BRACKET in source or BRACKET in target:
+            counts = [len(_TOKEN.findall(text)) for text in (source, target)]
             if counts != [expected, expected]:
                 stray.append(row)
     return replaced, sorted(stray)

@@ -18,9 +18,10 @@ from model.errors import UserError
 
 # What stands for the spans of a text, in their order. No text has them as they are: a text that
 # seems to is a span itself.
-PLACEHOLDERS = tuple(f"⟦{number}⟧" for number in range(1, 9))
+BRACKET = "⟦"
+PLACEHOLDERS = tuple(f"{BRACKET}{number}⟧" for number in range(1, 9))
+PLACEHOLDER = re.compile(rf"{BRACKET}\d+⟧")  # what looks like one, whatever its number
 
-_PLACEHOLDER = r"⟦\d+⟧"
 _CODE = r"```.+?```|``[^\n]+?``|`[^`\n]+`"
 # A tag has attributes with "=", or at most one other word: "if a <b then c> d" is none.
 _TAG = (
@@ -79,7 +80,7 @@ _PICTURE = r"\p{Extended_Pictographic}[\p{Emoji_Modifier}\ufe0e\ufe0f\u20e3\U000
 _EMOJI = rf"(?:{_PICTURE}(?:\u200d{_PICTURE})*|\p{{RI}}\p{{RI}}|[0-9\#*]\ufe0f?\u20e3)+"
 
 _ALTERNATIVES = (  # in their order, with the group of `_GROUPS` that each belongs to
-    (f"(?P<markup>{_TAG}|{_EMOJI})|{_PLACEHOLDER}|{_CODE}|{_ENTITY}", "sign"),
+    (f"(?P<markup>{_TAG}|{_EMOJI})|{PLACEHOLDER.pattern}|{_CODE}|{_ENTITY}", "sign"),
     (_URL, "url"),
     (f"{_MAIL}|{_VARIABLE}", "sign"),
     (rf"(?=[-−+(0-9\p{{Sc}}A-Z])(?:{_FIGURE})", "figure"),

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import regex
 
+from model.text.spans import BRACKET
 from pipelines.flags.limits import THRESHOLDS
 
 # Scripts.
@@ -64,7 +65,7 @@ def _not_in(parts: Sequence[str], *, known: Sequence[str], text: str) -> set[str
 
 # Figures.
 
-_DIGIT = re.compile(r"(?<!⟦)\d")  # the number of a placeholder is none
+_DIGIT = re.compile(rf"(?<!{BRACKET})\d")  # the number of a placeholder is none
 _FIGURE = re.compile(r"\d(?:[\d.,' \u00a0\u202f\u2009]*\d)?")
 
 

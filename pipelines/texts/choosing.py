@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from model.engines.translator import Hypothesis, Translation
+from model.text.spans import BRACKET
 from pipelines.flags.judging import Judge
 from pipelines.texts.planning import Plan, Source
 from pipelines.texts.segments import join_translations
@@ -28,7 +29,7 @@ class Usable(NamedTuple):
 def usable_hypotheses(plan: Plan, part: str, result: Translation) -> list[Usable]:
     """Returns those hypotheses of a part, best first, that have its protected spans."""
     is_plain = part not in plan.masked and part not in plan.unended
-    if is_plain and not any("⟦" in each.text for each in result.hypotheses):
+    if is_plain and not any(BRACKET in each.text for each in result.hypotheses):
         return [Usable(each, each) for each in result.hypotheses]
     return [
         Usable(hypothesis, dataclasses.replace(hypothesis, text=text))

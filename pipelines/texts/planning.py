@@ -10,7 +10,7 @@ import regex
 
 from model.engines.translator import Translator
 from model.text.glossary import Glossary
-from model.text.spans import Span
+from model.text.spans import BRACKET, Span
 from model.text.vocabulary import EOS_ID, UNK_ID, is_empty
 from pipelines.texts.bisection import call_on_parts, one_line, raise_if_not_at_fault
 from pipelines.texts.options import LONG, SENTENCES, SPLIT, TRUNCATE, TextOptions
@@ -80,7 +80,7 @@ class Plan(NamedTuple):
         """Returns the translation of a part with its spans; None if it has lost or doubled one."""
         text = self.end_like(part, text)
         if part not in self.masked:
-            return text if "⟦" in part else remove_placeholders(text)
+            return text if BRACKET in part else remove_placeholders(text)
         replacements = self.masked[part].replacements
         return unmask(text, replacements, is_cut=part in self.truncated)
 

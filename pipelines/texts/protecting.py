@@ -9,11 +9,10 @@ from typing import NamedTuple
 
 import regex
 
-from model.text.spans import PLACEHOLDERS, Span
+from model.text.spans import BRACKET, PLACEHOLDER, PLACEHOLDERS, Span
 from pipelines.texts.segments import split_sentences
 
-_PLACEHOLDER = re.compile(r"⟦\d+⟧")
-_INVENTED = re.compile(r" ?⟦\d+⟧")
+_INVENTED = re.compile(f" ?{PLACEHOLDER.pattern}")
 
 
 class Masked(NamedTuple):
@@ -49,9 +48,9 @@ def unmask(text: str, replacements: Sequence[str], *, is_cut: bool = False) -> s
     ('¡Hola, {name}!', None)
     """
     stand_for = dict(zip(PLACEHOLDERS, replacements, strict=False))
-    if not is_cut and sorted(_PLACEHOLDER.findall(text)) != list(stand_for):
+    if not is_cut and sorted(PLACEHOLDER.findall(text)) != list(stand_for):
         return None
-    return _PLACEHOLDER.sub(lambda found: stand_for.get(found[0], ""), text)
+    return PLACEHOLDER.sub(lambda found: stand_for.get(found[0], ""), text)
 
 
 def remove_placeholders(text: str) -> str:
@@ -60,7 +59,7 @@ def remove_placeholders(text: str) -> str:
     >>> remove_placeholders("Ja ⟦3⟧.")
     'Ja.'
     """
-    return _INVENTED.sub("", text) if "⟦" in text else text
+    return _INVENTED.sub("", text) if BRACKET in text else text
 
 
 def cut_sentences(text: str, spans: Sequence[Span], *, language: str) -> list[str]:

@@ -14,6 +14,7 @@ from model.decoding.options import Decoding
 from model.engines.progress import begin_sources
 from model.engines.translator import Hypothesis, Translation, Translator, Work
 from model.text.glossary import Glossary
+from model.text.spans import BRACKET
 from pipelines.flags.judging import Judge
 from pipelines.flags.limits import SPAN_REPAIRED, Limits
 from pipelines.texts.bisection import call_on_parts, one_line, raise_if_not_at_fault
@@ -290,7 +291,7 @@ def _finish_whole(
         return None
     [(part, source)] = plan.sources.items()
     result = found[source]
-    if isinstance(result, Exception) or any("⟦" in each.text for each in result.hypotheses):
+    if isinstance(result, Exception) or any(BRACKET in each.text for each in result.hypotheses):
         return None
     best = result.hypotheses[0]
     flagged = judge(part, best, source_tokens=len(source) - 2)
