@@ -16,6 +16,9 @@ _PACKAGES = {
     "hdfs": ("hdfs", "hdfs"),
     "azfs": ("azure", "apache-beam[azure]"),
 }
+# Google's client asks for the bucket's place, to name it in traces that nobody records: with each
+# file that Beam opens, as that has a client of its own.
+os.environ.setdefault("DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA", "true")
 
 
 def file_systems() -> Any:

@@ -44,7 +44,8 @@ _KINDS = (
     ("delete", "DELETE", r".*/o/.+"),
     ("bucket", "GET|POST", r".*/b(/[^/]+)?"),
 )
-_OBJECT = re.compile(r".*/b/(?P<bucket>[^/]+)/o/(?P<name>[^/]+).*")
+# The emulator's own links to content have the slashes of a name as they are.
+_OBJECT = re.compile(r".*/b/(?P<bucket>[^/]+)/o/(?P<name>.+?)(/(rewriteTo|copyTo)/.*)?")
 
 
 @dataclasses.dataclass(frozen=True)
