@@ -30,6 +30,9 @@ _AS_IT_IS = "uncompressed"  # Beam's CompressionTypes.UNCOMPRESSED
 _GOOGLE = "gs://"
 _RANGES_AT_ONCE = 8  # each waits for an answer; Google's client keeps 10 connections
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# File systems where a file appears when it is closed, and not at all if an error ends its writing.
+# Beam's writers for S3 and Azure finish their upload even then.
+_APPEAR_WHOLE = ("gs",)
 
 
 def make_folder(path: str) -> None:
@@ -183,8 +186,13 @@ def write_whole(path: str, *, temporary_folder: str, run_id: str = "") -> Iterat
     """Opens a file for writing that gets its name only when the block ends without an error.
 
     Two workers may write the same path at once: each has its own temporary name, with `run_id` in
-    it, and the rename of the second replaces a file of equal content.
+    it, and the rename of the second replaces a file of equal content. Google Cloud Storage needs
+    no such name, where each upload is one of its own until it ends.
     """
+    if file_systems().get_scheme(path) in _APPEAR_WHOLE:
+        with file_systems().create(path, compression_type=_AS_IT_IS) as file:
+            yield file
+        return
     # Not after the file: its name may be as long as names may be.
     unique = f"{run_id}.{uuid.uuid4().hex}" if run_id else uuid.uuid4().hex
     temporary = file_systems().join(temporary_folder, f"unfinished.{unique}.tmp")

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+
+import pytest
+
 from pipelines.storage import files
 from pipelines.storage.paths import file_systems
 
@@ -16,4 +20,29 @@ def test_a_folder_is_deleted_in_few_requests(object_store):
     object_store.forget()
     files.delete_folder(folder)
     assert not object_store.objects(folder)
-    assert object_store.counts() == {"list": 3, "bucket": 3, "batch": 1}
+    assert object_store.counts() == {"list": 3, "batch": 1}
+
+
+def test_a_file_takes_the_two_requests_of_an_upload(object_store):
+    path, work = f"{object_store.bucket}/data/a.bin", f"{object_store.bucket}/_work"
+    with files.write_whole(path, temporary_folder=work) as file:
+        file.write(b"whole")
+        assert not object_store.objects()
+    assert object_store.objects() == {path: b"whole"}
+    assert object_store.counts() == {"upload": 2}
+
+
+def begin_and_die(path, work, *, size):
+    with files.write_whole(path, temporary_folder=work) as file:
+        file.write(b"x" * size)
+        raise KeyError("the writer dies")
+
+
+@pytest.mark.parametrize("size", [0, 1000, 40 << 20], ids=["empty", "small", "of several parts"])
+def test_an_error_leaves_what_was_there(object_store, size):
+    path, work = f"{object_store.bucket}/data/a.bin", f"{object_store.bucket}/_work"
+    files.write_text(path, "before", temporary_folder=work)
+    with pytest.raises(KeyError, match="the writer dies"):
+        begin_and_die(path, work, size=size)
+    gc.collect()  # a writer that is left alone is closed then
+    assert object_store.objects() == {path: b"before"}
