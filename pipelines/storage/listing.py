@@ -65,15 +65,8 @@ def list_files(folder: str) -> list[ListedFile]:
                 found.append(ListedFile(path=name, size=status.st_size, changed=status.st_mtime))
     else:
         before_glob = re.split(r"[*?[]", root, maxsplit=1)[0]
-        found = [
-            ListedFile(
-                path=metadata.path,
-                size=metadata.size_in_bytes,
-                changed=metadata.last_updated_in_seconds or 0,
-            )
-            for metadata in _match(before_glob + "**", shown=folder)
-            if metadata.path.startswith(root)
-        ]
+        matches = _match(before_glob + "**", shown=folder)
+        found = [file for file in matches if file.path.startswith(root)]
     return sorted(found, key=lambda file: file.path)
 
 
@@ -82,8 +75,8 @@ def list_folder(folder: str) -> list[str]:
     return [file.path for file in list_files(folder)]
 
 
-def list_with_links(folder: str, *, leaves_out: Callable[[str], bool]) -> list[str]:
-    """Lists the paths of all files below a folder, sorted, those behind links to folders as well.
+def list_with_links(folder: str, *, leaves_out: Callable[[str], bool]) -> list[ListedFile]:
+    """Lists all files below a folder, by path, those behind links to folders as well.
 
     Each folder is read once, however many links lead to it: under its own path if that lies below
     the folder, else under the path of a link. A link that leads nowhere is listed as a file. What
@@ -95,11 +88,11 @@ def list_with_links(folder: str, *, leaves_out: Callable[[str], bool]) -> list[s
     if not is_local(folder):
         root = folder.rstrip("/") + "/"
         return [
-            path
-            for path in list_folder(folder)
-            if not any(map(leaves_out, path.removeprefix(root).split("/")))
+            file
+            for file in list_files(folder)
+            if not any(map(leaves_out, file.path.removeprefix(root).split("/")))
         ]
-    found: list[str] = []
+    found: list[ListedFile] = []
     seen: set[tuple[int, int]] = set()
     folders, links = [folder.rstrip("/") or "/"], list[str]()
     while folders or links:
@@ -125,8 +118,19 @@ def list_with_links(folder: str, *, leaves_out: Callable[[str], bool]) -> list[s
             elif entry.is_symlink() and os.path.isdir(entry.path):  # noqa: PTH112 -- raises nothing
                 links.append(entry.path)
             elif entry.is_symlink() or entry.is_file():
-                found.append(entry.path)
-    return sorted(found)
+                found.append(_listed(entry.path))
+    return sorted(found, key=lambda file: file.path)
+
+
+def _listed(path: str) -> ListedFile:
+    """Returns what a local file is listed as: a link that leads nowhere with no bytes."""
+    try:
+        status = Path(path).stat()
+    except OSError as error:
+        if error.errno not in _NOT_THERE:
+            raise
+        return ListedFile(path=path, size=0, changed=0)
+    return ListedFile(path=path, size=status.st_size, changed=status.st_mtime)
 
 
 def file_identity(path: str) -> dict[str, Any]:
@@ -140,22 +144,35 @@ def file_identity(path: str) -> dict[str, Any]:
 
 
 def find_files(pattern: str) -> list[str]:
-    """Returns the files that a path or a glob names, sorted.
+    """Returns the paths of the files that a path or a glob names, sorted; see `find_listed`."""
+    return [file.path for file in find_listed(pattern)]
+
+
+def find_listed(pattern: str) -> list[ListedFile]:
+    """Returns the files that a path or a glob names, by path.
 
     Raises:
       UserError: The file system is not known, not installed, or does not answer.
     """
     if file_systems().get_scheme(pattern) is None and os.path.isfile(pattern):  # noqa: PTH113
-        return [pattern]  # a name with brackets in it is still a name
-    return sorted(metadata.path for metadata in _match(pattern, shown=pattern))
+        return [_listed(pattern)]  # a name with brackets in it is still a name
+    return sorted(_match(pattern, shown=pattern), key=lambda file: file.path)
 
 
-def _match(pattern: str, *, shown: str) -> list[Any]:
+def _match(pattern: str, *, shown: str, most: int | None = None) -> list[ListedFile]:
+    """Lists what matches; of an object store with `most`, no more than has to be listed for it."""
     try:
-        [result] = file_systems().match([pattern])
+        [result] = file_systems().match([pattern], limits=[most])
     except (ValueError, OSError) as error:
         raise lookup_error(shown, error) from error
-    return list(result.metadata_list)
+    return [
+        ListedFile(
+            path=metadata.path,
+            size=metadata.size_in_bytes,
+            changed=metadata.last_updated_in_seconds or 0,
+        )
+        for metadata in result.metadata_list
+    ]
 
 
 def compile_glob(pattern: str) -> re.Pattern[str]:
@@ -167,9 +184,12 @@ def compile_glob(pattern: str) -> re.Pattern[str]:
 
 def is_folder(path: str) -> bool:
     """Tells whether a path is a folder; on an object store, whether anything lies below it."""
-    if file_systems().get_scheme(path) is None:
+    if is_local(path):
         return os.path.isdir(path)  # noqa: PTH112
-    return bool(list_folder(path))
+    root = path.rstrip("/") + "/"
+    if re.search(r"[*?[]", root):  # of a name: what lies below it cannot be asked for by a glob
+        return bool(list_files(path))
+    return bool(_match(root + "**", shown=path, most=1))
 
 
 def list_names(folder: str) -> list[str]:

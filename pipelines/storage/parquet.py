@@ -22,6 +22,7 @@ _BATCH_ROWS = 8192
 # Column chunks are streamed through a buffer, never loaded whole: a row group may be the file.
 _BUFFER_BYTES = 1 << 20
 _ROW_GROUP_ROWS = 1 << 20
+_TAIL_BYTES = 64 << 10  # of a file, read at once: most footers are shorter
 
 
 class NotParquetError(BadFileError):
@@ -55,17 +56,21 @@ def read_footer(path: str) -> Footer:
 def _open_footer(handle: IO[bytes], *, path: str) -> tuple[int, str, pq.ParquetFile]:
     """Returns the file's size, the footer's checksum, and a Parquet file of the footer alone."""
     size = handle.seek(0, os.SEEK_END)
-    handle.seek(max(0, size - 8))
-    tail = handle.read(8)
-    if tail[4:] == _ENCRYPTED:
+    handle.seek(max(0, size - _TAIL_BYTES))
+    tail = handle.read(_TAIL_BYTES)
+    mark = tail[-4:]
+    if mark == _ENCRYPTED:
         raise BadFileError(f"{path} is encrypted, which tt cannot read")
-    if size < 12 or tail[4:] != _MAGIC:
+    if size < 12 or mark != _MAGIC:
         raise NotParquetError(f"{path} is not a Parquet file (it does not end in PAR1)")
-    handle.seek(max(0, size - 8 - int.from_bytes(tail[:4], "little")))
-    footer = handle.read(int.from_bytes(tail[:4], "little"))
-    checksum = hashlib.blake2b(footer, digest_size=16).hexdigest()
+    needed = min(size, 8 + int.from_bytes(tail[-8:-4], "little"))
+    if needed > len(tail):
+        handle.seek(size - needed)
+        tail = handle.read(needed - len(tail)) + tail
+    tail = tail[-needed:]
+    checksum = hashlib.blake2b(tail[:-8], digest_size=16).hexdigest()
     with _bad_content(f"{path} is not a readable Parquet file"):
-        return size, checksum, pq.ParquetFile(pa.BufferReader(_MAGIC + footer + tail))
+        return size, checksum, pq.ParquetFile(pa.BufferReader(_MAGIC + tail))
 
 
 @contextlib.contextmanager

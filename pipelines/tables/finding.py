@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from model.errors import UserError
 from pipelines.storage import listing
 from pipelines.storage import paths as storage_paths
-from pipelines.storage.listing import is_folder
-from pipelines.storage.paths import normalize_path
+from pipelines.storage.listing import ListedFile, is_folder
+from pipelines.storage.paths import is_local, normalize_path
 from pipelines.tables.reading import table_suffix
 
 
@@ -22,6 +22,7 @@ class FoundFile:
     # Where it lies below the folder or the fixed part of the glob, with "/"; a file that is named
     # itself has its name only.
     relative_path: str
+    size: int | None = None  # bytes, as its folder lists it; None of a file that is named itself
 
 
 def find_tables(arguments: Sequence[str]) -> list[FoundFile]:
@@ -38,32 +39,36 @@ def find_tables(arguments: Sequence[str]) -> list[FoundFile]:
 
 def _find_tables(argument: str) -> list[FoundFile]:
     path = normalize_path(argument)
+    named = FoundFile(path=path, relative_path=path.rpartition("/")[2])
+    # What is called like a file seldom is a folder, and an object store is asked for either.
+    if not is_local(path) and table_suffix(path) and listing.exists(path):
+        return [named]
     if is_folder(path):
-        base = path.rstrip("/") + "/"
-        found = [
-            FoundFile(path=match, relative_path=match.removeprefix(base))
-            for match in listing.list_with_links(path, leaves_out=_is_left_out)
-            if table_suffix(match)
-        ]
+        files = listing.list_with_links(path, leaves_out=_is_left_out)
+        found = _below(path.rstrip("/") + "/", [file for file in files if table_suffix(file.path)])
         if not found:
             raise UserError(
                 f"the input folder {argument} holds no *.parquet, *.csv, *.tsv, *.jsonl or *.arrow "
                 "file: name another one, or Parquet files of other names by a glob"
             )
     elif listing.exists(path):
-        found = [FoundFile(path=path, relative_path=path.rpartition("/")[2])]
+        found = [named]
     elif re.search(r"[*?[]", path):
         base = re.split(r"[*?[]", path, maxsplit=1)[0].rpartition("/")[0] + "/"
-        found = [
-            FoundFile(path=match, relative_path=match.removeprefix(base))
-            for match in listing.find_files(path)
-        ]
+        found = _below(base, listing.find_listed(path))
         if not found:
             storage_paths.check_is_open(path)
             raise UserError(f"no file matches the input {argument}: check the path")
     else:
         raise UserError(f"no such input file or folder: {argument} (check the path)")
     return found
+
+
+def _below(base: str, files: Sequence[ListedFile]) -> list[FoundFile]:
+    return [
+        FoundFile(path=file.path, relative_path=file.path.removeprefix(base), size=file.size)
+        for file in files
+    ]
 
 
 def _is_left_out(name: str) -> bool:
