@@ -23,7 +23,7 @@ from pipelines.tables.reading import Contents, OpenTable, is_read_in_place, look
 from pipelines.tables.text_columns import is_text_list, read_text_column, type_of
 from pipelines.tables.writing import PARQUET, check_schema
 from pipelines.texts.columns import ROW_FLAGS
-from pipelines.translate.job_folder import JOB_FOLDER, PLAN_PATH
+from pipelines.translate.job_folder import JOB_FOLDER, PLAN_PATH, SkippedFile
 from pipelines.translate.options import SKIP, TranslateOptions
 from pipelines.translate.plan import InputFile, output_stem, plan_output_paths, planned_outputs
 from pipelines.translate.table import TableOptions, added_fields
@@ -42,6 +42,14 @@ class FoundInput:
     bad_rows: dict[str, int | None]
     text_columns: tuple[str, ...]  # the columns to translate
 
+    @property
+    def skipped(self) -> list[SkippedFile]:
+        """The bad files, with the reasons of this run: an earlier plan may word them otherwise."""
+        return [
+            SkippedFile(relative_path=name, reason=reason, rows=self.bad_rows[name])
+            for name, reason in self.bad_files.items()
+        ]
+
 
 def inspect_input(
     options: TranslateOptions,
@@ -57,7 +65,7 @@ def inspect_input(
     """
     found = find_tables(options.input)
     _check_names(found, output=normalize_path(options.output), suffix=options.suffix)
-    _say_what_is_read([file.path for file in found], report=report)
+    _say_what_is_read(found, report=report)
     files: list[InputFile] = []
     bad_files: dict[str, str] = {}
     bad_rows: dict[str, int | None] = {}
@@ -124,13 +132,14 @@ def _remedy(contents: Contents | BadFileError, *, text_columns: Sequence[str]) -
     return "Rename one of them" if is_double else "Choose `text_columns`"
 
 
-def _say_what_is_read(paths: Sequence[str], *, report: Callable[[str], object]) -> None:
+def _say_what_is_read(found: Sequence[FoundFile], *, report: Callable[[str], object]) -> None:
     """Says that a large input is read, which takes about a second for 100 MB."""
-    whole = [path for path in paths if not is_read_in_place(path)]
+    whole = [file for file in found if not is_read_in_place(file.path)]
     sizes = []
-    for path in whole:
+    for file in whole:
         with contextlib.suppress(OSError):  # looking through it tells
-            sizes.append(int(file_identity(path)["bytes"]))
+            size = file_identity(file.path)["bytes"] if file.size is None else file.size
+            sizes.append(int(size))
     if sum(sizes) > _LONG_BYTES:
         report(
             f"Reading {counted(len(whole), 'file')} ({megabytes(sum(sizes))}) to check and count "
@@ -238,7 +247,7 @@ def check_place(options: TranslateOptions, *, output: str) -> None:
     for argument in options.input:
         path = storage_paths.normalize_path(argument)
         folder = f"{_real_path(path).rstrip('/')}/"
-        if listing.is_folder(path) and f"{_real_path(output)}/".startswith(folder):
+        if f"{_real_path(output)}/".startswith(folder) and listing.is_folder(path):
             raise _lies_in_input(options.output, f"the input folder {argument}")
 
 
@@ -251,6 +260,8 @@ def check_matches(arguments: Sequence[str], *, output: str, plan: Mapping[str, A
     written = [PLAN_PATH, *planned_outputs(plan)]
     for argument in arguments:
         path = storage_paths.normalize_path(argument)
+        if not re.search(r"[*?[]", path):
+            continue
         if exists(path) or listing.is_folder(path):  # a name with brackets in it is a name
             continue
         # As they are named, and where the links lead that Beam's globs go through: those of the

@@ -1,11 +1,12 @@
 """The job on tables: the rows of files, with their translations beside them.
 
-    input files | PlanUnits | Reshuffle | TranslateUnits | WriteManifest
+    ReadInput | Reshuffle | PlanUnits | Reshuffle | TranslateUnits | WriteManifest
 
 A unit of work is a run of consecutive rows of one file. It becomes one output file, which is there
 whole or not at all. `_tt/plan.json` is written before the first of them, so that the same command
 again does only the missing units and another command is refused; `_tt/manifest.json` is written
-after the last.
+after the last. What grows with the input is in files of `_tt/`, where workers read it, and not in
+the pipeline that a runner is sent.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import dataclasses
 import functools
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -68,7 +69,7 @@ from pipelines.translate.progress_and_summary import (
     TranslationProgress,
 )
 from pipelines.translate.table import TableOptions
-from pipelines.translate.transforms import PlanUnits, TranslateUnits, WriteManifest
+from pipelines.translate.transforms import PlanUnits, ReadInput, TranslateUnits, WriteManifest
 from pipelines.translate.units import UnitOptions, UnitStatistics
 
 JOB = "translate-batch"  # the job's name where other jobs run as well
@@ -226,7 +227,7 @@ class TranslateJob:
         """
         if self.is_finished:
             return []
-        notices = _compare_versions(self.plan) if self.has_plan else []
+        notices = job_folder.compare_versions(self.plan) if self.has_plan else []
         request, data = self.request, self.model.data
         if self.model.folder is not None:
             notices += check_model(
@@ -301,7 +302,9 @@ class TranslateJob:
             deleted = job_folder.find_overwritten(self.plan, output=output, existing=existing)
             existing -= set(deleted)
         standing = job_folder.check_plan(self.plan, output=output, existing=existing)
-        manifest = _find_manifest(output=output, sizes={path: sizes[path] for path in existing})
+        manifest = job_folder.find_manifest(
+            output=output, sizes={path: sizes[path] for path in existing}
+        )
         if options.retry_failed and manifest is None and job_folder.RETRY_PATH not in existing:
             raise UserError(
                 f"{options.output} is not finished, so there is nothing to retry yet: run the "
@@ -338,6 +341,12 @@ class TranslateJob:
         delete([f"{self.output}/{path}" for path in self.deleted])
         if not self.has_plan:
             self._write(self.plan, job_folder.PLAN_PATH)
+        job_folder.write_input(
+            [*self.found.files, *self.found.skipped],
+            output=self.output,
+            plan_digest=self.plan_digest,
+            run_id=self.run_id,
+        )
         if job_folder.MANIFEST_PATH in self.existing:
             if self.request.options.retry_failed and self.manifest is not None:
                 self._write(self.manifest, job_folder.RETRY_PATH)
@@ -358,24 +367,22 @@ class TranslateJob:
             plan_digest=self.plan_digest,
             retry_failed=options.retry_failed,
         )
-        # The reasons of this run's bad files, which the plan of an earlier run may word otherwise.
-        plan = {**self.plan, "bad_files": self.found.bad_files}
         write_manifest = WriteManifest(
-            plan=plan,
-            bad_rows=self.found.bad_rows,
             output=self.output,
             max_failed=options.max_failed,
             run_id=self.run_id,
+            plan_digest=self.plan_digest,
             is_alone=is_alone,
         )
         request = self.request
         hints = dataflow.translating_hints(
             request.beam, model_bytes=self.model.size, accelerator=request.accelerator
         )
-        translate = TranslateUnits(load_translator=self._loader(), options=unit_options)
+        translate = TranslateUnits(load_translator=_loader_of(self), options=unit_options)
         _ = (
             pipeline
-            | "Input files" >> beam.Create(self.found.files)
+            | "Input files" >> ReadInput(output=self.output, plan_digest=self.plan_digest)
+            | "Spread files" >> beam.Reshuffle()
             | "Plan units" >> PlanUnits(unit_rows=options.unit_rows, options=unit_options)
             | "Spread units" >> beam.Reshuffle()
             | "Translate units" >> translate.with_resource_hints(**hints)
@@ -383,21 +390,6 @@ class TranslateJob:
             | "Write manifest" >> beam.ParDo(write_manifest)
         )
         return pipeline
-
-    def _loader(self) -> Callable[[], Translator]:
-        request = self.request
-        if isinstance(request.model, CustomModel):
-            return request.model.load
-        folder = request.model  # workers make copies of their own
-        if is_local(folder) and self.model.folder is not None:
-            folder = str(self.model.folder.absolute())  # they may have another working folder
-        return ModelLoader(
-            folder=folder,
-            decoding=request.decoding,
-            engine=request.engine,
-            threads=self.copies.threads,
-            fingerprint=self.model.fingerprint,
-        )
 
     def _summarize(
         self, manifest: Any, *, already_finished: bool, start: float
@@ -411,35 +403,25 @@ class TranslateJob:
         )
 
 
+def _loader_of(job: TranslateJob) -> Callable[[], Translator]:
+    """Returns what loads a job's model in its workers."""
+    request = job.request
+    if isinstance(request.model, CustomModel):
+        return request.model.load
+    folder = request.model  # workers make copies of their own
+    if is_local(folder) and job.model.folder is not None:
+        folder = str(job.model.folder.absolute())  # they may have another working folder
+    return ModelLoader(
+        folder=folder,
+        decoding=request.decoding,
+        engine=request.engine,
+        threads=job.copies.threads,
+        fingerprint=job.model.fingerprint,
+    )
+
+
 def _with_workers(arguments: Sequence[str], workers: int) -> list[str]:
     """Gives a job that runs here so many threads, if no argument says how many."""
     if has_direct_workers(arguments) and local_workers(arguments) is None:
         arguments = [*arguments, f"--direct_num_workers={workers}"]
     return with_local_defaults(arguments)
-
-
-def _find_manifest(*, output: str, sizes: Mapping[str, int]) -> dict[str, Any] | None:
-    """Returns the manifest if it is still true: each output is there, with the size that it had."""
-    if job_folder.MANIFEST_PATH not in sizes:
-        return None
-    manifest = job_folder.read_json(f"{output}/{job_folder.MANIFEST_PATH}")
-    expected = manifest.get("output_bytes")
-    if not isinstance(expected, dict):  # written by an older tt
-        return None
-    is_true = all(sizes.get(path) == size for path, size in expected.items())
-    return manifest if is_true else None
-
-
-def _compare_versions(standing: dict[str, Any]) -> list[str]:
-    ours, theirs = installed_versions(), standing["versions"]
-    changed = [
-        f"{name} was {theirs.get(name, 'not there')} and is {version}"
-        for name, version in ours.items()
-        if theirs.get(name) != version
-    ]
-    if not changed:
-        return []
-    return [
-        f"this run goes on under other versions than the one that began it: {'; '.join(changed)}. "
-        "What is finished stays as it is, and the manifest says which units are whose"
-    ]

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import base64
+import dataclasses
 import functools
 import hashlib
+import io
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
+
+import pyarrow as pa
 
 from model.errors import UserError
 from model.folders.differences import describe_differences
-from pipelines.storage.files import open_binary, write_text
+from pipelines.storage.files import open_binary, write_text, write_whole
 from pipelines.storage.listing import ListedFile
-from pipelines.translate.plan import output_stem, planned_outputs
+from pipelines.translate.plan import InputFile, installed_versions, output_stem, planned_outputs
 
 JOB_FOLDER = "_tt"
 UNITS_FOLDER = f"{JOB_FOLDER}/units"
@@ -20,6 +25,7 @@ ROWS_FOLDER = f"{JOB_FOLDER}/rows"  # of files that are read from their start, c
 TEMPORARY_SUFFIX = ".tmp"  # not .parquet: others glob for that
 LOCK_FILE = "lock"
 PLAN_PATH = f"{JOB_FOLDER}/plan.json"
+INPUT_PATH = f"{JOB_FOLDER}/input.jsonl"  # what a run knows of each file, for its workers
 MANIFEST_PATH = f"{JOB_FOLDER}/manifest.json"
 RETRY_PATH = f"{JOB_FOLDER}/retry.json"  # the manifest that a retry under way has made untrue
 
@@ -251,3 +257,93 @@ def read_json(path: str) -> dict[str, Any]:
     except ValueError as error:
         raise UserError(f"{path} is damaged ({error}): choose another output folder") from error
     return dict(content)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SkippedFile:
+    """A bad file that is left out."""
+
+    relative_path: str
+    reason: str
+    rows: int | None  # rows in it that would be translated; None if the file does not say
+
+
+def write_input(
+    files: Iterable[InputFile | SkippedFile], *, output: str, plan_digest: str, run_id: str
+) -> None:
+    """Writes the files of a run, a line each, so that the job itself need not carry them."""
+    folder = f"{output}/{JOB_FOLDER}"
+    path = f"{output}/{INPUT_PATH}"
+    with write_whole(path, temporary_folder=folder, run_id=run_id) as handle:
+        handle.write(_line({"plan_digest": plan_digest}))
+        for file in files:
+            handle.write(_line(_as_json(file)))
+
+
+def read_input(output: str, *, plan_digest: str) -> Iterator[InputFile | SkippedFile]:
+    """Yields the files of a run, in the order in which they were written.
+
+    Raises:
+      UserError: Another run has overwritten the folder.
+    """
+    with open_binary(f"{output}/{INPUT_PATH}") as handle:
+        lines: Iterator[dict[str, Any]] = map(json.loads, io.TextIOWrapper(handle, "utf-8"))
+        if next(lines) != {"plan_digest": plan_digest}:
+            raise overwritten_error(output)
+        yield from map(_from_json, lines)
+
+
+def overwritten_error(output: str) -> UserError:
+    """Returns the error of a run whose folder another run has taken."""
+    return UserError(
+        f"the output folder {output} belongs to another run now, which has overwritten it: choose "
+        "another folder for one of them"
+    )
+
+
+def _line(content: Mapping[str, Any]) -> bytes:
+    return f"{json.dumps(content)}\n".encode()
+
+
+def _as_json(file: InputFile | SkippedFile) -> dict[str, Any]:
+    if isinstance(file, SkippedFile):
+        return {"skipped": dataclasses.asdict(file)}
+    schema = file.schema and base64.b64encode(file.schema.serialize()).decode()
+    return {**vars(file), "schema": schema}
+
+
+def _from_json(content: dict[str, Any]) -> InputFile | SkippedFile:
+    if "skipped" in content:
+        return SkippedFile(**content["skipped"])
+    schema = content["schema"]
+    if schema is not None:
+        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(schema)))
+    return InputFile(**{**content, "schema": schema})
+
+
+def find_manifest(*, output: str, sizes: Mapping[str, int]) -> dict[str, Any] | None:
+    """Returns the manifest if it is still true: each output is there, with the size that it had."""
+    if MANIFEST_PATH not in sizes:
+        return None
+    manifest = read_json(f"{output}/{MANIFEST_PATH}")
+    expected = manifest.get("output_bytes")
+    if not isinstance(expected, dict):  # written by an older tt
+        return None
+    is_true = all(sizes.get(path) == size for path, size in expected.items())
+    return manifest if is_true else None
+
+
+def compare_versions(standing: Mapping[str, Any]) -> list[str]:
+    """Returns a notice if this run has other versions than the one that wrote the plan."""
+    ours, theirs = installed_versions(), standing["versions"]
+    changed = [
+        f"{name} was {theirs.get(name, 'not there')} and is {version}"
+        for name, version in ours.items()
+        if theirs.get(name) != version
+    ]
+    if not changed:
+        return []
+    return [
+        f"this run goes on under other versions than the one that began it: {'; '.join(changed)}. "
+        "What is finished stays as it is, and the manifest says which units are whose"
+    ]

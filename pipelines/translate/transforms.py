@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator
 
 import apache_beam as beam
 from apache_beam.metrics import Metrics
@@ -16,7 +15,7 @@ from pipelines.storage.files import delete, delete_folder
 from pipelines.storage.listing import list_files
 from pipelines.tables.writing import COMPRESSIONS
 from pipelines.translate import job_folder
-from pipelines.translate.job_folder import write_json
+from pipelines.translate.job_folder import SkippedFile, write_json
 from pipelines.translate.manifest import make_manifest
 from pipelines.translate.options import ON_BAD_FILE
 from pipelines.translate.plan import InputFile, TableUnit
@@ -24,6 +23,23 @@ from pipelines.translate.units import UnitOptions, UnitStatistics, cut_file, fin
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)  # not frozen: Beam sets attributes of transforms
+class ReadInput(beam.PTransform):
+    """The input files of a run, read from `_tt/input.jsonl`: the job does not carry them."""
+
+    output: str  # the output folder
+    plan_digest: str  # digest of the run's plan
+
+    def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection[InputFile]:
+        """Wires the transform."""
+        return (
+            begin
+            | "Output folder" >> beam.Create([self.output])
+            | "Read" >> beam.FlatMap(job_folder.read_input, plan_digest=self.plan_digest)
+            | "Without those left out" >> beam.Filter(lambda file: isinstance(file, InputFile))
+        )
+
+
+@dataclasses.dataclass(kw_only=True, eq=False)
 class PlanUnits(beam.PTransform):
     """Input files to the units of work that they are cut into.
 
@@ -90,19 +106,27 @@ class _TranslateUnit(TranslatorDoFn):
 class WriteManifest(beam.DoFn):
     """The job's last step; running it twice writes the same."""
 
-    plan: dict[str, Any]  # the content of `plan.json`
-    bad_rows: Mapping[str, int | None]  # rows of the files that are skipped, as for `make_manifest`
     output: str
     max_failed: float  # the share of rows that may fail or be skipped
     run_id: str  # name of this run
+    plan_digest: str  # digest of its plan
     is_alone: bool  # whether no other run can be at work in the folder
 
     def process(self, statistics: list[UnitStatistics]) -> None:
-        """Writes the manifest of all units."""
+        """Writes the manifest of all units.
+
+        Raises:
+          UserError: Another run has overwritten the folder.
+        """
+        plan = job_folder.read_json(f"{self.output}/{job_folder.PLAN_PATH}")
+        if job_folder.plan_digest(plan) != self.plan_digest:
+            raise job_folder.overwritten_error(self.output)
+        every_file = job_folder.read_input(self.output, plan_digest=self.plan_digest)
+        skipped = [file for file in every_file if isinstance(file, SkippedFile)]
         manifest = make_manifest(
-            plan=self.plan,
+            plan={**plan, "bad_files": {file.relative_path: file.reason for file in skipped}},
             statistics=statistics,
-            bad_rows=self.bad_rows,
+            bad_rows={file.relative_path: file.rows for file in skipped},
             max_failed=self.max_failed,
         )
         rows = f"{self.output}/{job_folder.ROWS_FOLDER}"

@@ -52,7 +52,7 @@ def test_a_plan_of_which_nothing_is_finished_gives_way(tmp_path):
         raise UserError("these weights are damaged")
 
     assert refused(source, out, load=load) == "these weights are damaged"
-    assert files_below(out) == ["_tt/plan.json"]
+    assert files_below(out) == ["_tt/input.jsonl", "_tt/plan.json"]
     (out / "notes.txt").write_text("mine")
     assert "holds something else (notes.txt)" in refused(source, out, unit_rows=2)
     (out / "notes.txt").unlink()

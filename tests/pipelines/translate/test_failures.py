@@ -335,7 +335,7 @@ def test_a_retry_that_was_stopped_goes_on(source, tmp_path):
     summary = translate(source, out, unit_rows=10, retry_failed=True)
     assert (summary.failed_rows, summary.reused_units) == (0, 1)
     assert read_all(out)["translation"].to_pylist() == turned(30)
-    assert files_below(out)[:2] == ["_tt/manifest.json", "_tt/plan.json"]
+    assert files_below(out)[:3] == ["_tt/input.jsonl", "_tt/manifest.json", "_tt/plan.json"]
     assert not (out / "_tt/retry.json").exists()
     assert translate(source, out, unit_rows=10, retry_failed=True).already_finished
 
@@ -416,7 +416,8 @@ def test_overwriting_deletes_what_a_job_made_and_starts_again(tmp_path):
     summary = translate(new, out, overwrite=True)
     assert (summary.rows, summary.reused_units) == (3, 0)
     assert files_below(out) == [
-        *("_tt/manifest.json", "_tt/plan.json", "_tt/units/new-00000-of-00001.json"),
+        *("_tt/input.jsonl", "_tt/manifest.json", "_tt/plan.json"),
+        "_tt/units/new-00000-of-00001.json",
         "new-00000-of-00001.parquet",
     ]
     assert translate(new, out, overwrite=True).reused_units == 0

@@ -46,6 +46,7 @@ def test_a_large_row_group_is_cut_and_the_columns_stand_in_order(tmp_path):
     assert summary.rows_by_status == {"text": {**NO_ROWS, "ok": 25}}
     assert not summary.already_finished
     assert files_below(tmp_path / "out") == [
+        "_tt/input.jsonl",
         "_tt/manifest.json",
         "_tt/plan.json",
         "_tt/units/input-00000-of-00003.json",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ import pytest
 from fakes import Reverser
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from translation_jobs import NO_ROWS, load_reverser, numbered, translate, write
+from translation_jobs import NO_ROWS, load_reverser, numbered, request, translate, write
 
 from model.errors import (
     BadFileError,
@@ -24,7 +25,12 @@ from pipelines.runners.failures import find_user_error
 from pipelines.runners.runner import make_pipeline
 from pipelines.storage.parquet import cell_bytes, overlapping_row_groups, read_footer, read_rows
 from pipelines.translate.job import _with_workers
-from pipelines.translate.job_folder import compare_plans
+from pipelines.translate.job_folder import (
+    SkippedFile,
+    compare_plans,
+    read_input,
+    write_input,
+)
 from pipelines.translate.manifest import make_manifest
 from pipelines.translate.plan import InputFile, plan_units
 from pipelines.translate.table import TableOptions, translate_table
@@ -253,3 +259,37 @@ def test_user_errors_are_found_in_what_wraps_them():
     inner.__cause__ = OtherError("of a subclass [while running 'Translate']")
     found = find_user_error(inner)
     assert (type(found), str(found)) == (OtherError, "of a subclass")
+
+
+def test_the_job_that_a_runner_is_sent_does_not_grow_with_the_input(tmp_path):
+    job = request(write(tmp_path / "in.parquet", numbered(3)), tmp_path / "out").plan()
+    sizes = []
+    for count in (1, 100_000):
+        files = [
+            input_file(rows=5_000_000, name=f"year=2024/month=11/part-{i:06d}.snappy.parquet")
+            for i in range(count)
+        ]
+        bad = {f"bad/{i}.parquet": "it does not end in PAR1" for i in range(count)}
+        found = dataclasses.replace(
+            job.found, files=files, bad_files=bad, bad_rows=dict.fromkeys(bad)
+        )
+        large = dataclasses.replace(job, found=found, plan={**job.plan, "bad_files": bad})
+        pipeline = large._build(make_pipeline([]), is_alone=True)
+        sizes.append(len(pipeline.to_runner_api().SerializeToString()))
+    assert sizes[1] < 1.01 * sizes[0] < 200_000
+
+
+def test_workers_read_what_the_plan_knows_of_each_file(tmp_path):
+    schema = pa.schema([("x", pa.list_(pa.string())), ("é", pa.int8())], metadata={"a": "b"})
+    files = [
+        input_file(rows=3),
+        dataclasses.replace(input_file(rows=0, name="x/\u2028.csv"), schema=schema),
+        SkippedFile(relative_path="bad.csv", reason="line 3 has\u2028 two cells", rows=None),
+    ]
+    (tmp_path / "_tt").mkdir()
+    write_input(files, output=str(tmp_path), plan_digest="d", run_id="1")
+    found = list(read_input(str(tmp_path), plan_digest="d"))
+    assert found == files
+    assert found[1].schema.equals(schema, check_metadata=True)
+    with pytest.raises(UserError, match="belongs to another run now, which has overwritten it"):
+        list(read_input(str(tmp_path), plan_digest="e"))
