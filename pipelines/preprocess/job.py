@@ -260,8 +260,10 @@ class PreprocessJob:
           KeyboardInterrupt: The user wants the end; the job is cancelled.
           JobHandedOver: The runner wrote the job down for another program to start.
         """
+        from pipelines.remote.dataflow import check_staging
         from pipelines.remote.wheel import with_own_wheel
 
+        check_staging(self.beam_arguments)
         with with_own_wheel(self._arguments()) as arguments:
             return self._run(arguments, progress, report)
 

@@ -18,6 +18,7 @@ from apache_beam.options.pipeline_options import (
 from model.errors import UserError
 from pipelines.remote.machines import Accelerator, count_cores
 from pipelines.runners.beam_options import find_runner_name, parse_arguments
+from pipelines.storage.first_look import look_first
 
 # Else Beam stages the output of `pip freeze`, and the interpreter's path, with every job.
 _NO_FREEZE = "disable_logging_submission_environment"
@@ -63,6 +64,29 @@ def check_options(arguments: Sequence[str]) -> None:
         raise UserError(
             f"Dataflow keeps what it needs of a job at gs://BUCKET/FOLDER. Received: {where}"
         )
+
+
+def check_staging(arguments: Sequence[str]) -> None:
+    """Checks that the bucket is there which Dataflow is to keep a job's program in.
+
+    Beam would try for minutes to write there.
+
+    Raises:
+      UserError: It is not, or Beam cannot read a flag.
+    """
+    if not is_dataflow(arguments):
+        return
+    options = parse_arguments(arguments)
+    google = options.view_as(GoogleCloudOptions)
+    folders = [folder for folder in (google.temp_location, google.staging_location) if folder]
+    look_first(folders)
+    from apache_beam.io.gcp.gcsio import GcsIO, parse_gcs_path
+
+    for bucket in dict.fromkeys(parse_gcs_path(f"{folder}/")[0] for folder in folders):
+        if GcsIO(pipeline_options=options).get_bucket(bucket) is None:
+            raise UserError(
+                f"there is no bucket gs://{bucket}: make it, or choose another `staging`"
+            )
 
 
 def has_tt(options: PipelineOptions) -> bool:

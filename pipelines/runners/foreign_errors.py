@@ -41,6 +41,7 @@ _NO_JAR = re.compile(
 
 _NO_TT = re.compile(r"ModuleNotFoundError: No module named '(?:pipelines|model|cli)\b")
 _NO_SUCH_JAR = re.compile(r'Unable to parse jar URL "(?P<path>.*?)"')
+_NO_STAGING = re.compile(r"Could not upload to GCS path (?P<path>\S+): (?P<reason>.*?)\. Please ")
 _SERVER_ENDED = re.compile(r"Service failed to start up with error (?P<code>-?\d+)")
 
 
@@ -96,6 +97,11 @@ def _explain_job_server(error: BaseException, *, runner: str, java: str) -> User
         return UserError(
             f"the workers of {runner} have no tt: build the image of deploy/Dockerfile from this "
             "version, push it to a registry, and name it with `worker_image`"
+        )
+    if found := _NO_STAGING.search(text):
+        return UserError(
+            f"{found['path']} cannot be written ({found['reason']}): see that the bucket is there, "
+            "and that you may write to it, or choose another `staging`"
         )
     option = f"--{runner.removesuffix('Runner').lower()}_job_server_jar"
     if found := _NO_JAR.search(text):

@@ -267,6 +267,7 @@ class TranslateJob:
         if self.is_finished:
             return self._summarize(self.manifest, already_finished=True, start=start)
         with contextlib.ExitStack() as stack:
+            dataflow.check_staging(self.request.beam)
             wheel = with_own_wheel(self.arguments, engine=self.request.engine.name)
             pipeline = make_pipeline(stack.enter_context(wheel))
             try:

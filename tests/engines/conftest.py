@@ -13,7 +13,7 @@ def _google_storage(tmp_path_factory):
     from object_store import ObjectStore, write_key
 
     store = ObjectStore()
-    yield store, write_key(tmp_path_factory.mktemp("key"), url=store.url)
+    yield store, write_key(tmp_path_factory.mktemp("key"))
     store.stop()
 
 
@@ -36,3 +36,21 @@ def object_store(_google_storage, monkeypatch):
     first_look._look.cache_clear()
     store.wipe()
     return store
+
+
+@pytest.fixture
+def dataflow_service(object_store):
+    """A stand-in for Dataflow, which runs jobs; see `dataflow_service.DataflowService`."""
+    from dataflow_service import DataflowService
+
+    service = DataflowService(object_store.objects)
+    yield service
+    service.stop()
+
+
+@pytest.fixture(scope="session")
+def model_folder(tmp_path_factory):
+    """The folder of a small model with random weights, to be read only."""
+    from models import write_model
+
+    return write_model(tmp_path_factory.mktemp("model"), layers=1)

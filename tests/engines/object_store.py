@@ -23,8 +23,6 @@ import time
 import urllib.parse
 from pathlib import Path
 
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
 from gcp_storage_emulator.handlers.buckets import create_bucket
 from gcp_storage_emulator.server import Router
 from gcp_storage_emulator.storage import Storage
@@ -34,7 +32,6 @@ logging.getLogger("api.object").setLevel(logging.CRITICAL)
 
 # Kinds of requests by method and path, the first that fits.
 _KINDS = (
-    ("token", "POST", r"/token"),
     ("batch", "POST", r"/batch/.*"),
     ("upload", "POST|PUT", r"/upload/.*"),
     ("media", "GET", r"/download/.*"),
@@ -64,7 +61,7 @@ class ObjectStore:
     Attributes:
       url: Where it listens, as STORAGE_EMULATOR_HOST wants it.
       bucket: Its bucket, "gs://bucket".
-      requests: Requests since it was emptied or `forget` was called, but those for tokens.
+      requests: Requests since it was emptied or `forget` was called.
       most_at_once: The most requests that were answered at one time.
       delay: Seconds that each request takes at least, so that it shows what is asked at once.
     """
@@ -153,8 +150,6 @@ class ObjectStore:
         """Returns the whole answer to a request, head and body, and counts it."""
         url = urllib.parse.urlsplit(handler.path)
         kind = _find_kind(handler.command, url.path)
-        if kind == "token":
-            return _http_json({"access_token": "token", "token_type": "Bearer", "expires_in": 3600})
         time.sleep(self.delay)
         with self._lock:
             path = self._find_object(url, body)
@@ -178,24 +173,21 @@ class ObjectStore:
         return ""
 
 
-def write_key(folder: Path, *, url: str) -> Path:
-    """Writes the key of a service account that exists only at an `ObjectStore`'s address."""
-    key = rsa.generate_private_key(public_exponent=65537, key_size=2048).private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
-    account = {
-        "type": "service_account",
-        "project_id": "project",
-        "private_key_id": "key",
-        "private_key": key.decode(),
-        "client_email": "worker@project.iam.gserviceaccount.com",
-        "client_id": "1",
-        "token_uri": f"{url}/token",
+SECRET = "the-secret-of-a-user"
+
+
+def write_key(folder: Path) -> Path:
+    """Writes the key file of a user who is logged in for years, so that nobody asks for a token."""
+    user = {
+        "type": "authorized_user",
+        "client_id": "id",
+        "client_secret": SECRET,
+        "refresh_token": SECRET,
+        "token": SECRET,
+        "expiry": "2099-01-01T00:00:00Z",
     }
-    path = folder / "service-account.json"
-    path.write_text(json.dumps(account))
+    path = folder / "user.json"
+    path.write_text(json.dumps(user))
     return path
 
 
@@ -204,12 +196,6 @@ def _find_kind(method: str, path: str) -> str:
         if method in methods.split("|") and re.fullmatch(pattern, path):
             return kind
     return f"{method} {path}"
-
-
-def _http_json(content: object) -> bytes:
-    body = json.dumps(content).encode()
-    head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
-    return f"{head}\r\n\r\n".encode() + body
 
 
 class _MemoryStorage(Storage):

@@ -100,6 +100,17 @@ def write_model(folder, *, shared_vocabulary=True, end=3.0, **fields):
     return folder / "model"
 
 
+def model_texts(count, *, seed=0):
+    """Returns different texts, of words that the vocabulary of `write_model` has."""
+    generator = np.random.default_rng(seed)
+    stem = SHARED_MODEL.partition(".")[0]
+    texts = {}
+    while len(texts) < count:
+        numbers = generator.integers(0, 37, generator.integers(1, 9))
+        texts[" ".join(f"{stem}{number}" for number in numbers)] = None
+    return list(texts)
+
+
 def random_rows(translator, count=ROWS):
     """Returns ids of sources of 1 to 10 pieces, UNK among them, BOS and EOS added."""
     generator = np.random.default_rng(7)

@@ -1,0 +1,246 @@
+"""Both jobs as Dataflow gets them: nothing of this machine in them, and all that they need."""
+
+from __future__ import annotations
+
+import sys
+import zipfile
+from io import BytesIO
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from apache_beam.portability.api import beam_runner_api_pb2
+from command_line import last_error, run, write_corpus
+from dataflow_service import JOB_ID, environment_files
+from google.cloud.dataflow_v1beta3.types import FlexResourceSchedulingGoal
+from models import model_texts
+from object_store import SECRET
+
+from pipelines.storage.paths import file_systems
+
+ROOT = Path(__file__).parents[3]
+DATAFLOW = (
+    "--runner", "dataflow", "--project", "my-project", "--region", "europe-west4",
+    "--staging", "gs://bucket/staging",
+)  # fmt: skip
+IMAGE = ("--worker-image", "image:1")
+NO_FREEZE = "disable_logging_submission_environment"
+
+
+def upload(path, content):
+    with file_systems().create(path, compression_type="uncompressed") as file:
+        file.write(content)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path
+
+
+@pytest.fixture
+def preprocess(folder, object_store):
+    """Arguments of a job on the bucket, but for its output."""
+    write_corpus(folder, count=400)
+    for name in ("a.en", "a.xx"):
+        upload(f"gs://bucket/corpus/{name}", (folder / name).read_bytes())
+    corpus = "gs://bucket/corpus/a.en+gs://bucket/corpus/a.xx"
+    return ("preprocess", corpus, "--vocabulary-size", "36", "--shards", "3")
+
+
+@pytest.fixture
+def translate(folder, object_store, model_folder):
+    """Arguments of a job on the bucket, but for its output."""
+    for number in range(3):
+        content = BytesIO()
+        table = {"id": range(100), "text": model_texts(100, seed=number)}
+        pq.write_table(pa.table(table), content)
+        upload(f"gs://bucket/in/{number}.parquet", content.getvalue())
+    for path in model_folder.iterdir():
+        upload(f"gs://bucket/model/{path.name}", path.read_bytes())
+    options = ("--unit-rows", "50", "--max-decoding-length", "12")
+    return ("translate-batch", "gs://bucket/in/", "--model", "gs://bucket/model", *options)
+
+
+def submit(arguments, service, *, output="gs://bucket/out", beam=(), options=(*DATAFLOW, *IMAGE)):
+    return run(*arguments, "--output", output, *options, "--", *service.arguments, *beam)
+
+
+def outputs(store, folder, suffix):
+    """Returns the content of the files below a folder of the bucket, by their names in it."""
+    return {
+        path.removeprefix(folder): content
+        for path, content in store.objects(folder).items()
+        if path.endswith(suffix)
+    }
+
+
+def check_nothing_of_this_machine(service, folder):
+    sent = [service.body, *service.staged.values()]
+    for private in (SECRET, str(folder), str(ROOT), sys.prefix, str(Path.home() / ".")):
+        assert not [text[:80] for text in sent if private.encode() in text], private
+    assert set(service.staged) == {"pipeline.pb"}
+    assert len(service.body) < 20_000
+    assert len(service.staged["pipeline.pb"]) < 200_000
+
+
+def check_workers(service, *, threads, experiments):
+    [pool] = service.job.environment.worker_pools
+    assert {image.container_image for image in pool.sdk_harness_container_images} == {"image:1"}
+    images = {
+        beam_runner_api_pb2.DockerPayload.FromString(environment.payload).container_image
+        for environment in service.steps().values()
+    }
+    assert images == {"image:1"}
+    assert pool.num_threads_per_worker == threads
+    assert pool.machine_type == "n2-standard-4"
+    assert set(experiments) <= set(service.job.environment.experiments)
+    multiple = "use_multiple_sdk_containers" in service.job.environment.experiments
+    assert multiple != ("no_use_multiple_sdk_containers" in experiments)
+
+
+def test_preprocess(preprocess, folder, object_store, dataflow_service, capsys):
+    assert submit(preprocess, dataflow_service) == 0
+    said = capsys.readouterr().err
+    assert (
+        f"Job {JOB_ID} runs on DataflowRunner: https://console.cloud.google.com/dataflow/jobs/"
+        f"europe-west4/{JOB_ID}?project=my-project\n"
+    ) in said
+    check_nothing_of_this_machine(dataflow_service, folder)
+    check_workers(dataflow_service, threads=1, experiments=[NO_FREEZE])
+    assert dataflow_service.hints() == {}
+    assert dict(dataflow_service.job.labels) == {"tt-job": "preprocess", "tt-version": "0_1_0"}
+    assert dataflow_service.job.name.startswith("tt-preprocess-")
+    assert dataflow_service.asked == ["POST /v1b3/projects/my-project/locations/europe-west4/jobs"]
+    assert run(*preprocess, "--output", folder / "here") == 0
+    here = {f"/{path.name}": path.read_bytes() for path in (folder / "here").glob("*.tfrecord*")}
+    assert len(here) >= 3
+    assert outputs(object_store, "gs://bucket/out", "").keys() >= {"/dataset.json"}
+    there = outputs(object_store, "gs://bucket/out", "")
+    assert {name: there[name] for name in here} == here
+    assert not [name for name in there if "_work" in name]
+
+
+def test_translate_batch(translate, folder, object_store, dataflow_service, capsys):
+    assert (
+        submit(translate, dataflow_service, options=(*DATAFLOW, *IMAGE, "--max-workers", "7")) == 0
+    )
+    assert "300 rows of 3 files in 6 units" in capsys.readouterr().err
+    check_nothing_of_this_machine(dataflow_service, folder)
+    experiments = [NO_FREEZE, "no_use_multiple_sdk_containers"]
+    check_workers(dataflow_service, threads=4, experiments=experiments)
+    [pool] = dataflow_service.job.environment.worker_pools
+    assert pool.autoscaling_settings.max_num_workers == 7
+    [(step, hints)] = dataflow_service.hints().items()
+    assert step.startswith("Translate units/")
+    assert int(hints["min_ram_bytes"]) == 3 * 10**9
+    assert dict(dataflow_service.job.labels)["tt-job"] == "translate-batch"
+    assert run(*translate, "--output", folder / "here") == 0
+    here = {f"/{path.name}": path.read_bytes() for path in (folder / "here").glob("*.parquet")}
+    assert len(here) == 6
+    assert outputs(object_store, "gs://bucket/out", ".parquet") == here
+
+
+def test_gpus_are_for_the_step_that_translates(translate, dataflow_service):
+    dataflow_service.is_run = False
+    submit(translate, dataflow_service, options=(*DATAFLOW, *IMAGE, "--accelerator", "nvidia-l4"))
+    [(step, hints)] = dataflow_service.hints().items()
+    assert step.startswith("Translate units/")
+    assert hints["accelerator"] == "type:nvidia-l4;count:1;install-nvidia-driver"
+    [pool] = dataflow_service.job.environment.worker_pools
+    assert (pool.machine_type, pool.num_threads_per_worker) == ("g2-standard-8", 1)
+
+
+def test_spot_is_flexible_scheduling_which_has_no_hints(translate, dataflow_service):
+    dataflow_service.is_run = False
+    submit(translate, dataflow_service, options=(*DATAFLOW, *IMAGE, "--spot"))
+    environment = dataflow_service.job.environment
+    wanted = FlexResourceSchedulingGoal.FLEXRS_COST_OPTIMIZED
+    assert environment.flex_resource_scheduling_goal == wanted
+    assert dataflow_service.hints() == {}
+
+
+def test_without_an_image_workers_get_this_tt_and_its_requirements(
+    preprocess, folder, dataflow_service, capsys
+):
+    dataflow_service.is_run = False
+    submit(preprocess, dataflow_service, options=DATAFLOW)
+    assert (
+        "tt: warning: there is no --worker-image: each worker installs tt"
+        in capsys.readouterr().err
+    )
+    staged = dataflow_service.staged
+    wheel = "tt_translate-0.1.0-py3-none-any.whl"
+    assert set(staged) == {"pipeline.pb", "requirements.txt", wheel, "extra_packages.txt"}
+    assert staged["requirements.txt"] == (ROOT / "requirements.lock").read_bytes()
+    assert staged["extra_packages.txt"].decode().split() == [wheel]
+    with zipfile.ZipFile(BytesIO(staged[wheel])) as archive:
+        for name in ("cli/main.py", "pipelines/translate/job.py"):
+            assert archive.read(name) == (ROOT / name).read_bytes()
+    for environment in dataflow_service.steps().values():
+        files = dict(environment_files(environment))
+        assert set(files) == set(staged) - {"pipeline.pb"}
+        assert all(place.startswith("gs://bucket/staging/") for place in files.values())
+        payload = beam_runner_api_pb2.DockerPayload.FromString(environment.payload)
+        version = f"{sys.version_info.major}.{sys.version_info.minor}"
+        assert payload.container_image.endswith(f"beam_python{version}_sdk:2.77.0")
+    sent = [dataflow_service.body, staged["pipeline.pb"]]
+    for private in (str(folder), str(ROOT), sys.prefix):
+        assert not [text[:80] for text in sent if private.encode() in text], private
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (403, "(abc): Current user cannot act as service account worker@project"),
+        (404, "The project my-project has no Dataflow API"),
+        (429, "Quota exceeded for quota metric CreateRequests"),
+    ],
+)
+def test_what_the_service_refuses_is_told_in_a_line(
+    preprocess, object_store, dataflow_service, capsys, status, message
+):
+    dataflow_service.refuses = (status, message)
+    assert submit(preprocess, dataflow_service) == 2
+    line = last_error(capsys)
+    assert message in line
+    assert line.endswith(
+        "check project, bucket and your rights there, and run the same command again"
+    )
+    assert "gs://bucket/out/dataset.json" not in object_store.objects("gs://bucket/out")
+
+
+def test_a_service_that_is_not_there_is_told_of(preprocess, dataflow_service, capsys):
+    endpoint = ("--dataflow_endpoint=http://localhost:1",)
+    assert run(*preprocess, "--output", "gs://bucket/o", *DATAFLOW, *IMAGE, "--", *endpoint) == 2
+    assert "cannot be reached" in last_error(capsys)
+
+
+def test_a_launched_template_is_no_job_yet(preprocess, object_store, dataflow_service, capsys):
+    template = ("--template_location=gs://bucket/templates/preprocess.json",)
+    assert submit(preprocess, dataflow_service, beam=template) == 0
+    assert capsys.readouterr().err.splitlines()[-1].startswith("tt: DataflowRunner wrote the job's")
+    assert dataflow_service.asked == []
+    assert "gs://bucket/templates/preprocess.json" in object_store.objects("gs://bucket/templates")
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        (("--output", "here"), "--output here is of this machine, and the workers of Dataflow are "
+         "others: name a path of gs://"),
+        (("--model", "run"), "--model run is of this machine, and the workers of Dataflow are "
+         "others: name a path of gs://"),
+        (("--staging", "gs://absent/s"), "there is no bucket gs://absent: make it, or choose "
+         "another --staging"),
+    ],
+)  # fmt: skip
+def test_refusals_leave_nothing(translate, object_store, dataflow_service, capsys, changed, said):
+    before = object_store.objects()
+    arguments = ["--output", "gs://bucket/out", *DATAFLOW, *IMAGE, *changed]
+    assert run(*translate, *arguments, "--", *dataflow_service.arguments) == 2
+    assert said in last_error(capsys)
+    assert dataflow_service.body is None
+    assert object_store.objects() == before
