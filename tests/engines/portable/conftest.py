@@ -43,8 +43,10 @@ def worker_pool():
 @pytest.fixture(params=["LOOPBACK", "EXTERNAL"])
 def portable(request):
     """Beam's flags: workers that are threads of this process, or processes of their own."""
-    flags = ["--runner=PortableRunner", "--job_endpoint=embed"]
-    if request.param == "EXTERNAL":
-        pool = request.getfixturevalue("worker_pool")
-        return [*flags, "--environment_type=EXTERNAL", f"--environment_config={pool}"]
-    return [*flags, "--environment_type=LOOPBACK"]
+    if request.param == "LOOPBACK":  # where `tt` chooses the job service
+        return ["--runner=PortableRunner", "--environment_type=LOOPBACK"]
+    pool = request.getfixturevalue("worker_pool")
+    return [
+        "--runner=PortableRunner", "--job_endpoint=embed", "--environment_type=EXTERNAL",
+        f"--environment_config={pool}",
+    ]  # fmt: skip

@@ -34,7 +34,11 @@ def scores(lines):
 def test_two_steps_with_one_loader_have_one_model_a_process(tmp_path, portable, trained_toy):
     rows = articles([source for source, _ in toy_sentences(200, seed=13)])
     written = {}
-    for name, flags in (("here", HERE), ("threads", TWO_THREADS), ("portable", portable)):
+    for name, flags in (
+        ("here", HERE),
+        ("threads", TWO_THREADS),
+        ("portable", [*portable, "--job_endpoint=embed"]),
+    ):
         loader = NotedLoader(
             str(trained_toy.run), Decoding(beam_size=2), log=str(tmp_path / f"{name}.log")
         )

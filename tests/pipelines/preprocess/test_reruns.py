@@ -2,13 +2,11 @@
 
 import gzip
 import random
-import tempfile
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from apache_beam.runners.portability.local_job_service import LocalJobServicer
 from corpora import (
     ONE_THREAD,
     PAIRS,
@@ -50,28 +48,15 @@ def mixed_sources(folder):
     return [text, Tsv(str(tsv)), ParquetColumns(str(parquet), "s", "t")], parts
 
 
-@pytest.fixture(scope="module")
-def job_service():
-    """The portable job service on a port of its own; its workers live in this process."""
-    service = LocalJobServicer(tempfile.mkdtemp())
-    port = service.start_grpc_server()
-    yield f"localhost:{port}"
-    service.stop()
-
-
-def test_the_result_does_not_depend_on_the_runner(tmp_path, monkeypatch, job_service):
+def test_the_result_does_not_depend_on_the_workers(tmp_path, monkeypatch):
     monkeypatch.setattr(preprocess_plan, "MAX_UNIT_PAIRS", 20)  # 27 units
     sources, parts = mixed_sources(tmp_path)
-    portable = [
-        "--runner=PortableRunner", f"--job_endpoint={job_service}", "--environment_type=LOOPBACK",
-    ]  # fmt: skip
     digests, manifests = [], []
     for i, arguments in enumerate(
         [
             ONE_THREAD,
             TWO_THREADS,
             ["--direct_num_workers=2", "--direct_running_mode=multi_processing"],
-            portable,
             [*ONE_THREAD, "--direct_runner_bundle_repeat=1"],
         ]
     ):
@@ -81,8 +66,8 @@ def test_the_result_does_not_depend_on_the_runner(tmp_path, monkeypatch, job_ser
         )
         manifests.append(manifest)
         digests.append(digest(output))
-    assert digests == [digests[0]] * 5
-    assert manifests == [manifests[0]] * 5
+    assert digests == [digests[0]] * 4
+    assert manifests == [manifests[0]] * 4
     assert len([name for name in digests[0] if name.startswith("train-")]) == 8
     assert len([name for name in digests[0] if name.startswith("rejected-0")]) > 10  # of units
 

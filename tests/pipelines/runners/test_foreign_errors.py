@@ -62,8 +62,6 @@ def test_a_runner_without_java_says_so(folder, capsys):
 
 
 def test_the_portable_runner_works_in_this_process_if_asked(folder, capsys):
-    assert run("preprocess", *TEXTS, "--", *LOOPBACK) == 0, capsys.readouterr().err
-    assert "60 pairs read" in capsys.readouterr().err
     portable = portable_runner.PortableOptions
     assert make_pipeline(LOOPBACK).options.view_as(portable).job_endpoint == "embed"
     given = make_pipeline([*LOOPBACK, "--job_endpoint=host:1"]).options
@@ -73,15 +71,6 @@ def test_the_portable_runner_works_in_this_process_if_asked(folder, capsys):
         last_error(capsys)
     )
     assert not (folder / "o").exists()
-
-
-def test_the_portable_runner_translates_in_this_process(folder, capsys, trained_toy):
-    pq.write_table(pa.table({"text": ["one", "", None]}), "in.parquet")
-    for output, beam in (("here", ()), ("portable", LOOPBACK)):
-        command = ("translate-batch", "in.parquet", "--model", trained_toy.run, "--output", output)
-        assert run(*command, "--", *beam) == 0, capsys.readouterr().err
-    [here], [portable] = (list((folder / name).glob("*.parquet")) for name in ("here", "portable"))
-    assert pq.read_table(portable).equals(pq.read_table(here))
 
 
 def test_a_job_service_that_does_not_answer_keeps_what_is_finished(folder, capsys):

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
-import tempfile
-import threading
 import time
 
 import held_runner
@@ -14,8 +9,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.portability.api import beam_job_api_pb2
-from apache_beam.runners.portability.local_job_service import BeamJob, LocalJobServicer
 from apache_beam.runners.runner import PipelineState
 from command_line import TEXTS, run, write_corpus
 from held_runner import HeldResult
@@ -131,57 +124,3 @@ def test_a_job_is_named_with_its_page():
     nameless = held_runner.PipelineResult(PipelineState.DONE)
     line = remote_jobs.describe_job(nameless, runner="FnApiRunner", options=PipelineOptions([]))
     assert line is None
-
-
-def press_until(process, asked):
-    """Sends a process SIGINT, and again as long as nothing answers."""
-    for _ in range(10):
-        process.send_signal(signal.SIGINT)
-        if asked.wait(3) or process.poll() is not None:
-            return
-
-
-def test_ctrl_c_cancels_a_job_of_a_job_service(tmp_path, monkeypatch):
-    states = []  # that the service gave the job
-
-    def set_state(job, state):
-        states.append(state)
-        return original(job, state)
-
-    original = BeamJob.set_state
-    monkeypatch.setattr(BeamJob, "set_state", set_state)
-    write_corpus(tmp_path, count=20_000)  # seconds of work
-    service = LocalJobServicer(tempfile.mkdtemp())
-    port = service.start_grpc_server()
-    beam = ("--runner=PortableRunner", "--environment_type=LOOPBACK")
-    command = [sys.executable, "-m", "cli.main", "preprocess", *TEXTS, "--", *beam]
-    command.append(f"--job_endpoint=localhost:{port}")
-    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
-        seen = ""
-        for seen in process.stderr:
-            if seen.startswith("Job "):
-                break
-        assert "runs on PortableRunner" in seen
-        start = time.monotonic()
-        asked = threading.Event()
-        # A signal that meets gRPC's own code may be lost there: a user presses the keys again.
-        presses = threading.Thread(target=press_until, args=(process, asked))
-        presses.start()
-        said = ""
-        for line in process.stderr:
-            said += line
-            if line.startswith("Cancelling "):
-                asked.set()
-        asked.set()
-        presses.join()
-        process.wait(timeout=120)
-    seconds = time.monotonic() - start
-    [name] = service._jobs
-    assert process.returncode == 130
-    assert said.splitlines()[-1] == f"tt: interrupted, and the job {name} is cancelled{GOES_ON}"
-    assert "Traceback" not in said
-    assert seconds < 60
-    assert beam_job_api_pb2.JobState.CANCELLED in states
-    assert beam_job_api_pb2.JobState.DONE not in states
-    service.stop()
-    assert not (tmp_path / "dataset/dataset.json").exists()
