@@ -21,6 +21,7 @@ import socketserver
 import threading
 import time
 import urllib.parse
+from collections.abc import Callable
 from pathlib import Path
 
 from gcp_storage_emulator.handlers.buckets import create_bucket
@@ -64,6 +65,8 @@ class ObjectStore:
       requests: Requests since it was emptied or `forget` was called.
       most_at_once: The most requests that were answered at one time.
       delay: Seconds that each request takes at least, so that it shows what is asked at once.
+      meets: Is told of each request as it comes, by its number; one that it does not let pass is
+        not answered.
     """
 
     bucket = "gs://bucket"
@@ -87,12 +90,14 @@ class ObjectStore:
                 "retentionDurationSeconds": "0"
             }
         self.delay = 0.0
+        self.meets: Callable[[int], bool] | None = None
         self.forget()
 
     def forget(self) -> None:
         """Forgets the requests so far."""
         self.requests: list[Request] = []
         self.most_at_once = 0
+        self._met = 0
 
     def stop(self) -> None:
         """Ends the server."""
@@ -135,11 +140,13 @@ class ObjectStore:
             if kind in (None, request.kind) and request.path.startswith(under)
         ]
 
-    def begin(self) -> None:
-        """Takes note that a request is under work."""
+    def begin(self) -> bool:
+        """Takes note that a request is under work; returns whether it is to be answered."""
         with self._lock:
             self._under_work += 1
             self.most_at_once = max(self.most_at_once, self._under_work)
+            self._met += 1
+            return self.meets is None or self.meets(self._met)
 
     def end(self) -> None:
         """Takes note that a request is not under work any more."""
@@ -228,8 +235,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if len(body) < length:  # its sender was killed
             self.close_connection = True
             return
-        self._store.begin()
         try:
+            if not self._store.begin():
+                self.close_connection = True
+                return
             answer = self._store.answer(self, body)
         finally:
             self._store.end()

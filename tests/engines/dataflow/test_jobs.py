@@ -7,17 +7,13 @@ import zipfile
 from io import BytesIO
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from apache_beam.portability.api import beam_runner_api_pb2
-from command_line import last_error, run, write_corpus
+from command_line import last_error, run
 from dataflow_service import JOB_ID, environment_files
+from engine_jobs import preprocess_arguments, translate_arguments
 from google.cloud.dataflow_v1beta3.types import FlexResourceSchedulingGoal
-from models import model_texts
 from object_store import SECRET
-
-from pipelines.storage.paths import file_systems
 
 ROOT = Path(__file__).parents[3]
 DATAFLOW = (
@@ -26,11 +22,6 @@ DATAFLOW = (
 )  # fmt: skip
 IMAGE = ("--worker-image", "image:1")
 NO_FREEZE = "disable_logging_submission_environment"
-
-
-def upload(path, content):
-    with file_systems().create(path, compression_type="uncompressed") as file:
-        file.write(content)
 
 
 @pytest.fixture
@@ -42,26 +33,12 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def preprocess(folder, object_store):
-    """Arguments of a job on the bucket, but for its output."""
-    write_corpus(folder, count=400)
-    for name in ("a.en", "a.xx"):
-        upload(f"gs://bucket/corpus/{name}", (folder / name).read_bytes())
-    corpus = "gs://bucket/corpus/a.en+gs://bucket/corpus/a.xx"
-    return ("preprocess", corpus, "--vocabulary-size", "36", "--shards", "3")
+    return preprocess_arguments(object_store.bucket)
 
 
 @pytest.fixture
 def translate(folder, object_store, model_folder):
-    """Arguments of a job on the bucket, but for its output."""
-    for number in range(3):
-        content = BytesIO()
-        table = {"id": range(100), "text": model_texts(100, seed=number)}
-        pq.write_table(pa.table(table), content)
-        upload(f"gs://bucket/in/{number}.parquet", content.getvalue())
-    for path in model_folder.iterdir():
-        upload(f"gs://bucket/model/{path.name}", path.read_bytes())
-    options = ("--unit-rows", "50", "--max-decoding-length", "12")
-    return ("translate-batch", "gs://bucket/in/", "--model", "gs://bucket/model", *options)
+    return translate_arguments(object_store.bucket, model_folder)
 
 
 def submit(arguments, service, *, output="gs://bucket/out", beam=(), options=(*DATAFLOW, *IMAGE)):

@@ -1,0 +1,61 @@
+"""Jobs on an object store that are killed, and run again: the same bytes, and nothing left over."""
+
+from __future__ import annotations
+
+import os
+import random
+
+import pytest
+from commands import Child
+from engine_jobs import comparable, preprocess_arguments, run_tt, translate_arguments
+
+KILLS = 10
+
+
+@pytest.fixture(params=["preprocess", "translate-batch"])
+def arguments(request, object_store, model_folder, tmp_path):
+    if request.param == "preprocess":
+        return preprocess_arguments(object_store.bucket)
+    return translate_arguments(object_store.bucket, model_folder)
+
+
+def run_job(store, arguments, output, *, cache, kill_at=None, is_lost=False):
+    """Runs a job in a process of its own, which is killed when the store gets a certain request.
+
+    That request is lost, or does its work. Returns the exit code and how many requests it made.
+    """
+    names = ("STORAGE_EMULATOR_HOST", "GOOGLE_APPLICATION_CREDENTIALS", "NO_GCE_CHECK")
+    environment = {name: os.environ[name] for name in names} | {"XDG_CACHE_HOME": str(cache)}
+    store.forget()
+    child = None
+
+    def meet(number):
+        if number == kill_at:
+            child.kill_group()
+        return not (number == kill_at and is_lost)
+
+    store.meets = meet
+    child = Child(run_tt, (*arguments, "--output", output), environment=environment)
+    ended = child.wait()
+    store.meets = None
+    assert ended.result in (None, 0), ended.lines
+    return ended.code, store.count()
+
+
+def test_a_killed_job_goes_on_to_the_same_bytes(arguments, object_store, tmp_path):
+    job = {"cache": tmp_path / "cache"}
+    code, requests = run_job(object_store, arguments, "gs://bucket/whole", **job)
+    assert code == 0
+    whole = comparable(object_store.objects("gs://bucket/whole/"), "gs://bucket/whole")
+    assert len(whole) >= 6
+    chooser = random.Random(7)
+    moments = sorted(chooser.sample(range(2, requests), KILLS))
+    for number, moment in enumerate(moments):
+        output = f"gs://bucket/killed-{number}"
+        is_lost = chooser.random() < 0.5
+        code, _ = run_job(object_store, arguments, output, kill_at=moment, is_lost=is_lost, **job)
+        assert code == -9, moment
+        assert run_job(object_store, arguments, output, **job)[0] == 0
+        objects = object_store.objects(f"{output}/")
+        assert comparable(objects, output) == whole, moment
+        assert not [path for path in objects if "/_work/" in path or path.endswith(".tmp")], moment

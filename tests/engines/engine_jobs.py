@@ -1,0 +1,68 @@
+"""Jobs on object stores: what they read, and `tt` in a process that can be killed."""
+
+from __future__ import annotations
+
+import json
+from io import BytesIO
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from models import model_texts
+from toy import toy_sentences
+
+from pipelines.storage.paths import file_systems
+
+
+def run_tt(arguments):
+    """Runs `tt` in this process, a child of `commands.Child`; returns its exit code."""
+    from cli.main import main
+
+    try:
+        main([str(argument) for argument in arguments])
+    except SystemExit as ended:
+        return ended.code or 0
+
+
+def upload(path, content):
+    with file_systems().create(path, compression_type="uncompressed") as file:
+        file.write(content)
+
+
+def preprocess_arguments(bucket, *, pairs=400):
+    """Writes a corpus; returns the arguments of its job, but for its output."""
+    sources, targets = zip(*toy_sentences(pairs, seed=1), strict=True)
+    for name, texts in (("a.en", sources), ("a.xx", targets)):
+        upload(f"{bucket}/corpus/{name}", "".join(f"{text}\n" for text in texts).encode())
+    corpus = f"{bucket}/corpus/a.en+{bucket}/corpus/a.xx"
+    return ("preprocess", corpus, "--vocabulary-size", "36", "--shards", "3")
+
+
+def translate_arguments(bucket, model_folder: Path, *, files=3, rows=100):
+    """Writes tables and a model; returns the arguments of their job, but for its output."""
+    for number in range(files):
+        content = BytesIO()
+        table = {"id": range(rows), "text": model_texts(rows, seed=number)}
+        pq.write_table(pa.table(table), content)
+        upload(f"{bucket}/in/{number}.parquet", content.getvalue())
+    for path in model_folder.iterdir():
+        upload(f"{bucket}/model/{path.name}", path.read_bytes())
+    options = ("--unit-rows", "50", "--max-decoding-length", "12")
+    return ("translate-batch", f"{bucket}/in/", "--model", f"{bucket}/model", *options)
+
+
+def comparable(objects, folder):
+    """Returns the content of what a job made, by names below its folder, without times and names.
+
+    That is all but what the last run says of itself.
+    """
+    found = {}
+    for path, content in objects.items():
+        name = path.removeprefix(f"{folder}/")
+        if name == "_tt/manifest.json":
+            manifest = json.loads(content)
+            left_out = ("last_run", "unit_seconds", "run_id")
+            found[name] = {key: manifest[key] for key in manifest if key not in left_out}
+        elif not name.startswith("_tt/"):
+            found[name] = content
+    return found
