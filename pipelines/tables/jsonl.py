@@ -18,6 +18,7 @@ BLOCK_BYTES = 4 << 20  # of whole lines that are parsed at once
 _BOM = b"\xef\xbb\xbf"
 _SHOWN = 40  # characters of a bad line
 _DEEPEST = 100  # values in one another, with the object of the line; Arrow crashes at many more
+_LONG_NUMBER = re.compile(rb"[0-9]{19}")  # 2^63 has so many digits
 _STRING = re.compile(rb'"(?:[^"\\]+|\\.)*"?', re.DOTALL)
 _STEPS = np.zeros(256, np.int8)  # into values and out of them, by byte
 _STEPS[list(b"[{")], _STEPS[list(b"]}")] = 1, -1
@@ -47,8 +48,8 @@ class JsonlRows:
         """Yields the rows.
 
         Raises:
-          BadFileError: A line is no JSON object, is nested too deep, is not UTF-8, or has a value
-            of another type than those of its key before.
+          BadFileError: A line is no JSON object, is nested too deep, is not UTF-8, has a whole
+            number beyond 64 bits, or a value of another type than those of its key before.
         """
         first_line = 1
         while block := self._stream.read(BLOCK_BYTES):
@@ -82,7 +83,20 @@ class JsonlRows:
             self._schema = self._schema if self._is_known else _merge(self._schema, table.schema)
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
             raise self._explain(lines, error, first_line=first_line) from error
+        if not self._is_known and any(map(_has_doubles, table.schema.types)):
+            self._check_numbers(block, lines, first_line=first_line)
         return table
+
+    def _check_numbers(self, block: bytes, lines: list[bytes], *, first_line: int) -> None:
+        """Refuses whole numbers beyond 64 bits, of which Arrow makes doubles: their digits go."""
+        if not _LONG_NUMBER.search(block):
+            return
+        for number, line in enumerate(lines, start=first_line):
+            if _LONG_NUMBER.search(line) and (large := _large_numbers(line)):
+                raise BadFileError(
+                    f"{self._path} must have whole numbers of at most 64 bits; line {number:,} has "
+                    f"{large[0][:_SHOWN]}: make it a string"
+                )
 
     def _parse(self, block: bytes) -> pa.Table:
         if not block.strip():
@@ -134,6 +148,24 @@ def _is_too_deep(line: bytes) -> bool:
         return False
     steps = _STEPS[np.frombuffer(_STRING.sub(b"", line), np.uint8)]
     return bool(np.cumsum(steps, dtype=np.int64).max(initial=0) > _DEEPEST)
+
+
+def _large_numbers(line: bytes) -> list[str]:
+    """Returns the whole numbers of a line that are beyond 64 bits."""
+    found: list[str] = []
+
+    def note(digits: str) -> None:
+        if len(digits) > 20 or not -(2**63) <= int(digits) < 2**63:
+            found.append(digits)
+
+    json.loads(line, parse_int=note)
+    return found
+
+
+def _has_doubles(kind: pa.DataType) -> bool:
+    if pa.types.is_nested(kind):
+        return any(_has_doubles(kind.field(index).type) for index in range(kind.num_fields))
+    return bool(pa.types.is_floating(kind))
 
 
 def _begins_as_object(line: bytes) -> bool:

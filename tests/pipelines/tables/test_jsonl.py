@@ -58,6 +58,16 @@ def table_of(path, content):
             [{"a": None, "b": None}, {"a": [None, None], "b": []}],
         ),
         (b'{"a":9007199254740993}', {"a": pa.int64()}, [{"a": 9007199254740993}]),
+        (
+            b'{"a":-9223372036854775808}\n{"a":9223372036854775807}\n',
+            {"a": pa.int64()},
+            [{"a": -(2**63)}, {"a": 2**63 - 1}],
+        ),
+        (  # long, but none of them whole, and a number
+            b'{"a":"99999999999999999999","b":12345678901234567890.5}\n{"b":1.2345678901234567890}\n',
+            {"a": pa.string(), "b": pa.float64()},
+            [{"a": "9" * 20, "b": 12345678901234567890.5}, {"a": None, "b": 1.2345678901234567}],
+        ),
     ],
 )
 def test_one_schema_holds_all_lines(tmp_path, monkeypatch, block_bytes, content, kinds, rows):
@@ -96,6 +106,21 @@ NO_OBJECT = "PATH must have a JSON object in each line; line"
             b'{"a":{"b":1}}\n{"a":{"b":[]}}\n',
             "PATH must have values of one type under each key; line 2 has another (Field b has "
             "incompatible types: int64 vs list<item: null>)",
+        ),
+        (
+            b'{"a":1}\n{"a":9223372036854775808}\n',
+            "PATH must have whole numbers of at most 64 bits; line 2 has 9223372036854775808: make "
+            "it a string",
+        ),
+        (
+            b'{"b":0.5}\n\n{"b":0.5,"a":[{"c":-9223372036854775809}]}\n',
+            "PATH must have whole numbers of at most 64 bits; line 3 has -9223372036854775809: "
+            "make it a string",
+        ),
+        (
+            b'{"a":' + b"7" * 300 + b"}",
+            "PATH must have whole numbers of at most 64 bits; line 1 has "
+            f"{'7' * 40}: make it a string",
         ),
         (b'{"a":1,"a":2}\n', "PATH cannot be read in line 1: Column(/a) was specified twice"),
         (
