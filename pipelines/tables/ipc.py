@@ -31,6 +31,7 @@ class IpcRows:
 
     def __init__(self, handle: IO[bytes], *, path: str) -> None:
         self._path = path
+        self._handle = handle
         head = handle.read(len(_MAGIC))
         handle.seek(0)
         if head.startswith(_FEATHER_1):
@@ -53,7 +54,7 @@ class IpcRows:
         """Yields the rows.
 
         Raises:
-          BadFileError: The file is damaged.
+          BadFileError: The file is damaged, or a stream has no end.
         """
         try:
             if self._is_file:
@@ -61,11 +62,19 @@ class IpcRows:
                 batches = (self._reader.get_batch(index) for index in range(count))
             else:
                 batches = iter(self._reader)
+            end = self._handle.tell()
             while (batch := next(batches, None)) is not None:
                 _check(batch)
                 yield batch
+                end = self._handle.tell()
+            is_ended = self._is_file or self._handle.tell() > end  # the mark was read
         except _DAMAGE as error:
             raise self._explain(error) from error
+        if not is_ended:
+            raise BadFileError(
+                f"{self._path} must end with the mark of the end of an Arrow stream; it has none: "
+                "it was cut off, or its writer was not closed"
+            )
 
     def _explain(self, error: Exception) -> BadFileError:
         if isinstance(error, OSError) and error.errno is not None:

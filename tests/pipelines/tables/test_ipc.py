@@ -69,6 +69,36 @@ def test_a_file_that_is_cut_off_is_bad(tmp_path, name):
     assert f"{path} cannot be read as Arrow IPC: " in str(look_through([str(path)])[0])
 
 
+@pytest.mark.parametrize("is_legacy", [False, True])
+@pytest.mark.parametrize("numbers", [range(1, 4), [0, 0], [-1, 0], []])
+def test_a_stream_that_is_cut_between_its_batches_is_bad(tmp_path, numbers, is_legacy):
+    """Whatever the last bytes of a batch are: zeros, or those of the mark of the end."""
+    path = tmp_path / "s.arrow"
+    table = pa.table({"text": ["a"] * len(numbers), "n": pa.array(numbers, pa.int32())})
+    options = pa.ipc.IpcWriteOptions(use_legacy_format=is_legacy)
+    ends = []
+    with (
+        path.open("wb") as handle,
+        pa.ipc.new_stream(handle, table.schema, options=options) as writer,
+    ):
+        ends.append(handle.tell())
+        for _ in range(2):
+            writer.write_table(table)
+            ends.append(handle.tell())
+    content = path.read_bytes()
+    assert look_through([str(path)])[0].rows == 2 * len(numbers)
+    path.write_bytes(content + b"more")
+    assert look_through([str(path)])[0].rows == 2 * len(numbers), "what is behind the end is none"
+    for end in filter(None, ends):
+        path.write_bytes(content[:end])
+        [found] = look_through([str(path)])
+        assert isinstance(found, BadFileError), end
+        assert str(found) == (
+            f"{path} must end with the mark of the end of an Arrow stream; it has none: it was cut "
+            "off, or its writer was not closed"
+        )
+
+
 FLIP_BITS = """
 import random
 import sys
