@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
+import gc
 import importlib
 import importlib.metadata
 import os
 import sys
+import time
 from collections.abc import Sequence
+from contextvars import ContextVar
 from typing import Annotated, Any
 
 import typer
@@ -28,6 +32,7 @@ COMMANDS = {
     "demo": "Run the three commands on the embedded corpus.",
 }
 
+BEGUN: ContextVar[float] = ContextVar("begun")  # `time.monotonic()` before a command is imported
 _INTERRUPTED = 130
 
 _UsageError: Any = typer.BadParameter.__base__  # of all that Typer says of wrong flags
@@ -100,6 +105,11 @@ def _describe(error: Any, command: str) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs `tt`, by default with this process's arguments; what comes after `--` is for Beam."""
+    BEGUN.set(time.monotonic())
+    if arguments is None:
+        # Else Python's last act is to look for garbage among all objects of TensorFlow and Beam,
+        # which takes seconds.
+        atexit.register(gc.freeze)
     given = list(sys.argv[1:] if arguments is None else arguments)
     beam_arguments: list[str] = []
     if "--" in given:

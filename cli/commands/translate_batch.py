@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from typing import Annotated
 
 import typer
@@ -12,6 +11,7 @@ from cli.decorators import command
 from cli.errors import say
 from cli.flags_of_fields import options_of
 from cli.libraries import prepare_engine
+from cli.main import BEGUN
 from cli.shared_options import DEFAULT_RUN, DEFAULT_TRANSLATED, ModelFolder, Number
 from model.decoding.options import Decoding
 from model.engines.translator import Engine
@@ -76,7 +76,6 @@ def translate_batch_command(
     <column>_ before the name.
     Beam's own options go after `--`: tt translate-batch in.parquet -- --direct_num_workers=2
     """
-    start = time.monotonic()  # before imports that take seconds
     is_price = price_per_hour is None or price_per_hour >= 0
     require(is_price, "`price_per_hour` must not be negative", price_per_hour)
     from pipelines.runners.workers import are_elsewhere
@@ -101,7 +100,9 @@ def translate_batch_command(
         say(line)
     with StatusLine(stream=sys.stderr) as status_line:
         summary = job.run(
-            lambda found: status_line.show(found.describe()), start=start, report=status_line.say
+            lambda found: status_line.show(found.describe()),
+            start=BEGUN.get(),
+            report=status_line.say,
         )
     for line in describe_summary(summary, price_per_hour=price_per_hour):
         say(line)

@@ -24,18 +24,22 @@ class ModelCopies:
         """Says it in a line.
 
         >>> ModelCopies(2, 1).describe()
-        '2 translations at once, each by 1 thread'
+        'Translating 2 units of rows at once, each by 1 thread'
         """
         if self.gpus and self.copies is not None:
             at_once = min(self.copies, self.gpus)
-            return f"{at_once} translation{'' if at_once == 1 else 's'} at once, one a GPU"
+            return f"Translating {_units(at_once)}, {'on the' if at_once == 1 else 'each on a'} GPU"
         threads = f"{self.threads} thread{'' if self.threads == 1 else 's'}"
         if self.copies is None:
-            return f"Translations by {threads} each, as many at once as the runner starts workers"
+            return f"Translating a unit of rows in each worker that the runner starts, by {threads}"
         if self.copies == 1:
-            return f"1 translation at once, by {threads}"
+            return f"Translating {_units(1)}, by {threads}"
         models = ", each with a copy of the model" if self.are_processes else ""
-        return f"{self.copies} translations at once, each by {threads}{models}"
+        return f"Translating {_units(self.copies)}, each by {threads}{models}"
+
+
+def _units(at_once: int) -> str:
+    return "a unit of rows at a time" if at_once == 1 else f"{at_once} units of rows at once"
 
 
 def plan_copies(copies: int | None, *, beam_arguments: Sequence[str], gpus: int = 0) -> ModelCopies:

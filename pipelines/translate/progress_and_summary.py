@@ -57,7 +57,9 @@ class TranslationProgress:
             return f"translating failed rows again: {format_seconds(self.seconds)}"
         done = self.rows_done + self.rows_under_way
         done_here = self.rows_done_here + self.rows_under_way
-        parts = [f"translating: {done:,} of {self.rows:,} rows"]
+        earlier = self.rows_done - self.rows_done_here
+        shown = f" ({earlier:,} earlier)" if earlier else ""  # by runs before
+        parts = [f"translating: {done:,} of {self.rows:,} rows{shown}"]
         if self.rows_done == self.rows:
             parts = ["writing the manifest"]
         elif done_here and self.seconds > 0:
@@ -206,7 +208,8 @@ def describe_summary(
         lines.append("Finished already; nothing to do.")
     elif summary.reused_units:
         lines.append(
-            f"{summary.reused_units:,} of {summary.units:,} units were there from an earlier run."
+            f"{summary.reused_units:,} of {summary.units:,} units were there from an earlier run; "
+            "what follows counts all units."
         )
     lines.append(
         f"{counted(summary.rows, 'row')} of {counted(len(manifest['files']), 'file')} in "
@@ -257,7 +260,7 @@ def describe_summary(
     if not summary.already_finished:
         lines.append(
             f"Took {format_seconds(summary.seconds)} from the start of the command"
-            + (f", for {summary.run_rows:,} of the rows" if summary.reused_units else "")
+            + (f", which translated {summary.run_rows:,} rows" if summary.reused_units else "")
         )
     if price_per_hour is not None:
         lines.append(_describe_price(summary, price_per_hour=price_per_hour))

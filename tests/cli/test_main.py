@@ -450,7 +450,7 @@ def test_bad_files_are_skipped_when_asked(with_model, capsys):
     skip = ("translate-batch", "in", "--on-bad-file", "skip", "--beam-size", "1")
     assert run(*skip, "--model-copies", "1") == 0
     shown = capsys.readouterr().err
-    assert "1 translation at once, by" in shown
+    assert "Translating a unit of rows at a time, by" in shown
     assert "Skipped a file of an unknown number of rows: " in shown
     pq.write_table(pa.table({"words": ["one"] * 9}), "in/c.parquet")
     assert run(*skip, "--text-column", "text", "--output", "lost") == 1

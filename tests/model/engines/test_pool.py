@@ -94,17 +94,21 @@ def test_a_gpu_takes_larger_batches_unless_it_is_told(trained_toy, device, asked
     assert translator._budget.tokens == expected // 4
 
 
+ON_THE_GPU = "Translating a unit of rows at a time, on the GPU"
+ON_GPUS = "Translating {} units of rows at once, each on a GPU"
+
+
 @pytest.mark.parametrize(
     ("copies", "arguments", "gpus", "expected", "line"),
     [
-        (None, [], 1, ModelCopies(1, 4, gpus=1), "1 translation at once, one a GPU"),
-        (None, [], 2, ModelCopies(2, 2, gpus=2), "2 translations at once, one a GPU"),
-        (None, [], 8, ModelCopies(4, 1, gpus=8), "4 translations at once, one a GPU"),
-        (3, [], 1, ModelCopies(3, 1, gpus=1), "1 translation at once, one a GPU"),
+        (None, [], 1, ModelCopies(1, 4, gpus=1), ON_THE_GPU),
+        (None, [], 2, ModelCopies(2, 2, gpus=2), ON_GPUS.format(2)),
+        (None, [], 8, ModelCopies(4, 1, gpus=8), ON_GPUS.format(4)),
+        (3, [], 1, ModelCopies(3, 1, gpus=1), ON_THE_GPU),
         (None, ["--direct_num_workers=2"], 1, ModelCopies(2, 2, gpus=1),
-         "1 translation at once, one a GPU"),
+         ON_THE_GPU),
         (None, ["--runner=FlinkRunner"], 1, ModelCopies(None, 1),
-         "Translations by 1 thread each, as many at once as the runner starts workers"),
+         "Translating a unit of rows in each worker that the runner starts, by 1 thread"),
     ],
 )  # fmt: skip
 def test_a_gpu_makes_one_translation_at_a_time(

@@ -67,11 +67,11 @@ def test_copies_that_cannot_be_are_refused(four_cores, copies, arguments, messag
 def test_translations_at_once_are_said_in_a_line():
     fields = [(1, 2), (1, 1), (2, 2), (2, 1, True), (None, 1)]
     assert [ModelCopies(*each).describe() for each in fields] == [
-        "1 translation at once, by 2 threads",
-        "1 translation at once, by 1 thread",
-        "2 translations at once, each by 2 threads",
-        "2 translations at once, each by 1 thread, each with a copy of the model",
-        "Translations by 1 thread each, as many at once as the runner starts workers",
+        "Translating a unit of rows at a time, by 2 threads",
+        "Translating a unit of rows at a time, by 1 thread",
+        "Translating 2 units of rows at once, each by 2 threads",
+        "Translating 2 units of rows at once, each by 1 thread, each with a copy of the model",
+        "Translating a unit of rows in each worker that the runner starts, by 1 thread",
     ]
 
 

@@ -232,8 +232,8 @@ def test_any_file_system_will_do(tmp_path):
                 "seconds": 20.0,
                 "work": Work(source_tokens=750, padded_tokens=1000, target_tokens=30_000),
             },
-            "translating: 2,000 of 5,000 rows, 50 rows/s, 1,500 target tokens/s, 25% padding, "
-            "1:00 left, 2 failed",
+            "translating: 2,000 of 5,000 rows (1,000 earlier), 50 rows/s, 1,500 target tokens/s, "
+            "25% padding, 1:00 left, 2 failed",
         ),
         ({"rows": 9, "rows_done": 9}, "writing the manifest"),
     ],
@@ -344,9 +344,9 @@ def test_a_resumed_run_pays_for_what_it_did(tmp_path):
     (out / outputs(out)[1]).unlink()
     summary = translate(source, out, unit_rows=10)
     lines = describe_summary(dataclasses.replace(summary, seconds=90.0), price_per_hour=4.0)
-    assert lines[0] == "3 of 4 units were there from an earlier run."
+    assert lines[0] == "3 of 4 units were there from an earlier run; what follows counts all units."
     assert lines[-2:] == [
-        "Took 1:30 from the start of the command, for 10 of the rows",
+        "Took 1:30 from the start of the command, which translated 10 rows",
         "Price of this run: 0.1, 10,000.00 per million rows, "
         "1,666.67 per million source characters",
     ]
