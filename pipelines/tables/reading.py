@@ -73,6 +73,8 @@ class Contents:
     rows: int
     checksum: str  # hex blake2b: of the footer of Parquet, else of the whole file
     schema: pa.Schema
+    content_bytes: int  # bytes of all cells in memory; of Parquet before compression
+    group_rows: tuple[int, ...] = ()  # rows of each row group of Parquet
 
 
 def look_through(paths: Sequence[str]) -> list[Contents | BadFileError]:
@@ -90,12 +92,26 @@ def _try_look_through(path: str) -> Contents | BadFileError:
         if is_read_in_place(path):
             footer = parquet.read_footer(path)
             return Contents(
-                size=footer.size, rows=footer.rows, checksum=footer.checksum, schema=footer.schema
+                size=footer.size,
+                rows=footer.rows,
+                checksum=footer.checksum,
+                schema=footer.schema,
+                content_bytes=footer.content_bytes,
+                group_rows=footer.group_rows,
             )
         with OpenTable(path) as table:
-            rows = sum(batch.num_rows for batch in table.batches())
+            rows = content_bytes = 0
+            for batch in table.batches():
+                rows += batch.num_rows
+                content_bytes += batch.nbytes
             size, checksum = table.finish()
-            return Contents(size=size, rows=rows, checksum=checksum, schema=table.schema)
+            return Contents(
+                size=size,
+                rows=rows,
+                checksum=checksum,
+                schema=table.schema,
+                content_bytes=content_bytes,
+            )
     except NotParquetError as error:
         if table_suffix(path):
             return error

@@ -25,7 +25,13 @@ from pipelines.tables.writing import PARQUET, check_schema
 from pipelines.texts.columns import ROW_FLAGS
 from pipelines.translate.job_folder import JOB_FOLDER, PLAN_PATH, SkippedFile
 from pipelines.translate.options import SKIP, TranslateOptions
-from pipelines.translate.plan import InputFile, output_stem, plan_output_paths, planned_outputs
+from pipelines.translate.plan import (
+    InputFile,
+    fitting_rows,
+    output_stem,
+    plan_output_paths,
+    planned_outputs,
+)
 from pipelines.translate.table import TableOptions, added_fields
 
 _LONGEST_NAME = 255  # bytes, of the file systems in use
@@ -109,6 +115,8 @@ def inspect_input(
                 rows=contents.rows,
                 footer_checksum=contents.checksum,
                 schema=None if is_read_in_place(file.path) else contents.schema,
+                group_rows=contents.group_rows,
+                fitting_rows=fitting_rows(rows=contents.rows, content_bytes=contents.content_bytes),
             )
         )
     if not files:

@@ -62,7 +62,12 @@ from pipelines.translate.inputs import (
     inspect_input,
 )
 from pipelines.translate.options import TranslateOptions
-from pipelines.translate.plan import installed_versions, make_plan
+from pipelines.translate.plan import (
+    installed_versions,
+    make_plan,
+    planned_outputs,
+    units_at_once,
+)
 from pipelines.translate.progress_and_summary import (
     ProgressWatch,
     TranslateSummary,
@@ -367,6 +372,7 @@ class TranslateJob:
             run_id=self.run_id,
             plan_digest=self.plan_digest,
             retry_failed=options.retry_failed,
+            most_at_once=units_at_once(len(planned_outputs(self.plan))),
         )
         write_manifest = WriteManifest(
             output=self.output,

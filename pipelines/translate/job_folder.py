@@ -132,6 +132,8 @@ def _compare_inputs(
             became = "is new" if before is None else "is gone"
         elif _SKIPPED in (before, after):
             became = "was skipped then" if before == _SKIPPED else "is skipped now"
+        elif {**before, "unit_rows": None} == {**after, "unit_rows": None}:
+            became = "is cut into other units by this version of tt"
         else:
             became = "has changed"
         found.append(f"the input {name} {became}")
@@ -318,7 +320,7 @@ def _from_json(content: dict[str, Any]) -> InputFile | SkippedFile:
     schema = content["schema"]
     if schema is not None:
         schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(schema)))
-    return InputFile(**{**content, "schema": schema})
+    return InputFile(**{**content, "schema": schema, "group_rows": tuple(content["group_rows"])})
 
 
 def find_manifest(*, output: str, sizes: Mapping[str, int]) -> dict[str, Any] | None:

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import functools
+import itertools
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -25,6 +27,9 @@ from pipelines.texts.options import TextOptions
 from pipelines.translate.options import TranslateOptions
 
 FORMAT = 1
+MOST_AT_ONCE = 8  # units that are read at once; each is a file of its own
+_RUNS = 64  # that a job is cut into at least, so that every worker has some
+UNIT_BYTES = 256 << 20  # of a unit's rows in memory, without what is added to them
 _PROGRAMS = (
     "tt-translate", "apache-beam", "pyarrow", "sentencepiece", "sentencex", "regex", "tensorflow",
     "ctranslate2",
@@ -42,6 +47,13 @@ class InputFile:
     # Tells a rewritten file from the one that was planned: of the footer of Parquet, else of all.
     footer_checksum: str
     schema: pa.Schema | None = None  # of a file that is read from its start; None of Parquet
+    group_rows: tuple[int, ...] = ()  # rows of each row group of Parquet
+    # Rows that a unit has room for, by what the file's rows take in memory; None if unknown.
+    fitting_rows: int | None = None
+
+    def unit_rows(self, most: int) -> int:
+        """Returns the most rows of a unit, which are no more than `most`."""
+        return most if self.fitting_rows is None else min(most, self.fitting_rows)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -83,6 +95,7 @@ def plan_output_paths(
 
 def plan_units(file: InputFile, *, unit_rows: int, suffix: str = parquet.SUFFIX) -> list[TableUnit]:
     """Cuts a file into runs of at most `unit_rows` rows; one without rows gives one empty unit."""
+    unit_rows = file.unit_rows(unit_rows)
     paths = plan_output_paths(
         relative_path=file.relative_path, rows=file.rows, unit_rows=unit_rows, suffix=suffix
     )
@@ -95,6 +108,67 @@ def plan_units(file: InputFile, *, unit_rows: int, suffix: str = parquet.SUFFIX)
         )
         for index, path in enumerate(paths)
     ]
+
+
+def fitting_rows(*, rows: int, content_bytes: int) -> int | None:
+    """Returns how many of a file's rows a unit has room for; None if it has no rows.
+
+    >>> fitting_rows(rows=1_000, content_bytes=2**30)
+    250
+    """
+    return max(1, UNIT_BYTES * rows // content_bytes) if rows and content_bytes else None
+
+
+def cut_runs(
+    units: Sequence[TableUnit], *, group_rows: Sequence[int], most: int
+) -> list[list[TableUnit]]:
+    """Cuts the units of a file into runs of at most `most`, of which each is read at once.
+
+    To read a row, all rows before it in its row group have to be read. So a run ends where a row
+    group does, as far as its length allows.
+    """
+    starts = list(itertools.accumulate(group_rows, initial=0))
+    runs = []
+    first = 0
+    while first < len(units):
+        ends = range(min(first + most, len(units)), first, -1)
+        good = (
+            end
+            for end in ends
+            if end == len(units) or units[end - 1].first_row < _group_start(units[end], starts)
+        )
+        end = next(good, ends[0])
+        runs.append(list(units[first:end]))
+        first = end
+    return runs
+
+
+def _group_start(unit: TableUnit, starts: Sequence[int]) -> int:
+    """Returns the first row of the row group in which a unit begins."""
+    return starts[max(0, bisect.bisect_right(starts, unit.first_row) - 1)]
+
+
+def units_at_once(units: int) -> int:
+    """Returns how many units of a job a run has at most: few, where a job has few for its workers.
+
+    >>> [units_at_once(units) for units in (10, 200, 100_000)]
+    [1, 3, 8]
+    """
+    return min(MOST_AT_ONCE, max(1, units // _RUNS))
+
+
+def count_rows_read(runs: Sequence[Sequence[TableUnit]], *, group_rows: Sequence[int]) -> int:
+    """Counts the rows that have to be read for runs, those before them included.
+
+    >>> file = InputFile(path="", relative_path="", size=1, rows=30, footer_checksum="")
+    >>> runs = [[unit] for unit in plan_units(file, unit_rows=10)]
+    >>> count_rows_read(runs, group_rows=[30]), count_rows_read(runs, group_rows=[10, 10, 10])
+    (60, 30)
+    """
+    starts = list(itertools.accumulate(group_rows, initial=0))
+    return sum(
+        run[-1].first_row + run[-1].rows - _group_start(run[0], starts) for run in runs if run
+    )
 
 
 def make_plan(
@@ -121,6 +195,7 @@ def make_plan(
                 "size": file.size,
                 "rows": file.rows,
                 "footer_checksum": file.footer_checksum,
+                **_fewer_rows(file, unit_rows=options.unit_rows),
             }
             for file in files
         },
@@ -147,6 +222,12 @@ def make_plan(
     return dict(json.loads(json.dumps(plan)))  # as it reads back: a tuple is a list there
 
 
+def _fewer_rows(file: InputFile, *, unit_rows: int) -> dict[str, int]:
+    """Returns what a plan says of a file's units: nothing where they are as the options say."""
+    fewer = file.unit_rows(unit_rows)
+    return {"unit_rows": fewer} if fewer < unit_rows else {}
+
+
 def _text_options(texts: TextOptions, *, glossary: Glossary | None) -> dict[str, Any]:
     """Returns what decides of texts; a glossary by its content, wherever it lies."""
     values = dataclasses.asdict(texts)
@@ -162,7 +243,7 @@ def planned_outputs(plan: Mapping[str, Any]) -> list[str]:
         for path in plan_output_paths(
             relative_path=name,
             rows=file["rows"],
-            unit_rows=plan["options"]["unit_rows"],
+            unit_rows=file.get("unit_rows", plan["options"]["unit_rows"]),
             suffix=planned_suffix(plan),
         )
     ]

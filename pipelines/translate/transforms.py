@@ -13,13 +13,20 @@ from model.engines.translator import Translator
 from pipelines.inference.transforms import TranslatorDoFn
 from pipelines.storage.files import delete, delete_folder
 from pipelines.storage.listing import list_files
+from pipelines.storage.parquet import ForwardReader
 from pipelines.tables.writing import COMPRESSIONS
 from pipelines.translate import job_folder
 from pipelines.translate.job_folder import SkippedFile, write_json
 from pipelines.translate.manifest import make_manifest
 from pipelines.translate.options import ON_BAD_FILE
 from pipelines.translate.plan import InputFile, TableUnit
-from pipelines.translate.units import UnitOptions, UnitStatistics, cut_file, finish_unit
+from pipelines.translate.units import (
+    UnitOptions,
+    UnitStatistics,
+    cut_file,
+    finish_unit,
+    open_run,
+)
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)  # not frozen: Beam sets attributes of transforms
@@ -41,7 +48,7 @@ class ReadInput(beam.PTransform):
 
 @dataclasses.dataclass(kw_only=True, eq=False)
 class PlanUnits(beam.PTransform):
-    """Input files to the units of work that they are cut into.
+    """Input files to the units of work that they are cut into, in runs that are read at once.
 
     Rows of files that are read from their start are put where the units find them.
     """
@@ -53,7 +60,7 @@ class PlanUnits(beam.PTransform):
         if self.unit_rows < 1:
             raise ValueError(f"unit_rows must be at least 1. Received: {self.unit_rows}")
 
-    def expand(self, files: beam.PCollection[InputFile]) -> beam.PCollection[TableUnit]:
+    def expand(self, files: beam.PCollection[InputFile]) -> beam.PCollection[list[TableUnit]]:
         """Wires the transform."""
         return files | "Cut into units" >> beam.FlatMap(
             cut_file, unit_rows=self.unit_rows, options=self.options
@@ -62,7 +69,7 @@ class PlanUnits(beam.PTransform):
 
 @dataclasses.dataclass(kw_only=True, eq=False)
 class TranslateUnits(beam.PTransform):
-    """Units to output files; one statistics element for each.
+    """Runs of units to output files; one statistics element for each unit.
 
     A unit whose output is there is kept; two copies of a unit at once write the same file.
     """
@@ -77,21 +84,28 @@ class TranslateUnits(beam.PTransform):
         if on_bad_file not in ON_BAD_FILE:
             raise ValueError(f"on_bad_file must be of {ON_BAD_FILE}. Received: {on_bad_file}")
 
-    def expand(self, units: beam.PCollection[TableUnit]) -> beam.PCollection[UnitStatistics]:
+    def expand(self, runs: beam.PCollection[list[TableUnit]]) -> beam.PCollection[UnitStatistics]:
         """Wires the transform."""
-        return units | "Translate" >> beam.ParDo(_TranslateUnit(self))
+        return runs | "Translate" >> beam.ParDo(_TranslateRun(self))
 
 
-class _TranslateUnit(TranslatorDoFn):
+class _TranslateRun(TranslatorDoFn):
     def __init__(self, config: TranslateUnits) -> None:
         super().__init__(config.load_translator)
         self._options = config.options
         self._rows_skipped = Metrics.counter("tt", "rows_skipped")
         self._unit_msec = Metrics.distribution("tt", "unit_msec")
 
-    def process(self, unit: TableUnit) -> Iterator[UnitStatistics]:
+    def process(self, run: list[TableUnit]) -> Iterator[UnitStatistics]:
+        with open_run(run) as reader:
+            for unit in run:
+                yield self._finish(unit, reader=reader)
+
+    def _finish(self, unit: TableUnit, *, reader: ForwardReader) -> UnitStatistics:
         start = time.monotonic()
-        statistics = finish_unit(unit, options=self._options, translator=self.translator)
+        statistics = finish_unit(
+            unit, options=self._options, translator=self.translator, reader=reader
+        )
         if not statistics.was_reused:
             self._unit_msec.update(round(1000 * (time.monotonic() - start)))
             self._rows_skipped.inc(statistics.rows - statistics.rows_out)
@@ -99,7 +113,7 @@ class _TranslateUnit(TranslatorDoFn):
                 self.count_statuses(counts)
             for counts in statistics.rows_by_flag.values():
                 self.count_flags(counts)
-        yield statistics
+        return statistics
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)

@@ -12,6 +12,7 @@ import os
 import socket
 import threading
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -22,12 +23,21 @@ from model.errors import BadFileError, UserError
 from pipelines.storage import parquet
 from pipelines.storage.files import make_folder, open_binary, read_bytes, write_whole
 from pipelines.storage.listing import exists
+from pipelines.storage.parquet import ForwardReader
+from pipelines.storage.paths import is_local
 from pipelines.tables.reading import OpenTable
 from pipelines.tables.writing import PARQUET, file_state, output_suffix, write_table
 from pipelines.texts.translating import TranslatedTexts
 from pipelines.translate.job_folder import JOB_FOLDER, rows_path, statistics_path, write_json
 from pipelines.translate.options import SKIP
-from pipelines.translate.plan import InputFile, TableUnit, installed_versions, plan_units
+from pipelines.translate.plan import (
+    InputFile,
+    TableUnit,
+    count_rows_read,
+    cut_runs,
+    installed_versions,
+    plan_units,
+)
 from pipelines.translate.table import (
     TableOptions,
     count_failed_rows,
@@ -37,6 +47,10 @@ from pipelines.translate.table import (
     retry_table,
     translate_table,
 )
+
+# Rows that may be read for each row of a file on an object store; where runs would read more, its
+# rows are put into files of the job's.
+_MOST_READ = 1.2
 
 
 def _this_worker() -> dict[str, Any]:
@@ -121,6 +135,7 @@ class UnitOptions:
     plan_digest: str  # digest of this run's plan; a unit done under another plan is done again
     retry_failed: bool = False  # whether the failed rows of finished units are translated again
     format: str = PARQUET  # format of the output files
+    most_at_once: int = 1  # units that a worker reads at once, and does one after the other
 
     @property
     def suffix(self) -> str:
@@ -128,27 +143,62 @@ class UnitOptions:
         return output_suffix(file_format=self.format, compression=self.compression)
 
 
-def cut_file(file: InputFile, *, unit_rows: int, options: UnitOptions) -> list[TableUnit]:
-    """Cuts a file into units.
+def cut_file(file: InputFile, *, unit_rows: int, options: UnitOptions) -> list[list[TableUnit]]:
+    """Cuts a file into units, and these into runs, of which each is read at once.
 
     A file that is read from its start is read once: the rows of each unit that there is something
-    to do for are put into a file of the job's.
+    to do for are put into a file of the job's. So are those of Parquet on an object store where
+    runs would read much of it again, since a row group holds more rows than a run does.
 
     Raises:
       UserError: The file has changed since the run was planned.
     """
-    units = plan_units(file, unit_rows=unit_rows, suffix=options.suffix)
+    plain = dataclasses.replace(file, group_rows=())  # units need not carry them
+    units = plan_units(plain, unit_rows=unit_rows, suffix=options.suffix)
     if file.schema is None:
-        return units
+        runs = cut_runs(units, group_rows=file.group_rows, most=options.most_at_once)
+        read = count_rows_read(runs, group_rows=file.group_rows)
+        if is_local(file.path) or read <= _MOST_READ * file.rows:
+            return runs
     units = [
         dataclasses.replace(unit, rows_path=rows_path(unit.output_path, run_id=options.run_id))
         if _needs_rows(unit, options)
         else unit
         for unit in units
     ]
-    if any(unit.rows_path for unit in units):
+    if file.schema is None:
+        units = _spread_parquet(units, file=file, options=options)
+    elif any(unit.rows_path for unit in units):
         _spread_rows(units, file=file, schema=file.schema, options=options)
-    return units
+    return [[unit] for unit in units]
+
+
+def open_run(units: Sequence[TableUnit]) -> ForwardReader:
+    """Opens the Parquet file of a run of units; nothing is read before rows are asked for."""
+    file, last = units[0].file, units[-1]
+    return ForwardReader(
+        file.path,
+        footer_checksum=file.footer_checksum,
+        end=last.first_row + last.rows,
+        most_rows=max(unit.rows for unit in units),
+    )
+
+
+def _spread_parquet(
+    units: list[TableUnit], *, file: InputFile, options: UnitOptions
+) -> list[TableUnit]:
+    """Returns the units; those whose rows cannot be read without a path to them, to fail alone."""
+    spread = []
+    with open_run(units) as reader:
+        for unit in units:
+            if unit.rows_path:
+                try:
+                    table = reader.read(first_row=unit.first_row, rows=unit.rows)
+                    _write_rows(table, unit=unit, options=options)
+                except BadFileError:
+                    unit = dataclasses.replace(unit, rows_path="")
+            spread.append(unit)
+    return spread
 
 
 def _needs_rows(unit: TableUnit, options: UnitOptions) -> bool:
@@ -191,7 +241,7 @@ def _write_rows(table: pa.Table, *, unit: TableUnit, options: UnitOptions) -> No
         writer.write_table(table)
 
 
-def _read_rows(unit: TableUnit, *, options: UnitOptions) -> pa.Table:
+def _read_rows(unit: TableUnit, *, options: UnitOptions, reader: ForwardReader) -> pa.Table:
     """Reads the rows of a unit.
 
     Raises:
@@ -199,40 +249,39 @@ def _read_rows(unit: TableUnit, *, options: UnitOptions) -> pa.Table:
       UserError: The input has changed.
     """
     if not unit.rows_path:
-        return parquet.read_rows(
-            path=unit.file.path,
-            first_row=unit.first_row,
-            rows=unit.rows,
-            footer_checksum=unit.file.footer_checksum,
-        )
+        return reader.read(first_row=unit.first_row, rows=unit.rows)
     with open_binary(f"{options.output}/{unit.rows_path}") as handle:
         return pa.ipc.open_stream(handle).read_all()
 
 
-def finish_unit(unit: TableUnit, *, options: UnitOptions, translator: Translator) -> UnitStatistics:
-    """Does what is missing of a unit. Two copies at once write the same files.
+def finish_unit(
+    unit: TableUnit, *, options: UnitOptions, translator: Translator, reader: ForwardReader
+) -> UnitStatistics:
+    """Does what is missing of a unit, with the reader of its run (see `open_run`).
+
+    Two copies at once write the same files.
 
     Raises:
       UserError: The input cannot be read and is not to be skipped, or has changed.
     """
     try:
-        return _do_what_is_missing(unit, options=options, translator=translator)
+        return _do_what_is_missing(unit, options=options, translator=translator, reader=reader)
     finally:
         pa.default_memory_pool().release_unused()  # else Arrow keeps what the largest unit took
 
 
 def _do_what_is_missing(
-    unit: TableUnit, *, options: UnitOptions, translator: Translator
+    unit: TableUnit, *, options: UnitOptions, translator: Translator, reader: ForwardReader
 ) -> UnitStatistics:
     found = find_finished(unit, options=options)
     if found is None:
-        return _write_unit(unit, options=options, translator=translator)
+        return _write_unit(unit, options=options, translator=translator, reader=reader)
     if found.run_id == options.run_id:  # another copy of this unit, or this again
         return found
     if options.retry_failed and found.skipped:
-        return _write_unit(unit, options=options, translator=translator)
+        return _write_unit(unit, options=options, translator=translator, reader=reader)
     if options.retry_failed and found.failed_rows:
-        return _retry_unit(unit, found, options=options, translator=translator)
+        return _retry_unit(unit, found, options=options, translator=translator, reader=reader)
     return dataclasses.replace(found, was_reused=True, run_rows=0, run_characters=0)
 
 
@@ -255,10 +304,12 @@ def find_finished(unit: TableUnit, *, options: UnitOptions) -> UnitStatistics | 
     return found if is_whole else None
 
 
-def _write_unit(unit: TableUnit, *, options: UnitOptions, translator: Translator) -> UnitStatistics:
+def _write_unit(
+    unit: TableUnit, *, options: UnitOptions, translator: Translator, reader: ForwardReader
+) -> UnitStatistics:
     start = time.monotonic()
     try:
-        table = _read_rows(unit, options=options)
+        table = _read_rows(unit, options=options, reader=reader)
     except BadFileError as error:
         if options.on_bad_file != SKIP:
             raise UserError(
@@ -274,7 +325,12 @@ def _write_unit(unit: TableUnit, *, options: UnitOptions, translator: Translator
 
 
 def _retry_unit(
-    unit: TableUnit, found: UnitStatistics, *, options: UnitOptions, translator: Translator
+    unit: TableUnit,
+    found: UnitStatistics,
+    *,
+    options: UnitOptions,
+    translator: Translator,
+    reader: ForwardReader,
 ) -> UnitStatistics:
     """Replaces the output file by one in which the failed rows have been tried again.
 
@@ -282,7 +338,7 @@ def _retry_unit(
     of the unit is done again.
     """
     if options.format != PARQUET:
-        return _write_unit(unit, options=options, translator=translator)
+        return _write_unit(unit, options=options, translator=translator, reader=reader)
     start = time.monotonic()
     try:
         table = parquet.read_rows(
@@ -292,9 +348,9 @@ def _retry_unit(
             footer_checksum=found.output_checksum,
         )
     except BadFileError:
-        return _write_unit(unit, options=options, translator=translator)
+        return _write_unit(unit, options=options, translator=translator, reader=reader)
     if not has_added(table, options=options.table):
-        return _write_unit(unit, options=options, translator=translator)
+        return _write_unit(unit, options=options, translator=translator, reader=reader)
     table, retried = retry_table(table, options=options.table, translator=translator)
     statistics = _write_output(table, unit=unit, options=options, found=retried, start=start)
     statistics = dataclasses.replace(  # with what the first time took

@@ -107,7 +107,7 @@ def measure(path: Path, output: Path) -> dict[str, float]:
     cut = time.process_time()
     rows_bytes = sum(each.stat().st_size for each in output.rglob("*.arrow"))
     return {
-        "rows": found.rows, "units": len(units), "megabytes": found.size / MEGABYTE,
+        "rows": found.rows, "units": sum(map(len, units)), "megabytes": found.size / MEGABYTE,
         "look_seconds": looked - start, "cut_seconds": cut - looked,
         "rows_megabytes": rows_bytes / MEGABYTE, "memory_megabytes": _peak(),
     }  # fmt: skip

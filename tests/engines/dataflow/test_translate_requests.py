@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import random
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -10,6 +11,7 @@ import pytest
 from translation_jobs import numbered, request
 
 from pipelines.storage.paths import file_systems
+from pipelines.translate import plan
 from pipelines.translate.inputs import inspect_input
 from pipelines.translate.options import TranslateOptions
 
@@ -64,3 +66,53 @@ def test_files_that_are_named_take_three_requests_each(object_store, many_files)
     )
     assert [file.rows for file in found.files] == [3] * 5
     assert object_store.counts() == {"object": 2 * 5, "media": 5}
+
+
+def ballasted(rows: int, *, megabytes: int) -> pa.Table:
+    """A table of about so many bytes, however they are compressed; one text in a hundred."""
+    size = megabytes * 1_000_000 // rows // 2
+    chooser = random.Random(1)
+    columns = {
+        "text": [f"text {i}" if i % 100 == 0 else None for i in range(rows)],
+        "left": [chooser.randbytes(size) for _ in range(rows)],
+        "right": [chooser.randbytes(size) for _ in range(rows)],
+    }
+    return pa.table(columns)
+
+
+@pytest.mark.parametrize(
+    ("rows", "row_group_size"),
+    [(65_536, 65_536), (200_000, 200_000), (100_000, 5_000)],
+)
+def test_of_a_file_no_more_is_served_than_its_bytes_and_a_third(object_store, rows, row_group_size):
+    source, output = f"{object_store.bucket}/in/large.parquet", f"{object_store.bucket}/out"
+    size = put(source, ballasted(rows, megabytes=43), row_group_size=row_group_size)
+    job = request(source, output, text_columns=("text",)).plan()
+    object_store.forget()
+    job.run()
+    units = -(-rows // 8192)
+    assert (
+        len([path for path in object_store.objects(output) if path.endswith(".parquet")]) == units
+    )
+    served = object_store.served(under=source) / size
+    print(f"{rows:,} rows in row groups of {row_group_size:,}: {served:.3f} of {size:,} bytes")
+    assert 1 <= served <= 1.3
+    print(
+        f"{object_store.count(under=source)} requests for the file, "
+        f"{object_store.count(under=output) / units:.1f} a unit for what is written"
+    )
+    assert not object_store.objects(f"{output}/_tt/rows")
+
+
+def test_runs_of_a_large_job_read_its_row_groups_once(object_store, monkeypatch):
+    """A large job spreads no rows: a run does the units of a row group, as far as it may."""
+    monkeypatch.setattr(plan, "_RUNS", 1)
+    source, output = f"{object_store.bucket}/in/large.parquet", f"{object_store.bucket}/out"
+    size = put(source, ballasted(100_000, megabytes=43), row_group_size=50_000)
+    job = request(source, output, text_columns=("text",)).plan()
+    object_store.forget()
+    job.run()
+    served = object_store.served(under=source) / size
+    print(f"runs: {served:.3f}, {object_store.count(under=source)} requests for the file")
+    assert 1 <= served <= 1.3
+    assert not object_store.count(under=f"{output}/_tt/rows")

@@ -185,7 +185,7 @@ def test_what_arrow_says_of_damage_is_shown_without_its_bytes_and_full_stop(tmp_
 def test_an_error_of_the_file_system_is_no_bad_file(tmp_path, monkeypatch):
     source = write(tmp_path / "in.parquet", numbered(3))
     checksum = parquet.read_footer(str(source)).checksum
-    open_binary = storage_files.open_binary
+    open_for_parts = storage_files.open_for_parts
 
     class Broken(io.BytesIO):
         def read(self, size=-1):
@@ -194,10 +194,10 @@ def test_an_error_of_the_file_system_is_no_bad_file(tmp_path, monkeypatch):
             return super().read(size)
 
     def open_broken(path):
-        with open_binary(path) as file:
+        with open_for_parts(path) as file:
             return Broken(file.read())
 
-    monkeypatch.setattr(parquet, "open_binary", open_broken)
+    monkeypatch.setattr(parquet, "open_for_parts", open_broken)
     with pytest.raises(OSError, match="the cable is out") as caught:
         parquet.read_rows(path=str(source), first_row=0, rows=3, footer_checksum=checksum)
     assert caught.value.errno == errno.EIO

@@ -1,0 +1,271 @@
+"""Units that are read at once: cut, done, resumed and retried."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from fakes import crash_at, fail_at
+from hypothesis import given
+from hypothesis import strategies as st
+from memory_filesystem import MemoryFileSystem
+from translation_jobs import (
+    TWO_WORKERS,
+    manifest,
+    numbered,
+    output_bytes,
+    outputs,
+    read,
+    read_all,
+    refused,
+    translate,
+    turned,
+    write,
+)
+
+from pipelines.storage import parquet
+from pipelines.translate import plan as plans
+from pipelines.translate import units
+from pipelines.translate.plan import (
+    InputFile,
+    count_rows_read,
+    cut_runs,
+    plan_units,
+    planned_outputs,
+)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_fails():
+    yield
+    crash_at.clear()
+    fail_at.clear()
+
+
+@pytest.fixture
+def long_runs(monkeypatch):
+    """Has small jobs read as many units at once as large ones."""
+    monkeypatch.setattr(plans, "_RUNS", 1)
+
+
+@given(
+    group_rows=st.lists(st.integers(0, 50), min_size=1, max_size=20),
+    unit_rows=st.integers(1, 30),
+    most=st.integers(1, 8),
+)
+def test_runs_hold_all_units_in_order_and_end_where_row_groups_do(group_rows, unit_rows, most):
+    rows = sum(group_rows)
+    file = InputFile(path="/in/a", relative_path="a", size=1, rows=rows, footer_checksum="")
+    every_unit = plan_units(file, unit_rows=unit_rows)
+    runs = cut_runs(every_unit, group_rows=group_rows, most=most)
+    assert [unit for run in runs for unit in run] == every_unit
+    assert all(1 <= len(run) <= most for run in runs)
+    starts = [sum(group_rows[:index]) for index in range(len(group_rows))]
+    for run, following in itertools.pairwise(runs):
+        if len(run) < most:  # it could have been longer, but for the row group
+            begun = max(start for start in starts if start <= following[0].first_row)
+            assert run[-1].first_row < begun <= following[0].first_row
+    alone = count_rows_read([[unit] for unit in every_unit], group_rows=group_rows)
+    assert rows <= count_rows_read(runs, group_rows=group_rows) <= alone
+
+
+@pytest.mark.parametrize(
+    ("group_rows", "most", "runs", "read"),
+    [
+        ([65_536] * 2, 8, 2, 131_072),  # a run for each row group
+        ([65_000] * 2, 8, 2, 130_536),  # 536 rows for the unit that begins in the first
+        ([1_000_000], 8, 16, 8_864_320),  # 65,536 (1 + ... + 15) and all
+        ([5_000] * 20, 8, 2, 100_536),
+    ],
+)
+def test_how_many_rows_runs_read(group_rows, most, runs, read):
+    rows = sum(group_rows)
+    file = InputFile(path="/in/a", relative_path="a", size=1, rows=rows, footer_checksum="")
+    found = cut_runs(plan_units(file, unit_rows=8192), group_rows=group_rows, most=most)
+    assert (len(found), count_rows_read(found, group_rows=group_rows)) == (runs, read)
+
+
+def test_runs_leave_the_bytes_that_units_leave_alone(tmp_path, long_runs, monkeypatch):
+    source = write(tmp_path / "in.parquet", numbered(95), row_group_size=37)
+    opened = []
+    open_run = units.open_run
+    monkeypatch.setattr(
+        "pipelines.translate.transforms.open_run",
+        lambda run: opened.append(len(run)) or open_run(run),
+    )
+    translate(source, tmp_path / "together", unit_rows=10)
+    assert sum(opened) == 10
+    assert max(opened) > 1
+    monkeypatch.setattr(plans, "MOST_AT_ONCE", 1)
+    opened.clear()
+    translate(source, tmp_path / "alone", unit_rows=10)
+    assert opened == [1] * 10
+    assert output_bytes(tmp_path / "together") == output_bytes(tmp_path / "alone")
+
+
+def test_of_a_run_only_what_is_missing_is_done(tmp_path, long_runs):
+    source, out = write(tmp_path / "in.parquet", numbered(80)), tmp_path / "out"
+    translate(source, out, unit_rows=10)
+    before = output_bytes(out)
+    (out / "_tt/manifest.json").unlink()
+    for index in (2, 5):
+        (out / outputs(out)[index]).unlink()
+    missing = sorted(set(before) - set(outputs(out)))
+    times = {name: (out / name).stat().st_mtime_ns for name in outputs(out)}
+    summary = translate(source, out, unit_rows=10)
+    assert (summary.units, summary.reused_units, summary.run_rows) == (8, 6, 20)
+    assert output_bytes(out) == before
+    assert {name: (out / name).stat().st_mtime_ns for name in times} == times
+    assert len(missing) == 2
+
+
+def test_a_run_that_dies_in_the_middle_keeps_its_first_units(tmp_path, long_runs):
+    source, out = write(tmp_path / "in.parquet", numbered(80)), tmp_path / "out"
+    crash_at.add("row 45")
+    with pytest.raises(Exception, match="the worker dies here"):
+        translate(source, out, unit_rows=10)
+    assert len(outputs(out)) == 4
+    crash_at.clear()
+    summary = translate(source, out, unit_rows=10)
+    assert (summary.units, summary.reused_units) == (8, 4)
+    assert read_all(out)["translation"].to_pylist() == turned(80)
+
+
+def test_failed_rows_of_a_run_are_retried(tmp_path, long_runs):
+    source, out = write(tmp_path / "in.parquet", numbered(80)), tmp_path / "out"
+    fail_at.update({"row 15", "row 71"})
+    assert translate(source, out, unit_rows=10).failed_rows == 2
+    fail_at.clear()
+    summary = translate(source, out, unit_rows=10, retry_failed=True)
+    assert (summary.failed_rows, summary.reused_units, summary.run_rows) == (0, 6, 2)
+    assert read_all(out)["translation"].to_pylist() == turned(80)
+
+
+def test_runs_share_the_work_among_workers(tmp_path):
+    source = write(tmp_path / "in.parquet", numbered(40))
+    translate(source, tmp_path / "out", unit_rows=10, arguments=TWO_WORKERS)
+    paths = sorted((tmp_path / "out").glob("_tt/units/*.json"))
+    threads = {json.loads(path.read_text())["worker"]["thread"] for path in paths}
+    assert len(threads) == 2, "four units of one row group"
+
+
+# Object stores.
+
+
+@pytest.fixture
+def memory():
+    MemoryFileSystem.clear()
+    yield
+    MemoryFileSystem.clear()
+
+
+def every_kind(rows):
+    texts = [None if i % 5 == 3 else f"text {i % 13}" for i in range(rows)]
+    return pa.table(
+        {
+            "text": pa.array(texts, pa.large_string()),
+            "kind": pa.array(texts).dictionary_encode(),
+            "list": pa.array([[i, None] for i in range(rows)]),
+            "view": pa.array([b"v"] * rows, pa.binary_view()),
+            "nothing": pa.nulls(rows),
+            "pair": pa.array([{"a": text} for text in texts]),
+        }
+    )
+
+
+@pytest.mark.parametrize("damaged", [False, True], ids=["whole", "with a changed page"])
+def test_a_large_row_group_of_an_object_store_is_read_once_and_gives_the_same_bytes(
+    tmp_path, memory, monkeypatch, damaged
+):
+    path = tmp_path / "in.parquet"
+    options = {"write_page_checksum": True, "compression": "none", "use_dictionary": False}
+    pq.write_table(every_kind(100), path, row_group_size=60, **options)
+    content = path.read_bytes()
+    if damaged:
+        second = pq.read_metadata(path).row_group(1).column(0).data_page_offset
+        place = content.index(b"\x06\x00\x00\x00text 9", second)
+        content = content[: place + 4] + b"T" + content[place + 5 :]
+        path.write_bytes(content)
+    MemoryFileSystem.put("mem://b/in.parquet", content)
+    decoded = []
+    iter_batches = pq.ParquetFile.iter_batches
+
+    def counted(self, **options):
+        for batch in iter_batches(self, **options):
+            decoded.append(batch.num_rows)
+            yield batch
+
+    asked = {"text_columns": ("text",), "unit_rows": 9, "on_bad_file": "skip"}
+    translate(path, tmp_path / "out", **asked)
+    expected = output_bytes(tmp_path / "out")
+    assert len(expected) == (6 if damaged else 12)
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", counted)
+    translate("mem://b/in.parquet", "mem://b/out", **asked)
+    found = {name: MemoryFileSystem._files[name][0] for name in MemoryFileSystem.paths()}
+    assert {
+        name.removeprefix("mem://b/out/"): data
+        for name, data in found.items()
+        if name.startswith("mem://b/out/in-")
+    } == expected
+    if not damaged:  # and the first texts, before
+        assert sum(decoded) <= 100 + 2 * 60
+    assert not [name for name in found if "/_tt/rows/" in name]
+
+
+# Rows that take much memory.
+
+
+def test_units_hold_fewer_rows_where_rows_are_large(tmp_path, monkeypatch):
+    monkeypatch.setattr(plans, "UNIT_BYTES", 10_000)
+    large = {"text": [f"{i:04d}" * 250 for i in range(40)]}  # 1,000 bytes a row
+    write(tmp_path / "in/large.parquet", large, use_dictionary=False)
+    write(tmp_path / "in/small.parquet", numbered(40))
+    (tmp_path / "in/lines.jsonl").write_text(
+        "".join(json.dumps({"text": text}) + "\n" for text in large["text"])
+    )
+    out = tmp_path / "out"
+    asked = {"text_columns": ("text",), "unit_rows": 30}
+    summary = translate(tmp_path / "in", out, **asked)
+    assert summary.rows == 120
+    counts = {name: read(out / name).num_rows for name in outputs(out)}
+    assert sum(count for name, count in counts.items() if name.startswith("large")) == 40
+    assert [count for name, count in counts.items() if name.startswith("small")] == [30, 10]
+    assert max(count for name, count in counts.items() if not name.startswith("small")) <= 10
+    plan = json.loads((out / "_tt/plan.json").read_text())
+    assert planned_outputs(plan) == plan_order(plan, outputs(out))
+    assert "unit_rows" not in plan["input"]["small.parquet"]
+    assert 5 <= plan["input"]["large.parquet"]["unit_rows"] <= 10
+    assert translate(tmp_path / "in", out, **asked).already_finished
+    # A folder of before: all units have as many rows as the options say.
+    del plan["input"]["large.parquet"]["unit_rows"]
+    (out / "_tt/plan.json").write_text(json.dumps(plan))
+    assert "the input large.parquet is cut into other units by this version of tt" in refused(
+        tmp_path / "in", out, **asked
+    )
+    assert manifest(out)["rows"] == 120
+
+
+def plan_order(plan, names):
+    """Returns names of outputs in the order of the plan's files."""
+    stems = [name.rpartition(".")[0] for name in plan["input"]]
+    return sorted(names, key=lambda name: (stems.index(name.rsplit("-", 3)[0]), name))
+
+
+def test_no_batch_that_is_read_holds_more_rows_than_a_unit(tmp_path, monkeypatch):
+    monkeypatch.setattr(plans, "UNIT_BYTES", 50_000)
+    source = write(tmp_path / "in.parquet", {"text": ["x" * 5_000] * 100}, use_dictionary=False)
+    sizes = []
+    iter_batches = pq.ParquetFile.iter_batches
+
+    def counted(self, **options):
+        sizes.append(options["batch_size"])
+        return iter_batches(self, **options)
+
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", counted)
+    translate(source, tmp_path / "out", max_source_tokens=4)
+    fewer = json.loads((tmp_path / "out/_tt/plan.json").read_text())["input"]["in.parquet"]
+    assert max(sizes[1:]) == fewer["unit_rows"] <= 10
+    assert parquet.read_footer(str(source)).content_bytes >= 500_000
