@@ -9,7 +9,7 @@ BENCH := $(VENV)/.bench
 ENGINES := $(VENV)/.engines
 TORCH := $(VENV)/torch
 
-.PHONY: demo check test test-dataflow test-portable test-flink mutants bench bench-train bench-translate bench-translate-variables lint types lock clean
+.PHONY: demo check test test-dataflow test-portable test-flink test-stream mutants bench bench-train bench-translate bench-translate-variables lint types lock clean
 
 demo: $(RUNTIME)
 	$(BIN)/tt demo --folder demo
@@ -21,8 +21,9 @@ test: lint types
 	$(PYTEST)
 
 # Jobs on engines: Dataflow's client against stand-ins for its services and for object stores, Beam's
-# portable job service, and a Flink cluster of this machine (skipped without Java and Maven).
-test-dataflow test-portable test-flink: test-%: $(ENGINES)
+# portable job service, a Flink cluster of this machine (skipped without Java and Maven), and streams
+# through a broker of Kafka's protocol.
+test-dataflow test-portable test-flink test-stream: test-%: $(ENGINES)
 	$(BIN)/python -m pytest tests/engines/$*
 
 # For the work between: lint, types and the tests that take no seconds; tests/support/slow_tests.py says

@@ -27,12 +27,14 @@ COMMANDS = {
     "average": "Average checkpoints of a run into a model folder.",
     "export": "Write a trained model to a folder for other programs.",
     "translate-batch": "Translate text columns of tables in bulk.",
+    "translate-stream": "Translate messages of Kafka as they come.",
     "translate": "Translate stdin to stdout, a line for a line.",
     "evaluate": "Score translations against references by BLEU and chrF.",
     "demo": "Run the three commands on the embedded corpus.",
 }
 
 BEGUN: ContextVar[float] = ContextVar("begun")  # `time.monotonic()` before a command is imported
+_TAKE_BEAM = ("preprocess", "translate-batch", "translate-stream")
 _INTERRUPTED = 130
 
 _UsageError: Any = typer.BadParameter.__base__  # of all that Typer says of wrong flags
@@ -115,8 +117,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if "--" in given:
         cut = given.index("--")
         given, beam_arguments = given[:cut], given[cut + 1 :]
-        if given[:1] not in (["preprocess"], ["translate-batch"]):
-            say("tt: error: only `tt preprocess` and `tt translate-batch` take Beam's options")
+        if given[:1] not in ([name] for name in _TAKE_BEAM):
+            names = " and ".join(f"`tt {name}`" for name in _TAKE_BEAM)
+            say(f"tt: error: only {names} take Beam's options")
             raise SystemExit(2)
     try:
         code = app(args=given, obj=beam_arguments, standalone_mode=False)

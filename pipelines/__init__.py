@@ -12,5 +12,6 @@ corpora          what a corpus is
 pairs            what becomes of a pair between corpus and shard
 preprocess       the preprocess job
 translate        the Parquet job
+streams          the job on streams
 evaluate         translations scored against references
 """

@@ -5,6 +5,7 @@ train            tt train
 average          tt average
 export           tt export
 translate_batch  tt translate-batch
+translate_stream tt translate-stream
 translate        tt translate
 evaluate         tt evaluate
 demo             tt demo

@@ -24,6 +24,7 @@ from pipelines.pairs.filters import Filters
 from pipelines.preprocess.job import PreprocessRequest
 from pipelines.preprocess.options import PreprocessOptions
 from pipelines.remote.options import RunnerOptions
+from pipelines.streams.options import StreamOptions
 from pipelines.texts.options import TextOptions
 from pipelines.translate.options import TranslateOptions
 
@@ -44,6 +45,8 @@ MISTAKES = (
     ["export", "nowhere", "--output", "out", "--checkpoint", "best"],
     ["translate-batch"],
     ["translate-batch", "in.parquet", "--unit-rows", "0"],
+    ["translate-stream", "in", "out", "--group", "g"],
+    ["translate-stream", "kafka://a:1/t", "kafka://a:1/u", "--group", "g", "--max-batch", "0"],
     ["translate", "--beam-size", "0"],
     ["translate", "--protect-regex", "("],
     ["translate-batch", "in.parquet", "--protect-regex", "x*"],
@@ -127,6 +130,7 @@ NO_FLAGS = {
     TrainRequest: {"model", "training", "devices", "dataset_name"},
     TransformerConfig: SIZES,
     TranslateOptions: {"texts"},
+    StreamOptions: {"texts"},
 }
 NOT_OF = {("preprocess", "accelerator")}  # which has no work for GPUs
 
@@ -142,6 +146,7 @@ NOT_OF = {("preprocess", "accelerator")}  # which has no work for GPUs
         "translate-batch": (
             TranslateOptions, TextOptions, Protection, Engine, Decoding, RunnerOptions,
         ),
+        "translate-stream": (StreamOptions, TextOptions, Protection, Engine, Decoding),
         "translate": (TextOptions, Protection, Engine, Decoding),
         "evaluate": (EvaluateRequest,),
     }.items(),

@@ -61,8 +61,8 @@ def test_the_version_is_that_of_the_package(capsys):
         (["translate", "--beam-sise", "2"], "No such option: --beam-sise (Possible options: "
          "--beam-size). See `tt translate --help`"),
         (["train", "--steps"], "Option '--steps' requires an argument. See `tt train --help`"),
-        (["transalte"], "No such command 'transalte'. Did you mean 'translate', 'translate-batch'? "
-         "See `tt --help`"),
+        (["transalte"], "No such command 'transalte'. Did you mean 'translate', 'translate-batch', "
+         "'translate-stream'? See `tt --help`"),
     ],
 )  # fmt: skip
 def test_wrong_flags_are_named_with_their_values(capsys, arguments, message):
@@ -72,7 +72,7 @@ def test_wrong_flags_are_named_with_their_values(capsys, arguments, message):
 
 def test_beam_options_are_refused_where_there_is_no_beam(capsys):
     assert run("train", "--", "--runner=FlinkRunner") == 2
-    assert "only `tt preprocess` and `tt translate-batch`" in last_error(capsys)
+    assert "only `tt preprocess` and `tt translate-batch` and" in last_error(capsys)
 
 
 # preprocess

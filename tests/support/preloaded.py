@@ -11,6 +11,7 @@ for name in (
     "fsspec",
     "model.training.trainer",
     "pipelines.preprocess.job",
+    "pipelines.streams.job",
     "pipelines.translate.job",
     "sacrebleu.metrics",
     "tensorboard.summary.v2",

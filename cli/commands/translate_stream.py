@@ -1,0 +1,99 @@
+"""`tt translate-stream`: messages as they come, with their translations."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any
+
+import typer
+
+from cli.decorators import command
+from cli.errors import say
+from cli.flags_of_fields import options_of
+from cli.libraries import prepare_engine
+from cli.shared_options import DEFAULT_RUN, ModelFolder
+from model.decoding.options import Decoding
+from model.engines.translator import Engine
+from model.errors import counted
+from pipelines.runners.status_line import StatusLine
+from pipelines.streams.options import StreamOptions
+
+_PANELS = {
+    "Messages": ("group", "fields", "dead_letter", "max_latency", "max_batch", "kafka_config"),
+    "Metrics": ("metrics_port", "metrics_file"),
+    "Texts": ("texts",),
+}
+_DRAINING = b"tt: ending when what is in hand is written; Ctrl-C ends at once\n"
+
+
+@command(takes_beam=True)
+def translate_stream_command(
+    context: typer.Context,
+    options: Annotated[
+        StreamOptions,
+        options_of(
+            StreamOptions,
+            panels=_PANELS,
+            flags={"input": "INPUT", "output": "OUTPUT", "fields": "--field"},
+        ),
+    ],
+    engine: Annotated[Engine, options_of(Engine, panel="Model", flags={"name": "--engine"})],
+    decoding: Annotated[
+        Decoding, options_of(Decoding, panel="Search", panels={"Model": ("batch_tokens",)})
+    ],
+    model: ModelFolder = str(DEFAULT_RUN),
+) -> None:
+    """Translate messages of Kafka as they come.
+
+    Runs until Ctrl-C or SIGTERM: then what is in hand is written and committed, and the exit code
+    is 0. Each message comes out at least once, with the header tt-source by which one that comes
+    twice is known. Messages keep their key, their headers and, as JSON, their other fields; the
+    added fields have the names of the columns of translate-batch.
+    """
+    from pipelines.streams.job import StreamRequest
+    from pipelines.streams.metrics import describe
+
+    request = StreamRequest(
+        options=options,
+        model=model,
+        decoding=decoding,
+        engine=engine,
+        beam=tuple(context.obj or ()),
+    )
+    job = request.plan(say)
+    for notice in job.notices:
+        say(f"tt: warning: {notice}")
+    for line in job.describe():
+        say(line)
+    if job.model.folder is not None:
+        prepare_engine(job.model.folder, engine)
+    with (
+        draining_on_signals(job.drain),
+        StatusLine(lambda: describe(job.look()), stream=sys.stderr) as status_line,
+    ):
+        done = job.run(status_line.say)
+    say(f"Ended: {counted(done.messages, 'message')} written, {done.failed:,} of them failed")
+
+
+@contextlib.contextmanager
+def draining_on_signals(drain: Callable[[], object]) -> Iterator[None]:
+    """Calls `drain` at the first Ctrl-C or SIGTERM inside the block; the second does as ever."""
+    before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+
+    def handle(number: int, frame: Any) -> None:
+        drain()
+        for each, handler in before.items():
+            signal.signal(each, handler)
+        os.write(2, _DRAINING)  # what it interrupts may be in the middle of a line of its own
+
+    for each in before:
+        signal.signal(each, handle)
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)

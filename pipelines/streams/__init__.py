@@ -1,0 +1,13 @@
+"""The job on streams: messages as they come, with their translations.
+
+options        the options of a stream
+addresses      where messages come from and go to
+messages       messages, their texts, and what becomes of both
+kafka_clients  clients of Kafka and their errors
+kafka_source   a topic as a source of Beam
+kafka_writer   answers to topics
+live_run       what is counted while a stream runs, and its end
+metrics        that told: lines, JSON, Prometheus
+transforms     ReadMessages | TranslateMessages | WriteAnswers
+job            checked, wired and run
+"""

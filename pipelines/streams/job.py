@@ -1,0 +1,293 @@
+"""The job on streams: messages as they come, with their translations.
+
+    ReadMessages | TranslateMessages | WriteAnswers
+
+These are one stage. A bundle of messages is read, translated and written; then its offsets are
+committed. A run that is killed has lost nothing: the next one reads again what was not committed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+
+import apache_beam as beam
+
+from model.decoding.options import Decoding
+from model.engines.machine import calls_at_once
+from model.engines.translator import Engine, Translator
+from model.errors import UserError, counted, require
+from model.text.glossary import read_glossary
+from pipelines.flags.limits import Limits
+from pipelines.inference.model_loading import (
+    CustomModel,
+    FoundModel,
+    ModelLoader,
+    check_model,
+    find_model,
+)
+from pipelines.inference.model_sharing import SharedTranslator
+from pipelines.runners.beam_options import (
+    LOCAL_RUNNER,
+    find_runner_name,
+    local_workers,
+    set_file_system_options,
+)
+from pipelines.runners.runner import make_pipeline, run_pipeline
+from pipelines.storage.files import read_bytes
+from pipelines.storage.paths import is_local, normalize_path
+from pipelines.streams import kafka_clients
+from pipelines.streams.addresses import KafkaTopic
+from pipelines.streams.kafka_source import KafkaSource, Position, close_committer, find_positions
+from pipelines.streams.kafka_writer import KafkaTarget
+from pipelines.streams.live_run import Metrics, find_run, forget_run
+from pipelines.streams.messages import MessageFormat, MessageTexts
+from pipelines.streams.metrics import appending, serving
+from pipelines.streams.options import StreamOptions
+from pipelines.streams.transforms import ReadMessages, TranslateMessages, WriteAnswers
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StreamRequest:
+    """A translation of a stream that is asked for."""
+
+    options: StreamOptions  # what to translate, and where to
+    # Model folder, run folder or export for CTranslate2, on any file system that Beam knows; or a
+    # translator of your own.
+    model: str | CustomModel
+    decoding: Decoding = dataclasses.field(default_factory=Decoding)  # how to search
+    # Engine that computes; not used with a translator of your own.
+    engine: Engine = dataclasses.field(default_factory=Engine)
+    beam: tuple[str, ...] = ()  # Beam's own flags
+
+    def plan(self, report: Callable[[str], object] = lambda line: None) -> StreamJob:
+        """Looks at the brokers, the topics and the model; reads and writes no message.
+
+        A model of another machine is copied to the cache; `report` takes lines of what takes long.
+
+        Raises:
+          UserError: An option, a topic or the model does not fit, or no broker answers.
+        """
+        options = self.options
+        check_beam(self.beam)
+        require(
+            bool(options.fields) or self.decoding.n_best == 1,
+            "`n_best` needs `fields`: a message that is a text has room for one translation",
+        )
+        kafka_clients.check_installed()
+        set_file_system_options(self.beam)
+        _check_topics(options)
+        source = KafkaSource(
+            topic=options.source,
+            group=options.group,
+            config=options.kafka_config and normalize_path(options.kafka_config),
+            most=options.max_batch,
+            run=uuid.uuid4().hex,
+        )
+        positions = _find_positions(source)
+        model = find_model(self.model, engine=self.engine, report=report)
+        notices = [_describe_loss(source, partition, at) for partition, at in positions.items()]
+        if model.folder is not None:
+            notices += check_model(
+                model.folder,
+                name=str(self.model),
+                decoding=self.decoding,
+                engine=self.engine,
+                texts=options.texts,
+                data=model.data,
+            )
+        texts = options.texts.for_model(model.data)
+        glossary = None
+        if texts.glossary is not None:
+            glossary = read_glossary(
+                texts.glossary, read=lambda name: read_bytes(normalize_path(name))
+            )
+        return StreamJob(
+            request=self,
+            source=source,
+            positions=positions,
+            model=model,
+            texts=MessageTexts(
+                form=MessageFormat(fields=options.fields, has_n_best=self.decoding.n_best > 1),
+                options=texts,
+                glossary=glossary,
+                limits=Limits.of(model.about),
+            ),
+            notices=tuple(filter(None, notices)),
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StreamJob:
+    """What a run will do; no message has been read yet."""
+
+    request: StreamRequest
+    source: KafkaSource
+    positions: Mapping[int, Position]  # where each partition is read on
+    model: FoundModel
+    texts: MessageTexts
+    notices: tuple[str, ...] = ()  # lines that warn the user
+
+    def describe(self) -> list[str]:
+        """Returns the lines that say what the run will do."""
+        waiting = sum(each.end - each.offset for each in self.positions.values())
+        return [
+            f"Reading {self.source.topic} as group {self.source.group}: "
+            f"{counted(len(self.positions), 'partition')}, {counted(waiting, 'message')} waiting"
+        ]
+
+    def look(self) -> Metrics:
+        """Returns what is known of the run now; may be called from any thread."""
+        return find_run(self.source.run).look()
+
+    def drain(self) -> None:
+        """Asks the run to end when what is in hand is written and committed; of any thread."""
+        find_run(self.source.run).is_draining = True
+
+    def run(self, report: Callable[[str], object] = lambda line: None) -> Metrics:
+        """Translates messages until `drain` is called; returns what was done.
+
+        Args:
+          report: Takes a line when the model is loaded and messages are read, and of metrics that
+            cannot be written.
+
+        Raises:
+          UserError: What can only be seen while it runs: brokers that do not answer any more, a
+            topic that is gone.
+          KeyboardInterrupt: The user wants the end at once; nothing is lost.
+        """
+        options = self.request.options
+        pipeline = make_pipeline(with_one_worker(self.request.beam))
+        try:
+            with contextlib.ExitStack() as stack:
+                stack.enter_context(serving(self.look, port=options.metrics_port))
+                stack.enter_context(appending(self.look, path=options.metrics_file, report=report))
+                # Here, so that a model that does not load ends the run before it begins.
+                translator = SharedTranslator(self._loader()).acquire()
+                report("Ready: messages are translated as they come")
+                try:
+                    run_pipeline(self.build(pipeline), report)
+                except BaseException:
+                    with contextlib.suppress(UserError):  # the first error is the one to tell
+                        close_committer(self.source)
+                    raise
+                close_committer(self.source)
+                del translator
+            return self.look()
+        finally:
+            forget_run(self.source.run)
+
+    def build(self, pipeline: beam.Pipeline) -> beam.Pipeline:
+        """Wires the steps into a pipeline."""
+        options = self.request.options
+        target = KafkaTarget(
+            output=options.target,
+            dead_letter=options.failed,
+            form=self.texts.form,
+            config=self.source.config,
+            run=self.source.run,
+        )
+        _ = (
+            pipeline
+            # Half of the time: a message may just miss a bundle, and wait for all of the next.
+            | "Messages"
+            >> ReadMessages(
+                source=self.source,
+                max_latency=options.max_latency / 2,
+                max_batch=options.max_batch,
+            )
+            | "Translate messages"
+            >> TranslateMessages(
+                load_translator=self._loader(), texts=self.texts, max_batch=options.max_batch
+            )
+            | "Write answers" >> WriteAnswers(target=target)
+        )
+        return pipeline
+
+    def _loader(self) -> Callable[[], Translator]:
+        request = self.request
+        if isinstance(request.model, CustomModel):
+            return request.model.load
+        folder = request.model
+        if is_local(folder) and self.model.folder is not None:
+            folder = str(self.model.folder.absolute())
+        return ModelLoader(
+            folder=folder,
+            decoding=request.decoding,
+            engine=request.engine,
+            threads=calls_at_once(1),  # there is one worker: all cores are the model's
+            fingerprint=self.model.fingerprint,
+        )
+
+
+def check_beam(arguments: Sequence[str]) -> None:
+    """Checks that Beam's flags leave a stream its one worker on this machine.
+
+    With more, Beam's own runner drops what a reader has left to read, in silence
+    (https://github.com/apache/beam/issues/19842).
+
+    Raises:
+      UserError: They do not, or Beam cannot read one.
+    """
+    if find_runner_name(arguments) != LOCAL_RUNNER.lower():
+        raise UserError(
+            f"a stream is translated on this machine, by {LOCAL_RUNNER}: leave out --runner"
+        )
+    names = {argument.partition("=")[0] for argument in arguments}
+    if local_workers(arguments) not in (None, 1):
+        raise UserError(
+            "a stream has one worker, whose model uses all cores; with more, messages would be "
+            "lost: leave out --direct_num_workers"
+        )
+    others = sorted(
+        name for name in names if name.startswith("--direct_") and name != "--direct_num_workers"
+    )
+    if others:
+        raise UserError(f"a stream has one worker, in this process: leave out {', '.join(others)}")
+
+
+def with_one_worker(arguments: Sequence[str]) -> list[str]:
+    """Returns Beam's flags with the one worker said, whatever Beam's default is.
+
+    >>> with_one_worker(["--s3_region_name=eu"])
+    ['--s3_region_name=eu', '--direct_num_workers=1', '--direct_running_mode=in_memory']
+    """
+    kept = [each for each in arguments if not each.startswith("--direct_num_workers")]
+    return [*kept, "--direct_num_workers=1", "--direct_running_mode=in_memory"]
+
+
+def _check_topics(options: StreamOptions) -> None:
+    clusters: dict[str, dict[str, KafkaTopic]] = {}
+    for name, topic in (
+        ("`input`", options.source),
+        ("`output`", options.target),
+        ("`dead_letter`", options.failed),
+    ):
+        if topic is not None:
+            clusters.setdefault(topic.brokers, {})[name] = topic
+    for brokers, topics in clusters.items():
+        kafka_clients.find_topics(brokers, topics, config=options.kafka_config)
+
+
+def _find_positions(source: KafkaSource) -> dict[int, Position]:
+    topics = {"`input`": source.topic}
+    found = kafka_clients.find_topics(source.topic.brokers, topics, config=source.config)
+    consumer = kafka_clients.make_consumer(
+        source.topic.brokers, group=source.group, config=source.config, note=lambda error: None
+    )
+    try:
+        return find_positions(consumer, source, found.partitions[source.topic.topic])
+    finally:
+        consumer.close()
+
+
+def _describe_loss(source: KafkaSource, partition: int, at: Position) -> str:
+    if not at.lost:
+        return ""
+    return (
+        f"{counted(at.lost, 'message')} of partition {partition} of {source.topic.topic} were "
+        f"deleted by the brokers before the group {source.group} had read them: let the topic keep "
+        "messages for longer"
+    )

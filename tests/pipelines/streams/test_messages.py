@@ -1,0 +1,205 @@
+"""Messages: their texts, what becomes of them, and what of a message stays as it is."""
+
+import json
+
+import pytest
+from fakes import Reverser
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipelines.streams.messages import (
+    TOO_LARGE,
+    Message,
+    MessageError,
+    MessageFormat,
+    MessageTexts,
+    answer,
+    answer_messages,
+    deliver,
+    fail,
+    read_texts,
+)
+from pipelines.texts.translating import FAILED, STATUSES, TranslatedText
+
+TITLE = MessageFormat(fields=("title",))
+BOTH = MessageFormat(fields=("title", "product.text"))
+PLAIN = MessageFormat()
+
+
+def message(value, **fields):
+    return Message(value=value, source="titles/3/17", **fields)
+
+
+def translated(text, status="ok", **fields):
+    return TranslatedText(translation=text, score=-0.5, status=status, **fields)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)  # fmt: skip
+others = st.dictionaries(st.text().filter(lambda k: not k.startswith("t")), json_values, max_size=4)
+
+
+@given(others=others, title=st.text(), indent=st.sampled_from([None, 1]), new=st.text())
+def test_json_keeps_every_byte_before_its_end(others, title, indent, new):
+    value = json.dumps({**others, "title": title}, indent=indent).encode() + b" \n"
+    made = answer(message(value), [translated(new)], form=TITLE)
+    assert made.value.startswith(value.rstrip()[:-1])
+    assert json.loads(made.value) == {
+        **others, "title": title, "translation": new, "translation_score": -0.5,
+        "translation_status": "ok", "translation_error": None, "translation_flags": [],
+    }  # fmt: skip
+
+
+def test_what_python_would_change_stays():
+    value = b'{"n": 1.10, "n": 1E400, "big": ' + b"9" * 5000 + b', "title": "a"}'
+    made = answer(message(value), [translated("b")], form=TITLE)
+    assert made.value.startswith(value[:-1])
+
+
+def test_several_fields_have_names_of_their_own():
+    value = b'{"product": {"text": "c d"}, "title": "a"}'
+    assert read_texts(message(value), form=BOTH) == [b"a", b"c d"]
+    made = json.loads(answer(message(value), [translated("A"), translated("B")], form=BOTH).value)
+    assert made["title_translation"] == "A"
+    assert made["product.text_translation"] == "B"
+    assert made["product"] == {"text": "c d"}
+
+
+def test_the_n_best_are_added_where_they_are_asked_for():
+    form = MessageFormat(fields=("title",), has_n_best=True)
+    made = json.loads(answer(message(b'{"title": "a"}'), [translated("A")], form=form).value)
+    assert made["translation_n_best"] is None
+
+
+def test_a_field_with_a_dot_in_its_own_name_is_found():
+    assert read_texts(message(b'{"a.b": "c"}'), form=MessageFormat(fields=("a.b",))) == [b"c"]
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (b"", "not JSON"),
+        (b"title", "not JSON"),
+        (b'{"title": "a"', "not JSON"),
+        (b'{"title": "a"} {}', "not JSON"),
+        (b'{"title": NaN}', "NaN is no number"),
+        (b"[" * 100_000, "not JSON"),
+        (b'{"title": "\xff"}', "not UTF-8"),
+        (b'"title"', "not a JSON object but a text"),
+        (b"[1]", "not a JSON object but a list"),
+        (b"null", "not a JSON object but null"),
+        (b"12", "not a JSON object but a number"),
+        (b"{}", "no field title"),
+        (b'{"title": 1}', "must be a text: it is a number"),
+        (b'{"title": true}', "must be a text: it is true or false"),
+        (b'{"title": ["a"]}', "must be a text: it is a list"),
+        (b'{"title": {"a": "b"}}', "must be a text: it is an object"),
+        (b'{"title": "\\ud800"}', "half a character"),
+        (b'{"title": "a", "translation": "b"}', "has a field translation already"),
+    ],
+)
+def test_a_message_without_a_text_says_why(value, reason):
+    with pytest.raises(MessageError, match=reason):
+        read_texts(message(value), form=TITLE)
+
+
+def test_a_path_ends_where_there_is_no_object():
+    with pytest.raises(MessageError, match=r"no field a\.b\.c"):
+        read_texts(message(b'{"a": {"b": "text"}}'), form=MessageFormat(fields=("a.b.c",)))
+
+
+@given(value=st.binary(max_size=40) | json_values.map(lambda each: json.dumps(each).encode()))
+def test_any_bytes_give_texts_or_a_reason_and_one_answer(value):
+    for form in (PLAIN, TITLE, BOTH):
+        made, counts = answer_messages(
+            [message(value)], texts=MessageTexts(form=form), translator=Reverser()
+        )
+        assert len(made) == 1
+        assert made[0].status in STATUSES
+        assert (made[0].error is None) == (made[0].status != FAILED) or made[0].status == "unknown"
+        assert sum(counts.by_status.values()) in (0, 1, 2)
+
+
+def test_a_message_that_deletes_its_key_still_does():
+    for form in (PLAIN, TITLE):
+        found = [TranslatedText(status="null")] * len(read_texts(message(None), form=form))
+        made = answer(message(None), found, form=form)
+        assert (made.value, made.status) == (None, "null")
+
+
+def test_a_text_without_a_translation_is_empty_and_does_not_delete_its_key():
+    text = TranslatedText(status=FAILED, error="too hard")
+    made = answer(message(b"a"), [text], form=PLAIN)
+    assert (made.value, made.status, made.error) == (b"", FAILED, "too hard")
+
+
+def test_the_worst_of_several_texts_gives_the_status():
+    found = [translated("A", "split"), TranslatedText(status=FAILED, error="why")]
+    made = answer(message(b'{"title": "a", "product": {"text": "b"}}'), found, form=BOTH)
+    assert (made.status, made.error) == (FAILED, "why")
+
+
+def test_headers_pass_through_and_those_of_another_stream_are_replaced():
+    headers = (("a", b"1"), ("tt-source", b"old/0/0"), ("a", None), ("tt-error", b"old"))
+    made = answer(message(b"a", headers=headers), [translated("A")], form=PLAIN)
+    assert made.headers == (
+        ("a", b"1"), ("a", None), ("tt-source", b"titles/3/17"), ("tt-status", b"ok"),
+    )  # fmt: skip
+
+
+def test_json_that_fails_says_so_in_its_fields():
+    made = fail(message(b'{"title": 1, "id": 7}'), "no text", form=TITLE)
+    assert json.loads(made.value) == {
+        "title": 1, "id": 7, "translation": None, "translation_score": None,
+        "translation_status": "failed", "translation_error": "no text", "translation_flags": [],
+    }  # fmt: skip
+    assert dict(made.headers)["tt-error"] == b"no text"
+
+
+@pytest.mark.parametrize("value", [b"no json", b'{"title": "a", "translation": "b"}'])
+def test_what_cannot_take_fields_stays_as_it_came(value):
+    assert fail(message(value), "why", form=TITLE).value == value
+
+
+# What is written.
+
+
+def test_what_failed_goes_to_the_dead_letters_as_it_came():
+    made = fail(message(b'{"title": 1}'), "why", form=TITLE)
+    is_dead, value, headers = deliver(made, attempt=0, form=TITLE, has_dead_letter=True)
+    assert (is_dead, value) == (True, b'{"title": 1}')
+    assert dict(headers) == {
+        "tt-source": b"titles/3/17", "tt-status": b"failed", "tt-error": b"why"
+    }  # fmt: skip
+    is_dead, value, _ = deliver(made, attempt=0, form=TITLE, has_dead_letter=False)
+    assert (is_dead, value) == (False, made.value)
+
+
+@pytest.mark.parametrize("has_dead_letter", [False, True])
+def test_what_is_too_large_fails_and_at_last_goes_without_its_value(has_dead_letter):
+    made = answer(message(b"text"), [translated("a long one")], form=PLAIN)
+    found = [
+        deliver(made, attempt=attempt, form=PLAIN, has_dead_letter=has_dead_letter)
+        for attempt in range(4)
+    ]
+    assert found[3] is None
+    assert [each.is_dead_letter for each in found[:3]] == [False, *[has_dead_letter] * 2]
+    kept = b"text" if has_dead_letter else b""
+    assert [each.value for each in found[:3]] == [b"a long one", kept, b""]
+    assert all(dict(each.headers)["tt-error"] == TOO_LARGE.encode() for each in found[1:3])
+
+
+def test_messages_are_translated_together_and_each_gets_its_own():
+    model = Reverser(poison="!")
+    values = [b'{"title": "abc"}', b"no json", b'{"title": "x!"}', b'{"title": null}', None]
+    made, counts = answer_messages(
+        [message(value) for value in values], texts=MessageTexts(form=TITLE), translator=model
+    )
+    assert [each.status for each in made] == ["ok", "failed", "failed", "null", "null"]
+    assert json.loads(made[0].value)["translation"] == "cba"
+    assert made[2].error == "ValueError: bad"
+    assert dict(counts.by_status) == {"ok": 1, "failed": 1, "null": 2}
