@@ -1,0 +1,87 @@
+"""What `tt preprocess` asks of an object store, to the request, and that it is the local dataset."""
+
+from __future__ import annotations
+
+import io
+import random
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipelines.corpora.opening import open_corpora
+from pipelines.pairs import spills
+from pipelines.preprocess import encode_steps
+from pipelines.preprocess.job import PreprocessJob
+from pipelines.preprocess.options import PreprocessOptions
+from pipelines.preprocess.plan import plan_preprocess
+
+ONE_WORKER = ["--direct_num_workers=1"]
+PAIRS = 40_000  # in each of three files, of two units
+SHARDS = 64
+
+
+def make_sentence(chooser, words):
+    return " ".join(chooser.choices(words, k=24))
+
+
+def write_corpus(object_store, *, files, pairs):
+    """Writes Parquet files of pairs of 24 words a side, in row groups of 10,000."""
+    from apache_beam.io.filesystems import FileSystems
+
+    chooser = random.Random(1)
+    letters = "abcdefghijklmnoprstuvwz"
+    words = ["".join(chooser.choices(letters, k=chooser.randint(2, 9))) for _ in range(3000)]
+    for number in range(files):
+        sources = [make_sentence(chooser, words) for _ in range(pairs)]
+        table = pa.table({"source": sources, "target": [text[::-1] for text in sources]})
+        content = io.BytesIO()
+        pq.write_table(table, content, row_group_size=10_000)
+        path = f"{object_store.bucket}/corpus/part-{number:05d}.parquet"
+        with FileSystems.create(path, compression_type="uncompressed") as file:
+            file.write(content.getvalue())
+
+
+@pytest.fixture
+def watched(monkeypatch):
+    """Counts the units of a job, and the bytes of their spills that are wanted."""
+    found = {"units": 0, "wanted": 0}
+    encode, write = encode_steps.encode_unit, encode_steps.write_spill
+
+    def count_unit(*given, **named):
+        found["units"] += 1
+        return encode(*given, **named)
+
+    def count_wanted(*given, **named):
+        regions = write(*given, **named)
+        found["wanted"] += sum(
+            region.bounds[-1] - region.bounds[0] for _, region in regions if not region.is_candidate
+        )
+        return regions
+
+    monkeypatch.setattr(encode_steps, "encode_unit", count_unit)
+    monkeypatch.setattr(encode_steps, "write_spill", count_wanted)
+    return found
+
+
+def test_merging_reads_what_it_wants_with_a_request_a_unit_and_shard(object_store, watched):
+    write_corpus(object_store, files=3, pairs=PAIRS)
+    output = f"{object_store.bucket}/data"
+    plan = plan_preprocess(
+        sources=open_corpora([f"{object_store.bucket}/corpus/*.parquet"]),
+        options=PreprocessOptions(output=output, shards=SHARDS, vocabulary_size=300),
+    )
+    object_store.forget()
+    manifest = PreprocessJob(plan=plan, beam_arguments=ONE_WORKER).run()
+    assert manifest.lines_read == 3 * PAIRS
+    assert not object_store.objects(f"{output}/_work")
+    spill = f"{plan.work.path}/spill-"
+    served = object_store.served(under=spill)
+    requests = object_store.count("media", under=spill)
+    print(
+        f"{watched['units']} units, {SHARDS} shards: wanted {watched['wanted']:,} bytes, served "
+        f"{served:,}, {requests} requests for them; of all {object_store.counts()}"
+    )
+    assert watched["units"] >= 6
+    assert served <= 1.1 * watched["wanted"]
+    assert requests <= watched["units"] * (SHARDS + 1), "one split has one shard more"
