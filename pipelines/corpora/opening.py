@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import dataclasses
 import functools
 import glob
@@ -9,7 +10,7 @@ import itertools
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from model.errors import UserError
@@ -17,12 +18,13 @@ from pipelines.corpora.embedded import EmbeddedCorpus
 from pipelines.corpora.encodings import UTF8, find_encoding
 from pipelines.corpora.lines import first_lines
 from pipelines.corpora.naming import CorpusSpec, parse_corpus
-from pipelines.corpora.parquet_columns import ParquetColumns, check_columns, has_columns
+from pipelines.corpora.parquet_columns import ParquetColumns, open_columns
 from pipelines.corpora.source import Source
 from pipelines.corpora.text import Jsonl, TextPair, Tsv, find_keys
 from pipelines.corpora.tfds import TfdsPairs, open_tfds
 from pipelines.storage import files, listing
 from pipelines.storage import paths as storage_paths
+from pipelines.storage.listing import ListedFile
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -87,8 +89,13 @@ def open_corpora(
     """
     options = options or CorpusOptions()
     encoding = find_encoding(options.encoding)
-    # A look-up may ask a far file system.
-    look_up = functools.cache(_look_up_whole if has_whole_paths else _look_up)
+    listed: dict[str, ListedFile] = {}  # files of other machines, which need not be asked for again
+
+    @functools.cache  # a look-up may ask a far file system
+    def look_up(pattern: str) -> list[str]:
+        paths = _look_up(pattern, listed)
+        return [storage_paths.normalize_path(path) for path in paths] if has_whole_paths else paths
+
     pair_texts = functools.partial(_pair_texts, look_up=look_up, encoding=encoding)
     sources: list[Source] = pair_texts(source_texts, target_texts, fields=text_fields)
     for text in names:
@@ -105,8 +112,24 @@ def open_corpora(
             paths = _find(spec.paths[0], look_up=look_up)
             if spec.kind == "tsv":
                 _check_text(paths[0], encoding=encoding)
-            sources += [_open_file(spec, path, options, encoding=encoding) for path in paths]
-    return sources
+            open_file = functools.partial(_open_file, spec, options, encoding, listed)
+            sources += _map_at_once(open_file, paths)
+    return [_with_listed(source, listed) for source in sources]
+
+
+def _map_at_once(open_file: Callable[[str], Source], paths: Sequence[str]) -> list[Source]:
+    """Opens files, of other machines many at once: each is waited for."""
+    if all(map(storage_paths.is_local, paths)):
+        return list(map(open_file, paths))
+    with concurrent.futures.ThreadPoolExecutor(files.AT_ONCE) as pool:
+        return list(pool.map(open_file, paths))
+
+
+def _with_listed(source: Source, listed: Mapping[str, ListedFile]) -> Source:
+    if isinstance(source, TextPair | Tsv | Jsonl) and listed.keys() >= set(source.paths()):
+        known = tuple(listed[path] for path in source.paths())
+        return dataclasses.replace(source, listed=known)
+    return source
 
 
 def _open_dataset(spec: CorpusSpec, options: CorpusOptions) -> Source:
@@ -123,7 +146,13 @@ def _open_dataset(spec: CorpusSpec, options: CorpusOptions) -> Source:
     )
 
 
-def _open_file(spec: CorpusSpec, path: str, options: CorpusOptions, *, encoding: str) -> Source:
+def _open_file(
+    spec: CorpusSpec,
+    options: CorpusOptions,
+    encoding: str,
+    listed: Mapping[str, ListedFile],
+    path: str,
+) -> Source:
     columns = (
         spec.source_column or options.source_column,
         spec.target_column or options.target_column,
@@ -141,10 +170,10 @@ def _open_file(spec: CorpusSpec, path: str, options: CorpusOptions, *, encoding:
             choices = [names] if any(columns) or names == plain else [names, plain]
             names = find_keys(path, choices, are_named=any(columns), encoding=encoding)
         return Jsonl(path, *names, given_name=spec.name, encoding=encoding)
-    if not any(columns) and not has_columns(path, names) and has_columns(path, plain):
-        names = plain  # languages are given for other reasons, too
-    check_columns(path, names)
-    return ParquetColumns(path, *names, given_name=spec.name)
+    # Languages are given for other reasons, too.
+    choices = [names] if any(columns) else [names, plain]
+    known = (listed[path],) if path in listed else ()
+    return open_columns(path, choices, given_name=spec.name, listed=known)
 
 
 def _pair_texts(
@@ -212,16 +241,17 @@ def _folder_message(path: str) -> str:
     return f"{path} is a folder: name the files in it, as in '{path.rstrip('/')}/*.tsv'"
 
 
-def _look_up_whole(pattern: str) -> list[str]:
-    return [storage_paths.normalize_path(path) for path in _look_up(pattern)]
+def _look_up(pattern: str, listed: dict[str, ListedFile]) -> list[str]:
+    """Returns the files that a path or a glob names, sorted; a name with a * in it is a name.
 
-
-def _look_up(pattern: str) -> list[str]:
-    """Returns the files that a path or a glob names, sorted; a name with a * in it is a name."""
+    Those of other machines are listed with their size, and put down in `listed`.
+    """
     if not storage_paths.is_local(pattern):
         if re.search(r"[*?[]", pattern) and files.is_there(pattern):
             return [pattern]
-        return listing.find_files(pattern)
+        found_there = listing.find_listed(pattern)
+        listed.update((file.path, file) for file in found_there)
+        return [file.path for file in found_there]
     if os.path.exists(pattern):  # noqa: PTH110
         return [pattern]
     # Not Beam's own globs: from a relative one it finds nothing, and it walks the whole tree.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
@@ -14,11 +15,14 @@ import pyarrow.parquet as pq
 from model.errors import UserError
 from pipelines.corpora import rows as corpora_rows
 from pipelines.corpora.rows import decode_columns
-from pipelines.corpora.source import ColumnsSource, describe_source, rows_within
+from pipelines.corpora.source import ColumnsSource, describe_source, listed_field, rows_within
 from pipelines.runners.formatting import megabytes
-from pipelines.storage import files, listing, parquet
+from pipelines.storage import files, parquet
+from pipelines.storage.listing import ListedFile
 from pipelines.storage.parquet import cells_as_binary, is_text
+from pipelines.storage.paths import is_local
 
+_FOOTER_BYTES = 64 << 10  # of a file's end, read at once: most footers are shorter
 _BUFFER_BYTES = 1 << 20  # column chunks are streamed through it: a row group may be the file
 
 
@@ -35,15 +39,16 @@ class ParquetColumns(ColumnsSource):
     source_column: str
     target_column: str
     given_name: str = ""
+    listed: tuple[ListedFile, ...] = listed_field()
 
     def text_bytes(self) -> int:
         """Returns about how many bytes of text there are."""
-        return sum(size for _, size in self._groups())
+        return sum(size for _, size in self._groups)
 
     def describe(self) -> str:
         """Returns a line on what would be read."""
-        pairs = sum(rows for rows, _ in self._groups())
-        size = megabytes(listing.file_identity(self.path)["bytes"])
+        pairs = sum(rows for rows, _ in self._groups)
+        size = megabytes(self.file_identities()[0]["bytes"])
         return describe_source(self, where=self.path, size=size, pairs=pairs)
 
     def sizes(self, *, max_pairs: int, max_bytes: int) -> list[int] | None:
@@ -51,14 +56,14 @@ class ParquetColumns(ColumnsSource):
 
         Each part of a large one would decode all that lies before it.
         """
-        groups = self._groups()
+        groups = self._groups
         if any(rows > max_pairs or size > max_bytes for rows, size in groups):
             return None
         return _join_groups(groups, max_pairs=max_pairs, max_bytes=max_bytes)
 
     def read_all(self) -> Iterator[pa.Table]:
         """Reads all rows."""
-        return self.read_rows(first_row=0, rows=sum(rows for rows, _ in self._groups()))
+        return self.read_rows(first_row=0, rows=sum(rows for rows, _ in self._groups))
 
     def read_rows(self, *, first_row: int, rows: int) -> Iterator[pa.Table]:
         """Reads a run of rows.
@@ -81,24 +86,69 @@ class ParquetColumns(ColumnsSource):
                 sides = (_column(batch, self.source_column), _column(batch, self.target_column))
                 yield decode_columns(*map(cells_as_binary, sides))
 
+    @functools.cached_property
     def _groups(self) -> list[tuple[int, int]]:
-        with _opened_parquet(self.path) as file:
-            return _group_sizes(file, self.columns())
+        """Rows of each row group, and about how many bytes of text."""
+        with _read_footer(self.path, self.listed) as footer:
+            return _group_sizes(footer, self.columns())
+
+
+def open_columns(
+    path: str,
+    choices: Sequence[tuple[str, str]],
+    *,
+    given_name: str = "",
+    listed: tuple[ListedFile, ...] = (),
+) -> ParquetColumns:
+    """Opens the first pair of columns that a file has, and checks that they hold strings.
+
+    Raises:
+      UserError: The file is not Parquet, or has none of the pairs; then it is about the first.
+    """
+    with _read_footer(path, listed) as footer:
+        schema = footer.schema_arrow
+        there = (each for each in choices if _has(schema, each))
+        columns = next(there, choices[0])
+        check_columns(schema, columns, path=path)
+        source = ParquetColumns(path, *columns, given_name=given_name, listed=listed)
+        vars(source)["_groups"] = _group_sizes(footer, columns)  # the footer is not read again
+        return source
 
 
 @contextlib.contextmanager
 def _opened_parquet(path: str) -> Iterator[pq.ParquetFile]:
     """Opens a Parquet file; what Arrow raises on damaged data is the user's error."""
-    with files.open_binary(path) as handle:
-        try:
-            yield pq.ParquetFile(handle, buffer_size=_BUFFER_BYTES, pre_buffer=False)
-        except (OSError, pa.ArrowException) as error:
-            if not files.is_damage(error):
-                raise
-            reason = " ".join(str(error).split())
-            raise UserError(
-                f"{path} is not a Parquet file, or is damaged: {reason}. Fetch it again"
-            ) from error
+    with files.open_binary(path) as handle, _damage_told(path):
+        yield pq.ParquetFile(handle, buffer_size=_BUFFER_BYTES, pre_buffer=False)
+
+
+@contextlib.contextmanager
+def _read_footer(path: str, listed: tuple[ListedFile, ...]) -> Iterator[pq.ParquetFile]:
+    """Opens a Parquet file for its footer: of a size that is known by one or two ranges."""
+    if is_local(path) or not listed:
+        with _opened_parquet(path) as file:
+            yield file
+        return
+    size = listed[0].size
+    tail = files.read_range(path, max(0, size - _FOOTER_BYTES), size)
+    needed = int.from_bytes(tail[-8:-4], "little") + 8
+    if len(tail) < needed <= size:
+        tail = files.read_range(path, size - needed, size)
+    with _damage_told(path):
+        yield pq.ParquetFile(pa.BufferReader(tail))
+
+
+@contextlib.contextmanager
+def _damage_told(path: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        if not files.is_damage(error):
+            raise
+        reason = " ".join(str(error).split())
+        raise UserError(
+            f"{path} is not a Parquet file, or is damaged: {reason}. Fetch it again"
+        ) from error
 
 
 def _group_sizes(file: pq.ParquetFile, columns: Sequence[str | int]) -> list[tuple[int, int]]:
@@ -143,14 +193,12 @@ def _column(batch: pa.RecordBatch, column: str) -> pa.Array:
     return pc.struct_field(values, inner) if inner else values
 
 
-def check_columns(path: str, columns: tuple[str, str]) -> None:
-    """Checks that a file is Parquet and that its two columns hold strings.
+def check_columns(schema: pa.Schema, columns: tuple[str, str], *, path: str) -> None:
+    """Checks that two columns of a file are there and hold strings.
 
     Raises:
       UserError: It is not so.
     """
-    with _opened_parquet(path) as file:
-        schema = file.schema_arrow
     for option, column in zip(("`source_column`", "`target_column`"), columns, strict=True):
         kind = _kind_of(schema, column)
         if kind is None:
@@ -165,10 +213,8 @@ def check_columns(path: str, columns: tuple[str, str]) -> None:
             )
 
 
-def has_columns(path: str, columns: tuple[str, str]) -> bool:
-    """Tells whether a file has these columns."""
-    with _opened_parquet(path) as file:
-        return all(_kind_of(file.schema_arrow, column) is not None for column in columns)
+def _has(schema: pa.Schema, columns: tuple[str, str]) -> bool:
+    return all(_kind_of(schema, column) is not None for column in columns)
 
 
 def _kind_of(schema: pa.Schema, column: str) -> pa.DataType | None:

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from pipelines.runners.formatting import megabytes
 from pipelines.storage import listing
+from pipelines.storage.listing import ListedFile
 
 
 class Source(abc.ABC):
@@ -69,6 +70,7 @@ class FileSource(Source):
     """A source that is one file, or a pair of files, with its columns; a base of dataclasses."""
 
     given_name: str  # the name that the user gave the corpus, or ""
+    listed: tuple[ListedFile, ...]  # its files as they were listed, or none if they were not
 
     @abc.abstractmethod
     def paths(self) -> list[str]:
@@ -87,19 +89,33 @@ class FileSource(Source):
         """Returns the file that a row stands in: of a pair of files, that of the source."""
         return self.paths()[0]
 
+    def file_identities(self) -> list[dict[str, Any]]:
+        """Returns path, bytes and time of change of each file; asks for those not listed."""
+        if self.listed and all(file.changed for file in self.listed):
+            return [
+                {"path": file.path, "bytes": file.size, "changed": file.changed}
+                for file in self.listed
+            ]
+        return [listing.file_identity(path) for path in self.paths()]
+
     def identity(self) -> dict[str, Any]:
         """Returns what tells one state of the source from another."""
         return {
             "kind": self.kind,
             "name": self.name,
-            "files": [listing.file_identity(path) for path in self.paths()],
+            "files": self.file_identities(),
             "columns": self.columns(),
         }
 
     def describe(self) -> str:
         """Returns a line on what would be read."""
-        size = sum(listing.file_identity(path)["bytes"] for path in self.paths())
+        size = sum(file["bytes"] for file in self.file_identities())
         return describe_source(self, where=" + ".join(self.paths()), size=megabytes(size))
+
+
+def listed_field() -> Any:
+    """Makes the field `FileSource.listed`: it is no part of what a source is."""
+    return dataclasses.field(default=(), compare=False, repr=False)
 
 
 class ColumnsSource(FileSource):

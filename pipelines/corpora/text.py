@@ -15,8 +15,8 @@ from pipelines.corpora import rows
 from pipelines.corpora.encodings import UTF8
 from pipelines.corpora.lines import FIRST_BYTES, LineReader, line_slices
 from pipelines.corpora.rows import MALFORMED, decode_lines
-from pipelines.corpora.source import ColumnsSource, FileSource
-from pipelines.storage import listing
+from pipelines.corpora.source import ColumnsSource, FileSource, listed_field
+from pipelines.storage.listing import ListedFile
 from pipelines.storage.text_files import compression_ending
 
 # Of sentences; only unit sizes and the number of buckets and default shards rest on it.
@@ -37,8 +37,8 @@ class TextSource(FileSource):
     def text_bytes(self) -> int:
         """Estimates how many bytes of text there are, by the usual rate of compression."""
         return sum(
-            listing.file_identity(path)["bytes"] * _EXPANSION.get(compression_ending(path), 1)
-            for path in self.paths()
+            file["bytes"] * _EXPANSION.get(compression_ending(file["path"]), 1)
+            for file in self.file_identities()
         )
 
     def describe(self) -> str:
@@ -61,6 +61,7 @@ class TextPair(TextSource):
     target_path: str
     given_name: str = ""
     encoding: str = UTF8
+    listed: tuple[ListedFile, ...] = listed_field()
 
     def paths(self) -> list[str]:
         """Returns the files."""
@@ -98,6 +99,7 @@ class Tsv(ColumnsSource, TextSource):
     target_column: int = 1
     given_name: str = ""
     encoding: str = UTF8
+    listed: tuple[ListedFile, ...] = listed_field()
 
     def read_all(self) -> Iterator[pa.Table]:
         """Reads the file; a line with too few columns becomes a fault."""
@@ -129,6 +131,7 @@ class Jsonl(ColumnsSource, TextSource):
     target_column: str
     given_name: str = ""
     encoding: str = UTF8
+    listed: tuple[ListedFile, ...] = listed_field()
 
     def read_all(self) -> Iterator[pa.Table]:
         """Reads the file; a line without the two texts becomes a fault, and is kept as it is."""

@@ -28,7 +28,7 @@ from pipelines.storage.paths import check_no_glob, file_systems, is_local, looku
 
 _AS_IT_IS = "uncompressed"  # Beam's CompressionTypes.UNCOMPRESSED
 _GOOGLE = "gs://"
-_RANGES_AT_ONCE = 8  # each waits for an answer; Google's client keeps 10 connections
+AT_ONCE = 16  # requests that are waited for
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # File systems where a file appears when it is closed, and not at all if an error ends its writing.
 # Beam's writers for S3 and Azure finish their upload even then.
@@ -130,7 +130,7 @@ def read_ranges(ranges: Sequence[tuple[str, int, int]]) -> Iterator[bytes]:
         for path, begin, end in ranges:
             yield read_range(path, begin, end)
         return
-    with concurrent.futures.ThreadPoolExecutor(_RANGES_AT_ONCE) as pool:
+    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
         yield from pool.map(read_range, *zip(*ranges, strict=True))
 
 
@@ -151,7 +151,12 @@ def _read_google(path: str, begin: int, end: int) -> bytes:
 @functools.cache
 def _google_client() -> Any:
     """Makes the client of this process as Beam makes one for each file, with its credentials."""
-    return file_systems().get_filesystem(_GOOGLE)._gcsIO().client
+    from requests.adapters import HTTPAdapter
+
+    client = file_systems().get_filesystem(_GOOGLE)._gcsIO().client
+    for scheme in ("https://", "http://"):  # else it keeps 10 connections, and warns of others
+        client._http.mount(scheme, HTTPAdapter(pool_maxsize=AT_ONCE))
+    return client
 
 
 def _read_unbuffered(path: str, begin: int, end: int) -> bytes:

@@ -143,11 +143,6 @@ def file_identity(path: str) -> dict[str, Any]:
     }
 
 
-def find_files(pattern: str) -> list[str]:
-    """Returns the paths of the files that a path or a glob names, sorted; see `find_listed`."""
-    return [file.path for file in find_listed(pattern)]
-
-
 def find_listed(pattern: str) -> list[ListedFile]:
     """Returns the files that a path or a glob names, by path.
 
@@ -176,7 +171,7 @@ def _match(pattern: str, *, shown: str, most: int | None = None) -> list[ListedF
 
 
 def compile_glob(pattern: str) -> re.Pattern[str]:
-    """Returns a regular expression that matches what `find_files` finds by a glob."""
+    """Returns a regular expression that matches what `find_listed` finds by a glob."""
     from apache_beam.io.filesystem import FileSystem
 
     return re.compile(FileSystem.translate_pattern(pattern))

@@ -1,7 +1,8 @@
-"""What `tt preprocess` asks of an object store, to the request, and that it is the local dataset."""
+"""What `tt preprocess` asks of an object store, to the request."""
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import random
 
@@ -10,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines.corpora.opening import open_corpora
-from pipelines.pairs import spills
 from pipelines.preprocess import encode_steps
 from pipelines.preprocess.job import PreprocessJob
 from pipelines.preprocess.options import PreprocessOptions
@@ -21,14 +21,19 @@ PAIRS = 40_000  # in each of three files, of two units
 SHARDS = 64
 
 
+def put(path, content):
+    from apache_beam.io.filesystems import FileSystems
+
+    with FileSystems.create(path, compression_type="uncompressed") as file:
+        file.write(content)
+
+
 def make_sentence(chooser, words):
     return " ".join(chooser.choices(words, k=24))
 
 
 def write_corpus(object_store, *, files, pairs):
     """Writes Parquet files of pairs of 24 words a side, in row groups of 10,000."""
-    from apache_beam.io.filesystems import FileSystems
-
     chooser = random.Random(1)
     letters = "abcdefghijklmnoprstuvwz"
     words = ["".join(chooser.choices(letters, k=chooser.randint(2, 9))) for _ in range(3000)]
@@ -37,9 +42,7 @@ def write_corpus(object_store, *, files, pairs):
         table = pa.table({"source": sources, "target": [text[::-1] for text in sources]})
         content = io.BytesIO()
         pq.write_table(table, content, row_group_size=10_000)
-        path = f"{object_store.bucket}/corpus/part-{number:05d}.parquet"
-        with FileSystems.create(path, compression_type="uncompressed") as file:
-            file.write(content.getvalue())
+        put(f"{object_store.bucket}/corpus/part-{number:05d}.parquet", content.getvalue())
 
 
 @pytest.fixture
@@ -85,3 +88,48 @@ def test_merging_reads_what_it_wants_with_a_request_a_unit_and_shard(object_stor
     assert watched["units"] >= 6
     assert served <= 1.1 * watched["wanted"]
     assert requests <= watched["units"] * (SHARDS + 1), "one split has one shard more"
+
+
+def plan_of(object_store, pattern):
+    object_store.forget()
+    object_store.delay = 0.02
+    sources = open_corpora([f"{object_store.bucket}/{pattern}"])
+    output = f"{object_store.bucket}/data"
+    return plan_preprocess(sources=sources, options=PreprocessOptions(output=output))
+
+
+def test_parquet_is_planned_with_a_listing_and_a_request_a_file(object_store):
+    write_corpus(object_store, files=80, pairs=100)
+    plan = plan_of(object_store, "corpus/*.parquet")
+    assert len(plan.sources) == 80
+    print(f"80 Parquet files: {object_store.counts()}, {object_store.most_at_once} at once")
+    assert object_store.counts() == {"object": 1, "list": 1, "media": 80}, (
+        "whether the pattern is a name, all that it matches, and footers"
+    )
+    assert 8 <= object_store.most_at_once <= 16
+    assert object_store.served() <= 80 * (64 << 10)
+    for source, identity in zip(plan.sources, plan.identities, strict=True):
+        assert as_workers_make_it(source).identity() == identity
+
+
+@pytest.mark.parametrize("ending", ["tsv", "jsonl"])
+def test_text_is_planned_with_a_listing(object_store, ending):
+    line = {"tsv": b"one\ttwo\n", "jsonl": b'{"source": "one", "target": "two"}\n'}[ending]
+    for number in range(40):
+        put(f"{object_store.bucket}/corpus/part-{number:05d}.{ending}", line * 10)
+    plan = plan_of(object_store, f"corpus/*.{ending}")
+    counts = object_store.counts()
+    print(f"40 files of {ending}: {counts}, {object_store.most_at_once} at once")
+    looked_into = {"tsv": 1, "jsonl": 40}[ending]  # each file may have other keys
+    assert counts["list"] == 1
+    assert counts["media"] <= 3 * looked_into, "its lines, and twice that there are no more"
+    assert ending == "tsv" or 8 <= object_store.most_at_once <= 16
+    assert counts["object"] <= 1 + looked_into
+    assert [source.identity() for source in plan.sources] == plan.identities
+    for source, identity in zip(plan.sources, plan.identities, strict=True):
+        assert as_workers_make_it(source).identity() == identity
+
+
+def as_workers_make_it(source):
+    """Returns the source without what a listing said: workers ask for the file."""
+    return dataclasses.replace(source, listed=())

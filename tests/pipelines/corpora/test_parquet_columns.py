@@ -12,7 +12,7 @@ from unit_reading import cut, list_sources, read, unit_sizes
 
 from model.errors import UserError
 from pipelines.corpora import rows as corpora_rows
-from pipelines.corpora.parquet_columns import ParquetColumns, check_columns
+from pipelines.corpora.parquet_columns import ParquetColumns, open_columns
 from pipelines.pairs import units
 from pipelines.runners import formatting
 from pipelines.storage import parquet
@@ -145,7 +145,7 @@ def test_damaged_parquet_is_the_users_error(tmp_path):
         with pytest.raises(
             UserError, match=r"not a Parquet file, or is damaged: .* Fetch"
         ) as caught:
-            check_columns(str(path), ("s", "t"))
+            open_columns(str(path), [("s", "t")])
         assert "\n" not in str(caught.value)
     damaged = bytearray(whole)
     damaged[4:40] = bytes(36)
