@@ -34,6 +34,11 @@ WithScores = Annotated[
 ]
 
 
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")
+]
+
+
 class GroupedCommand(TyperCommand):
     """A command whose plain help lists its options under their `rich_help_panel`s."""
 

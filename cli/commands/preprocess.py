@@ -13,8 +13,8 @@ from cli.decorators import command
 from cli.errors import say
 from cli.flags_of_fields import options_of
 from cli.libraries import import_tensorflow
-from cli.shared_options import DEFAULT_DATASET, DEFAULT_INPUT
-from model.errors import UserError
+from cli.shared_options import DEFAULT_DATASET, DEFAULT_INPUT, DryRun, Number
+from model.errors import UserError, require
 from pipelines.preprocess.description import describe_manifest
 from pipelines.preprocess.job import PreprocessRequest
 from pipelines.remote.options import RunnerOptions
@@ -79,15 +79,27 @@ def preprocess_command(
             RunnerOptions, panel="Runner", flags={"spot": "--spot"}, leave_out=("accelerator",)
         ),
     ],
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")
-    ] = False,
+    dry_run: DryRun = False,
+    price_per_hour: Annotated[
+        Number,
+        typer.Option(
+            help="Price of the machines: with --dry-run, say what the job is reckoned to cost.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Make a dataset folder from a parallel corpus.
 
     Its pairs are cleaned, tokenized, shuffled and sharded into TFRecords.
     Beam's own options go after `--`: tt preprocess ... -- --direct_num_workers=2
     """
+    is_price = price_per_hour is None or price_per_hour >= 0
+    require(is_price, "`price_per_hour` must not be negative", price_per_hour)
+    require(
+        dry_run or price_per_hour is None,
+        "`price_per_hour` is for `dry_run`, which says what a job is reckoned to cost: give both, "
+        "or none",
+    )
     if dry_run and request.options.download:
         raise UserError("--dry-run downloads nothing: leave one of it and --download out")
     if any("tfds:" in name for name in (*request.corpora, *request.validation)):
@@ -99,7 +111,7 @@ def preprocess_command(
     if request.is_embedded:
         say("No corpus named: using the embedded English-Spanish corpus.")
     if dry_run:
-        for text in job.describe():
+        for text in job.describe(price_per_hour=price_per_hour):
             typer.echo(text)
         return
     output = request.options.output

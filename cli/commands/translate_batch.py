@@ -10,9 +10,9 @@ import typer
 from cli.decorators import command
 from cli.errors import say
 from cli.flags_of_fields import options_of
-from cli.libraries import prepare_engine
+from cli.libraries import import_tensorflow, prepare_engine
 from cli.main import BEGUN
-from cli.shared_options import DEFAULT_RUN, DEFAULT_TRANSLATED, ModelFolder, Number
+from cli.shared_options import DEFAULT_RUN, DEFAULT_TRANSLATED, DryRun, ModelFolder, Number
 from model.decoding.options import Decoding
 from model.engines.translator import Engine
 from model.errors import require
@@ -62,11 +62,12 @@ def translate_batch_command(
         Number,
         typer.Option(
             help="Price of the machines: at the end, say what a million rows and a million source "
-            "characters cost by this run's time.",
+            "characters cost by this run's time; with --dry-run, what it is reckoned to cost.",
             show_default=False,
             rich_help_panel="Output",
         ),
     ] = None,
+    dry_run: DryRun = False,
 ) -> None:
     """Translate text columns of tables in bulk.
 
@@ -79,8 +80,12 @@ def translate_batch_command(
     is_price = price_per_hour is None or price_per_hour >= 0
     require(is_price, "`price_per_hour` must not be negative", price_per_hour)
     from pipelines.runners.workers import are_elsewhere
-    from pipelines.translate.job import TranslateRequest
-    from pipelines.translate.progress_and_summary import describe_failure, describe_summary
+    from pipelines.translate.job import STEPS, TranslateRequest
+    from pipelines.translate.progress_and_summary import (
+        describe_failure,
+        describe_job,
+        describe_summary,
+    )
 
     request = TranslateRequest(
         options=options,
@@ -94,6 +99,12 @@ def translate_batch_command(
     job = request.plan(say)
     for notice in job.notices:
         say(f"tt: warning: {notice}")
+    if dry_run:
+        if engine.name == "tensorflow":
+            import_tensorflow()  # which knows the GPUs
+        for text in describe_job(job, steps=STEPS, price_per_hour=price_per_hour):
+            typer.echo(text)
+        return
     if not (job.is_finished or job.model.folder is None or are_elsewhere(request.beam)):
         prepare_engine(job.model.folder, engine)
     for line in job.describe():

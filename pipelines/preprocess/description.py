@@ -25,12 +25,25 @@ from pipelines.storage.listing import list_names
 # The plan.
 
 
-def describe_plan(plan: PreprocessPlan, *, beam_arguments: Sequence[str] = ()) -> list[str]:
+def describe_plan(
+    plan: PreprocessPlan,
+    *,
+    arguments: Sequence[str] = (),
+    steps: Sequence[str] = (),
+    price_per_hour: float | None = None,
+) -> list[str]:
     """Returns the lines that say what a run would do; reads no corpus and writes nothing.
+
+    Args:
+      plan: What is planned.
+      arguments: Beam's own flags, with those that the job adds.
+      steps: Names of the job's steps.
+      price_per_hour: Price of the machines, in any currency; None leaves prices out.
 
     Raises:
       UserError: Beam cannot take its flags.
     """
+    from pipelines.remote.estimates import describe_arguments, estimate_preprocess
     from pipelines.runners.runner import describe_runner  # imports Beam
 
     options = plan.options
@@ -55,6 +68,12 @@ def describe_plan(plan: PreprocessPlan, *, beam_arguments: Sequence[str] = ()) -
         lines.append(f"excluded: pairs with a text of {', '.join(options.exclude)}")
     if plan.has_held_out or options.exclude:
         lines.append(f"kept from training: {_HELD_OUT_BY[options.holds_out_by]}")
+    estimate = estimate_preprocess(
+        text_bytes=text_bytes,
+        units=plan.unit_estimate,
+        shards=sum(spread.shards for spread in plan.splits.values()),
+        is_remote=not paths.is_local(options.output),
+    )
     return [
         *lines,
         f"vocabulary: {_describe_vocabulary(options)}",
@@ -62,7 +81,10 @@ def describe_plan(plan: PreprocessPlan, *, beam_arguments: Sequence[str] = ()) -
         f"duplicates: {_DUPLICATES[options.deduplicate]}",
         f"normalisation: {_describe_fields(options.normalization)}",
         f"placeholders: {_describe_placeholders(options)}",
-        f"runner: {describe_runner(beam_arguments)}",
+        f"steps: {', '.join(steps)}",
+        f"runner: {describe_runner(arguments)}",
+        f"Beam options: {describe_arguments(arguments)}",
+        *estimate.describe(arguments, price_per_hour=price_per_hour),
         f"output: {options.output}, {_describe_output(plan)}",
     ]
 

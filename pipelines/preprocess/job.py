@@ -42,6 +42,11 @@ from pipelines.storage.paths import is_local, join, normalize_path
 if TYPE_CHECKING:  # Beam is imported where it is needed: options and their help need none
     import apache_beam as beam
 
+STEPS = (
+    "List units", "Find held-out texts", "Train vocabularies", "Encode units", "Merge shards",
+    "Write manifest",
+)  # fmt: skip
+
 _EMBEDDED_VOCABULARY_SIZE = 1000
 _AUTO = "auto"  # the script of a language
 
@@ -229,14 +234,19 @@ class PreprocessJob:
     plan: PreprocessPlan
     beam_arguments: Sequence[str] = ()  # Beam's own flags
 
-    def describe(self) -> list[str]:
+    def describe(self, *, price_per_hour: float | None = None) -> list[str]:
         """Returns the lines that say what a run would do.
+
+        Args:
+          price_per_hour: Price of the machines, in any currency; None leaves prices out.
 
         Raises:
           UserError: Beam cannot take its flags, or the output folder holds something else.
         """
         check_output(self.plan)
-        return describe_plan(self.plan, beam_arguments=self.beam_arguments)
+        return describe_plan(
+            self.plan, arguments=self._arguments(), steps=STEPS, price_per_hour=price_per_hour
+        )
 
     @property
     def is_finished(self) -> bool:

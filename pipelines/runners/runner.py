@@ -50,11 +50,13 @@ def describe_runner(beam_arguments: Sequence[str]) -> str:
     Raises:
       UserError: Beam cannot take its flags.
     """
+    if "dataflow" in beam_options.find_runner_name(beam_arguments):
+        return "DataflowRunner"  # of which making a pipeline asks for buckets
     pipeline = make_pipeline(beam_options.with_local_defaults(beam_arguments))
     name = type(pipeline.runner).__name__
     direct = pipeline.options.view_as(DirectOptions)
     if name != LOCAL_RUNNER:
-        return f"{name} {' '.join(beam_arguments)}"
+        return name
     workers = counted(direct.direct_num_workers, "worker")
     return f"{name}, {workers}, {direct.direct_running_mode}"
 

@@ -78,6 +78,10 @@ from pipelines.translate.transforms import PlanUnits, ReadInput, TranslateUnits,
 from pipelines.translate.units import UnitOptions, UnitStatistics
 
 JOB = "translate-batch"  # the job's name where other jobs run as well
+STEPS = (
+    "Input files", "Spread files", "Plan units", "Spread units", "Translate units",
+    "Gather statistics", "Write manifest",
+)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""How far a Parquet job is, and at the end what it did, in the lines that a user reads.
+"""What a job will do, how far it is, and at the end what it did, in the lines that a user reads.
 
 Progress is known by the statistics that units have left, whatever the runner. Of units under way,
 only those of this process's threads tell how many rows are done.
@@ -8,19 +8,78 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from model.engines.progress import rows_under_way
 from model.engines.translator import Work
 from model.errors import counted
-from pipelines.runners.formatting import format_price, format_seconds
+from model.formats.model_folder import find_model_folder, is_ctranslate2, load_config
+from pipelines.remote.estimates import count_layer_weights, describe_arguments, estimate_translation
+from pipelines.runners.formatting import format_price, format_seconds, megabytes
+from pipelines.runners.runner import describe_runner
 from pipelines.storage.listing import list_folder
+from pipelines.storage.paths import is_local
 from pipelines.texts.columns import STATUS
+from pipelines.texts.model_languages import SAMPLE
 from pipelines.texts.translating import FAILED, FLAGGED, INCOMPLETE, TOO_LONG, UNKNOWN
+from pipelines.translate.inputs import first_texts
 from pipelines.translate.job_folder import UNITS_FOLDER
 from pipelines.translate.manifest import all_rows, has_failed, skipped_file_rows, skipped_rows
+from pipelines.translate.plan import plan_units
 from pipelines.translate.units import UnitStatistics, read_statistics
+
+
+def describe_job(
+    job: Any, *, steps: Sequence[str], price_per_hour: float | None = None
+) -> list[str]:
+    """Returns the lines that say what a run would do; writes nothing.
+
+    Args:
+      job: The `TranslateJob`, whose module imports this one.
+      steps: Names of its steps.
+      price_per_hour: Price of the machines, in any currency; None leaves prices out.
+
+    Raises:
+      UserError: Beam cannot take its flags.
+    """
+    options, found, arguments = job.request.options, job.found, job.arguments
+    units = sum(len(plan_units(file, unit_rows=options.unit_rows)) for file in found.files)
+    texts = first_texts(found, count=SAMPLE)
+    mean = sum(map(len, texts)) / len(texts) if texts else 0.0
+    size = megabytes(sum(file.size for file in found.files))
+    lines = [
+        f"input: {counted(len(found.files), 'file')}, {counted(job.rows, 'row')}, {size}",
+        f"columns: {', '.join(found.text_columns)}; texts of {mean:.0f} characters, by the first "
+        f"{counted(len(texts), 'text')}",
+        f"units: {units:,} of up to {counted(options.unit_rows, 'row')}",
+        f"steps: {', '.join(steps)}",
+        f"runner: {describe_runner(arguments)}",
+        f"Beam options: {describe_arguments(arguments)}",
+    ]
+    if job.is_finished:
+        return [*lines, f"output: {options.output}, finished already: it would stay as it is"]
+    begun = ", begun already: finished units would stay" if job.has_plan else ""
+    estimate = estimate_translation(
+        characters=mean * job.rows * len(found.text_columns),
+        layer_weights=_count_weights(job.model.folder),
+        beam_size=job.request.decoding.beam_size,
+        files=len(found.files),
+        units=units,
+        is_remote=not is_local(job.output),
+        has_accelerator=job.request.accelerator is not None,
+    )
+    lines += estimate.describe(arguments, price_per_hour=price_per_hour)
+    return [*lines, f"output: {options.output}{begun}"]
+
+
+def _count_weights(folder: Path | None) -> int | None:
+    """Counts the weights of a model's layers; None of a translator of the user's own."""
+    if folder is None:
+        return None
+    found = find_model_folder(folder)
+    return None if is_ctranslate2(found) else count_layer_weights(vars(load_config(found)))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -203,7 +203,7 @@ def test_a_run_tells_how_far_it_is(plan, monkeypatch):
 
 def lines_of(plan, arguments=ONE_WORKER):
     """Returns the lines by what stands before the colon."""
-    lines = describe_plan(plan, beam_arguments=arguments)
+    lines = describe_plan(plan, arguments=arguments, steps=job.STEPS)
     return dict(line.split(": ", 1) for line in lines)
 
 
@@ -225,6 +225,10 @@ def test_a_plan_says_what_would_be_done(tmp_path):
         "on both sides of a pair, for URLs, tags, variables, prices and the like"
     )
     assert lines["runner"] == "FnApiRunner, 1 worker, in_memory"
+    assert lines["steps"].startswith("List units, Find held-out texts, ")
+    assert lines["Beam options"] == " ".join(ONE_WORKER)
+    assert lines["time"] == "less than a minute on 1 core of this machine, without start and end"
+    assert "requests" not in lines
     assert lines["output"] == f"{tmp_path}/out, which holds nothing yet"
 
 
@@ -274,4 +278,4 @@ def test_a_plan_says_what_is_in_its_folder(plan, tmp_path):
 
 def test_a_plan_checks_beams_flags(plan):
     with pytest.raises(UserError, match="--runner=Flnk"):
-        describe_plan(plan, beam_arguments=["--runner=Flnk"])
+        describe_plan(plan, arguments=["--runner=Flnk"])

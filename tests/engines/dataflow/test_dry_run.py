@@ -1,0 +1,73 @@
+"""What a dry run says of a job on an object store, against what the job then does."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from command_line import run
+from engine_jobs import preprocess_arguments, translate_arguments
+
+DATAFLOW = (
+    "--runner", "dataflow", "--project", "my-project", "--region", "europe-west4",
+    "--staging", "gs://bucket/staging", "--worker-image", "image:1", "--max-workers", "5",
+)  # fmt: skip
+
+
+def lines_of(capsys, *arguments):
+    assert run(*arguments, "--dry-run") == 0
+    return dict(line.split(": ", 1) for line in capsys.readouterr().out.splitlines())
+
+
+@pytest.fixture
+def jobs(object_store, model_folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    bucket = object_store.bucket
+    translate = translate_arguments(bucket, model_folder, files=5, rows=200)
+    # A model of this machine, as a remote one is copied first, once in a machine's life.
+    index = translate.index(f"{bucket}/model")
+    translate = (*translate[:index], str(model_folder), *translate[index + 1 :])
+    return {"preprocess": preprocess_arguments(bucket, pairs=4000), "translate-batch": translate}
+
+
+@pytest.mark.parametrize("name", ["preprocess", "translate-batch"])
+def test_the_requests_that_are_expected_are_those_that_come(jobs, object_store, capsys, name):
+    arguments = (*jobs[name], "--output", "gs://bucket/out")
+    before = object_store.objects()
+    lines = lines_of(capsys, *arguments)
+    assert object_store.objects() == before
+    expected = int(re.match(r"about ([\d,]+) to", lines["requests"])[1].replace(",", ""))
+    object_store.forget()
+    assert run(*arguments) == 0
+    assert object_store.count() == pytest.approx(expected, rel=0.15)
+
+
+@pytest.mark.parametrize("name", ["preprocess", "translate-batch"])
+def test_a_dry_run_says_what_dataflow_would_be_told(
+    jobs, object_store, dataflow_service, model_folder, capsys, name
+):
+    arguments = [*jobs[name], "--output", "gs://bucket/out", *DATAFLOW]
+    if name == "translate-batch":
+        arguments[arguments.index(str(model_folder))] = "gs://bucket/model"
+    beam = ("--", *dataflow_service.arguments, "--labels=team=mine")
+    assert run(*arguments, "--dry-run", "--price-per-hour", "1.5", *beam) == 0
+    lines = dict(line.split(": ", 1) for line in capsys.readouterr().out.splitlines())
+    assert dataflow_service.body is None
+    assert lines["runner"] == "DataflowRunner"
+    assert lines["time"].endswith("on 5 workers of 4 cores, without start and end")
+    assert lines["price"].endswith(", at 1.50 an hour")
+    dataflow_service.is_run = False
+    run(*arguments, *beam)
+    names = {name.partition("/")[0] for name in dataflow_service.steps()}
+    steps = lines["steps"].split(", ")
+    assert names <= set(steps)
+    assert len(steps) - len(names) <= 2, "those that only group have no worker"
+    told = dataflow_service.options
+    for flag in lines["Beam options"].split():
+        option, _, value = flag.removeprefix("--").partition("=")
+        found = told.get(option)
+        if option in ("experiments", "labels"):
+            assert value in found
+        elif option not in ("job_name", "temp_location", "staging_location"):
+            assert str(found).removesuffix(".0") == value, option
