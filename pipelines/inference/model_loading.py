@@ -21,6 +21,7 @@ from model.formats.model_folder import (
     model_fingerprint,
 )
 from pipelines.storage.first_look import look_first
+from pipelines.storage.paths import normalize_path
 from pipelines.texts.model_languages import describe_other_language
 from pipelines.texts.options import TextOptions
 
@@ -154,6 +155,10 @@ class ModelLoader:
     engine: Engine = dataclasses.field(default_factory=Engine)
     threads: int = 0
     fingerprint: str | None = None
+
+    def __post_init__(self) -> None:
+        # Workers may have another working folder.
+        object.__setattr__(self, "folder", normalize_path(self.folder))
 
     def find_state(self) -> Hashable:
         """Returns what changes with the model's files: their names, sizes and times of change.

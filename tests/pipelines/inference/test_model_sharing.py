@@ -69,8 +69,10 @@ def test_loaders_that_pickle_to_the_same_are_one(make):
     assert (one.poison, other.poison) == ("x", "y")
 
 
-def test_equal_loaders_of_a_folder_have_one_model(folder):
+def test_equal_loaders_of_a_folder_have_one_model(folder, monkeypatch):
     one = copy_of(ModelLoader(str(folder), Decoding())).acquire()
+    monkeypatch.chdir(folder.parent)  # where the job starts: workers may be elsewhere
+    assert ModelLoader(folder.name).folder == str(folder)
     same = copy_of(ModelLoader(f"{folder}", Decoding(beam_size=4))).acquire()
     other = copy_of(ModelLoader(str(folder), Decoding(beam_size=1))).acquire()
     assert one is same
