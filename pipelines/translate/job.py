@@ -74,7 +74,13 @@ from pipelines.translate.progress_and_summary import (
     TranslationProgress,
 )
 from pipelines.translate.table import TableOptions
-from pipelines.translate.transforms import PlanUnits, ReadInput, TranslateUnits, WriteManifest
+from pipelines.translate.transforms import (
+    AddUpUnits,
+    PlanUnits,
+    ReadInput,
+    TranslateUnits,
+    WriteManifest,
+)
 from pipelines.translate.units import UnitOptions, UnitStatistics
 
 JOB = "translate-batch"  # the job's name where other jobs run as well
@@ -397,7 +403,7 @@ class TranslateJob:
             | "Plan units" >> PlanUnits(unit_rows=options.unit_rows, options=unit_options)
             | "Spread units" >> beam.Reshuffle()
             | "Translate units" >> translate.with_resource_hints(**hints)
-            | "Gather statistics" >> beam.combiners.ToList()
+            | "Add up statistics" >> beam.CombineGlobally(AddUpUnits())
             | "Write manifest" >> beam.ParDo(write_manifest)
         )
         return pipeline

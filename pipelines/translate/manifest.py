@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -14,10 +16,129 @@ from pipelines.translate.plan import FORMAT
 from pipelines.translate.units import UnitStatistics
 
 
+class UnitTotals:
+    """What a manifest holds of units, added up.
+
+    It holds, of each unit, the path and the bytes of its output file, which the manifest lists; of
+    each file the counts that are not 0; of a unit that is skipped why. All else are sums.
+    """
+
+    def __init__(self) -> None:
+        self.counts: collections.Counter[str] = collections.Counter()  # of all units
+        self.work: collections.Counter[str] = collections.Counter()
+        self.rows_by_file: dict[str, collections.Counter[_RowKey]] = {}
+        self.output_bytes: dict[str, int] = {}
+        self.skipped: dict[str, dict[str, Any]] = {}  # by output path
+        self.programs: dict[str, tuple[dict[str, str], list[str]]] = {}  # and their outputs
+
+    @classmethod
+    def of(cls, units: Iterable[UnitStatistics]) -> UnitTotals:
+        """Adds up units."""
+        totals = cls()
+        for unit in units:
+            totals.add(unit)
+        return totals
+
+    def add(self, unit: UnitStatistics) -> None:
+        """Adds a unit."""
+        self.counts.update(
+            units=1,
+            texts=unit.texts,
+            distinct_texts=unit.distinct_texts,
+            source_characters=unit.source_characters,
+            terms_found=unit.terms_found,
+            terms_kept=unit.terms_kept,
+            msec=round(1000 * unit.seconds),  # which has three decimals
+            run_units=int(not unit.was_reused),
+            run_rows=unit.run_rows,
+            run_characters=unit.run_characters,
+        )
+        self.work.update(dataclasses.asdict(unit.work))
+        rows = self.rows_by_file.setdefault(unit.relative_path, collections.Counter())
+        rows.update(_count_rows(unit))
+        outputs = self.programs.setdefault(_key_of(unit.versions), (unit.versions, []))[1]
+        outputs.append(unit.output_path)
+        if not unit.skipped:
+            self.output_bytes[unit.output_path] = unit.output_bytes
+            return
+        self.skipped[unit.output_path] = {
+            "file": unit.relative_path,
+            "first_row": unit.first_row,
+            "rows": unit.rows,
+            "output": unit.output_path,
+            "reason": unit.skipped,
+        }
+
+    def merge(self, other: UnitTotals) -> None:
+        """Adds the units that another has added up."""
+        self.counts.update(other.counts)
+        self.work.update(other.work)
+        for name, rows in other.rows_by_file.items():
+            self.rows_by_file.setdefault(name, collections.Counter()).update(rows)
+        self.output_bytes.update(other.output_bytes)
+        self.skipped.update(other.skipped)
+        for key, (programs, outputs) in other.programs.items():
+            self.programs.setdefault(key, (programs, []))[1].extend(outputs)
+
+    def units_by_versions(self) -> list[dict[str, Any]]:
+        """Returns the outputs of each set of programs, in order."""
+        found = [
+            {"programs": programs, "outputs": sorted(outputs)}
+            for programs, outputs in self.programs.values()
+        ]
+        return sorted(found, key=lambda each: each["outputs"][0])
+
+
+# What is counted, and for statuses and flags the column and the status or flag.
+_RowKey = tuple[str, str, str]
+
+
+@functools.cache
+def _row_key(kind: str, column: str = "", name: str = "") -> _RowKey:
+    """Returns one tuple for all files."""
+    return kind, column, name
+
+
+def _key_of(versions: Mapping[str, str]) -> str:
+    return json.dumps(versions, sort_keys=True)
+
+
+def _count_rows(unit: UnitStatistics) -> dict[_RowKey, int]:
+    counts = {
+        _row_key("units"): 1,
+        _row_key("in"): unit.rows,
+        _row_key("out"): unit.rows_out,
+        _row_key("failed"): unit.failed_rows,
+    }
+    for kind, by_column in (("status", unit.rows_by_status), ("flag", unit.rows_by_flag)):
+        for column, found in by_column.items():
+            counts |= {_row_key(kind, column, name): n for name, n in found.items() if n}
+    return counts
+
+
+def _describe_rows(rows: Mapping[_RowKey, int], *, columns: Sequence[str]) -> dict[str, Any]:
+    def count(kind: str, column: str = "", name: str = "") -> int:
+        return rows.get(_row_key(kind, column, name), 0)
+
+    return {
+        "rows": count("in"),
+        "rows_out": count("out"),
+        "skipped_rows": count("in") - count("out"),
+        "failed_rows": count("failed"),
+        "rows_by_status": {
+            column: {status: count("status", column, status) for status in STATUSES}
+            for column in columns
+        },
+        "rows_by_flag": {
+            column: {flag: count("flag", column, flag) for flag in FLAGS} for column in columns
+        },
+    }
+
+
 def make_manifest(
     *,
     plan: Mapping[str, Any],
-    statistics: Sequence[UnitStatistics],
+    totals: UnitTotals,
     bad_rows: Mapping[str, int | None],
     max_failed: float,
 ) -> dict[str, Any]:
@@ -25,103 +146,63 @@ def make_manifest(
 
     Args:
       plan: The content of `plan.json`.
-      statistics: Statistics of each unit.
+      totals: Statistics of all units.
       bad_rows: Rows of the files that are skipped, by relative path; None where they are unknown.
       max_failed: The share of rows that may fail or be skipped.
 
     Raises:
       RuntimeError: A file has other rows out than in, those that were skipped counted.
     """
-    statistics = sorted(statistics, key=lambda unit: unit.output_path)
     columns = plan["options"]["text_columns"]
-    units_by_file: dict[str, list[UnitStatistics]] = {name: [] for name in plan["input"]}
-    for unit in statistics:
-        units_by_file[unit.relative_path].append(unit)
-    files = {
-        name: {"units": len(units), **_count_rows(units, columns=columns)}
-        for name, units in units_by_file.items()
-    }
+    files = {}
+    every_row: collections.Counter[_RowKey] = collections.Counter()
     for name, planned in plan["input"].items():
-        rows_out, skipped_rows = files[name]["rows_out"], files[name]["skipped_rows"]
-        if rows_out + skipped_rows != planned["rows"]:
+        rows = totals.rows_by_file.get(name, collections.Counter())
+        every_row.update(rows)
+        found = _describe_rows(rows, columns=columns)
+        if found["rows_out"] + found["skipped_rows"] != planned["rows"]:
             raise RuntimeError(
-                f"{name}: {planned['rows']} rows in, {rows_out} out and {skipped_rows} skipped"
+                f"{name}: {planned['rows']} rows in, {found['rows_out']} out and "
+                f"{found['skipped_rows']} skipped"
             )
-    counts = {
-        **_count_rows(statistics, columns=columns),
+        files[name] = {"units": rows[_row_key("units")], **found}
+    if strange := totals.rows_by_file.keys() - files.keys():
+        raise RuntimeError(f"units of files that are not planned: {sorted(strange)}")
+    row_counts = {
+        **_describe_rows(every_row, columns=columns),
         "skipped_file_rows": sum(rows or 0 for rows in bad_rows.values()),
     }
-    work = sum((unit.work for unit in statistics), Work())
+    counts, work = totals.counts, Work(**totals.work)
     return {
         "format": FORMAT,
         "files": files,
-        **counts,
+        **row_counts,
         "max_failed": max_failed,
-        "has_failed": has_failed(counts, max_failed=max_failed),
-        "units": len(statistics),
-        "output_bytes": {
-            unit.output_path: unit.output_bytes for unit in statistics if not unit.skipped
-        },
+        "has_failed": has_failed(row_counts, max_failed=max_failed),
+        "units": counts["units"],
+        "output_bytes": dict(sorted(totals.output_bytes.items())),
         "skipped_files": [
             {"file": name, "reason": reason, "rows": bad_rows[name]}
             for name, reason in plan["bad_files"].items()
         ],
-        "skipped_units": [
-            {
-                "file": unit.relative_path,
-                "first_row": unit.first_row,
-                "rows": unit.rows,
-                "output": unit.output_path,
-                "reason": unit.skipped,
-            }
-            for unit in statistics
-            if unit.skipped
-        ],
-        "texts": sum(unit.texts for unit in statistics),
-        "distinct_texts": sum(unit.distinct_texts for unit in statistics),
-        "source_characters": sum(unit.source_characters for unit in statistics),
-        "terms": {
-            "found": sum(unit.terms_found for unit in statistics),
-            "kept": sum(unit.terms_kept for unit in statistics),
-        },
+        "skipped_units": [unit for _, unit in sorted(totals.skipped.items())],
+        "texts": counts["texts"],
+        "distinct_texts": counts["distinct_texts"],
+        "source_characters": counts["source_characters"],
+        "terms": {"found": counts["terms_found"], "kept": counts["terms_kept"]},
         "work": {**dataclasses.asdict(work), "padding": round(work.padding, 6)},
         "model_fingerprint": plan["model_fingerprint"],
         "decoding": plan["decoding"],
         "engine": plan["engine"],
         "languages": plan.get("languages", {}),
         "options": plan["options"],
-        "versions": _units_by_versions(statistics),
-        "unit_seconds": round(sum(unit.seconds for unit in statistics), 3),
+        "versions": totals.units_by_versions(),
+        "unit_seconds": counts["msec"] / 1000,
         "last_run": {
-            "units": sum(not unit.was_reused for unit in statistics),
-            "rows": sum(unit.run_rows for unit in statistics),
-            "source_characters": sum(unit.run_characters for unit in statistics),
+            "units": counts["run_units"],
+            "rows": counts["run_rows"],
+            "source_characters": counts["run_characters"],
         },
-    }
-
-
-def _count_rows(units: Iterable[UnitStatistics], *, columns: Sequence[str]) -> dict[str, Any]:
-    rows_by_status = {column: dict.fromkeys(STATUSES, 0) for column in columns}
-    rows_by_flag = {column: dict.fromkeys(FLAGS, 0) for column in columns}
-    rows: collections.Counter[str] = collections.Counter()
-    for unit in units:
-        rows["in"] += unit.rows
-        rows["out"] += unit.rows_out
-        rows["failed"] += unit.failed_rows
-        for found, of_unit in (
-            (rows_by_status, unit.rows_by_status),
-            (rows_by_flag, unit.rows_by_flag),
-        ):
-            for column, counts in of_unit.items():
-                for name, count in counts.items():
-                    found[column][name] += count
-    return {
-        "rows": rows["in"],
-        "rows_out": rows["out"],
-        "skipped_rows": rows["in"] - rows["out"],
-        "failed_rows": rows["failed"],
-        "rows_by_status": rows_by_status,
-        "rows_by_flag": rows_by_flag,
     }
 
 
@@ -144,14 +225,3 @@ def skipped_file_rows(counts: Mapping[str, Any]) -> int:
 def all_rows(counts: Mapping[str, Any]) -> int:
     """Returns the rows of all files, including those of skipped files as far as they are known."""
     return int(counts["rows"]) + skipped_file_rows(counts)
-
-
-def _units_by_versions(units: Iterable[UnitStatistics]) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    for unit in units:
-        same = [each for each in found if each["programs"] == unit.versions]
-        if not same:
-            same = [{"programs": unit.versions, "outputs": []}]
-            found += same
-        same[0]["outputs"].append(unit.output_path)
-    return found

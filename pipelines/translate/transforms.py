@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import apache_beam as beam
 from apache_beam.metrics import Metrics
@@ -17,7 +17,7 @@ from pipelines.storage.parquet import ForwardReader
 from pipelines.tables.writing import COMPRESSIONS
 from pipelines.translate import job_folder
 from pipelines.translate.job_folder import SkippedFile, write_json
-from pipelines.translate.manifest import make_manifest
+from pipelines.translate.manifest import UnitTotals, make_manifest
 from pipelines.translate.options import ON_BAD_FILE
 from pipelines.translate.plan import InputFile, TableUnit
 from pipelines.translate.units import (
@@ -116,6 +116,30 @@ class _TranslateRun(TranslatorDoFn):
         return statistics
 
 
+class AddUpUnits(beam.CombineFn):
+    """Statistics of units to their totals, so that the last step does not hold those of each."""
+
+    def create_accumulator(self) -> UnitTotals:
+        """Returns the totals of no unit."""
+        return UnitTotals()
+
+    def add_input(self, totals: UnitTotals, unit: UnitStatistics) -> UnitTotals:
+        """Adds a unit."""
+        totals.add(unit)
+        return totals
+
+    def merge_accumulators(self, accumulators: Iterable[UnitTotals]) -> UnitTotals:
+        """Adds up totals."""
+        totals = UnitTotals()
+        for each in accumulators:
+            totals.merge(each)
+        return totals
+
+    def extract_output(self, totals: UnitTotals) -> UnitTotals:
+        """Returns the totals of all units."""
+        return totals
+
+
 @dataclasses.dataclass(kw_only=True, eq=False)
 class WriteManifest(beam.DoFn):
     """The job's last step; running it twice writes the same."""
@@ -126,7 +150,7 @@ class WriteManifest(beam.DoFn):
     plan_digest: str  # digest of its plan
     is_alone: bool  # whether no other run can be at work in the folder
 
-    def process(self, statistics: list[UnitStatistics]) -> None:
+    def process(self, totals: UnitTotals) -> None:
         """Writes the manifest of all units.
 
         Raises:
@@ -139,7 +163,7 @@ class WriteManifest(beam.DoFn):
         skipped = [file for file in every_file if isinstance(file, SkippedFile)]
         manifest = make_manifest(
             plan={**plan, "bad_files": {file.relative_path: file.reason for file in skipped}},
-            statistics=statistics,
+            totals=totals,
             bad_rows={file.relative_path: file.rows for file in skipped},
             max_failed=self.max_failed,
         )

@@ -26,7 +26,7 @@ from pipelines.flags.limits import Limits
 from pipelines.tables.writing import file_state
 from pipelines.texts.options import TextOptions
 from pipelines.translate.job_folder import plan_digest
-from pipelines.translate.manifest import make_manifest
+from pipelines.translate.manifest import UnitTotals, make_manifest
 from pipelines.translate.progress_and_summary import describe_summary
 from pipelines.translate.units import UnitStatistics
 
@@ -147,7 +147,7 @@ def test_what_an_older_tt_wrote_has_no_flags_and_is_read(tmp_path):
     old = UnitStatistics.from_json(unit)
     assert old.rows_by_flag == {}
     plan = json.loads((tmp_path / "out/_tt/plan.json").read_text())
-    made = make_manifest(plan=plan, statistics=[old], bad_rows={}, max_failed=1)
+    made = make_manifest(plan=plan, totals=UnitTotals.of([old]), bad_rows={}, max_failed=1)
     assert made["rows_by_flag"] == {"text": NO_FLAGS}
     assert dataclasses.replace(summary, manifest=made).rows_by_status == summary.rows_by_status
 

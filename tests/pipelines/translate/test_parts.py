@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
+import itertools
 import json
+import pickle
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from translation_jobs import NO_ROWS, load_reverser, numbered, request, translate, write
 
+from model.engines.translator import Work
 from model.errors import (
     BadFileError,
     DiskFullError,
@@ -31,10 +35,10 @@ from pipelines.translate.job_folder import (
     read_input,
     write_input,
 )
-from pipelines.translate.manifest import make_manifest
+from pipelines.translate.manifest import UnitTotals, make_manifest
 from pipelines.translate.plan import InputFile, plan_units
 from pipelines.translate.table import TableOptions, translate_table
-from pipelines.translate.transforms import PlanUnits, TranslateUnits
+from pipelines.translate.transforms import AddUpUnits, PlanUnits, TranslateUnits
 from pipelines.translate.units import UnitOptions, UnitStatistics
 
 
@@ -196,6 +200,75 @@ def test_differences_of_plans_are_named_as_the_user_knows_them():
     ]  # fmt: skip
 
 
+def some_units(count):
+    """Statistics of units of three files, which two versions of tt did."""
+    return [
+        UnitStatistics(
+            output_path=f"year=2024/month={i % 3}/part-{i:05d}-of-{count:05d}.snappy.parquet",
+            relative_path=f"year=2024/month={i % 3}/part.snappy.parquet",
+            first_row=10 * i,
+            rows=10,
+            skipped="" if i % 7 else "damaged",
+            output_bytes=1000 + i,
+            rows_by_status={"text": {**NO_ROWS, "ok": 9, "failed": 1}} if i % 7 else {},
+            rows_by_flag={"text": {"copy": i % 2}},
+            failed_rows=1 if i % 7 else 0,
+            texts=i,
+            work=Work(sources=i, source_tokens=2 * i, padded_tokens=3 * i),
+            seconds=0.001 * i,
+            run_rows=i,
+            versions={"tt-translate": "1" if i % 5 else "2"},
+            was_reused=i % 2 == 0,
+        )
+        for i in range(count)
+    ]
+
+
+def plan_of(units):
+    rows = collections.Counter()
+    for unit in units:
+        rows[unit.relative_path] += unit.rows
+    return {
+        "input": {name: {"rows": count} for name, count in rows.items()},
+        "bad_files": {"bad.csv": "it is empty"},
+        "options": {"text_columns": ["text"]},
+        **dict.fromkeys(("model_fingerprint", "decoding", "engine")),
+    }
+
+
+@given(data=st.data(), count=st.integers(0, 40))
+def test_the_manifest_is_the_same_in_whatever_parts_units_are_added_up(data, count):
+    units = some_units(count)
+    known = {"plan": plan_of(units), "bad_rows": {"bad.csv": 3}, "max_failed": 0.5}
+    expected = make_manifest(totals=UnitTotals.of(units), **known)
+    ok = sum(unit.rows_by_status.get("text", {}).get("ok", 0) for unit in units)
+    assert expected["rows_by_status"]["text"]["ok"] == ok
+    assert expected["rows"] == 10 * count
+    assert expected["work"]["source_tokens"] == sum(unit.work.source_tokens for unit in units)
+    assert expected["unit_seconds"] == round(sum(unit.seconds for unit in units), 3)
+    assert expected["last_run"]["units"] == count // 2
+    shuffled = data.draw(st.permutations(units))
+    cuts = sorted(data.draw(st.lists(st.integers(0, count), max_size=3)))
+    combine = AddUpUnits()
+    parts = [combine.create_accumulator()]
+    for first, end in itertools.pairwise((0, *cuts, count)):
+        parts.append(pickle.loads(pickle.dumps(UnitTotals.of(shuffled[first:end]))))
+    totals = combine.extract_output(combine.merge_accumulators(reversed(parts)))
+    found = make_manifest(totals=totals, **known)
+    assert found == expected
+    assert json.dumps(found) == json.dumps(expected), "in the same order, with the same types"
+
+
+def test_what_is_kept_of_a_unit_is_its_output():
+    """Not its statistics, of which 10^5 units would take the last step hundreds of megabytes."""
+    less, more = (UnitTotals.of(some_units(count)) for count in (1_000, 3_000))
+    grown = (len(pickle.dumps(more)) - len(pickle.dumps(less))) / 2_000
+    path = len(some_units(1)[0].output_path)
+    skipped = 250 / 7  # a seventh is skipped, and the manifest says of each why
+    assert grown < path + 30 + skipped
+    assert grown < len(pickle.dumps(some_units(2)[1])) / 5
+
+
 def test_the_manifest_refuses_lost_rows():
     plan = {"input": {"a.parquet": {"rows": 3}}, "options": {"text_columns": ["text"]}}
     unit = UnitStatistics(
@@ -206,7 +279,7 @@ def test_the_manifest_refuses_lost_rows():
         rows_by_status={"text": {**NO_ROWS, "ok": 2}},
     )
     with pytest.raises(RuntimeError, match=r"a\.parquet: 3 rows in, 2 out and 0 skipped"):
-        make_manifest(plan=plan, statistics=[unit], bad_rows={}, max_failed=0)
+        make_manifest(plan=plan, totals=UnitTotals.of([unit]), bad_rows={}, max_failed=0)
 
 
 def test_the_transforms_refuse_a_bad_configuration():
