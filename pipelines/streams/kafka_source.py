@@ -205,6 +205,9 @@ class KafkaReader(UnboundedReader):
         partitions = _list_partitions(self._consumer, source)
         found = find_positions(self._consumer, source, partitions)
         self._committer.note({p: at.offset for p, at in found.items() if at.is_committed})
+        if not offsets:  # so that a new group that began at the end goes on there after a crash
+            self._committer.commit({p: at.offset for p, at in found.items()})
+        self._live.note_ends({p: at.end for p, at in found.items()})
         self._take({**{p: at.offset for p, at in found.items()}, **offsets})
         self._look = threading.Thread(target=self._look_for_partitions, daemon=True)
         self._look.start()

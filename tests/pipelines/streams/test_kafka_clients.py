@@ -1,6 +1,7 @@
 """Settings of Kafka's clients, whose values are secrets, and their errors in one line."""
 
 import functools
+import sys
 
 import pytest
 from confluent_kafka import KafkaError
@@ -24,6 +25,12 @@ def write(tmp_path, text):
     path = tmp_path / "kafka.properties"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return str(path)
+
+
+def test_what_is_not_installed_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "confluent_kafka", None)
+    with pytest.raises(UserError, match="-m pip install"):
+        kafka_clients.check_installed()
 
 
 def test_settings_are_read_with_comments_and_spaces(tmp_path):
