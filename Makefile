@@ -110,6 +110,7 @@ lock:
 	$(COMPILE) --output-file requirements.lock
 	$(COMPILE) --extra ctranslate2 --constraint requirements.lock --constraint requirements-dev.lock \
 		--output-file requirements-ctranslate2.lock
+	$(COMPILE) --extra gpu --constraint requirements.lock --output-file requirements-gpu.lock
 	$(COMPILE) --group dev --constraint requirements.lock --output-file requirements-dev.lock
 	$(COMPILE) --group bench --constraint requirements.lock --output-file requirements-bench.lock
 	$(COMPILE) --group engines --constraint requirements.lock --constraint requirements-dev.lock \

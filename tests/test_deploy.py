@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import apache_beam
+import pytest
+from google.cloud.dataflow_v1beta3.types import TemplateMetadata
+
+from cli.main import load_command
 
 ROOT = Path(__file__).parents[1]
 DOCKERFILE = (ROOT / "deploy/Dockerfile").read_text("utf-8")
+TEMPLATE = (ROOT / "deploy/flex/Dockerfile").read_text("utf-8")
+JOBS = ("preprocess", "translate-batch")
 
 
 def test_the_image_has_the_beam_of_the_lock():
@@ -19,14 +26,61 @@ def test_the_image_has_the_beam_of_the_lock():
 
 
 def test_what_is_copied_is_sent_to_the_build():
-    copied = [name.strip("./") for line in re.findall(r"^COPY (.*) \S+$", DOCKERFILE, re.M)
-              for name in line.split()]  # fmt: skip
+    lines = re.findall(r"^COPY (?!--)(.*) \S+$", DOCKERFILE + TEMPLATE, re.M)
+    copied = [name.strip("./") for line in lines for name in line.split()]
     lines = (ROOT / ".dockerignore").read_text("utf-8").splitlines()
     sent = [line.removeprefix("!") for line in lines if line.startswith("!")]
     assert sorted(copied) == sorted(sent)
     packages = {path.parent.name for path in ROOT.glob("*/__init__.py")}
     assert packages == {"cli", "model", "pipelines"} <= set(copied)
     assert all((ROOT / name).exists() for name in copied)
+
+
+def test_the_locks_that_an_image_can_have_are_there():
+    assert "ARG LOCK=requirements.lock\n" in DOCKERFILE
+    locks = re.findall(r"--build-arg LOCK=(\S+)", DOCKERFILE)
+    for lock, package in zip(locks, ["nvidia-cudnn-cu12", "ctranslate2"], strict=True):
+        text = (ROOT / lock).read_text("utf-8")
+        assert re.search(rf"^{package}==", text, re.M)
+        every = re.findall(r"^(\S+==\S+)", (ROOT / "requirements.lock").read_text("utf-8"), re.M)
+        assert set(every) <= set(re.findall(r"^(\S+==\S+)", text, re.M))
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_a_templates_parameters_are_what_the_api_takes_and_the_command_has(job):
+    text = (ROOT / f"deploy/flex/{job}.json").read_text("utf-8")
+    metadata = TemplateMetadata.from_json(text, ignore_unknown_fields=False)
+    assert metadata.name == f"tt {job}"
+    command = load_command(job)
+    flags = {option for each in command.params for option in each.opts}
+    for parameter in metadata.parameters:
+        assert re.fullmatch(r"[a-z][a-z0-9_]*", parameter.name)
+        assert parameter.label
+        assert parameter.help_text.endswith(".")
+        for regex in parameter.regexes:
+            re.compile(regex)
+        if parameter.name in ("corpora", "input"):
+            assert not parameter.is_optional
+        else:
+            assert f"--{parameter.name.replace('_', '-')}" in flags
+    required = {each.name for each in metadata.parameters if not each.is_optional}
+    assert required == {
+        "preprocess": {"corpora", "output"}, "translate-batch": {"input", "output", "model"},
+    }[job]  # fmt: skip
+
+
+def test_the_launcher_hands_parameters_to_tt_and_the_rest_to_beam():
+    launch = runpy.run_path(str(ROOT / "deploy/flex/launch.py"), run_name="launch")
+    command = launch["command_of"](
+        "translate-batch",
+        ["--input=gs://b/1 gs://b/2", "--output=gs://b/o", "--model=gs://b/m", "--beam_size=2",
+         "--text_column=title body", "--runner=DataflowRunner", "--template_location=gs://b/t"],
+    )  # fmt: skip
+    assert command == [
+        "translate-batch", "gs://b/1", "gs://b/2", "--output", "gs://b/o", "--model", "gs://b/m",
+        "--beam-size", "2", "--text-column", "title", "--text-column", "body", "--",
+        "--runner=DataflowRunner", "--template_location=gs://b/t",
+    ]  # fmt: skip
 
 
 def test_what_jobs_import_can_be_imported(tmp_path):

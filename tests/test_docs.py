@@ -63,7 +63,8 @@ ADDED = {
 FOREIGN = {
     "--build-arg", "--direct_num_workers", "--environment_config", "--environment_type",
     "--experiments", "--extra_package", "--flexrs_goal", "--job_endpoint", "--job_name", "--logdir",
-    "--machine_type", "--max_num_workers", "--number_of_worker_harness_threads",
+    "--machine_type", "--max_num_workers", "--no_use_public_ips",
+    "--number_of_worker_harness_threads",
     "--require-hashes", "--requirements_file", "--runner", "--sdk_container_image",
     "--setup_file", "--staging_location", "--temp_location",
 }  # fmt: skip
@@ -328,7 +329,8 @@ def test_a_block_names_commands_and_flags_that_there_are(block):
         if script := next((word for word in words if word.startswith("tests/bench/")), None):
             check_script(script, words)
         if "pytest" in words:
-            path, name = words[words.index("pytest") + 1], words[words.index("-k") + 1]
+            path = next(word for word in words if word.startswith("tests/"))
+            name = words[words.index("-k") + 1] if "-k" in words else ""
             assert f"def test_{name}" in (ROOT / path).read_text("utf-8")
 
 

@@ -1,0 +1,52 @@
+"""Starts a job of tt where Dataflow launches its Flex Template.
+
+The launcher runs this file with the template's parameters and Beam's own flags, all as
+--name=value. Parameters become flags of tt; everything else goes to Beam. Which job it is, the
+image says in TT_JOB: see deploy/flex/Dockerfile.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from cli.main import main
+
+_ARGUMENTS = ("corpora", "input")  # parameters that are arguments of the command, not flags
+
+
+def read_parameters(job: str) -> list[str]:
+    """Returns the names of a template's parameters."""
+    metadata = json.loads((Path(__file__).parent / f"{job}.json").read_text("utf-8"))
+    return [parameter["name"] for parameter in metadata["parameters"]]
+
+
+def command_of(job: str, arguments: Sequence[str]) -> list[str]:
+    """Returns the command line of tt for what the launcher says.
+
+    Several values of a parameter are separated by spaces, if it is an argument or repeats.
+
+    >>> command_of("translate-batch", ["--input=gs://b/in", "--text_column=a b", "--region=r"])
+    ['translate-batch', 'gs://b/in', '--text-column', 'a', '--text-column', 'b', '--', '--region=r']
+    """
+    parameters = read_parameters(job)
+    first: list[str] = []
+    flags: list[str] = []
+    beam: list[str] = []
+    for argument in arguments:
+        name, _, value = argument.removeprefix("--").partition("=")
+        if name not in parameters:
+            beam.append(argument)
+        elif name in _ARGUMENTS:
+            first += value.split()
+        else:
+            for each in value.split():
+                flags += [f"--{name.replace('_', '-')}", each]
+    return [job, *first, *flags, "--", *beam]
+
+
+if __name__ == "__main__":
+    main(command_of(os.environ["TT_JOB"], sys.argv[1:]))
