@@ -478,7 +478,7 @@ def test_workers_get_the_planned_model_by_its_whole_path(with_model, monkeypatch
         pass
 
     def run_job(job, progress, *, start, report):
-        raise Given(job._loader(), job.plan["model_fingerprint"], start)
+        raise Given(_loader_of(job), job.plan["model_fingerprint"], start)
 
     monkeypatch.setattr("pipelines.translate.job.TranslateJob.run", run_job)
     pq.write_table(pa.table({"text": ["one"]}), "input.parquet")
