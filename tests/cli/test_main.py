@@ -20,6 +20,7 @@ from model.dataset.manifest import DatasetManifest
 from model.formats.model_folder import model_fingerprint
 from pipelines.preprocess.options import PreprocessOptions
 from pipelines.runners.beam_options import with_local_defaults
+from pipelines.translate.job import _loader_of
 
 
 @pytest.fixture
