@@ -55,6 +55,9 @@ class SplitInfo:
     # Pairs by target tokens for a source token, BOS and EOS apart, in eighths of an octave from
     # 1/32 to 32; see `ratio_places`. None in a manifest of an older `tt`.
     length_ratios: list[int] = dataclasses.field(default_factory=list)
+    # Those of them whose source ends with a full stop or the like, and whose target does not; none
+    # in a manifest of an older `tt`.
+    lost_end_ratios: list[int] = dataclasses.field(default_factory=list)
     # `placeholder_pairs[k - 1]` pairs have at least k placeholders on each side; none in a manifest
     # of an older `tt`, or where no pair has any.
     placeholder_pairs: list[int] = dataclasses.field(default_factory=list)

@@ -37,6 +37,9 @@ class TrainingData:
     # Quantiles of target tokens for a source token, by their names: "50%" is the median. None of
     # datasets that were made before they were counted.
     length_ratios: dict[str, float] = dataclasses.field(default_factory=dict)
+    # Pairs by that ratio whose source ends with a full stop or the like and whose target does not,
+    # as in `SplitInfo`.
+    lost_end_ratios: list[int] = dataclasses.field(default_factory=list)
     # `placeholder_pairs[k - 1]` pairs had at least k placeholders; none if none had any, or if they
     # were not counted.
     placeholder_pairs: list[int] = dataclasses.field(default_factory=list)
@@ -57,6 +60,7 @@ class TrainingData:
             source_lengths=split.source_lengths,
             target_lengths=split.target_lengths,
             length_ratios=ratio_quantiles(split.length_ratios),
+            lost_end_ratios=split.lost_end_ratios,
             placeholder_pairs=split.placeholder_pairs,
             protect_regex=list(manifest.options.get("protect_regex", ())),
         )

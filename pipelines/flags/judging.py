@@ -99,8 +99,7 @@ def flag_sentence(
         ratio = target_tokens / source_tokens
         is_far = abs(target_tokens - limits.usual * source_tokens) >= THRESHOLDS.length_slack
         if (ratio < limits.shortest and is_far) or (
-            ratio < THRESHOLDS.without_end * limits.usual
-            and has_lost_end(translation, source=source)
+            ratio < limits.without_end * limits.usual and has_lost_end(translation, source=source)
         ):
             found.append(SHORT)
         if ratio > limits.longest and is_far:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from model.dataset.manifest import RATIO_STEPS
+import numpy as np
+
+from model.dataset.manifest import RATIO_STEPS, ratio_of_place
 from model.errors import require, require_one_of
-from model.formats.model_card import About
+from model.formats.model_card import About, TrainingData
 from model.text.languages import find_language
 
 REPEATS = "repeats"  # words or characters come in a loop that the source has not
@@ -75,8 +77,13 @@ class Thresholds:
     # Tokens that a translation must have more or fewer than the median: names and headings differ
     # more than any ratio allows.
     length_slack: int = 5
-    # Share of the median, if also the full stop of the source is missing.
+    # Share of the median, if also the full stop of the source is missing: at least so large, and up
+    # to the median as long as at most 3 of 10,000 training pairs are such and below it. To those
+    # that were found 3 are added, since none found may be so many (the rule of three, Hanley and
+    # Lippman-Hand 1983).
     without_end: float = 0.6
+    pairs_without_end: int = 3
+    unseen_pairs: int = 3
     # Letters of another script: so many, and so large a share.
     foreign_letters: int = 2
     foreign_share: float = 0.2
@@ -100,19 +107,36 @@ class Limits:
     shortest: float | None = None  # target tokens for a source token
     usual: float | None = None
     longest: float | None = None
+    without_end: float = THRESHOLDS.without_end  # share of `usual`, where the full stop is lost
     least_score: float | None = None  # log-probability of a token
 
     @classmethod
     def of(cls, about: About) -> Limits:
         """Takes what a model card has."""
         ratios, language = about.data.length_ratios, find_language(about.data.target_language)
+        usual = ratios.get("50%")
         return cls(
             target_script=language.script if language else "",
             shortest=_scaled(ratios.get(THRESHOLDS.shortest), 1 / _HALF_STEP),
-            usual=ratios.get("50%"),
+            usual=usual,
             longest=_scaled(ratios.get(THRESHOLDS.longest), _HALF_STEP),
+            without_end=_without_end(about.data, usual) if usual else THRESHOLDS.without_end,
             least_score=about.token_scores.get(THRESHOLDS.score),
         )
+
+
+def _without_end(data: TrainingData, usual: float) -> float:
+    """Returns below which share of the median hardly a training pair has lost its end."""
+    least = THRESHOLDS.without_end
+    if not data.lost_end_ratios:
+        return least  # not counted
+    most = THRESHOLDS.pairs_without_end * data.pairs // 10_000 - THRESHOLDS.unseen_pairs
+    below = np.cumsum(data.lost_end_ratios)
+    place = int(np.searchsorted(below, most, side="right"))  # the first with too many up to it
+    if place == len(below):
+        return 1.0 if most >= 0 else least
+    share = ratio_of_place(place) / _HALF_STEP / usual
+    return min(max(share, least), 1.0)
 
 
 def _scaled(value: float | None, factor: float) -> float | None:

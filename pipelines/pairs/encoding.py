@@ -18,6 +18,7 @@ from model.text.placeholders import normalize_pairs
 from model.text.spans import Protection
 from model.text.vocabulary import VocabularyPair
 from pipelines.corpora.opening import SourceList
+from pipelines.flags.ends import find_lost_ends
 from pipelines.pairs import digests
 from pipelines.pairs.examples import ExampleWriter, with_texts
 from pipelines.pairs.filters import (
@@ -252,6 +253,7 @@ def encode_unit(
         encoded = writer.serialize(source_ids, target_ids)
         part["size"] = np.fromiter(map(len, encoded), np.uint32, len(encoded))
         part["placeholders"] = clean.placeholders
+        part["lost_end"] = find_lost_ends(clean.sources, clean.targets)
         source_tokens = source_ids.lengths - _SPECIAL_IDS
         target_tokens = target_ids.lengths - _SPECIAL_IDS
         is_short = source_tokens <= options.short_tokens, target_tokens <= options.short_tokens

@@ -35,6 +35,7 @@ HEADER = np.dtype(
         ("source_length", "<u4"),  # ids, BOS and EOS counted
         ("target_length", "<u4"),
         ("placeholders", "u1"),  # on each side
+        ("lost_end", "?"),  # whether the source ends with a full stop, and the target does not
         ("size", "<u4"),  # bytes of the record; 0 for a duplicate of another in the same unit
     ]
 )
@@ -43,7 +44,7 @@ HEADER = np.dtype(
 READ_BYTES = 80 << 20
 
 _TAIL_BYTES = 64 << 10  # the footers of all but many shards
-_MAGIC = b"ttspill4"
+_MAGIC = b"ttspill5"
 _FOOTER_END = struct.Struct("<Q8s")
 
 

@@ -272,6 +272,7 @@ def describe_split(name: str, totals: SplitTotals, *, shards: int) -> SplitInfo:
         source_lengths=totals.source_lengths,
         target_lengths=totals.target_lengths,
         length_ratios=totals.length_ratios,
+        lost_end_ratios=totals.lost_end_ratios,
         placeholder_pairs=totals.placeholder_pairs,
         padding_as_stored=waste(totals.padded_as_stored),
         padding_by_length=waste(totals.padded_by_length),

@@ -50,6 +50,8 @@ class RecordStatistics:
     target_lengths: list[int] = dataclasses.field(default_factory=list)
     # Histogram of the ratios of lengths, as in `SplitInfo`.
     length_ratios: list[int] = dataclasses.field(default_factory=list)
+    # The same of those whose target has lost its end.
+    lost_end_ratios: list[int] = dataclasses.field(default_factory=list)
     # Records by their least number of placeholders, as in `SplitInfo`.
     placeholder_pairs: list[int] = dataclasses.field(default_factory=list)
     padded_as_stored: int = 0  # tokens with padding, if every 64 consecutive pairs made a batch
@@ -59,13 +61,15 @@ class RecordStatistics:
     def count(self, headers: Headers) -> None:
         """Counts written records."""
         source, target = (headers[f"{side}_length"].astype(np.int64) for side in _SIDES)
+        places = ratio_places(source, target)
         counted = RecordStatistics(
             records=len(headers),
             source_tokens=int(source.sum()),
             target_tokens=int(target.sum()),
             source_lengths=np.bincount(source // HISTOGRAM_STEP).tolist(),
             target_lengths=np.bincount(target // HISTOGRAM_STEP).tolist(),
-            length_ratios=np.bincount(ratio_places(source, target)).tolist(),
+            length_ratios=np.bincount(places).tolist(),
+            lost_end_ratios=np.bincount(places[headers["lost_end"]], minlength=1).tolist(),
             placeholder_pairs=_count_at_least(headers["placeholders"]),
         )
         for lengths in (source, target):

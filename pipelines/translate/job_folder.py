@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from model.errors import UserError
 from model.folders.differences import describe_differences
+from pipelines.flags.limits import Limits
 from pipelines.storage.files import open_binary, write_text, write_whole
 from pipelines.storage.listing import ListedFile
 from pipelines.translate.plan import InputFile, installed_versions, output_stem, planned_outputs
@@ -114,7 +115,7 @@ def _compare_placeholders(then: int | None, now: int) -> list[str]:
 
 
 def _compare_limits(then: Mapping[str, Any] | None, now: Mapping[str, Any]) -> list[str]:
-    if then is None:  # a plan of an older tt
+    if then is None or dataclasses.asdict(Limits()) | then == now:  # a plan of an older tt
         return []
     return ["the model card of `model` is another one now, and flags go by it"]
 

@@ -28,7 +28,7 @@ from round_trip import DATA, NORMALIZATION, load
 from model.dataset.manifest import ratio_places
 from model.formats.model_card import About, TrainingData, ratio_quantiles
 from model.text.vocabulary import Vocabulary
-from pipelines.flags.ends import has_lost_end
+from pipelines.flags.ends import find_lost_ends, has_lost_end
 from pipelines.flags.judging import flag_sentence
 from pipelines.flags.limits import (
     COPY,
@@ -135,9 +135,14 @@ def find_limits(corpus: Corpus, vocabulary: Vocabulary) -> Limits:
     out = {*text_reasons(sources, targets, filters=filters)}
     out |= token_reasons(lengths[0] - 2, lengths[1] - 2, filters=filters).keys()
     kept = np.setdiff1d(np.arange(len(sources)), list(out))
-    places = np.bincount(ratio_places(lengths[0][kept], lengths[1][kept]))
-    ratios = ratio_quantiles(places.tolist())
-    data = TrainingData(target_language=corpus.target, length_ratios=ratios)
+    places = ratio_places(lengths[0][kept], lengths[1][kept])
+    is_lost = np.array(find_lost_ends(sources, targets))[kept]
+    data = TrainingData(
+        target_language=corpus.target,
+        pairs=len(kept),
+        length_ratios=ratio_quantiles(np.bincount(places).tolist()),
+        lost_end_ratios=np.bincount(places[is_lost], minlength=1).tolist(),
+    )
     return Limits.of(About(data=data))
 
 
@@ -272,7 +277,10 @@ def main() -> None:
 
 def describe_limits(limits: Limits) -> str:
     """Says what the range is."""
-    return f"ratios {limits.shortest:.3f}, {limits.usual:.3f}, {limits.longest:.3f}"
+    return (
+        f"ratios {limits.shortest:.3f}, {limits.usual:.3f}, {limits.longest:.3f}; without the end "
+        f"{limits.without_end:.2f} of the median"
+    )
 
 
 def trade(corpus: Corpus, limits: Limits, vocabulary: Vocabulary, shares: Report) -> None:

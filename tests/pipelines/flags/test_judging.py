@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from model.formats.model_card import About, TrainingData
 from pipelines.flags.copies import is_copy
-from pipelines.flags.ends import has_lost_end
+from pipelines.flags.ends import find_lost_ends, has_lost_end
 from pipelines.flags.judging import flag_sentence
 from pipelines.flags.limits import FLAGS, Limits
 from pipelines.flags.loops import _LEAST_REPEATED, _has_characters_loop, has_loop
@@ -151,8 +151,18 @@ def test_ends_of_sentences(source):
     assert has_lost_end("Geh", source=source)
     assert has_lost_end("Geh,", source=source)
     assert not has_lost_end("Geh.", source=source)
-    assert not has_lost_end("«Geh»", source=source)
+    assert has_lost_end("«Geh»", source=source)
+    assert has_lost_end("Geh'", source=source)
+    assert not has_lost_end("«Geh.»", source=source)
+    assert not has_lost_end("(Geh!)", source=source)
     assert not has_lost_end("", source=source)
+    assert not has_lost_end("»", source=source)
+
+
+@given(st.lists(st.tuples(st.text("a.!? \"')。,", max_size=4), st.text("b.!…)»\"',", max_size=4))))
+def test_many_pairs_are_looked_at_as_each_is(pairs):
+    expected = [has_lost_end(target, source=source) for source, target in pairs]
+    assert find_lost_ends([s for s, _ in pairs], [t for _, t in pairs]) == expected
 
 
 @pytest.mark.parametrize("source", ["Go", "Go…", "Go ...", "Go:", "1)", ""])
@@ -168,9 +178,36 @@ def test_limits_are_those_of_the_model_card():
     assert (limits.target_script, limits.usual) == ("Latin", 1.0)
     assert limits.shortest == pytest.approx(0.25 * 2 ** (-1 / 16))
     assert limits.longest == pytest.approx(4 * 2 ** (1 / 16))
+    assert limits.without_end == 0.6
     old = About(data=TrainingData(length_ratios={"0.1%": 0.5, "50%": 1.0}))
     assert Limits.of(old) == Limits(usual=1.0)
     assert Limits.of(About()) == Limits()
+
+
+@pytest.mark.parametrize(
+    ("pairs", "lost", "expected"),
+    [  # 3 in 10,000 may be below, 3 of which are kept back
+        (9_999, {}, 0.6),  # that none of so few has lost its end does not say enough
+        (10_000, {}, 1.0),
+        (10_000, {32: 1}, 0.6),  # at half of the median
+        (13_334, {32: 1}, 1.0),
+        (20_000, {32: 3, 40: 1}, 2 ** (-1 / 16)),
+        (20_000, {32: 3, 36: 1}, 2 ** (-9 / 16)),  # an octave has 8 places
+        (20_000, {32: 3, 34: 1}, 0.6),  # the least
+        (20_000, {32: 3, 48: 1}, 1.0),  # the median is enough
+        (100_000, {16: 27, 36: 9_000}, 2 ** (-9 / 16)),
+    ],
+)
+def test_where_training_pairs_keep_their_ends_more_is_short(pairs, lost, expected):
+    counts = [lost.get(place, 0) for place in range(max(lost, default=0) + 1)]
+    ratios = {"0.01%": 0.25, "50%": 1.0, "99.99%": 4.0}
+    data = TrainingData(pairs=pairs, length_ratios=ratios, lost_end_ratios=counts)
+    limits = Limits.of(About(data=data))
+    assert limits.without_end == pytest.approx(expected)
+    tokens = int(expected * 1000)
+    assert flags_of(1000, tokens - 1, target="Ein Hund", limits=limits) == ("short",)
+    assert flags_of(1000, tokens + 1, target="Ein Hund", limits=limits) == ()
+    assert flags_of(1000, tokens - 1, limits=limits) == ()
 
 
 # Scripts and figures.

@@ -34,7 +34,7 @@ def of_source(order, *rows):
     """Makes a batch of a source, like `batch`."""
     headers = np.zeros(len(rows), HEADER)
     for i, (group, source_hash, row, record) in enumerate(rows):
-        headers[i] = (group, 0, group, source_hash, row, order, 1, 2, 0, len(record))
+        headers[i] = (group, 0, group, source_hash, row, order, 1, 2, 0, False, len(record))
     return Batch(headers, [record for *_, record in rows])
 
 

@@ -22,6 +22,7 @@ from corpora import (
     preprocess,
     records,
     rejected,
+    sentence,
     texts,
     write_pairs,
 )
@@ -29,6 +30,7 @@ from toy import texts_of_record
 
 from model.dataset.manifest import MANIFEST_FILE, DatasetManifest, ratio_places
 from model.errors import UserError
+from model.formats.model_card import TrainingData
 from model.text.normalization import TextNormalization
 from model.text.spans import PLACEHOLDERS
 from model.text.vocabulary import UNK_ID, load_vocabularies
@@ -85,6 +87,7 @@ def test_manifest(dataset, corpus):
         assert [split.source_tokens, split.target_tokens] == [sum(side) for side in lengths]
         assert split.source_lengths == np.bincount(np.array(lengths[0]) // 8).tolist()
         assert split.length_ratios == np.bincount(ratio_places(*map(np.array, lengths))).tolist()
+        assert split.lost_end_ratios == [0], "none ends in a full stop"
         assert split.target_lengths == np.bincount(np.array(lengths[1]) // 8).tolist()
         assert split.longest == max(map(max, lengths))
     lines = describe_manifest(manifest)
@@ -633,3 +636,27 @@ def test_messy_corpora_are_accounted_for_line_by_line(tmp_path, shared_data):
         print(f"{label}: {lost[label]} of {labels[label]} rejected")
     valid = [sum(count[label] for label in "VF") for count in (lost, labels)]
     assert valid[0] <= 0.03 * valid[1]
+
+
+def test_pairs_whose_target_has_lost_its_end_are_counted_by_their_ratio(tmp_path):
+    def pair(i):
+        source, target = sentence(i), sentence(i)[::-1]
+        if i % 4 == 0:
+            return source + ".", target  # lost
+        if i % 4 == 1:
+            return source + ".", target.split()[0]  # lost, and much of the rest with it
+        return (source + ".", target + ".") if i % 4 == 2 else (source, target + ".")
+
+    pairs = [pair(i) for i in range(400)]
+    corpus = write_pairs(tmp_path, [*pairs, *pairs[:40]])  # duplicates are not counted
+    preprocess(sources=[corpus], options=options(tmp_path / "data"), beam_arguments=TWO_THREADS)
+    manifest = DatasetManifest.load(tmp_path / "data")
+    for name, split in manifest.splits.items():
+        of_split = zip(
+            records(tmp_path / "data", name), texts(tmp_path / "data", name), strict=True
+        )
+        lost = [ids for ids, (source, target) in of_split if source[-1] == "." != target[-1]]
+        lengths = ([len(side) for side in sides] for sides in zip(*lost, strict=True))
+        assert split.lost_end_ratios == np.bincount(ratio_places(*map(np.array, lengths))).tolist()
+    assert sum(sum(split.lost_end_ratios) for split in manifest.splits.values()) == 200
+    assert TrainingData.of(manifest).lost_end_ratios == manifest.splits["train"].lost_end_ratios

@@ -116,6 +116,10 @@ def test_the_plan_has_the_limits_of_flags(tmp_path, monkeypatch):
         del plan["limits"]  # an older tt wrote none
         path.write_text(json.dumps(plan))
         assert translate(source, tmp_path / "out", load=CutOff).already_finished
+    plan["limits"] = dataclasses.asdict(Limits())
+    del plan["limits"]["without_end"]  # which came later
+    path.write_text(json.dumps(plan))
+    assert translate(source, tmp_path / "out", load=CutOff).already_finished
     assert output_bytes(tmp_path / "out") == before
 
 
