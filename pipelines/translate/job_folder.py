@@ -115,7 +115,7 @@ def _compare_placeholders(then: int | None, now: int) -> list[str]:
 
 
 def _compare_limits(then: Mapping[str, Any] | None, now: Mapping[str, Any]) -> list[str]:
-    if then is None or dataclasses.asdict(Limits()) | then == now:  # a plan of an older tt
+    if then is None or {**dataclasses.asdict(Limits()), **then} == now:  # a plan of an older tt
         return []
     return ["the model card of `model` is another one now, and flags go by it"]
 
