@@ -11,6 +11,7 @@ for a row of 8,192, the least of seven runs, in processes that take turns.
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import resource
 import subprocess
@@ -64,9 +65,9 @@ def measure(name: str) -> float:
     from pipelines.texts.translating import translate_texts
 
     try:
-        from pipelines.flags.limits import Limits
+        limits_of = importlib.import_module("pipelines.flags.limits").Limits
     except ImportError:  # an earlier checkout
-        from pipelines.texts.flags import Limits
+        limits_of = importlib.import_module("pipelines.texts.flags").Limits
 
     folder, source, target, script = CORPORA[name]
     assert DATA.is_dir(), DATA
@@ -96,7 +97,7 @@ def measure(name: str) -> float:
         def is_input_error(self, error: Exception) -> bool:
             return False
 
-    limits = Limits(target_script=script, shortest=0.2, usual=1.0, longest=5.0, least_score=-3.0)
+    limits = limits_of(target_script=script, shortest=0.2, usual=1.0, longest=5.0, least_score=-3.0)
     options = TextOptions(source_language=source, placeholders=8)
     cells, translator = [text.encode() for text in sides[0]], Known()
     took = []
