@@ -66,6 +66,7 @@ from pipelines.translate.plan import (
     installed_versions,
     make_plan,
     planned_outputs,
+    planned_rows,
     units_at_once,
 )
 from pipelines.translate.progress_and_summary import (
@@ -349,6 +350,10 @@ class TranslateJob:
             run_id=self.run_id,
             is_done=self.is_done,
             is_retry=self.request.options.retry_failed,
+            unit_rows=lambda: {
+                job_folder.statistics_path(path): rows
+                for path, rows in planned_rows(self.plan).items()
+            },
         )
         return repeating(watch.look, progress, interval=interval)
 

@@ -249,6 +249,25 @@ def planned_outputs(plan: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def planned_rows(plan: Mapping[str, Any]) -> dict[str, int]:
+    """Returns the rows of each output file of a plan, by its path."""
+    return {
+        unit.output_path: unit.rows
+        for name, planned in plan["input"].items()
+        for unit in plan_units(
+            InputFile(
+                path="",
+                relative_path=name,
+                size=planned["size"],
+                rows=planned["rows"],
+                footer_checksum=planned["footer_checksum"],
+            ),
+            unit_rows=planned.get("unit_rows", plan["options"]["unit_rows"]),
+            suffix=planned_suffix(plan),
+        )
+    }
+
+
 def planned_suffix(plan: Mapping[str, Any]) -> str:
     """Returns the suffix of the output files of a plan."""
     options = plan["options"]

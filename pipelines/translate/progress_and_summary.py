@@ -7,8 +7,9 @@ only those of this process's threads tell how many rows are done.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from model.formats.model_folder import find_model_folder, is_ctranslate2, load_c
 from pipelines.remote.estimates import count_layer_weights, describe_arguments, estimate_translation
 from pipelines.runners.formatting import format_price, format_seconds, megabytes
 from pipelines.runners.runner import describe_runner
-from pipelines.storage.listing import list_folder
+from pipelines.storage.listing import list_files, list_folder
 from pipelines.storage.paths import is_local
 from pipelines.texts.columns import STATUS
 from pipelines.texts.model_languages import SAMPLE
@@ -124,7 +125,7 @@ class TranslationProgress:
         elif done_here and self.seconds > 0:
             rate = done_here / self.seconds
             parts.append(f"{rate:,.0f} rows/s")
-            if self.rows_done_here:
+            if self.rows_done_here and self.work.target_tokens:
                 parts.append(f"{self.work.target_tokens / self.seconds:,.0f} target tokens/s")
                 parts.append(f"{self.work.padding:.0%} padding")
             parts.append(f"{format_seconds((self.rows - done) / rate)} left")
@@ -136,12 +137,18 @@ class TranslationProgress:
 class ProgressWatch:
     """Finds out how far the run of a job is; reads the statistics of each unit once.
 
+    Of an object store it only lists them, which takes a request for a thousand units and not one
+    for each: their names say how many rows they have, and the times which run did them. What failed
+    and the tokens are not known then.
+
     Args:
       output: The output folder.
       rows: Rows of all units.
       run_id: Name of the run.
       is_done: Whether the run takes a unit as finished: not those of a job that it overwrites.
       is_retry: Whether only failed rows are done, so that all units are there from the start.
+      unit_rows: Rows of each unit by the path of its statistics, which is looked at for an output
+        folder that is not local.
     """
 
     def __init__(
@@ -152,13 +159,16 @@ class ProgressWatch:
         run_id: str,
         is_done: Callable[[UnitStatistics], bool],
         is_retry: bool = False,
+        unit_rows: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
         self._start = time.monotonic()
+        self._began = time.time()
         self._is_retry = is_retry
         self._output = output
         self._rows = rows
         self._run_id = run_id
         self._is_done = is_done
+        self._unit_rows = functools.cache(unit_rows)
         self._found: dict[str, UnitStatistics] = {}
         self._most = 0  # rows that were done, those under way included
 
@@ -171,6 +181,8 @@ class ProgressWatch:
         seconds = time.monotonic() - self._start
         if self._is_retry:
             return TranslationProgress(rows=self._rows, seconds=seconds, is_retry=True)
+        if not is_local(self._output):
+            return self._look_from_afar(seconds)
         for path in list_folder(f"{self._output}/{UNITS_FOLDER}"):
             name = path.removeprefix(f"{self._output}/")
             if name not in self._found:
@@ -190,6 +202,16 @@ class ProgressWatch:
             failed_rows=sum(unit.failed_rows for unit in done),
             work=sum((unit.work for unit in here), Work()),
             seconds=seconds,
+        )
+
+    def _look_from_afar(self, seconds: float) -> TranslationProgress:
+        done = done_here = 0
+        for file in list_files(f"{self._output}/{UNITS_FOLDER}"):
+            rows = self._unit_rows().get(file.path.removeprefix(f"{self._output}/"), 0)
+            done += rows
+            done_here += rows if file.changed >= self._began else 0
+        return TranslationProgress(
+            rows=self._rows, rows_done=done, rows_done_here=done_here, seconds=seconds
         )
 
 

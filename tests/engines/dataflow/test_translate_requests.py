@@ -10,10 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 from translation_jobs import numbered, request
 
+from pipelines.storage.files import delete
 from pipelines.storage.paths import file_systems
 from pipelines.translate import plan
 from pipelines.translate.inputs import inspect_input
 from pipelines.translate.options import TranslateOptions
+from pipelines.translate.progress_and_summary import ProgressWatch
 
 FILES = 40
 
@@ -116,3 +118,34 @@ def test_runs_of_a_large_job_read_its_row_groups_once(object_store, monkeypatch)
     print(f"runs: {served:.3f}, {object_store.count(under=source)} requests for the file")
     assert 1 <= served <= 1.3
     assert not object_store.count(under=f"{output}/_tt/rows")
+
+
+def test_progress_takes_a_request_for_a_look_and_none_for_a_unit(object_store):
+    source, output = f"{object_store.bucket}/in/a.parquet", f"{object_store.bucket}/out"
+    put(source, numbered(95))
+    begin = request(source, output, unit_rows=10).plan()
+    begin.run()
+    [manifest] = [path for path in object_store.objects(output) if path.endswith("manifest.json")]
+    delete([manifest, f"{output}/a-00003-of-00010.parquet"])
+    watch = watch_of(request(source, output, unit_rows=10).plan())
+    object_store.forget()
+    assert (watch.look().rows_done, watch.look().rows_done_here) == (95, 0)
+    assert object_store.counts() == {"list": 2}
+    request(source, output, unit_rows=10).plan().run()
+    found = watch.look()
+    assert (found.rows, found.rows_done, found.rows_done_here) == (95, 95, 10)
+    assert found.describe() == "writing the manifest"
+
+
+def watch_of(job):
+    watches = []
+
+    class Keeping(ProgressWatch):
+        def __init__(self, **values):
+            super().__init__(**values)
+            watches.append(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pipelines.translate.job.ProgressWatch", Keeping)
+        job._watch(lambda progress: None)
+    return watches[0]
