@@ -168,25 +168,30 @@ class TrainVocabularies(beam.PTransform):
             output = self.plan.options.output
             return units.pipeline | "Vocabularies in place" >> beam.Create([output])
         sides = _SIDES[: len(self.specs)]
-        least = beam.CombineGlobally(_LeastLines(self.plan.options.vocabulary_sample))
+        least = _LeastLines(self.plan.options.vocabulary_sample)
+        samples = units | "Sample lines" >> beam.ParDo(
+            _SampleLines(self.plan, sides), self.held_out
+        )
         if self.plan.unit_estimate > _MANY_UNITS:
-            least = least.with_fanout(_FANOUT)
+            # Not `with_fanout`: its Flatten lets Beam's local runner wait for ever on side inputs.
+            samples = samples | "Least lines of each part" >> beam.CombinePerKey(least)
         return (
-            units
-            | "Sample lines" >> beam.ParDo(_SampleLines(self.plan, sides), self.held_out)
-            | "Least lines" >> least
+            samples
+            | "Samples" >> beam.Values()
+            | "Least lines" >> beam.CombineGlobally(least)
             | "Train" >> beam.ParDo(_Train(dict(zip(sides, self.specs, strict=True)), self.plan))
         )
 
 
 class _SampleLines(beam.DoFn):
-    """Yields one sample of all units of a bundle: for its combiner it is one of few."""
+    """Yields one sample of all units of a bundle, with one of a few keys."""
 
     def __init__(self, plan: DatasetPlan, sides: Sequence[str]) -> None:
         self._plan, self._sides = plan, sides
 
     def start_bundle(self) -> None:
         self._sample = Sample(self._plan.options.vocabulary_sample)
+        self._key = 0
 
     def process(self, unit: Unit, held_out: HeldOut) -> None:
         if unit.is_held_out:
@@ -198,13 +203,14 @@ class _SampleLines(beam.DoFn):
             options=self._plan.encoding,
             held_out=held_out,
         )
+        self._key = (unit.order + unit.index) % _FANOUT
         self._sample.rejected.update(rejected)
         lines = [sources + targets] if len(self._sides) == 1 else [sources, targets]
         for side, of_side in zip(self._sides, lines, strict=True):
             self._sample.add_lines(side, of_side)
 
     def finish_bundle(self) -> Iterator[Any]:
-        yield GlobalWindows.windowed_value(self._sample)
+        yield GlobalWindows.windowed_value((self._key, self._sample))
         del self._sample
 
 

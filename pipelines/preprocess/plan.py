@@ -37,6 +37,7 @@ _UNITS = 64  # at least, where the input is large enough: work for many workers
 _MOST_UNITS = 1000  # about, as long as units of such a size fit into memory
 _MAX_UNIT_PAIRS_OF_HUGE = 1024 * 1024
 _PAIR_BYTES = 100  # of text, at the least
+_LEAST_GROUP_BYTES = SLICE_PAIRS * _PAIR_BYTES  # about the smallest unit
 _BUCKET_BYTES = 64 << 20  # of one bucket in memory; text is an upper estimate of its records
 _RECORD_SHARE = 0.7  # bytes of records for a byte of text, about
 _MAX_SHARDS = 1024
@@ -238,7 +239,7 @@ def _group_sources(text_bytes: Sequence[int], *, held_out_from: int) -> list[int
     """
     if len(text_bytes) <= _MOST_UNITS:
         return list(range(len(text_bytes)))
-    limit = min(sum(text_bytes) // _MOST_UNITS, MAX_UNIT_BYTES)
+    limit = min(max(sum(text_bytes) // _MOST_UNITS, _LEAST_GROUP_BYTES), MAX_UNIT_BYTES)
     groups: list[int] = []
     first = size = 0
     for order, own in enumerate(text_bytes):

@@ -15,6 +15,7 @@ from corpora import (
     options,
     preprocess,
     rejected,
+    run_preprocess,
     sentence,
     write_pairs,
 )
@@ -67,6 +68,9 @@ def test_many_small_files_share_units(tmp_path, monkeypatch, arguments):
     assert [len(unit.parts) for unit in encoded] == [1] * 60
     encoded.clear()
     monkeypatch.setattr(preprocess_plan, "_MOST_UNITS", 5)
+    monkeypatch.setattr(preprocess_plan, "_LEAST_GROUP_BYTES", 1)
+    # And as where there are many, the samples of the vocabulary are merged in parts.
+    monkeypatch.setattr(encode_steps, "_MANY_UNITS", 0)
     together = preprocess(**given, options=options(tmp_path / "out"), beam_arguments=arguments)
     # Up to twice as many groups, each cut where text becomes Parquet.
     assert len({unit.order for unit in encoded}) <= 10
@@ -102,7 +106,29 @@ def test_many_small_files_share_units(tmp_path, monkeypatch, arguments):
 )
 def test_groups_of_sources(monkeypatch, sizes, held_out_from, groups):
     monkeypatch.setattr(preprocess_plan, "_MOST_UNITS", 10 if len(sizes) < 24 else 12)
+    monkeypatch.setattr(preprocess_plan, "_LEAST_GROUP_BYTES", 2)
     assert preprocess_plan._group_sources(sizes, held_out_from=held_out_from) == groups
+
+
+def test_of_tiny_sources_as_many_share_a_unit_as_make_a_small_one():
+    """54 bytes each of which a thousandth would be no group at all; 1.6 MB are about the least."""
+    groups = preprocess_plan._group_sources([54] * 60_000, held_out_from=60_000)
+    assert groups[::30_340] == [0, 30_340]
+    assert len(set(groups)) == 2
+
+
+@pytest.mark.parametrize("arguments", [ONE_THREAD, TWO_THREADS], ids=["one", "two"])
+def test_a_vocabulary_of_many_units_is_the_same(tmp_path, monkeypatch, corpus, arguments):
+    """80 units, two vocabularies, fewer lines than there are, and a side input to wait for."""
+    chosen = {"shared_vocabulary": False, "vocabulary_sample": 150}
+    preprocess(sources=[corpus], options=options(tmp_path / "few", **chosen))
+    monkeypatch.setattr(preprocess_plan, "MAX_UNIT_PAIRS", 5)
+    monkeypatch.setattr(encode_steps, "_MANY_UNITS", 20)
+    plan = plan_preprocess(sources=[corpus], options=options(tmp_path / "many", **chosen))
+    assert plan.unit_estimate == 24, "a pair is reckoned with 100 bytes"
+    run_preprocess(plan, beam_arguments=arguments)
+    few, many = digest(tmp_path / "few"), digest(tmp_path / "many")
+    assert few == many
 
 
 @pytest.mark.parametrize(
