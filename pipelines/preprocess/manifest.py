@@ -139,13 +139,20 @@ class WriteManifest(beam.PTransform):
 
     def expand(self, _: beam.pvalue.PBegin) -> beam.PCollection:
         """Wires the steps."""
+        # Flink's runner takes no PCollection that is both flattened and grouped, as these are.
+        # https://github.com/apache/beam/issues/34647
+        cut = self.cut | "Units as they were cut" >> beam.Map(_itself)
         return (
-            (self.cut, self.units, self.shards)
+            (cut, self.units, self.shards)
             | "All statistics" >> beam.Flatten()
             | "Add up" >> beam.CombineGlobally(_SumStatistics(self.plan))
             | "Complete" >> beam.ParDo(_Complete(self.plan))
             | "Delete work folder" >> beam.ParDo(_DeleteWork(self.plan))
         )
+
+
+def _itself(unit: Unit) -> Unit:
+    return unit
 
 
 class _SumStatistics(beam.CombineFn):
