@@ -8,8 +8,9 @@ DEVELOPMENT := $(VENV)/.development
 BENCH := $(VENV)/.bench
 ENGINES := $(VENV)/.engines
 TORCH := $(VENV)/torch
+FLINK := .cache/flink/.installed
 
-.PHONY: demo check test test-dataflow test-portable test-flink test-stream mutants bench bench-train bench-translate bench-translate-variables lint types lock clean
+.PHONY: demo check test test-dataflow test-portable test-flink test-stream mutants bench bench-train bench-translate bench-translate-variables flink lint types lock clean
 
 demo: $(RUNTIME)
 	$(BIN)/tt demo --folder demo
@@ -23,8 +24,18 @@ test: lint types
 # Jobs on engines: Dataflow's client against stand-ins for its services and for object stores, Beam's
 # portable job service, a Flink cluster of this machine (skipped without Java and Maven), and streams
 # through a broker of Kafka's protocol.
+test-flink: flink
 test-dataflow test-portable test-flink test-stream: test-%: $(ENGINES)
 	$(BIN)/python -m pytest tests/engines/$*
+
+# Flink and Beam's job server for it, where there are Java and Maven.
+flink: $(RUNTIME)
+	@if command -v java > /dev/null && command -v mvn > /dev/null; then $(MAKE) --no-print-directory $(FLINK); \
+		else echo "no Java or no Maven here: the tests on Flink are skipped"; fi
+
+$(FLINK): deploy/flink/install.sh deploy/flink/pom.xml deploy/flink/requirements.txt
+	deploy/flink/install.sh
+	touch $@
 
 # For the work between: lint, types and the tests that take no seconds; tests/support/slow_tests.py says
 # which do. Under 90 s on 2 cores that do nothing else, with mypy's cache of the time before.
@@ -117,4 +128,4 @@ lock:
 		--output-file requirements-engines.lock
 
 clean:
-	rm -rf $(VENV) demo .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .cache demo .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,218 @@
+#!/usr/bin/env python
+"""A Flink session cluster on this machine: a job manager and task managers on 127.0.0.1.
+
+    deploy/flink/install.sh                          # Flink and its job server, into .cache/flink
+    python deploy/flink/cluster.py start FOLDER      # prints the page, which is --flink_master
+    python deploy/flink/cluster.py add FOLDER        # one more task manager, as for one that died
+    python deploy/flink/cluster.py stop FOLDER
+
+FOLDER gets the logs and `cluster.json`, which names the page and the processes. All ports are free
+ones, so that several clusters can run at once. The workers that the task managers start have the
+Python that started the cluster.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+FLINK = Path(__file__).parents[2] / ".cache/flink"
+HOST = "127.0.0.1"
+_MAIN = "org.apache.flink.runtime"
+_START_SECONDS = 90
+_STOP_SECONDS = 10
+
+# Java 17 opens none of these to Flink by itself; bin/config.sh of Flink passes the same.
+_OPENED = ("lang", "lang.reflect", "net", "io", "nio", "text", "time", "util", "util.concurrent",
+           "util.concurrent.atomic", "util.concurrent.locks")  # fmt: skip
+
+
+def start(folder: Path, *, task_managers: int = 2, slots: int = 1) -> dict[str, Any]:
+    """Starts a cluster, and waits until all its task managers have come.
+
+    Args:
+      folder: Gets logs, temporary files and `cluster.json`.
+      task_managers: Processes that work.
+      slots: Tasks that each of them does at once.
+
+    Returns:
+      What `cluster.json` says: the page (`url`) and the ids of the processes.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    rest, rpc = _free_ports(2)
+    settings = {
+        "rest.address": HOST,
+        "rest.bind-address": HOST,
+        "rest.port": rest,
+        "jobmanager.rpc.address": HOST,
+        "jobmanager.rpc.port": rpc,
+        "jobmanager.bind-host": HOST,
+        "taskmanager.host": HOST,
+        "taskmanager.bind-host": HOST,
+        "io.tmp.dirs": folder / "tmp",
+        "parallelism.default": task_managers * slots,
+        # A lost task manager is noticed in seconds, and its tasks go to the others.
+        "heartbeat.interval": 1000,
+        "heartbeat.timeout": 10_000,
+        "restart-strategy.type": "fixed-delay",
+        "restart-strategy.fixed-delay.attempts": 10,
+        "restart-strategy.fixed-delay.delay": "1 s",
+        # What scripts of Flink's would compute: all there is of memory, by what it is for.
+        "taskmanager.numberOfTaskSlots": slots,
+        "taskmanager.cpu.cores": slots,
+        "taskmanager.memory.task.heap.size": "256m",
+        "taskmanager.memory.task.off-heap.size": "64m",
+        "taskmanager.memory.framework.heap.size": "128m",
+        "taskmanager.memory.framework.off-heap.size": "128m",
+        "taskmanager.memory.network.min": "64m",
+        "taskmanager.memory.network.max": "64m",
+        "taskmanager.memory.managed.size": "128m",
+        "taskmanager.memory.jvm-metaspace.size": "256m",
+        "taskmanager.memory.jvm-overhead.min": "64m",
+        "taskmanager.memory.jvm-overhead.max": "64m",
+    }
+    (folder / "tmp").mkdir(exist_ok=True)
+    (folder / "conf").mkdir(exist_ok=True)
+    lines = [f"{name}: {value}\n" for name, value in settings.items()]
+    (folder / "conf/config.yaml").write_text("".join(lines))
+    entry = f"{_MAIN}.entrypoint.StandaloneSessionClusterEntrypoint"
+    job_manager = _start_java(entry, folder=folder, log=folder / "job_manager.log")
+    _write(
+        folder, {"url": f"http://{HOST}:{rest}", "job_manager": job_manager, "task_managers": []}
+    )
+    for _ in range(task_managers):
+        add(folder)
+    try:
+        return _wait(folder)
+    except BaseException:
+        stop(folder)
+        raise
+
+
+def add(folder: Path) -> dict[str, Any]:
+    """Starts one more task manager of a cluster, which comes in some seconds.
+
+    Returns:
+      What `cluster.json` says: see `start`.
+    """
+    cluster = _read(folder)
+    log = folder / f"task_manager_{len(cluster['task_managers'])}.log"
+    process = _start_java(f"{_MAIN}.taskexecutor.TaskManagerRunner", folder=folder, log=log)
+    cluster["task_managers"].append(process)
+    _write(folder, cluster)
+    return cluster
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    return dict(json.loads((folder / "cluster.json").read_text()))
+
+
+def _write(folder: Path, cluster: dict[str, Any]) -> None:
+    (folder / "cluster.json").write_text(json.dumps(cluster))
+
+
+def _start_java(main_class: str, *, folder: Path, log: Path) -> int:
+    opens = [f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in _OPENED]
+    memory = ["-Xmx384m", "-XX:MaxDirectMemorySize=256m", "-XX:MaxMetaspaceSize=256m"]
+    logging = Path(__file__).with_name("log4j.properties")
+    command = [
+        "java", *opens, "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED", *memory,
+        "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Dlog4j.configurationFile={logging}",
+        "-cp", f"{FLINK}/pyflink/lib/*", main_class, "--configDir", str(folder / "conf"),
+    ]  # fmt: skip
+    # Workers are started as `python`: this one, before any other on the PATH.
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            env=os.environ | {"PATH": path},
+            start_new_session=True,  # which the terminal's Ctrl-C does not reach
+        )
+    return process.pid
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server((HOST, 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+def _wait(folder: Path) -> dict[str, Any]:
+    """Waits until all task managers of a new cluster have come."""
+    cluster = _read(folder)
+    end = time.monotonic() + _START_SECONDS
+    processes = [cluster["job_manager"], *cluster["task_managers"]]
+    while time.monotonic() < end and all(map(_is_there, processes)):
+        try:
+            with urllib.request.urlopen(f"{cluster['url']}/overview", timeout=5) as reply:
+                if json.load(reply)["taskmanagers"] == len(cluster["task_managers"]):
+                    return cluster
+        except OSError:
+            pass  # it does not listen yet
+        time.sleep(0.2)
+    sys.exit(f"the cluster has not started: its processes say why in {folder}/*.log")
+
+
+def stop(folder: Path) -> None:
+    """Ends the processes of a cluster that are still there, and deletes their temporary files."""
+    cluster = _read(folder)
+    processes = [*cluster["task_managers"], cluster["job_manager"]]
+    for sign in (signal.SIGTERM, signal.SIGKILL):
+        for process in processes:
+            if _is_there(process):
+                os.kill(process, sign)
+        end = time.monotonic() + _STOP_SECONDS
+        while any(map(_is_there, processes)) and time.monotonic() < end:
+            time.sleep(0.1)
+    shutil.rmtree(folder / "tmp", ignore_errors=True)
+    (folder / "cluster.json").unlink()
+
+
+def _is_there(process: int) -> bool:
+    """Says whether a process of this cluster runs: the id may be another's by now."""
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(process, os.WNOHANG)  # if it is a child that has ended
+    try:
+        return b"org.apache.flink" in Path(f"/proc/{process}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+def main() -> None:
+    """Starts or stops a cluster."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", choices=("start", "add", "stop"))
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--task-managers", type=int, default=2)
+    parser.add_argument("--slots", type=int, default=1, help="of each task manager")
+    arguments = parser.parse_args()
+    folder = arguments.folder.absolute()
+    if arguments.what == "stop":
+        stop(folder)
+    elif arguments.what == "add":
+        add(folder)
+    else:
+        cluster = start(folder, task_managers=arguments.task_managers, slots=arguments.slots)
+        print(cluster["url"])
+
+
+if __name__ == "__main__":
+    main()
