@@ -29,6 +29,15 @@ ModelFolder = Annotated[
     ),
 ]
 
+Detach = Annotated[
+    bool,
+    typer.Option(
+        "--detach",
+        help="Leave the job to the --runner behind -- as soon as that has it; the same command "
+        "says later whether it is finished.",
+    ),
+]
+
 WithScores = Annotated[
     bool, typer.Option("--with-scores", help="Print `score ||| text`, as --n-best does.")
 ]

@@ -13,7 +13,7 @@ from cli.decorators import command
 from cli.errors import say
 from cli.flags_of_fields import options_of
 from cli.libraries import import_tensorflow
-from cli.shared_options import DEFAULT_DATASET, DEFAULT_INPUT, DryRun, Number
+from cli.shared_options import DEFAULT_DATASET, DEFAULT_INPUT, Detach, DryRun, Number
 from model.errors import UserError, require
 from pipelines.preprocess.description import describe_manifest
 from pipelines.preprocess.job import PreprocessRequest
@@ -87,6 +87,7 @@ def preprocess_command(
             show_default=False,
         ),
     ] = None,
+    detach: Detach = False,
 ) -> None:
     """Make a dataset folder from a parallel corpus.
 
@@ -118,7 +119,9 @@ def preprocess_command(
     if job.is_finished:
         say(f"{output} is finished already: nothing is done.")
     with StatusLine(stream=sys.stderr) as line:
-        manifest = job.run(lambda found: line.show(found.describe()), report=line.say)
+        manifest = job.run(
+            lambda found: line.show(found.describe()), report=line.say, detach=detach
+        )
     for text in describe_manifest(manifest):
         say(text)
     say(f"Dataset: {output}")

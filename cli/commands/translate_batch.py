@@ -12,7 +12,7 @@ from cli.errors import say
 from cli.flags_of_fields import options_of
 from cli.libraries import import_tensorflow, prepare_engine
 from cli.main import BEGUN
-from cli.shared_options import DEFAULT_RUN, DEFAULT_TRANSLATED, DryRun, ModelFolder, Number
+from cli.shared_options import DEFAULT_RUN, DEFAULT_TRANSLATED, Detach, DryRun, ModelFolder, Number
 from model.decoding.options import Decoding
 from model.engines.translator import Engine
 from model.errors import require
@@ -68,6 +68,7 @@ def translate_batch_command(
         ),
     ] = None,
     dry_run: DryRun = False,
+    detach: Detach = False,
 ) -> None:
     """Translate text columns of tables in bulk.
 
@@ -114,6 +115,7 @@ def translate_batch_command(
             lambda found: status_line.show(found.describe()),
             start=BEGUN.get(),
             report=status_line.say,
+            detach=detach,
         )
     for line in describe_summary(summary, price_per_hour=price_per_hour):
         say(line)

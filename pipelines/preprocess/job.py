@@ -22,7 +22,7 @@ from model.text.languages import find_language, read_language
 from model.text.vocabulary import VOCABULARY_FILE, vocabulary_json
 from pipelines.corpora.embedded import EmbeddedCorpus
 from pipelines.corpora.opening import open_corpora
-from pipelines.pairs.work_folder import WorkFolder
+from pipelines.pairs.work_folder import WORK_FOLDER, WorkFolder
 from pipelines.preprocess.dataset_folder import (
     abandon_output,
     check_output,
@@ -258,51 +258,61 @@ class PreprocessJob:
         progress: Callable[[Progress], object] | None = None,
         *,
         report: Callable[[str], object] = lambda line: None,
+        detach: bool = False,
     ) -> DatasetManifest:
         """Makes the dataset folder, or finishes one that the same command has begun.
 
         Args:
           progress: Called now and then with how far the run is, in a thread of its own.
           report: Takes lines of the runner's job.
+          detach: Whether to leave the job to its runner as soon as that has it.
 
         Raises:
-          UserError: The input or the output folder does not suit.
+          UserError: The input or the output folder does not suit, or an earlier job still runs.
           KeyboardInterrupt: The user wants the end; the job is cancelled.
-          JobHandedOver: The runner wrote the job down for another program to start.
+          JobHandedOver: The runner has the job, or wrote it down for another program to start.
         """
         from pipelines.remote.dataflow import check_staging
         from pipelines.remote.wheel import with_own_wheel
 
+        if self.is_finished and (finished := claim_output(self.plan)):
+            return finished  # whether or not the runner is still there
         check_staging(self.beam_arguments)
         with with_own_wheel(self._arguments()) as arguments:
-            return self._run(arguments, progress, report)
+            return self._run(arguments, progress, report, detach=detach)
 
     def _arguments(self) -> list[str]:
         """Beam's own flags, with those that the job adds."""
-        from pipelines.remote import dataflow
+        from pipelines.remote import dataflow, flink
         from pipelines.runners.beam_options import with_local_defaults
 
         arguments = with_local_defaults(self.beam_arguments)
-        return dataflow.with_settings(arguments, job="preprocess", shares_model=False)
+        arguments = dataflow.with_settings(arguments, job="preprocess", shares_model=False)
+        return flink.with_settings(arguments, job="preprocess", shares_model=False)
 
     def _run(
         self,
         arguments: Sequence[str],
         progress: Callable[[Progress], object] | None,
         report: Callable[[str], object],
+        *,
+        detach: bool,
     ) -> DatasetManifest:
+        from pipelines.runners.jobs.job_file import JobFile
         from pipelines.runners.runner import make_pipeline, run_pipeline
 
         plan = self.plan
         output = plan.options.output
-        pipeline = make_pipeline(arguments)
+        pipeline = make_pipeline(arguments, detach=detach)
         if finished := claim_output(plan):
             return finished
+        job_file = JobFile(join(output, WORK_FOLDER))
+        job_file.check_no_job_runs()
         _copy_vocabularies(plan.options, work=plan.work)
         _add_steps(pipeline, plan)
         try:
             with _watched(plan, progress):
-                run_pipeline(pipeline, report)
+                run_pipeline(pipeline, report, job_file=job_file, detach=detach)
         except Exception as error:
             if finished := find_finished(plan):
                 return finished  # by another run of the same command

@@ -21,7 +21,7 @@ from pipelines.runners.beam_options import find_runner_name, parse_arguments
 from pipelines.storage.first_look import look_first
 
 # Else Beam stages the output of `pip freeze`, and the interpreter's path, with every job.
-_NO_FREEZE = "disable_logging_submission_environment"
+NO_FREEZE = "disable_logging_submission_environment"
 # Else Dataflow starts a container for each core, and each loads a model of its own.
 _ONE_CONTAINER = "no_use_multiple_sdk_containers"
 
@@ -131,7 +131,7 @@ def with_settings(
     if threads and debug.number_of_worker_harness_threads is None:
         added.append(f"--number_of_worker_harness_threads={threads}")
     given = debug.experiments or []
-    experiments = [_NO_FREEZE] if _NO_FREEZE not in given else []
+    experiments = [NO_FREEZE] if NO_FREEZE not in given else []
     is_said = any(name.removeprefix("no_") == _ONE_CONTAINER.removeprefix("no_") for name in given)
     if shares_model and not is_said:
         experiments.append(_ONE_CONTAINER)

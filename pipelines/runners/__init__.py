@@ -2,6 +2,7 @@
 
 beam_options    Beam's own flags
 runner          a pipeline made and run
+jobs            jobs of engines, from their settings to the question whether one still runs
 remote_jobs     a job's name, its page, and its end by Ctrl-C
 workers         what workers of other machines must have and reach
 failures        the failure of a job, for the user

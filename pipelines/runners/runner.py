@@ -21,13 +21,17 @@ from pipelines.runners import beam_options, failures, remote_jobs
 from pipelines.runners.beam_options import LOCAL_RUNNER, LOCAL_RUNNERS, LOOPBACK
 from pipelines.runners.failures import find_user_error
 from pipelines.runners.foreign_errors import explain_submission
+from pipelines.runners.jobs import job_states
+from pipelines.runners.jobs.flink_server import job_server
+from pipelines.runners.jobs.job_file import JobFile, JobNote
 
 
-def make_pipeline(beam_arguments: Sequence[str]) -> beam.Pipeline:
+def make_pipeline(beam_arguments: Sequence[str], *, detach: bool = False) -> beam.Pipeline:
     """Makes a pipeline from Beam's own flags; without `--runner` it runs on this machine.
 
     Raises:
-      UserError: Beam does not know the runner, or cannot read a flag.
+      UserError: Beam does not know the runner, or cannot read a flag. Or the job is to be left to
+        its runner (`detach`), and would end with this process.
     """
     arguments = list(beam_arguments)
     is_local = not any(a == "--runner" or a.startswith("--runner=") for a in arguments)
@@ -38,10 +42,13 @@ def make_pipeline(beam_arguments: Sequence[str]) -> beam.Pipeline:
     if is_local:  # other runners have options that Beam here does not know
         beam_options.check_flags(arguments)
     try:
-        return beam.Pipeline(options=options)
+        pipeline = beam.Pipeline(options=options)
     except ValueError as error:
         shown = " ".join(beam_arguments)
         raise UserError(f"Beam cannot take the options {shown!r}: {error}") from error
+    if detach:
+        _check_goes_on(pipeline)
+    return pipeline
 
 
 def describe_runner(beam_arguments: Sequence[str]) -> str:
@@ -78,8 +85,24 @@ def _choose_job_service(options: PipelineOptions, arguments: Sequence[str]) -> N
     portable.job_endpoint = "embed"
 
 
+def _check_goes_on(pipeline: beam.Pipeline) -> None:
+    runner = type(pipeline.runner).__name__
+    environment = str(pipeline.options.view_as(PortableOptions).environment_type or "").upper()
+    is_here = environment == LOOPBACK and runner != "DataflowRunner"
+    if is_here or job_states.new_job(pipeline.options, runner=runner) is None:
+        what = f"{runner} has its workers" if is_here else f"{runner} works"
+        raise UserError(
+            f"`detach` needs a job that goes on by itself, and {what} in this process: leave it "
+            "out, or name a --runner of other machines"
+        )
+
+
 def run_pipeline(
-    pipeline: beam.Pipeline, report: Callable[[str], object] = lambda line: None
+    pipeline: beam.Pipeline,
+    report: Callable[[str], object] = lambda line: None,
+    *,
+    job_file: JobFile | None = None,
+    detach: bool = False,
 ) -> PipelineResult:
     """Runs a pipeline to its end; a worker's UserError is raised here and not logged there.
 
@@ -87,33 +110,45 @@ def run_pipeline(
       pipeline: The pipeline.
       report: Takes the line that says what the runner calls the job and where it shows it, as
         soon as it has taken it, and one if the job is to be cancelled.
+      job_file: Names the job while it may run, so that no second one is started.
+      detach: Whether to leave the job to the runner as soon as it has taken it.
 
     Raises:
       UserError: A worker raised one; the runner's wrapping is taken off.
       KeyboardInterrupt: The user wants the end: the job is cancelled (see `remote_jobs.cancel`).
-      JobHandedOver: The runner wrote the job down for another program to start.
+      JobHandedOver: The runner has the job, or wrote it down for another program to start.
       RuntimeError: The pipeline ended in another state than done.
     """
     runner = type(pipeline.runner).__name__
+    note = JobNote(job_states.new_job(pipeline.options, runner=runner), file=job_file)
     result: PipelineResult | None = None
     for name in failures.WORKER_LOGGERS:
         logging.getLogger(name).addFilter(failures.is_no_user_error)
-    try:
-        with contextlib.redirect_stderr(failures.WithoutUserErrors(sys.stderr)):
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(contextlib.redirect_stderr(failures.WithoutUserErrors(sys.stderr)))
+            if runner == "FlinkRunner":
+                stack.enter_context(job_server(pipeline.options))
+            stack.enter_context(note)
             result = pipeline.run()
             remote_jobs.check_is_started(result, runner=runner)
+            note.set_id(remote_jobs.job_id(result))
             if line := remote_jobs.describe_job(result, runner=runner, options=pipeline.options):
                 report(line)
+            if detach:
+                note.leave(result)
             remote_jobs.wait(result)
-    except (Exception, KeyboardInterrupt) as error:
-        if failures.is_interrupt(error):
-            raise remote_jobs.cancel(result, report=report) from None
-        found = find_user_error(error) or _explain_runner(error, pipeline)
-        if found is None:
-            raise
-        raise found from error
-    if result.state != PipelineState.DONE:
-        raise RuntimeError(f"the pipeline ended in the state {result.state}")
+            state = result.state  # while there is a job server to ask
+        except (Exception, KeyboardInterrupt) as error:
+            if failures.is_interrupt(error):
+                whole = note.job.check(result) if note.job and result else result
+                raise remote_jobs.cancel(whole, report=report) from None
+            found = find_user_error(error) or _explain_runner(error, pipeline)
+            if found is None:
+                raise
+            raise found from error
+    if state != PipelineState.DONE:
+        raise RuntimeError(f"the pipeline ended in the state {state}")
     return result
 
 

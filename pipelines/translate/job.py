@@ -36,7 +36,7 @@ from pipelines.inference.model_loading import (
     find_model,
 )
 from pipelines.inference.text_model import load_glossary
-from pipelines.remote import dataflow
+from pipelines.remote import dataflow, flink
 from pipelines.remote.checks import check_job
 from pipelines.remote.wheel import with_own_wheel
 from pipelines.runners.beam_options import (
@@ -45,6 +45,7 @@ from pipelines.runners.beam_options import (
     set_file_system_options,
     with_local_defaults,
 )
+from pipelines.runners.jobs.job_file import JobFile
 from pipelines.runners.runner import make_pipeline, run_pipeline
 from pipelines.runners.status_line import look_seconds, repeating
 from pipelines.storage.files import delete, delete_folder
@@ -215,7 +216,8 @@ class TranslateJob:
         """Beam's own flags, with those that the job adds."""
         gpus = self.request.accelerator
         arguments = _with_workers(self.request.beam, self.copies.copies or 1)
-        return dataflow.with_settings(arguments, job=JOB, shares_model=True, accelerator=gpus)
+        arguments = dataflow.with_settings(arguments, job=JOB, shares_model=True, accelerator=gpus)
+        return flink.with_settings(arguments, job=JOB, shares_model=True)
 
     @property
     def is_finished(self) -> bool:
@@ -265,6 +267,7 @@ class TranslateJob:
         *,
         start: float | None = None,
         report: Callable[[str], object] = lambda line: None,
+        detach: bool = False,
     ) -> TranslateSummary:
         """Does what is missing.
 
@@ -272,25 +275,27 @@ class TranslateJob:
           progress: Called in a thread now and then.
           start: The `time.monotonic()` from which the summary counts seconds; None is now.
           report: Takes lines of the runner's job.
+          detach: Whether to leave the job to its runner as soon as that has it.
 
         Raises:
-          UserError: What can only be seen while it runs: a damaged file, no room on the disk.
+          UserError: What a run alone sees: a damaged file, a full disk, an earlier job under way.
           KeyboardInterrupt: The user wants the end; the job is cancelled.
-          JobHandedOver: The runner wrote the job down for another program to start.
+          JobHandedOver: The runner has the job, or wrote it down for another program to start.
         """
-        if start is None:
-            start = time.monotonic()
+        start = time.monotonic() if start is None else start
         if self.is_finished:
             return self._summarize(self.manifest, already_finished=True, start=start)
         with contextlib.ExitStack() as stack:
             dataflow.check_staging(self.request.beam)
             wheel = with_own_wheel(self.arguments, engine=self.request.engine.name)
-            pipeline = make_pipeline(stack.enter_context(wheel))
+            pipeline = make_pipeline(stack.enter_context(wheel), detach=detach)
+            job_file = JobFile(f"{self.output}/{job_folder.JOB_FOLDER}")
             try:
                 is_alone = is_local(self.output) and stack.enter_context(self._lock())
                 job = self.with_folder()  # another run may have worked there until just now
                 if job.is_finished:
                     return job._summarize(job.manifest, already_finished=True, start=start)
+                job_file.check_no_job_runs()
                 if is_alone:  # what killed runs left, which may be as large as the input
                     delete_folder(f"{self.output}/{job_folder.ROWS_FOLDER}")
                 job._prepare_folder()
@@ -301,7 +306,8 @@ class TranslateJob:
                 ) from error
             if progress is not None:
                 stack.enter_context(job._watch(progress))
-            run_pipeline(job._build(pipeline, is_alone=is_alone), report)
+            pipeline = job._build(pipeline, is_alone=is_alone)
+            run_pipeline(pipeline, report, job_file=job_file, detach=detach)
         manifest = job_folder.read_json(f"{self.output}/{job_folder.MANIFEST_PATH}")
         return self._summarize(manifest, already_finished=False, start=start)
 

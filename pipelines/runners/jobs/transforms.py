@@ -1,0 +1,67 @@
+"""The first step of every job: workers compared with the machine that submitted it."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+import socket
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import apache_beam as beam
+
+from model.errors import UserError
+
+
+def versions_here() -> dict[str, str]:
+    """Returns the versions in this process that a worker and the submitter must share."""
+    try:
+        ours = importlib.metadata.version("tt-translate")
+    except importlib.metadata.PackageNotFoundError:
+        ours = "unknown"  # run from a source tree that is not installed
+    python = ".".join(map(str, sys.version_info[:2]))
+    return {"tt": ours, "Beam": beam.__version__, "Python": python}
+
+
+def check_versions(there: Mapping[str, str], here: Mapping[str, str], *, machine: str) -> None:
+    """Compares the submitter's versions (there) with those of a worker on a machine.
+
+    Raises:
+      UserError: One differs.
+    """
+    differing = [
+        f"{name} {here[name]} where the job was submitted by {version}"
+        for name, version in there.items()
+        if here[name] != version
+    ]
+    if differing:
+        raise UserError(
+            f"the worker on {machine} has {' and '.join(differing)}: give it the same versions, as "
+            "by an image of deploy/Dockerfile built from what submits the job"
+        )
+
+
+@dataclasses.dataclass(kw_only=True, eq=False)  # not frozen: Beam sets attributes of transforms
+class CheckWorker(beam.PTransform):
+    """Elements as they are, from workers whose versions are those of the submitter.
+
+    A worker that differs ends the job by a UserError, before it has done anything.
+    """
+
+    versions: Mapping[str, str] = dataclasses.field(default_factory=versions_here)
+
+    def expand(self, elements: beam.PCollection[Any]) -> beam.PCollection[Any]:
+        """Wires the transform."""
+        return elements | "Compare versions" >> beam.ParDo(_CompareVersions(self.versions))
+
+
+class _CompareVersions(beam.DoFn):
+    def __init__(self, versions: Mapping[str, str]) -> None:
+        self._versions = dict(versions)
+
+    def setup(self) -> None:
+        check_versions(self._versions, versions_here(), machine=socket.gethostname())
+
+    def process(self, element: Any) -> Iterator[Any]:
+        yield element

@@ -1,0 +1,85 @@
+"""A Flink session cluster of two task managers on this machine."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import json
+import shutil
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+JAR = ROOT / ".cache/flink/jars/flink-job-server.jar"
+ENDED = ("FINISHED", "CANCELED", "FAILED")
+
+
+@dataclasses.dataclass
+class Cluster:
+    """A cluster that runs."""
+
+    folder: Path
+    script: object  # deploy/flink/cluster.py
+    url: str
+
+    @property
+    def arguments(self):
+        """What makes `tt` run a job here."""
+        environment = json.dumps({"command": str(ROOT / "deploy/flink/boot")})
+        return [
+            "--runner", "flink", "--flink-master", self.url.removeprefix("http://"), "--",
+            f"--flink_job_server_jar={JAR}", "--environment_type=PROCESS",
+            f"--environment_config={environment}",
+        ]  # fmt: skip
+
+    def ask(self, path):
+        with urllib.request.urlopen(f"{self.url}/{path}", timeout=30) as reply:
+            return json.load(reply)
+
+    def jobs(self):
+        """Returns the states of all jobs, by name."""
+        return {job["name"]: job["state"] for job in self.ask("jobs/overview")["jobs"]}
+
+    def has_running_jobs(self):
+        return any(state not in ENDED for state in self.jobs().values())
+
+    def task_managers(self):
+        """Returns the process ids of the task managers that were started."""
+        return json.loads((self.folder / "cluster.json").read_text())["task_managers"]
+
+    def add_task_manager(self):
+        self.script.add(self.folder)
+
+    def start(self, *arguments, cwd):
+        """Starts `tt` with a job here, in a process group of its own."""
+        command = [sys.executable, "-m", "cli.main", *map(str, arguments), *self.arguments]
+        return subprocess.Popen(
+            command, cwd=cwd, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+
+    def run(self, *arguments, cwd):
+        """Runs `tt` with a job here; returns its exit code and what it printed."""
+        process = self.start(*arguments, cwd=cwd)
+        _, printed = process.communicate(timeout=600)
+        return process.returncode, printed
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory):
+    for program in ("java", "mvn"):
+        if shutil.which(program) is None:
+            pytest.skip(f"no {program} here, which Flink and Beam's job server for it need")
+    if not JAR.exists():
+        pytest.fail(f"no {JAR}: `make test-flink` makes it")
+    folder = tmp_path_factory.mktemp("flink")
+    path = ROOT / "deploy/flink/cluster.py"
+    spec = importlib.util.spec_from_file_location("cluster", path)
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    url = script.start(folder)["url"]
+    yield Cluster(folder, script, url)
+    script.stop(folder)
