@@ -84,6 +84,17 @@ def with_local_defaults(arguments: Sequence[str]) -> list[str]:
     return [*arguments, f"--direct_num_workers={cores()}", threads]
 
 
+def with_workers(arguments: Sequence[str], workers: int) -> list[str]:
+    """Gives a job that runs here so many threads, if no argument says how many.
+
+    Raises:
+      UserError: Beam cannot read a flag.
+    """
+    if has_direct_workers(arguments) and local_workers(arguments) is None:
+        arguments = [*arguments, f"--direct_num_workers={workers}"]
+    return with_local_defaults(arguments)
+
+
 def local_workers(arguments: Sequence[str]) -> int | None:
     """Returns how many workers the arguments ask for on this machine, if they say it.
 

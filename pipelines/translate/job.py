@@ -16,7 +16,7 @@ import dataclasses
 import functools
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import apache_beam as beam
@@ -39,12 +39,7 @@ from pipelines.inference.text_model import load_glossary
 from pipelines.remote import dataflow, flink
 from pipelines.remote.checks import check_job
 from pipelines.remote.wheel import with_own_wheel
-from pipelines.runners.beam_options import (
-    has_direct_workers,
-    local_workers,
-    set_file_system_options,
-    with_local_defaults,
-)
+from pipelines.runners.beam_options import set_file_system_options, with_workers
 from pipelines.runners.jobs.job_file import JobFile
 from pipelines.runners.runner import make_pipeline, run_pipeline
 from pipelines.runners.status_line import look_seconds, repeating
@@ -215,7 +210,7 @@ class TranslateJob:
     def arguments(self) -> list[str]:
         """Beam's own flags, with those that the job adds."""
         gpus = self.request.accelerator
-        arguments = _with_workers(self.request.beam, self.copies.copies or 1)
+        arguments = with_workers(self.request.beam, self.copies.copies or 1)
         arguments = dataflow.with_settings(arguments, job=JOB, shares_model=True, accelerator=gpus)
         return flink.with_settings(arguments, job=JOB, shares_model=True)
 
@@ -284,7 +279,7 @@ class TranslateJob:
         """
         start = time.monotonic() if start is None else start
         if self.is_finished:
-            return self._summarize(self.manifest, already_finished=True, start=start)
+            return _summarize(self, self.manifest, already_finished=True, start=start)
         with contextlib.ExitStack() as stack:
             dataflow.check_staging(self.request.beam)
             wheel = with_own_wheel(self.arguments, engine=self.request.engine.name)
@@ -294,7 +289,7 @@ class TranslateJob:
                 is_alone = is_local(self.output) and stack.enter_context(self._lock())
                 job = self.with_folder()  # another run may have worked there until just now
                 if job.is_finished:
-                    return job._summarize(job.manifest, already_finished=True, start=start)
+                    return _summarize(job, job.manifest, already_finished=True, start=start)
                 job_file.check_no_job_runs()
                 if is_alone:  # what killed runs left, which may be as large as the input
                     delete_folder(f"{self.output}/{job_folder.ROWS_FOLDER}")
@@ -309,7 +304,7 @@ class TranslateJob:
             pipeline = job._build(pipeline, is_alone=is_alone)
             run_pipeline(pipeline, report, job_file=job_file, detach=detach)
         manifest = job_folder.read_json(f"{self.output}/{job_folder.MANIFEST_PATH}")
-        return self._summarize(manifest, already_finished=False, start=start)
+        return _summarize(self, manifest, already_finished=False, start=start)
 
     def with_folder(self) -> TranslateJob:
         """Returns this job with what its output folder holds now.
@@ -419,17 +414,6 @@ class TranslateJob:
         )
         return pipeline
 
-    def _summarize(
-        self, manifest: Any, *, already_finished: bool, start: float
-    ) -> TranslateSummary:
-        return TranslateSummary(
-            manifest=manifest,
-            output=self.request.options.output,
-            already_finished=already_finished,
-            seconds=time.monotonic() - start,
-            max_failed=self.request.options.max_failed,
-        )
-
 
 def _loader_of(job: TranslateJob) -> Callable[[], Translator]:
     """Returns what loads a job's model in its workers."""
@@ -448,8 +432,13 @@ def _loader_of(job: TranslateJob) -> Callable[[], Translator]:
     )
 
 
-def _with_workers(arguments: Sequence[str], workers: int) -> list[str]:
-    """Gives a job that runs here so many threads, if no argument says how many."""
-    if has_direct_workers(arguments) and local_workers(arguments) is None:
-        arguments = [*arguments, f"--direct_num_workers={workers}"]
-    return with_local_defaults(arguments)
+def _summarize(
+    job: TranslateJob, manifest: Any, *, already_finished: bool, start: float
+) -> TranslateSummary:
+    return TranslateSummary(
+        manifest=manifest,
+        output=job.request.options.output,
+        already_finished=already_finished,
+        seconds=time.monotonic() - start,
+        max_failed=job.request.options.max_failed,
+    )
