@@ -27,6 +27,8 @@ from round_trip import DATA, NORMALIZATION, load
 
 from model.dataset.manifest import ratio_places
 from model.formats.model_card import About, TrainingData, ratio_quantiles
+from model.text.placeholders import replace_shared_spans
+from model.text.spans import Protection
 from model.text.vocabulary import Vocabulary
 from pipelines.flags.ends import find_lost_ends, has_lost_end
 from pipelines.flags.judging import flag_sentence
@@ -226,7 +228,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="corpora whose name begins so")
     parser.add_argument("--show", type=int, default=0, help="flagged human translations to show")
     given = parser.parse_args()
-    damaged, shares = Report(), Report()
+    damaged, shares, spans = Report(), Report(), Report()
     references: list[tuple[str, int, collections.Counter[str]]] = []
     costs: list[tuple[int, float]] = []
     for first, source_language in corpora():
@@ -251,6 +253,8 @@ def main() -> None:
             for i in random.Random(1).sample(shown, min(given.show, len(shown))):
                 print("   ", found[i], *corpus.test[i], sep=" | ")
             trade(corpus, limits, vocabulary, shares)
+            if not corpus.name.startswith("TED"):
+                judge_spans(corpus, limits, spans)
             print(f"{name:<20} {describe_limits(limits)}")
             for kind, flag, pairs in damages(corpus, limits, vocabulary):
                 if not pairs:
@@ -269,6 +273,9 @@ def main() -> None:
     print("\n`without_end`, all corpora but TED: of 10,000 human translations; cuts found")
     for kind, (found, rows) in shares.counts.items():
         print(f"    {kind:<24}{rows:>9,} rows {found / rows:>9.3%}")
+    print("\nFlagged of 10,000 human translations with protected spans, all corpora but TED")
+    for kind, (found, rows) in spans.counts.items():
+        print(f"    {kind:<24}{rows:>9,} rows {1e4 * found / rows:>9.1f}")
     rows, seconds = (sum(column) for column in zip(*costs, strict=True))
     print(f"\n{1e6 * seconds / rows:.2f} us a row, of {rows:,} rows")
     if not given.only:
@@ -303,6 +310,21 @@ def trade(corpus: Corpus, limits: Limits, vocabulary: Vocabulary, shares: Report
         shares.add(f"{share:g} flags", int((flagged < share).sum()), len(corpus.test))
         for name, found in kinds.items():
             shares.add(f"{share:g} finds {name}", int((found < share).sum()), len(whole))
+
+
+def judge_spans(corpus: Corpus, limits: Limits, spans: Report) -> None:
+    """Adds flags of references with protected spans, as they are and as a model sees them.
+
+    These are the pairs whose spans all stand on both sides. What needs tokens is not judged.
+    """
+    for pair in corpus.test:
+        found = Protection().find(pair[0])
+        masked = replace_shared_spans(*pair, protection=Protection())
+        if found and masked.placeholders == len(found):
+            for title, (source, target) in (("as they are", pair), ("masked", masked[:2])):
+                flagged = flag_sentence(source, target, limits=limits)
+                for name in (REPEATS, COPY, WRONG_SCRIPT, NUMBER):
+                    spans.add(f"{title}: {name}", name in flagged, 1)
 
 
 def print_references(found: list[tuple[str, int, collections.Counter[str]]]) -> None:
