@@ -29,6 +29,7 @@ from pipelines.preprocess.vocabulary_sample import (
     describe_rejected,
     train_vocabulary,
 )
+from pipelines.runners.jobs.transforms import CheckWorker
 from pipelines.storage import files
 from pipelines.storage.paths import join
 
@@ -59,6 +60,7 @@ class ListUnits(beam.PTransform):
         cut = (
             begin
             | "Name list of sources" >> beam.Create([self.plan.source_list])
+            | "Check worker" >> CheckWorker()
             | "List groups" >> beam.FlatMap(SourceList.groups)
             | "Spread groups" >> beam.Reshuffle()
             | "Cut" >> beam.ParDo(_CutSources(self.plan))

@@ -40,6 +40,10 @@ _NO_JAR = re.compile(
 )
 
 _NO_TT = re.compile(r"ModuleNotFoundError: No module named '(?:pipelines|model|cli)\b")
+_OTHER_VERSIONS = re.compile(
+    r"Submission environment: \S*python(?P<ours>[\d.]+)_sdk:(?P<our_beam>\S+)\. "
+    r"Runtime environment: \S*python(?P<theirs>[\d.]+)_sdk:(?P<their_beam>\S+?)\.?(?:\s|$)"
+)
 _NO_SUCH_JAR = re.compile(r'Unable to parse jar URL "(?P<path>.*?)"')
 _NO_STAGING = re.compile(r"Could not upload to GCS path (?P<path>\S+): (?P<reason>.*?)\. Please ")
 _SERVER_ENDED = re.compile(r"Service failed to start up with error (?P<code>-?\d+)")
@@ -102,6 +106,12 @@ def _explain_job_server(error: BaseException, *, runner: str, java: str) -> User
         return UserError(
             f"{found['path']} cannot be written ({found['reason']}): see that the bucket is there, "
             "and that you may write to it, or choose another `staging`"
+        )
+    if found := _OTHER_VERSIONS.search(text):
+        return UserError(
+            f"the workers of {runner} have Python {found['theirs']} and Beam "
+            f"{found['their_beam']}, and the job was submitted by Python {found['ours']} and Beam "
+            f"{found['our_beam']}: give them the same, as by an image of deploy/Dockerfile"
         )
     option = f"--{runner.removesuffix('Runner').lower()}_job_server_jar"
     if found := _NO_JAR.search(text):

@@ -11,6 +11,7 @@ from apache_beam.metrics import Metrics
 
 from model.engines.translator import Translator
 from pipelines.inference.transforms import TranslatorDoFn
+from pipelines.runners.jobs.transforms import CheckWorker
 from pipelines.storage.files import delete, delete_folder
 from pipelines.storage.listing import list_files
 from pipelines.storage.parquet import ForwardReader
@@ -41,6 +42,7 @@ class ReadInput(beam.PTransform):
         return (
             begin
             | "Output folder" >> beam.Create([self.output])
+            | "Check worker" >> CheckWorker()
             | "Read" >> beam.FlatMap(job_folder.read_input, plan_digest=self.plan_digest)
             | "Without those left out" >> beam.Filter(lambda file: isinstance(file, InputFile))
         )

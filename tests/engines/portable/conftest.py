@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -26,10 +27,10 @@ def _local_servers():
     kind.add_insecure_port = original
 
 
-@pytest.fixture(scope="session")
-def worker_pool():
-    """Where a pool of worker processes listens."""
-    path = os.pathsep.join(map(str, (ROOT, ENGINES)))
+@contextlib.contextmanager
+def start_pool(*folders):
+    """Starts a pool of worker processes that import from folders; yields where it listens."""
+    path = os.pathsep.join(map(str, (*folders, ROOT, ENGINES)))
     command = [sys.executable, str(ENGINES / "worker_pool.py")]
     with subprocess.Popen(
         command, env=os.environ | {"PYTHONPATH": path}, stdin=subprocess.PIPE,
@@ -38,6 +39,25 @@ def worker_pool():
         yield f"localhost:{pool.stdout.readline().strip()}"
         pool.stdin.close()
         pool.wait(60)
+
+
+@pytest.fixture(scope="session")
+def worker_pool():
+    """Where a pool of worker processes listens."""
+    with start_pool() as address:
+        yield address
+
+
+@pytest.fixture
+def older_pool(tmp_path):
+    """Where a pool listens whose workers have another version of tt."""
+    metadata = tmp_path / "older/tt_translate-0.0.9.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: tt-translate\nVersion: 0.0.9\n"
+    )
+    with start_pool(tmp_path / "older") as address:
+        yield address
 
 
 @pytest.fixture(params=["LOOPBACK", "EXTERNAL"])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -79,3 +81,25 @@ def test_translate_batch_makes_the_same_files(folder, capsys, portable, trained_
     assert found == digests(folder / "here", ".parquet")
     tables = [pq.read_table(folder / "there" / name) for name in sorted(found)]
     assert pa.concat_tables(tables)["id"].to_pylist() == list(range(300))
+
+
+@pytest.mark.parametrize("command", ["preprocess", "translate-batch"])
+def test_workers_of_another_version_end_the_job(folder, capsys, older_pool, command, trained_toy):
+    write_corpus(folder, count=50)
+    pq.write_table(pa.table({"text": ["one"]}), "in.parquet")
+    arguments = {
+        "preprocess": ("--source", "a.en", "--target", "a.xx", "--vocabulary-size", "36"),
+        "translate-batch": ("in.parquet", "--model", trained_toy.run),
+    }[command]
+    pool = ["--runner=PortableRunner", "--job_endpoint=embed", "--environment_type=EXTERNAL",
+            f"--environment_config={older_pool}"]  # fmt: skip
+    assert run(command, *arguments, "--output", "there", "--", *pool) == 2
+    printed = capsys.readouterr().err
+    assert "Traceback" not in printed
+    assert printed.splitlines()[-1] == (
+        f"tt: error: the worker on {socket.gethostname()} has tt 0.0.9 where the job was submitted "
+        f"by {importlib.metadata.version('tt-translate')}: give it the same versions, as by an "
+        "image of deploy/Dockerfile built from what submits the job"
+    )
+    assert not list((folder / "there").rglob("*.parquet"))
+    assert not list((folder / "there").rglob("*.tfrecord"))

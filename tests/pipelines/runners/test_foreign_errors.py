@@ -171,3 +171,15 @@ def test_what_is_not_known_keeps_its_traceback(folder, monkeypatch):
         with pytest.raises(type(error)) as caught:
             run("preprocess", *TEXTS)
         assert caught.value is error
+
+
+def test_workers_of_another_python_or_beam_are_told_of():
+    error = RuntimeError(
+        "Pipeline construction environment and pipeline runtime environment are not compatible. "
+        "Submission environment: beam:version:sdk_base:apache/beam_python3.11_sdk:2.77.0. Runtime "
+        "environment: beam:version:sdk_base:apache/beam_python3.12_sdk:2.76.0."
+    )
+    assert str(explain_submission(error, runner="FlinkRunner", java="java")) == (
+        "the workers of FlinkRunner have Python 3.12 and Beam 2.76.0, and the job was submitted by "
+        "Python 3.11 and Beam 2.77.0: give them the same, as by an image of deploy/Dockerfile"
+    )
