@@ -17,6 +17,7 @@ from model.formats.model_card import About, TrainingData
 from model.formats.model_folder import (
     describe_missing_digests,
     find_model_folder,
+    is_ctranslate2,
     load_about,
     model_fingerprint,
 )
@@ -64,7 +65,9 @@ class FoundModel:
         """Bytes of its files; 0 of a `CustomModel`."""
         if self.folder is None:
             return 0
-        return sum(file.stat().st_size for file in find_model_folder(self.folder).iterdir())
+        is_export = is_ctranslate2(self.folder)
+        folder = self.folder if is_export else find_model_folder(self.folder)
+        return sum(file.stat().st_size for file in folder.iterdir() if file.is_file())
 
     @property
     def data(self) -> TrainingData:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import math
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from apache_beam.options.pipeline_options import (
     DebugOptions,
@@ -159,7 +159,7 @@ def _choose_machine_type(gpus: Accelerator | None) -> str:
 
 
 def translating_hints(
-    arguments: Sequence[str], *, model_bytes: int, accelerator: str | None
+    arguments: Sequence[str], *, model_bytes: Callable[[], int], accelerator: str | None
 ) -> dict[str, str]:
     """Returns Beam's resource hints for the step that translates: of no other runner.
 
@@ -168,7 +168,7 @@ def translating_hints(
 
     Args:
       arguments: Beam's own flags.
-      model_bytes: Size of the model's weights.
+      model_bytes: Returns the size of the model's files; called for Dataflow alone.
       accelerator: GPUs of a worker, "nvidia-l4".
 
     Raises:
@@ -178,7 +178,7 @@ def translating_hints(
         return {}
     if parse_arguments(arguments).view_as(GoogleCloudOptions).flexrs_goal:
         return {}
-    gigabytes = math.ceil((_PROGRAM_BYTES + _BYTES_OF_WEIGHTS * model_bytes) / _GB)
+    gigabytes = math.ceil((_PROGRAM_BYTES + _BYTES_OF_WEIGHTS * model_bytes()) / _GB)
     hints = {"min_ram": f"{gigabytes}GB"}
     if accelerator:
         hints["accelerator"] = Accelerator.parse(accelerator).hint

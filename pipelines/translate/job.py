@@ -399,7 +399,7 @@ class TranslateJob:
         )
         request = self.request
         hints = dataflow.translating_hints(
-            request.beam, model_bytes=self.model.size, accelerator=request.accelerator
+            request.beam, model_bytes=lambda: self.model.size, accelerator=request.accelerator
         )
         translate = TranslateUnits(load_translator=_loader_of(self), options=unit_options)
         _ = (

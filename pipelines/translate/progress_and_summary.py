@@ -76,11 +76,10 @@ def describe_job(
 
 
 def _count_weights(folder: Path | None) -> int | None:
-    """Counts the weights of a model's layers; None of a translator of the user's own."""
-    if folder is None:
+    """Counts the weights of a model's layers; None where no configuration says what it has."""
+    if folder is None or is_ctranslate2(folder):
         return None
-    found = find_model_folder(folder)
-    return None if is_ctranslate2(found) else count_layer_weights(vars(load_config(found)))
+    return count_layer_weights(vars(load_config(find_model_folder(folder))))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,10 @@ from memory_filesystem import MemoryFileSystem
 
 from cli.main import app
 from model.dataset.manifest import DatasetManifest
+from model.engines.translator import Engine
 from model.formats.model_folder import model_fingerprint
+from model.formats.to_ctranslate2 import export_ctranslate2
+from pipelines.inference.model_loading import find_model
 from pipelines.preprocess.options import PreprocessOptions
 from pipelines.runners.beam_options import with_local_defaults
 from pipelines.translate.job import _loader_of
@@ -472,6 +475,22 @@ def test_what_the_engine_cannot_do_leaves_no_output_folder(with_model, capsys):
         assert run(*command, flag, "4096") == 2
         assert f"{flag} must not be greater" in last_error(capsys)
     assert not (with_model / "translated").exists()
+
+
+def test_translate_batch_takes_an_export_for_ctranslate2(with_model, capsys):
+    export_ctranslate2(with_model / "run/model", with_model / "exported")
+    pq.write_table(pa.table({"text": ["one two three", "four"]}), "input.parquet")
+    command = ("translate-batch", "input.parquet", "--model", "exported")
+    command = (*command, "--engine", "ctranslate2")
+    assert run(*command, "--dry-run") == 0
+    assert "no model of this kind has been measured" in capsys.readouterr().out
+    assert not (with_model / "translated").exists()
+    assert run(*command) == 0
+    found = pq.read_table("translated/input-00000-of-00001.parquet")
+    assert found["translation_status"].to_pylist() == ["ok", "ok"]
+    size = sum(path.stat().st_size for path in (with_model / "exported").iterdir())
+    engine = Engine(name="ctranslate2")
+    assert find_model("exported", engine=engine, report=print).size == size
 
 
 def test_workers_get_the_planned_model_by_its_whole_path(with_model, monkeypatch):

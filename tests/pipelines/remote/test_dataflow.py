@@ -72,8 +72,9 @@ def test_what_is_given_stays():
 
 
 def test_the_step_that_translates_asks_for_memory_and_gpus():
-    def hints(*more, **model):
-        return translating_hints([*DATAFLOW, *more], **{"accelerator": None, **model})
+    def hints(*more, model_bytes, accelerator=None):
+        arguments, size = [*DATAFLOW, *more], lambda: model_bytes
+        return translating_hints(arguments, model_bytes=size, accelerator=accelerator)
 
     assert hints(model_bytes=0) == {"min_ram": "2GB"}
     assert hints(model_bytes=300_000_000, accelerator="nvidia-l4") == {
@@ -81,4 +82,4 @@ def test_the_step_that_translates_asks_for_memory_and_gpus():
         "accelerator": "type:nvidia-l4;count:1;install-nvidia-driver",
     }
     assert hints("--flexrs_goal=COST_OPTIMIZED", model_bytes=9) == {}
-    assert translating_hints([], model_bytes=9, accelerator=None) == {}
+    assert translating_hints([], model_bytes=None, accelerator=None) == {}, "no file is looked at"
