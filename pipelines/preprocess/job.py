@@ -304,6 +304,7 @@ class PreprocessJob:
         plan = self.plan
         output = plan.options.output
         pipeline = make_pipeline(arguments, detach=detach)
+        has_begun = files.is_there(plan.work.run_file)
         if finished := claim_output(plan):
             return finished
         job_file = JobFile(join(output, WORK_FOLDER))
@@ -316,7 +317,8 @@ class PreprocessJob:
         except Exception as error:
             if finished := find_finished(plan):
                 return finished  # by another run of the same command
-            if isinstance(error, UserError) and not isinstance(error, UnfinishedError):
+            is_mistake = isinstance(error, UserError) and not isinstance(error, UnfinishedError)
+            if is_mistake and not has_begun:  # else there is work of runs before
                 abandon_output(output)
             raise
         return DatasetManifest.load(output, read=files.read_bytes)

@@ -141,6 +141,29 @@ def test_a_rerun_after_a_crash_reuses_what_is_finished(
     assert digest(tmp_path) == digest(dataset)
 
 
+def test_a_runner_that_does_not_take_the_job_deletes_no_work(
+    tmp_path, monkeypatch, corpus, dataset
+):
+    def crash(*args, **kwargs):
+        raise KilledError
+
+    flink = ["--runner=FlinkRunner", "--environment_type=LOOPBACK"]
+    flink.append("--flink_job_server_jar=/nope.jar")
+    with monkeypatch.context() as broken:
+        broken.setattr(merge_steps, "merge_bucket", crash)
+        with pytest.raises(Exception, match="KilledError"):
+            preprocess(sources=[corpus], options=options(tmp_path), beam_arguments=ONE_THREAD)
+    work = {path: path.read_bytes() for path in tmp_path.rglob("*.spm")}
+    work |= {path: path.read_bytes() for path in tmp_path.glob("_work/*/spill-*")}
+    assert len(work) >= 2
+    with pytest.raises(UserError, match=r"there is no jar at /nope\.jar"):
+        preprocess(sources=[corpus], options=options(tmp_path), beam_arguments=flink)
+    assert {path: path.read_bytes() for path in work} == work
+    with pytest.raises(UserError, match=r"there is no jar at /nope\.jar"):
+        preprocess(sources=[corpus], options=options(tmp_path / "new"), beam_arguments=flink)
+    assert not (tmp_path / "new").exists(), "nothing was finished there"
+
+
 def test_a_rerun_encodes_anew_what_another_version_encoded(tmp_path, monkeypatch, corpus, dataset):
     def crash(*args, **kwargs):
         raise KilledError
