@@ -53,7 +53,8 @@ _BEFORE = {"split": "long", "protect": False, "protect_regex": [], "on_flag": "k
 
 _SKIPPED = "skipped"  # in place of a bad file's reason, which may be worded otherwise
 _SHOWN_INPUTS = 3  # inputs that differ
-_LONGEST_WRITE = 24 * 3600  # seconds that a temporary file of another run may still be written
+# Seconds that a temporary file of another run may still be written, and its rows be read.
+_LONGEST_WRITE = 24 * 3600
 
 
 def statistics_path(output_path: str) -> str:
@@ -226,16 +227,25 @@ def _check_is_ours(existing: Iterable[str], *, outputs: Iterable[str], output: s
 def find_leftovers(
     files: Iterable[ListedFile], *, run_id: str, is_alone: bool, now: float
 ) -> list[str]:
-    """Finds temporary files that no run writes any more; `now` is in seconds since 1970.
+    """Finds temporary files that no run writes any more, and rows of units that none reads.
 
-    All units of the run `run_id` are finished; `is_alone` says that no other can be at work.
+    All units of the run `run_id` are finished; `is_alone` says that no other can be at work; `now`
+    is in seconds since 1970.
     """
     return [
         file.path
         for file in files
-        if file.path.endswith(TEMPORARY_SUFFIX)
-        and (is_alone or f".{run_id}." in file.path or 0 < file.changed < now - _LONGEST_WRITE)
+        if _is_temporary(file.path)
+        and (is_alone or _is_of(run_id, file.path) or 0 < file.changed < now - _LONGEST_WRITE)
     ]
+
+
+def _is_temporary(path: str) -> bool:
+    return path.endswith(TEMPORARY_SUFFIX) or f"/{ROWS_FOLDER}/" in path
+
+
+def _is_of(run_id: str, path: str) -> bool:
+    return f".{run_id}." in path or f"/{ROWS_FOLDER}/{run_id}/" in path
 
 
 def write_json(content: Mapping[str, Any], *, output: str, path: str, run_id: str) -> None:
