@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import apache_beam as beam
-import numpy as np
-import numpy.typing as npt
 
 from model.dataset.manifest import (
     MANIFEST_FILE,
@@ -33,7 +32,7 @@ from pipelines.preprocess.plan import DatasetPlan
 from pipelines.storage import files
 from pipelines.storage.paths import join
 
-Counts = npt.NDArray[np.int64]  # [sources]
+Counts = collections.Counter[int]  # pairs, by the order of their source; what is missing is 0
 
 
 class Arrivals:
@@ -75,14 +74,17 @@ class SplitTotals(RecordStatistics):
 
 
 class Totals:
-    """All statistics of units and shards added up: a few numbers a source, and a size a shard."""
+    """All statistics of units and shards added up: a few numbers a source, and a size a shard.
 
-    def __init__(self, sources: int) -> None:
+    It holds the sources that arrived, so that what one unit found of 100,000 sources is small.
+    """
+
+    def __init__(self) -> None:
         self.cut = Arrivals()
         self.encoded = Arrivals()
-        self.read = np.zeros(sources, np.int64)  # pairs by the order of their source
-        self.kept = np.zeros(sources, np.int64)
-        self.rejected: dict[str, Counts] = {}  # by reason
+        self.read: Counts = collections.Counter()
+        self.kept: Counts = collections.Counter()
+        self.rejected: dict[str, Counts] = collections.defaultdict(collections.Counter)  # by reason
         self.splits: dict[str, SplitTotals] = {}
 
     def add_unit(self, unit: UnitStatistics) -> None:
@@ -91,40 +93,31 @@ class Totals:
         for order, rows in unit.rows:
             self.read[order] += rows
         for order, reason, count in unit.rejected:
-            self._rejected_for(reason)[order] += count
+            self.rejected[reason][order] += count
 
     def add_shard(self, shard: ShardStatistics, *, duplicate_reason: str) -> None:
         """Adds a merged shard."""
         split = SplitTotals(sizes={shard.shard: shard.size})
         split.add(shard)
         self.splits.setdefault(shard.split, SplitTotals()).merge(split)
-        _add_at(self.kept, shard.kept_by_source)
-        if shard.duplicates_by_source:
-            _add_at(self._rejected_for(duplicate_reason), shard.duplicates_by_source)
+        self.kept.update(shard.kept_by_source)
+        self.rejected[duplicate_reason].update(shard.duplicates_by_source)
 
     def merge(self, other: Totals) -> None:
         """Adds the totals of others."""
         self.cut.merge(other.cut)
         self.encoded.merge(other.encoded)
-        self.read += other.read
-        self.kept += other.kept
+        self.read.update(other.read)
+        self.kept.update(other.kept)
         for reason, counts in other.rejected.items():
-            self._rejected_for(reason)[:] += counts
+            self.rejected[reason].update(counts)
         for name, split in other.splits.items():
             self.splits.setdefault(name, SplitTotals()).merge(split)
 
     def rejected_of(self, order: int) -> dict[str, int]:
         """Returns how many pairs of a source were rejected, by reason."""
-        counts = ((reason, int(counts[order])) for reason, counts in sorted(self.rejected.items()))
+        counts = ((reason, counts[order]) for reason, counts in sorted(self.rejected.items()))
         return {reason: count for reason, count in counts if count}
-
-    def _rejected_for(self, reason: str) -> Counts:
-        return self.rejected.setdefault(reason, np.zeros_like(self.read))
-
-
-def _add_at(counts: Counts, found: Mapping[int, int]) -> None:
-    orders = np.fromiter(found.keys(), np.int64, len(found))
-    counts[orders] += np.fromiter(found.values(), np.int64, len(found))
 
 
 # Beam sets its label when it applies it: it cannot be frozen.
@@ -162,7 +155,7 @@ class _SumStatistics(beam.CombineFn):
         self._plan = plan
 
     def create_accumulator(self) -> Totals:
-        return Totals(self._plan.source_count)
+        return Totals()
 
     def add_input(self, totals: Totals, found: Unit | UnitStatistics | ShardStatistics) -> Totals:
         if isinstance(found, Unit):
@@ -200,12 +193,15 @@ def check_totals(plan: DatasetPlan, totals: Totals) -> None:
         shards = sorted(totals.splits.get(name, SplitTotals()).sizes)
         if shards != list(range(spread.shards)):
             raise RuntimeError(f"shards of {name}: {shards} of {spread.shards}")
-    rejected = sum(totals.rejected.values(), np.zeros_like(totals.read))
-    for order in np.flatnonzero(totals.read != totals.kept + rejected).tolist():
-        raise RuntimeError(
-            f"{plan.source_list.source(order).name}: {totals.read[order]} pairs read, but "
-            f"{totals.kept[order]} kept and {rejected[order]} rejected"
-        )
+    rejected: Counts = collections.Counter()
+    for counts in totals.rejected.values():
+        rejected.update(counts)
+    for order in sorted(totals.read.keys() | totals.kept.keys() | rejected.keys()):
+        if totals.read[order] != totals.kept[order] + rejected[order]:
+            raise RuntimeError(
+                f"{plan.source_list.source(order).name}: {totals.read[order]} pairs read, but "
+                f"{totals.kept[order]} kept and {rejected[order]} rejected"
+            )
 
 
 class _Complete(beam.DoFn):
@@ -293,8 +289,8 @@ def describe_sources(plan: DatasetPlan, totals: Totals) -> list[dict[str, Any]]:
         {
             **plan.source_list.identity(order),
             "is_held_out": order >= plan.held_out_from,
-            "read": int(totals.read[order]),
-            "kept": int(totals.kept[order]),
+            "read": totals.read[order],
+            "kept": totals.kept[order],
             "rejected": totals.rejected_of(order),
         }
         for order in range(plan.source_count)

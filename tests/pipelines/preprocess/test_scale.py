@@ -216,6 +216,14 @@ def test_statistics_are_as_small_of_many_shards_and_units_as_of_one(sum_statisti
     assert sizes[64] < 5 * 8 * SOURCES
 
 
+def test_statistics_of_a_unit_are_small_however_many_sources_there_are(tmp_path, corpus):
+    plan = plan_preprocess(sources=[corpus], options=options(tmp_path / "out"))
+    of_many = preprocess_plan.dataclasses.replace(plan, source_count=100_000)
+    totals = _SumStatistics(of_many.for_steps).create_accumulator()
+    totals.add_unit(unit_statistics(99_999))
+    assert len(pickle.dumps(totals)) < 1000
+
+
 def test_statistics_add_up_however_they_are_spread(sum_statistics):
     found = [shard_statistics(n) for n in range(64)]
     found += [make(n) for n in range(40) for make in (cut_unit, unit_statistics)]
@@ -226,7 +234,7 @@ def test_statistics_add_up_however_they_are_spread(sum_statistics):
         parts[i % 5] = sum_statistics.add_input(parts[i % 5], each)
     totals = sum_statistics.merge_accumulators(pickle.loads(pickle.dumps(parts)))
     assert totals.encoded == totals.cut
-    assert (totals.encoded.units, totals.read.sum(), totals.kept.sum()) == (40, 400, 64_000)
+    assert (totals.encoded.units, totals.read.total(), totals.kept.total()) == (40, 400, 64_000)
     assert [totals.rejected_of(order) for order in (0, 1, 7)] == [
         {}, {"too_long": 1}, {"duplicate_pair": 128, "too_long": 1},
     ]  # fmt: skip
@@ -238,7 +246,7 @@ def test_statistics_add_up_however_they_are_spread(sum_statistics):
 
 def whole_totals(plan):
     """Makes totals that add up, of a single unit and its shards."""
-    totals = Totals(1)
+    totals = Totals()
     totals.cut.add(0, 0, [[0, 9]])
     totals.add_unit(UnitStatistics(order=0, index=0, rows=[[0, 9]], rejected=[(0, "x", 4)]))
     for split, spread in plan.splits.items():
