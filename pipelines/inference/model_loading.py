@@ -22,7 +22,7 @@ from model.formats.model_folder import (
     model_fingerprint,
 )
 from pipelines.storage.first_look import look_first
-from pipelines.storage.paths import normalize_path
+from pipelines.storage.paths import is_local, normalize_path
 from pipelines.texts.model_languages import describe_other_language
 from pipelines.texts.options import TextOptions
 
@@ -166,10 +166,16 @@ class ModelLoader:
     def find_state(self) -> Hashable:
         """Returns what changes with the model's files: their names, sizes and times of change.
 
+        Of a folder of another file system it is the name of its copy, which tells the content: the
+        times of the copy change whenever another process copies the same files.
+
         Raises:
           UserError: There is none, or it cannot be copied.
         """
-        files = [(path.name, path.stat()) for path in self._stage().iterdir() if path.is_file()]
+        folder = self._stage()
+        if not is_local(self.folder):
+            return folder.name
+        files = [(path.name, path.stat()) for path in folder.iterdir() if path.is_file()]
         return tuple(sorted((name, each.st_size, each.st_mtime_ns) for name, each in files))
 
     def describe(self, texts: TextOptions) -> tuple[About, list[str]]:

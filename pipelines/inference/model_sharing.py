@@ -39,12 +39,12 @@ class SharedTranslator:
 
         A model folder that has changed since is loaded anew.
         """
-        # Of a loader of another kind it cannot be known whether its model has changed.
-        state = self._load.find_state() if isinstance(self._load, ModelLoader) else None
-        key = (self._key, state)
         with _lock:
-            loading = _loading[key]
-        with loading:
+            loading = _loading[self._key]
+        with loading:  # to find the state as well: that copies a model of another file system
+            # Of a loader of another kind it cannot be known whether its model has changed.
+            state = self._load.find_state() if isinstance(self._load, ModelLoader) else None
+            key = (self._key, state)
             translator: Translator | None = _models.get(key)
             if translator is None:
                 translator = self._load()

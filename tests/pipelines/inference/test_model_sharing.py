@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import functools
 import gc
+import os
 import threading
 import weakref
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from apache_beam.internal import pickler
 from fakes import Reverser
+from memory_filesystem import MemoryFileSystem
 
 from model.decoding.options import Decoding
 from model.formats.model_folder import CONFIG_FILE, WEIGHTS_FILE
+from model.text.vocabulary import SHARED_MODEL, VOCABULARY_FILE
 from pipelines.inference import model_loading
 from pipelines.inference.model_loading import ModelLoader
 from pipelines.inference.model_sharing import SharedTranslator
+from pipelines.runners import staging
 
 loads: list[Reverser] = []
 begun = threading.Event()
@@ -86,6 +91,42 @@ def test_a_changed_folder_is_loaded_anew(folder):
     (folder / WEIGHTS_FILE).write_text("trained for longer")
     assert copy_of(loader).acquire() is not one
     assert len(loads) == 2
+
+
+@pytest.fixture
+def remote(tmp_path, monkeypatch):
+    """A folder of another file system, which this machine has not seen yet, and what copies it."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(model_loading, "load_translator", lambda *_, **__: load())
+    MemoryFileSystem.clear()
+    monkeypatch.setattr(staging, "model_fingerprint", lambda folder: "of-no-vocabulary")
+    monkeypatch.setattr(
+        staging,
+        "identity_digest",
+        lambda folder: str(zlib.crc32((folder / WEIGHTS_FILE).read_bytes())),
+    )
+    for name in (CONFIG_FILE, WEIGHTS_FILE, VOCABULARY_FILE, SHARED_MODEL):
+        MemoryFileSystem.put(f"mem://bucket/model/{name}", name.encode())
+    staged = []
+    monkeypatch.setattr(model_loading._LOGGER, "info", staged.append)
+    yield staged
+    MemoryFileSystem.clear()
+
+
+def test_threads_of_a_new_worker_copy_and_load_a_remote_model_once(remote, tmp_path):
+    loader = ModelLoader("mem://bucket/model", Decoding())
+    steps = [copy_of(loader) for _ in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(SharedTranslator.acquire, steps))
+    assert len(remote) == 1, remote
+    assert len(loads) == 1
+    assert all(each is loads[0] for each in found)
+    for file in tmp_path.glob("cache/**/*"):
+        os.utime(file)  # as where another process of the machine has copied it too
+    assert copy_of(loader).acquire() is loads[0]
+    MemoryFileSystem.put(f"mem://bucket/model/{WEIGHTS_FILE}", b"trained for longer")
+    assert copy_of(loader).acquire() is not found[0]
+    assert (len(remote), len(loads)) == (2, 2)
 
 
 def test_a_model_goes_when_no_step_has_it():
