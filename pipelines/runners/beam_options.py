@@ -18,6 +18,7 @@ LOCAL_RUNNER = "FnApiRunner"
 # Runners of this machine by the name that they have or that Beam gives them.
 _DIRECT_RUNNERS = ("fnapirunner", "directrunner", "switchingdirectrunner")
 LOCAL_RUNNERS = (*_DIRECT_RUNNERS, "bundlebaseddirectrunner", "prismrunner")
+_KNOWN_RUNNERS = frozenset(name.lower() for name in StandardOptions.KNOWN_RUNNER_NAMES)
 LOOPBACK = "LOOPBACK"  # an environment: the workers are the process that submits the job
 
 
@@ -57,9 +58,15 @@ def check_flags(arguments: Sequence[str]) -> None:
 
 
 def find_runner_name(arguments: Sequence[str]) -> str:
-    """Returns the runner in lower case, without its module, as Beam takes it."""
+    """Returns the runner in lower case, without its module: "flinkrunner" of "flink", too.
+
+    Raises:
+      UserError: Beam cannot read a flag.
+    """
     runner = parse_arguments(arguments).view_as(StandardOptions).runner or LOCAL_RUNNER
-    return str(runner).rpartition(".")[2].lower()
+    name = str(runner).rpartition(".")[2].lower()
+    whole = f"{name}runner"  # as Beam takes it for
+    return whole if whole in _KNOWN_RUNNERS else name
 
 
 def has_direct_workers(arguments: Sequence[str]) -> bool:

@@ -10,6 +10,7 @@ from command_line import TEXTS, last_error, run, write_corpus
 from model.errors import UserError
 from pipelines.preprocess.job import PreprocessRequest
 from pipelines.preprocess.options import PreprocessOptions
+from pipelines.runners.beam_options import find_runner_name, with_local_defaults
 from pipelines.runners.workers import check_places, check_workers
 
 FLINK = ("--runner=FlinkRunner", "--environment_config=image")
@@ -37,7 +38,7 @@ def folder(tmp_path, monkeypatch):
         (),
         *([f"--runner={name}"] for name in ("FnApiRunner", "DirectRunner", "prismrunner",
           "BundleBasedDirectRunner", "apache_beam.runners.direct.direct_runner.DirectRunner",
-          "SwitchingDirectRunner")),
+          "SwitchingDirectRunner", "direct", "Prism", "fnapi")),
         ("--runner", "PortableRunner", "--environment_type=LOOPBACK"),
         ("--runner=FlinkRunner", "--environment_type", "LOOPBACK"),
     ],
@@ -65,6 +66,8 @@ def test_workers_of_other_machines_have_no_local_files():
         ("--runner=FlinkRunner",),
         ("--runner=SparkRunner", "--environment_type=docker"),
         ("--runner=PortableRunner", "--job_endpoint=host:1"),
+        ("--runner=flink",),
+        ("--runner", "Spark"),
     ],
 )
 def test_beams_own_images_have_no_tt(arguments):
@@ -72,6 +75,18 @@ def test_beams_own_images_have_no_tt(arguments):
         check_workers(arguments)
     for brings_it in ("--setup_file=setup.py", "--extra_package=tt.whl", "--requirements_file=r"):
         check_workers([*arguments, brings_it])
+
+
+def test_runners_are_known_by_the_short_names_that_beam_takes():
+    names = ("flink", "Spark", "direct", "DATAFLOW", "FlinkRunner", "my.module.OtherRunner")
+    found = [find_runner_name([f"--runner={name}"]) for name in names]
+    assert found == [
+        "flinkrunner", "sparkrunner", "directrunner", "dataflowrunner", "flinkrunner",
+        "otherrunner",
+    ]  # fmt: skip
+    assert with_local_defaults(["--runner=direct", "--direct_num_workers=3"])[2:] == [
+        "--direct_running_mode=multi_threading"
+    ]
 
 
 def test_workers_may_get_tt_in_many_ways():
