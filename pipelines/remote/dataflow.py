@@ -16,7 +16,7 @@ from apache_beam.options.pipeline_options import (
 )
 
 from model.errors import UserError
-from pipelines.remote.machines import Accelerator, count_cores
+from pipelines.remote.machines import Accelerator, count_cores, has_bucket
 from pipelines.runners.beam_options import find_runner_name, parse_arguments
 from pipelines.storage.first_look import look_first
 
@@ -60,7 +60,7 @@ def check_options(arguments: Sequence[str]) -> None:
     ):
         if not value:
             raise UserError(f"Dataflow needs `{name}`: give one, such as {example}")
-    if not where.startswith("gs://"):
+    if not has_bucket(where):
         raise UserError(
             f"Dataflow keeps what it needs of a job at gs://BUCKET/FOLDER. Received: {where}"
         )

@@ -69,3 +69,13 @@ class Accelerator:
         'type:nvidia-l4;count:1;install-nvidia-driver'
         """
         return f"type:{self.kind};count:{self.count};{_DRIVER}"
+
+
+def has_bucket(folder: str) -> bool:
+    """Says whether a folder is of Google Cloud Storage, with the name of a bucket.
+
+    >>> has_bucket("gs://bucket"), has_bucket("gs://"), has_bucket("/tmp")
+    (True, False, False)
+    """
+    scheme, _, rest = folder.partition("://")
+    return scheme == "gs" and bool(rest.partition("/")[0])

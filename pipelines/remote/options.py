@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 
 from model.errors import UserError, require
-from pipelines.remote.machines import Accelerator
+from pipelines.remote.machines import Accelerator, has_bucket
 
 DATAFLOW, FLINK = "dataflow", "flink"
 _SHORT_NAMES = {DATAFLOW: "DataflowRunner", FLINK: "FlinkRunner"}
@@ -64,7 +64,7 @@ class RunnerOptions:
             self.max_workers,
         )
         require(
-            self.staging is None or self.staging.startswith("gs://"),
+            self.staging is None or has_bucket(self.staging),
             "`staging` must be a folder of Google Cloud Storage, gs://BUCKET/FOLDER",
             self.staging,
         )
@@ -82,16 +82,16 @@ class RunnerOptions:
         if self.runner is not None and "--runner" not in given:
             made.append(f"--runner={_SHORT_NAMES.get(self.runner.lower(), self.runner)}")
         kind = _find_kind([*made, *beam])
-        self._check(kind)
-        for names, values in self._flags(kind):
+        self._check(kind, beam=beam)
+        for names, values in (*self._flags(), *self._image_flags(kind, beam=beam)):
             if not given & set(names):
                 made += values
         return (*made, *beam)
 
-    def _check(self, kind: str | None) -> None:
+    def _check(self, kind: str | None, *, beam: Sequence[str]) -> None:
         for name, wanted in _FOR.items():
             if getattr(self, name) not in (None, False) and kind != wanted:
-                shown = self.runner or ("this machine" if kind is None else "another")
+                shown = _given_runner(beam) or self.runner or "this machine"
                 raise UserError(
                     f"`{name}` is for `runner={wanted}`, and the runner is {shown}: choose that "
                     "runner, or leave it out"
@@ -107,7 +107,7 @@ class RunnerOptions:
                 "one of it and `accelerator`"
             )
 
-    def _flags(self, kind: str | None) -> Iterator[tuple[Sequence[str], list[str]]]:
+    def _flags(self) -> Iterator[tuple[Sequence[str], list[str]]]:
         """Yields names of Beam's, any of which stands for an option, and what is given for it."""
         for name, value, *others in (
             ("--project", self.project),
@@ -121,15 +121,41 @@ class RunnerOptions:
         ):
             if value is not None:
                 yield (str(name), *map(str, others)), [f"{name}={value}"]
+
+    def _image_flags(
+        self, kind: str | None, *, beam: Sequence[str]
+    ) -> Iterator[tuple[Sequence[str], list[str]]]:
+        """Yields as `_flags`, for the image.
+
+        Raises:
+          UserError: Beam's flags ask for workers that have no image.
+        """
         if self.worker_image is None:
             return
         if kind == DATAFLOW:
             yield ("--sdk_container_image",), [f"--sdk_container_image={self.worker_image}"]
-        else:
-            yield (
-                ("--environment_type", "--environment_config", "--environment_options"),
-                ["--environment_type=DOCKER", f"--environment_config={self.worker_image}"],
+            return
+        from pipelines.runners.workers import DOCKER, find_environment
+
+        own = ("--environment_config", "--environment_options")
+        environment = find_environment(beam)
+        if environment != DOCKER and not {each.partition("=")[0] for each in beam} & set(own):
+            raise UserError(
+                f"`worker_image` is for workers in containers, and --environment_type is "
+                f"{environment}: leave out one of them"
             )
+        yield ("--environment_type", *own), [f"--environment_type={DOCKER}"]
+        yield own, [f"--environment_config={self.worker_image}"]
+
+
+def _given_runner(beam: Sequence[str]) -> str | None:
+    """Returns the runner that Beam's own flags name, as they name it."""
+    from apache_beam.options.pipeline_options import StandardOptions
+
+    from pipelines.runners.beam_options import parse_arguments
+
+    runner = parse_arguments(beam).view_as(StandardOptions).runner
+    return None if runner is None else str(runner)
 
 
 def _find_kind(arguments: Sequence[str]) -> str | None:

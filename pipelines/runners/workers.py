@@ -15,7 +15,7 @@ from pipelines.runners.beam_options import (
 )
 from pipelines.storage.paths import is_local
 
-_DOCKER = "DOCKER"  # the environment of workers where none is named
+DOCKER = "DOCKER"  # the environment of workers where none is named
 
 
 def are_elsewhere(arguments: Sequence[str]) -> bool:
@@ -24,11 +24,10 @@ def are_elsewhere(arguments: Sequence[str]) -> bool:
     Raises:
       UserError: Beam cannot read a flag.
     """
-    portable = parse_arguments(arguments).view_as(PortableOptions)
     runner = find_runner_name(arguments)
     if "dataflow" in runner:  # which knows no other environment than its own
         return True
-    return runner not in LOCAL_RUNNERS and _environment(portable) != LOOPBACK
+    return runner not in LOCAL_RUNNERS and find_environment(arguments) != LOOPBACK
 
 
 def check_places(arguments: Sequence[str], *, places: Mapping[str, Sequence[str]]) -> str | None:
@@ -78,12 +77,18 @@ def check_workers(arguments: Sequence[str]) -> None:
     has_image = portable.environment_config or portable.lookup_environment_option(
         "docker_container_image"
     )
-    if has_cluster and _environment(portable) == _DOCKER and not has_image:
+    if has_cluster and find_environment(arguments) == DOCKER and not has_image:
         raise UserError(
             "the workers of this `runner` would have no tt: build the image of deploy/Dockerfile, "
             "push it to a registry, and name it with `worker_image`"
         )
 
 
-def _environment(portable: PortableOptions) -> str:
-    return str(portable.environment_type or _DOCKER).upper()
+def find_environment(arguments: Sequence[str]) -> str:
+    """Returns in what the workers of a runner that has a choice run, such as DOCKER.
+
+    Raises:
+      UserError: Beam cannot read a flag.
+    """
+    portable = parse_arguments(arguments).view_as(PortableOptions)
+    return str(portable.environment_type or DOCKER).upper()

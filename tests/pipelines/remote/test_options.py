@@ -59,6 +59,27 @@ def test_beams_own_flags_win():
 
 
 @pytest.mark.parametrize(
+    "docker", [("--environment_type=DOCKER",), ("--environment_type", "docker")]
+)
+def test_an_image_stays_unless_beams_flags_give_one(docker):
+    flink = RunnerOptions(runner="flink", worker_image="image")
+    assert flink.arguments(docker) == (
+        "--runner=FlinkRunner",
+        "--environment_config=image",
+        *docker,
+    )
+    for own in ("--environment_config=mine", "--environment_options=docker_container_image=mine"):
+        assert flink.arguments((*docker, own)) == ("--runner=FlinkRunner", *docker, own)
+
+
+@pytest.mark.parametrize("environment", ["LOOPBACK", "EXTERNAL", "process"])
+def test_an_image_is_refused_where_workers_have_none(environment):
+    flink = RunnerOptions(runner="flink", worker_image="image")
+    with pytest.raises(UserError, match=f"--environment_type is {environment.upper()}: leave out"):
+        flink.arguments([f"--environment_type={environment}"])
+
+
+@pytest.mark.parametrize(
     ("fields", "said"),
     [
         ({"region": "r"}, "`region` is for `runner=dataflow`, and the runner is this machine: "
@@ -82,8 +103,11 @@ def test_an_option_that_does_not_fit_the_runner_is_refused(fields, said):
     ("flags", "said"),
     [
         (("--max-workers", "0"), "--max-workers must be at least 1. Received: 0"),
-        (("--staging", "here"), "--staging must be a folder of Google Cloud Storage, "
-         "gs://BUCKET/FOLDER. Received: here"),
+        *((("--staging", place), "--staging must be a folder of Google Cloud Storage, "
+           f"gs://BUCKET/FOLDER. Received: {place}") for place in ("here", "gs://", "gs:///x")),
+        (("--runner", "dataflow", "--project", "p", "--", "--runner=FnApiRunner"), "--project is "
+         "for --runner dataflow, and the runner is FnApiRunner: choose that runner, or leave it "
+         "out"),
         (("--accelerator", "l4"), "--accelerator must be the name of a GPU, and their number if "
          "there are several, as in nvidia-l4 or nvidia-tesla-t4:2. Received: l4"),
         (("--runner", "flink", "--project", "p"), "--project is for --runner dataflow, and the "
@@ -95,6 +119,8 @@ def test_an_option_that_does_not_fit_the_runner_is_refused(fields, said):
          "give one, such as gs://BUCKET/staging"),
         (("--runner", "dataflow", "--project", "p", "--region", "r", "--", "--temp_location=here"),
          "Dataflow keeps what it needs of a job at gs://BUCKET/FOLDER. Received: here"),
+        (("--runner", "dataflow", "--project", "p", "--region", "r", "--", "--temp_location=gs://"),
+         "Dataflow keeps what it needs of a job at gs://BUCKET/FOLDER. Received: gs://"),
     ],
 )  # fmt: skip
 def test_a_user_is_told_in_one_line(capsys, flags, said):
