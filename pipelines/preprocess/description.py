@@ -43,7 +43,8 @@ def describe_plan(
     Raises:
       UserError: Beam cannot take its flags.
     """
-    from pipelines.remote.estimates import describe_arguments, estimate_preprocess
+    from pipelines.remote.estimates import estimate_preprocess
+    from pipelines.runners.beam_options import describe_arguments
     from pipelines.runners.runner import describe_runner  # imports Beam
 
     options = plan.options

@@ -32,8 +32,6 @@ _LAYER_WEIGHTS = {"tiny": 1_835_008, "base": 44_040_192}
 _SENTENCE_CHARACTERS = 61
 _BEAM = 4
 
-_SECRET_WORDS = ("secret", "password", "token", "key", "connection_string")
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Estimate:
@@ -168,24 +166,3 @@ def count_layer_weights(config: Mapping[str, Any]) -> int:
     layers, width, inner = (int(config[name]) for name in ("layers", "d_model", "d_ff"))
     # An encoder layer has 4 matrices of attention and 2 of feed-forward, a decoder layer 8 and 2.
     return layers * (12 * width * width + 4 * width * inner)
-
-
-def describe_arguments(arguments: Sequence[str]) -> str:
-    """Writes Beam's flags in a line, without what they say of keys and passwords.
-
-    >>> describe_arguments(["--region=r", "--s3_secret_access_key", "x", "--s3_region_name=y"])
-    '--region=r --s3_secret_access_key=*** --s3_region_name=y'
-    """
-    shown: list[str] = []
-    is_hidden = False  # whether the next one is what a flag before it says
-    for argument in arguments:
-        name, has_value, _ = argument.partition("=")
-        if not name.startswith("--"):
-            if not is_hidden:
-                shown.append(argument)
-            is_hidden = False
-            continue
-        is_hidden = any(word in name.lower() for word in _SECRET_WORDS)
-        shown.append(f"{name}=***" if is_hidden else argument)
-        is_hidden = is_hidden and not has_value
-    return " ".join(shown) or "none"

@@ -19,6 +19,7 @@ LOCAL_RUNNER = "FnApiRunner"
 _DIRECT_RUNNERS = ("fnapirunner", "directrunner", "switchingdirectrunner")
 LOCAL_RUNNERS = (*_DIRECT_RUNNERS, "bundlebaseddirectrunner", "prismrunner")
 _KNOWN_RUNNERS = frozenset(name.lower() for name in StandardOptions.KNOWN_RUNNER_NAMES)
+_SECRET_WORDS = ("secret", "password", "token", "key", "connection_string")
 LOOPBACK = "LOOPBACK"  # an environment: the workers are the process that submits the job
 
 
@@ -32,8 +33,33 @@ def parse_arguments(arguments: Sequence[str]) -> PipelineOptions:
             return options
     except SystemExit as error:
         reason = usage.getvalue().strip().splitlines()[-1].partition("error: ")[2]
-        shown = " ".join(arguments)
-        raise UserError(f"Beam cannot take the options {shown!r}: {reason}") from error
+        raise refused(arguments, reason) from error
+
+
+def refused(arguments: Sequence[str], reason: object) -> UserError:
+    """Returns the error of flags that Beam cannot take, without their secrets."""
+    return UserError(f"Beam cannot take the options {describe_arguments(arguments)!r}: {reason}")
+
+
+def describe_arguments(arguments: Sequence[str]) -> str:
+    """Writes Beam's flags in a line, without what they say of keys and passwords.
+
+    >>> describe_arguments(["--region=r", "--s3_secret_access_key", "x", "--s3_region_name=y"])
+    '--region=r --s3_secret_access_key=*** --s3_region_name=y'
+    """
+    shown: list[str] = []
+    is_hidden = False  # whether the next one is what a flag before it says
+    for argument in arguments:
+        name, has_value, _ = argument.partition("=")
+        if not name.startswith("--"):
+            if not is_hidden:
+                shown.append(argument)
+            is_hidden = False
+            continue
+        is_hidden = any(word in name.lower() for word in _SECRET_WORDS)
+        shown.append(f"{name}=***" if is_hidden else argument)
+        is_hidden = is_hidden and not has_value
+    return " ".join(shown) or "none"
 
 
 def check_flags(arguments: Sequence[str]) -> None:
@@ -43,7 +69,8 @@ def check_flags(arguments: Sequence[str]) -> None:
     # Beam takes a flag with a dash for one with an underscore, and then for none.
     dashed = [a for a in arguments if "-" in a.partition("=")[0].removeprefix("--")]
     said = {a.partition("=")[0].removeprefix("--").replace("-", "_") for a in dashed}
-    flags = [*(f"--{name}" for name in sorted(unknown - said)), *dashed]
+    flags = [f"--{name}" for name in sorted(unknown - said)]
+    flags += [describe_arguments([argument]) for argument in dashed]
     takes_value = False  # whether the argument before this one may
     for argument in arguments:
         is_flag = argument.startswith("--")

@@ -44,8 +44,7 @@ def make_pipeline(beam_arguments: Sequence[str], *, detach: bool = False) -> bea
     try:
         pipeline = beam.Pipeline(options=options)
     except ValueError as error:
-        shown = " ".join(beam_arguments)
-        raise UserError(f"Beam cannot take the options {shown!r}: {error}") from error
+        raise beam_options.refused(beam_arguments, error) from error
     if detach:
         _check_goes_on(pipeline)
     return pipeline

@@ -17,7 +17,8 @@ from model.engines.progress import rows_under_way
 from model.engines.translator import Work
 from model.errors import counted
 from model.formats.model_folder import find_model_folder, is_ctranslate2, load_config
-from pipelines.remote.estimates import count_layer_weights, describe_arguments, estimate_translation
+from pipelines.remote.estimates import count_layer_weights, estimate_translation
+from pipelines.runners.beam_options import describe_arguments
 from pipelines.runners.formatting import format_price, format_seconds, megabytes
 from pipelines.runners.runner import describe_runner
 from pipelines.storage.listing import list_files, list_folder

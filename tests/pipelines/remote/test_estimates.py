@@ -13,10 +13,10 @@ from pipelines.remote.estimates import (
     Estimate,
     count_layer_weights,
     count_workers,
-    describe_arguments,
     estimate_preprocess,
     estimate_translation,
 )
+from pipelines.runners.beam_options import describe_arguments
 
 MEASUREMENTS = (Path(__file__).parents[3] / "docs/measurements.md").read_text("utf-8")
 DATAFLOW = ("--runner=DataflowRunner", "--machine_type=n2-standard-8")

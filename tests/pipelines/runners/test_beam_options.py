@@ -1,0 +1,34 @@
+"""Errors of Beam's flags tell the user which, and nobody a secret."""
+
+from __future__ import annotations
+
+import pytest
+
+from model.errors import UserError
+from pipelines.runners.beam_options import check_flags, parse_arguments
+from pipelines.runners.runner import make_pipeline
+
+SECRETS = ("--s3_secret_access_key=hush", "--s3_session_token", "hush")
+
+
+@pytest.mark.parametrize(
+    ("take", "wrong"),
+    [(parse_arguments, "--direct_num_workers=many"), (make_pipeline, "--runner=Flnk")],
+)
+def test_flags_that_beam_cannot_take_are_shown_without_secrets(take, wrong):
+    with pytest.raises(UserError) as refused:
+        take([*SECRETS, wrong])
+    assert "hush" not in str(refused.value)
+    assert str(refused.value).startswith(
+        f"Beam cannot take the options '--s3_secret_access_key=*** --s3_session_token=*** {wrong}"
+    )
+
+
+def test_a_flag_with_dashes_is_named_without_its_secret():
+    for given in (["--s3-secret-access-key=hush"], ["--s3-secret-access-key", "hush"]):
+        with pytest.raises(UserError) as refused:
+            check_flags(given)
+        assert str(refused.value).startswith("Beam has no option --s3-secret-access-key")
+        assert "hush" not in str(refused.value)
+    with pytest.raises(UserError, match="no option --direct-num-workers=2: "):
+        check_flags(["--direct-num-workers=2"])
