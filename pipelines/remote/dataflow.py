@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import math
+import re
 import uuid
 from collections.abc import Callable, Sequence
 
@@ -16,6 +16,7 @@ from apache_beam.options.pipeline_options import (
 )
 
 from model.errors import UserError
+from model.formats.model_card import versions_of
 from pipelines.remote.machines import Accelerator, count_cores, has_bucket
 from pipelines.runners.beam_options import find_runner_name, parse_arguments
 from pipelines.storage.first_look import look_first
@@ -28,6 +29,7 @@ _ONE_CONTAINER = "no_use_multiple_sdk_containers"
 _MACHINE_TYPE = "n2-standard-4"  # a container with TensorFlow takes more than 1 core's 4 GB
 # To which one GPU can be attached; n2 takes none.
 _MACHINE_TYPES = {"nvidia-l4": "g2-standard-8", "nvidia-tesla-t4": "n1-standard-4"}
+_LONGEST_LABEL = 63  # characters
 _GB = 10**9
 _PROGRAM_BYTES = 2 * _GB  # of Python with TensorFlow and Beam, without a model
 _BYTES_OF_WEIGHTS = 3  # that weights and what is computed take in memory, for each of the file's
@@ -139,12 +141,23 @@ def with_settings(
     google = options.view_as(GoogleCloudOptions)
     if google.job_name is None:
         added.append(f"--job_name=tt-{job}-{uuid.uuid4().hex[:8]}")
-    version = importlib.metadata.version("tt-translate").replace(".", "_")
+    version = _as_label(versions_of(["tt-translate"])["tt-translate"])
     labels = {label.partition("=")[0] for label in google.labels or []}
     for name, value in (("tt-job", job), ("tt-version", version)):
         if name not in labels:
             added.append(f"--labels={name}={value}")
     return [*arguments, *added]
+
+
+def _as_label(text: str) -> str:
+    """Returns a text as a label of Google Cloud may be.
+
+    See https://cloud.google.com/resource-manager/docs/labels-overview#requirements.
+
+    >>> _as_label("0.1.0+Local")
+    '0_1_0_local'
+    """
+    return re.sub(r"[^a-z0-9_-]", "_", text.lower())[:_LONGEST_LABEL]
 
 
 def _choose_machine_type(gpus: Accelerator | None) -> str:
