@@ -24,6 +24,7 @@ from pipelines.runners.beam_options import parse_arguments
 _PROJECT = "tt-translate"
 _ROOT = Path(__file__).parents[2]  # of the checkout, or site-packages
 _PACKAGES = ("cli", "model", "pipelines")
+_SUFFIXES = (".py", ".yaml")  # of code and recipes
 _LOCKS = "extra_metadata"  # where an installed wheel has what a checkout has at its root
 _LOCKS_OF_ENGINES = {"ctranslate2": "requirements-ctranslate2.lock"}
 _TAG = "py3-none-any"
@@ -147,9 +148,11 @@ def _find_distribution() -> importlib.metadata.Distribution:
 
 
 def _package_files() -> Iterator[tuple[str, bytes]]:
+    """Yields what the project's own wheel has, and nothing that lies about in a checkout."""
     for package in _PACKAGES:
         for path in sorted((_ROOT / package).rglob("*")):
-            if path.is_file() and "__pycache__" not in path.parts:
+            is_ours = path.suffix in _SUFFIXES or path.name == "py.typed"
+            if is_ours and path.is_file() and "__pycache__" not in path.parts:
                 yield path.relative_to(_ROOT).as_posix(), path.read_bytes()
 
 

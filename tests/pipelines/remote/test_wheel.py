@@ -35,6 +35,27 @@ def test_the_wheel_is_this_tt_and_always_has_the_same_bytes(tmp_path):
     assert not [name for name in names if "__pycache__" in name]
 
 
+def test_the_wheel_has_all_files_of_the_packages_that_git_knows():
+    packages = ("cli", "model", "pipelines")
+    listed = subprocess.run(
+        ["git", "ls-files", *packages], cwd=ROOT, capture_output=True, text=True
+    )
+    if listed.returncode:
+        pytest.skip("no checkout of git")
+    found = {name for name, _ in wheel._package_files()}
+    assert {name for name in listed.stdout.split() if (ROOT / name).exists()} <= found
+
+
+def test_what_lies_about_in_a_checkout_stays_out_of_the_wheel(tmp_path, monkeypatch):
+    names = ("cli/main.py", "cli/py.typed", "model/recipes/r.yaml", "model/.secret.env",
+             "model/weights.h5", "pipelines/notes.txt", "pipelines/__pycache__/a.py")  # fmt: skip
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    monkeypatch.setattr(wheel, "_ROOT", tmp_path)
+    assert [name for name, _ in wheel._package_files()] == list(names[:3])
+
+
 def test_pip_installs_the_wheel(tmp_path):
     target = tmp_path / "site"
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
