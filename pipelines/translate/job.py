@@ -83,7 +83,7 @@ from pipelines.translate.units import UnitOptions, UnitStatistics
 JOB = "translate-batch"  # the job's name where other jobs run as well
 STEPS = (
     "Input files", "Spread files", "Plan units", "Spread units", "Translate units",
-    "Gather statistics", "Write manifest",
+    "Add up statistics", "Write manifest",
 )  # fmt: skip
 
 

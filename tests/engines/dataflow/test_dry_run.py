@@ -23,6 +23,9 @@ def lines_of(capsys, *arguments):
 def jobs(object_store, model_folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    # The line of progress looks every 15 s, and so more often on a slow machine.
+    for name in ("translate", "preprocess"):
+        monkeypatch.setattr(f"pipelines.{name}.job.look_seconds", lambda **_: 3600)
     bucket = object_store.bucket
     translate = translate_arguments(bucket, model_folder, files=5, rows=200)
     # A model of this machine, as a remote one is copied first, once in a machine's life.
