@@ -75,7 +75,11 @@ def choose(
         if isinstance(first, Exception):
             chosen[part] = first
             continue
-        best = _as_choice(plan, part, usable_hypotheses(plan, part, first), judge=judge)
+        usable = usable_hypotheses(plan, part, first)
+        if not usable:
+            chosen[part] = ValueError(f"the model loses what must not change in {part!r}")
+            continue
+        best = _as_choice(plan, part, usable, judge=judge)
         if best.flags:
             tries = [best]
             usable = usable_hypotheses(plan, part, second.found.get(source, _NOTHING))
@@ -104,6 +108,8 @@ def _choose_around(plan: Plan, part: str, second: SecondTry, *, judge: Judge) ->
         )
         for piece, source in between.sources.items()
     }
+    if not all(each.hypotheses for each in translations.values()):
+        return []
     hypotheses = combine(between, translations)
     pieces = [piece for piece in between.parts if piece in translations]
     best = [translations[piece].hypotheses[0] for piece in pieces]

@@ -198,11 +198,14 @@ class Planner:
           plans: The plans so far.
           lost: For each plan its parts that lost spans.
         """
-        around = {
-            part: self._cut_around(part, most=0) for part in dict.fromkeys(
-                part for parts in lost for part in parts
-            )
-        }  # fmt: skip
+        distinct = dict.fromkeys(itertools.chain.from_iterable(lost))
+        around = {part: self._cut_around(part, most=0) for part in distinct}
+        kept = {part for plan in plans for part in plan.parts} - around.keys()  # they have theirs
+        for each in set(itertools.chain.from_iterable(around.values())) - kept:
+            if self._masked(each).replacements and not self._is_span(each):
+                # Spans after the last cut: the model would lose them again, and gets them as text.
+                self._shown[each] = Masked(each)
+                self._ids.pop(each, None)
         self._encode(fragment for fragments in around.values() for fragment in fragments)
         planned = []
         for plan, parts in zip(plans, lost, strict=True):

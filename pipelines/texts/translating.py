@@ -249,7 +249,8 @@ def _retry(
             first = found[source]
             if isinstance(first, Exception):
                 continue
-            if flags_of(plan, part, usable_hypotheses(plan, part, first)[0], judge=judge):
+            usable = usable_hypotheses(plan, part, first)
+            if usable and flags_of(plan, part, usable[0], judge=judge):
                 flagged[source] = None
                 if part in plan.masked and part not in plan.truncated:
                     masked[part] = None

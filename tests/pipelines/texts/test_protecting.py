@@ -14,8 +14,12 @@ from hypothesis import strategies as st
 from model.engines.translator import Hypothesis, Translation
 from model.text.glossary import Glossary
 from model.text.spans import Protection
+from pipelines.flags.judging import Judge
+from pipelines.flags.limits import Limits
+from pipelines.texts.choosing import SecondTry, choose
 from pipelines.texts.options import TextOptions
-from pipelines.texts.planning import describe_cuts
+from pipelines.texts.planning import Plan, describe_cuts
+from pipelines.texts.protecting import Masked
 from pipelines.texts.segments import halve
 from pipelines.texts.translating import TermCounts, translate_texts
 
@@ -106,6 +110,38 @@ def test_what_the_model_loses_or_doubles_is_repaired_and_flagged(spoil):
     assert cell.score == -2 - 6 - 6
     # The source that was of no use counts as work, and not as a text.
     assert (result.texts, result.distinct_texts, result.work.sources) == (4, 4, 4)
+
+
+@pytest.mark.parametrize("on_flag", ["keep", "null", "retry"])
+@pytest.mark.parametrize("spoil", [lose, double])
+def test_a_pattern_that_matches_what_is_left_again_and_again_comes_to_an_end(spoil, on_flag):
+    own = Protection(protect_regex=(r"^\w+",))  # the first word of whatever is left
+    words = "alpha beta gamma delta epsilon zeta eta theta iota kappa"
+    texts = [words, "epsilon zeta eta theta iota kappa"]  # the rest of the first is the second
+    result = translate(
+        texts, Placer(spoil=[spoil]), placeholders=2, protection=own, on_flag=on_flag
+    )
+    expected = [
+        "alpha beta gamma delta kappa iota theta eta zeta epsilon",
+        "epsilon zeta eta theta kappa iota",
+    ]
+    if on_flag == "null":
+        expected = [None, None]
+    assert [cell.translation for cell in result.translations] == expected
+    assert all(cell.flags == ("span_repaired",) for cell in result.translations)
+
+
+def test_a_sentence_without_its_spans_has_no_translation():
+    part, source = "Ab {x}", (2, 65, 3)
+    masked = {part: Masked("Ab ⟦1⟧", ("{x}",))}
+    plan = Plan(parts=(part,), sources={part: source}, masked=masked)
+    lost = {source: Translation((Hypothesis("bA", -2),))}
+    judge = Judge(limits=Limits())
+    chosen = choose(plan, lost, SecondTry(), judge=judge)
+    assert str(chosen[part]) == "the model loses what must not change in 'Ab {x}'"
+    flagged = {source: Translation((Hypothesis("⟦1⟧" + " ha" * 50, -2),))}
+    chosen = choose(plan, flagged, SecondTry(lost, {part: plan}), judge=judge)
+    assert chosen[part].hypotheses[0].text == "{x}" + " ha" * 50, "there is no other"
 
 
 def test_the_best_hypothesis_that_has_all_spans_is_taken():
