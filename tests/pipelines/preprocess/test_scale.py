@@ -287,11 +287,12 @@ def test_what_is_lost_or_counted_twice_is_noticed(tmp_path, corpus):
 # What the version before left behind.
 
 
-def test_a_run_of_the_version_before_is_not_mixed_with_this_ones(tmp_path):
+@pytest.mark.parametrize("version", ["", "-2"])  # "-2": shards without `lost_end_ratios`
+def test_a_run_of_a_version_before_is_not_mixed_with_this_ones(tmp_path, version):
     corpus = write_pairs(tmp_path, PAIRS)
     output = tmp_path / "out"
     plan = plan_preprocess(sources=[corpus], options=options(output))
-    before = output / "_work" / plan.fingerprint[:16]
+    before = output / "_work" / f"{plan.fingerprint[:16]}{version}"
     before.mkdir(parents=True)
     run = {"fingerprint": plan.fingerprint, "options": plan.options.resolved()}
     (before / "run.json").write_text(json.dumps(run))
