@@ -38,11 +38,13 @@ class RowFields:
       fields: The fields to translate, at least one: strings, bytes, None, or lists of them.
       output: What the name of the translation is; those of the others begin with it.
       has_n_best: Whether the n best translations are added.
+      lists: Those of the fields that hold lists by the rows' schema, whatever a row holds.
     """
 
     fields: tuple[str, ...]
     output: str = TRANSLATION
     has_n_best: bool = False
+    lists: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         require(bool(self.fields) and all(self.fields), "`field` is empty: name one of the rows'")
@@ -102,18 +104,19 @@ class FieldTexts:
     error: str = ""  # why there are none
 
     @classmethod
-    def of(cls, values: Mapping[str, Any], field: str) -> FieldTexts:
-        """Takes the texts of a field."""
+    def of(cls, values: Mapping[str, Any], field: str, *, is_list: bool = False) -> FieldTexts:
+        """Takes the texts of a field; in place of a list that is None, one text that is None."""
         if field not in values:
-            return cls([], error=f"the row has no field {field}, but {', '.join(values) or 'none'}")
+            known = ", ".join(values) or "none"
+            return cls([], is_list=is_list, error=f"the row has no field {field}, but {known}")
         value = values[field]
-        is_list = isinstance(value, list | tuple)
-        texts = value if is_list else [value]
+        texts = value if isinstance(value, list | tuple) else [value]
         for text in texts:
             if text is not None and not isinstance(text, str | bytes):
                 kind = type(text).__name__
-                return cls([], error=f"{field} must be a text or a list of texts: it is {kind}")
-        return cls([encode_text(text) for text in texts], is_list=is_list)
+                error = f"{field} must be a text or a list of texts: it is {kind}"
+                return cls([], is_list=is_list, error=error)
+        return cls([encode_text(text) for text in texts], is_list=is_list or texts is value)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,7 +137,10 @@ class OpenRow:
         """
         values = row_values(row)
         fields.check_names(list(values))
-        texts = {field: FieldTexts.of(values, field) for field in fields.fields}
+        texts = {
+            field: FieldTexts.of(values, field, is_list=field in fields.lists)
+            for field in fields.fields
+        }
         return cls(values, isinstance(row, Mapping), texts, fields)
 
     @property
@@ -185,13 +191,32 @@ _TYPES: dict[str, Any] = {
 }
 
 
+def find_lists(kind: Any, *, fields: RowFields) -> frozenset[str]:
+    """Returns those of the fields that hold lists, or None, by the type of the rows."""
+    types = dict(schema._fields) if (schema := _schema_of(kind)) else {}
+    return frozenset(field for field in fields.fields if _is_list(types.get(field, Any)))
+
+
+def _schema_of(kind: Any) -> RowTypeConstraint | None:
+    return kind if isinstance(kind, RowTypeConstraint) else RowTypeConstraint.from_user_type(kind)
+
+
+def _is_list(kind: Any) -> bool:
+    found = convert_to_beam_type(kind)
+    if typehints.is_nullable(found):
+        found = typehints.get_concrete_type_from_nullable(found)
+    return isinstance(found, _LISTS)
+
+
 def translated_type(kind: Any, *, fields: RowFields) -> Any:
     """Returns the type of rows with what is added, by the type of the rows.
+
+    What is added to a list that may be None are lists that may not: see `FieldTexts`.
 
     Raises:
       UserError: Its schema lacks a field, or has one of a name that is added.
     """
-    schema = kind if isinstance(kind, RowTypeConstraint) else RowTypeConstraint.from_user_type(kind)
+    schema = _schema_of(kind)
     if schema is None:
         is_dict = isinstance(kind, typehints.DictConstraint) or kind is dict
         return dict[str, Any] if is_dict else Any
@@ -202,7 +227,7 @@ def translated_type(kind: Any, *, fields: RowFields) -> Any:
     fields.check_names(list(types))
     added = []
     for field, each in fields.added():
-        is_list = isinstance(convert_to_beam_type(types[field]), _LISTS)
+        is_list = _is_list(types[field])
         of_text: Any = _TYPES[each]
         added.append((fields.name(field, each), Sequence[of_text] if is_list else of_text))
     return RowTypeConstraint.from_fields([*types.items(), *added])

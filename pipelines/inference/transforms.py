@@ -106,7 +106,9 @@ class TranslateRows(beam.PTransform):
     """Rows with translations beside their texts, by the names of `tt translate-batch`.
 
     A dict becomes a dict; a `beam.Row` and a named tuple a `beam.Row`, with a schema if they have
-    one. Where a field holds a list of texts, what is added are lists. Each row comes out once.
+    one. Where a field holds a list of texts, what is added are lists; where it is None in place of
+    a list, by the schema of the rows, they are lists of one, `["null"]` the status. Each row comes
+    out once.
 
     Attributes:
       load_translator: Makes the translator, once in each process; a `ModelLoader`.
@@ -146,7 +148,8 @@ class TranslateRows(beam.PTransform):
     def expand(self, rows_in: beam.PCollection[Row]) -> beam.PCollection[Row] | TranslatedRows:
         """Wires the transform."""
         kind = rows.translated_type(rows_in.element_type, fields=self.fields)
-        translate = beam.ParDo(_TranslateRows(self)).with_output_types(kind)
+        lists = rows.find_lists(rows_in.element_type, fields=self.fields)
+        translate = beam.ParDo(_TranslateRows(self, lists)).with_output_types(kind)
         if self.with_failed:
             translate = translate.with_output_types(kind, **{_FAILED: kind})
             translate = translate.with_outputs(_FAILED, main=_TRANSLATED)
@@ -226,9 +229,9 @@ class _TranslateTexts(_TranslateBatch):
 
 
 class _TranslateRows(_TranslateBatch):
-    def __init__(self, config: TranslateRows) -> None:
+    def __init__(self, config: TranslateRows, lists: frozenset[str]) -> None:
         super().__init__(config)
-        self._fields = config.fields
+        self._fields = dataclasses.replace(config.fields, lists=lists)
         self._with_failed = config.with_failed
 
     def process(

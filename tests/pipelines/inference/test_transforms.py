@@ -3,7 +3,7 @@
 import collections
 import dataclasses
 import functools
-from typing import NamedTuple
+from typing import NamedTuple, Optional
 
 import apache_beam as beam
 import pytest
@@ -233,6 +233,39 @@ def test_a_text_alone_is_a_text_among_any_others(trained_toy):
 
     counts = run(build)
     assert (counts["rows_ok"], counts["texts_same"]) == (120, 40)
+
+
+class Tagged(NamedTuple):
+    """A row whose list may be missing."""
+
+    id: int
+    tags: Optional[list[str]]  # noqa: UP045 -- as users of Beam write it
+
+
+beam.coders.registry.register_coder(Tagged, beam.coders.RowCoder)
+
+
+def test_a_list_of_a_schema_may_be_none():
+    def build(pipeline):
+        tagged = [Tagged(1, ["ab", "cd"]), Tagged(2, None), Tagged(3, [])]
+        found = (
+            pipeline
+            | beam.Create(tagged).with_output_types(Tagged)
+            | TranslateRows(Reverser, field="tags")
+        )
+        assert isinstance(found.element_type, RowTypeConstraint)
+        coded = found | beam.Reshuffle() | beam.Map(lambda row: row._asdict())
+        names = ("tags", "translation", "translation_status", "translation_flags")
+        assert_that(
+            coded | beam.Map(lambda row: [[*row[name]] if row[name] else None for name in names]),
+            equal_to([
+                [["ab", "cd"], ["ba", "dc"], ["ok", "ok"], [[], []]],
+                [None, [None], ["null"], [[]]],
+                [None, None, None, None],
+            ]),
+        )  # fmt: skip
+
+    assert run(build)["rows_null"] == 1
 
 
 def test_run_inference_translates_too():
