@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import gc
 import os
@@ -72,6 +73,51 @@ def test_loaders_that_pickle_to_the_same_are_one(make):
     one, same, other = (copy_of(each).acquire() for each in (loader, loader, make("y")))
     assert one is same
     assert (one.poison, other.poison) == ("x", "y")
+
+
+@dataclasses.dataclass(frozen=True)
+class Listed:
+    """A loader that says that it has a hash, and has none."""
+
+    poisons: list[str]
+
+    def __call__(self):
+        return load()
+
+
+class Maker:
+    """A loader's owner, of which no copy equals another."""
+
+    def make(self):
+        return load()
+
+
+@pytest.mark.parametrize("loader", [Maker().make, Listed(["a"])], ids=["method", "no hash"])
+def test_a_loader_whose_copies_are_not_equal_is_known_by_its_bytes(loader):
+    steps = [copy_of(loader) for _ in range(4)]
+    assert len({id(step.acquire()) for step in steps}) == 1
+    assert len(loads) == 1
+
+
+class Slotted:
+    """A translator to which nothing can refer weakly."""
+
+    __slots__ = ()
+
+
+def load_slotted():
+    loads.append(Slotted())
+    return loads[-1]
+
+
+def test_a_translator_with_slots_is_shared_and_let_go_of():
+    one, other = copy_of(load_slotted), copy_of(load_slotted)
+    assert one.acquire() is other.acquire() is pickler.loads(pickler.dumps(one)).acquire()
+    assert len(loads) == 1
+    del one, other
+    gc.collect()
+    copy_of(load_slotted).acquire()
+    assert len(loads) == 2
 
 
 def test_equal_loaders_of_a_folder_have_one_model(folder, monkeypatch):
