@@ -497,7 +497,7 @@ def test_workers_get_the_planned_model_by_its_whole_path(with_model, monkeypatch
     class Given(Exception):  # noqa: N818 -- ends the command
         pass
 
-    def run_job(job, progress, *, start, report):
+    def run_job(job, progress, *, start, **_):
         raise Given(_loader_of(job), job.plan["model_fingerprint"], start)
 
     monkeypatch.setattr("pipelines.translate.job.TranslateJob.run", run_job)
