@@ -126,6 +126,7 @@ def estimate_translation(
     beam_size: int,
     files: int,
     units: int,
+    divided: int = 0,
     is_remote: bool,
     has_accelerator: bool = False,
 ) -> Estimate:
@@ -137,10 +138,12 @@ def estimate_translation(
       beam_size: Hypotheses of the search; 1 is greedy search.
       files: Input files.
       units: Units of work.
+      divided: Those of them that are not a whole file.
       is_remote: Whether the output is to lie on an object store.
       has_accelerator: Whether GPUs translate.
     """
-    requests = 28 + 2 * files + 10 * units if is_remote else None  # counted as those above
+    # Counted as those above.
+    requests = 28 + 2 * files + 10 * units + 3 * divided if is_remote else None
     if has_accelerator or layer_weights is None:
         what = "no GPU" if has_accelerator else "no model of this kind"
         return Estimate(core_seconds=None, basis=f"{what} has been measured", requests=requests)

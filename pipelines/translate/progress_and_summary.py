@@ -47,7 +47,8 @@ def describe_job(
       UserError: Beam cannot take its flags.
     """
     options, found, arguments = job.request.options, job.found, job.arguments
-    units = sum(len(plan_units(file, unit_rows=options.unit_rows)) for file in found.files)
+    counts = [len(plan_units(file, unit_rows=options.unit_rows)) for file in found.files]
+    units = sum(counts)
     texts = first_texts(found, count=SAMPLE)
     mean = sum(map(len, texts)) / len(texts) if texts else 0.0
     size = megabytes(sum(file.size for file in found.files))
@@ -69,6 +70,7 @@ def describe_job(
         beam_size=job.request.decoding.beam_size,
         files=len(found.files),
         units=units,
+        divided=sum(count for count in counts if count > 1),
         is_remote=not is_local(job.output),
         has_accelerator=job.request.accelerator is not None,
     )

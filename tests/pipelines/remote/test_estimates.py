@@ -65,6 +65,11 @@ def test_what_was_not_measured_is_not_reckoned():
     assert translation(layer_weights=None).basis == "no model of this kind has been measured"
 
 
+def test_units_that_are_part_of_a_file_take_more_requests():
+    assert translation(divided=0).requests == 28 + 2 * 10 + 10 * 100
+    assert translation(divided=40).requests == 28 + 2 * 10 + 10 * 100 + 3 * 40
+
+
 def test_the_work_of_a_dataset_is_that_of_its_texts():
     found = estimate_preprocess(text_bytes=392 * 27_527 * 60, units=3, shards=4, is_remote=False)
     assert found.core_seconds == pytest.approx(60)
