@@ -11,7 +11,6 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from contextvars import ContextVar
 from typing import Annotated, Any
 
 import typer
@@ -19,7 +18,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from cli.config_file import KINDS
 from cli.errors import say
-from cli.shared_options import GroupedCommand
+from cli.shared_options import BEGUN, GroupedCommand
 
 COMMANDS = {
     "preprocess": "Make a dataset folder from a parallel corpus.",
@@ -33,7 +32,6 @@ COMMANDS = {
     "demo": "Run the three commands on the embedded corpus.",
 }
 
-BEGUN: ContextVar[float] = ContextVar("begun")  # `time.monotonic()` before a command is imported
 _TAKE_BEAM = ("preprocess", "translate-batch", "translate-stream")
 _INTERRUPTED = 130
 

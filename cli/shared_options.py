@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +11,10 @@ from typer.core import TyperCommand
 
 from cli.paths import plain_path
 from model.errors import UserError
+
+# `time.monotonic()` before a command is imported. Not in `cli.main`, which is two modules where
+# Python runs it: `python -m cli.main`.
+BEGUN: ContextVar[float] = ContextVar("begun")
 
 DEFAULT_DATASET = Path("dataset")
 DEFAULT_RUN = Path("run")

@@ -11,8 +11,15 @@ from cli.decorators import command
 from cli.errors import say
 from cli.flags_of_fields import options_of
 from cli.libraries import import_tensorflow, prepare_engine
-from cli.main import BEGUN
-from cli.shared_options import DEFAULT_RUN, DEFAULT_TRANSLATED, Detach, DryRun, ModelFolder, Number
+from cli.shared_options import (
+    BEGUN,
+    DEFAULT_RUN,
+    DEFAULT_TRANSLATED,
+    Detach,
+    DryRun,
+    ModelFolder,
+    Number,
+)
 from model.decoding.options import Decoding
 from model.engines.translator import Engine
 from model.errors import require
