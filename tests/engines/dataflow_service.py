@@ -117,6 +117,10 @@ class DataflowService:
                 self._run()
         if method == "PUT":
             self.state = json.loads(body)["requestedState"]
+        if self.body is None:  # there is no job
+            if path.partition("?")[0].endswith("/jobs"):
+                return 200, {}
+            return 404, {"error": {"code": 404, "message": "no such job"}}
         asked = json.loads(self.body)
         names = ("name", "clientRequestId")
         known = {name: asked[name] for name in names if name in asked}
