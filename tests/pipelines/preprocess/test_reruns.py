@@ -227,7 +227,7 @@ def test_what_is_held_out_is_no_matter_where_nothing_is(tmp_path, corpus):
 
 
 def test_an_unfinished_run_with_other_options_is_not_overwritten(tmp_path, monkeypatch, corpus):
-    monkeypatch.setattr("pipelines.runners.runner.run_pipeline", lambda pipeline, report: None)
+    monkeypatch.setattr("pipelines.runners.runner.run_pipeline", lambda *_, **__: None)
     with pytest.raises(UserError, match="not a finished dataset folder"):
         preprocess(sources=[corpus], options=options(tmp_path))
     with pytest.raises(UserError, match=r"unfinished .* other options .`seed` was 1 and is now 9."):
