@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fnmatch
-import importlib.metadata
 import json
 from pathlib import Path
 from typing import Any
@@ -18,14 +17,6 @@ from pipelines.preprocess.options import as_given
 from pipelines.preprocess.plan import DatasetPlan, PreprocessPlan
 from pipelines.storage import files, listing, paths
 from pipelines.storage.paths import join
-
-
-def installed_version() -> str:
-    """Returns the version of tt that is installed."""
-    try:
-        return importlib.metadata.version("tt-translate")
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"  # run from a source tree that is not installed
 
 
 def check_output(plan: PreprocessPlan) -> DatasetManifest | None:

@@ -26,9 +26,10 @@ from pipelines.pairs.encoding import UnitStatistics
 from pipelines.pairs.rejected import count_reasons, describe_reasons
 from pipelines.pairs.units import Unit
 from pipelines.pairs.work_folder import WORK_FOLDER
-from pipelines.preprocess.dataset_folder import find_finished, installed_version
+from pipelines.preprocess.dataset_folder import find_finished
 from pipelines.preprocess.merge_steps import RecordStatistics, ShardStatistics
 from pipelines.preprocess.plan import DatasetPlan
+from pipelines.runners.jobs.transforms import versions_here
 from pipelines.storage import files
 from pipelines.storage.paths import join
 
@@ -208,7 +209,7 @@ class _Complete(beam.DoFn):
     def __init__(self, plan: DatasetPlan) -> None:
         self._plan = plan
         # Of the program that plans, and of the files that it saw.
-        self._version, self._options = installed_version(), plan.options.resolved()
+        self._version, self._options = versions_here()["tt"], plan.options.resolved()
 
     def process(self, totals: Totals) -> Iterator[str]:
         plan = self._plan
