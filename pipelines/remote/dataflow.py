@@ -18,7 +18,7 @@ from apache_beam.options.pipeline_options import (
 from model.errors import UserError
 from model.formats.model_card import versions_of
 from pipelines.remote.machines import Accelerator, count_cores, has_bucket
-from pipelines.runners.beam_options import find_runner_name, parse_arguments
+from pipelines.runners.beam_options import is_dataflow, parse_arguments
 from pipelines.storage.first_look import look_first
 
 # Else Beam stages the output of `pip freeze`, and the interpreter's path, with every job.
@@ -33,15 +33,6 @@ _LONGEST_LABEL = 63  # characters
 _GB = 10**9
 _PROGRAM_BYTES = 2 * _GB  # of Python with TensorFlow and Beam, without a model
 _BYTES_OF_WEIGHTS = 3  # that weights and what is computed take in memory, for each of the file's
-
-
-def is_dataflow(arguments: Sequence[str]) -> bool:
-    """Says whether Beam's flags name Dataflow's runner.
-
-    Raises:
-      UserError: Beam cannot read a flag.
-    """
-    return "dataflow" in find_runner_name(arguments)
 
 
 def check_options(arguments: Sequence[str]) -> None:

@@ -15,9 +15,13 @@ from apache_beam.options.pipeline_options import FlinkRunnerOptions, WorkerOptio
 
 from model.engines.machine import cores
 from model.errors import counted
-from pipelines.remote.dataflow import is_dataflow
 from pipelines.remote.machines import count_cores
-from pipelines.runners.beam_options import has_direct_workers, local_workers, parse_arguments
+from pipelines.runners.beam_options import (
+    has_direct_workers,
+    is_dataflow,
+    local_workers,
+    parse_arguments,
+)
 from pipelines.runners.formatting import format_price, format_seconds
 
 # "Preprocessing": pairs a second of one core with all default filters and scripts, and the bytes of

@@ -18,8 +18,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from model.errors import UserError
-from pipelines.remote.dataflow import has_tt, is_dataflow
-from pipelines.runners.beam_options import parse_arguments
+from pipelines.remote.dataflow import has_tt
+from pipelines.runners.beam_options import is_dataflow, parse_arguments
 
 _PROJECT = "tt-translate"
 _ROOT = Path(__file__).parents[2]  # of the checkout, or site-packages

@@ -96,6 +96,15 @@ def find_runner_name(arguments: Sequence[str]) -> str:
     return whole if whole in _KNOWN_RUNNERS else name
 
 
+def is_dataflow(arguments: Sequence[str]) -> bool:
+    """Says whether Beam's flags name Dataflow's runner.
+
+    Raises:
+      UserError: Beam cannot read a flag.
+    """
+    return "dataflow" in find_runner_name(arguments)
+
+
 def has_direct_workers(arguments: Sequence[str]) -> bool:
     """Says whether the job runs here, with as many workers as the `--direct_` options say.
 

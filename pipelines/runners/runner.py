@@ -56,7 +56,7 @@ def describe_runner(beam_arguments: Sequence[str]) -> str:
     Raises:
       UserError: Beam cannot take its flags.
     """
-    if "dataflow" in beam_options.find_runner_name(beam_arguments):
+    if beam_options.is_dataflow(beam_arguments):
         return "DataflowRunner"  # of which making a pipeline asks for buckets
     pipeline = make_pipeline(beam_options.with_local_defaults(beam_arguments))
     name = type(pipeline.runner).__name__

@@ -11,6 +11,7 @@ from pipelines.runners.beam_options import (
     LOCAL_RUNNERS,
     LOOPBACK,
     find_runner_name,
+    is_dataflow,
     parse_arguments,
 )
 from pipelines.storage.paths import is_local
@@ -49,7 +50,7 @@ def check_places(arguments: Sequence[str], *, places: Mapping[str, Sequence[str]
     found = next(local, None)
     if found is None:
         return None
-    if "dataflow" in find_runner_name(arguments):
+    if is_dataflow(arguments):
         raise UserError(
             f"{found} is of this machine, and the workers of Dataflow are others: name a path of "
             "gs://"
