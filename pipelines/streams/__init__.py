@@ -3,9 +3,8 @@
 options        the options of a stream
 addresses      where messages come from and go to
 messages       messages, their texts, and what becomes of both
-kafka_clients  clients of Kafka and their errors
-kafka_source   a topic as a source of Beam
-kafka_writer   answers to topics
+ends           where a stream comes from and goes to
+kafka          streams of Kafka
 live_run       what is counted while a stream runs, and its end
 metrics        that told: lines, JSON, Prometheus
 transforms     ReadMessages | TranslateMessages | WriteAnswers

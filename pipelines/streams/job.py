@@ -2,8 +2,8 @@
 
     ReadMessages | TranslateMessages | WriteAnswers
 
-These are one stage. A bundle of messages is read, translated and written; then its offsets are
-committed. A run that is killed has lost nothing: the next one reads again what was not committed.
+These are one stage. A bundle of messages is read, translated and written; then its source is told
+that it is done. A run that is killed has lost nothing: the next one reads again what was not done.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import apache_beam as beam
 from apache_beam.runners.portability.fn_api_runner import fn_runner
@@ -19,7 +19,7 @@ from apache_beam.runners.portability.fn_api_runner import fn_runner
 from model.decoding.options import Decoding
 from model.engines.machine import calls_at_once
 from model.engines.translator import Engine, Translator
-from model.errors import UserError, counted, require
+from model.errors import UserError, require
 from model.text.glossary import read_glossary
 from pipelines.flags.limits import Limits
 from pipelines.inference.model_loading import (
@@ -39,10 +39,8 @@ from pipelines.runners.beam_options import (
 from pipelines.runners.runner import make_pipeline, run_pipeline
 from pipelines.storage.files import read_bytes
 from pipelines.storage.paths import is_local, normalize_path
-from pipelines.streams import kafka_clients
-from pipelines.streams.addresses import KafkaTopic
-from pipelines.streams.kafka_source import KafkaSource, Position, close_committer, find_positions
-from pipelines.streams.kafka_writer import KafkaTarget
+from pipelines.streams.ends import Ends
+from pipelines.streams.kafka.connecting import connect_topics
 from pipelines.streams.live_run import Metrics, find_run, forget_run
 from pipelines.streams.messages import MessageFormat, MessageTexts
 from pipelines.streams.metrics import appending, serving
@@ -77,19 +75,12 @@ class StreamRequest:
             bool(options.fields) or self.decoding.n_best == 1,
             "`n_best` needs `fields`: a message that is a text has room for one translation",
         )
-        kafka_clients.check_installed()
         set_file_system_options(self.beam)
-        _check_topics(options)
-        source = KafkaSource(
-            topic=options.source,
-            group=options.group,
-            config=options.kafka_config and normalize_path(options.kafka_config),
-            most=options.max_batch,
-            run=uuid.uuid4().hex,
-        )
-        positions = _find_positions(source)
+        run = uuid.uuid4().hex
+        form = MessageFormat(fields=options.fields, has_n_best=self.decoding.n_best > 1)
+        ends = connect_topics(options, form=form, run=run)
         model = find_model(self.model, engine=self.engine, report=report)
-        notices = [_describe_loss(source, partition, at) for partition, at in positions.items()]
+        notices = list(ends.notices)
         if model.folder is not None:
             notices += check_model(
                 model.folder,
@@ -107,16 +98,16 @@ class StreamRequest:
             )
         return StreamJob(
             request=self,
-            source=source,
-            positions=positions,
+            name=run,
+            ends=ends,
             model=model,
             texts=MessageTexts(
-                form=MessageFormat(fields=options.fields, has_n_best=self.decoding.n_best > 1),
+                form=form,
                 options=texts,
                 glossary=glossary,
                 limits=Limits.of(model.about),
             ),
-            notices=tuple(filter(None, notices)),
+            notices=tuple(notices),
         )
 
 
@@ -125,27 +116,23 @@ class StreamJob:
     """What a run will do; no message has been read yet."""
 
     request: StreamRequest
-    source: KafkaSource
-    positions: Mapping[int, Position]  # where each partition is read on
+    name: str  # of its `LiveRun`
+    ends: Ends
     model: FoundModel
     texts: MessageTexts
     notices: tuple[str, ...] = ()  # lines that warn the user
 
     def describe(self) -> list[str]:
         """Returns the lines that say what the run will do."""
-        waiting = sum(each.end - each.offset for each in self.positions.values())
-        return [
-            f"Reading {self.source.topic} as group {self.source.group}: "
-            f"{counted(len(self.positions), 'partition')}, {counted(waiting, 'message')} waiting"
-        ]
+        return list(self.ends.lines)
 
     def look(self) -> Metrics:
         """Returns what is known of the run now; may be called from any thread."""
-        return find_run(self.source.run).look()
+        return find_run(self.name).look()
 
     def drain(self) -> None:
         """Asks the run to end when what is in hand is written and committed; of any thread."""
-        find_run(self.source.run).is_draining = True
+        find_run(self.name).is_draining = True
 
     def run(self, report: Callable[[str], object] = lambda line: None) -> Metrics:
         """Translates messages until `drain` is called; returns what was done.
@@ -173,30 +160,23 @@ class StreamJob:
                     run_pipeline(self.build(pipeline), report)
                 except BaseException:
                     with contextlib.suppress(UserError):  # the first error is the one to tell
-                        close_committer(self.source)
+                        self.ends.close()
                     raise
-                close_committer(self.source)
+                self.ends.close()
                 del translator
             return self.look()
         finally:
-            forget_run(self.source.run)
+            forget_run(self.name)
 
     def build(self, pipeline: beam.Pipeline) -> beam.Pipeline:
         """Wires the steps into a pipeline."""
         options = self.request.options
-        target = KafkaTarget(
-            output=options.target,
-            dead_letter=options.failed,
-            form=self.texts.form,
-            config=self.source.config,
-            run=self.source.run,
-        )
         _ = (
             pipeline
             # Half of the time: a message may just miss a bundle, and wait for all of the next.
             | "Messages"
             >> ReadMessages(
-                source=self.source,
+                source=self.ends.source,
                 max_latency=options.max_latency / 2,
                 max_batch=options.max_batch,
             )
@@ -204,7 +184,7 @@ class StreamJob:
             >> TranslateMessages(
                 load_translator=self._loader(), texts=self.texts, max_batch=options.max_batch
             )
-            | "Write answers" >> WriteAnswers(target=target)
+            | "Write answers" >> WriteAnswers(target=self.ends.target)
         )
         return pipeline
 
@@ -273,38 +253,3 @@ def with_one_worker(arguments: Sequence[str]) -> list[str]:
     """
     kept = [each for each in arguments if not each.startswith("--direct_num_workers")]
     return [*kept, "--direct_num_workers=1", "--direct_running_mode=in_memory"]
-
-
-def _check_topics(options: StreamOptions) -> None:
-    clusters: dict[str, dict[str, KafkaTopic]] = {}
-    for name, topic in (
-        ("`input`", options.source),
-        ("`output`", options.target),
-        ("`dead_letter`", options.failed),
-    ):
-        if topic is not None:
-            clusters.setdefault(topic.brokers, {})[name] = topic
-    for brokers, topics in clusters.items():
-        kafka_clients.find_topics(brokers, topics, config=options.kafka_config)
-
-
-def _find_positions(source: KafkaSource) -> dict[int, Position]:
-    topics = {"`input`": source.topic}
-    found = kafka_clients.find_topics(source.topic.brokers, topics, config=source.config)
-    consumer = kafka_clients.make_consumer(
-        source.topic.brokers, group=source.group, config=source.config, note=lambda error: None
-    )
-    try:
-        return find_positions(consumer, source, found.partitions[source.topic.topic])
-    finally:
-        consumer.close()
-
-
-def _describe_loss(source: KafkaSource, partition: int, at: Position) -> str:
-    if not at.lost:
-        return ""
-    return (
-        f"{counted(at.lost, 'message')} of partition {partition} of {source.topic.topic} were "
-        f"deleted by the brokers before the group {source.group} had read them: let the topic keep "
-        "messages for longer"
-    )

@@ -10,12 +10,11 @@ import dataclasses
 from collections.abc import Callable, Iterator
 
 import apache_beam as beam
-from apache_beam.io.unbounded_source import ReadFromUnboundedSource
+from apache_beam.io.unbounded_source import ReadFromUnboundedSource, UnboundedSource
 
 from model.engines.translator import Translator
 from pipelines.inference.transforms import TranslatorDoFn
-from pipelines.streams.kafka_source import KafkaSource
-from pipelines.streams.kafka_writer import KafkaTarget, KafkaWriter
+from pipelines.streams.ends import Target
 from pipelines.streams.messages import Answer, Message, MessageTexts, answer_messages
 
 POLL_SECONDS = 0.05  # between two looks for messages, on runners that wait
@@ -23,9 +22,9 @@ POLL_SECONDS = 0.05  # between two looks for messages, on runners that wait
 
 @dataclasses.dataclass(kw_only=True, eq=False)  # not frozen: Beam sets attributes of transforms
 class ReadMessages(beam.PTransform):
-    """The messages of a topic, in bundles of those that come within a while."""
+    """The messages of a source, in bundles of those that come within a while."""
 
-    source: KafkaSource
+    source: UnboundedSource
     max_latency: float  # seconds that a message may wait for others
     max_batch: int  # messages of a bundle
 
@@ -71,9 +70,9 @@ class _TranslateBatch(TranslatorDoFn):
 
 @dataclasses.dataclass(kw_only=True, eq=False)
 class WriteAnswers(beam.PTransform):
-    """Answers to their topics; a bundle is done when the brokers have all of it."""
+    """Answers to their target; a bundle is done when all of it is there."""
 
-    target: KafkaTarget
+    target: Target
 
     def expand(self, answers: beam.PCollection[Answer]) -> beam.PCollection[None]:
         """Wires the transform."""
@@ -81,11 +80,11 @@ class WriteAnswers(beam.PTransform):
 
 
 class _WriteAnswers(beam.DoFn):
-    def __init__(self, target: KafkaTarget) -> None:
+    def __init__(self, target: Target) -> None:
         self._target = target
 
     def setup(self) -> None:
-        self._writer = KafkaWriter(self._target)
+        self._writer = self._target.open()
 
     def process(self, answer: Answer) -> None:
         self._writer.write(answer)

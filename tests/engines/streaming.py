@@ -8,8 +8,8 @@ from fakes import Reverser
 
 from cli.commands.translate_stream import draining_on_signals
 from pipelines.inference.model_loading import CustomModel
-from pipelines.streams import kafka_source
 from pipelines.streams.job import StreamRequest
+from pipelines.streams.kafka import source
 from pipelines.streams.options import StreamOptions
 
 PAUSE = 0.03  # seconds
@@ -55,7 +55,7 @@ LOADERS = {
 def run_stream(options, *, model="reverser", wait=None):
     """Translates until a signal; returns what was counted, and the most memory, in bytes."""
     if wait is not None:
-        kafka_source.WAIT_SECONDS = wait
+        source.WAIT_SECONDS = wait
     custom = CustomModel(load=LOADERS[model], fingerprint=model)
     job = StreamRequest(options=StreamOptions(**options), model=custom).plan(print)
     with draining_on_signals(job.drain):

@@ -7,8 +7,8 @@ import pytest
 from confluent_kafka import KafkaError
 
 from model.errors import ServiceError, UserError
-from pipelines.streams import kafka_clients
-from pipelines.streams.kafka_clients import (
+from pipelines.streams.kafka import clients
+from pipelines.streams.kafka.clients import (
     explain_error,
     explain_silence,
     is_passing,
@@ -30,7 +30,7 @@ def write(tmp_path, text):
 def test_what_is_not_installed_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
     with pytest.raises(UserError, match="-m pip install"):
-        kafka_clients.check_installed()
+        clients.check_installed()
 
 
 def test_settings_are_read_with_comments_and_spaces(tmp_path):
@@ -87,7 +87,7 @@ def test_a_setting_of_the_other_kind_of_client_is_left_out(tmp_path):
     config = write(tmp_path, "linger.ms=7\nfetch.wait.max.ms=9\nauto.offset.reset=latest\n")
     make_consumer("127.0.0.1:1", group="g", config=config, note=print).close()
     make_producer("127.0.0.1:1", config=config, note=print)
-    assert kafka_clients._of_kind(read_settings(config), leave_out=kafka_clients._PRODUCERS) == {
+    assert clients._of_kind(read_settings(config), leave_out=clients._PRODUCERS) == {
         "fetch.wait.max.ms": "9", "auto.offset.reset": "latest"
     }  # fmt: skip
 

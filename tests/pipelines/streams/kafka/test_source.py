@@ -9,9 +9,9 @@ from apache_beam.utils.timestamp import MAX_TIMESTAMP, Timestamp
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from model.errors import ServiceError, UserError
-from pipelines.streams import kafka_clients
 from pipelines.streams.addresses import KafkaTopic
-from pipelines.streams.kafka_source import KafkaMark, KafkaSource, close_committer
+from pipelines.streams.kafka import clients
+from pipelines.streams.kafka.source import KafkaMark, KafkaSource, close_committer
 from pipelines.streams.live_run import find_run, forget_run
 
 TOPIC = KafkaTopic("a:1", "t")
@@ -104,7 +104,7 @@ class Consumer:
 @pytest.fixture
 def client(monkeypatch):
     client = Consumer()
-    monkeypatch.setattr(kafka_clients, "make_consumer", lambda *_, **__: client)
+    monkeypatch.setattr(clients, "make_consumer", lambda *_, **__: client)
     return client
 
 

@@ -18,9 +18,9 @@ from apache_beam.io.unbounded_source import CheckpointMark, UnboundedReader, Unb
 from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, Timestamp
 
 from model.errors import ServiceError, UserError
-from pipelines.streams import kafka_clients
 from pipelines.streams.addresses import KafkaTopic
-from pipelines.streams.kafka_clients import ANSWER_SECONDS
+from pipelines.streams.kafka import clients
+from pipelines.streams.kafka.clients import ANSWER_SECONDS
 from pipelines.streams.live_run import LiveRun, find_run
 from pipelines.streams.messages import Message
 
@@ -93,7 +93,7 @@ class _Committer:
             if not new:
                 return
             if self._consumer is None:
-                self._consumer = kafka_clients.make_consumer(
+                self._consumer = clients.make_consumer(
                     source.topic.brokers, group=source.group, config=source.config,
                     note=lambda error: None,
                 )  # fmt: skip
@@ -108,7 +108,7 @@ class _Committer:
                 self._committed.update(new)
                 self._left = {}
                 self._live.note_done(new)
-            elif kafka_clients.is_passing(error):
+            elif clients.is_passing(error):
                 self._left = new
                 self._live.note_trouble(f"offsets are not committed ({error.name()})")
             else:
@@ -151,7 +151,7 @@ class _Committer:
                 f"another program reads as a member of the group {self._source.group}, so that its "
                 "offsets cannot be committed here: name another `group`, or end that program"
             )
-        return kafka_clients.explain_error(error, brokers=self._source.topic.brokers)
+        return clients.explain_error(error, brokers=self._source.topic.brokers)
 
 
 _committers: dict[KafkaSource, _Committer] = {}
@@ -199,7 +199,7 @@ class KafkaReader(UnboundedReader):
         self._next: dict[int, int] = {}
         self._added: list[dict[int, int]] = []  # partitions that the look has found, and offsets
         self._closed = threading.Event()
-        self._consumer = kafka_clients.make_consumer(
+        self._consumer = clients.make_consumer(
             source.topic.brokers, group=source.group, config=source.config, note=self._note_error
         )
         partitions = _list_partitions(self._consumer, source)
@@ -295,7 +295,7 @@ class KafkaReader(UnboundedReader):
         from confluent_kafka import KafkaError
 
         brokers = self._source.topic.brokers
-        if kafka_clients.is_passing(error):
+        if clients.is_passing(error):
             self._live.note_trouble(f"no answer of {brokers} ({error.name()})")
         elif error.code() == KafkaError._AUTO_OFFSET_RESET:
             self._fault = UserError(
@@ -304,7 +304,7 @@ class KafkaReader(UnboundedReader):
                 "again: it goes on with the oldest; if the topic was made anew, name a new `group`"
             )
         else:
-            self._fault = kafka_clients.explain_error(error, brokers=brokers)
+            self._fault = clients.explain_error(error, brokers=brokers)
 
     def _look_for_partitions(self) -> None:
         import confluent_kafka
@@ -333,11 +333,11 @@ def _list_partitions(consumer: Consumer, source: KafkaSource) -> list[int]:
     try:
         found = consumer.list_topics(name, timeout=ANSWER_SECONDS).topics[name]
     except confluent_kafka.KafkaException as error:
-        raise kafka_clients.explain_silence(
+        raise clients.explain_silence(
             [error.args[0]], brokers=source.topic.brokers, config=source.config
         ) from None
     if found.error is not None:
-        raise kafka_clients.explain_error(found.error, brokers=source.topic.brokers)
+        raise clients.explain_error(found.error, brokers=source.topic.brokers)
     return sorted(found.partitions)
 
 
@@ -369,7 +369,7 @@ def find_positions(
     from confluent_kafka import TopicPartition
 
     brokers, name = source.topic.brokers, source.topic.topic
-    at_end = not is_new and kafka_clients.starts_at_end(kafka_clients.read_settings(source.config))
+    at_end = not is_new and clients.starts_at_end(clients.read_settings(source.config))
     found: dict[int, Position] = {}
     try:
         committed = consumer.committed(
@@ -377,7 +377,7 @@ def find_positions(
         )
         for each in committed:
             if each.error is not None:
-                raise kafka_clients.explain_error(each.error, brokers=brokers)
+                raise clients.explain_error(each.error, brokers=brokers)
             first, end = consumer.get_watermark_offsets(
                 TopicPartition(name, each.partition), timeout=ANSWER_SECONDS
             )
@@ -386,7 +386,7 @@ def find_positions(
             lost = max(first - begin, 0) if is_committed else 0
             found[each.partition] = Position(max(begin, first), max(begin, end), is_committed, lost)
     except confluent_kafka.KafkaException as error:
-        raise kafka_clients.explain_silence(
+        raise clients.explain_silence(
             [error.args[0]], brokers=brokers, config=source.config
         ) from None
     return found

@@ -7,8 +7,8 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from model.errors import UserError
-from pipelines.streams import kafka_clients
 from pipelines.streams.addresses import KafkaTopic
+from pipelines.streams.kafka import clients
 from pipelines.streams.live_run import find_run
 from pipelines.streams.messages import Answer, Delivery, MessageFormat, deliver
 from pipelines.texts.translating import FAILED
@@ -28,6 +28,14 @@ class KafkaTarget:
     form: MessageFormat = dataclasses.field(default_factory=MessageFormat)
     config: str | None = None  # file of the user's settings, which each worker reads
     run: str = ""  # name of the `LiveRun`
+
+    def open(self) -> KafkaWriter:
+        """Makes a writer.
+
+        Raises:
+          UserError: The brokers do not answer, or a topic is not there.
+        """
+        return KafkaWriter(self)
 
 
 class _Topic(NamedTuple):
@@ -63,8 +71,8 @@ class KafkaWriter:
 
     def _open(self, name: str, topic: KafkaTopic) -> _Topic:
         config = self._target.config
-        found = kafka_clients.find_topics(topic.brokers, {name: topic}, config=config)
-        producer = kafka_clients.make_producer(
+        found = clients.find_topics(topic.brokers, {name: topic}, config=config)
+        producer = clients.make_producer(
             topic.brokers,
             config=config,
             most_bytes=found.most_bytes,
@@ -94,7 +102,7 @@ class KafkaWriter:
         for sent in self._pending:
             while sent.error is not None:  # of each by itself: it may have been its neighbours'
                 if not _is_too_large(sent.error):
-                    raise kafka_clients.explain_error(
+                    raise clients.explain_error(
                         sent.error, brokers=self._place(sent)[0].address.brokers
                     )
                 sent.error, sent.attempt = None, sent.attempt + 1
@@ -167,9 +175,7 @@ class KafkaWriter:
             except confluent_kafka.KafkaException as exception:
                 error = exception.args[0]
                 if not _is_too_large(error):
-                    raise kafka_clients.explain_error(
-                        error, brokers=topic.address.brokers
-                    ) from None
+                    raise clients.explain_error(error, brokers=topic.address.brokers) from None
                 sent.attempt += 1
             else:
                 topic.producer.poll(0)

@@ -1,0 +1,94 @@
+"""Topics, looked at before a run: are they there, and where does reading begin?"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+
+from model.errors import counted
+from pipelines.storage.paths import normalize_path
+from pipelines.streams.addresses import KafkaTopic
+from pipelines.streams.ends import Ends
+from pipelines.streams.kafka import clients
+from pipelines.streams.kafka.source import KafkaSource, Position, close_committer, find_positions
+from pipelines.streams.kafka.writer import KafkaTarget
+from pipelines.streams.messages import MessageFormat
+from pipelines.streams.options import StreamOptions
+
+
+def connect_topics(options: StreamOptions, *, form: MessageFormat, run: str) -> Ends:
+    """Looks at brokers and topics; reads and writes no message.
+
+    Args:
+      options: The options of a stream from a topic to a topic.
+      form: Where texts stand in its messages.
+      run: Name of its `LiveRun`.
+
+    Raises:
+      UserError: The client is not installed, no broker answers, or a topic is not there.
+    """
+    clients.check_installed()
+    _check_topics(options.source, options.target, options.failed, config=options.kafka_config)
+    source = KafkaSource(
+        topic=options.source,
+        group=options.group,
+        config=options.kafka_config and normalize_path(options.kafka_config),
+        most=options.max_batch,
+        run=run,
+    )
+    positions = _find_positions(source)
+    notices = [_describe_loss(source, partition, at) for partition, at in positions.items()]
+    return Ends(
+        source=source,
+        target=KafkaTarget(
+            output=options.target,
+            dead_letter=options.failed,
+            form=form,
+            config=source.config,
+            run=run,
+        ),
+        lines=(_describe(source, positions),),
+        notices=tuple(filter(None, notices)),
+        close=functools.partial(close_committer, source),
+    )
+
+
+def _check_topics(
+    source: KafkaTopic, target: KafkaTopic, failed: KafkaTopic | None, *, config: str | None
+) -> None:
+    of_brokers: dict[str, dict[str, KafkaTopic]] = {}
+    for name, topic in (("`input`", source), ("`output`", target), ("`dead_letter`", failed)):
+        if topic is not None:
+            of_brokers.setdefault(topic.brokers, {})[name] = topic
+    for brokers, topics in of_brokers.items():
+        clients.find_topics(brokers, topics, config=config)
+
+
+def _find_positions(source: KafkaSource) -> dict[int, Position]:
+    topics = {"`input`": source.topic}
+    found = clients.find_topics(source.topic.brokers, topics, config=source.config)
+    consumer = clients.make_consumer(
+        source.topic.brokers, group=source.group, config=source.config, note=lambda error: None
+    )
+    try:
+        return find_positions(consumer, source, found.partitions[source.topic.topic])
+    finally:
+        consumer.close()
+
+
+def _describe(source: KafkaSource, positions: Mapping[int, Position]) -> str:
+    waiting = sum(each.end - each.offset for each in positions.values())
+    return (
+        f"Reading {source.topic} as group {source.group}: "
+        f"{counted(len(positions), 'partition')}, {counted(waiting, 'message')} waiting"
+    )
+
+
+def _describe_loss(source: KafkaSource, partition: int, at: Position) -> str:
+    if not at.lost:
+        return ""
+    return (
+        f"{counted(at.lost, 'message')} of partition {partition} of {source.topic.topic} were "
+        f"deleted by the brokers before the group {source.group} had read them: let the topic keep "
+        "messages for longer"
+    )
