@@ -47,12 +47,12 @@ def translate_stream_command(
     ],
     model: ModelFolder = str(DEFAULT_RUN),
 ) -> None:
-    """Translate messages of Kafka as they come.
+    """Translate messages of Kafka or Pub/Sub as they come.
 
     Runs until Ctrl-C or SIGTERM: then what is in hand is written and committed, and the exit code
     is 0. Each message comes out at least once, with the header tt-source by which one that comes
-    twice is known. Messages keep their key, their headers and, as JSON, their other fields; the
-    added fields have the names of the columns of translate-batch.
+    twice is known. Messages keep their key, their headers (attributes) and, as JSON, their other
+    fields; the added fields have the names of the columns of translate-batch.
     """
     from pipelines.streams.job import StreamRequest
     from pipelines.streams.metrics import describe

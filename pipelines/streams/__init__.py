@@ -5,6 +5,7 @@ addresses      where messages come from and go to
 messages       messages, their texts, and what becomes of both
 ends           where a stream comes from and goes to
 kafka          streams of Kafka
+pubsub         streams of Pub/Sub
 live_run       what is counted while a stream runs, and its end
 metrics        that told: lines, JSON, Prometheus
 transforms     ReadMessages | TranslateMessages | WriteAnswers

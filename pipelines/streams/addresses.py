@@ -1,4 +1,8 @@
-"""Where messages come from and go to: kafka://HOST:PORT[,HOST:PORT]/TOPIC."""
+"""Where messages come from and go to.
+
+kafka://HOST:PORT[,HOST:PORT]/TOPIC
+pubsub://PROJECT/SUBSCRIPTION to read, pubsub://PROJECT/TOPIC to write
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,10 @@ KAFKA = "kafka://"
 _BROKER = re.compile(r"(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):(?P<port>[0-9]{1,5})")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _LAST_PORT = 65_535
+
+PUBSUB = "pubsub://"
+_PROJECT = re.compile(r"(?:[a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]")
+_RESOURCE = re.compile(r"(?!goog)[A-Za-z][A-Za-z0-9._~+%-]{2,254}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,3 +70,76 @@ class KafkaTopic:
 
     def __str__(self) -> str:
         return f"{KAFKA}{self.brokers}/{self.topic}"
+
+
+@dataclasses.dataclass(frozen=True)
+class PubsubName:
+    """A subscription or a topic of Pub/Sub.
+
+    Attributes:
+      project: Its Google project.
+      name: Its name in the project.
+    """
+
+    project: str
+    name: str
+
+    @classmethod
+    def parse(cls, text: str, *, name: str) -> PubsubName:
+        """Reads an address.
+
+        Args:
+          text: What the user gave.
+          name: What messages call it, "`input`".
+
+        Raises:
+          UserError: It is no such address.
+
+        >>> PubsubName.parse("pubsub://my-project/titles", name="`output`")
+        PubsubName(project='my-project', name='titles')
+        """
+        project, _, resource = text.removeprefix(PUBSUB).partition("/")
+        require(
+            text.startswith(PUBSUB)
+            and _PROJECT.fullmatch(project) is not None
+            and _RESOURCE.fullmatch(resource) is not None,
+            f"{name} must name a project and a subscription or topic in it, as in "
+            f"{PUBSUB}my-project/titles",
+            text,
+        )
+        return cls(project, resource)
+
+    @property
+    def subscription(self) -> str:
+        """What Pub/Sub calls the subscription of this name."""
+        return f"projects/{self.project}/subscriptions/{self.name}"
+
+    @property
+    def topic(self) -> str:
+        """What Pub/Sub calls the topic of this name."""
+        return f"projects/{self.project}/topics/{self.name}"
+
+    def __str__(self) -> str:
+        return f"{PUBSUB}{self.project}/{self.name}"
+
+
+Address = KafkaTopic | PubsubName
+
+
+def parse_address(text: str, *, name: str) -> Address:
+    """Reads an address of any kind.
+
+    Raises:
+      UserError: It is none.
+
+    >>> str(parse_address("pubsub://my-project/titles", name="`output`"))
+    'pubsub://my-project/titles'
+    """
+    if text.startswith(PUBSUB):
+        return PubsubName.parse(text, name=name)
+    if text.startswith(KAFKA):
+        return KafkaTopic.parse(text, name=name)
+    raise UserError(
+        f"{name} must be an address, {KAFKA}HOST:PORT/TOPIC or {PUBSUB}PROJECT/NAME. "
+        f"Received: {text}"
+    )

@@ -39,12 +39,14 @@ from pipelines.runners.beam_options import (
 from pipelines.runners.runner import make_pipeline, run_pipeline
 from pipelines.storage.files import read_bytes
 from pipelines.storage.paths import is_local, normalize_path
+from pipelines.streams.addresses import KafkaTopic
 from pipelines.streams.ends import Ends
 from pipelines.streams.kafka.connecting import connect_topics
 from pipelines.streams.live_run import Metrics, find_run, forget_run
 from pipelines.streams.messages import MessageFormat, MessageTexts
 from pipelines.streams.metrics import appending, serving
 from pipelines.streams.options import StreamOptions
+from pipelines.streams.pubsub.connecting import connect_subscription
 from pipelines.streams.transforms import ReadMessages, TranslateMessages, WriteAnswers
 
 
@@ -62,12 +64,12 @@ class StreamRequest:
     beam: tuple[str, ...] = ()  # Beam's own flags
 
     def plan(self, report: Callable[[str], object] = lambda line: None) -> StreamJob:
-        """Looks at the brokers, the topics and the model; reads and writes no message.
+        """Looks at both ends and the model; reads and writes no message.
 
         A model of another machine is copied to the cache; `report` takes lines of what takes long.
 
         Raises:
-          UserError: An option, a topic or the model does not fit, or no broker answers.
+          UserError: An option, an end or the model does not fit, or a service does not answer.
         """
         options = self.options
         check_beam(self.beam)
@@ -78,7 +80,9 @@ class StreamRequest:
         set_file_system_options(self.beam)
         run = uuid.uuid4().hex
         form = MessageFormat(fields=options.fields, has_n_best=self.decoding.n_best > 1)
-        ends = connect_topics(options, form=form, run=run)
+        is_kafka = isinstance(options.source, KafkaTopic)
+        connect = connect_topics if is_kafka else connect_subscription
+        ends = connect(options, form=form, run=run)
         model = find_model(self.model, engine=self.engine, report=report)
         notices = list(ends.notices)
         if model.folder is not None:
@@ -142,8 +146,8 @@ class StreamJob:
             cannot be written.
 
         Raises:
-          UserError: What can only be seen while it runs: brokers that do not answer any more, a
-            topic that is gone.
+          UserError: What can only be seen while it runs: a service that does not answer any more,
+            a topic that is gone.
           KeyboardInterrupt: The user wants the end at once; nothing is lost.
         """
         options = self.request.options

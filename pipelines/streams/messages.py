@@ -38,7 +38,7 @@ from pipelines.texts.translating import (
 SOURCE_HEADER = "tt-source"  # "topic/partition/offset" of what was read: the same after a restart
 STATUS_HEADER = "tt-status"
 ERROR_HEADER = "tt-error"
-_OWN = (SOURCE_HEADER, STATUS_HEADER, ERROR_HEADER)
+OWN_HEADERS = (SOURCE_HEADER, STATUS_HEADER, ERROR_HEADER)
 
 TOO_LARGE = "with its translation it is larger than the topic takes"
 _FORMS = 2  # less than the whole
@@ -58,7 +58,7 @@ class Message:
     value: bytes | None  # None deletes its key from a compacted topic
     key: bytes | None = None
     headers: Headers = ()
-    source: str  # where it stood: "topic/partition/offset"
+    source: str  # where it stood: "topic/partition/offset", or "subscription/id"
     partition: int = 0
     milliseconds: int | None = None  # since 1970, as the message says
 
@@ -107,7 +107,7 @@ class Answer:
     @property
     def headers(self) -> Headers:
         """The message's own headers, then those of tt."""
-        kept = [header for header in self.message.headers if header[0] not in _OWN]
+        kept = [header for header in self.message.headers if header[0] not in OWN_HEADERS]
         kept += [(SOURCE_HEADER, self.message.source.encode()), (STATUS_HEADER, _utf8(self.status))]
         if self.error is not None:
             kept.append((ERROR_HEADER, _utf8(self.error)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from model.errors import require
-from pipelines.streams.addresses import KafkaTopic
+from pipelines.streams.addresses import Address, KafkaTopic, parse_address
 from pipelines.texts.options import TextOptions
 
 _LAST_PORT = 65_535
@@ -17,10 +17,12 @@ class StreamOptions:
     """What to translate as it comes, and where to.
 
     Attributes:
-      input: Topic to read, kafka://HOST:PORT/TOPIC; several brokers are separated by commas.
-      output: Topic to write, kafka://HOST:PORT/TOPIC.
-      group: Consumer group whose offsets say what is done: the same group goes on where the last
-        run ended, and must have no other reader. A new group begins with the oldest message.
+      input: Topic of Kafka to read, kafka://HOST:PORT/TOPIC, several brokers separated by commas;
+        or subscription of Pub/Sub, pubsub://PROJECT/SUBSCRIPTION.
+      output: Topic to write, kafka://HOST:PORT/TOPIC or pubsub://PROJECT/TOPIC.
+      group: Consumer group of Kafka whose offsets say what is done: the same group goes on where
+        the last run ended, and must have no other reader. A new group begins with the oldest
+        message. Pub/Sub has none.
       fields: Field of JSON messages to translate, with dots where it is inside others
         (product.title); repeatable. By default the whole message is the text.
       dead_letter: Topic for messages that fail, as they came, with the reason in a header. By
@@ -36,7 +38,7 @@ class StreamOptions:
 
     input: str
     output: str
-    group: str
+    group: str | None = None
     fields: tuple[str, ...] = ()
     dead_letter: str | None = None
     max_latency: float = 0.5
@@ -47,18 +49,7 @@ class StreamOptions:
     texts: TextOptions = dataclasses.field(default_factory=TextOptions)
 
     def __post_init__(self) -> None:
-        topics = {"`input`": self.source, "`output`": self.target, "`dead_letter`": self.failed}
-        require(
-            self.source != self.target,
-            "`output` is the topic of `input`, so that translations would be translated again: "
-            "name another",
-        )
-        for name in ("`input`", "`output`"):
-            require(
-                topics["`dead_letter`"] != topics[name],
-                f"`dead_letter` is the topic of {name}: name another, or leave it out",
-            )
-        require(bool(self.group), "`group` is empty: name the consumer group")
+        self._check_addresses()
         require(
             all(all(field.split(".")) for field in self.fields),
             "each of `fields` must be a name, or names with dots between",
@@ -78,19 +69,44 @@ class StreamOptions:
             self.metrics_port,
         )
 
-    @property
-    def source(self) -> KafkaTopic:
-        """The topic to read."""
-        return KafkaTopic.parse(self.input, name="`input`")
+    def _check_addresses(self) -> None:
+        kinds = {type(each) for each in (self.source, self.target, self.failed) if each is not None}
+        require(
+            len(kinds) == 1,
+            "`input`, `output` and `dead_letter` must be of one system, all of Kafka or all of "
+            "Pub/Sub",
+            ", ".join(filter(None, (self.input, self.output, self.dead_letter))),
+        )
+        is_kafka = isinstance(self.source, KafkaTopic)
+        require(  # a subscription and a topic may be namesakes
+            not is_kafka or self.source != self.target,
+            "`output` is the topic of `input`, so that translations would be translated again: "
+            "name another",
+        )
+        taken = {"`output`": self.target, **({"`input`": self.source} if is_kafka else {})}
+        for name, address in taken.items():
+            require(
+                self.failed != address,
+                f"`dead_letter` is the topic of {name}: name another, or leave it out",
+            )
+        if is_kafka:
+            require(bool(self.group), "`group` is missing: name the consumer group")
+        for name, value in (("`group`", self.group), ("`kafka_config`", self.kafka_config)):
+            require(is_kafka or value is None, f"{name} is for Kafka alone: leave it out", value)
 
     @property
-    def target(self) -> KafkaTopic:
+    def source(self) -> Address:
+        """The topic or subscription to read."""
+        return parse_address(self.input, name="`input`")
+
+    @property
+    def target(self) -> Address:
         """The topic to write."""
-        return KafkaTopic.parse(self.output, name="`output`")
+        return parse_address(self.output, name="`output`")
 
     @property
-    def failed(self) -> KafkaTopic | None:
+    def failed(self) -> Address | None:
         """The topic of messages that fail, if they have one of their own."""
         if self.dead_letter is None:
             return None
-        return KafkaTopic.parse(self.dead_letter, name="`dead_letter`")
+        return parse_address(self.dead_letter, name="`dead_letter`")

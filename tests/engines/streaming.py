@@ -4,6 +4,7 @@ import os
 import resource
 import time
 
+from commands import run_tt
 from fakes import Reverser
 
 from cli.commands.translate_stream import draining_on_signals
@@ -52,8 +53,9 @@ LOADERS = {
 }  # fmt: skip
 
 
-def run_stream(options, *, model="reverser", wait=None):
+def run_stream(options, *, model="reverser", wait=None, **environment):
     """Translates until a signal; returns what was counted, and the most memory, in bytes."""
+    os.environ.update(environment)
     if wait is not None:
         source.WAIT_SECONDS = wait
     custom = CustomModel(load=LOADERS[model], fingerprint=model)
@@ -61,6 +63,12 @@ def run_stream(options, *, model="reverser", wait=None):
     with draining_on_signals(job.drain):
         found = job.run(lambda line: print(line, flush=True))
     return {**found._asdict(), "bytes": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}
+
+
+def run_tt_with(arguments, **environment):
+    """Runs the command line."""
+    os.environ.update(environment)
+    run_tt(arguments)
 
 
 def memory_of(process):

@@ -28,10 +28,18 @@ def connect_topics(options: StreamOptions, *, form: MessageFormat, run: str) -> 
       UserError: The client is not installed, no broker answers, or a topic is not there.
     """
     clients.check_installed()
-    _check_topics(options.source, options.target, options.failed, config=options.kafka_config)
+    topics = {
+        name: address
+        for name, address in (
+            ("`input`", options.source), ("`output`", options.target),
+            ("`dead_letter`", options.failed),
+        )
+        if isinstance(address, KafkaTopic)
+    }  # fmt: skip
+    _check_topics(topics, config=options.kafka_config)
     source = KafkaSource(
-        topic=options.source,
-        group=options.group,
+        topic=topics["`input`"],
+        group=options.group or "",
         config=options.kafka_config and normalize_path(options.kafka_config),
         most=options.max_batch,
         run=run,
@@ -41,8 +49,8 @@ def connect_topics(options: StreamOptions, *, form: MessageFormat, run: str) -> 
     return Ends(
         source=source,
         target=KafkaTarget(
-            output=options.target,
-            dead_letter=options.failed,
+            output=topics["`output`"],
+            dead_letter=topics.get("`dead_letter`"),
             form=form,
             config=source.config,
             run=run,
@@ -53,15 +61,12 @@ def connect_topics(options: StreamOptions, *, form: MessageFormat, run: str) -> 
     )
 
 
-def _check_topics(
-    source: KafkaTopic, target: KafkaTopic, failed: KafkaTopic | None, *, config: str | None
-) -> None:
+def _check_topics(topics: Mapping[str, KafkaTopic], *, config: str | None) -> None:
     of_brokers: dict[str, dict[str, KafkaTopic]] = {}
-    for name, topic in (("`input`", source), ("`output`", target), ("`dead_letter`", failed)):
-        if topic is not None:
-            of_brokers.setdefault(topic.brokers, {})[name] = topic
-    for brokers, topics in of_brokers.items():
-        clients.find_topics(brokers, topics, config=config)
+    for name, topic in topics.items():
+        of_brokers.setdefault(topic.brokers, {})[name] = topic
+    for brokers, named in of_brokers.items():
+        clients.find_topics(brokers, named, config=config)
 
 
 def _find_positions(source: KafkaSource) -> dict[int, Position]:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.errors import UserError
-from pipelines.streams.addresses import KafkaTopic
+from pipelines.streams.addresses import KafkaTopic, PubsubName, parse_address
 
 NAME = st.text("abcXYZ019._-", min_size=1, max_size=20).filter(lambda name: name not in (".", ".."))
 BROKER = st.builds(
@@ -40,3 +40,26 @@ def test_a_password_is_refused_and_not_repeated():
     with pytest.raises(UserError, match="kafka_config") as refused:
         KafkaTopic.parse("kafka://me:hush@a:1/t", name="`input`")
     assert "hush" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["pubsub://my-project/titles", "pubsub://example.com:my-project/a.b_c~d+e%f-1"]
+)
+def test_an_address_of_pubsub_is_read_and_written_alike(text):
+    assert isinstance(parse_address(text, name="`input`"), PubsubName)
+    assert str(parse_address(text, name="`input`")) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "pubsub://", "pubsub://my-project", "pubsub://my-project/", "pubsub://my-project/in/out",
+        "pubsub://My-Project/in", "pubsub://p/in", "pubsub://my-project/ab", "pubsub://my-project/1in",
+        "pubsub://my-project/google", "pubsub://my-project/in out", "pubsub:/my-project/in",
+        "pubsub://projects/my-project/topics/in", "inbox",
+    ],
+)  # fmt: skip
+def test_another_text_is_no_address(text):
+    with pytest.raises(UserError, match="`input`") as refused:
+        parse_address(text, name="`input`")
+    assert f"Received: {text}" in str(refused.value)

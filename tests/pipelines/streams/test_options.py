@@ -14,8 +14,11 @@ GIVEN = {"input": "kafka://a:1/in", "output": "kafka://a:1/out", "group": "g"}
         ({"output": "kafka://a:1/in"}, "translated again"),
         ({"dead_letter": "kafka://a:1/in"}, "topic of `input`"),
         ({"dead_letter": "kafka://a:1/out"}, "topic of `output`"),
-        ({"dead_letter": "dead"}, "`dead_letter` must be a topic"),
-        ({"group": ""}, "`group` is empty"),
+        ({"dead_letter": "dead"}, "`dead_letter` must be an address"),
+        ({"group": ""}, "`group` is missing"),
+        ({"group": None}, "`group` is missing"),
+        ({"output": "pubsub://project/translated"}, "must be of one system"),
+        ({"dead_letter": "pubsub://project/failed"}, "must be of one system"),
         ({"fields": ("a..b",)}, "names with dots"),
         ({"fields": ("",)}, "names with dots"),
         ({"fields": ("a", "a")}, "a twice"),
@@ -36,3 +39,26 @@ def test_topics_of_one_name_at_other_brokers_are_others():
     options = StreamOptions(**{**GIVEN, "output": "kafka://b:1/in"})
     assert options.source != options.target
     assert options.failed is None
+
+
+PUBSUB = {"input": "pubsub://project/titles", "output": "pubsub://project/translated"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"group": "g"}, "`group` is for Kafka alone"),
+        ({"kafka_config": "file"}, "`kafka_config` is for Kafka alone"),
+        ({"dead_letter": "pubsub://project/translated"}, "topic of `output`"),
+        ({"output": "pubsub://project"}, "`output` must name a project"),
+    ],
+)
+def test_a_wrong_option_of_pubsub_is_refused(fields, said):
+    with pytest.raises(UserError, match=said):
+        StreamOptions(**{**PUBSUB, **fields})
+
+
+def test_a_subscription_may_have_the_name_of_a_topic():
+    options = StreamOptions(**{**PUBSUB, "output": "pubsub://project/titles"})
+    assert options.source.subscription == "projects/project/subscriptions/titles"
+    assert options.target.topic == "projects/project/topics/titles"

@@ -1,0 +1,251 @@
+"""Pub/Sub on this machine, with leases: what is not acknowledged in time comes again.
+
+Only what a stream asks for. Google's emulator needs Java, and is not to be had everywhere.
+"""
+
+from __future__ import annotations
+
+import collections
+import concurrent.futures
+import datetime
+import threading
+import time
+
+import grpc
+from google.protobuf import empty_pb2
+from google.pubsub_v1 import types
+
+HOST = "127.0.0.1"
+PROJECT = "some-project"
+PATIENCE = 60.0  # seconds, after which what should have come has not
+
+
+class PubsubService:
+    """A service that keeps its messages in memory, also while it is down.
+
+    Attributes:
+      pulled: How many messages were sent to readers.
+      extended: How often leases were extended.
+      largest: Most bytes of a request to publish; larger ones are refused, as Google does.
+    """
+
+    def __init__(self):
+        self.pulled = self.extended = self.returned = 0
+        self.largest = 10_000_000
+        self.refused = set()  # topics to which nobody may publish
+        self.requests = []  # the ordering keys of each request to publish
+        self._lock = threading.Condition()
+        self._topics = collections.defaultdict(list)  # messages, for tests to look at
+        self._subscriptions = {}  # name -> (topic, seconds, waiting, leased)
+        self._count = 0
+        self._server, self.port = None, 0
+        self.start()
+
+    @property
+    def address(self):
+        return f"{HOST}:{self.port}"
+
+    def start(self):
+        kinds = {
+            "Publisher": {
+                "Publish": (self._publish, types.PublishRequest, types.PublishResponse),
+                "GetTopic": (self._get_topic, types.GetTopicRequest, types.Topic),
+            },
+            "Subscriber": {
+                "Pull": (self._pull, types.PullRequest, types.PullResponse),
+                "Acknowledge": (self._acknowledge, types.AcknowledgeRequest, None),
+                "ModifyAckDeadline": (self._modify, types.ModifyAckDeadlineRequest, None),
+                "GetSubscription": (
+                    self._get_subscription, types.GetSubscriptionRequest, types.Subscription,
+                ),
+            },
+        }  # fmt: skip
+        self._server = grpc.server(
+            concurrent.futures.ThreadPoolExecutor(32),
+            options=[("grpc.max_receive_message_length", -1), ("grpc.so_reuseport", 0)],
+        )
+        for service, methods in kinds.items():
+            handlers = {
+                name: grpc.unary_unary_rpc_method_handler(
+                    call,
+                    request_deserializer=asked.deserialize,
+                    response_serializer=(
+                        answered.serialize if answered else empty_pb2.Empty.SerializeToString
+                    ),
+                )
+                for name, (call, asked, answered) in methods.items()
+            }
+            self._server.add_generic_rpc_handlers(
+                [grpc.method_handlers_generic_handler(f"google.pubsub.v1.{service}", handlers)]
+            )
+        self.port = self._server.add_insecure_port(f"{HOST}:{self.port}")
+        self._server.start()
+
+    def stop(self):
+        self._server.stop(0).wait()
+
+    # What tests ask for.
+
+    def make_topic(self):
+        with self._lock:
+            name = f"topic-{len(self._topics)}"
+            self._topics[f"projects/{PROJECT}/topics/{name}"] = []
+            return f"pubsub://{PROJECT}/{name}"
+
+    def make_subscription(self, topic, *, seconds=10, **fields):
+        with self._lock:
+            name = f"subscription-{len(self._subscriptions)}"
+            path = f"projects/{PROJECT}/subscriptions/{name}"
+            description = types.Subscription(
+                name=path, topic=_path(topic), ack_deadline_seconds=seconds, **fields
+            )
+            self._subscriptions[path] = _Subscription(description)
+            return f"pubsub://{PROJECT}/{name}"
+
+    def put(self, topic, values, *, keys=None, attributes=None):
+        """Publishes texts; each has its number as attribute `n`."""
+        messages = [
+            types.PubsubMessage(
+                data=value,
+                ordering_key=keys[number] if keys else "",
+                attributes={"n": str(number), **(attributes or {})},
+            )
+            for number, value in enumerate(values)
+        ]
+        with self._lock:
+            self._add(_path(topic), messages)
+
+    def messages(self, topic):
+        """Returns what was published to a topic."""
+        with self._lock:
+            return list(self._topics[_path(topic)])
+
+    def unacknowledged(self, subscription):
+        """Returns how many messages a subscription still has."""
+        found = self._subscriptions[_path(subscription, "subscriptions")]
+        with self._lock:
+            return len(found.waiting) + len(found.leased)
+
+    def wait_for(self, topic, count, *, process=None, distinct=False):
+        """Waits until so many messages were published; of other origin each, if they are to be."""
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            found = self.messages(topic)
+            if (
+                len({each.attributes["tt-source"] for each in found} if distinct else found)
+                >= count
+            ):
+                return
+            if process is not None:
+                assert process.is_alive()
+            time.sleep(0.02)
+        raise AssertionError(f"{len(self.messages(topic))} of {count} messages came")
+
+    # What clients ask for.
+
+    def _add(self, topic, messages):
+        for message in messages:
+            self._count += 1
+            message.message_id = str(self._count)
+            message.publish_time = datetime.datetime.now(datetime.UTC)
+            self._topics[topic].append(message)
+            for subscription in self._subscriptions.values():
+                if subscription.description.topic == topic:
+                    subscription.waiting.append(message)
+        self._lock.notify_all()
+        return [message.message_id for message in messages]
+
+    def _publish(self, request, context):
+        if request.topic not in self._topics:
+            context.abort(grpc.StatusCode.NOT_FOUND, "Resource not found")
+        if request.topic in self.refused:
+            context.abort(grpc.StatusCode.PERMISSION_DENIED, "User not authorized")
+        keys = {message.ordering_key for message in request.messages}
+        attributes = [message.attributes for message in request.messages]
+        if (
+            types.PublishRequest.pb(request).ByteSize() > self.largest
+            or len(request.messages) > 1000
+            or len(keys) > 1
+            or any(len(each) > 100 for each in attributes)
+            or any(len(v.encode()) > 1024 for each in attributes for v in each.values())
+            or any(not m.data and not m.attributes for m in request.messages)
+        ):
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, "The request is not valid")
+        with self._lock:
+            self.requests.append((request.topic, *keys, len(request.messages)))
+            return types.PublishResponse(message_ids=self._add(request.topic, request.messages))
+
+    def _pull(self, request, context):
+        found = self._find(request.subscription, context)
+        end = time.monotonic() + 1.0
+        with self._lock:
+            while context.is_active() and time.monotonic() < end:
+                if messages := found.lease(request.max_messages):
+                    self.pulled += len(messages)
+                    return types.PullResponse(received_messages=messages)
+                self._lock.wait(0.05)
+        return types.PullResponse()
+
+    def _acknowledge(self, request, context):
+        found = self._find(request.subscription, context)
+        with self._lock:
+            for each in request.ack_ids:
+                found.leased.pop(each, None)
+        return empty_pb2.Empty()
+
+    def _modify(self, request, context):
+        found = self._find(request.subscription, context)
+        with self._lock:
+            for each in request.ack_ids:
+                if each in found.leased:
+                    message, _ = found.leased[each]
+                    found.leased[each] = message, time.monotonic() + request.ack_deadline_seconds
+            if request.ack_deadline_seconds:
+                self.extended += 1
+            else:
+                self.returned += len(request.ack_ids)
+            self._lock.notify_all()
+        return empty_pb2.Empty()
+
+    def _find(self, name, context):
+        if name not in self._subscriptions:
+            context.abort(grpc.StatusCode.NOT_FOUND, "Resource not found")
+        return self._subscriptions[name]
+
+    def _get_topic(self, request, context):
+        if request.topic not in self._topics:
+            context.abort(grpc.StatusCode.NOT_FOUND, "Resource not found")
+        return types.Topic(name=request.topic)
+
+    def _get_subscription(self, request, context):
+        return self._find(request.subscription, context).description
+
+
+class _Subscription:
+    """Messages that wait, and those that a reader has, with the end of their leases."""
+
+    def __init__(self, description):
+        self.description = description
+        self.waiting = collections.deque()
+        self.leased = {}
+        self._leases = 0
+
+    def lease(self, most):
+        now = time.monotonic()
+        for each, (message, end) in list(self.leased.items()):
+            if end < now:
+                del self.leased[each]
+                self.waiting.appendleft(message)
+        found = []
+        while self.waiting and len(found) < most:
+            message = self.waiting.popleft()
+            self._leases += 1
+            each = f"{message.message_id}-{self._leases}"
+            self.leased[each] = message, now + self.description.ack_deadline_seconds
+            found.append(types.ReceivedMessage(ack_id=each, message=message))
+        return found
+
+
+def _path(url, kind="topics"):
+    name = url.rpartition("/")[2]
+    return f"projects/{PROJECT}/{kind}/{name}"

@@ -1,0 +1,268 @@
+"""Streams of Pub/Sub, by a stand-in with leases: all arrives, whatever happens on the way."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import json
+import os
+import random
+import signal
+import time
+
+import pytest
+from commands import Child
+from pubsub_service import PATIENCE, PROJECT, PubsubService
+from streaming import memory_of, run_stream, run_tt_with
+
+MEGABYTES = 2**20
+
+
+@pytest.fixture
+def service(monkeypatch):
+    service = PubsubService()
+    monkeypatch.setenv("PUBSUB_EMULATOR_HOST", service.address)
+    yield service
+    service.stop()
+
+
+@pytest.fixture
+def start(service):
+    """Starts streams, and ends those that a test leaves."""
+    children = []
+
+    def start(options, **settings):
+        child = Child(
+            functools.partial(run_stream, **settings, PUBSUB_EMULATOR_HOST=service.address), options
+        )
+        children.append(child)
+        return child
+
+    yield start
+    for child in children:
+        child.kill_group()
+
+
+def end(child, number=signal.SIGTERM):
+    """Ends a stream as a user does; returns what it counted."""
+    os.kill(child.pid, number)
+    ended = child.wait(PATIENCE)
+    assert ended.code == 0, ended.lines
+    return ended.result
+
+
+class Stream:
+    """Topics and a subscription of their own, and the options of a stream between them."""
+
+    def __init__(self, service, *, seconds=10, dead_letter=False, **fields):
+        self.input, self.output, self.dead = (service.make_topic() for _ in range(3))
+        self.subscription = service.make_subscription(self.input, seconds=seconds)
+        self.options = {"input": self.subscription, "output": self.output, **fields}
+        if dead_letter:
+            self.options["dead_letter"] = self.dead
+
+
+def values(count):
+    return [f"text {number}".encode() for number in range(count)]
+
+
+def times_of(messages):
+    """Returns how often each message came, by its number."""
+    return collections.Counter(int(each.attributes["n"]) for each in messages)
+
+
+def test_all_arrives_once_and_is_acknowledged(service, start):
+    stream = Stream(service, max_batch=100)
+    service.put(stream.input, values(1500), attributes={"topic": "a", "timeout": "b"})
+    child = start(stream.options)
+    service.wait_for(stream.output, 1500, process=child)
+    done = end(child)
+    found = service.messages(stream.output)
+    assert times_of(found) == dict.fromkeys(range(1500), 1)
+    for each in found:
+        attributes = dict(each.attributes)
+        assert each.data == f"text {attributes['n']}"[::-1].encode()
+        subscription, _, number = attributes.pop("tt-source").partition("/")
+        assert f"pubsub://{PROJECT}/{subscription}" == stream.subscription
+        assert int(number) == int(attributes.pop("n")) + 1
+        assert attributes == {"topic": "a", "timeout": "b", "tt-status": "ok"}
+    assert service.unacknowledged(stream.subscription) == 0
+    assert (done["messages"], done["failed"], done["trouble"]) == (1500, 0, "")
+
+
+def test_messages_of_an_ordering_key_keep_their_order(service, start):
+    stream = Stream(service, max_batch=50)
+    service.put(stream.input, values(400), keys=[f"k{n % 3}" for n in range(400)])
+    child = start(stream.options)
+    service.wait_for(stream.output, 400, process=child)
+    end(child)
+    found = service.messages(stream.output)
+    for key in range(3):
+        numbers = [int(each.attributes["n"]) for each in found if each.ordering_key == f"k{key}"]
+        assert numbers == list(range(key, 400, 3))
+
+
+def test_a_drain_gives_back_what_is_not_in_hand(service, start):
+    stream = Stream(service, seconds=600, max_batch=20)  # as nothing comes back by itself
+    service.put(stream.input, values(1000))
+    child = start(stream.options, model="slow")
+    service.wait_for(stream.output, 100, process=child)
+    done = end(child)
+    written = len(service.messages(stream.output))
+    assert 100 <= written == done["messages"] < 1000
+    assert service.unacknowledged(stream.subscription) == 1000 - written
+    assert service.returned > 0
+    child = start(stream.options)
+    service.wait_for(stream.output, 1000, process=child)
+    end(child)
+    assert times_of(service.messages(stream.output)) == dict.fromkeys(range(1000), 1)
+
+
+def test_kills_at_20_moments_lose_nothing(service, start):
+    most, count, kills = 32, 3000, 20
+    stream = Stream(service, seconds=2, max_batch=most)
+    service.put(stream.input, values(count))
+    moments = random.Random(21)
+    for kill in range(kills):
+        before = len(service.messages(stream.output))
+        child = start(stream.options, model="slow")
+        if kill % 5:  # the others are killed while they start
+            service.wait_for(stream.output, before + 1, process=child)
+            time.sleep(moments.uniform(0, 0.25))
+        else:
+            time.sleep(moments.uniform(0, 2))
+        os.kill(child.pid, signal.SIGKILL)
+        assert child.wait(PATIENCE).code == -signal.SIGKILL
+        time.sleep(0.3)
+        found = times_of(service.messages(stream.output))  # those of a kill come later
+        assert found.total() - len(found) <= most * (kill + 1), "more than a bundle came twice"
+    assert len(times_of(service.messages(stream.output))) < count, "nothing was left to lose"
+    child = start(stream.options)
+    service.wait_for(stream.output, count, process=child, distinct=True)
+    end(child)
+    found = times_of(service.messages(stream.output))
+    assert len(found) == count
+    assert service.unacknowledged(stream.subscription) == 0
+    assert found.total() - count <= kills * most
+    print(f"{kills} kills: 0 of {count} lost, {found.total() - count} twice")
+
+
+def test_poison_goes_to_the_dead_letters_with_its_reason(service, start):
+    stream = Stream(service, dead_letter=True, fields=("title",))
+    good = [json.dumps({"title": f"t {n}"}).encode() for n in range(20)]
+    bad = [b"no json", b"{}", b'{"title": "x!"}', b""]
+    service.put(stream.input, [*good[:10], *bad, *good[10:]])
+    child = start(stream.options, model="poisoned")
+    service.wait_for(stream.output, 20, process=child)
+    service.wait_for(stream.dead, len(bad), process=child)
+    done = end(child)
+    assert (done["messages"], done["failed"]) == (24, 4)
+    found = {each.data: each.attributes["tt-error"] for each in service.messages(stream.dead)}
+    assert found.keys() == set(bad)
+    assert [found[each].partition(":")[0] for each in bad] == [
+        "not JSON", "it has no field title", "ValueError", "not JSON",
+    ]  # fmt: skip
+    assert len(service.messages(stream.output)) == 20
+
+
+LONG = b"w is long. " * 2500
+
+
+def test_what_is_too_large_for_a_message_fails_alone(service, start):
+    stream = Stream(service, dead_letter=True)
+    service.put(stream.input, [b"a b", LONG, b"c d"])
+    child = start(stream.options, model="wordy")  # 500 times as long: 12 MB
+    service.wait_for(stream.output, 2, process=child)
+    service.wait_for(stream.dead, 1, process=child)
+    done = end(child)
+    assert (done["messages"], done["failed"]) == (3, 1)
+    [failed] = service.messages(stream.dead)
+    assert failed.data == LONG
+    assert "larger than the topic takes" in failed.attributes["tt-error"]
+
+
+def test_a_slow_model_keeps_its_messages_and_the_memory_flat(service, start):
+    stream = Stream(service, seconds=1, max_batch=16)  # a batch takes two seconds
+    service.put(stream.input, [b"word " * 2000] * 10_000)  # 100 MB
+    child = start(stream.options, model="very slow")
+    service.wait_for(stream.output, 16, process=child)
+    before = memory_of(child.pid)
+    service.wait_for(stream.output, 64, process=child)
+    assert memory_of(child.pid) - before < 64 * MEGABYTES
+    end(child)
+    assert service.extended > 0
+    assert set(times_of(service.messages(stream.output)).values()) == {1}
+
+
+def test_a_service_that_goes_and_comes_back_costs_no_message(service, start):
+    stream = Stream(service, seconds=2, max_batch=20)
+    service.put(stream.input, values(600))
+    child = start(stream.options, model="slow")
+    service.wait_for(stream.output, 100, process=child)
+    service.stop()
+    time.sleep(4)
+    assert child.is_alive()
+    service.start()
+    service.wait_for(stream.output, 600, process=child, distinct=True)
+    end(child)
+    assert set(times_of(service.messages(stream.output))) == set(range(600))
+
+
+def test_a_topic_that_is_closed_to_us_ends_the_run_with_a_line(service, start):
+    stream = Stream(service, seconds=600)
+    service.refused.add(f"projects/{PROJECT}/topics/{stream.output.rpartition('/')[2]}")
+    service.put(stream.input, values(10))
+    child = start(stream.options)
+    ended = child.wait(PATIENCE)
+    assert ended.code != 0
+    assert any("is not yours to use" in line for line in ended.lines), ended.lines
+    assert service.unacknowledged(stream.subscription) == 10
+
+
+# Each mistake is told in a line, before anything is read.
+
+
+@pytest.fixture
+def refused(service):
+    def refused(*arguments):
+        """Returns the one line of a command that is refused."""
+        run = functools.partial(run_tt_with, PUBSUB_EMULATOR_HOST=service.address)
+        ended = Child(run, ["translate-stream", *arguments, "--model", "m"]).wait(PATIENCE)
+        assert ended.code == 2, ended.lines
+        assert not any("Traceback" in line for line in ended.lines)
+        [line] = [line for line in ended.lines if "tt: error: " in line]
+        return line
+
+    return refused
+
+
+def test_what_is_not_there_is_named(service, refused):
+    stream = Stream(service)
+    missing = f"pubsub://{PROJECT}/missing"
+    line = refused(missing, stream.output)
+    assert f"INPUT ({missing}) is not there" in line
+    assert "gcloud pubsub subscriptions create" in line
+    line = refused(stream.subscription, missing)
+    assert f"OUTPUT ({missing}) is not there" in line
+    line = refused(stream.subscription, stream.output, "--dead-letter", missing)
+    assert f"--dead-letter ({missing}) is not there" in line
+
+
+def test_a_stream_that_would_read_what_it_writes_is_refused(service, refused):
+    stream = Stream(service)
+    line = refused(stream.subscription, stream.input)
+    assert "OUTPUT is the topic of the subscription" in line
+
+
+def test_a_subscription_that_pushes_is_refused(service, refused):
+    topic = service.make_topic()
+    push = {"push_config": {"push_endpoint": "http://127.0.0.1:9/"}}
+    line = refused(service.make_subscription(topic, **push), service.make_topic())
+    assert "must be a subscription that is pulled" in line
+
+
+def test_a_service_that_does_not_answer_is_told_in_a_line(service, refused):
+    stream = Stream(service)
+    service.stop()
+    line = refused(stream.subscription, stream.output)
+    assert "Pub/Sub does not answer for INPUT" in line
