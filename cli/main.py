@@ -26,7 +26,7 @@ COMMANDS = {
     "average": "Average checkpoints of a run into a model folder.",
     "export": "Write a trained model to a folder for other programs.",
     "translate-batch": "Translate text columns of tables in bulk.",
-    "translate-stream": "Translate messages of Kafka as they come.",
+    "translate-stream": "Translate messages of Kafka or Pub/Sub as they come.",
     "translate": "Translate stdin to stdout, a line for a line.",
     "evaluate": "Score translations against references by BLEU and chrF.",
     "demo": "Run the three commands on the embedded corpus.",
