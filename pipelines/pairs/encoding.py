@@ -232,7 +232,8 @@ def encode_unit(
     if unit.is_held_out:
         held_out, filters = HeldOut(), filters.for_validation()
     headers: list[Headers] = [np.empty(0, HEADER)]
-    records: list[bytes] = []
+    records: list[pa.LargeBinaryArray] = [pa.array([], pa.large_binary())]
+    done = 0  # records
     validation_records: dict[int, bytes] = {}
     rejections = Rejections()
     rows_read: collections.Counter[int] = collections.Counter()
@@ -251,7 +252,7 @@ def encode_unit(
         part["row"] = clean.first_row + clean.positions
         part["source_length"], part["target_length"] = source_ids.lengths, target_ids.lengths
         encoded = writer.serialize(source_ids, target_ids)
-        part["size"] = np.fromiter(map(len, encoded), np.uint32, len(encoded))
+        part["size"] = pc.binary_length(encoded)
         part["placeholders"] = clean.placeholders
         part["lost_end"] = find_lost_ends(clean.sources, clean.targets)
         source_tokens = source_ids.lengths - _SPECIAL_IDS
@@ -277,11 +278,12 @@ def encode_unit(
             part = part[kept]
         for row in _may_validate(part, unit=unit, options=options).tolist():
             place = kept[row]
-            validation_records[len(records) + row] = with_texts(
-                encoded[place], clean.sources[place], clean.targets[place]
+            validation_records[done + row] = with_texts(
+                encoded[int(place)].as_py(), clean.sources[place], clean.targets[place]
             )
         headers.append(part)
-        records += [encoded[place] for place in kept.tolist()] if reasons else encoded
+        records.append(encoded.take(pa.array(kept)) if reasons else encoded)
+        done += len(part)
         clean.reject_into(rejections)
 
     for expected in unit.parts:
@@ -293,7 +295,7 @@ def encode_unit(
             )
 
     parts, least_hash = _split(
-        Batch(np.concatenate(headers), records),
+        Batch(np.concatenate(headers), pa.concat_arrays(records)),
         validation_records,
         is_held_out=unit.is_held_out,
         options=options,
@@ -361,12 +363,12 @@ def _split(
         records = [validation_records[row] for row in rows.tolist()]
         headers = batch.headers[rows]  # a copy
         headers["size"] = np.fromiter(map(len, records), np.uint32, len(records))
-        return Batch(headers, records)
+        return Batch(headers, pa.array(records, pa.large_binary()))
 
     if is_held_out:
         whole = for_validation(np.arange(len(batch.records)))
         return [SpillPart(split=VALIDATION, batch=whole, plan=plans[VALIDATION])], None
-    if not batch.records:
+    if not len(batch.records):
         return [], None
     hashes = batch.headers["source_hash"]
     least = int(hashes.min())

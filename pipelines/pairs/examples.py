@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import functools
-import itertools
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from model.dataset.manifest import (
     SOURCE_FEATURE,
@@ -13,6 +17,7 @@ from model.dataset.manifest import (
     TARGET_FEATURE,
     TARGET_TEXT_FEATURE,
 )
+from model.dataset.tfrecords import cut_bytes
 from model.text.vocabulary import FlatIds
 
 # Records: https://protobuf.dev/programming-guides/encoding/
@@ -34,6 +39,7 @@ def _field(number: int, content: bytes = b"", *, more: int = 0) -> bytes:
     return _varint(number << 3 | length_delimited) + _varint(len(content) + more) + content
 
 
+@functools.lru_cache(maxsize=1 << 12)
 def _entry(name: str, size: int) -> bytes:
     """Begins an entry of Features.feature, up to its packed ids, which have `size` bytes."""
     values = _field(1, more=size) if size else b""  # Int64List.value
@@ -41,13 +47,18 @@ def _entry(name: str, size: int) -> bytes:
     return _field(1, _field(1, name.encode()) + _field(2, ids, more=size), more=size)
 
 
-@functools.lru_cache(maxsize=1 << 16)
-def _around_ids(source_size: int, target_size: int) -> tuple[bytes, bytes]:
-    """Returns the bytes of an Example before its source ids, and those before its target ids."""
-    source = _entry(SOURCE_FEATURE, source_size)
-    target = _entry(TARGET_FEATURE, target_size)
-    content = len(source) + source_size + len(target) + target_size
-    return _field(1, more=content) + source, target  # Example.features
+@functools.lru_cache(maxsize=1 << 12)
+def _features(size: int) -> bytes:
+    """Begins Example.features, which has entries of `size` bytes."""
+    return _field(1, more=size)
+
+
+def _make_each(
+    make: Callable[[int], bytes], sizes: npt.NDArray[np.integer[Any]]
+) -> pa.LargeBinaryArray:
+    """Returns what `make` makes of each size; it is called once for those that are equal."""
+    distinct, which = np.unique(sizes, return_inverse=True)
+    return pa.array(map(make, distinct.tolist()), pa.large_binary()).take(pa.array(which))
 
 
 class ExampleWriter:
@@ -69,21 +80,23 @@ class ExampleWriter:
         self._is_used = (place < sizes[:, None]).view(np.uint32).ravel()
         self._sizes = sizes
 
-    def serialize(self, sources: FlatIds, targets: FlatIds) -> list[bytes]:
+    def serialize(self, sources: FlatIds, targets: FlatIds) -> pa.LargeBinaryArray:
         """Returns the bytes of a tf.train.Example for each pair."""
-        records = []
-        for source, target in zip(self._pack(sources), self._pack(targets), strict=True):
-            before, between = _around_ids(len(source), len(target))
-            records.append(b"".join((before, source, between, target)))
-        return records
+        parts = []
+        for name, side in ((SOURCE_FEATURE, sources), (TARGET_FEATURE, targets)):
+            ids = self._pack(side)
+            sizes = pc.binary_length(ids).to_numpy()
+            parts += [_make_each(functools.partial(_entry, name), sizes), ids]
+        content = sum(pc.binary_length(part).to_numpy() for part in parts)
+        begins = _make_each(_features, content)
+        return pc.binary_join_element_wise(begins, *parts, pa.scalar(b"", pa.large_binary()))
 
-    def _pack(self, texts: FlatIds) -> list[bytes]:
+    def _pack(self, texts: FlatIds) -> pa.LargeBinaryArray:
         ids = texts.ids.astype(np.intp)  # once, not in each look-up
         varints = self._varints.take(ids).view(np.uint8)
-        packed = np.compress(self._is_used.take(ids).view(np.bool_), varints).tobytes()
+        packed = np.compress(self._is_used.take(ids).view(np.bool_), varints)
         ends = np.concatenate([[0], np.cumsum(self._sizes.take(ids), dtype=np.int64)])
-        cuts = [0, *ends[texts.ends].tolist()]
-        return [packed[begin:end] for begin, end in itertools.pairwise(cuts)]
+        return cut_bytes(packed, np.diff(ends[texts.ends], prepend=0))
 
 
 def with_texts(record: bytes, source: str, target: str) -> bytes:

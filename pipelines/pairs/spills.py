@@ -16,7 +16,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
+from model.dataset.tfrecords import cut_bytes, uncut_bytes
 from pipelines.pairs.digests import UInt64s
 from pipelines.pairs.work_folder import WorkFolder
 from pipelines.storage import files, listing
@@ -88,11 +91,11 @@ class Batch:
     """Records with their headers, in the same order."""
 
     headers: Headers
-    records: list[bytes]
+    records: pa.LargeBinaryArray
 
     def select(self, rows: npt.NDArray[Any]) -> Batch:
         """Returns the records at these positions, in this order."""
-        return Batch(self.headers[rows], [self.records[row] for row in rows.tolist()])
+        return Batch(self.headers[rows], self.records.take(pa.array(rows)))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -124,10 +127,8 @@ def without_copies(batch: Batch, *, apart: int | None = None) -> Batch:
         is_copy[rows] = _first_of_group(batch.headers[rows]) != np.arange(len(rows))
     headers = batch.headers.copy()
     headers["size"][is_copy] = 0
-    records = list(batch.records)
-    for row in np.flatnonzero(is_copy).tolist():
-        records[row] = b""
-    return Batch(headers, records)
+    nothing = pa.scalar(b"", pa.large_binary())
+    return Batch(headers, pc.if_else(pa.array(is_copy), nothing, batch.records))
 
 
 def write_spill(
@@ -153,6 +154,7 @@ def write_spill(
                 bucket_bounds(plan.buckets), part.batch.headers["group_high"], side="right"
             )
             batch = part.batch.select(np.argsort(buckets, kind="stable"))
+            data, cuts = uncut_bytes(batch.records)
             bounds = [0, *np.cumsum(np.bincount(buckets, minlength=plan.buckets)).tolist()]
             for shard in range(plan.shards):
                 counts, region_bounds = [], [offset]
@@ -160,7 +162,7 @@ def write_spill(
                 of_shard = bounds[first : first + plan.buckets_per_shard + 1]
                 for begin, end in itertools.pairwise(of_shard):
                     headers = batch.headers[begin:end].tobytes()
-                    records = b"".join(batch.records[begin:end])
+                    records = bytes(data[cuts[begin] : cuts[end]])
                     file.write(headers)
                     file.write(records)
                     counts.append(end - begin)
@@ -277,9 +279,8 @@ def _runs_within(sizes: Sequence[int], *, most: int) -> Iterator[range]:
 
 def _parse(data: bytes, begin: int, count: int) -> Batch:
     headers = np.frombuffer(data, HEADER, count, begin).copy()  # else it would keep all the data
-    ends = (np.cumsum(headers["size"], dtype=np.int64) + (begin + headers.nbytes)).tolist()
-    starts = [begin + headers.nbytes, *ends[:-1]]
-    return Batch(headers, [data[a:b] for a, b in zip(starts, ends, strict=True)])
+    records = pa.py_buffer(data)[begin + headers.nbytes :]
+    return Batch(headers, cut_bytes(records, headers["size"]))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -323,7 +324,8 @@ def merge_bucket(
       only: Hash of a source: all pairs of others are passed over.
     """
     headers = np.concatenate([np.empty(0, HEADER), *(batch.headers for batch in batches)])
-    merged = Batch(headers, [record for batch in batches for record in batch.records])
+    nothing = pa.array([], pa.large_binary())
+    merged = Batch(headers, pa.concat_arrays([nothing, *(batch.records for batch in batches)]))
     if moved is not None or only is not None:
         is_other = headers["source_hash"] != (moved if only is None else only)
         wanted = np.flatnonzero(is_other if only is None else ~is_other)

@@ -12,6 +12,7 @@ from pathlib import PurePath
 import apache_beam as beam
 import numpy as np
 import numpy.typing as npt
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from model.dataset.manifest import (
@@ -239,7 +240,7 @@ class _Merge(beam.DoFn):
                     moved=moved if split == TRAIN else None,
                     only=moved if split == VALIDATION else None,
                 )
-                if not all(merged.batch.records):
+                if not pc.binary_length(merged.batch.records).to_numpy().all():
                     raise RuntimeError(f"{path} would get a record without bytes")
                 for run in framed_runs(merged.batch.records):
                     file.write(run)

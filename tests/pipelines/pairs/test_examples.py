@@ -3,13 +3,14 @@
 import itertools
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from toy import parse_record, texts_of_record
 
-from model.dataset.tfrecords import framed_runs
+from model.dataset.tfrecords import cut_bytes, framed_runs, uncut_bytes
 from model.text.vocabulary import FlatIds
 from pipelines.pairs.digests import (
     digest_halves,
@@ -53,8 +54,8 @@ def test_record_bytes_are_those_of_tensorflow_and_parse_back(writer, pairs):
     records = writer.serialize(
         flat(source for source, _ in pairs), flat(target for _, target in pairs)
     )
-    assert records == [tensorflow_record(*pair) for pair in pairs]
-    assert [parse_record(record) for record in records] == pairs
+    assert records.to_pylist() == [tensorflow_record(*pair) for pair in pairs]
+    assert [parse_record(record) for record in records.to_pylist()] == pairs
 
 
 LONG_TEXTS = st.text(max_size=40) | st.integers(0, 20_000).map(lambda count: "ä" * count)
@@ -62,7 +63,7 @@ LONG_TEXTS = st.text(max_size=40) | st.integers(0, 20_000).map(lambda count: "ä
 
 @given(source=IDS, target=IDS, texts=st.tuples(LONG_TEXTS, LONG_TEXTS))
 def test_record_bytes_with_texts_are_those_of_tensorflow(writer, source, target, texts):
-    [record] = writer.serialize(flat([source]), flat([target]))
+    [record] = writer.serialize(flat([source]), flat([target])).to_pylist()
     longer = with_texts(record, *texts)
     assert longer == tensorflow_record(source, target, *texts)
     assert parse_record(longer) == (source, target)
@@ -75,8 +76,19 @@ def test_record_bytes_with_texts_are_those_of_tensorflow(writer, source, target,
 def test_long_records(writer):
     long = list(range(0, VOCABULARY_SIZE, 50))  # lengths of three bytes
     for source, target in itertools.product([long, [2, 3]], repeat=2):
-        [record] = writer.serialize(flat([source]), flat([target]))
+        [record] = writer.serialize(flat([source]), flat([target])).to_pylist()
         assert record == tensorflow_record(source, target)
+
+
+@given(st.lists(st.binary(max_size=9)), st.integers(0, 9), st.integers(0, 9))
+def test_records_are_cut_and_given_back(records, begin, count):
+    sizes = np.array([len(record) for record in records], np.uint32)
+    whole = cut_bytes(b"".join(records), sizes)
+    assert whole.to_pylist() == records
+    part = whole.slice(min(begin, len(records)), count)
+    data, bounds = uncut_bytes(part)
+    found = [bytes(data[a:b]) for a, b in itertools.pairwise(bounds.tolist())]
+    assert found == records[begin : begin + count]
 
 
 def test_tensorflow_reads_framed_records(writer, tmp_path):
@@ -100,7 +112,7 @@ def test_framing_is_that_of_tensorflow(tmp_path_factory, records):
         for record in records:
             writer.write(record)
     with open(path, "rb") as file:  # noqa: PTH123
-        assert file.read() == b"".join(framed_runs(records))
+        assert file.read() == b"".join(framed_runs(pa.array(records, pa.large_binary())))
 
 
 def test_the_digest_depends_on_both_sides_and_on_the_seed():
