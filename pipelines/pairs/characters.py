@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from model.dataset.tfrecords import cut_bytes
 from model.errors import UserError
 
 CODE_POINTS = 0x110000
@@ -74,7 +75,11 @@ def _members(pattern: str) -> npt.NDArray[np.bool_]:
 
 @functools.lru_cache(maxsize=1)
 def _characters() -> pa.Array:
-    return pa.array(map(chr, [*range(_SURROGATES.start), *range(_SURROGATES.stop, CODE_POINTS)]))
+    """Makes an array of all characters, in order: as bytes, a million Python objects apart."""
+    points = np.delete(np.arange(CODE_POINTS, dtype="<u4"), _SURROGATES)
+    utf8 = points.tobytes().decode("utf-32-le").encode()
+    sizes = np.searchsorted([0x80, 0x800, 0x10000], points, side="right") + 1
+    return cut_bytes(utf8, sizes).cast(pa.large_string())
 
 
 _COUNTER_BITS = 16
