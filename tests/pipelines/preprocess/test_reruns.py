@@ -16,6 +16,7 @@ from corpora import (
     options,
     preprocess,
     records,
+    sentence,
     texts,
     write_pairs,
 )
@@ -23,8 +24,10 @@ from memory_filesystem import MemoryFileSystem
 
 from model.dataset.manifest import MANIFEST_FILE, DatasetManifest
 from model.errors import UserError
+from model.text.vocabulary import Vocabulary
 from pipelines.corpora.parquet_columns import ParquetColumns
 from pipelines.corpora.text import TextPair, Tsv
+from pipelines.pairs import units
 from pipelines.pairs.filters import Filters
 from pipelines.preprocess import dataset_folder, encode_steps, manifest, merge_steps
 from pipelines.preprocess import plan as preprocess_plan
@@ -86,6 +89,45 @@ def test_the_result_does_not_depend_on_the_workers(tmp_path, monkeypatch):
     assert {name: whole[name] for name in digests[0] if not name.startswith("rejected-0")} == {
         name: value for name, value in digests[0].items() if not name.startswith("rejected-0")
     }
+
+
+def test_rows_that_are_worked_on_at_once_do_not_change_the_result(tmp_path, monkeypatch):
+    sources, parts = mixed_sources(tmp_path)
+    spans = [(f"{{a}} {sentence(i)}", f"{sentence(i)} {{a}}") for i in range(90)]
+    given = {
+        "sources": [*sources, write_pairs(tmp_path, spans, name="spans")],
+        "validation_sources": [
+            write_pairs(tmp_path, [*parts[0][:5], *spans[:9], *PAIRS[:40]], name="held_out")
+        ],
+        "beam_arguments": ONE_THREAD,
+    }
+    digests = []
+    for rows in (4096, 7):
+        monkeypatch.setattr(units, "_ROWS_AT_ONCE", rows)
+        manifest = preprocess(options=options(tmp_path / f"by {rows}"), **given)
+        digests.append(digest(tmp_path / f"by {rows}"))
+    assert digests[0] == digests[1]
+    assert manifest.rejected["held_out_pair"] > 9
+    assert manifest.rejected["empty_source"] > 9
+
+
+def test_what_fails_in_the_thread_that_encodes_fails_the_job(tmp_path, monkeypatch):
+    class NoMemoryError(Exception):
+        pass
+
+    encode = Vocabulary.encode_flat
+
+    def encode_flat(self, texts):
+        if len(texts) < 100:  # the last slice
+            raise NoMemoryError("no memory left")
+        return encode(self, texts)
+
+    monkeypatch.setattr(units, "_ROWS_AT_ONCE", 150)
+    monkeypatch.setattr(Vocabulary, "encode_flat", encode_flat)
+    source = write_pairs(tmp_path, PAIRS[:340])
+    with pytest.raises(Exception, match="no memory left"):
+        preprocess(sources=[source], options=options(tmp_path / "out"), beam_arguments=ONE_THREAD)
+    assert not (tmp_path / "out/dataset.json").exists()
 
 
 def test_the_seed_and_the_number_of_shards_change_only_the_order(tmp_path, corpus, dataset):
