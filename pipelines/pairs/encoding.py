@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import concurrent.futures
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -16,7 +17,7 @@ from model.errors import UserError
 from model.text.normalization import TextNormalization
 from model.text.placeholders import normalize_pairs
 from model.text.spans import Protection
-from model.text.vocabulary import VocabularyPair
+from model.text.vocabulary import FlatIds, VocabularyPair
 from pipelines.corpora.opening import SourceList
 from pipelines.flags.ends import find_lost_ends
 from pipelines.pairs import digests
@@ -214,6 +215,30 @@ def _seem_short(
     return seem_short(sources, tokens=tokens), seem_short(targets, tokens=tokens)
 
 
+def _encode_ahead(
+    slices: Iterator[_Slice], vocabularies: VocabularyPair
+) -> Iterator[tuple[_Slice, FlatIds, FlatIds]]:
+    """Yields slices with their ids; a thread encodes each while the one before is worked on.
+
+    SentencePiece does not need the interpreter's lock, which other work on a slice has for most of
+    its time: so two threads on two cores seldom wait for each other.
+    """
+
+    def encode(clean: _Slice) -> tuple[_Slice, FlatIds, FlatIds]:
+        source = vocabularies.source.encode_flat(clean.sources)
+        return clean, source, vocabularies.target.encode_flat(clean.targets)
+
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        before: concurrent.futures.Future[tuple[_Slice, FlatIds, FlatIds]] | None = None
+        for clean in slices:
+            encoded = pool.submit(encode, clean)
+            if before:
+                yield before.result()
+            before = encoded
+        if before:
+            yield before.result()
+
+
 def encode_unit(
     unit: Unit,
     sources_of_run: SourceList,
@@ -237,16 +262,15 @@ def encode_unit(
     validation_records: dict[int, bytes] = {}
     rejections = Rejections()
     rows_read: collections.Counter[int] = collections.Counter()
-    for clean in _clean_slices(
+    slices = _clean_slices(
         unit,
         sources_of_run,
         normalization=vocabularies.source.normalization,
         filters=filters,
         protection=options.protection,
-    ):
+    )
+    for clean, source_ids, target_ids in _encode_ahead(slices, vocabularies):
         rows_read[clean.order] += clean.table.num_rows
-        source_ids = vocabularies.source.encode_flat(clean.sources)
-        target_ids = vocabularies.target.encode_flat(clean.targets)
         part = _make_headers(clean.sources, clean.targets, options=options)
         part["order"] = clean.order
         part["row"] = clean.first_row + clean.positions
