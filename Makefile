@@ -9,8 +9,9 @@ BENCH := $(VENV)/.bench
 ENGINES := $(VENV)/.engines
 TORCH := $(VENV)/torch
 FLINK := .cache/flink/.installed
+KAFKA := .cache/kafka/.installed
 
-.PHONY: demo check test test-dataflow test-portable test-flink test-stream mutants bench bench-train bench-translate bench-translate-variables flink lint types lock clean
+.PHONY: demo check test test-dataflow test-portable test-flink test-stream mutants bench bench-train bench-translate bench-translate-variables flink kafka lint types lock clean
 
 demo: $(RUNTIME)
 	$(BIN)/tt demo --folder demo
@@ -22,19 +23,28 @@ test: lint types
 	$(PYTEST)
 
 # Jobs on engines: Dataflow's client against stand-ins for its services and for object stores, Beam's
-# portable job service, a Flink cluster of this machine (skipped without Java and Maven), and streams
-# through a broker of Kafka's protocol.
+# portable job service, a Flink cluster of this machine, and streams through a broker of Kafka's protocol
+# and through Apache Kafka itself. Without Java and Maven, what needs Flink or Apache Kafka is skipped.
 test-flink: flink
+test-stream: kafka
 test-dataflow test-portable test-flink test-stream: test-%: $(ENGINES)
 	$(BIN)/python -m pytest tests/engines/$*
 
-# Flink and Beam's job server for it, where there are Java and Maven.
+# Flink and Beam's job server for it, and Apache Kafka, where there are Java and Maven.
 flink: $(RUNTIME)
 	@if command -v java > /dev/null && command -v mvn > /dev/null; then $(MAKE) --no-print-directory $(FLINK); \
 		else echo "no Java or no Maven here: the tests on Flink are skipped"; fi
 
+kafka:
+	@if command -v java > /dev/null && command -v mvn > /dev/null; then $(MAKE) --no-print-directory $(KAFKA); \
+		else echo "no Java or no Maven here: the tests on Apache Kafka are skipped"; fi
+
 $(FLINK): deploy/flink/install.sh deploy/flink/pom.xml deploy/flink/requirements.txt
 	deploy/flink/install.sh
+	touch $@
+
+$(KAFKA): deploy/kafka/install.sh deploy/kafka/pom.xml
+	deploy/kafka/install.sh
 	touch $@
 
 # For the work between: lint, types and the tests that take no seconds; tests/support/slow_tests.py says

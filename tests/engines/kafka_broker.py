@@ -61,9 +61,9 @@ class Broker:
         self._process.terminate()
         self._process.wait(PATIENCE)
 
-    def make_topic(self, *, partitions=1, **settings):
+    def make_topic(self, name=None, *, partitions=1, **settings):
         """Makes a topic; returns its name."""
-        name = f"t{uuid.uuid4().hex[:12]}"
+        name = name or f"t{uuid.uuid4().hex[:12]}"
         new = NewTopic(name, num_partitions=partitions, replication_factor=1, config=settings)
         self._admin.create_topics([new])[name].result(PATIENCE)
         return name

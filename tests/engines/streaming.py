@@ -1,16 +1,21 @@
-"""A stream with a stand-in for the model, in a process of its own."""
+"""A stream with a stand-in for the model, in a process of its own, and what goes through it."""
 
+import dataclasses
+import functools
 import os
 import resource
+import signal
 import time
 
 from commands import run_tt
 from fakes import Reverser
+from kafka_broker import PATIENCE
 
 from cli.commands.translate_stream import draining_on_signals
 from pipelines.inference.model_loading import CustomModel
 from pipelines.streams.job import StreamRequest
 from pipelines.streams.kafka import source
+from pipelines.streams.kafka.source import close_committer
 from pipelines.streams.options import StreamOptions
 
 PAUSE = 0.03  # seconds
@@ -53,13 +58,19 @@ LOADERS = {
 }  # fmt: skip
 
 
-def run_stream(options, *, model="reverser", wait=None, **environment):
+def run_stream(options, *, model="reverser", wait=None, look=None, **environment):
     """Translates until a signal; returns what was counted, and the most memory, in bytes."""
     os.environ.update(environment)
     if wait is not None:
         source.WAIT_SECONDS = wait
     custom = CustomModel(load=LOADERS[model], fingerprint=model)
     job = StreamRequest(options=StreamOptions(**options), model=custom).plan(print)
+    if look is not None:
+        looking = dataclasses.replace(job.ends.source, look_seconds=look)
+        close = functools.partial(close_committer, looking)
+        job = dataclasses.replace(
+            job, ends=dataclasses.replace(job.ends, source=looking, close=close)
+        )
     with draining_on_signals(job.drain):
         found = job.run(lambda line: print(line, flush=True))
     return {**found._asdict(), "bytes": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}
@@ -69,6 +80,32 @@ def run_tt_with(arguments, **environment):
     """Runs the command line."""
     os.environ.update(environment)
     run_tt(arguments)
+
+
+def end(child, number=signal.SIGTERM):
+    """Ends a stream as a user does; returns what it counted."""
+    os.kill(child.pid, number)
+    ended = child.wait(PATIENCE)
+    assert ended.code == 0, ended.lines
+    return ended.result
+
+
+def stream(broker, *, partitions=1, output=None, **fields):
+    """Returns the options of a stream between new topics."""
+    return {
+        "input": broker.url(broker.make_topic(partitions=partitions)),
+        "output": broker.url(output or broker.make_topic(partitions=partitions)),
+        "group": "g",
+        **fields,
+    }
+
+
+def topic_of(url):
+    return url.rpartition("/")[2]
+
+
+def values(count, first=0):
+    return [f"text {number}".encode() for number in range(first, first + count)]
 
 
 def memory_of(process):

@@ -50,6 +50,7 @@ class _Sent:
 
     answer: Answer
     attempt: int = 0  # how many forms of it were too large
+    is_alone: bool = False  # no other was sent with it
     error: KafkaError | None = None
 
 
@@ -100,12 +101,14 @@ class KafkaWriter:
         """
         self._wait()
         for sent in self._pending:
-            while sent.error is not None:  # of each by itself: it may have been its neighbours'
+            while sent.error is not None:
                 if not _is_too_large(sent.error):
                     raise clients.explain_error(
                         sent.error, brokers=self._place(sent)[0].address.brokers
                     )
-                sent.error, sent.attempt = None, sent.attempt + 1
+                # Brokers measure what they get together: once more, by itself, as it was.
+                sent.attempt += sent.is_alone
+                sent.error, sent.is_alone = None, True
                 self._send(sent)
                 self._wait()
         done, self._pending = self._pending, []

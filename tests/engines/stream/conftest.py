@@ -1,8 +1,13 @@
-"""A broker for all tests of streams."""
+"""Brokers for all tests of streams, and the streams themselves."""
 
 from __future__ import annotations
 
+import functools
+import shutil
+
 import pytest
+from commands import Child
+from streaming import run_stream
 
 
 @pytest.fixture(scope="session")
@@ -15,3 +20,43 @@ def broker():
     broker = Broker().wait()
     yield broker
     broker.stop()
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory):
+    """Apache Kafka on this machine; a test makes topics of its own."""
+    yield from _apache_kafka(tmp_path_factory.mktemp("kafka"))
+
+
+@pytest.fixture
+def own_kafka(tmp_path):
+    """Apache Kafka that a test may kill."""
+    yield from _apache_kafka(tmp_path / "kafka")
+
+
+def _apache_kafka(folder):
+    from apache_kafka import INSTALLED, ApacheKafka
+
+    for program in ("java", "mvn"):
+        if shutil.which(program) is None:
+            pytest.skip(f"no {program} here, which Apache Kafka needs")
+    if not INSTALLED.exists():
+        pytest.fail(f"no {INSTALLED}: `make test-stream` makes it")
+    broker = ApacheKafka(folder)
+    yield broker
+    broker.stop()
+
+
+@pytest.fixture
+def start():
+    """Starts streams, and ends those that a test leaves."""
+    children = []
+
+    def start(options, **settings):
+        child = Child(functools.partial(run_stream, **settings), options)
+        children.append(child)
+        return child
+
+    yield start
+    for child in children:
+        child.kill_group()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from documents import ROOT, blocks_of
-from kafka_broker import free_port
+from kafka_broker import PATIENCE, free_port
 
 
 def test_the_five_commands_lead_to_translated_messages(trained_toy, tmp_path):
@@ -43,3 +44,31 @@ def test_the_five_commands_lead_to_translated_messages(trained_toy, tmp_path):
     assert len(made) == 2
     assert all("('tt-status', b'ok')" in line and "b'titles/" in line for line in made)
     assert "Ended: 2 messages written, 0 of them failed" in said
+
+
+def test_fields_of_json_are_translated_as_the_text_says(broker, trained_toy, tmp_path):
+    [fields] = [each for each in blocks_of(ROOT / "docs/stream.md") if "--field title" in each.text]
+    for topic in ("products", "products.de", "products.failed"):
+        broker.make_topic(topic)
+    product = {"title": "two one", "product": {"description": "nine eight seven"}, "id": 7}
+    broker.put("products", [json.dumps(product).encode(), b"no json"])
+    text = fields.text.strip().replace("broker:9092", broker.address)
+    stream = subprocess.Popen(
+        ["bash", "-c", f"exec {text} --model {trained_toy.run}"],
+        cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        env=os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+    )  # fmt: skip
+    try:
+        written, failed = broker.watch("products.de"), broker.watch("products.failed")
+        [made], [dead] = written.wait_for(1), failed.wait_for(1)
+        stream.send_signal(signal.SIGTERM)
+        _, said = stream.communicate(timeout=PATIENCE)
+    finally:
+        if stream.poll() is None:
+            os.killpg(stream.pid, signal.SIGKILL)
+    assert stream.returncode == 0, said
+    found = json.loads(made.value())
+    assert {name: found[name] for name in product} == product
+    assert found["title_translation_status"] == "ok"
+    assert found["product.description_translation"]
+    assert dead.value() == b"no json"

@@ -13,7 +13,7 @@ import time
 import pytest
 from commands import Child
 from pubsub_service import PATIENCE, PROJECT, PubsubService
-from streaming import memory_of, run_stream, run_tt_with
+from streaming import end, memory_of, run_stream, run_tt_with, values
 
 MEGABYTES = 2**20
 
@@ -43,14 +43,6 @@ def start(service):
         child.kill_group()
 
 
-def end(child, number=signal.SIGTERM):
-    """Ends a stream as a user does; returns what it counted."""
-    os.kill(child.pid, number)
-    ended = child.wait(PATIENCE)
-    assert ended.code == 0, ended.lines
-    return ended.result
-
-
 class Stream:
     """Topics and a subscription of their own, and the options of a stream between them."""
 
@@ -60,10 +52,6 @@ class Stream:
         self.options = {"input": self.subscription, "output": self.output, **fields}
         if dead_letter:
             self.options["dead_letter"] = self.dead
-
-
-def values(count):
-    return [f"text {number}".encode() for number in range(count)]
 
 
 def times_of(messages):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import os
 import random
@@ -11,52 +10,10 @@ import signal
 import time
 
 import pytest
-from commands import Child
 from kafka_broker import PATIENCE, Broker, Gate
-from streaming import memory_of, run_stream, seconds_of
+from streaming import end, memory_of, seconds_of, stream, topic_of, values
 
 MEGABYTES = 2**20
-
-
-@pytest.fixture
-def start():
-    """Starts streams, and ends those that a test leaves."""
-    children = []
-
-    def start(options, **settings):
-        child = Child(functools.partial(run_stream, **settings), options)
-        children.append(child)
-        return child
-
-    yield start
-    for child in children:
-        child.kill_group()
-
-
-def end(child, number=signal.SIGTERM):
-    """Ends a stream as a user does; returns what it counted."""
-    os.kill(child.pid, number)
-    ended = child.wait(PATIENCE)
-    assert ended.code == 0, ended.lines
-    return ended.result
-
-
-def stream(broker, *, partitions=1, output=None, **fields):
-    """Returns the options of a stream between new topics."""
-    return {
-        "input": broker.url(broker.make_topic(partitions=partitions)),
-        "output": broker.url(output or broker.make_topic(partitions=partitions)),
-        "group": "g",
-        **fields,
-    }
-
-
-def topic_of(url):
-    return url.rpartition("/")[2]
-
-
-def values(count, first=0):
-    return [f"text {number}".encode() for number in range(first, first + count)]
 
 
 def test_all_arrives_once_in_the_order_of_its_partition(broker, start):

@@ -1,0 +1,245 @@
+#!/usr/bin/env python
+"""Apache Kafka on this machine: one broker, its own controller (KRaft), on 127.0.0.1.
+
+    deploy/kafka/install.sh                       # Kafka, into .cache/kafka
+    python deploy/kafka/broker.py start FOLDER    # prints its address, HOST:PORT
+    python deploy/kafka/broker.py stop FOLDER
+
+FOLDER gets the messages, the log and `broker.json`, which names the addresses and the process.
+Where it has them already, the same broker goes on: with its messages, at its addresses.
+
+The broker listens at a second address with TLS and SASL. `client.properties` is the
+`--kafka-config` for it: a user with a password of this broker's, and its certificate.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from base64 import urlsafe_b64encode
+from pathlib import Path
+from typing import Any
+
+KAFKA = Path(__file__).parents[2] / ".cache/kafka"
+HOST = "127.0.0.1"
+USER = "tt"
+_MECHANISM = "SCRAM-SHA-512"
+_LISTENER = "listener.name.sasl_ssl"  # the prefix of settings of the second address
+_START_SECONDS = 90
+_STOP_SECONDS = 20
+
+
+def start(folder: Path, *, settings: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Starts a broker, and waits until it answers.
+
+    Args:
+      folder: Gets messages, log, settings and `broker.json`.
+      settings: What the broker is told beside, by Kafka's names.
+
+    Returns:
+      What `broker.json` says: the addresses without (`address`) and with TLS and SASL
+      (`secure_address`), and the id of the process.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    if (folder / "broker.json").exists():
+        broker = _read(folder)
+    else:
+        plain, secure, controller = _free_ports(3)
+        broker = {"address": f"{HOST}:{plain}", "secure_address": f"{HOST}:{secure}"}
+        password = secrets.token_hex(16)
+        _make_certificate(folder, password=password)
+        _write_settings(
+            folder, {**_settings(folder, plain, secure, controller, password), **(settings or {})}
+        )
+        _format(folder, password=password)
+    broker["process"] = _start_java(folder)
+    (folder / "broker.json").write_text(json.dumps(broker))
+    try:
+        _wait(folder, broker)
+    except BaseException:
+        stop(folder)
+        raise
+    return broker
+
+
+def _settings(
+    folder: Path, plain: int, secure: int, controller: int, password: str
+) -> dict[str, Any]:
+    listeners = f"PLAINTEXT://{HOST}:{plain},SASL_SSL://{HOST}:{secure}"
+    return {
+        "process.roles": "broker,controller",
+        "node.id": 1,
+        "controller.quorum.voters": f"1@{HOST}:{controller}",
+        "controller.listener.names": "CONTROLLER",
+        "listeners": f"{listeners},CONTROLLER://{HOST}:{controller}",
+        "advertised.listeners": listeners,
+        "listener.security.protocol.map": (
+            "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL"
+        ),
+        "inter.broker.listener.name": "PLAINTEXT",
+        "log.dirs": folder / "messages",
+        "auto.create.topics.enable": "false",
+        # There are no other brokers, and no other members of a group to wait for.
+        "offsets.topic.replication.factor": 1,
+        "offsets.topic.num.partitions": 1,
+        "transaction.state.log.replication.factor": 1,
+        "transaction.state.log.min.isr": 1,
+        "share.coordinator.state.topic.replication.factor": 1,
+        "share.coordinator.state.topic.min.isr": 1,
+        "group.initial.rebalance.delay.ms": 0,
+        "log.cleaner.dedupe.buffer.size": 4_194_304,
+        f"{_LISTENER}.ssl.keystore.type": "PKCS12",
+        f"{_LISTENER}.ssl.keystore.location": folder / "key.p12",
+        f"{_LISTENER}.ssl.keystore.password": password,
+        f"{_LISTENER}.sasl.enabled.mechanisms": _MECHANISM,
+        f"{_LISTENER}.{_MECHANISM.lower()}.sasl.jaas.config": (
+            "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+        ),
+    }
+
+
+def _make_certificate(folder: Path, *, password: str) -> None:
+    """Makes the broker's key and certificate, and the client's settings."""
+    store = ["-keystore", str(folder / "key.p12"), "-storepass:env", "PASSWORD", "-alias", "broker"]
+    environment = os.environ | {"PASSWORD": password}
+    make = [
+        "keytool", "-genkeypair", *store, "-storetype", "PKCS12", "-keyalg", "RSA", "-keysize",
+        "2048", "-validity", "3650", "-dname", "CN=localhost", "-ext", f"SAN=IP:{HOST}",
+    ]  # fmt: skip
+    _run(make, env=environment)
+    certificate = _run(["keytool", "-exportcert", "-rfc", *store], env=environment)
+    (folder / "certificate.pem").write_text(certificate)
+    client = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": _MECHANISM,
+        "sasl.username": USER,
+        "sasl.password": password,
+        "ssl.ca.location": folder / "certificate.pem",
+    }
+    _write_properties(folder / "client.properties", client)
+
+
+def _write_settings(folder: Path, settings: dict[str, Any]) -> None:
+    _write_properties(folder / "server.properties", settings)
+
+
+def _write_properties(path: Path, settings: dict[str, Any]) -> None:
+    path.touch(mode=0o600)  # before it has a password
+    path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+
+
+def _format(folder: Path, *, password: str) -> None:
+    """Makes the folder of messages, with the user in it."""
+    cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    _run(
+        [
+            *_java(), "kafka.tools.StorageTool", "format", "--cluster-id", cluster,
+            "--config", str(folder / "server.properties"),
+            "--add-scram", f"{_MECHANISM}=[name={USER},password={password}]",
+        ]
+    )  # fmt: skip
+
+
+def _run(command: list[str], *, env: dict[str, str] | None = None) -> str:
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        lines = (done.stdout + done.stderr).strip().splitlines()
+        sys.exit(f"{command[0]} failed: {lines[-1] if lines else 'without a word'}")
+    return done.stdout
+
+
+def _java() -> list[str]:
+    logging = "-Dorg.slf4j.simpleLogger"
+    return [
+        "java", "-Xmx320m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+        f"{logging}.showDateTime=true", f"{logging}.dateTimeFormat=HH:mm:ss,SSS",
+        f"{logging}.showThreadName=false", f"{logging}.defaultLogLevel=warn",
+        f"{logging}.log.kafka.server=info", "-cp", f"{KAFKA}/lib/*",
+    ]  # fmt: skip
+
+
+def _start_java(folder: Path) -> int:
+    with (folder / "broker.log").open("ab") as out:
+        process = subprocess.Popen(
+            [*_java(), "kafka.Kafka", str(folder / "server.properties")],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # which the terminal's Ctrl-C does not reach
+        )
+    return process.pid
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server((HOST, 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+def _wait(folder: Path, broker: dict[str, Any]) -> None:
+    """Waits until a broker listens at all of its addresses."""
+    end = time.monotonic() + _START_SECONDS
+    for name in ("address", "secure_address"):
+        host, _, port = broker[name].rpartition(":")
+        while True:
+            with contextlib.suppress(OSError), socket.create_connection((host, int(port)), 5):
+                break
+            if time.monotonic() > end or not _is_there(broker["process"]):
+                sys.exit(f"the broker has not started: it says why in {folder}/broker.log")
+            time.sleep(0.1)
+
+
+def stop(folder: Path) -> None:
+    """Ends the process of a broker, if it is still there; the folder stays."""
+    process = _read(folder)["process"]
+    for sign in (signal.SIGTERM, signal.SIGKILL):
+        if _is_there(process):
+            os.kill(process, sign)
+        end = time.monotonic() + _STOP_SECONDS
+        while _is_there(process) and time.monotonic() < end:
+            time.sleep(0.1)
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    return dict(json.loads((folder / "broker.json").read_text()))
+
+
+def _is_there(process: int) -> bool:
+    """Says whether a process is a broker that runs: the id may be another's by now."""
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(process, os.WNOHANG)  # if it is a child that has ended
+    try:
+        command = Path(f"/proc/{process}/cmdline").read_bytes()
+        return b"kafka.Kafka" in command or not command  # which Java's start replaces once
+    except OSError:
+        return False
+
+
+def main() -> None:
+    """Starts or stops a broker."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", choices=("start", "stop"))
+    parser.add_argument("folder", type=Path)
+    arguments = parser.parse_args()
+    folder = arguments.folder.absolute()
+    if arguments.what == "stop":
+        stop(folder)
+    else:
+        print(start(folder)["address"])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+"""Apache Kafka itself on this machine, by deploy/kafka/broker.py."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+from pathlib import Path
+
+from confluent_kafka.admin import NewPartitions
+from kafka_broker import PATIENCE, Broker
+
+ROOT = Path(__file__).parents[2]
+INSTALLED = ROOT / ".cache/kafka/lib"
+
+
+def _load_script():
+    spec = importlib.util.spec_from_file_location("broker", ROOT / "deploy/kafka/broker.py")
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    return script
+
+
+class ApacheKafka(Broker):
+    """A broker that keeps its messages in a folder.
+
+    Args:
+      folder: That folder; where it has messages already, they are its messages.
+      settings: What it is told beside, by Kafka's names.
+
+    Attributes:
+      config: The `--kafka-config` for its address with TLS and SASL.
+    """
+
+    def __init__(self, folder, **settings):
+        self._script = _load_script()
+        self._folder = folder
+        self.config = folder / "client.properties"
+        self._start({name.replace("_", "."): value for name, value in settings.items()})
+        self.wait()
+
+    def _start(self, settings=None):
+        self._found = self._script.start(self._folder, settings=settings)
+        self.address = self._found["address"]
+
+    def stop(self):
+        self._script.stop(self._folder)
+
+    def kill(self):
+        os.kill(self._found["process"], signal.SIGKILL)
+        os.waitpid(self._found["process"], 0)
+
+    def come_back(self):
+        """Starts it again, with its messages, at its address."""
+        self._start()
+
+    def secure_url(self, topic):
+        """Returns a topic at the address with TLS and SASL."""
+        return f"kafka://{self._found['secure_address']}/{topic}"
+
+    def client_settings(self):
+        """Returns what `config` says."""
+        lines = self.config.read_text().splitlines()
+        return dict(line.split("=", 1) for line in lines)
+
+    def add_partitions(self, topic, count):
+        """Gives a topic so many partitions in all."""
+        self._admin.create_partitions([NewPartitions(topic, count)])[topic].result(PATIENCE)
