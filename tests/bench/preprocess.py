@@ -107,7 +107,7 @@ _PEER_PROCESSES = Case(
     arguments=["--processes", "2"],
     environment=_ONE_THREAD,
 )
-_CASES = [_BARE, _LEAST, _ONE, _THREADS, _PROCESSES, _PEER_ONE, _PEER_THREADS, _PEER_PROCESSES]
+CASES = [_BARE, _LEAST, _ONE, _THREADS, _PROCESSES, _PEER_ONE, _PEER_THREADS, _PEER_PROCESSES]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -347,7 +347,7 @@ def speed_targets(results: Results) -> list[Target]:
         for rule, case, to, bound in wanted
         if (ratios := paired_ratios(results, case.name, to=to.name))
     ]
-    peaks = [r.peak_bytes for c in _CASES if c.kind == "tt" for r in results.get(c.name, [])]
+    peaks = [r.peak_bytes for c in CASES if c.kind == "tt" for r in results.get(c.name, [])]
     if peaks:
         targets.append(_memory_target(max(peaks)))
     return targets
@@ -396,7 +396,7 @@ def _progress(line: str) -> None:
 
 
 def _parse() -> argparse.Namespace:
-    names = [case.name for case in _CASES]
+    names = [case.name for case in CASES]
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -470,7 +470,7 @@ def main() -> None:
             has_peer = _has_peer(options.peer, scratch=Path(folder))
             cases = [
                 case
-                for case in _CASES
+                for case in CASES
                 if (not options.only or case.name in options.only)
                 and (case.kind != "peer" or has_peer)
                 and case.cores <= len(available_cores())

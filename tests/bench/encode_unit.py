@@ -1,0 +1,94 @@
+"""Measures what looking for spans takes of the time to encode a unit whose texts have none.
+
+    python tests/bench/encode_unit.py --rounds 40
+
+A unit of the generated corpus, in which nothing is a placeholder, is encoded in turn with
+`--protect` and without, on one core. Counted are seconds of the CPU, so that other work on the
+machine weighs less; ratios are taken within a round.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from corpus import make_corpus, make_vocabulary
+from folders import cache_folder
+from processes import available_cores
+
+# The project stands two folders up where this file is run and not imported.
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+
+def main() -> None:
+    """Prints the seconds of each round, and the median of the ratios."""
+    from model.text.spans import Protection
+    from model.text.vocabulary import Vocabulary, VocabularyPair
+    from pipelines.corpora.opening import SourceList
+    from pipelines.pairs.encoding import encode_unit
+    from pipelines.pairs.held_out import HeldOut
+    from pipelines.pairs.units import Part, Unit
+    from pipelines.preprocess.job import PreprocessRequest
+    from pipelines.preprocess.options import PreprocessOptions
+
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--pairs", type=int, default=1 << 14, help="of the unit")
+    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--cache", type=Path, default=cache_folder())
+    given = parser.parse_args()
+    cache = given.cache.resolve()
+    cache.mkdir(parents=True, exist_ok=True)
+    corpus = make_corpus(given.pairs, cache=cache)
+    path = make_vocabulary(cache=cache)
+    os.sched_setaffinity(0, available_cores()[:1])
+    with tempfile.TemporaryDirectory() as folder:
+        options = PreprocessOptions(
+            output=f"{folder}/dataset", vocabulary=(str(path),), source_column="source",
+            target_column="target", source_language="en", target_language="de",
+        )  # fmt: skip
+        plan = PreprocessRequest(corpora=(str(corpus),), options=options).plan().plan
+        listed = SourceList(f"{folder}/sources")
+        text = SourceList.text(plan.sources, identities=plan.identities, groups=plan.groups)
+        Path(listed.path).write_text(text, "utf-8")
+        vocabulary = Vocabulary(path, options.normalization)
+        unit = Unit(order=0, index=0, parts=(Part(order=0, first_row=0, rows=given.pairs),))
+
+        def seconds(*, protect: bool) -> float:
+            encoding = dataclasses.replace(
+                plan.for_steps.encoding, protection=Protection(protect=protect)
+            )
+            start = time.process_time()
+            encoded = encode_unit(
+                unit,
+                listed,
+                VocabularyPair(vocabulary, vocabulary),
+                options=encoding,
+                held_out=HeldOut(),
+            )
+            taken = time.process_time() - start
+            found = sum(int(part.batch.headers["placeholders"].sum()) for part in encoded.parts)
+            if found:
+                raise RuntimeError(f"{found} placeholders stand for spans of a corpus without any")
+            return taken
+
+        seconds(protect=True)  # reads the file, and makes the tables of characters
+        ratios = []
+        for number in range(given.rounds):
+            order = (True, False) if number % 2 else (False, True)
+            taken = {protect: seconds(protect=protect) for protect in order}
+            ratios.append(taken[False] / taken[True])
+            print(f"without {taken[False]:.3f} s, with {taken[True]:.3f} s", flush=True)
+        print(f"{statistics.median(ratios):.3f} of the speed with placeholders as without")
+        print(f"from {min(ratios):.3f} to {max(ratios):.3f}")
+
+
+if __name__ == "__main__":
+    main()
