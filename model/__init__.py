@@ -12,5 +12,6 @@ engines      what computes translations
 runs         what a training leaves on the disk
 updates      a batch to an update of the weights
 training     the loop, its options and its state
+summaries    what lies in a folder, as plain data
 recipes      training configurations that were measured, as YAML
 """

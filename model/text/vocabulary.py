@@ -145,6 +145,16 @@ class Vocabulary:
             tokens=len(pieces) - pieces.count(WORD_BOUNDARY),
         )
 
+    def find_unknown(self, text: str) -> list[str]:
+        """Returns the parts of a text that become UNK, as they stand in it."""
+        processor = self._processor
+        pieces: list[str] = processor.encode(self.normalization([text])[0], out_type=str)
+        return [
+            piece.replace(WORD_BOUNDARY, " ").strip()
+            for piece in pieces
+            if processor.piece_to_id(piece) == UNK_ID
+        ]
+
     def decode(self, ids: list[list[int]]) -> list[str]:
         """Decodes ids to texts; UNK is " ⁇ ", special ids and those without a piece add nothing."""
         if not ids:
