@@ -113,7 +113,9 @@ def translate_batch_command(
         for text in describe_job(job, steps=STEPS, price_per_hour=price_per_hour):
             typer.echo(text)
         return
-    if not (job.is_finished or job.model.folder is None or are_elsewhere(request.beam)):
+    # Workers of other machines load TensorFlow themselves; what CTranslate2 loads is made here.
+    is_prepared_here = engine.name == "ctranslate2" or not are_elsewhere(request.beam)
+    if is_prepared_here and job.model.folder is not None and not job.is_finished:
         prepare_engine(job.model.folder, engine)
     for line in job.describe():
         say(line)

@@ -49,6 +49,11 @@ class FoundInput:
     text_columns: tuple[str, ...]  # the columns to translate
 
     @property
+    def every(self) -> list[InputFile | SkippedFile]:
+        """The files, and then the bad ones."""
+        return [*self.files, *self.skipped]
+
+    @property
     def skipped(self) -> list[SkippedFile]:
         """The bad files, with the reasons of this run: an earlier plan may word them otherwise."""
         return [

@@ -23,18 +23,13 @@ import apache_beam as beam
 
 from model.decoding.options import Decoding
 from model.engines.gpus import count_gpus
-from model.engines.translator import Engine, Translator
+from model.engines.translator import Engine
 from model.errors import UserError
 from model.folders.lock import lock_folder
 from pipelines.flags.limits import Limits
 from pipelines.inference.model_copies import ModelCopies, plan_copies
-from pipelines.inference.model_loading import (
-    CustomModel,
-    FoundModel,
-    ModelLoader,
-    check_model,
-    find_model,
-)
+from pipelines.inference.model_loading import CustomModel, FoundModel, check_model, find_model
+from pipelines.inference.models_for_workers import make_loader
 from pipelines.inference.text_model import load_glossary
 from pipelines.remote import dataflow, flink
 from pipelines.remote.checks import check_job
@@ -43,7 +38,7 @@ from pipelines.runners.beam_options import set_file_system_options, with_workers
 from pipelines.runners.jobs.job_file import JobFile
 from pipelines.runners.runner import make_pipeline, run_pipeline
 from pipelines.runners.status_line import look_seconds, repeating
-from pipelines.storage.files import delete, delete_folder
+from pipelines.storage.files import delete
 from pipelines.storage.first_look import look_first
 from pipelines.storage.listing import list_files
 from pipelines.storage.paths import is_local, normalize_path
@@ -292,7 +287,7 @@ class TranslateJob:
                     return _summarize(job, job.manifest, already_finished=True, start=start)
                 job_file.check_no_job_runs()
                 if is_alone:  # what killed runs left, which may be as large as the input
-                    delete_folder(f"{self.output}/{job_folder.ROWS_FOLDER}")
+                    job_folder.delete_folders_of_runs(self.output)
                 job._prepare_folder()
             except OSError as error:
                 raise UserError(
@@ -364,11 +359,9 @@ class TranslateJob:
         if not self.has_plan:
             self._write(self.plan, job_folder.PLAN_PATH)
         job_folder.write_input(
-            [*self.found.files, *self.found.skipped],
-            output=self.output,
-            plan_digest=self.plan_digest,
-            run_id=self.run_id,
+            self.found.every, output=self.output, plan_digest=self.plan_digest, run_id=self.run_id
         )
+        job_folder.write_glossary(self.table.glossary, output=self.output, run_id=self.run_id)
         if job_folder.MANIFEST_PATH in self.existing:
             if self.request.options.retry_failed and self.manifest is not None:
                 self._write(self.manifest, job_folder.RETRY_PATH)
@@ -381,7 +374,8 @@ class TranslateJob:
         options = self.request.options
         unit_options = UnitOptions(
             output=self.output,
-            table=self.table.for_plan(self.plan),
+            table=dataclasses.replace(self.table.for_plan(self.plan), glossary=None),
+            glossary_digest=getattr(self.table.glossary, "digest", None),
             format=options.format,
             compression=str(options.compression),
             on_bad_file=options.on_bad_file,
@@ -401,7 +395,16 @@ class TranslateJob:
         hints = dataflow.translating_hints(
             request.beam, model_bytes=lambda: self.model.size, accelerator=request.accelerator
         )
-        translate = TranslateUnits(load_translator=_loader_of(self), options=unit_options)
+        load_translator = make_loader(
+            request.model,
+            found=self.model,
+            decoding=request.decoding,
+            engine=request.engine,
+            threads=self.copies.threads,
+            place=job_folder.model_place(self.output, run_id=self.run_id),
+            beam_arguments=request.beam,
+        )
+        translate = TranslateUnits(load_translator=load_translator, options=unit_options)
         _ = (
             pipeline
             | "Input files" >> ReadInput(output=self.output, plan_digest=self.plan_digest)
@@ -413,23 +416,6 @@ class TranslateJob:
             | "Write manifest" >> beam.ParDo(write_manifest)
         )
         return pipeline
-
-
-def _loader_of(job: TranslateJob) -> Callable[[], Translator]:
-    """Returns what loads a job's model in its workers."""
-    request = job.request
-    if isinstance(request.model, CustomModel):
-        return request.model.load
-    folder = request.model  # workers make copies of their own
-    if is_local(folder) and job.model.folder is not None:
-        folder = str(job.model.folder.absolute())  # they may have another working folder
-    return ModelLoader(
-        folder=folder,
-        decoding=request.decoding,
-        engine=request.engine,
-        threads=job.copies.threads,
-        fingerprint=job.model.fingerprint,
-    )
 
 
 def _summarize(

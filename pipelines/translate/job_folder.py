@@ -8,6 +8,7 @@ import functools
 import hashlib
 import io
 import json
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -15,18 +16,22 @@ import pyarrow as pa
 
 from model.errors import UserError
 from model.folders.differences import describe_differences
+from model.text.glossary import Glossary
 from pipelines.flags.limits import Limits
-from pipelines.storage.files import open_binary, write_text, write_whole
+from pipelines.storage.files import delete_folder, open_binary, read_bytes, write_text, write_whole
 from pipelines.storage.listing import ListedFile
 from pipelines.translate.plan import InputFile, installed_versions, output_stem, planned_outputs
 
 JOB_FOLDER = "_tt"
 UNITS_FOLDER = f"{JOB_FOLDER}/units"
 ROWS_FOLDER = f"{JOB_FOLDER}/rows"  # of files that are read from their start, cut into units
+MODEL_FOLDER = f"{JOB_FOLDER}/model"  # of what was converted for workers of other machines
+FOLDERS_OF_RUNS = (ROWS_FOLDER, MODEL_FOLDER)  # with a folder for each run, until it ends
 TEMPORARY_SUFFIX = ".tmp"  # not .parquet: others glob for that
 LOCK_FILE = "lock"
 PLAN_PATH = f"{JOB_FOLDER}/plan.json"
 INPUT_PATH = f"{JOB_FOLDER}/input.jsonl"  # what a run knows of each file, for its workers
+GLOSSARY_PATH = f"{JOB_FOLDER}/glossary.json"  # for workers, too: it may have many terms
 MANIFEST_PATH = f"{JOB_FOLDER}/manifest.json"
 RETRY_PATH = f"{JOB_FOLDER}/retry.json"  # the manifest that a retry under way has made untrue
 
@@ -53,6 +58,8 @@ _BEFORE = {"split": "long", "protect": False, "protect_regex": [], "on_flag": "k
 
 _SKIPPED = "skipped"  # in place of a bad file's reason, which may be worded otherwise
 _SHOWN_INPUTS = 3  # inputs that differ
+_glossary_lock = threading.Lock()
+_glossaries: dict[str, Glossary] = {}  # the last one, by its digest
 # Seconds that a temporary file of another run may still be written, and its rows be read.
 _LONGEST_WRITE = 24 * 3600
 
@@ -73,6 +80,17 @@ def rows_path(output_path: str, *, run_id: str) -> str:
     '_tt/rows/7f/x/part-00000-of-00002.arrow'
     """
     return f"{ROWS_FOLDER}/{run_id}/{output_stem(output_path)}.arrow"
+
+
+def model_place(output: str, *, run_id: str) -> str:
+    """Returns the folder for the model that a run converts, of which workers load it."""
+    return f"{output}/{MODEL_FOLDER}/{run_id}"
+
+
+def delete_folders_of_runs(output: str) -> None:
+    """Deletes what killed runs left for their workers; no other run may be at work."""
+    for folder in FOLDERS_OF_RUNS:
+        delete_folder(f"{output}/{folder}")
 
 
 def compare_plans(saved: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:
@@ -241,11 +259,11 @@ def find_leftovers(
 
 
 def _is_temporary(path: str) -> bool:
-    return path.endswith(TEMPORARY_SUFFIX) or f"/{ROWS_FOLDER}/" in path
+    return path.endswith(TEMPORARY_SUFFIX) or any(f"/{each}/" in path for each in FOLDERS_OF_RUNS)
 
 
 def _is_of(run_id: str, path: str) -> bool:
-    return f".{run_id}." in path or f"/{ROWS_FOLDER}/{run_id}/" in path
+    return f".{run_id}." in path or any(f"/{each}/{run_id}/" in path for each in FOLDERS_OF_RUNS)
 
 
 def write_json(content: Mapping[str, Any], *, output: str, path: str, run_id: str) -> None:
@@ -304,6 +322,34 @@ def read_input(output: str, *, plan_digest: str) -> Iterator[InputFile | Skipped
         if next(lines) != {"plan_digest": plan_digest}:
             raise overwritten_error(output)
         yield from map(_from_json, lines)
+
+
+def write_glossary(glossary: Glossary | None, *, output: str, run_id: str) -> None:
+    """Writes the terms, if there are any, for workers: the job itself need not carry them."""
+    if glossary is None:
+        return
+    content = {"exact": dict(glossary.exact), "any_case": dict(glossary.any_case)}
+    write_json(content, output=output, path=GLOSSARY_PATH, run_id=run_id)
+
+
+def read_glossary(output: str, *, digest: str) -> Glossary:
+    """Reads the glossary of a run, once a process: threads share its terms.
+
+    Args:
+      output: The output folder.
+      digest: The glossary's digest when the run was planned.
+
+    Raises:
+      UserError: Another run has overwritten the folder.
+    """
+    with _glossary_lock:
+        if digest not in _glossaries:
+            glossary = Glossary(**json.loads(read_bytes(f"{output}/{GLOSSARY_PATH}")))
+            if glossary.digest != digest:
+                raise overwritten_error(output)
+            _glossaries.clear()
+            _glossaries[digest] = glossary
+        return _glossaries[digest]
 
 
 def overwritten_error(output: str) -> UserError:

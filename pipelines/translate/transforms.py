@@ -94,9 +94,17 @@ class TranslateUnits(beam.PTransform):
 class _TranslateRun(TranslatorDoFn):
     def __init__(self, config: TranslateUnits) -> None:
         super().__init__(config.load_translator)
-        self._options = config.options
+        self._planned = config.options
         self._rows_skipped = Metrics.counter("tt", "rows_skipped")
         self._unit_msec = Metrics.distribution("tt", "unit_msec")
+
+    def setup(self) -> None:
+        super().setup()
+        self._options = self._planned.with_glossary()
+
+    def teardown(self) -> None:
+        self.__dict__.pop("_options", None)
+        super().teardown()
 
     def process(self, run: list[TableUnit]) -> Iterator[UnitStatistics]:
         with open_run(run) as reader:

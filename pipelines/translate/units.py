@@ -28,7 +28,13 @@ from pipelines.storage.paths import is_local
 from pipelines.tables.reading import OpenTable
 from pipelines.tables.writing import PARQUET, file_state, output_suffix, write_table
 from pipelines.texts.translating import TranslatedTexts
-from pipelines.translate.job_folder import JOB_FOLDER, rows_path, statistics_path, write_json
+from pipelines.translate.job_folder import (
+    JOB_FOLDER,
+    read_glossary,
+    rows_path,
+    statistics_path,
+    write_json,
+)
 from pipelines.translate.options import SKIP
 from pipelines.translate.plan import (
     InputFile,
@@ -136,11 +142,24 @@ class UnitOptions:
     retry_failed: bool = False  # whether the failed rows of finished units are translated again
     format: str = PARQUET  # format of the output files
     most_at_once: int = 1  # units that a worker reads at once, and does one after the other
+    # Digest of the glossary, which workers read in the job's folder: `table` has none until then.
+    glossary_digest: str | None = None
 
     @property
     def suffix(self) -> str:
         """Suffix of the output files."""
         return output_suffix(file_format=self.format, compression=self.compression)
+
+    def with_glossary(self) -> UnitOptions:
+        """Returns these options with the glossary, if there is one, as units need them.
+
+        Raises:
+          UserError: Another run has overwritten the folder.
+        """
+        if self.glossary_digest is None:
+            return self
+        glossary = read_glossary(self.output, digest=self.glossary_digest)
+        return dataclasses.replace(self, table=dataclasses.replace(self.table, glossary=glossary))
 
 
 def cut_file(file: InputFile, *, unit_rows: int, options: UnitOptions) -> list[list[TableUnit]]:

@@ -21,9 +21,9 @@ from model.engines.translator import Engine
 from model.formats.model_folder import model_fingerprint
 from model.formats.to_ctranslate2 import export_ctranslate2
 from pipelines.inference.model_loading import find_model
+from pipelines.inference.models_for_workers import make_loader
 from pipelines.preprocess.options import PreprocessOptions
 from pipelines.runners.beam_options import with_local_defaults
-from pipelines.translate.job import _loader_of
 
 
 @pytest.fixture
@@ -498,7 +498,12 @@ def test_workers_get_the_planned_model_by_its_whole_path(with_model, monkeypatch
         pass
 
     def run_job(job, progress, *, start, **_):
-        raise Given(_loader_of(job), job.plan["model_fingerprint"], start)
+        request = job.request
+        loader = make_loader(
+            request.model, found=job.model, decoding=request.decoding, engine=request.engine,
+            threads=1, place="", beam_arguments=(),
+        )  # fmt: skip
+        raise Given(loader, job.plan["model_fingerprint"], start)
 
     monkeypatch.setattr("pipelines.translate.job.TranslateJob.run", run_job)
     pq.write_table(pa.table({"text": ["one"]}), "input.parquet")

@@ -11,7 +11,7 @@ import pytest
 from apache_beam.portability.api import beam_runner_api_pb2
 from command_line import last_error, run
 from dataflow_service import JOB_ID, environment_files
-from engine_jobs import preprocess_arguments, translate_arguments
+from engine_jobs import preprocess_arguments, translate_arguments, upload
 from google.cloud.dataflow_v1beta3.types import FlexResourceSchedulingGoal
 from object_store import SECRET
 
@@ -117,6 +117,23 @@ def test_translate_batch(translate, folder, object_store, dataflow_service, caps
     assert run(*translate, "--output", folder / "here") == 0
     here = {f"/{path.name}": path.read_bytes() for path in (folder / "here").glob("*.parquet")}
     assert len(here) == 6
+    assert outputs(object_store, "gs://bucket/out", ".parquet") == here
+
+
+def test_the_model_is_converted_once_and_lies_in_the_bucket_while_the_job_runs(
+    translate, folder, object_store, dataflow_service
+):
+    upload("gs://bucket/terms.tsv", b"one term\tein Begriff\n")
+    engine = ("--engine", "ctranslate2", "--glossary", "gs://bucket/terms.tsv")
+    assert submit((*translate, *engine), dataflow_service) == 0
+    check_nothing_of_this_machine(dataflow_service, folder)
+    asked = [request.path for request in object_store.requests if request.kind == "upload"]
+    weights = {path for path in asked if path.endswith("/model.bin")}
+    assert len(weights) == 1
+    assert weights.pop().startswith("gs://bucket/out/_tt/model/")
+    assert not [path for path in object_store.objects("gs://bucket/out") if "/_tt/model/" in path]
+    assert run(*translate, *engine, "--output", folder / "here") == 0
+    here = {f"/{path.name}": path.read_bytes() for path in (folder / "here").glob("*.parquet")}
     assert outputs(object_store, "gs://bucket/out", ".parquet") == here
 
 

@@ -60,6 +60,17 @@ def older_pool(tmp_path):
         yield address
 
 
+@pytest.fixture
+def bare_pool(tmp_path, monkeypatch):
+    """Where a pool listens whose workers have neither TensorFlow nor this machine's cache."""
+    package = tmp_path / "bare/tensorflow"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("raise ImportError('no TensorFlow here')\n")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache of workers"))
+    with start_pool(tmp_path / "bare") as address:
+        yield address
+
+
 @pytest.fixture(params=["LOOPBACK", "EXTERNAL"])
 def portable(request):
     """Beam's flags: workers that are threads of this process, or processes of their own."""

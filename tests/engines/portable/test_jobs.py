@@ -83,6 +83,29 @@ def test_translate_batch_makes_the_same_files(folder, capsys, portable, trained_
     assert pa.concat_tables(tables)["id"].to_pylist() == list(range(300))
 
 
+def test_workers_without_tensorflow_load_what_was_converted_where_the_job_started(
+    folder, capsys, bare_pool, trained_toy, monkeypatch
+):
+    """The workers have another cache, too, as those of other machines."""
+    table = {"text": [source for source, _ in toy_sentences(40, seed=11)]}
+    pq.write_table(pa.table(table), "in.parquet")
+    (folder / "terms.tsv").write_text("".join(f"term {n}\tterm {n}\n" for n in range(100)))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+    command = ("translate-batch", "in.parquet", "--model", trained_toy.run, "--unit-rows", 20)
+    command = (*command, "--engine", "ctranslate2", "--glossary", "terms.tsv")
+    pool = ["--runner=PortableRunner", "--job_endpoint=embed", "--environment_type=EXTERNAL",
+            f"--environment_config={bare_pool}"]  # fmt: skip
+    assert run(*command, "--output", "here") == 0
+    assert run(*command, "--output", "there", "--", *pool) == 0, capsys.readouterr().err
+    assert digests(folder / "there", ".parquet") == digests(folder / "here", ".parquet")
+    assert not list((folder / "there").rglob("model.bin")), "what workers needed is deleted"
+    assert run(*command, "--output", "here", "--", *pool) == 0, "it is the same plan"
+    assert "Finished already" in capsys.readouterr().err
+    command = (*command[:-4], "--output", "plain", "--", *pool)
+    with pytest.raises(RuntimeError, match="no TensorFlow here"):
+        run(*command)
+
+
 @pytest.mark.parametrize("command", ["preprocess", "translate-batch"])
 def test_workers_of_another_version_end_the_job(folder, capsys, older_pool, command, trained_toy):
     write_corpus(folder, count=50)

@@ -33,10 +33,14 @@ from translation_jobs import (
 
 from model.decoding.options import Decoding
 from model.engines.translator import Work
+from model.errors import UserError
+from model.text.glossary import Glossary
 from model.text.spans import Protection
+from pipelines.runners.runner import make_pipeline
 from pipelines.runners.status_line import StatusLine
 from pipelines.storage.files import open_binary
 from pipelines.texts.options import TextOptions
+from pipelines.translate.job_folder import read_glossary, write_glossary
 from pipelines.translate.options import TranslateOptions
 from pipelines.translate.progress_and_summary import (
     ProgressWatch,
@@ -392,3 +396,27 @@ def test_a_long_text_is_split_and_counted(tmp_path):
     }
     saved = set(itertools.islice(summary.manifest["options"], 4, None))
     assert saved == fields - {"protection"}
+
+
+def test_the_pipeline_does_not_carry_the_glossary(tmp_path):
+    """A hundred thousand terms, in a pipeline that is built and not run."""
+    source = write(tmp_path / "in.parquet", {"text": ["a"]})
+    sizes = []
+    for terms in (1, 100_000):
+        path = tmp_path / f"{terms}.tsv"
+        path.write_text("".join(f"the term {n}\tder Begriff {n}\n" for n in range(terms)))
+        job = request(source, tmp_path / "out", texts=TextOptions(glossary=str(path))).plan()
+        pipeline = job._build(make_pipeline(()), is_alone=True)
+        sizes.append(len(pipeline.to_runner_api().SerializeToString()))
+    assert sizes[1] < sizes[0] + 100
+    assert sizes[1] < 200_000
+
+
+def test_another_glossary_in_the_folder_is_noticed(tmp_path):
+    ours, other = Glossary({"a": "b"}, {"c": "d"}), Glossary({"a": "x"}, {})
+    write_glossary(ours, output=str(tmp_path), run_id="7")
+    assert read_glossary(str(tmp_path), digest=ours.digest) == ours
+    first = read_glossary(str(tmp_path), digest=ours.digest)
+    assert read_glossary(str(tmp_path), digest=ours.digest) is first, "threads share it"
+    with pytest.raises(UserError, match="belongs to another run now, which has overwritten it"):
+        read_glossary(str(tmp_path), digest=other.digest)
