@@ -14,4 +14,5 @@ preprocess       the preprocess job
 translate        the Parquet job
 streams          the job on streams
 evaluate         translations scored against references
+summaries        what lies in folders, as plain data
 """
