@@ -13,6 +13,7 @@ from apache_beam.options.pipeline_options import (
     JobServerOptions,
     PipelineOptions,
     PortableOptions,
+    SetupOptions,
 )
 from apache_beam.runners.runner import PipelineResult, PipelineState
 
@@ -93,6 +94,15 @@ def _check_goes_on(pipeline: beam.Pipeline) -> None:
         raise UserError(
             f"`detach` needs a job that goes on by itself, and {what} in this process: leave it "
             "out, or name a --runner of other machines"
+        )
+    setup = pipeline.options.view_as(SetupOptions)
+    has_packages = setup.setup_file or setup.extra_packages or setup.requirements_file
+    server = pipeline.options.view_as(JobServerOptions)
+    if runner == "FlinkRunner" and has_packages and not server.artifacts_dir:
+        raise UserError(
+            "`detach` leaves no one to keep the packages that the workers of FlinkRunner install: "
+            "name a folder that task managers can read, behind -- with --artifacts_dir, or leave "
+            "out one of them"
         )
 
 

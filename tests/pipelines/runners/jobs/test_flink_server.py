@@ -13,6 +13,7 @@ from apache_beam.options.pipeline_options import PipelineOptions, PortableOption
 
 from model.errors import UserError
 from pipelines.runners.jobs.flink_server import job_server
+from pipelines.runners.runner import make_pipeline
 
 # Stands for Java: listens where it is told to, and writes its process id.
 JAVA = f"""#!{sys.executable}
@@ -112,3 +113,13 @@ def test_failures_are_one_line(java, tmp_path):
         f"FlinkRunner needs Java, and there is no program {absent}: install it, or name it behind "
         "-- with --job_server_java_launcher"
     )
+
+
+def test_packages_of_a_job_that_is_left_alone_need_a_folder_that_stays(tmp_path):
+    arguments = ["--runner=FlinkRunner", "--flink_master=host:8081", "--environment_config=image"]
+    packages = [*arguments, "--extra_package=tt.whl"]
+    with pytest.raises(UserError, match="read, behind -- with --artifacts_dir, or leave out one"):
+        make_pipeline(packages, detach=True)
+    make_pipeline(packages)
+    make_pipeline(arguments, detach=True)
+    make_pipeline([*packages, f"--artifacts_dir={tmp_path}"], detach=True)
