@@ -1,29 +1,33 @@
-"""A first look at Google Cloud Storage, which answers within seconds.
+"""A first look at Google Cloud Storage and at Amazon's S3, which answers within seconds.
 
-Its clients try again for two minutes, which is right in the middle of a job, and long for a user
+Their clients try again for minutes, which is right in the middle of a job, and long for a user
 who has no network or is not logged in.
 """
 
 from __future__ import annotations
 
 import functools
+import importlib.util
 import re
 import threading
 from collections.abc import Iterable
 
-from model.errors import ServiceError
+from model.errors import ServiceError, UserError
+from pipelines.storage.paths import file_systems
 
 SECONDS = 12.0  # of the whole look
 _REQUEST_SECONDS = 5.0  # of a connection, and of an answer
 _SCHEME = "gs://"
-_BUCKET = re.compile(rf"{_SCHEME}(\w[\w.-]*)")
+_AMAZON = "s3://"
+_BUCKET = re.compile(rf"(?:{_SCHEME}|{_AMAZON})\w[\w.-]*")
 
 
 def look_first(paths: Iterable[str]) -> None:
     """Looks whether each bucket that paths, or names of corpora, are of answers; once in a process.
 
     Raises:
-      ServiceError: Google Cloud Storage does not answer, or wants to know who asks.
+      ServiceError: The store does not answer, or wants to know who asks.
+      UserError: There is no such bucket of S3, or its client is not installed.
     """
     buckets = {bucket for path in paths for bucket in _BUCKET.findall(path)}
     for bucket in sorted(buckets):
@@ -36,7 +40,7 @@ def _look(bucket: str) -> None:
 
     def run() -> None:
         try:
-            _ask(bucket)
+            (_ask_amazon if bucket.startswith(_AMAZON) else _ask)(bucket)
         except Exception as error:
             errors.append(error)
 
@@ -60,14 +64,15 @@ def _ask(bucket: str) -> None:
 
     try:
         client = storage.Client.create_anonymous_client()
+        name = bucket.removeprefix(_SCHEME)
         timeout = (_REQUEST_SECONDS, _REQUEST_SECONDS)
-        next(iter(client.list_blobs(bucket, max_results=1, retry=None, timeout=timeout)), None)
+        next(iter(client.list_blobs(name, max_results=1, retry=None, timeout=timeout)), None)
     except (Forbidden, Unauthorized, google.auth.exceptions.InvalidOperation):
         try:
             google.auth.default()
         except google.auth.exceptions.GoogleAuthError as error:
             raise ServiceError(
-                f"{_SCHEME}{bucket} wants to know who you are ({_reason(error)}): run `gcloud auth "
+                f"{bucket} wants to know who you are ({_reason(error)}): run `gcloud auth "
                 "application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS"
             ) from error
     except GoogleAPICallError:
@@ -76,10 +81,50 @@ def _ask(bucket: str) -> None:
         raise _no_answer(bucket, _reason(error)) from error
 
 
+def _ask_amazon(bucket: str) -> None:
+    """Asks by the user's keys, which may come from Beam's flags, for a name of the bucket."""
+    if importlib.util.find_spec("boto3") is None:
+        return  # what looks at a path says so
+    import boto3
+    from botocore.config import Config
+    from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+
+    options = file_systems().get_filesystem(bucket)._options.get_all_options()
+    config = Config(
+        connect_timeout=_REQUEST_SECONDS,
+        read_timeout=_REQUEST_SECONDS,
+        retries={"total_max_attempts": 1},
+    )
+    try:
+        client = boto3.session.Session().client(
+            "s3",
+            config=config,
+            use_ssl=not options["s3_disable_ssl"],
+            **{name: options[f"s3_{name}"] for name in ("verify", "endpoint_url", "region_name")},
+            aws_access_key_id=options["s3_access_key_id"],
+            aws_secret_access_key=options["s3_secret_access_key"],
+            aws_session_token=options["s3_session_token"],
+        )
+        client.list_objects_v2(Bucket=bucket.removeprefix(_AMAZON), MaxKeys=1)
+    except NoCredentialsError as error:
+        raise ServiceError(
+            f"{bucket} wants to know who you are ({_reason(error)}): run `aws configure`, or set "
+            "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        ) from error
+    except ClientError as error:
+        if error.response["Error"]["Code"] == "NoSuchBucket":
+            raise UserError(f"there is no bucket {bucket}: make it, or name another") from error
+        raise ServiceError(
+            f"{bucket} does not let you look into it ({_reason(error)}): check your keys, your "
+            "rights there and the region"
+        ) from error
+    except (BotoCoreError, ValueError) as error:  # the latter of an address that is none
+        raise _no_answer(bucket, _reason(error)) from error
+
+
 def _no_answer(bucket: str, reason: str) -> ServiceError:
     return ServiceError(
-        f"{_SCHEME}{bucket} does not answer ({reason}): check the network, and run the same "
-        "command again"
+        f"{bucket} does not answer ({reason}): check the network, and run the same command again"
     )
 
 

@@ -54,3 +54,29 @@ def model_folder(tmp_path_factory):
     from models import write_model
 
     return write_model(tmp_path_factory.mktemp("model"), layers=1)
+
+
+@pytest.fixture(scope="session")
+def _s3_store():
+    reason = "the stand-in for S3 is not installed: `make test-dataflow` installs it"
+    pytest.importorskip("moto", reason=reason)
+    from s3_store import S3Store
+
+    store = S3Store()
+    yield store
+    store.stop()
+
+
+@pytest.fixture
+def s3_bucket(_s3_store, monkeypatch):
+    """An S3 on this machine with an empty bucket, and Beam's flags by which jobs reach it."""
+    from pipelines.runners.beam_options import set_file_system_options
+    from pipelines.storage import first_look
+
+    first_look._look.cache_clear()
+    for name, value in _s3_store.environment.items():
+        monkeypatch.setenv(name, value)
+    set_file_system_options(_s3_store.arguments)
+    _s3_store.wipe()
+    yield _s3_store
+    set_file_system_options(())

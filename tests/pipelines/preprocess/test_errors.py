@@ -255,7 +255,7 @@ def test_a_missing_unit_is_noticed(tmp_path, monkeypatch, corpus):
     [
         ({"vocabulary": ("foo://x",)}, "foo://x cannot be opened"),
         ({"exclude": ("foo://x",)}, "foo://x cannot be looked up"),
-        ({"exclude": ("s3://x/y",)}, "s3://x/y cannot be looked up"),
+        ({"exclude": ("hdfs://x/y",)}, "hdfs://x/y cannot be looked up"),
     ],
 )
 def test_a_file_system_that_is_not_there_is_the_users_error(tmp_path, corpus, changes, message):

@@ -76,7 +76,7 @@ def listed(asked):
 def test_a_bucket_is_asked_once(storage):
     asked = storage(200)
     for _ in range(2):
-        look_first(["a.tsv", "s3://c/d", "web=gs://one/a.en+gs://two/a.de", "gs://one"])
+        look_first(["a.tsv", "hdfs://c/d", "web=gs://one/a.en+gs://two/a.de", "gs://one"])
     assert listed(asked) == ["/storage/v1/b/one/o", "/storage/v1/b/two/o"]
 
 

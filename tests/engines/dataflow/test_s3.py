@@ -1,0 +1,100 @@
+"""Both jobs from and to an S3: the bytes of a run on this machine's disk, whatever is killed."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+from command_line import last_error, run
+from commands import Child
+from engine_jobs import comparable, preprocess_arguments, run_tt, translate_arguments
+
+from pipelines.storage import first_look
+
+KILLS = 3
+
+
+@pytest.fixture(params=["preprocess", "translate-batch"])
+def arguments(request, s3_bucket, model_folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    if request.param == "preprocess":
+        return preprocess_arguments(s3_bucket.bucket)
+    return translate_arguments(s3_bucket.bucket, model_folder)
+
+
+def run_job(store, arguments, output, *, cache, kill_at=None):
+    """Runs a job in a process of its own, which is killed when the store gets a certain request.
+
+    Returns the exit code and how many requests it made.
+    """
+    child = None
+    before = store.requests
+
+    def meet(number):
+        if number - before == kill_at:
+            child.kill_group()
+
+    store.meets = meet
+    given = (*arguments, "--output", output, "--", *store.arguments)
+    child = Child(run_tt, given, environment=store.environment | {"XDG_CACHE_HOME": str(cache)})
+    ended = child.wait()
+    store.meets = lambda number: None
+    assert ended.result in (None, 0), ended.lines
+    return ended.code, store.requests - before
+
+
+def test_jobs_make_the_bytes_of_a_local_run_whatever_is_killed(arguments, s3_bucket, tmp_path):
+    assert run(*arguments, "--output", "here", "--", *s3_bucket.arguments) == 0
+    here = {
+        f"here/{path.relative_to(tmp_path / 'here').as_posix()}": path.read_bytes()
+        for path in (tmp_path / "here").rglob("*")
+        if path.is_file()
+    }
+    job = {"cache": tmp_path / "cache"}
+    code, requests = run_job(s3_bucket, arguments, "s3://bucket/whole", **job)
+    assert code == 0
+    whole = comparable(s3_bucket.objects("s3://bucket/whole/"), "s3://bucket/whole")
+    ours = comparable(here, "here")
+    assert len(whole) >= 6
+    assert whole.keys() == ours.keys()
+    for name in ours.keys() - {"_tt/manifest.json"}:
+        assert whole[name] == ours[name], name
+    chooser = random.Random(7)
+    for number, moment in enumerate(sorted(chooser.sample(range(9, requests * 2 // 3), KILLS))):
+        output = f"s3://bucket/killed-{number}"
+        assert run_job(s3_bucket, arguments, output, kill_at=moment, **job)[0] == -9, moment
+        assert run_job(s3_bucket, arguments, output, **job)[0] == 0
+        objects = s3_bucket.objects(f"{output}/")
+        assert comparable(objects, output) == whole, moment
+        assert not [path for path in objects if "/_work/" in path], moment
+        assert b"secret" not in b"".join(objects.values())
+
+
+def refused(capsys, *arguments):
+    first_look._look.cache_clear()
+    start = time.monotonic()
+    assert run("preprocess", *arguments) == 2
+    assert time.monotonic() - start < 15
+    return last_error(capsys)
+
+
+def test_a_first_look_is_told_in_a_line(s3_bucket, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    beam = ("--", *s3_bucket.arguments)
+    assert refused(capsys, "s3://absent/a.tsv", "--output", "o", *beam) == (
+        "tt: error: there is no bucket s3://absent: make it, or name another"
+    )
+    closed = ("--", "--s3_endpoint_url=http://127.0.0.1:1", *s3_bucket.arguments[1:])
+    line = refused(capsys, "s3://bucket/a.tsv", "--output", "o", *closed)
+    assert line.startswith("tt: error: s3://bucket does not answer (Could not connect to the ")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    nobody = ("--", *s3_bucket.arguments[:1])
+    assert refused(capsys, "s3://bucket/a.tsv", "--output", "o", *nobody) == (
+        "tt: error: s3://bucket wants to know who you are (Unable to locate credentials): run `aws "
+        "configure`, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+    )
+    assert not (tmp_path / "o").exists()
