@@ -61,6 +61,7 @@ ADDED = {
 
 # Flags of other programs that the documents name.
 FOREIGN = {
+    "--artifacts_dir",
     "--build-arg", "--container_executable", "--direct_num_workers", "--environment_cache_millis",
     "--environment_config", "--environment_type", "--experiments", "--extra_package",
     "--flexrs_goal", "--flink_job_server_jar", "--flink_version", "--job_endpoint", "--job_name",
