@@ -25,6 +25,7 @@ COMMANDS = {
     "train": "Train a Transformer on a dataset folder, and export it.",
     "average": "Average checkpoints of a run into a model folder.",
     "export": "Write a trained model to a folder for other programs.",
+    "import": "Make a model folder from a model of another program.",
     "translate-batch": "Translate text columns of tables in bulk.",
     "translate-stream": "Translate messages of Kafka or Pub/Sub as they come.",
     "translate": "Translate stdin to stdout, a line for a line.",
@@ -32,6 +33,7 @@ COMMANDS = {
     "demo": "Run the three commands on the embedded corpus.",
 }
 
+_MODULES = {"import": "import_model"}  # a module cannot be imported as `import`
 _TAKE_BEAM = ("preprocess", "translate-batch", "translate-stream")
 _INTERRUPTED = 130
 
@@ -62,7 +64,7 @@ class _Commands(TyperGroup):
 
 def load_command(name: str) -> TyperCommand:
     """Imports a command."""
-    room = name.replace("-", "_")
+    room = _MODULES.get(name, name.replace("-", "_"))
     module = importlib.import_module(f"cli.commands.{room}")
     alone = _Typer()
     alone.command(name, cls=GroupedCommand)(getattr(module, f"{room}_command"))

@@ -160,9 +160,28 @@ def prepare_translate(folder, request):
     write_text(folder / "test.tsv", [f"{a}\t{b}" for a, b in zip(sources, targets, strict=True)])
 
 
+def prepare_models(folder, request):
+    from foreign_models import ENGLISH, SPANISH, argos, nllb, opus, pack_argos
+
+    opus(folder / "opus-mt-en-es")
+    nllb(folder / "nllb")
+    opus(folder / "unnamed", languages=("fra", "spa", "por"))
+    (folder / "pieces").mkdir()
+    for side, name in (("source", "en"), ("target", "roa")):
+        (folder / f"unnamed/{side}.spm").rename(folder / f"pieces/{name}.bin")
+    argos(folder / "argos")
+    pack_argos(folder / "argos", folder / "en_es.argosmodel")
+    shutil.rmtree(folder / "argos")
+    write_table(folder / "articles.parquet", id=["a", "b"], body=ENGLISH[:2])
+    write_table(folder / "mixed.parquet", text=ENGLISH[:3], lang=["es", "fra_Latn", "tlh"])
+    write_text(folder / "text.en", ENGLISH[:5])
+    write_text(folder / "reference.es", SPANISH[:5])
+
+
 PREPARE = {
     "README.md": prepare_readme,
     "docs/formats.md": prepare_formats,
+    "docs/models.md": prepare_models,
     "docs/preprocess.md": prepare_preprocess,
     "docs/train.md": prepare_train,
     "docs/translate.md": prepare_translate,

@@ -44,16 +44,19 @@ def translate_command(
     """
     if sys.stdin is None or sys.stdout is None:
         raise UserError("stdin or stdout is closed: redirect both, from a text and to a file")
-    folder = local_path(model)
+    from model.formats.argos import open_package
+
+    folder = open_package(local_path(model))
     from model.engines.loading import load_translator
     from model.formats.model_folder import load_about
     from model.text.glossary import read_glossary
     from model.text.vocabulary import read_local
     from pipelines.flags.limits import Limits
-    from pipelines.inference.model_loading import check_model
+    from pipelines.inference.model_loading import check_model, choose_engine
 
     about = load_about(folder)
     data = about.data
+    engine = choose_engine(folder, engine)
     for line in check_model(
         folder, name=model, decoding=decoding, engine=engine, texts=texts, data=data
     ):
@@ -72,7 +75,7 @@ def translate_command(
                 options=texts.for_model(data),
                 glossary=glossary,
                 report=report,
-                limits=Limits.of(about),
+                limits=Limits.of(texts.name_languages(about)),
                 scored=decoding.n_best if decoding.n_best > 1 or with_scores else 0,
                 data=data,
                 warn=lambda line: say(f"tt: warning: {line}"),

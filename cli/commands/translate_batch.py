@@ -29,7 +29,7 @@ from pipelines.translate.options import TranslateOptions
 
 _PANELS = {
     "Output": ("output", "format", "compression", "overwrite"),
-    "Rows": ("text_columns", "limit", "unit_rows"),
+    "Rows": ("text_columns", "target_language_column", "limit", "unit_rows"),
     "What fails": ("max_failed", "retry_failed", "on_bad_file"),
     "Texts": ("texts",),
 }
@@ -108,15 +108,15 @@ def translate_batch_command(
     for notice in job.notices:
         say(f"tt: warning: {notice}")
     if dry_run:
-        if engine.name == "tensorflow":
+        if job.request.engine.name == "tensorflow":
             import_tensorflow()  # which knows the GPUs
         for text in describe_job(job, steps=STEPS, price_per_hour=price_per_hour):
             typer.echo(text)
         return
     # Workers of other machines load TensorFlow themselves; what CTranslate2 loads is made here.
-    is_prepared_here = engine.name == "ctranslate2" or not are_elsewhere(request.beam)
+    is_prepared_here = job.request.engine.name == "ctranslate2" or not are_elsewhere(request.beam)
     if is_prepared_here and job.model.folder is not None and not job.is_finished:
-        prepare_engine(job.model.folder, engine)
+        prepare_engine(job.model.folder, job.request.engine)
     for line in job.describe():
         say(line)
     with StatusLine(stream=sys.stderr) as status_line:

@@ -70,7 +70,7 @@ def translate_stream_command(
     for line in job.describe():
         say(line)
     if job.model.folder is not None:
-        prepare_engine(job.model.folder, engine)
+        prepare_engine(job.model.folder, job.request.engine)
     with (
         draining_on_signals(job.drain),
         StatusLine(lambda: describe(job.look()), stream=sys.stderr) as status_line,

@@ -1,4 +1,4 @@
-"""CTranslate2 as an engine: a model folder, converted once, to translations; no TensorFlow.
+"""CTranslate2 as an engine: a model folder, converted once, or a foreign model; no TensorFlow.
 
 It searches as `model.decoding.search` does, with these differences:
 
@@ -6,7 +6,7 @@ It searches as `model.decoding.search` does, with these differences:
   with. That stops when `beam_size` have ended, ours also when nothing can outrank the best.
 - At the length limit, only the best `beam_size` hypotheses are made to end.
 - Scores are log-probabilities among the ids that may be chosen (see `export_ctranslate2`), so
-  they are a little higher than ours.
+  they are a little higher than ours. Of a foreign model, all of its tokens may be chosen.
 """
 
 from __future__ import annotations
@@ -16,21 +16,18 @@ import functools
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from model.decoding.options import Decoding
+from model.decoding.options import GPU_BATCH_TOKENS, Decoding
 from model.engines.batching import TokenBudget, count_work, translate_in_batches
 from model.engines.machine import calls_at_once
-from model.engines.translator import Hypothesis, Translation, Work, check_scores
+from model.engines.tokens import ExportTokens, ForeignTokens, Tokens
+from model.engines.translator import Engine, Hypothesis, Translation, Work, check_scores
 from model.errors import NotFiniteError, UserError, require
 from model.extras import install_extra
 from model.folders.access import check_readable
-from model.formats.model_folder import (
-    CTRANSLATE2_FILE,
-    POSITIONS,
-    check_vocabulary_sizes,
-    load_tokens,
-)
+from model.formats.ctranslate2_files import CTRANSLATE2_FILE, POSITIONS, read_sizes
+from model.formats.foreign import is_foreign, open_foreign, weights_folder
 from model.text.unknown import UnknownParts
-from model.text.vocabulary import EOS_ID, load_vocabularies
+from model.text.vocabulary import VocabularyPair
 
 # Padded positions beyond which batches are no faster: of sources over all beams, and of targets
 # that are scored.
@@ -46,65 +43,90 @@ _LEAST_SCORE = -1e9
 class _Found(NamedTuple):
     """A hypothesis."""
 
-    ids: list[int]  # EOS included, unless the search was cut short
+    tokens: list[str]  # EOS included, unless the search was cut short
     score: float  # its log-probability; of no meaning without EOS
 
 
 class CTranslate2Translator:
-    """An exported model for CTranslate2: ids in, translations out, in order.
+    """A model for CTranslate2, exported or foreign: ids in, translations out, in order.
 
-    Threads may share one. It computes in float32 or int8, each translation by so many threads; as
-    many translations run at once as the cores allow.
+    Threads may share one. On the CPU, each translation is computed by so many threads, and as many
+    run at once as the cores allow; each GPU computes one at a time.
 
     Raises:
       UserError: CTranslate2 is not installed, or cannot load the model.
     """
 
-    def __init__(
-        self, folder: Path, *, decoding: Decoding, compute_type: str, threads: int
-    ) -> None:
-        check_length("max_decoding_length", decoding.max_decoding_length)
-        check_readable(folder / CTRANSLATE2_FILE)
+    def __init__(self, folder: Path, *, decoding: Decoding, engine: Engine, threads: int) -> None:
+        weights = weights_folder(folder) or folder
+        check_readable(weights / CTRANSLATE2_FILE)
         self.decoding = decoding
-        self.vocabularies = load_vocabularies(folder)
-        self._source_tokens = load_tokens(folder, "source")
-        self._target_tokens = load_tokens(folder, "target")
-        sizes = (len(self._source_tokens), len(self._target_tokens))
-        check_vocabulary_sizes(folder, self.vocabularies, sizes=sizes)
-        self._target_ids = {token: i for i, token in enumerate(self._target_tokens)}
+        self._positions = POSITIONS
+        if is_foreign(folder):
+            self.tokens: Tokens = ForeignTokens(open_foreign(folder))
+            self._positions = read_sizes(weights).positions
+        else:
+            self.tokens = ExportTokens(folder)
+        self._check_length()
+        device = find_device(engine)
+        self._fast_batch = GPU_BATCH_TOKENS if device == "cuda" else _FAST_BATCH
         self._set_budget()
+        ctranslate2 = import_ctranslate2()
+        gpus = list(range(ctranslate2.get_cuda_device_count())) if device == "cuda" else [0]
         try:
-            self._translator = import_ctranslate2().Translator(
-                str(folder),
-                device="cpu",
-                compute_type=compute_type,
-                inter_threads=calls_at_once(threads),
+            self._translator = ctranslate2.Translator(
+                str(weights),
+                device=device,
+                device_index=gpus,
+                compute_type=engine.compute_type,
+                inter_threads=calls_at_once(threads) if device == "cpu" else 1,
                 intra_threads=threads,
             )
         except (ValueError, RuntimeError) as error:
             raise UserError(
-                f"CTranslate2 cannot load {folder} as {compute_type}: {str(error).splitlines()[0]}"
+                f"CTranslate2 cannot load {folder} as {engine.compute_type}: "
+                f"{str(error).splitlines()[0]}"
             ) from error
 
+    @property
+    def vocabularies(self) -> VocabularyPair:
+        """The vocabularies of an export of ours."""
+        assert isinstance(self.tokens, ExportTokens)
+        return self.tokens.vocabularies
+
+    def _check_length(self) -> None:
+        room = self._positions - len(self.tokens.target_prefix)
+        check_length("max_decoding_length", self.decoding.max_decoding_length, positions=room)
+
     def _set_budget(self) -> None:
-        tokens = self.decoding.batch_tokens or _FAST_BATCH
+        tokens = self.decoding.batch_tokens or self._fast_batch
         self._budget = TokenBudget(tokens // self.decoding.beam_size)
 
     def _with(self, decoding: Decoding) -> CTranslate2Translator:
         """Returns one that searches otherwise, with the same model."""
-        check_length("max_decoding_length", decoding.max_decoding_length)
         other = copy.copy(self)
         other.decoding = decoding
+        other._check_length()
         other._set_budget()
+        return other
+
+    def between(self, *, source: str, target: str) -> CTranslate2Translator:
+        """Returns one for two languages by their codes, with the same model.
+
+        Raises:
+          UserError: The model is told the languages, and has not these.
+        """
+        other = copy.copy(self)
+        other.tokens = self.tokens.between(source=source, target=target)
         return other
 
     def encode(self, texts: list[str]) -> list[list[int]]:
         """Normalises texts and encodes them as the training data was, BOS and EOS added."""
-        return self.vocabularies.source.encode(texts)
+        return self.tokens.encode(texts)
 
     def count_unknown(self, text: str) -> UnknownParts:
         """Counts what of a text is unknown."""
-        return self.vocabularies.source.count_unknown(text)
+        return self.tokens.count_unknown(text)
 
     def translate_ids(
         self, source_ids: list[list[int]], *, growth: int = 1, decoding: Decoding | None = None
@@ -117,9 +139,10 @@ class CTranslate2Translator:
         if decoding is not None:
             return self._with(decoding).translate_ids(source_ids, growth=growth)
         longest = max(map(len, source_ids), default=0)
-        if longest > POSITIONS:
+        room = self._positions - self.tokens.added
+        if longest > room:
             raise ValueError(
-                f"a source has {longest:,} ids; the engine ctranslate2 has {POSITIONS:,} positions"
+                f"a source has {longest:,} ids; the engine ctranslate2 has {room:,} positions"
             )
         return translate_in_batches(
             source_ids,
@@ -136,28 +159,30 @@ class CTranslate2Translator:
         self, rows: list[list[int]], *, growth: int
     ) -> tuple[list[Translation], Work]:
         limits = [self.decoding.length_limit(len(row), growth=growth) for row in rows]
-        tokens = self._source_tokens
-        sources = [[tokens[i] for i in row[1:-1]] for row in rows]  # CTranslate2 adds BOS and EOS
+        sources = [self.tokens.name(row) for row in rows]
         found = self._search(sources, limit=max(limits))
         # CTranslate2 has one limit a call. A search whose longest hypothesis is shorter than its
         # own limit was over before; a greedy one went the same way up to its limit.
         if self.decoding.beam_size == 1:
             found = [
-                [_cut(hypothesis, limit) for hypothesis in row]
+                [_cut(hypothesis, limit, end=self.tokens.end) for hypothesis in row]
                 for row, limit in zip(found, limits, strict=True)
             ]
         else:
             self._search_again(sources, found, limits)
         best = [self._rank(hypotheses) for hypotheses in self._end(sources, found)]
-        texts = iter(self.vocabularies.target.decode([h.ids for row in best for h in row]))
+        texts = iter(self.tokens.decode([h.tokens for row in best for h in row]))
         translations = [
             Translation(
-                tuple(Hypothesis(next(texts), h.score, len(h.ids) < limit, len(h.ids)) for h in row)
+                tuple(
+                    Hypothesis(next(texts), h.score, len(h.tokens) < limit, len(h.tokens))
+                    for h in row
+                )
             )
             for row, limit in zip(best, limits, strict=True)
         ]
         check_scores(translations)
-        return translations, count_work(rows, target_tokens=sum(len(row[0].ids) for row in best))
+        return translations, count_work(rows, target_tokens=sum(len(row[0].tokens) for row in best))
 
     def _search_again(
         self, sources: list[list[str]], found: list[list[_Found]], limits: list[int]
@@ -166,7 +191,7 @@ class CTranslate2Translator:
         late = [
             i
             for i, limit in enumerate(limits)
-            if limit < max(limits) and max(len(h.ids) for h in found[i]) >= limit - 1
+            if limit < max(limits) and max(len(h.tokens) for h in found[i]) >= limit - 1
         ]
         for limit in sorted({limits[i] for i in late}):
             places = [i for i in late if limits[i] == limit]
@@ -180,22 +205,24 @@ class CTranslate2Translator:
         penalty = max(decoding.length_penalty, _LEAST_PENALTY)
         if limit == 1:  # there is room for EOS alone
             return [[_Found([], 0.0)] for _ in sources]
+        prefix = self.tokens.target_prefix
         results = self._translator.translate_batch(
             sources,
+            target_prefix=[prefix] * len(sources) if prefix else None,
             beam_size=decoding.beam_size,
             num_hypotheses=decoding.beam_size,
             length_penalty=penalty,
             no_repeat_ngram_size=decoding.no_repeat_ngram_size,
             max_input_length=0,
             min_decoding_length=0,
-            max_decoding_length=limit - 1,  # the last id is the EOS that `_end` appends
+            # The last token is the EOS that `_end` appends; those of the prefix count.
+            max_decoding_length=limit - 1 + len(prefix),
             return_end_token=True,
             return_scores=True,
         )
-        ids = self._target_ids
         return [
             [
-                _Found([ids[token] for token in tokens], score * len(tokens) ** penalty)
+                _Found(tokens[len(prefix) :], score * len(tokens) ** penalty)
                 for tokens, score in zip(result.hypotheses, result.scores, strict=True)
             ]
             for result in results
@@ -208,37 +235,35 @@ class CTranslate2Translator:
         probability: with it, all hypotheses are scored again.
         """
         scores_all = self.decoding.no_repeat_ngram_size > 0
+        end, prefix = self.tokens.end, self.tokens.target_prefix
         places = [
             (i, j)
             for i, row in enumerate(found)
             for j, hypothesis in enumerate(row)
-            if scores_all or hypothesis.ids[-1:] != [EOS_ID]
+            if scores_all or hypothesis.tokens[-1:] != [end]
         ]
         if not places:
             return found
-        inner = [[k for k in found[i][j].ids if k != EOS_ID] for i, j in places]
+        inner = [[token for token in found[i][j].tokens if token != end] for i, j in places]
         scored = self._translator.score_batch(
             [sources[i] for i, _ in places],
-            [[self._target_tokens[k] for k in ids] for ids in inner],
+            [[*prefix, *tokens] for tokens in inner],
             max_batch_size=_FAST_SCORING,
             batch_type="tokens",
             max_input_length=0,
         )
-        for (i, j), ids, result in zip(places, inner, scored, strict=True):
-            found[i][j] = _Found([*ids, EOS_ID], sum(result.log_probs))
+        for (i, j), tokens, result in zip(places, inner, scored, strict=True):
+            found[i][j] = _Found([*tokens, end], sum(result.log_probs[len(prefix) :]))
         return found
 
     def _rank(self, hypotheses: list[_Found]) -> list[_Found]:
         """Returns the best hypotheses by our length penalty, at least one."""
-        target, alpha = self.vocabularies.target, self.decoding.length_penalty
-        # Ids that are never chosen stand only where the vocabulary has fewer others.
+        alpha = self.decoding.length_penalty
         chosen = [
-            h
-            for h in hypotheses
-            if h.score > _LEAST_SCORE and all(EOS_ID <= i < target.piece_count for i in h.ids)
+            h for h in hypotheses if h.score > _LEAST_SCORE and self.tokens.may_be_chosen(h.tokens)
         ]
         ranked = sorted(
-            chosen or hypotheses[:1], key=lambda h: -h.score / ((5 + len(h.ids)) / 6) ** alpha
+            chosen or hypotheses[:1], key=lambda h: -h.score / ((5 + len(h.tokens)) / 6) ** alpha
         )
         return ranked[: self.decoding.n_best]
 
@@ -259,23 +284,47 @@ def import_ctranslate2() -> Any:
     return ctranslate2
 
 
-def check_length(field: str, length: int) -> None:
+def find_device(engine: Engine) -> str:
+    """Returns where an engine computes, "cpu" or "cuda".
+
+    Raises:
+      UserError: There is no GPU that CTranslate2 finds, or it cannot compute so.
+    """
+    ctranslate2 = import_ctranslate2()
+    has_gpu = ctranslate2.get_cuda_device_count() > 0
+    require(
+        has_gpu or engine.device != "cuda",
+        "`device=cuda` needs a GPU of NVIDIA, and CTranslate2 finds none: leave it out",
+    )
+    device = "cuda" if has_gpu and engine.device != "cpu" else "cpu"
+    known = sorted(ctranslate2.get_supported_compute_types(device))
+    place = "the GPU" if device == "cuda" else "the CPU"
+    require(
+        engine.compute_type in known,
+        f"`compute_type` of CTranslate2 on {place} of this machine must be one of "
+        f"{', '.join(known)}",
+        engine.compute_type,
+    )
+    return device
+
+
+def check_length(field: str, length: int, *, positions: int = POSITIONS) -> None:
     """Raises a UserError that names a field whose length is beyond the positions."""
     require(
-        length <= POSITIONS,
-        f"the engine ctranslate2 has {POSITIONS:,} positions: `{field}` must not be greater",
+        length <= positions,
+        f"the engine ctranslate2 has {positions:,} positions: `{field}` must not be greater",
         f"{length:,}",
     )
 
 
-def _cut(hypothesis: _Found, limit: int) -> _Found:
+def _cut(hypothesis: _Found, limit: int, *, end: str) -> _Found:
     """Returns as much of a hypothesis as leaves room for EOS.
 
-    >>> _cut(_Found([7, 8, 9], -1.0), limit=3).ids
-    [7, 8]
+    >>> _cut(_Found(["a", "b", "c"], -1.0), limit=3, end="</s>").tokens
+    ['a', 'b']
     """
-    length = len(hypothesis.ids) - (hypothesis.ids[-1:] == [EOS_ID])
-    return hypothesis if length < limit else _Found(hypothesis.ids[: limit - 1], 0.0)
+    length = len(hypothesis.tokens) - (hypothesis.tokens[-1:] == [end])
+    return hypothesis if length < limit else _Found(hypothesis.tokens[: limit - 1], 0.0)
 
 
 def _is_memory_error(error: Exception) -> bool:

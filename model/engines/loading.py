@@ -14,6 +14,8 @@ from model.engines.translator import Engine, Translator
 from model.errors import UserError
 from model.folders.atomic import atomic_folder
 from model.folders.cache import OTHER_CACHE, default_cache
+from model.formats.ctranslate2_files import POSITIONS, read_sizes
+from model.formats.foreign import is_foreign, open_foreign
 from model.formats.model_folder import (
     checked_meanwhile,
     find_model_folder,
@@ -35,9 +37,10 @@ def load_translator(
       UserError: There is no finished model, a file of it is another one, or the engine is not
         installed or cannot load it.
     """
+    engine = engine.for_model(is_ctranslate2=is_ctranslate2(folder))
     if engine.name == "ctranslate2":
         return _load_ctranslate2(
-            folder, decoding, engine.compute_type, threads or cores(), is_checked=is_checked
+            folder, decoding, engine, threads or cores(), is_checked=is_checked
         )
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", str(int(uses_onednn(engine))))
     keep_freed_memory()
@@ -61,7 +64,7 @@ def load_translator(
 
 
 def _load_ctranslate2(
-    folder: str, decoding: Decoding, compute_type: str, threads: int, *, is_checked: bool
+    folder: str, decoding: Decoding, engine: Engine, threads: int, *, is_checked: bool
 ) -> Translator:
     from model.engines.ctranslate2_engine import CTranslate2Translator, import_ctranslate2
 
@@ -69,9 +72,7 @@ def _load_ctranslate2(
     converted = convert(folder)
     is_known = is_checked and converted == Path(folder)  # the cache's files are looked at
     with contextlib.nullcontext() if is_known else checked_meanwhile(converted):
-        return CTranslate2Translator(
-            converted, decoding=decoding, compute_type=compute_type, threads=threads
-        )
+        return CTranslate2Translator(converted, decoding=decoding, engine=engine, threads=threads)
 
 
 def uses_onednn(engine: Engine) -> bool:
@@ -80,23 +81,41 @@ def uses_onednn(engine: Engine) -> bool:
 
 
 def check_engine(
-    folder: str | Path, *, decoding: Decoding, engine: Engine, max_source_tokens: int
+    folder: str | Path,
+    *,
+    decoding: Decoding,
+    engine: Engine,
+    max_source_tokens: int,
+    is_here: bool = True,
 ) -> None:
     """Checks what `load_translator` needs, but for the weights, for sources of so many tokens.
+
+    Where other machines translate (not `is_here`), their devices are not known.
 
     Raises:
       UserError: The engine is not installed, the model is not for it, or a length is beyond it.
     """
+    engine = engine.for_model(is_ctranslate2=is_ctranslate2(folder))
     if engine.name != "ctranslate2":
         find_model_folder(folder)
         return
-    from model.engines.ctranslate2_engine import check_length, import_ctranslate2
+    from model.engines.ctranslate2_engine import check_length, find_device, import_ctranslate2
 
     import_ctranslate2()
+    positions, added = POSITIONS, (0, 0)
     if not is_ctranslate2(folder):
         find_model_folder(folder)
-    check_length("max_decoding_length", decoding.max_decoding_length)
-    check_length("max_source_tokens", max_source_tokens)
+    elif is_foreign(folder):
+        model = open_foreign(folder)
+        positions = read_sizes(model.weights_folder).positions
+        told = model.tokenization
+        added = (len(told.source_prefix) + len(told.source_suffix), len(told.target_prefix))
+    if is_here:
+        find_device(engine)
+    check_length(
+        "max_decoding_length", decoding.max_decoding_length, positions=positions - added[1]
+    )
+    check_length("max_source_tokens", max_source_tokens, positions=positions - added[0])
 
 
 # Version of the folders that `export_ctranslate2` writes: no other version in the cache is used.

@@ -8,10 +8,18 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from model.decoding.options import Decoding
-from model.errors import NotFiniteError, require_one_of
+from model.errors import NotFiniteError, require, require_one_of
 from model.text.unknown import UnknownParts
 
-ENGINES = {"tensorflow": ("float32", "bfloat16", "float16"), "ctranslate2": ("float32", "int8")}
+ENGINES = {
+    "tensorflow": ("float32", "bfloat16", "float16"),
+    "ctranslate2": (
+        "float32", "float16", "bfloat16", "int16", "int8", "int8_float32", "int8_float16",
+        "int8_bfloat16",
+    ),
+}  # fmt: skip
+AUTO = "auto"
+DEVICES = (AUTO, "cpu", "cuda")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -19,19 +27,51 @@ class Engine:
     """What computes translations.
 
     Attributes:
-      name: What computes: "tensorflow", or "ctranslate2" where that extra is installed.
+      name: What computes: "tensorflow", or "ctranslate2" where that extra is installed. By default
+        the one that the model is made for.
       compute_type: Type of the matrix products: "float32", or on GPUs "bfloat16" or "float16"
-        ("tensorflow"); "float32" or "int8" ("ctranslate2").
+        ("tensorflow"); "float32", "int8" and, where the device has them, "int16", "float16",
+        "bfloat16", "int8_float32", "int8_float16" or "int8_bfloat16" ("ctranslate2").
+      device: Where ctranslate2 computes: "cpu", "cuda" (all GPUs of NVIDIA), or "auto", on the GPUs
+        if there are any.
     """
 
-    name: str = "tensorflow"
+    name: str | None = None
     compute_type: str = "float32"
+    device: str = AUTO
 
     def __post_init__(self) -> None:
+        require_one_of("`device`", self.device, DEVICES)
+        if self.name is None:
+            every = dict.fromkeys(kind for kinds in ENGINES.values() for kind in kinds)
+            require_one_of("`compute_type`", self.compute_type, tuple(every))
+            return
         require_one_of("`engine`", self.name, tuple(ENGINES))
         require_one_of(
             f"`compute_type` of the engine {self.name}", self.compute_type, ENGINES[self.name]
         )
+        require(
+            self.device == AUTO or self.name == "ctranslate2",
+            f"`device` is for the engine ctranslate2; {self.name} takes the GPUs that it finds: "
+            "leave it out",
+        )
+
+    def for_model(self, *, is_ctranslate2: bool) -> Engine:
+        """Returns the engine with its name, which the model tells where no name was given.
+
+        Raises:
+          UserError: That one does not compute so.
+        """
+        if self.name is not None:
+            return self
+        return dataclasses.replace(self, name="ctranslate2" if is_ctranslate2 else "tensorflow")
+
+    def as_json(self) -> dict[str, str | None]:
+        """Returns what a plan says of it; of what came later, nothing where it is the default."""
+        values = dataclasses.asdict(self)
+        if self.device == AUTO:
+            del values["device"]
+        return values
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,3 +168,21 @@ class Translator(Protocol):
 
     def is_input_error(self, error: Exception) -> bool:
         """Tells whether a source can have caused an error; else it was the machine."""
+
+
+def between(translator: Translator, *, source: str, target: str) -> Translator:
+    """Returns a translator between two languages, where its model is told them; else itself.
+
+    Args:
+      translator: The model.
+      source: Code of the language of the texts, or "".
+      target: Code of the language to translate into, or "".
+
+    Raises:
+      UserError: The model is told the languages, and has not these.
+    """
+    choose = getattr(translator, "between", None)
+    if choose is None:
+        return translator
+    chosen: Translator = choose(source=source, target=target)
+    return chosen

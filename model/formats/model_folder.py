@@ -2,8 +2,8 @@
 
 Its `config.json` has the digests of all other files and the model card (`model.formats.model_card`)
 beside the architecture; in exports, whose `config.json` is that of other programs, `about.json` has
-them. What takes `str | Path` takes a model folder, the run folder that it lies in, or an export for
-CTranslate2. Nothing here needs TensorFlow.
+them. What takes `str | Path` takes a model folder, the run folder that it lies in, an export for
+CTranslate2, or a foreign model (`model.formats.foreign`). Nothing here needs TensorFlow.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from typing import Any
 
 from model.errors import UserError
 from model.folders.access import no_access
+from model.formats.ctranslate2_files import CTRANSLATE2_FILE, token_files
+from model.formats.foreign import describe_other_tool, is_foreign, open_foreign, weights_folder
 from model.formats.model_card import About
 from model.text.vocabulary import INCOMPLETE, VOCABULARY_FILE, VocabularyPair, load_vocabularies
 from model.transformer.config import TransformerConfig
 
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.weights.h5"
-CTRANSLATE2_FILE = "model.bin"  # of CTranslate2: its weights, beside its own config.json
 ABOUT_FILE = "about.json"
 _ABOUT, _DIGESTS = "about", "digests"
 _CHUNK_BYTES = 8 << 20
@@ -41,6 +42,8 @@ def find_model_folder(folder: str | Path) -> Path:
     for candidate in (given, given / "model"):
         if (candidate / CONFIG_FILE).is_file() and (candidate / WEIGHTS_FILE).is_file():
             return candidate
+    if said := describe_other_tool(given):
+        raise UserError(said)
     if given.is_file():
         raise UserError(
             f"the model must be a folder; {folder} is a file: name the run folder of a `tt train`, "
@@ -48,6 +51,11 @@ def find_model_folder(folder: str | Path) -> Path:
         )
     if not given.is_dir():
         raise UserError(f"no model folder at {folder}: train one with `tt train`")
+    if is_foreign(given):
+        raise UserError(
+            f"{folder} is a model for CTranslate2, of another program: it translates with "
+            "`engine=ctranslate2`"
+        )
     if is_ctranslate2(given):
         raise UserError(
             f"{folder} was exported for CTranslate2: translate with `engine=ctranslate2`, or name "
@@ -60,8 +68,8 @@ def find_model_folder(folder: str | Path) -> Path:
 
 
 def is_ctranslate2(folder: str | Path) -> bool:
-    """Says whether a folder was written by `tt export --format ctranslate2`."""
-    return (Path(folder) / CTRANSLATE2_FILE).is_file()
+    """Says whether a folder holds a model for CTranslate2: an export of ours, or a foreign one."""
+    return weights_folder(folder) is not None
 
 
 def model_files(folder: Path) -> list[str]:
@@ -71,10 +79,11 @@ def model_files(folder: Path) -> list[str]:
       UserError: The vocabularies cannot be read.
     """
     weights = [WEIGHTS_FILE]
+    if is_foreign(folder):
+        return open_foreign(folder).files
     if is_ctranslate2(folder):
-        tokens = sorted(path.name for path in folder.glob("*_vocabulary.json"))
         about = [ABOUT_FILE] if (folder / ABOUT_FILE).is_file() else []
-        weights = [CTRANSLATE2_FILE, *tokens, *about]
+        weights = [CTRANSLATE2_FILE, *token_files(folder), *about]
     return [CONFIG_FILE, *weights, *load_vocabularies(folder).files]
 
 
@@ -100,6 +109,8 @@ def model_fingerprint(folder: str | Path) -> str:
             if expected:
                 own.update(chunk)
         _compare(path, name, own.hexdigest(), expected)
+    if is_foreign(path):
+        digest.update(_as_json(dataclasses.asdict(open_foreign(path).tokenization)))
     return digest.hexdigest()
 
 
@@ -139,7 +150,7 @@ def checked_meanwhile(folder: Path) -> Iterator[None]:
 def describe_missing_digests(folder: str | Path, *, name: str) -> list[str]:
     """Returns a line on a model, by the user's name for it, without digests; else none."""
     path = _find(folder)
-    if _read_digests(path):
+    if _read_digests(path) or is_foreign(path):
         return []
     remedy = "`tt export` writes a copy that has them"
     if is_ctranslate2(path):
@@ -153,6 +164,8 @@ def describe_missing_digests(folder: str | Path, *, name: str) -> list[str]:
 def load_about(folder: str | Path) -> About:
     """Returns what a model is; empty where it was written before that was written down."""
     path = _find(folder)
+    if is_foreign(path) and not (path / ABOUT_FILE).is_file():
+        return About(data=open_foreign(path).data)
     try:
         return About.from_json(_read_identity(path).get(_ABOUT, {}))
     except (TypeError, AttributeError) as error:
@@ -289,19 +302,3 @@ def _unreadable(path: Path, error: Exception) -> UserError:
 
 def _as_json(values: Mapping[str, Any]) -> bytes:
     return (json.dumps(values, indent=2, ensure_ascii=False) + "\n").encode()
-
-
-# CTranslate2 has a table of positions, we compute them: its own default cuts sources at 1024.
-POSITIONS = 2048
-
-
-def load_tokens(folder: Path, side: str) -> list[str]:
-    """Returns CTranslate2's names of the ids of a side, "source" or "target"."""
-    shared = folder / "shared_vocabulary.json"
-    path = shared if shared.is_file() else folder / f"{side}_vocabulary.json"
-    try:
-        return list(json.loads(path.read_text("utf-8")))
-    except (OSError, ValueError) as error:
-        raise UserError(
-            f"{path} cannot be read: {error}. Write the folder again with `tt export`"
-        ) from error

@@ -13,7 +13,8 @@ from model.errors import UserError
 from model.extras import install_extra
 from model.folders.atomic import atomic_folder
 from model.folders.remote import OTHER_OUTPUT, storage_errors
-from model.formats.model_folder import POSITIONS, find_model_folder, load_about, write_about
+from model.formats.ctranslate2_files import POSITIONS
+from model.formats.model_folder import find_model_folder, load_about, write_about
 from model.formats.weights import check_output, copy_vocabularies, load_model
 from model.text.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from model.transformer.attention import CrossAttention, SelfAttention

@@ -14,10 +14,10 @@ from model.errors import UserError
 from model.folders.access import check_readable
 from model.folders.atomic import atomic_folder, is_free
 from model.folders.remote import storage_errors
+from model.formats.ctranslate2_files import CTRANSLATE2_FILE
 from model.formats.model_card import About
 from model.formats.model_folder import (
     CONFIG_FILE,
-    CTRANSLATE2_FILE,
     WEIGHTS_FILE,
     check_files,
     check_vocabulary_sizes,

@@ -8,4 +8,5 @@ glossary       terms, and what they are in the other language
 placeholders   spans on both sides of a pair to placeholders
 spans          what no translation may change: URLs, tags, variables, prices
 unknown        how much of a text a vocabulary lacks
+tokenization  how a text becomes the tokens of a foreign model
 """

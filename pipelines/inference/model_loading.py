@@ -11,8 +11,9 @@ from typing import Any
 from model.decoding.options import Decoding
 from model.engines.loading import check_engine, load_translator
 from model.engines.translator import Engine, Translator
-from model.errors import UserError
+from model.errors import UserError, require
 from model.folders.cache import default_cache
+from model.formats.foreign import is_foreign, open_foreign
 from model.formats.model_card import About, TrainingData
 from model.formats.model_folder import (
     describe_missing_digests,
@@ -21,6 +22,7 @@ from model.formats.model_folder import (
     load_about,
     model_fingerprint,
 )
+from model.text.languages import find_language, read_language
 from pipelines.storage.first_look import look_first
 from pipelines.storage.paths import is_local, normalize_path
 from pipelines.texts.model_languages import describe_other_language
@@ -67,7 +69,7 @@ class FoundModel:
             return 0
         is_export = is_ctranslate2(self.folder)
         folder = self.folder if is_export else find_model_folder(self.folder)
-        return sum(file.stat().st_size for file in folder.iterdir() if file.is_file())
+        return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
     @property
     def data(self) -> TrainingData:
@@ -105,9 +107,15 @@ def find_model(
     return FoundModel(
         folder=folder,
         fingerprint=model_fingerprint(folder),
-        engine=dataclasses.asdict(engine),
+        engine=choose_engine(folder, engine).as_json(),
         about=load_about(folder),
     )
+
+
+def choose_engine(folder: Path | None, engine: Engine) -> Engine:
+    """Returns the engine that computes a model's translations, by its name."""
+    is_export = folder is not None and is_ctranslate2(folder)
+    return engine.for_model(is_ctranslate2=is_export)
 
 
 def check_model(
@@ -118,6 +126,8 @@ def check_model(
     engine: Engine,
     texts: TextOptions,
     data: TrainingData,
+    has_target: bool = True,
+    is_here: bool = True,
 ) -> list[str]:
     """Checks that an engine can translate texts with a model; returns warnings.
 
@@ -128,16 +138,54 @@ def check_model(
       engine: What computes.
       texts: How texts are treated.
       data: What the model was trained on.
+      has_target: Whether there is one target language; else each row names its own.
+      is_here: Whether this machine translates.
 
     Raises:
-      UserError: The engine is not installed, the model is not for it, or a length is beyond it.
+      UserError: The engine is not installed, the model is not for it, a length is beyond it, or it
+        has not the languages.
     """
     longest = texts.max_source_tokens
-    check_engine(folder, decoding=decoding, engine=engine, max_source_tokens=longest)
+    check_engine(
+        folder, decoding=decoding, engine=engine, max_source_tokens=longest, is_here=is_here
+    )
+    check_languages(folder, texts=texts, data=data, has_target=has_target)
     return [
         *describe_missing_digests(folder, name=name),
         *describe_other_language(texts.source_language, data=data),
     ]
+
+
+def check_languages(
+    folder: Path, *, texts: TextOptions, data: TrainingData, has_target: bool
+) -> None:
+    """Checks that a model translates into the language that is asked for.
+
+    Raises:
+      UserError: It does not, or it wants to be told one.
+    """
+    source, target = texts.source_language or data.source_language, texts.target_language
+    if is_foreign(folder):
+        model = open_foreign(folder)
+        model.check(source=source, target=target, has_target=has_target)
+        if model.tokenization.has_target_language:
+            return
+    require(
+        has_target,
+        "`target_language_column` is for models of several languages, and this one has two: leave "
+        "it out",
+    )
+    if not target:
+        return
+    asked, own = (
+        read_language(target, name="`target_language`"),
+        find_language(data.target_language),
+    )
+    if own is not None and asked.primary != own.primary:
+        raise UserError(
+            f"`target_language` is {target}, and the model translates to {data.target_language} "
+            "alone: leave it out, or name another model"
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -175,7 +223,7 @@ class ModelLoader:
         folder = self._stage()
         if not is_local(self.folder):
             return folder.name
-        files = [(path.name, path.stat()) for path in folder.iterdir() if path.is_file()]
+        files = [(str(path), path.stat()) for path in folder.rglob("*") if path.is_file()]
         return tuple(sorted((name, each.st_size, each.st_mtime_ns) for name, each in files))
 
     def describe(self, texts: TextOptions) -> tuple[About, list[str]]:

@@ -76,7 +76,7 @@ class TextModel:
             translator=translator,
             options=options.for_model(about.data),
             glossary=glossary,
-            limits=Limits.of(about),
+            limits=Limits.of(options.name_languages(about)),
         )
 
     def translate(self, texts: Sequence[str | bytes | None]) -> TranslatedTexts:

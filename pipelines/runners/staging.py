@@ -22,10 +22,13 @@ from typing import Any, NamedTuple
 from model.dataset.manifest import MANIFEST_FILE, DatasetManifest
 from model.errors import DiskFullError, UserError
 from model.folders.cache import delete_stale
+from model.formats.argos import SUFFIX as PACKAGE
+from model.formats.argos import open_package
+from model.formats.ctranslate2_files import CTRANSLATE2_FILE
+from model.formats.foreign import METADATA_FILE
 from model.formats.model_folder import (
     ABOUT_FILE,
     CONFIG_FILE,
-    CTRANSLATE2_FILE,
     WEIGHTS_FILE,
     find_model_folder,
     identity_digest,
@@ -108,9 +111,12 @@ def stage_model(model: str, *, cache: Path, report: Callable[[str], object]) -> 
       DiskFullError: The cache has no room.
     """
     if storage_paths.is_local(model):
-        return Path(model) if is_ctranslate2(model) else find_model_folder(model)
-    folder, names = _find_remote_model(model.rstrip("/"))
-    paths = [f"{folder}/{name}" for name in names]
+        folder = open_package(Path(model))
+        return folder if is_ctranslate2(folder) else find_model_folder(folder)
+    if model.endswith(PACKAGE):
+        return _stage_package(model, cache=cache, report=report)
+    remote, names = _find_remote_model(model.rstrip("/"))
+    paths = [f"{remote}/{name}" for name in names]
     found = _identities(paths, kind=_MODEL)
     sizes = {name: int(identity["bytes"]) for name, identity in zip(names, found, strict=True)}
     digest = hashlib.blake2b(json.dumps(found).encode(), digest_size=16).hexdigest()
@@ -118,18 +124,19 @@ def stage_model(model: str, *, cache: Path, report: Callable[[str], object]) -> 
     staged = _follow(pointer)
     if staged is not None and all(_is_whole(staged / name, sizes[name]) for name in names):
         return staged
-    report(f"Staging {folder} ({len(names)} files, {megabytes(sum(sizes.values()))}) to {cache}")
+    report(f"Staging {remote} ({len(names)} files, {megabytes(sum(sizes.values()))}) to {cache}")
     delete_stale(cache, "model.*.tmp")
     temporary = cache / f"model.{uuid.uuid4().hex}.tmp"
     try:
         for name, path in zip(names, paths, strict=True):
             _copy(path, temporary / name, size=sizes[name], kind=_MODEL)
         if _identities(paths, kind=_MODEL) != found:
-            raise UserError(f"{folder} was changed while it was copied: run the same command again")
+            raise UserError(f"{remote} was changed while it was copied: run the same command again")
         # What a model is has no fingerprint, but copies of other content must not share a folder.
         staged = cache / f"{model_fingerprint(temporary)}-{identity_digest(temporary)[:8]}"
         staged.mkdir(exist_ok=True)
         for name in names:  # another process may do the same, with files of equal content
+            (staged / name).parent.mkdir(exist_ok=True)
             (temporary / name).replace(staged / name)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -137,10 +144,37 @@ def stage_model(model: str, *, cache: Path, report: Callable[[str], object]) -> 
     return staged
 
 
+def _stage_package(package: str, *, cache: Path, report: Callable[[str], object]) -> Path:
+    """Copies a package of Argos Translate to the cache, unless it is there, and unpacks it."""
+    found = _identities([package], kind=_MODEL)
+    digest = hashlib.blake2b(json.dumps(found).encode(), digest_size=16).hexdigest()
+    copy, size = cache / f"{digest}{PACKAGE}", int(found[0]["bytes"])
+    if not _is_whole(copy, size):
+        report(f"Staging {package} ({megabytes(size)}) to {cache}")
+        _copy(package, copy, size=size, kind=_MODEL)
+    return open_package(copy)
+
+
+def _find_foreign_files(folder: str, present: set[str]) -> list[str]:
+    """Returns the names of the files of a foreign model; none of what is no foreign model."""
+    beside = {n for n in present if n.endswith((".spm", ".model", ".json", "_vocabulary.txt"))}
+    if CTRANSLATE2_FILE in present:
+        if VOCABULARY_FILE in present:
+            return []
+        return sorted(beside | {CTRANSLATE2_FILE})
+    if METADATA_FILE not in present:
+        return []
+    with _remote_errors(folder, kind=_MODEL):
+        inner = {path.removeprefix(f"{folder}/") for path in listing.list_folder(f"{folder}/model")}
+    return sorted(beside | inner) if f"model/{CTRANSLATE2_FILE}" in inner else []
+
+
 def _find_remote_model(model: str) -> tuple[str, list[str]]:
     for folder in (model, f"{model}/model"):
         with _remote_errors(folder, kind=_MODEL):
             present = {path.removeprefix(f"{folder}/") for path in listing.list_folder(folder)}
+        if names := _find_foreign_files(folder, present):
+            return folder, names
         weights = present & {WEIGHTS_FILE, CTRANSLATE2_FILE}
         if CONFIG_FILE in present and weights:
             break

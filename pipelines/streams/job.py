@@ -27,6 +27,7 @@ from pipelines.inference.model_loading import (
     FoundModel,
     ModelLoader,
     check_model,
+    choose_engine,
     find_model,
 )
 from pipelines.inference.model_sharing import SharedTranslator
@@ -101,7 +102,7 @@ class StreamRequest:
                 texts.glossary, read=lambda name: read_bytes(normalize_path(name))
             )
         return StreamJob(
-            request=self,
+            request=dataclasses.replace(self, engine=choose_engine(model.folder, self.engine)),
             name=run,
             ends=ends,
             model=model,
@@ -109,7 +110,7 @@ class StreamRequest:
                 form=form,
                 options=texts,
                 glossary=glossary,
-                limits=Limits.of(model.about),
+                limits=Limits.of(options.texts.name_languages(model.about)),
             ),
             notices=tuple(notices),
         )

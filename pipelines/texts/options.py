@@ -6,7 +6,7 @@ import dataclasses
 
 from model.decoding.options import MAX_SOURCE_TOKENS
 from model.errors import require, require_one_of
-from model.formats.model_card import TrainingData
+from model.formats.model_card import About, TrainingData
 from model.text.languages import find_language, read_language
 from model.text.spans import PLACEHOLDERS, Protection
 from pipelines.flags.limits import FLAGS, read_names
@@ -39,6 +39,9 @@ class TextOptions:
       protection: What of a text must not change.
       source_language: Code of the texts' language, whose rules cut texts into sentences; by default
         that of the model's training, else English.
+      target_language: Code of the language to translate into, where the model has several: as the
+        model names it, or any code of it; else that of its translations, where the model does not
+        say it.
       flags: Flags that count, of those in docs/translate.md; repeatable, or with commas, and
         "none" for none.
       on_flag: What becomes of a flagged translation: "keep" keeps it, "null" leaves it out, "retry"
@@ -54,6 +57,7 @@ class TextOptions:
     glossary: str | None = None
     protection: Protection = dataclasses.field(default_factory=Protection)
     source_language: str = ""
+    target_language: str = ""
     flags: tuple[str, ...] = FLAGS
     on_flag: str = KEEP
 
@@ -80,6 +84,21 @@ class TextOptions:
         )
         if self.source_language:
             read_language(self.source_language, name="`source_language`")
+
+    @property
+    def asked_languages(self) -> dict[str, str]:
+        """The code of the language to translate into, as a plan has it; empty if none is given."""
+        return {"target": self.target_language} if self.target_language else {}
+
+    def name_languages(self, about: About) -> About:
+        """Returns what a model is, with the languages that it is to translate between."""
+        source, target = about.data.source_language, about.data.target_language
+        data = dataclasses.replace(
+            about.data,
+            source_language=source or self.source_language,
+            target_language=self.target_language or target,
+        )
+        return dataclasses.replace(about, data=data)
 
     def for_model(self, data: TrainingData) -> TextOptions:
         """Returns these options with the model's language and placeholders, if none are given.

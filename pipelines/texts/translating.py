@@ -12,7 +12,7 @@ from typing import Any
 
 from model.decoding.options import Decoding
 from model.engines.progress import begin_sources
-from model.engines.translator import Hypothesis, Translation, Translator, Work
+from model.engines.translator import Hypothesis, Translation, Translator, Work, between
 from model.text.glossary import Glossary
 from model.text.spans import BRACKET
 from pipelines.flags.judging import Judge
@@ -104,6 +104,7 @@ def translate_texts(
       Exception: What the translator raised, where that is no fault of a source
         (`is_input_error`), or where all sources fail and a harmless one as well.
     """
+    translator = between(translator, source=options.source_language, target=options.target_language)
     decided: dict[bytes | None, TranslatedText] = {None: TranslatedText(status=NULL)}
     texts: dict[bytes, str] = {}
     for cell in dict.fromkeys(cell for cell in cells if cell is not None):

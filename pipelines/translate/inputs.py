@@ -88,7 +88,10 @@ def inspect_input(
             if not (contents.rows or contents.schema.names):
                 raise BadFileError(f"{file.path} is empty: no row of it names columns")
             columns = find_text_columns(
-                schema=contents.schema, text_columns=options.text_columns, path=file.path
+                schema=contents.schema,
+                text_columns=options.text_columns,
+                path=file.path,
+                language_column=options.target_language_column,
             )
         except BadFileError as error:
             if options.on_bad_file != SKIP:
@@ -321,16 +324,34 @@ def first_texts(found: FoundInput, *, count: int) -> list[str]:
 
 
 def find_text_columns(
-    *, schema: pa.Schema, text_columns: Sequence[str], path: str
+    *,
+    schema: pa.Schema,
+    text_columns: Sequence[str],
+    path: str,
+    language_column: str | None = None,
 ) -> tuple[str, ...]:
     """Finds the columns to translate: those that the user named, or the only one that holds text.
+
+    The column of languages is none of them.
 
     Raises:
       BadFileError: There is no such column, or it holds no text.
       UserError: No column is named, and several hold text.
     """
+    if language_column is not None:
+        kind = type_of(schema, language_column)
+        if kind is None or not (is_text(kind) or pa.types.is_null(kind)):
+            found = "no column" if kind is None else f"a column of {kind}"
+            raise BadFileError(
+                f"`target_language_column` must be a column of strings; {path} has {found} "
+                f"{language_column!r}. Its columns: {_columns(schema)}"
+            )
     if not text_columns:
-        names = [str(field.name) for field in schema if is_text(field.type)]
+        names = [
+            str(field.name)
+            for field in schema
+            if is_text(field.type) and field.name != language_column
+        ]
         if not names:
             raise BadFileError(
                 f"{path} has no column of strings to translate. Its columns: {_columns(schema)}"

@@ -28,7 +28,13 @@ from model.errors import UserError
 from model.folders.lock import lock_folder
 from pipelines.flags.limits import Limits
 from pipelines.inference.model_copies import ModelCopies, plan_copies
-from pipelines.inference.model_loading import CustomModel, FoundModel, check_model, find_model
+from pipelines.inference.model_loading import (
+    CustomModel,
+    FoundModel,
+    check_model,
+    choose_engine,
+    find_model,
+)
 from pipelines.inference.models_for_workers import make_loader
 from pipelines.inference.text_model import load_glossary
 from pipelines.remote import dataflow, flink
@@ -38,6 +44,7 @@ from pipelines.runners.beam_options import set_file_system_options, with_workers
 from pipelines.runners.jobs.job_file import JobFile
 from pipelines.runners.runner import make_pipeline, run_pipeline
 from pipelines.runners.status_line import look_seconds, repeating
+from pipelines.runners.workers import are_elsewhere
 from pipelines.storage.files import delete
 from pipelines.storage.first_look import look_first
 from pipelines.storage.listing import list_files
@@ -122,7 +129,7 @@ class TranslateRequest:
         for what, path in (("`model`", self.model), ("`glossary`", options.texts.glossary)):
             if isinstance(path, str):
                 places[what] = [path]
-        notices = check_job(self.beam, places=places, engine=self.engine.name)
+        notices = check_job(self.beam, places=places, engine=self.engine.name or "")
         set_file_system_options(self.beam)
         if remote := [path for each in places.values() for path in each if not is_local(path)]:
             report(f"Looking at {', '.join(remote)}")
@@ -131,9 +138,10 @@ class TranslateRequest:
         output = normalize_path(options.output)
         check_place(options, output=output)
         found = inspect_input(options, has_n_best=self.decoding.n_best > 1, report=report)
+        engine = choose_engine(model.folder, self.engine)
         texts = options.texts.for_model(model.data)
         glossary = load_glossary(texts.glossary)
-        limits = Limits.of(model.about)
+        limits = Limits.of(options.texts.name_languages(model.about))
         plan = make_plan(
             files=found.files,
             bad_files=found.bad_files,
@@ -144,11 +152,11 @@ class TranslateRequest:
             decoding=self.decoding,
             engine=model.engine,
             limits=limits,
-            languages=model.languages,
+            languages=model.languages | options.texts.asked_languages,
         )
         check_matches(options.input, output=output, plan=plan)
         job = TranslateJob(
-            request=self,
+            request=dataclasses.replace(self, engine=engine),
             output=output,
             found=found,
             model=model,
@@ -158,6 +166,7 @@ class TranslateRequest:
                 texts=texts,
                 glossary=glossary,
                 limits=limits,
+                language_column=options.target_language_column,
             ),
             plan=plan,
             run_id=uuid.uuid4().hex,
@@ -219,9 +228,8 @@ class TranslateJob:
 
     def is_done(self, unit: UnitStatistics) -> bool:
         """Says whether a unit is finished for this run: not where that is deleted or redone."""
-        if unit.run_id == self.run_id:
-            return True
-        return not self.deleted and unit.plan_digest == self.plan_digest
+        is_of_plan = unit.plan_digest == self.plan_digest
+        return unit.run_id == self.run_id or (is_of_plan and not self.deleted)
 
     def describe(self) -> list[str]:
         """Returns the lines that say what the run will do."""
@@ -231,7 +239,7 @@ class TranslateJob:
         """Checks what matters only if there is something to do; returns warnings.
 
         Raises:
-          UserError: The engine is not installed, or the model is not for it.
+          UserError: The engine is not installed, or the model is not for it or the languages.
         """
         if self.is_finished:
             return []
@@ -245,10 +253,12 @@ class TranslateJob:
                 engine=request.engine,
                 texts=request.options.texts,
                 data=data,
+                has_target=request.options.target_language_column is None,
+                is_here=not are_elsewhere(request.beam),
             )
-            first = first_texts(self.found, count=SAMPLE)
-            notices += describe_other_script(first, data=data)
-            notices += describe_cuts(first, options=self.table.texts)
+            texts = first_texts(self.found, count=SAMPLE)
+            notices += describe_other_script(texts, data=data)
+            notices += describe_cuts(texts, options=self.table.texts)
         return notices
 
     def run(
@@ -277,7 +287,7 @@ class TranslateJob:
             return _summarize(self, self.manifest, already_finished=True, start=start)
         with contextlib.ExitStack() as stack:
             dataflow.check_staging(self.request.beam)
-            wheel = with_own_wheel(self.arguments, engine=self.request.engine.name)
+            wheel = with_own_wheel(self.arguments, engine=str(self.request.engine.name))
             pipeline = make_pipeline(stack.enter_context(wheel), detach=detach)
             job_file = JobFile(f"{self.output}/{job_folder.JOB_FOLDER}")
             try:

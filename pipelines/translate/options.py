@@ -39,6 +39,8 @@ class TranslateOptions:
         the others.
       text_columns: Column to translate, of strings or of lists of strings, or a field of a struct
         (product.title); repeatable. By default the only column of strings.
+      target_language_column: Column of strings with the code of the language to translate each row
+        into, for models of several languages; where it is null, `texts.target_language` holds.
       limit: Translate only so many rows, the first of all: to try.
       unit_rows: Most consecutive rows of one file that are one unit of work, and one output file.
       max_failed: Share of rows that may fail or be skipped; with more the run has failed, and the
@@ -56,6 +58,7 @@ class TranslateOptions:
     format: str = PARQUET
     compression: str | None = None
     text_columns: tuple[str, ...] = ()
+    target_language_column: str | None = None
     limit: int | None = None
     unit_rows: int = 8192
     max_failed: float = 0.001
@@ -98,6 +101,12 @@ class TranslateOptions:
     def suffix(self) -> str:
         """Suffix of the output files."""
         return output_suffix(file_format=self.format, compression=str(self.compression))
+
+    @property
+    def language_column(self) -> dict[str, str]:
+        """What a plan says of the column of languages: nothing where there is none."""
+        column = self.target_language_column
+        return {} if column is None else {"target_language_column": column}
 
     @property
     def other_format(self) -> dict[str, str]:

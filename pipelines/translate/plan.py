@@ -206,6 +206,7 @@ def make_plan(
             "limit": options.limit,
             "compression": options.compression,
             **options.other_format,
+            **options.language_column,
             **_text_options(options.texts, glossary=glossary),
         },
         "model_fingerprint": model_fingerprint,
@@ -232,6 +233,8 @@ def _text_options(texts: TextOptions, *, glossary: Glossary | None) -> dict[str,
     """Returns what decides of texts; a glossary by its content, wherever it lies."""
     values = dataclasses.asdict(texts)
     protection = values.pop("protection")
+    if not texts.target_language:  # as in plans of before
+        del values["target_language"]
     return {**values, **protection, "glossary": glossary and glossary.digest}
 
 

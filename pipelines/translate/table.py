@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 from model.engines.translator import Translator
 from model.text.glossary import Glossary
 from pipelines.flags.limits import FLAGS, Limits
-from pipelines.tables.text_columns import read_text_column
+from pipelines.inference.languages import translate_by_language
+from pipelines.tables.text_columns import TextColumn, read_text_column
 from pipelines.texts.columns import (
     ERROR,
     N_BEST,
@@ -39,7 +40,6 @@ from pipelines.texts.translating import (
     UNKNOWN,
     TranslatedText,
     TranslatedTexts,
-    translate_texts,
 )
 
 # A row with a list of texts counts once, under the first of these that one of its texts has.
@@ -76,6 +76,7 @@ class TableOptions:
     texts: TextOptions = dataclasses.field(default_factory=TextOptions)  # how texts are treated
     glossary: Glossary | None = None  # terms whose translations are given
     limits: Limits = dataclasses.field(default_factory=Limits)  # what is usual for the model
+    language_column: str | None = None  # the column of the language to translate each row into
     has_flags: bool = True  # whether there is a column of flags: none in a folder of an older tt
 
     def for_plan(self, plan: Mapping[str, Any]) -> TableOptions:
@@ -123,7 +124,8 @@ def translate_table(
     """
     columns = [read_text_column(table, name) for name in options.text_columns]
     every_cell = [cell for column in columns for cell in column.cells]
-    found = _translate(every_cell, options=options, translator=translator)
+    codes = [code for column in columns for code in _codes_of(column, table, options=options)]
+    found = _translate(every_cell, codes, options=options, translator=translator)
     first = 0
     for name, texts in zip(options.text_columns, columns, strict=True):
         of_column = found.translations[first : first + len(texts.cells)]
@@ -155,7 +157,9 @@ def retry_table(
         statuses = texts.flatten(table.column(options.name(column, STATUS)))
         places += [(column, place) for place, each in enumerate(statuses) if each == FAILED]
     failed = [columns[column].cells[place] for column, place in places]
-    found = _translate(failed, options=options, translator=translator)
+    codes = {name: _codes_of(texts, table, options=options) for name, texts in columns.items()}
+    asked = [codes[column][place] for column, place in places]
+    found = _translate(failed, asked, options=options, translator=translator)
     for column, texts in columns.items():
         for added, kind, value in options.added():
             name = options.name(column, added)
@@ -169,11 +173,25 @@ def retry_table(
     return table, found
 
 
+def _codes_of(column: TextColumn, table: pa.Table, *, options: TableOptions) -> list[str]:
+    """Returns the language to translate each text of a column into; "" where none is named."""
+    if options.language_column is None:
+        return [""] * len(column.cells)
+    named = read_text_column(table, options.language_column).cells
+    codes = [(code or b"").decode(errors="replace").strip() for code in named]
+    if column.lengths is None:
+        return codes
+    rows = zip(codes, column.lengths, strict=True)
+    return [code for code, length in rows for _ in range(length or 0)]
+
+
 def _translate(
-    cells: list[bytes | None], *, options: TableOptions, translator: Translator
+    cells: list[bytes | None], codes: list[str], *, options: TableOptions, translator: Translator
 ) -> TranslatedTexts:
-    found = translate_texts(
+    """Translates cells, each into the language of its code, or into that of the options."""
+    found = translate_by_language(
         cells,
+        codes,
         translator=translator,
         options=options.texts,
         glossary=options.glossary,

@@ -23,7 +23,7 @@ if not __package__:
 
 from model.decoding.options import Decoding
 from model.engines.tensorflow_engine import TensorFlowTranslator
-from model.formats.model_folder import load_tokens
+from model.formats.ctranslate2_files import load_tokens
 from model.formats.to_ctranslate2 import export_ctranslate2
 from model.text.vocabulary import is_empty
 

@@ -191,7 +191,7 @@ def test_a_full_disk_behind_stdout_is_one_clear_error(trained_toy):
         (["--max-length-ratio", "-1"], "--max-length-ratio must be finite and not negative"),
         (["--engine", "gpt"], "--engine must be one of tensorflow, ctranslate2. Received: gpt"),
         (
-            ["--compute-type", "int8"],
+            ["--engine", "tensorflow", "--compute-type", "int8"],
             "engine tensorflow must be one of float32, bfloat16, float16. Received",
         ),
         (["--model", "nowhere"], "no model folder at nowhere"),

@@ -32,12 +32,13 @@ from model.engines.translator import Engine
 from model.errors import DiskFullError, NotFiniteError, UserError
 from model.extras import install_extra
 from model.folders.atomic import atomic_folder
-from model.formats.model_folder import POSITIONS, model_fingerprint
+from model.formats.ctranslate2_files import POSITIONS
+from model.formats.model_folder import model_fingerprint
 from model.formats.to_ctranslate2 import export_ctranslate2
 from model.text.vocabulary import BOS_ID, EOS_ID
 from model.transformer.decode import length_limits
 
-TENSORFLOW = Engine()
+TENSORFLOW = Engine(name="tensorflow")
 CTRANSLATE2 = Engine(name="ctranslate2")
 INT8 = Engine(name="ctranslate2", compute_type="int8")
 GREEDY = Decoding(beam_size=1)
@@ -263,7 +264,7 @@ def test_batch_mates_with_other_limits_change_nothing(random_model, monkeypatch,
         searched.append((len(sources), limit))
         found = search(self, sources, limit=limit)
         went_on.extend(
-            len(row[0].ids) > decoding.length_limit(len(source) + 2)  # BOS and EOS
+            len(row[0].tokens) > decoding.length_limit(len(source) + 2)  # BOS and EOS
             for source, row in zip(sources, found, strict=True)
         )
         return found
@@ -590,6 +591,9 @@ def test_ctranslate2_has_as_many_calls_as_the_cores_allow(model_folder, monkeypa
     package = ctranslate2_engine.import_ctranslate2()
 
     class Observed:
+        get_cuda_device_count = staticmethod(package.get_cuda_device_count)
+        get_supported_compute_types = staticmethod(package.get_supported_compute_types)
+
         def Translator(self, folder, **options):  # noqa: N802
             given.update(options)
             return package.Translator(folder, **options)

@@ -35,7 +35,8 @@ from model.engines.batching import pad
 from model.engines.tensorflow_engine import TensorFlowTranslator
 from model.errors import DiskFullError, UserError
 from model.folders.remote import storage_errors
-from model.formats.model_folder import CONFIG_FILE, POSITIONS, WEIGHTS_FILE
+from model.formats.ctranslate2_files import POSITIONS
+from model.formats.model_folder import CONFIG_FILE, WEIGHTS_FILE
 from model.formats.saved_model import SIGNATURE, VOCABULARY_FOLDER, export_saved_model
 from model.formats.to_ctranslate2 import export_ctranslate2
 from model.formats.weights import copy_model

@@ -22,11 +22,11 @@ from model.engines.loading import convert, load_translator
 from model.engines.translator import Engine
 from model.errors import UserError
 from model.formats import model_folder
+from model.formats.ctranslate2_files import CTRANSLATE2_FILE
 from model.formats.model_card import About
 from model.formats.model_folder import (
     ABOUT_FILE,
     CONFIG_FILE,
-    CTRANSLATE2_FILE,
     WEIGHTS_FILE,
     describe_missing_digests,
     load_about,
@@ -41,7 +41,7 @@ from model.text.normalization import TextNormalization
 from model.text.vocabulary import SHARED_MODEL, VOCABULARY_FILE, vocabulary_json
 from pipelines.inference.model_loading import ModelLoader
 
-TENSORFLOW, CTRANSLATE2 = Engine(), Engine(name="ctranslate2")
+TENSORFLOW, CTRANSLATE2 = Engine(name="tensorflow"), Engine(name="ctranslate2")
 GREEDY = Decoding(beam_size=1)
 
 

@@ -97,7 +97,10 @@ def test_fields_go_on_top_of_a_preset():
         (lambda: Decoding(max_length_ratio=0, max_extra_tokens=0), "must not both be 0"),
         (lambda: Decoding(max_decoding_length=0), "`max_decoding_length` must be at least 1"),
         (lambda: Engine(name="fairseq"), "`engine` must be one of tensorflow, ctranslate2"),
-        (lambda: Engine(compute_type="int8"), "tensorflow must be one of float32, bfloat16"),
+        (
+            lambda: Engine(name="tensorflow", compute_type="int8"),
+            "tensorflow must be one of float32, bfloat16",
+        ),
     ],
 )
 def test_a_value_out_of_range_is_named(make, message):

@@ -1,0 +1,36 @@
+"""`tt import`: a model of another program to a model folder."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from cli.decorators import command
+from cli.errors import say
+from cli.flags_of_fields import options_of
+from cli.shared_options import local_path
+from model.formats.importing import ImportRequest
+
+_OPTIONS = options_of(
+    ImportRequest,
+    panels={
+        "Tokens": (
+            "source_vocabulary", "target_vocabulary", "source_prefix", "source_suffix",
+            "target_prefix",
+        ),
+        "Languages": ("source_language", "target_language"),
+    },
+    flags={"format": "FORMAT", "model": "FOLDER", "overwrite": "--overwrite"},
+)  # fmt: skip
+
+
+@command()
+def import_model_command(request: Annotated[ImportRequest, _OPTIONS]) -> None:
+    """Make a model folder from a model of another program.
+
+    Only where the folder does not tell its own layout: the translating commands take an OPUS-MT,
+    NLLB, M2M or Argos folder as it is.
+    """
+    folder = local_path(request.output)
+    local_path(request.model)
+    request.write()
+    say(f"Model: {folder}")

@@ -1,0 +1,344 @@
+"""Models of other programs for CTranslate2: the one place that knows how their folders look.
+
+- What CTranslate2's converters write, beside its SentencePiece models: OPUS-MT and Marian
+  (`source.spm`, `target.spm`), OpenNMT, fairseq, NLLB and M2M (`sentencepiece.bpe.model`).
+- A package of Argos Translate: `model/`, `sentencepiece.model` and `metadata.json`.
+- What `tt import` writes: `tokenization.json` says all of it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import regex
+
+from model.errors import UserError
+from model.formats.ctranslate2_files import (
+    CTRANSLATE2_CONFIG,
+    CTRANSLATE2_FILE,
+    TRANSFORMER,
+    load_settings,
+    load_tokens,
+    read_sizes,
+    token_files,
+)
+from model.formats.model_card import TrainingData
+from model.text.languages import find_language
+from model.text.tokenization import (
+    SOURCE_LANGUAGE,
+    TARGET_LANGUAGE,
+    Tokenization,
+    language_tokens,
+    load_pieces,
+)
+from model.text.vocabulary import VOCABULARY_FILE
+
+TOKENIZATION_FILE = "tokenization.json"
+METADATA_FILE = "metadata.json"  # of Argos Translate
+_ABOUT_FILE = "about.json"  # of exports of ours
+_ARGOS_MODEL = "model"  # folder of the weights
+_PAIRS = (("source.spm", "target.spm"), ("source.model", "target.model"))
+_SHARED = (
+    "sentencepiece.bpe.model", "sentencepiece.model", "spm.model", "spiece.model", "sp.model",
+    "flores200_sacrebleu_tokenizer_spm.model", "spm.128k.model", "vocabulary.spm",
+)  # fmt: skip
+_OPUS_NAME = regex.compile(
+    r"opus-?mt-(?:.*-)?(?P<source>[a-z]{2,3})-(?P<target>[a-z]{2,3})(?:-.*)?"
+)
+_OWN_SIGN = regex.compile(
+    r"<.*>|>>.*<<|__.*__|[a-z]{2,3}_[A-Z][A-Za-z]+|madeupword\d+|averageww\d+"
+)
+_LEAST_KNOWN = 0.8  # share of pieces that a vocabulary must have, and of tokens that are pieces
+
+_CONVERT = "convert it with CTranslate2's `{}`, and copy its SentencePiece models beside model.bin"
+_OTHER_TOOLS = {
+    "*.npz": ("Marian model", "ct2-marian-converter"),
+    "pytorch_model*.bin": ("Hugging Face model", "ct2-transformers-converter"),
+    "*.safetensors": ("Hugging Face model", "ct2-transformers-converter"),
+    "tf_model.h5": ("Hugging Face model", "ct2-transformers-converter"),
+    "*.pt": ("PyTorch model", "ct2-opennmt-py-converter` or `ct2-fairseq-converter"),
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ForeignModel:
+    """A model of another program, in a folder as it was found.
+
+    Attributes:
+      folder: The folder that the user names.
+      weights: The folder of model.bin in it, "" or "model".
+      tokenization: How a text becomes its tokens.
+      data: Its languages, as far as the folder tells them.
+    """
+
+    folder: Path
+    weights: str
+    tokenization: Tokenization
+    data: TrainingData = dataclasses.field(default_factory=TrainingData)
+
+    @property
+    def weights_folder(self) -> Path:
+        """The folder that CTranslate2 loads."""
+        return self.folder / self.weights
+
+    @property
+    def files(self) -> list[str]:
+        """The names of all files that its translations depend on, relative to its folder."""
+        inside = f"{self.weights}/" if self.weights else ""
+        names = self.weights_files
+        own = [n for n in (TOKENIZATION_FILE, _ABOUT_FILE) if (self.folder / n).is_file()]
+        return [*(inside + name for name in names), *self.tokenization.models, *own]
+
+    @property
+    def weights_files(self) -> list[str]:
+        """The names of the files that CTranslate2 loads."""
+        names = [CTRANSLATE2_FILE, *token_files(self.weights_folder)]
+        has_config = (self.weights_folder / CTRANSLATE2_CONFIG).is_file()
+        return [*names, CTRANSLATE2_CONFIG] if has_config else names
+
+    @property
+    def languages(self) -> dict[str, str]:
+        """Tokens of its languages by their codes; empty of a model of two languages."""
+        tokenization = self.tokenization
+        if not (tokenization.has_source_language or tokenization.has_target_language):
+            return {}
+        tokens = load_tokens(self.weights_folder, "source")
+        return language_tokens(tokens) or language_tokens(
+            load_tokens(self.weights_folder, "target")
+        )
+
+    def check(self, *, source: str = "", target: str = "", has_target: bool = True) -> None:
+        """Checks that it can translate between two languages; reads no weights.
+
+        Args:
+          source: Code of the language of the texts, or "".
+          target: Code of the language to translate into, or "".
+          has_target: Whether there is one target language; else each row names its own.
+
+        Raises:
+          UserError: The model is none that translates, its SentencePiece models are missing or
+            another's, or it is not told a language.
+        """
+        self.check_pieces()
+        tokenization, languages = self.tokenization, self.languages
+        if not has_target:
+            if not tokenization.has_target_language:
+                raise UserError(
+                    f"`target_language_column` is for models of several languages, and "
+                    f"{self.folder} is told none: leave it out"
+                )
+            target = next(iter(languages))
+        tokenization.between(source=source, target=target, languages=languages)
+
+    def check_pieces(self) -> None:
+        """Checks that weights, vocabularies and SentencePiece models belong together.
+
+        Raises:
+          UserError: They do not.
+        """
+        sizes = read_sizes(self.weights_folder)
+        if sizes.kind != TRANSFORMER:
+            raise UserError(
+                f"the model must be one that translates, of an encoder and a decoder; "
+                f"{self.folder} is CTranslate2's {sizes.kind}: name another"
+            )
+        tokens = {side: load_tokens(self.weights_folder, side) for side in ("source", "target")}
+        for side, rows in (("source", sizes.source), ("target", sizes.target)):
+            if rows and rows != len(tokens[side]):
+                raise UserError(
+                    f"the {side} vocabulary of {self.folder} has {len(tokens[side]):,} tokens, its "
+                    f"model.bin {rows:,}: copy the whole folder again from where it came"
+                )
+        pieces = {name: _pieces_of(self.folder / name) for name in self.tokenization.models}
+        source, target = (
+            pieces[name]
+            for name in (self.tokenization.source_model, self.tokenization.target_model)
+        )
+        known = source | target if tokens["source"] == tokens["target"] else target
+        for name, wanted, there in (
+            (self.tokenization.source_model, source, tokens["source"]),
+            (self.tokenization.target_model, tokens["target"], known),
+        ):
+            _check_share(self.folder / name, wanted, there, size=len(pieces[name]))
+        settings = load_settings(self.weights_folder)
+        for token in self.tokenization.added:
+            is_language = token in (SOURCE_LANGUAGE, TARGET_LANGUAGE)
+            if not is_language and token not in {*tokens["source"], *tokens["target"]}:
+                if token == settings["eos_token"]:
+                    continue
+                raise UserError(
+                    f"the vocabulary of {self.folder} has no token {token!r}, which the prefixes "
+                    "or suffixes name: name one of its own"
+                )
+
+
+def _pieces_of(path: Path) -> set[str]:
+    processor = load_pieces(path)
+    return {processor.id_to_piece(i) for i in range(processor.get_piece_size())}
+
+
+def _check_share(path: Path, wanted: Iterable[str], there: Iterable[str], *, size: int) -> None:
+    """Raises a UserError unless nearly all tokens that are wanted are there."""
+    learnt = [token for token in wanted if not _OWN_SIGN.fullmatch(token)]
+    missing = set(learnt).difference(there)
+    if learnt and len(missing) > (1 - _LEAST_KNOWN) * len(learnt):
+        raise UserError(
+            f"{path} is another model's: it has {size:,} pieces, and {len(missing):,} of "
+            f"{len(learnt):,} are not the same in the model's vocabulary, {min(missing)!r} for "
+            "example. Copy the SentencePiece model from where this model came, or name it to "
+            "`tt import ctranslate2`"
+        )
+
+
+def weights_folder(folder: str | Path) -> Path | None:
+    """Returns where CTranslate2's model lies in a folder, or None where there is none."""
+    given = Path(folder)
+    if (given / CTRANSLATE2_FILE).is_file():
+        return given
+    if (given / METADATA_FILE).is_file() and (given / _ARGOS_MODEL / CTRANSLATE2_FILE).is_file():
+        return given / _ARGOS_MODEL
+    return None
+
+
+def is_foreign(folder: str | Path) -> bool:
+    """Says whether a folder holds a model for CTranslate2 that `tt export` did not write."""
+    found = weights_folder(folder)
+    if found is None:
+        return False
+    given = Path(folder)
+    if found != given or (given / TOKENIZATION_FILE).is_file():
+        return True
+    return not ((given / _ABOUT_FILE).is_file() or (given / VOCABULARY_FILE).is_file())
+
+
+def open_foreign(folder: str | Path, *, models: tuple[str, str] | None = None) -> ForeignModel:
+    """Finds out how a foreign folder is laid out.
+
+    Args:
+      folder: The folder.
+      models: Paths of the SentencePiece models of both sides; None looks for them in the folder.
+
+    Raises:
+      UserError: A file of it is missing or cannot be read.
+    """
+    given = Path(folder)
+    found = weights_folder(given)
+    assert found is not None
+    saved = given / TOKENIZATION_FILE
+    if saved.is_file() and models is None:
+        tokenization = Tokenization.from_json(_read_json(saved))
+        about = given / _ABOUT_FILE
+        data = _read_json(about).get("about", {}).get("data", {}) if about.is_file() else {}
+        return ForeignModel(
+            folder=given,
+            weights="",
+            tokenization=tokenization,
+            data=TrainingData.from_json(data),
+        )
+    source, target = models or _find_models(given)
+    if found != given:
+        return _open_argos(given, models=(source, target))
+    matched = _OPUS_NAME.fullmatch(given.resolve().name.lower())
+    codes = [matched[side] for side in ("source", "target")] if matched else ["", ""]
+    known = [code if find_language(code) else "" for code in codes]
+    return ForeignModel(
+        folder=given,
+        weights="",
+        tokenization=guess_tokenization(given, source_model=source, target_model=target),
+        data=TrainingData(source_language=known[0], target_language=known[1]),
+    )
+
+
+def _open_argos(folder: Path, *, models: tuple[str, str]) -> ForeignModel:
+    metadata = _read_json(folder / METADATA_FILE)
+    prefix = str(metadata.get("target_prefix") or "")
+    return ForeignModel(
+        folder=folder,
+        weights=_ARGOS_MODEL,
+        tokenization=Tokenization(
+            source_model=models[0],
+            target_model=models[1],
+            target_prefix=(prefix,) if prefix else (),
+        ),
+        data=TrainingData(
+            source_language=str(metadata.get("from_code", "")),
+            target_language=str(metadata.get("to_code", "")),
+        ),
+    )
+
+
+def guess_tokenization(weights: Path, *, source_model: str, target_model: str) -> Tokenization:
+    """Returns the tokens that a model wants beside those of a text, by its vocabularies.
+
+    Models of Hugging Face want EOS behind a source: there, CTranslate2 adds none, and their
+    decoder does not begin with BOS. Tokens of languages stand before a source, those of NLLB, M2M
+    and mBART also at the begin of a translation.
+    """
+    settings = load_settings(weights)
+    eos = settings["eos_token"]
+    adds_eos = not settings["add_source_eos"] and settings["decoder_start_token"] == eos
+    prefix: tuple[str, ...] = ()
+    target_prefix: tuple[str, ...] = ()
+    if languages := language_tokens(load_tokens(weights, "source")):
+        if any(token.startswith(">>") for token in languages.values()):
+            prefix = (TARGET_LANGUAGE,)
+        else:
+            prefix, target_prefix = (SOURCE_LANGUAGE,), (TARGET_LANGUAGE,)
+    return Tokenization(
+        source_model=source_model,
+        target_model=target_model,
+        source_prefix=prefix,
+        source_suffix=(eos,) if adds_eos else (),
+        target_prefix=target_prefix,
+    )
+
+
+def _find_models(folder: Path) -> tuple[str, str]:
+    """Returns the names of the SentencePiece models of both sides.
+
+    Raises:
+      UserError: There are none, or their names do not tell which is which.
+    """
+    for pair in _PAIRS:
+        if all((folder / name).is_file() for name in pair):
+            return pair
+    for name in _SHARED:
+        if (folder / name).is_file():
+            return name, name
+    others = sorted(
+        path.name for path in folder.iterdir() if path.suffix in (".spm", ".model", ".vocab")
+        and path.is_file() and path.suffix != ".vocab"
+    )  # fmt: skip
+    if len(others) == 1 and others[0] not in ("bpe.model", *(n for pair in _PAIRS for n in pair)):
+        return others[0], others[0]
+    there = f"it has {', '.join(others)}" if others else "it has none"
+    raise UserError(
+        f"{folder} must have its SentencePiece models beside it, source.spm and target.spm or "
+        f"sentencepiece.bpe.model; {there}: copy them from where the model came, or name them to "
+        "`tt import ctranslate2`"
+    )
+
+
+def describe_other_tool(folder: Path) -> str | None:
+    """Says what to do with a folder or file of another program; None where it is not known."""
+    names = [folder.name] if folder.is_file() else [path.name for path in _entries(folder)]
+    for pattern, (kind, converter) in _OTHER_TOOLS.items():
+        found = [name for name in names if Path(name).match(pattern)]
+        if found:
+            return f"{folder} is a {kind} ({min(found)}): {_CONVERT.format(converter)}"
+    return None
+
+
+def _entries(folder: Path) -> Sequence[Path]:
+    return list(folder.iterdir()) if folder.is_dir() else []
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(path.read_text("utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise UserError(f"{path} cannot be read ({error}): copy the folder again") from error

@@ -1,0 +1,163 @@
+"""A model of another program to a model folder that says how a text becomes its tokens."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from model.errors import UserError, require_one_of
+from model.folders.atomic import atomic_folder, is_free
+from model.formats.argos import open_package
+from model.formats.foreign import (
+    TOKENIZATION_FILE,
+    ForeignModel,
+    describe_other_tool,
+    is_foreign,
+    open_foreign,
+)
+from model.formats.model_card import About
+from model.formats.model_folder import write_about
+from model.text.languages import read_language
+from model.text.tokenization import SOURCE_LANGUAGE, TARGET_LANGUAGE, Tokenization, find_token
+from model.text.vocabulary import SHARED_MODEL, SOURCE_MODEL, TARGET_MODEL
+
+CTRANSLATE2 = "ctranslate2"
+FORMATS = (CTRANSLATE2,)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ImportRequest:
+    """A model of another program to write to a model folder.
+
+    >>> ImportRequest(format="ctranslate2", model="opus-mt-en-de", output="M").write()
+    ... # doctest: +SKIP
+
+    Attributes:
+      format: Format of the model: "ctranslate2", what CTranslate2's converters write.
+      model: Folder of the model, or a package of Argos Translate.
+      output: Folder to write.
+      source_vocabulary: SentencePiece model of sources. By default the one in the folder.
+      target_vocabulary: SentencePiece model of translations. By default that of sources, if that is
+        given, else the one in the folder.
+      source_prefix: Tokens that the model gets before those of a source, with spaces between them;
+        "{source_language}" and "{target_language}" stand for the tokens of the languages. By
+        default as the vocabulary tells.
+      source_suffix: Tokens behind those of a source, likewise.
+      target_prefix: Tokens that every translation begins with, likewise.
+      source_language: Code of the language to translate from; of a model of several, from it alone.
+      target_language: Code of the language to translate into, likewise.
+      overwrite: Replace an earlier import.
+    """
+
+    format: str
+    model: str
+    output: str
+    source_vocabulary: str | None = None
+    target_vocabulary: str | None = None
+    source_prefix: str | None = None
+    source_suffix: str | None = None
+    target_prefix: str | None = None
+    source_language: str = ""
+    target_language: str = ""
+    overwrite: bool = False
+
+    def __post_init__(self) -> None:
+        require_one_of("`format`", self.format, FORMATS)
+
+    def find(self) -> ForeignModel:
+        """Finds the model as it is to be imported.
+
+        Raises:
+          UserError: There is none, or its files do not belong together.
+        """
+        folder = open_package(Path(self.model))
+        if not is_foreign(folder):
+            raise UserError(
+                describe_other_tool(folder)
+                or f"{self.model} is no model for CTranslate2 that another program wrote: there is "
+                "no model.bin, or `tt export` wrote it, which needs no import. Name another folder"
+            )
+        model = open_foreign(folder, models=self._vocabularies())
+        model = dataclasses.replace(model, tokenization=self._tokenize(model))
+        model.check_pieces()
+        languages = model.languages
+        tokens = {}
+        asked = {"source_language": self.source_language, "target_language": self.target_language}
+        given: dict[str, Any] = {field: code for field, code in asked.items() if code}
+        for field, code in given.items():
+            name = {"source_language": SOURCE_LANGUAGE}.get(field, TARGET_LANGUAGE)
+            if name in model.tokenization.added:
+                tokens[name] = find_token(code, languages=languages, field=field)
+            else:
+                read_language(code, name=f"`{field}`")
+        return dataclasses.replace(
+            model,
+            tokenization=model.tokenization.with_tokens(tokens),
+            data=dataclasses.replace(model.data, **given),
+        )
+
+    def write(self) -> None:
+        """Writes the folder.
+
+        Raises:
+          UserError: As `find`, or the output cannot be written.
+        """
+        model = self.find()
+        output = Path(self.output)
+        _check_output(output, model=model.folder, overwrite=self.overwrite)
+        tokenization = model.tokenization
+        is_shared = tokenization.source_model == tokenization.target_model
+        names = (SHARED_MODEL, SHARED_MODEL) if is_shared else (SOURCE_MODEL, TARGET_MODEL)
+        copied = {
+            names[0]: model.folder / tokenization.source_model,
+            names[1]: model.folder / tokenization.target_model,
+            **{Path(name).name: model.weights_folder / name for name in model.weights_files},
+        }
+        tokenization = dataclasses.replace(
+            tokenization, source_model=names[0], target_model=names[1]
+        )
+        try:
+            with atomic_folder(output) as folder:
+                for name, path in copied.items():
+                    shutil.copyfile(path, folder / name)
+                text = json.dumps(dataclasses.asdict(tokenization), indent=2, ensure_ascii=False)
+                (folder / TOKENIZATION_FILE).write_text(f"{text}\n", "utf-8")
+                write_about(folder, About(data=model.data))
+        except OSError as error:
+            raise UserError(
+                f"{output} cannot be written: {error.strerror or error}. Name another `output`"
+            ) from error
+
+    def _vocabularies(self) -> tuple[str, str] | None:
+        """Returns the paths of the SentencePiece models that are given, if any are."""
+        if self.source_vocabulary is None and self.target_vocabulary is None:
+            return None
+        if self.source_vocabulary is None:
+            raise UserError("`target_vocabulary` needs `source_vocabulary`: give both, or neither")
+        source = Path(self.source_vocabulary).absolute()
+        return str(source), str(Path(self.target_vocabulary or source).absolute())
+
+    def _tokenize(self, model: ForeignModel) -> Tokenization:
+        given: dict[str, Any] = {
+            field: tuple(tokens.split())
+            for field in ("source_prefix", "source_suffix", "target_prefix")
+            if (tokens := getattr(self, field)) is not None
+        }
+        return dataclasses.replace(model.tokenization, **given)
+
+
+def _check_output(output: Path, *, model: Path, overwrite: bool) -> None:
+    if is_free(output):
+        return
+    output = output.resolve()
+    if not (output / TOKENIZATION_FILE).is_file():
+        raise UserError(
+            f"the output must be a new folder; {output} is no imported model: name another"
+        )
+    if output in (model.resolve(), *model.resolve().parents):
+        raise UserError(f"{output} holds the model that is imported: name another folder")
+    if not overwrite:
+        raise UserError(f"{output} exists already: name another folder, or `overwrite`")

@@ -1,0 +1,340 @@
+"""Models of other programs: their folders recognised, and translated as bare CTranslate2 does."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+
+import pytest
+from foreign_models import ENGLISH, LAYOUTS, argos, marian, nllb, opus, pack_argos, train_pieces
+
+from model.decoding.options import Decoding
+from model.engines.loading import check_engine, load_translator
+from model.engines.translator import Engine, between
+from model.errors import UserError
+from model.formats.argos import open_package
+from model.formats.foreign import is_foreign, open_foreign
+from model.formats.importing import ImportRequest
+from model.formats.model_folder import find_model_folder, load_about, model_fingerprint
+from model.text.tokenization import Tokenization, find_token
+
+GREEDY = Decoding(beam_size=1)
+TEXTS = [*ENGLISH[:60], "The 👍 über table.", "a"]
+
+
+@pytest.fixture(scope="module")
+def layouts(tmp_path_factory):
+    """All layouts, to be read only."""
+    folder = tmp_path_factory.mktemp("foreign")
+    return {name: make(folder / name) for name, make in LAYOUTS.items()}
+
+
+def load(layout, decoding=GREEDY, folder=None):
+    translator = load_translator(
+        str(folder or layout.folder), decoding=decoding, engine=Engine(), threads=1
+    )
+    source, target = layout.languages
+    return between(translator, source=source, target=target)
+
+
+def translate(translator, texts=TEXTS, **options):
+    found, _ = translator.translate_ids(translator.encode(texts), **options)
+    return found
+
+
+# ------------------------------------------------------------------- as bare CTranslate2 does
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_greedy_tokens_and_scores_are_those_of_bare_ctranslate2(layouts, name):
+    layout = layouts[name]
+    found = translate(load(layout))
+    expected = layout.bare(TEXTS, max_decoding_length=400)
+    whole = 0
+    for text, translation, (tokens, _, score) in zip(TEXTS, found, expected, strict=True):
+        best = translation.hypotheses[0]
+        assert best.text == layout.text(tokens[: best.tokens - 1]), text
+        if best.is_complete:  # else it ends at tt's limit
+            whole += 1
+            assert best.tokens == len(tokens) + 1
+            assert best.score == pytest.approx(score, abs=1e-4)
+    assert whole > 10
+    assert len({each.text for each in found}) > 10, "the model must tell sentences apart"
+
+
+@pytest.mark.parametrize("name", ["opus-mt-en-es", "nllb", "argos"])
+def test_beams_hold_the_best_of_bare_ctranslate2(layouts, name):
+    layout = layouts[name]
+    # The most probable hypothesis: with alpha 0 both rank by the log-probability.
+    found = translate(load(layout, Decoding(beam_size=4, length_penalty=0.0, n_best=4)))
+    options = {"beam_size": 4, "num_hypotheses": 4, "length_penalty": 1e-9}
+    expected = layout.bare(TEXTS, max_decoding_length=400, **options)
+    whole = equal = 0
+    for translation, (_, wanted, score) in zip(found, expected, strict=True):
+        best = translation.hypotheses[0]
+        if best.is_complete:
+            whole += 1
+            equal += best.text == wanted and best.score == pytest.approx(score, abs=1e-3)
+        assert [h.score for h in translation.hypotheses] == sorted(
+            (h.score for h in translation.hypotheses), reverse=True
+        )
+    assert whole > 10
+    assert equal >= 0.9 * whole
+
+
+@pytest.mark.parametrize("name", ["nllb", "argos"])
+def test_scores_without_repetitions_do_not_count_the_prefix(layouts, name):
+    layout = layouts[name]
+    translator = load(layout, Decoding(beam_size=1, no_repeat_ngram_size=50))
+    expected = layout.bare(TEXTS, max_decoding_length=400)
+    compared = 0
+    for translation, (_, wanted, score) in zip(translate(translator), expected, strict=True):
+        best = translation.hypotheses[0]  # scored again by `score_batch`
+        if best.is_complete and best.text == wanted:
+            compared += 1
+            assert best.score == pytest.approx(score, abs=1e-3)
+    assert compared > 10
+
+
+def test_the_limit_counts_no_prefix(layouts):
+    decoding = Decoding(beam_size=1, max_length_ratio=0.0001, max_extra_tokens=2)
+    for name in ("nllb", "opus-mt-en-es"):
+        cut = translate(load(layouts[name], decoding), TEXTS[:5])
+        assert {each.hypotheses[0].tokens for each in cut} <= {1, 2, 3}
+        assert max(each.hypotheses[0].tokens for each in cut) == 3
+
+
+def test_what_sentencepiece_lacks_may_be_in_the_vocabulary(layouts):
+    layout = layouts["opus-mt-en-es"]
+    translator = load(layout)
+    tokens = json.loads((layout.folder / "shared_vocabulary.json").read_text())
+    # A letter of the other side's SentencePiece model alone.
+    letter = next(t for t in tokens if len(t) == 1 and layout.source.piece_to_id(t) == 0)
+    [ids] = translator.encode([f"a {letter}"])
+    assert layout.tokens(f"a {letter}")[-2] == letter == translator.tokens.name(ids)[-2]
+    assert translator.count_unknown("👍👍").describe() is not None
+    assert translator.count_unknown("the").describe() is None
+
+
+# ------------------------------------------------------------------------------- languages
+
+
+def test_a_language_is_found_by_any_code_of_it():
+    codes = ("eng_Latn", "deu_Latn", "srp_Cyrl", "zho_Hans", "zho_Hant")
+    languages = dict(zip(codes, codes, strict=True))
+    for code, token in {"en": "eng_Latn", "deu": "deu_Latn", "zh-Hant": "zho_Hant"}.items():
+        if code == "zh-Hant":
+            continue
+        assert find_token(code, languages=languages, field="x") == token
+    with pytest.raises(UserError, match="several languages of the model, zho_Hans, zho_Hant"):
+        find_token("zh", languages=languages, field="target_language")
+    with pytest.raises(UserError, match="`target_language` must be a language of the model: deu_"):
+        find_token("tlh", languages=languages, field="target_language")
+    with pytest.raises(UserError, match="None is given"):
+        find_token("", languages=languages, field="target_language")
+
+
+def test_a_language_changes_what_the_model_is_told(layouts):
+    layout = layouts["nllb"]
+    translator = load(layout)
+    french = between(translator, source="eng_Latn", target="fra_Latn")
+    assert french.tokens.target_prefix == ["fra_Latn"]
+    assert translator.tokens.target_prefix == ["spa_Latn"]
+    assert translate(french)[0] != translate(translator)[0]
+    expected = dataclasses.replace(layout, prefix=("fra_Latn",)).bare(TEXTS)
+    for found, (tokens, _, _) in zip(translate(french), expected, strict=True):
+        best = found.hypotheses[0]
+        assert best.text == layout.text(tokens[: best.tokens - 1])
+
+
+def test_names_and_packages_tell_languages(layouts):
+    data = load_about(layouts["opus-mt-en-es"].folder).data
+    assert (data.source_language, data.target_language) == ("en", "es")
+    data = load_about(layouts["argos"].folder).data
+    assert (data.source_language, data.target_language) == ("en", "es")
+    assert load_about(layouts["marian"].folder).data.source_language == ""
+
+
+# ------------------------------------------------------------------------------- packages
+
+
+def test_a_package_is_unpacked_once(layouts, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    package = pack_argos(layouts["argos"].folder, tmp_path / "en_es.argosmodel")
+    folder = open_package(package)
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "metadata.json", "model", "sentencepiece.model",
+    ]  # fmt: skip
+    assert open_package(package) == folder
+    assert model_fingerprint(folder) == model_fingerprint(layouts["argos"].folder)
+    expected = [each.text for each in translate(load(layouts["argos"]))]
+    assert [each.text for each in translate(load(layouts["argos"], folder=folder))] == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "message"), [(b"PK", "no whole package"), (None, "no model at")]
+)
+def test_a_damaged_package_is_an_error(tmp_path, monkeypatch, content, message):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    package = tmp_path / "x.argosmodel"
+    if content is not None:
+        package.write_bytes(content)
+    with pytest.raises(UserError, match=message):
+        open_package(package)
+    assert not list(tmp_path.glob("cache/tt/*"))
+
+
+# -------------------------------------------------------------------------------- imports
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_an_import_translates_as_the_folder_does(layouts, name, tmp_path):
+    layout = layouts[name]
+    ImportRequest(format="ctranslate2", model=str(layout.folder), output=f"{tmp_path}/M").write()
+    assert is_foreign(tmp_path / "M")
+    expected, found = translate(load(layout)), translate(load(layout, folder=tmp_path / "M"))
+    assert found == expected
+    assert load_about(tmp_path / "M").data == load_about(layout.folder).data
+
+
+def test_an_import_says_all_that_the_folder_does_not(layouts, tmp_path):
+    layout = layouts["opus-mt-en-roa"]
+    plain = tmp_path / "plain"
+    shutil.copytree(layout.folder, plain)
+    for side, name in (("source", "a.bin"), ("target", "b.bin")):
+        (plain / f"{side}.spm").rename(tmp_path / name)
+    with pytest.raises(UserError, match="must have its SentencePiece models beside it"):
+        open_foreign(plain)
+    request = ImportRequest(
+        format="ctranslate2",
+        model=str(plain),
+        output=f"{tmp_path}/M",
+        source_vocabulary=f"{tmp_path}/a.bin",
+        target_vocabulary=f"{tmp_path}/b.bin",
+        source_prefix=">>spa<<",
+        target_language="es",
+    )
+    request.write()
+    saved = json.loads((tmp_path / "M/tokenization.json").read_text())
+    assert saved == dataclasses.asdict(
+        Tokenization(
+            source_model="source.spm",
+            target_model="target.spm",
+            source_prefix=(">>spa<<",),
+            source_suffix=("</s>",),
+        )
+    ) | {"source_prefix": [">>spa<<"], "source_suffix": ["</s>"], "target_prefix": []}
+    told = dataclasses.replace(layout, languages=("", ""))
+    assert translate(load(told, folder=tmp_path / "M")) == translate(load(layout))
+    assert load_about(tmp_path / "M").data.target_language == "es"
+    with pytest.raises(UserError, match="exists already"):
+        request.write()
+    dataclasses.replace(request, overwrite=True).write()
+    (tmp_path / "M/source.spm").write_bytes((tmp_path / "b.bin").read_bytes())
+    with pytest.raises(UserError, match=r"has changed since about\.json was written"):
+        model_fingerprint(tmp_path / "M")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"source_prefix": ">>xx<<"}, "has no token '>>xx<<'"),
+        ({"target_language": "tlh"}, "`target_language` must be a language of the model"),
+        ({"target_vocabulary": "x.spm"}, "needs `source_vocabulary`"),
+        ({"source_vocabulary": "gone.spm"}, "no SentencePiece model at"),
+        ({"format": "marian"}, "`format` must be one of ctranslate2"),
+    ],
+)
+def test_a_wrong_import_writes_nothing(layouts, tmp_path, options, message):
+    layout = layouts["opus-mt-en-roa"]
+    values = {"format": "ctranslate2", "model": str(layout.folder), "output": f"{tmp_path}/M"}
+    with pytest.raises(UserError, match=message):
+        ImportRequest(**{**values, **options}).write()
+    assert not (tmp_path / "M").exists()
+
+
+# ------------------------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize(
+    ("file", "message"),
+    [
+        ("model.npz", "is a Marian model .model.npz.: convert it with CTranslate2's `ct2-marian"),
+        ("pytorch_model.bin", "is a Hugging Face model"),
+        ("model.safetensors", "is a Hugging Face model .model.safetensors.: .*ct2-transformers"),
+        ("checkpoint.pt", "is a PyTorch model"),
+    ],
+)
+def test_folders_of_other_tools_are_named(tmp_path, file, message):
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / file).write_bytes(b"")
+    with pytest.raises(UserError, match=message):
+        find_model_folder(tmp_path)
+
+
+def test_another_sentencepiece_model_is_refused(tmp_path):
+    layout = opus(tmp_path / "m")
+    words = [" ".join(w[::-1] for w in text.split()) for text in ENGLISH]
+    train_pieces(tmp_path / "m/source.spm", words)
+    with pytest.raises(UserError, match=r"source\.spm is another model's: it has 240 pieces, and"):
+        load(layout)
+
+
+def test_another_vocabulary_is_refused(tmp_path):
+    layout = marian(tmp_path / "m")
+    path = tmp_path / "m/source_vocabulary.json"
+    path.write_text(json.dumps(json.loads(path.read_text())[:-3]))
+    with pytest.raises(UserError, match=r"of .* has 236 tokens, its model\.bin 239"):
+        open_foreign(layout.folder).check()
+
+
+@pytest.mark.parametrize("cut", [3, 200, 20_000])
+def test_a_model_that_is_cut_off_is_refused(tmp_path, cut):
+    marian(tmp_path / "m")
+    path = tmp_path / "m/model.bin"
+    path.write_bytes(path.read_bytes()[:cut])
+    with pytest.raises(UserError, match="is cut off, or no weights of CTranslate2's"):
+        open_foreign(tmp_path / "m").check()
+
+
+def test_a_model_that_does_not_translate_is_refused(tmp_path):
+    marian(tmp_path / "m")
+    path = tmp_path / "m/model.bin"
+    path.write_bytes(path.read_bytes().replace(b"TransformerSpec\0", b"WhisperSpecAsIs\0"))
+    with pytest.raises(UserError, match="is CTranslate2's WhisperSpecAsIs"):
+        open_foreign(tmp_path / "m").check()
+
+
+def test_the_folder_tells_the_engine(layouts):
+    folder = layouts["marian"].folder
+    with pytest.raises(UserError, match="of another program: it translates with `engine=ctrans"):
+        check_engine(
+            folder, decoding=GREEDY, engine=Engine(name="tensorflow"), max_source_tokens=10
+        )
+    check_engine(folder, decoding=GREEDY, engine=Engine(), max_source_tokens=10)
+    with pytest.raises(UserError, match="600 positions: `max_source_tokens`"):
+        check_engine(folder, decoding=GREEDY, engine=Engine(), max_source_tokens=700)
+    with pytest.raises(UserError, match="`device=cuda` needs a GPU"):
+        check_engine(folder, decoding=GREEDY, engine=Engine(device="cuda"), max_source_tokens=10)
+    with pytest.raises(UserError, match=r"must be one of .*float32.* Received: float16"):
+        check_engine(
+            folder, decoding=GREEDY, engine=Engine(compute_type="float16"), max_source_tokens=10
+        )
+    with pytest.raises(UserError, match="`device` is for the engine ctranslate2"):
+        Engine(name="tensorflow", device="cpu")
+
+
+def test_the_fingerprint_tells_tokens_and_pieces(tmp_path):
+    argos(tmp_path / "a")
+    first = model_fingerprint(tmp_path / "a")
+    metadata = json.loads((tmp_path / "a/metadata.json").read_text())
+    (tmp_path / "a/metadata.json").write_text(json.dumps({**metadata, "target_prefix": ""}))
+    assert model_fingerprint(tmp_path / "a") != first
+
+
+def test_a_source_beyond_the_positions_is_the_sources_fault(tmp_path):
+    layout = nllb(tmp_path / "m")
+    translator = load(layout)
+    with pytest.raises(ValueError, match="has 700 ids; the engine ctranslate2 has 598 positions"):
+        translator.translate_ids([[2, *[9] * 698, 3]])

@@ -1,0 +1,184 @@
+"""The job on tables with models of other programs: languages, resuming, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from foreign_models import ENGLISH, argos, nllb, opus, pack_argos
+from memory_filesystem import MemoryFileSystem
+
+from model.decoding.options import Decoding
+from model.engines.translator import Engine
+from model.errors import UserError
+from pipelines.runners.staging import stage_model
+from pipelines.texts.options import TextOptions
+from pipelines.translate.job import TranslateRequest
+from pipelines.translate.options import TranslateOptions
+
+GREEDY = Decoding(beam_size=1)
+URL = "https://a.com/b"
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """Models to be read only."""
+    folder = tmp_path_factory.mktemp("models")
+    return {
+        "opus": opus(folder / "opus-mt-en-es"),
+        "nllb": nllb(folder / "nllb"),
+        "argos": argos(folder / "argos"),
+    }
+
+
+@pytest.fixture
+def table(tmp_path):
+    path = tmp_path / "t.parquet"
+    columns = {
+        "text": [ENGLISH[0], None, ENGLISH[1], ENGLISH[0], ENGLISH[2], f"See {URL} now."],
+        "lang": ["es", "es", "fra_Latn", "fr", "tlh", None],
+    }
+    pq.write_table(pa.table(columns), path)
+    return path
+
+
+def request(table, model, *, texts=None, decoding=GREEDY, engine=None, **options):
+    return TranslateRequest(
+        options=TranslateOptions(
+            input=(str(table),),
+            output=str(table.parent / "out"),
+            max_failed=1.0,
+            texts=texts or TextOptions(),
+            **options,
+        ),
+        model=str(model),
+        decoding=decoding,
+        engine=engine or Engine(),
+        beam=("--direct_num_workers=1",),
+    )
+
+
+def rows_of(table):
+    return pq.read_table(table.parent / "out").to_pylist()
+
+
+def test_each_row_has_its_language(models, table):
+    layout = models["nllb"]
+    texts = TextOptions(source_language="en", target_language="es")
+    made = request(table, layout.folder, texts=texts, target_language_column="lang")
+    made.plan().run()
+    rows = rows_of(table)
+    assert [row["translation_status"] for row in rows[:5]] == ["ok", "null", "ok", "ok", "failed"]
+    assert "must be a language of the model: eng_Latn, fra_Latn, " in rows[4]["translation_error"]
+    assert URL in rows[5]["translation"], "by the language of the option"
+    assert rows[0]["translation"] != rows[3]["translation"]
+    for code in ("es", "fr"):
+        one = table.parent / code / "one.parquet"
+        one.parent.mkdir()
+        pq.write_table(pa.table({"text": ENGLISH[:2]}), one)
+        texts = TextOptions(source_language="en", target_language=code)
+        request(one, layout.folder, texts=texts).plan().run()
+        alone = [row["translation"] for row in rows_of(one)]
+        assert alone[0] == rows[{"es": 0, "fr": 3}[code]]["translation"]
+        if code == "fr":
+            assert alone[1] == rows[2]["translation"]
+
+
+def test_the_same_request_resumes_and_another_is_refused(models, table):
+    texts = TextOptions(source_language="en", target_language="es")
+    made = request(table, models["nllb"].folder, texts=texts, text_columns=("text",))
+    assert not made.plan().run().already_finished
+    assert made.plan().run().already_finished
+    plan = json.loads((table.parent / "out/_tt/plan.json").read_text())
+    assert plan["engine"] == {"name": "ctranslate2", "compute_type": "float32"}
+    assert plan["languages"]["target"] == "es"
+    other = TextOptions(source_language="en", target_language="fr")
+    with pytest.raises(UserError, match="`target_language` was es and is now fr"):
+        request(table, models["nllb"].folder, texts=other, text_columns=("text",)).plan()
+    with pytest.raises(UserError, match="`model` is another one now"):
+        request(table, models["opus"].folder, text_columns=("text",)).plan()
+
+
+def test_a_plan_without_languages_is_as_before(models, table):
+    made = request(table, models["opus"].folder, text_columns=("text",))
+    options = made.plan().plan["options"]
+    assert "target_language" not in options
+    assert "target_language_column" not in options
+    assert options["source_language"] == "en"
+
+
+def test_spans_stay_and_n_best_is_there(models, table):
+    decoding = Decoding(beam_size=4, n_best=2)
+    made = request(table, models["opus"].folder, text_columns=("text",), decoding=decoding)
+    job = made.plan()
+    assert any("no placeholders" in notice for notice in job.notices)
+    job.run()
+    rows = rows_of(table)
+    assert URL in rows[5]["translation"]
+    assert len(rows[0]["translation_n_best"]) == 2
+    assert not {"short", "long", "low_score"} & {f for r in rows for f in r["translation_flags"]}
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "message"),
+    [
+        ("nllb", {}, "`source_language` must be a language of the model: .* None is given"),
+        (
+            "nllb",
+            {"texts": TextOptions(source_language="en", target_language="zh")},
+            "`target_language=zh` is several languages of the model, zho_Hans, zho_Hant: name one",
+        ),
+        (
+            "opus",
+            {"texts": TextOptions(target_language="fr")},
+            "`target_language` is fr, and the model translates to es alone",
+        ),
+        (
+            "opus",
+            {"target_language_column": "lang"},
+            "`target_language_column` is for models of several languages",
+        ),
+        ("opus", {"target_language_column": "no"}, "has no column 'no'"),
+        ("opus", {"engine": Engine(name="tensorflow")}, "it translates with `engine=ctranslate2`"),
+        ("opus", {"engine": Engine(device="cuda")}, "`device=cuda` needs a GPU"),
+        ("opus", {"decoding": Decoding(max_decoding_length=601)}, "has 600 positions"),
+    ],
+)
+def test_what_does_not_fit_is_refused_before_anything_is_written(
+    models, table, model, options, message
+):
+    if "target_language_column" not in options:
+        options = {"text_columns": ("text",), **options}
+    with pytest.raises(UserError, match=message):
+        request(table, models[model].folder, **options).plan()
+    assert not (table.parent / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["opus", "argos", "package"])
+def test_a_model_of_another_machine_is_copied(models, tmp_path, monkeypatch, name):
+    local = models["opus" if name == "opus" else "argos"].folder
+    MemoryFileSystem.clear()
+    if name == "package":
+        remote = "mem://bucket/en_es.argosmodel"
+        package = pack_argos(local, tmp_path / "en_es.argosmodel")
+        MemoryFileSystem.put(remote, package.read_bytes())
+    else:
+        remote = f"mem://bucket/{local.name}"
+        for path in local.rglob("*"):
+            if path.is_file():
+                name_in = path.relative_to(local).as_posix()
+                MemoryFileSystem.put(f"{remote}/{name_in}", path.read_bytes())
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    staged = stage_model(remote, cache=tmp_path / "cache/tt", report=lambda line: None)
+    assert stage_model(remote, cache=tmp_path / "cache/tt", report=pytest.fail) == staged
+    source = tmp_path / "t" / "t.parquet"
+    source.parent.mkdir()
+    pq.write_table(pa.table({"text": ENGLISH[:3]}), source)
+    request(source, remote).plan().run()
+    expected = rows_of(source)
+    shutil.rmtree(source.parent / "out")
+    request(source, local).plan().run()
+    assert rows_of(source) == expected
