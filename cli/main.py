@@ -27,7 +27,7 @@ COMMANDS = {
     "export": "Write a trained model to a folder for other programs.",
     "import": "Make a model folder from a model of another program.",
     "translate-batch": "Translate text columns of tables in bulk.",
-    "translate-stream": "Translate messages of Kafka or Pub/Sub as they come.",
+    "translate-stream": "Translate messages, or files of a folder, as they come.",
     "translate": "Translate stdin to stdout, a line for a line.",
     "evaluate": "Score translations against references by BLEU and chrF.",
     "demo": "Run the three commands on the embedded corpus.",

@@ -13,6 +13,7 @@ pairs            what becomes of a pair between corpus and shard
 preprocess       the preprocess job
 translate        the Parquet job
 streams          the job on streams
+watching         watched folders, a job for each file
 evaluate         translations scored against references
 summaries        what lies in folders, as plain data
 """

@@ -24,6 +24,7 @@ from pipelines.streams.options import StreamOptions
 
 _PANELS = {
     "Messages": ("group", "fields", "dead_letter", "max_latency", "max_batch", "kafka_config"),
+    "Folders": ("poll",),
     "Metrics": ("metrics_port", "metrics_file"),
     "Texts": ("texts",),
 }
@@ -47,17 +48,22 @@ def translate_stream_command(
     ],
     model: ModelFolder = str(DEFAULT_RUN),
 ) -> None:
-    """Translate messages of Kafka or Pub/Sub as they come.
+    """Translate messages, or files of a folder, as they come.
 
-    Runs until Ctrl-C or SIGTERM: then what is in hand is written and committed, and the exit code
-    is 0. Each message comes out at least once, with the header tt-source by which one that comes
-    twice is known. Messages keep their key, their headers (attributes) and, as JSON, their other
-    fields; the added fields have the names of the columns of translate-batch.
+    Messages are those of Kafka or Pub/Sub. Runs until Ctrl-C or SIGTERM: then what is in hand is
+    written and committed, and the exit code is 0. Each message comes out at least once, with the
+    header tt-source by which one that comes twice is known. Messages keep their key, their headers
+    (attributes) and, as JSON, their other fields; the added fields have the names of the columns
+    of translate-batch. Of a watched folder, each table that comes whole is translated as
+    translate-batch does, into a folder of its name.
     """
+    from pipelines.streams.addresses import Folder
     from pipelines.streams.job import StreamRequest
     from pipelines.streams.metrics import describe
+    from pipelines.watching.request import WatchRequest
 
-    request = StreamRequest(
+    is_watched = isinstance(options.source, Folder)
+    request = (WatchRequest if is_watched else StreamRequest)(
         options=options,
         model=model,
         decoding=decoding,
@@ -70,13 +76,14 @@ def translate_stream_command(
     for line in job.describe():
         say(line)
     if job.model.folder is not None:
-        prepare_engine(job.model.folder, job.request.engine)
+        prepare_engine(job.model.folder, job.engine)
     with (
         draining_on_signals(job.drain),
         StatusLine(lambda: describe(job.look()), stream=sys.stderr) as status_line,
     ):
         done = job.run(status_line.say)
-    say(f"Ended: {counted(done.messages, 'message')} written, {done.failed:,} of them failed")
+    what = "text" if is_watched else "message"
+    say(f"Ended: {counted(done.messages, what)} written, {done.failed:,} of them failed")
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 kafka://HOST:PORT[,HOST:PORT]/TOPIC
 pubsub://PROJECT/SUBSCRIPTION to read, pubsub://PROJECT/TOPIC to write
+a folder or glob to watch, a folder to write
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ _LAST_PORT = 65_535
 
 PUBSUB = "pubsub://"
 _PROJECT = re.compile(r"(?:[a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]")
+_SCHEME = re.compile(r"[A-Za-z0-9+.-]+:/")
+_FILE_SYSTEMS = ("gs:/", "s3:/", "hdfs:/", "file:/")
 _RESOURCE = re.compile(r"(?!goog)[A-Za-z][A-Za-z0-9._~+%-]{2,254}")
 
 
@@ -123,7 +126,32 @@ class PubsubName:
         return f"{PUBSUB}{self.project}/{self.name}"
 
 
-Address = KafkaTopic | PubsubName
+@dataclasses.dataclass(frozen=True)
+class Folder:
+    """A folder of files, or a glob of them."""
+
+    path: str
+
+    @classmethod
+    def parse(cls, text: str, *, name: str) -> Folder:
+        """Reads a path.
+
+        Raises:
+          UserError: It looks like an address.
+        """
+        scheme = _SCHEME.match(text)
+        require(
+            bool(text) and (scheme is None or scheme[0] in _FILE_SYSTEMS),
+            f"{name} must be {KAFKA}HOST:PORT/TOPIC, {PUBSUB}PROJECT/NAME, or a folder",
+            text,
+        )
+        return cls(text)
+
+    def __str__(self) -> str:
+        return self.path
+
+
+Address = KafkaTopic | PubsubName | Folder
 
 
 def parse_address(text: str, *, name: str) -> Address:
@@ -139,7 +167,4 @@ def parse_address(text: str, *, name: str) -> Address:
         return PubsubName.parse(text, name=name)
     if text.startswith(KAFKA):
         return KafkaTopic.parse(text, name=name)
-    raise UserError(
-        f"{name} must be an address, {KAFKA}HOST:PORT/TOPIC or {PUBSUB}PROJECT/NAME. "
-        f"Received: {text}"
-    )
+    return Folder.parse(text, name=name)

@@ -40,7 +40,7 @@ from pipelines.runners.beam_options import (
 from pipelines.runners.runner import make_pipeline, run_pipeline
 from pipelines.storage.files import read_bytes
 from pipelines.storage.paths import is_local, normalize_path
-from pipelines.streams.addresses import KafkaTopic
+from pipelines.streams.addresses import Folder, KafkaTopic
 from pipelines.streams.ends import Ends
 from pipelines.streams.kafka.connecting import connect_topics
 from pipelines.streams.live_run import Metrics, find_run, forget_run
@@ -81,6 +81,11 @@ class StreamRequest:
         set_file_system_options(self.beam)
         run = uuid.uuid4().hex
         form = MessageFormat(fields=options.fields, has_n_best=self.decoding.n_best > 1)
+        require(
+            not isinstance(options.source, Folder),
+            "a folder is watched by a `WatchRequest`, and is no stream of messages",
+            options.input,
+        )
         is_kafka = isinstance(options.source, KafkaTopic)
         connect = connect_topics if is_kafka else connect_subscription
         ends = connect(options, form=form, run=run)
@@ -126,6 +131,11 @@ class StreamJob:
     model: FoundModel
     texts: MessageTexts
     notices: tuple[str, ...] = ()  # lines that warn the user
+
+    @property
+    def engine(self) -> Engine:
+        """What computes."""
+        return self.request.engine
 
     def describe(self) -> list[str]:
         """Returns the lines that say what the run will do."""

@@ -5,11 +5,14 @@ from __future__ import annotations
 import dataclasses
 
 from model.errors import require
-from pipelines.streams.addresses import Address, KafkaTopic, parse_address
+from pipelines.streams.addresses import Address, Folder, KafkaTopic, parse_address
 from pipelines.texts.options import TextOptions
 
 _LAST_PORT = 65_535
 _LONGEST_LATENCY = 60.0  # seconds
+DEFAULT_LATENCY = 0.5
+DEFAULT_BATCH = 256
+DEFAULT_POLL = 10.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -18,19 +21,21 @@ class StreamOptions:
 
     Attributes:
       input: Topic of Kafka to read, kafka://HOST:PORT/TOPIC, several brokers separated by commas;
-        or subscription of Pub/Sub, pubsub://PROJECT/SUBSCRIPTION.
-      output: Topic to write, kafka://HOST:PORT/TOPIC or pubsub://PROJECT/TOPIC.
+        or subscription of Pub/Sub, pubsub://PROJECT/SUBSCRIPTION; or folder or glob to watch.
+      output: Topic to write, kafka://HOST:PORT/TOPIC or pubsub://PROJECT/TOPIC; or folder.
       group: Consumer group of Kafka whose offsets say what is done: the same group goes on where
         the last run ended, and must have no other reader. A new group begins with the oldest
         message. Pub/Sub has none.
-      fields: Field of JSON messages to translate, with dots where it is inside others
-        (product.title); repeatable. By default the whole message is the text.
+      fields: Field of JSON messages, or column of tables, to translate, with dots where it is
+        inside others (product.title); repeatable. By default the whole message is the text, and a
+        table has one column of strings.
       dead_letter: Topic for messages that fail, as they came, with the reason in a header. By
         default they go to `output`, with the status "failed".
       max_latency: Seconds that a message may wait for others, to be translated together with them,
         before its translation begins.
       max_batch: Most messages that are translated together, and are read twice after a crash.
       kafka_config: File of librdkafka's settings for TLS and SASL, NAME=VALUE lines.
+      poll: Seconds between two looks at a watched folder.
       metrics_port: Port at which this machine's programs find metrics as Prometheus reads them.
       metrics_file: File to which metrics are appended as a line of JSON every 10 seconds.
       texts: How texts are treated.
@@ -41,9 +46,10 @@ class StreamOptions:
     group: str | None = None
     fields: tuple[str, ...] = ()
     dead_letter: str | None = None
-    max_latency: float = 0.5
-    max_batch: int = 256
+    max_latency: float = DEFAULT_LATENCY
+    max_batch: int = DEFAULT_BATCH
     kafka_config: str | None = None
+    poll: float = DEFAULT_POLL
     metrics_port: int | None = None
     metrics_file: str | None = None
     texts: TextOptions = dataclasses.field(default_factory=TextOptions)
@@ -73,8 +79,8 @@ class StreamOptions:
         kinds = {type(each) for each in (self.source, self.target, self.failed) if each is not None}
         require(
             len(kinds) == 1,
-            "`input`, `output` and `dead_letter` must be of one system, all of Kafka or all of "
-            "Pub/Sub",
+            "`input`, `output` and `dead_letter` must be of one kind: all of Kafka, all of "
+            "Pub/Sub, or folders",
             ", ".join(filter(None, (self.input, self.output, self.dead_letter))),
         )
         is_kafka = isinstance(self.source, KafkaTopic)
@@ -89,6 +95,16 @@ class StreamOptions:
                 self.failed != address,
                 f"`dead_letter` is the topic of {name}: name another, or leave it out",
             )
+        is_folder = isinstance(self.source, Folder)
+        of_messages = {
+            "dead_letter": self.dead_letter is not None,
+            "max_latency": self.max_latency != DEFAULT_LATENCY,
+            "max_batch": self.max_batch != DEFAULT_BATCH,
+        }
+        for name, is_given in of_messages.items():
+            require(not (is_folder and is_given), f"`{name}` is for messages: leave it out")
+        require(is_folder or self.poll == DEFAULT_POLL, "`poll` is for folders: leave it out")
+        require(self.poll > 0, "`poll` must be more than 0 seconds", self.poll)  # not NaN
         if is_kafka:
             require(bool(self.group), "`group` is missing: name the consumer group")
         for name, value in (("`group`", self.group), ("`kafka_config`", self.kafka_config)):

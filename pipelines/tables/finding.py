@@ -44,7 +44,7 @@ def _find_tables(argument: str) -> list[FoundFile]:
     if not is_local(path) and table_suffix(path) and listing.exists(path):
         return [named]
     if is_folder(path):
-        files = listing.list_with_links(path, leaves_out=_is_left_out)
+        files = listing.list_with_links(path, leaves_out=is_left_out)
         found = _below(path.rstrip("/") + "/", [file for file in files if table_suffix(file.path)])
         if not found:
             raise UserError(
@@ -71,5 +71,6 @@ def _below(base: str, files: Sequence[ListedFile]) -> list[FoundFile]:
     ]
 
 
-def _is_left_out(name: str) -> bool:
+def is_left_out(name: str) -> bool:
+    """Says whether a file or folder of this name is none of the user's tables."""
     return name.startswith((".", "_")) or name == "lost+found"  # the root of a disk has one

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.errors import UserError
-from pipelines.streams.addresses import KafkaTopic, PubsubName, parse_address
+from pipelines.streams.addresses import Folder, KafkaTopic, PubsubName, parse_address
 
 NAME = st.text("abcXYZ019._-", min_size=1, max_size=20).filter(lambda name: name not in (".", ".."))
 BROKER = st.builds(
@@ -56,10 +56,15 @@ def test_an_address_of_pubsub_is_read_and_written_alike(text):
         "pubsub://", "pubsub://my-project", "pubsub://my-project/", "pubsub://my-project/in/out",
         "pubsub://My-Project/in", "pubsub://p/in", "pubsub://my-project/ab", "pubsub://my-project/1in",
         "pubsub://my-project/google", "pubsub://my-project/in out", "pubsub:/my-project/in",
-        "pubsub://projects/my-project/topics/in", "inbox",
+        "pubsub://projects/my-project/topics/in", "http://host/in", "",
     ],
 )  # fmt: skip
 def test_another_text_is_no_address(text):
     with pytest.raises(UserError, match="`input`") as refused:
         parse_address(text, name="`input`")
     assert f"Received: {text}" in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["inbox", "inbox/*.parquet", "/data/in", "gs://bucket/in", "a:b"])
+def test_a_path_is_a_folder(text):
+    assert parse_address(text, name="`input`") == Folder(text)

@@ -14,11 +14,11 @@ GIVEN = {"input": "kafka://a:1/in", "output": "kafka://a:1/out", "group": "g"}
         ({"output": "kafka://a:1/in"}, "translated again"),
         ({"dead_letter": "kafka://a:1/in"}, "topic of `input`"),
         ({"dead_letter": "kafka://a:1/out"}, "topic of `output`"),
-        ({"dead_letter": "dead"}, "`dead_letter` must be an address"),
+        ({"dead_letter": "dead"}, "must be of one kind"),
         ({"group": ""}, "`group` is missing"),
         ({"group": None}, "`group` is missing"),
-        ({"output": "pubsub://project/translated"}, "must be of one system"),
-        ({"dead_letter": "pubsub://project/failed"}, "must be of one system"),
+        ({"output": "pubsub://project/translated"}, "must be of one kind"),
+        ({"dead_letter": "pubsub://project/failed"}, "must be of one kind"),
         ({"fields": ("a..b",)}, "names with dots"),
         ({"fields": ("",)}, "names with dots"),
         ({"fields": ("a", "a")}, "a twice"),
@@ -62,3 +62,27 @@ def test_a_subscription_may_have_the_name_of_a_topic():
     options = StreamOptions(**{**PUBSUB, "output": "pubsub://project/titles"})
     assert options.source.subscription == "projects/project/subscriptions/titles"
     assert options.target.topic == "projects/project/topics/titles"
+
+
+FOLDERS = {"input": "inbox", "output": "outbox"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"group": "g"}, "`group` is for Kafka alone"),
+        ({"dead_letter": "failed"}, "`dead_letter` is for messages"),
+        ({"max_latency": 1.0}, "`max_latency` is for messages"),
+        ({"max_batch": 7}, "`max_batch` is for messages"),
+        ({"poll": 0.0}, "`poll` must be more than 0"),
+        ({"poll": float("nan")}, "`poll` must be more than 0"),
+    ],
+)
+def test_a_wrong_option_of_a_folder_is_refused(fields, said):
+    with pytest.raises(UserError, match=said):
+        StreamOptions(**{**FOLDERS, **fields})
+
+
+def test_messages_are_not_looked_for_by_time():
+    with pytest.raises(UserError, match="`poll` is for folders"):
+        StreamOptions(**GIVEN, poll=1.0)

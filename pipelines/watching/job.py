@@ -1,0 +1,150 @@
+"""The loop over a watched folder: look, translate what is whole and new, wait."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from model.engines.translator import Engine
+from model.errors import ServiceError, UserError
+from model.folders.lock import lock_folder
+from pipelines.inference.model_loading import FoundModel
+from pipelines.storage.paths import is_local
+from pipelines.streams.live_run import Metrics, find_run, forget_run
+from pipelines.streams.metrics import appending, serving
+from pipelines.streams.options import StreamOptions
+from pipelines.texts.translating import FAILED
+from pipelines.translate.inputs import inspect_input
+from pipelines.translate.job import TranslateRequest
+from pipelines.watching.inbox import Inbox, WatchedFile
+from pipelines.watching.records import FOLDER, Records
+
+_LOCK = "watch.lock"
+_NAP_SECONDS = 0.1  # between two looks at whether the end is wanted
+
+
+class RequestOf(Protocol):
+    """Makes the request of a file."""
+
+    def __call__(self, file: WatchedFile, *, overwrite: bool = False) -> TranslateRequest:
+        """Returns it; `overwrite` where a file is replaced that was translated before."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WatchJob:
+    """What a run will do; no file has been read yet."""
+
+    options: StreamOptions
+    name: str  # of its `LiveRun`
+    inbox: Inbox
+    records: Records
+    request: RequestOf
+    model: FoundModel
+    engine: Engine  # what computes
+    notices: tuple[str, ...] = ()  # lines that warn the user
+
+    def describe(self) -> list[str]:
+        """Returns the lines that say what the run will do."""
+        known = len(self.records.read())
+        return [
+            f"Watching {self.options.input} every {self.options.poll:g} s: {known:,} files were "
+            f"seen to before"
+        ]
+
+    def look(self) -> Metrics:
+        """Returns what is known of the run now; may be called from any thread."""
+        return find_run(self.name).look()
+
+    def drain(self) -> None:
+        """Asks the run to end when the file in hand is translated; of any thread."""
+        find_run(self.name).is_draining = True
+
+    def run(self, report: Callable[[str], object] = lambda line: None) -> Metrics:
+        """Translates files until `drain` is called; returns what was done.
+
+        Args:
+          report: Takes a line for each file, and of what goes wrong.
+
+        Raises:
+          UserError: Another run watches into the same folder, or what no file is to blame for: a
+            full disk, a model that is gone.
+          KeyboardInterrupt: The user wants the end at once; finished units stay.
+        """
+        live = find_run(self.name)
+        try:
+            with contextlib.ExitStack() as stack:
+                stack.enter_context(serving(self.look, port=self.options.metrics_port))
+                stack.enter_context(
+                    appending(self.look, path=self.options.metrics_file, report=report)
+                )
+                if is_local(self.records.output):
+                    folder = f"{self.records.output}/{FOLDER}"
+                    stack.enter_context(
+                        lock_folder(folder, name=_LOCK, remedy="choose another output")
+                    )
+                known = self.records.read()
+                report("Ready: files are translated as they come")
+                while not live.is_draining:
+                    self._look_once(known, report)
+                    end = time.monotonic() + self.options.poll
+                    while not live.is_draining and time.monotonic() < end:
+                        time.sleep(_NAP_SECONDS)
+            return self.look()
+        finally:
+            forget_run(self.name)
+
+    def _look_once(self, known: set[str], report: Callable[[str], object]) -> None:
+        """Translates the files that are whole and not known, and makes them known."""
+        live = find_run(self.name)
+        try:
+            whole, count = self.inbox.look()
+        except ServiceError as error:
+            live.note_trouble(str(error))
+            return
+        new = [file for file in whole if file.digest not in known]
+        live.note_ends({0: count})
+        live.note_done({0: count - len(new)})
+        for left, file in enumerate(new):
+            if live.is_draining:
+                return
+            live.note_done({0: count - len(new) + left})
+            try:
+                self._translate(file, report)
+            except ServiceError as error:  # the next look tries it again
+                live.note_trouble(str(error))
+                return
+            known.add(file.digest)
+        live.note_done({0: count})
+
+    def _translate(self, file: WatchedFile, report: Callable[[str], object]) -> None:
+        live = find_run(self.name)
+        request = self.request(file)
+        try:
+            inspect_input(request.options, has_n_best=request.decoding.n_best > 1)
+        except ServiceError:
+            raise
+        except UserError as error:
+            self.records.write(file, reason=str(error))
+            live.note_written([FAILED], [])
+            report(f"tt: warning: {file.name} is left out: {error}")
+            return
+        try:
+            job = request.plan()
+        except UserError:  # of another version of the file, or of other options
+            job = self.request(file, overwrite=True).plan()
+        summary = job.run()
+        live.note_written(_statuses(summary.rows_by_status), [time.time() - file.changed])
+        self.records.write(file, rows=summary.rows)
+        report(f"{file.name}: {summary.rows:,} rows translated")
+
+
+def _statuses(by_column: dict[str, dict[str, int]]) -> Any:
+    """Yields the status of each text."""
+    total: collections.Counter[str] = collections.Counter()
+    for statuses in by_column.values():
+        total.update(statuses)
+    return total.elements()

@@ -1,0 +1,74 @@
+"""Which files of a folder are whole."""
+
+import os
+
+import pytest
+
+from model.errors import UserError
+from pipelines.watching.inbox import Inbox, check_apart
+
+
+def names(found):
+    return [file.name for file in found[0]]
+
+
+def test_a_file_is_whole_when_it_did_not_change_between_two_looks(tmp_path):
+    inbox = Inbox(str(tmp_path))
+    assert inbox.look() == ([], 0)
+    (tmp_path / "a.csv").write_text("text\n")
+    assert names(inbox.look()) == []
+    (tmp_path / "a.csv").write_text("text\nmore\n")
+    assert names(inbox.look()) == []
+    assert names(inbox.look()) == ["a.csv"]
+    assert names(inbox.look()) == ["a.csv"]
+
+
+def test_the_oldest_comes_first_and_only_tables_count(tmp_path):
+    times = {"b/x.parquet": 3, "c.jsonl": 1, "a.csv.gz": 2, "notes.txt": 0, "_t.csv": 0}
+    for name, time in times.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("")
+        os.utime(tmp_path / name, (time, time))
+    inbox = Inbox(str(tmp_path))
+    inbox.look()
+    found = inbox.look()
+    assert names(found) == ["c.jsonl", "a.csv.gz", "b/x.parquet"]
+    assert found[1] == 3
+
+
+def test_a_glob_counts_what_it_matches(tmp_path):
+    for name in ("a.parquet", "b.csv", "part-1"):
+        (tmp_path / name).write_text("")
+    inbox = Inbox(f"{tmp_path}/*a*")
+    inbox.look()
+    assert set(names(inbox.look())) == {"a.parquet", "part-1"}
+    assert inbox.base == f"{tmp_path}/"
+
+
+def test_another_version_of_a_file_has_another_digest(tmp_path):
+    inbox = Inbox(str(tmp_path))
+    path = tmp_path / "a.csv"
+    digests = set()
+    for text, time in (("one", 1), ("two", 2), ("three", 2)):
+        path.write_text(text)
+        os.utime(path, (time, time))
+        inbox.look()
+        digests |= {file.digest for file in inbox.look()[0]}
+    assert len(digests) == 3
+
+
+def test_what_is_no_folder_is_refused(tmp_path):
+    (tmp_path / "a.csv").write_text("text\n")
+    for name in ("a.csv", "missing"):
+        with pytest.raises(UserError, match="`input` must be a folder to watch"):
+            Inbox(str(tmp_path / name))
+
+
+@pytest.mark.parametrize("output", ["in", "in/out", "in/../in/out"])
+def test_an_output_below_the_input_is_refused(tmp_path, monkeypatch, output):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in").mkdir()
+    with pytest.raises(UserError, match="would be translated again"):
+        check_apart(Inbox("in"), output)
+    check_apart(Inbox("in"), "out")
+    check_apart(Inbox("in"), "in2")

@@ -1,0 +1,206 @@
+"""Files of a folder, translated as they come: each once, whole, whatever happens on the way."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import random
+import signal
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from commands import Child
+from fakes import Reverser
+
+from cli.commands.translate_stream import draining_on_signals
+from model.errors import UserError
+from pipelines.inference.model_loading import CustomModel
+from pipelines.streams.options import StreamOptions
+from pipelines.watching.request import WatchRequest
+
+PATIENCE = 60.0
+POLL = 0.2
+
+
+class Slow(Reverser):
+    """Takes its time for a batch."""
+
+    def translate_ids(self, source_ids, **settings):
+        time.sleep(0.2)
+        return super().translate_ids(source_ids)
+
+
+def watch(options, *, load=Reverser):
+    """Watches until a signal; returns what was counted."""
+    model = CustomModel(load=load, fingerprint="reverser")
+    job = WatchRequest(options=StreamOptions(**options, poll=POLL), model=model).plan(print)
+    for line in job.describe():
+        print(line)
+    with draining_on_signals(job.drain):
+        return job.run(lambda line: print(line, flush=True))._asdict()
+
+
+@pytest.fixture
+def start(tmp_path):
+    (tmp_path / "inbox").mkdir()
+    children = []
+
+    def start(load=Reverser, **fields):
+        options = {"input": str(tmp_path / "inbox"), "output": str(tmp_path / "outbox"), **fields}
+        child = Child(functools.partial(watch, load=load), options)
+        children.append(child)
+        return child
+
+    yield start
+    for child in children:
+        child.kill_group()
+
+
+def put(tmp_path, name, texts):
+    """Puts a whole file into the inbox."""
+    path = tmp_path / "inbox" / name
+    path.parent.mkdir(exist_ok=True)
+    pq.write_table(pa.table({"id": range(len(texts)), "text": texts}), tmp_path / "new")
+    (tmp_path / "new").rename(path)
+
+
+def records(tmp_path):
+    found = [json.loads(path.read_text()) for path in tmp_path.glob("outbox/_tt/files/*.json")]
+    return {Path(each["path"]).name: each for each in found}
+
+
+def wait_for(tmp_path, count, child):
+    end = time.monotonic() + PATIENCE
+    while len(found := list(tmp_path.glob("outbox/_tt/files/*.json"))) < count:
+        assert child.is_alive()
+        assert time.monotonic() < end, found
+        time.sleep(0.05)
+
+
+def end(child, number=signal.SIGTERM):
+    os.kill(child.pid, number)
+    ended = child.wait(PATIENCE)
+    assert ended.code == 0, ended.lines
+    return ended
+
+
+def translated(tmp_path, name):
+    table = pq.read_table(tmp_path / "outbox" / name)
+    assert [int(each) for each in table["id"].to_pylist()] == list(range(table.num_rows))
+    return table["translation"].to_pylist()
+
+
+def test_files_are_translated_as_they_come_and_a_restart_does_nothing_twice(tmp_path, start):
+    put(tmp_path, "a.parquet", ["one two", "three"])
+    child = start(fields=("text",))
+    wait_for(tmp_path, 1, child)
+    put(tmp_path, "deep/b.parquet", ["four"])
+    (tmp_path / "inbox/c.csv").write_text("id,text\n0,five six\n")
+    wait_for(tmp_path, 3, child)
+    ended = end(child)
+    assert translated(tmp_path, "a.parquet") == ["owt eno", "eerht"]
+    assert translated(tmp_path, "deep/b.parquet") == ["ruof"]
+    assert translated(tmp_path, "c.csv") == ["xis evif"]
+    assert {each["status"] for each in records(tmp_path).values()} == {"done"}
+    assert (ended.result["messages"], ended.result["failed"]) == (4, 0)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("outbox/**/*.parquet")}
+    child = start()
+    put(tmp_path, "d.parquet", ["seven"])
+    wait_for(tmp_path, 4, child)
+    lines = end(child).lines
+    assert any("3 files were seen to before" in line for line in lines)
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+
+
+def test_a_file_that_is_broken_is_told_and_the_others_go_on(tmp_path, start):
+    (tmp_path / "inbox").joinpath("broken.parquet").write_bytes(b"PAR1 and nothing")
+    put(tmp_path, "good.parquet", ["one"])
+    child = start()
+    wait_for(tmp_path, 2, child)
+    lines = end(child).lines
+    found = records(tmp_path)
+    assert found["good.parquet"]["status"] == "done"
+    assert found["broken.parquet"]["status"] == "failed"
+    assert "broken.parquet" in found["broken.parquet"]["reason"]
+    assert any("broken.parquet is left out" in line for line in lines)
+    child = start()
+    put(tmp_path, "broken.parquet", ["two"])  # mended
+    wait_for(tmp_path, 3, child)
+    end(child)
+    assert translated(tmp_path, "broken.parquet") == ["owt"]
+
+
+def test_a_file_that_is_replaced_is_translated_anew(tmp_path, start):
+    put(tmp_path, "a.parquet", ["one"])
+    child = start()
+    wait_for(tmp_path, 1, child)
+    put(tmp_path, "a.parquet", ["two", "three"])
+    wait_for(tmp_path, 2, child)
+    end(child)
+    assert translated(tmp_path, "a.parquet") == ["owt", "eerht"]
+
+
+def test_a_file_that_grows_is_waited_for(tmp_path, start):
+    child = start(fields=("text",))
+    with (tmp_path / "inbox/a.csv").open("w") as file:
+        file.write("id,text\n")
+        for number in range(8):
+            file.write(f"{number},one\n")
+            file.flush()
+            time.sleep(POLL / 4)
+    wait_for(tmp_path, 1, child)
+    end(child)
+    assert translated(tmp_path, "a.csv") == ["eno"] * 8
+
+
+def test_kills_lose_nothing_and_leave_nothing_half(tmp_path, start):
+    count = 12
+    for number in range(count):
+        put(tmp_path, f"{number}.parquet", [f"text {number} {n}" for n in range(50)])
+    moments = random.Random(11)
+    for _ in range(4):
+        child = start(load=Slow)
+        time.sleep(moments.uniform(0.5, 2.5))
+        os.kill(child.pid, signal.SIGKILL)
+        assert child.wait(PATIENCE).code == -signal.SIGKILL
+    assert len(records(tmp_path)) < count, "there was nothing left to lose"
+    child = start()
+    wait_for(tmp_path, count, child)
+    end(child)
+    for number in range(count):
+        assert translated(tmp_path, f"{number}.parquet") == [
+            f"text {number} {n}"[::-1] for n in range(50)
+        ]
+    assert not [path for path in tmp_path.glob("outbox/**/*") if ".tmp" in path.name]
+
+
+def test_a_second_run_into_the_same_folder_is_refused(tmp_path, start):
+    put(tmp_path, "a.parquet", ["one"])
+    child = start()
+    wait_for(tmp_path, 1, child)
+    second = start().wait(PATIENCE)
+    assert second.code == 1
+    assert "choose another output" in second.lines[-1]
+    end(child)
+
+
+@pytest.mark.parametrize(
+    ("options", "beam", "said"),
+    [
+        ({"input": "missing"}, (), "`input` must be a folder to watch"),
+        ({"output": "inbox/out"}, (), "would be translated again"),
+        ({}, ("--runner=FlinkRunner",), "leave out --runner"),
+    ],
+)
+def test_what_cannot_be_watched_is_refused(tmp_path, monkeypatch, options, beam, said):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "inbox").mkdir()
+    given = StreamOptions(**{"input": "inbox", "output": "outbox", **options})
+    model = CustomModel(load=Reverser, fingerprint="reverser")
+    with pytest.raises(UserError, match=said):
+        WatchRequest(options=given, model=model, beam=beam).plan()
+    assert not (tmp_path / "outbox").exists()
