@@ -80,6 +80,11 @@ def is_passing(error: Exception) -> bool:
     return isinstance(error, passing)
 
 
+def describe_trouble(error: Exception) -> str:
+    """Returns what to tell of an error after which the same request is made again."""
+    return f"no answer of Pub/Sub ({type(error).__name__}: {_reason(error)})"
+
+
 def explain_error(error: Exception, *, name: str, path: str) -> UserError:
     """Returns what to tell the user.
 

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from model.errors import ServiceError, UserError
+from model.errors import ServiceError
 from pipelines.streams.addresses import PubsubName
 from pipelines.streams.live_run import find_run
 from pipelines.streams.pubsub import clients
@@ -35,7 +35,7 @@ class Leases:
 
     def __init__(self, subscription: PubsubName, *, deadline: int, run: str) -> None:
         self.client: SubscriberClient = clients.make_subscriber()
-        self.fault: UserError | None = None  # after which nothing will be acknowledged
+        self.fault: Exception | None = None  # after which nothing will be acknowledged
         self._path = subscription.subscription
         self._name = f"`input` ({subscription})"
         self._deadline = deadline
@@ -56,7 +56,7 @@ class Leases:
         """Says that messages are done; where the service does not answer, the next call does it."""
         with self._lock:
             wanted, self._left = [*self._left, *ids], []
-        left = self._in_parts(wanted, self._acknowledge, "messages are not acknowledged")
+        left = self._in_parts(wanted, self._acknowledge)
         with self._lock:
             self._left += left
             self._held -= set(wanted) - set(left)
@@ -66,7 +66,7 @@ class Leases:
         wanted = list(ids)
         with self._lock:
             self._held -= set(wanted)
-        self._in_parts(wanted, lambda part: self._modify(part, 0), "messages are not given back")
+        self._in_parts(wanted, lambda part: self._modify(part, 0))
 
     def close(self) -> None:
         """Acknowledges what the service did not take before, and lets go of it.
@@ -91,25 +91,36 @@ class Leases:
         while not self._closed.wait(self._deadline / _LOOKS):
             with self._lock:
                 held = list(self._held)
-            self._in_parts(
-                held, lambda part: self._modify(part, self._deadline), "leases are not extended"
-            )
+            try:
+                self._in_parts(held, lambda part: self._modify(part, self._deadline))
+            except Exception as error:  # of a thread: the reader raises it
+                self.fault = error
+                return
 
-    def _in_parts(
-        self, ids: list[str], send: Callable[[list[str]], None], trouble: str
-    ) -> list[str]:
-        """Sends ids, so many at a time; returns those of which the service took no notice."""
-        from google.api_core.exceptions import GoogleAPICallError
+    def _in_parts(self, ids: list[str], send: Callable[[list[str]], None]) -> list[str]:
+        """Sends ids, so many at a time; returns those of which the service took no notice.
+
+        A subscription that delivers exactly once refuses ids whose lease is over: their messages
+        come again, as those of any lease that is over.
+        """
+        from google.api_core.exceptions import (
+            FailedPrecondition,
+            GoogleAPICallError,
+            InvalidArgument,
+        )
+        from google.auth.exceptions import GoogleAuthError
 
         left = []
         for first in range(0, len(ids), _MOST_IDS):
             part = ids[first : first + _MOST_IDS]
             try:
                 send(part)
-            except GoogleAPICallError as error:
+            except (FailedPrecondition, InvalidArgument) as error:
+                self._live.note_trouble(f"leases are over ({type(error).__name__})")
+            except (GoogleAPICallError, GoogleAuthError) as error:
                 if clients.is_passing(error):
                     left += part
-                    self._live.note_trouble(f"{trouble} ({type(error).__name__})")
+                    self._live.note_trouble(clients.describe_trouble(error))
                 else:
                     self.fault = clients.explain_error(error, name=self._name, path=self._path)
                     return left + ids[first:]

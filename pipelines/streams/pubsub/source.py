@@ -16,7 +16,6 @@ from apache_beam.coders import Coder, PickleCoder
 from apache_beam.io.unbounded_source import CheckpointMark, UnboundedReader, UnboundedSource
 from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, Timestamp
 
-from model.errors import UserError
 from pipelines.streams.addresses import PubsubName
 from pipelines.streams.live_run import find_run
 from pipelines.streams.messages import Message
@@ -25,6 +24,7 @@ from pipelines.streams.pubsub.leases import Leases
 
 WAIT_SECONDS = 0.02  # the longest that a reader waits for messages
 PULL_SECONDS = 5.0  # that the service may take to find messages
+AHEAD_BYTES = 16_000_000  # of messages, above which no more are fetched ahead
 RETRY_SECONDS = 1.0  # between two pulls where it does not answer
 
 
@@ -95,7 +95,7 @@ class PubsubReader(UnboundedReader):
         self._source = source
         self._live = find_run(source.run)
         self._leases = leases_of(source)
-        self._fault: UserError | None = None
+        self._fault: Exception | None = None
         self._current: Message | None = None
         self._time = MIN_TIMESTAMP
         self._read: list[str] = []  # ids of what was given since the last mark
@@ -159,12 +159,16 @@ class PubsubReader(UnboundedReader):
     def _pull_all(self) -> None:
         while True:
             with self._changed:
-                while not self._is_closed and len(self._fetched) >= self._source.most:
+                while not self._is_closed and self._has_enough():
                     self._changed.wait()
                 if self._is_closed or self._live.is_draining:
                     return
                 room = self._source.most - len(self._fetched)
-            received = self._pull(room)
+            try:
+                received = self._pull(room)
+            except Exception as error:  # of a thread: `advance` raises it
+                self._fault = error
+                return
             self._leases.hold([each.ack_id for each in received])
             with self._changed:
                 self._fetched.extend(received)
@@ -172,8 +176,13 @@ class PubsubReader(UnboundedReader):
                 if self._fault is not None:
                     return
 
+    def _has_enough(self) -> bool:
+        size = sum(len(each.message.data) for each in self._fetched)
+        return len(self._fetched) >= self._source.most or size > AHEAD_BYTES
+
     def _pull(self, most: int) -> list[Any]:
         from google.api_core.exceptions import GatewayTimeout, GoogleAPICallError
+        from google.auth.exceptions import GoogleAuthError
 
         path = self._source.subscription.subscription
         request = {"subscription": path, "max_messages": most}
@@ -185,9 +194,9 @@ class PubsubReader(UnboundedReader):
             )
         except GatewayTimeout:
             return []  # there are none
-        except GoogleAPICallError as error:
+        except (GoogleAPICallError, GoogleAuthError) as error:
             if clients.is_passing(error):
-                self._live.note_trouble(f"no answer of Pub/Sub ({type(error).__name__})")
+                self._live.note_trouble(clients.describe_trouble(error))
                 with self._changed:
                     self._changed.wait(RETRY_SECONDS)
             else:

@@ -135,6 +135,7 @@ class PubsubWriter:
 
     def _send(self, topic: PubsubName, messages: list[PubsubMessage]) -> None:
         from google.api_core.exceptions import GoogleAPICallError
+        from google.auth.exceptions import GoogleAuthError
 
         end = time.monotonic() + PATIENCE_SECONDS
         request = {"topic": topic.topic, "messages": messages}
@@ -142,13 +143,13 @@ class PubsubWriter:
             try:
                 self._client.publish(request=request, retry=None, timeout=REQUEST_SECONDS)
                 return
-            except GoogleAPICallError as error:
+            except (GoogleAPICallError, GoogleAuthError) as error:
                 if not clients.is_passing(error) or time.monotonic() > end:
                     name = "`output`" if topic == self._target.output else "`dead_letter`"
                     raise clients.explain_error(
                         error, name=f"{name} ({topic})", path=topic.topic
                     ) from None
-                self._live.note_trouble(f"no answer of Pub/Sub ({type(error).__name__})")
+                self._live.note_trouble(clients.describe_trouble(error))
                 time.sleep(RETRY_SECONDS)
 
 
