@@ -2,6 +2,7 @@
 
 main             the entry point of `tt`
 commands         a module a command
+look             the commands that only look
 decorators       what every command does first and last
 flags_of_fields  flags made of the fields of a dataclass
 shared_options   options that several commands share

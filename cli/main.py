@@ -31,9 +31,14 @@ COMMANDS = {
     "translate": "Translate stdin to stdout, a line for a line.",
     "evaluate": "Score translations against references by BLEU and chrF.",
     "demo": "Run the three commands on the embedded corpus.",
+    "attention": "Draw what a model looks at as it translates.",
+    "report": "Write a report that a browser opens offline.",
 }
 
 _MODULES = {"import": "import_model"}  # a module cannot be imported as `import`
+# Those that are not in cli/commands.
+_ROOMS = dict.fromkeys(("evaluate", "demo", "attention", "report"), "look")
+
 _TAKE_BEAM = ("preprocess", "translate-batch", "translate-stream")
 _INTERRUPTED = 130
 
@@ -65,7 +70,7 @@ class _Commands(TyperGroup):
 def load_command(name: str) -> TyperCommand:
     """Imports a command."""
     room = _MODULES.get(name, name.replace("-", "_"))
-    module = importlib.import_module(f"cli.commands.{room}")
+    module = importlib.import_module(f"cli.{_ROOMS.get(name, 'commands')}.{room}")
     alone = _Typer()
     alone.command(name, cls=GroupedCommand)(getattr(module, f"{room}_command"))
     command = typer.main.get_command(alone)

@@ -10,6 +10,7 @@ decoding     greedy and beam search over any step function
 formats      a trained model as files
 engines      what computes translations
 runs         what a training leaves on the disk
+views        what of a model can be looked at
 updates      a batch to an update of the weights
 training     the loop, its options and its state
 summaries    what lies in a folder, as plain data

@@ -16,4 +16,5 @@ streams          the job on streams
 watching         watched folders, a job for each file
 evaluate         translations scored against references
 summaries        what lies in folders, as plain data
+report           pages to look at
 """

@@ -36,6 +36,7 @@ from documents import (
     tt_commands_of,
 )
 from toy import toy_sentences
+from translation_jobs import translate
 
 from cli.main import COMMANDS, load_command
 from model.dataset.manifest import DatasetManifest
@@ -178,10 +179,20 @@ def prepare_models(folder, request):
     write_text(folder / "reference.es", SPANISH[:5])
 
 
+def prepare_look(folder, request):
+    shutil.copytree(request.getfixturevalue("dataset"), folder / "dataset")
+    run = request.getfixturevalue("trained_toy").run
+    for name in ("run", "other-run"):
+        shutil.copytree(run, folder / name)
+    write_table(folder / "in.parquet", text=[source for source, _ in toy_sentences(6, seed=3)])
+    translate(folder / "in.parquet", folder / "translated", text_columns=("text",))
+
+
 PREPARE = {
     "README.md": prepare_readme,
     "docs/formats.md": prepare_formats,
     "docs/models.md": prepare_models,
+    "docs/look.md": prepare_look,
     "docs/preprocess.md": prepare_preprocess,
     "docs/train.md": prepare_train,
     "docs/translate.md": prepare_translate,

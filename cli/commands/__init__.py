@@ -8,6 +8,4 @@ import_model     tt import
 translate_batch  tt translate-batch
 translate_stream tt translate-stream
 translate        tt translate
-evaluate         tt evaluate
-demo             tt demo
 """

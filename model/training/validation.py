@@ -14,7 +14,6 @@ from model.dataset.windows import Position, read_target_texts
 from model.decoding.options import Decoding
 from model.engines.tensorflow_engine import TensorFlowTranslator
 from model.formats.model_card import score_quantiles
-from model.runs.attention_images import sample_attention
 from model.runs.reports import Validation
 from model.text import scores
 from model.text.vocabulary import PAD_ID
@@ -25,6 +24,7 @@ from model.transformer.transformer import Transformer
 from model.updates.loss import TokenSums
 from model.updates.step import TrainingStep
 from model.updates.strategies import Workers
+from model.views.figures import sample_attention
 
 _SAMPLES = 3  # sentences whose attention is shown
 _NO_TEXTS = (

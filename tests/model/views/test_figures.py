@@ -6,17 +6,12 @@ import tensorflow as tf
 from matplotlib import font_manager
 from toy import write_vocabulary
 
-from model.runs import attention_images
-from model.runs.attention_images import (
-    MAX_TOKENS,
-    attention_figure,
-    render,
-    sample_attention,
-    token_labels,
-)
 from model.text.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Vocabulary, VocabularyPair
 from model.transformer.config import TransformerConfig
 from model.transformer.transformer import Transformer
+from model.views import labels as label_module
+from model.views.figures import MAX_TOKENS, attention_figure, render, sample_attention
+from model.views.labels import token_labels
 
 WHITE, DARKEST = [247, 251, 255], [8, 48, 107]  # the ends of Matplotlib's "Blues"
 
@@ -25,7 +20,7 @@ WHITE, DARKEST = [247, 251, 255], [8, 48, 107]  # the ends of Matplotlib's "Blue
 def only_one_font(monkeypatch):
     """A machine with the font that Matplotlib brings: it draws no Chinese."""
     fonts = {"DejaVu Sans": font_manager.findfont("DejaVu Sans")}
-    monkeypatch.setattr(attention_images, "_font_paths", lambda: fonts)
+    monkeypatch.setattr(label_module, "_font_paths", lambda: fonts)
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +156,7 @@ def test_what_no_font_has_is_numbered(only_one_font):
 
 
 def test_matplotlib_has_a_font_on_any_machine():
-    assert "DejaVu Sans" in attention_images._font_paths()
+    assert "DejaVu Sans" in label_module._font_paths()
 
 
 @pytest.mark.parametrize(

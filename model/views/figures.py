@@ -1,27 +1,27 @@
-"""Heat maps of the cross-attention of sample sentences, to be looked at in TensorBoard.
+"""Heat maps of attention: pictures for TensorBoard, PNG and SVG.
 
-Axes: H heads, T target tokens (rows), S source tokens (columns). A picture shows one decoder layer,
-a panel for each head: white is a weight of 0 and dark blue 1, in pictures of all steps.
+Axes: H heads, T target tokens (rows), S source tokens (columns). In pictures of all steps and
+layers white is a weight of 0 and dark blue 1.
 """
 
 from __future__ import annotations
 
-import functools
-from typing import Any
+import itertools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import tensorflow as tf
-from matplotlib import font_manager
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from model.text.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Vocabulary, VocabularyPair
+from model.text.vocabulary import VocabularyPair
 from model.transformer.transformer import Transformer
+from model.views.attention import AXES, AttentionMap, attention_of_ids
+from model.views.labels import drawable, font_families
 
 MAX_TOKENS = 40  # of a side; what comes after them is left out and the title says so
-MAX_LABEL = 12  # characters
 _PANEL_COLUMNS = 4
 _DPI = 100
 # Inches.
@@ -30,18 +30,18 @@ _LABELS = 1.3
 _TITLE = 0.5
 _GAP = 0.3
 
-# In this order; the first comes with Matplotlib.
-_FONT_FAMILIES = (
-    "DejaVu Sans", "Noto Sans", "Noto Sans CJK SC", "Droid Sans Fallback", "Arial Unicode MS",
-)  # fmt: skip
-_WORD_START = "▁"  # SentencePiece's mark, U+2581
-_SPECIAL = {PAD_ID: "<pad>", UNK_ID: "<unk>", BOS_ID: "<bos>", EOS_ID: "<eos>"}
+
+class Panel(NamedTuple):
+    """A head."""
+
+    title: str
+    weights: npt.NDArray[np.floating]  # [T, S]
 
 
 def attention_figure(
     weights: npt.NDArray[np.floating], *, source: list[str], target: list[str], title: str = ""
 ) -> Figure:
-    """Draws the cross-attention of one layer for one sentence, a panel for each head.
+    """Draws the attention of one layer for one sentence, a panel for each head.
 
     `weights` are float [H, T, S] in [0, 1]; `source` has the labels of the S columns, `target` of
     the T rows. A token that no font of the machine can draw is labelled with its position, "#7";
@@ -62,21 +62,52 @@ def attention_figure(
             "weights must be in [0, 1], after the softmax. "
             f"Received: {weights.min()} to {weights.max()}"
         )
+    panels = [Panel(f"head {head}", each) for head, each in enumerate(weights)]
     for side, labels in (("source", source), ("target", target)):
         if len(labels) > MAX_TOKENS:
             title += f" (first {MAX_TOKENS} of {len(labels)} {side} tokens)"
-    heads, rows, columns = weights[:, :MAX_TOKENS, :MAX_TOKENS].shape
+    return _draw(panels, rows=target, columns=source, title=title, across=_PANEL_COLUMNS)
 
+
+def map_figure(
+    found: AttentionMap, *, layers: Sequence[int], heads: Sequence[int], title: str
+) -> Figure:
+    """Draws chosen layers and heads of an attention map; a row of panels is a layer.
+
+    One layer alone takes several rows. The title gets a second line that names the axes.
+    """
+    panels = [
+        Panel(f"layer {layer}, head {head}", found.weights[layer, head])
+        for layer, head in itertools.product(layers, heads)
+    ]
+    rows, columns = AXES[found.kind]
+    names = f"{found.kind} attention of {rows} (rows) to {columns} (columns)"
+    if max(len(found.rows), len(found.columns)) > MAX_TOKENS:
+        names += f", the first {MAX_TOKENS} tokens of each side"
+    return _draw(
+        panels,
+        rows=found.rows,
+        columns=found.columns,
+        title=f"{title}\n{names}",
+        across=len(heads) if len(layers) > 1 else _PANEL_COLUMNS,
+    )
+
+
+def _draw(
+    panels: Sequence[Panel], *, rows: list[str], columns: list[str], title: str, across: int
+) -> Figure:
+    height_cells, width_cells = len(rows[:MAX_TOKENS]), len(columns[:MAX_TOKENS])
     # The sizes are chosen, not found by a layout engine: that would draw everything twice.
-    across, down = min(heads, _PANEL_COLUMNS), -(-heads // _PANEL_COLUMNS)
-    panel_width, panel_height = columns * _CELL, rows * _CELL
-    width = max(_LABELS + across * (panel_width + _GAP), 0.08 * len(title))
+    columns_used, down = min(len(panels), across), -(-len(panels) // across)
+    panel_width, panel_height = width_cells * _CELL, height_cells * _CELL
+    longest = max(map(len, title.split("\n")))
+    width = max(_LABELS + columns_used * (panel_width + _GAP), 0.08 * longest)
     height = _TITLE + down * (panel_height + _GAP) + _LABELS
     figure = Figure(figsize=(width, height), dpi=_DPI)
-    text: dict[str, Any] = {"fontsize": 7, "fontfamily": list(_font_paths()), "parse_math": False}
+    text: dict[str, Any] = {"fontsize": 7, "fontfamily": font_families(), "parse_math": False}
     figure.text(0.1 / width, 1 - 0.1 / height, title, va="top", **text)
-    for head in range(heads):
-        row, column = divmod(head, _PANEL_COLUMNS)
+    for number, (name, weights) in enumerate(panels):
+        row, column = divmod(number, across)
         left = _LABELS + column * (panel_width + _GAP)
         top = _TITLE + row * (panel_height + _GAP)
         panel = figure.add_axes(
@@ -87,15 +118,17 @@ def attention_figure(
                 panel_height / height,
             )
         )
-        panel.imshow(weights[head, :rows, :columns], cmap="Blues", vmin=0, vmax=1, aspect="auto")
-        panel.set_title(f"head {head}", pad=3, **text)
+        shown = weights[:MAX_TOKENS, :MAX_TOKENS]
+        panel.imshow(shown, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+        panel.set_title(name, pad=3, **text)
         # Labels of all panels alike stand at the outer ones alone.
         panel.xaxis.set_major_locator(NullLocator())
         panel.yaxis.set_major_locator(NullLocator())
         if column == 0:
-            panel.set_yticks(range(rows), _drawable(target[:rows]), **text)
-        if head + _PANEL_COLUMNS >= heads:
-            panel.set_xticks(range(columns), _drawable(source[:columns]), rotation=90, **text)
+            panel.set_yticks(range(height_cells), drawable(rows[:MAX_TOKENS]), **text)
+        if number + across >= len(panels):
+            labels = drawable(columns[:MAX_TOKENS])
+            panel.set_xticks(range(width_cells), labels, rotation=90, **text)
     return figure
 
 
@@ -111,19 +144,18 @@ def sample_attention(
     Both have ids from BOS to EOS; a row is labelled with the token that is predicted there. Returns
     a picture for each decoder layer, uint8 RGB [height, width, 3].
     """
-    _, attention = model.decode_with_attention(
-        tf.constant([source_ids], tf.int32), target=tf.constant([target_ids[:-1]], tf.int32)
-    )
+    found = attention_of_ids(model, vocabularies, source_ids=source_ids, target_ids=target_ids)
+    cross = found["cross"]
     return [
         render(
             attention_figure(
-                tf.cast(weights[0], tf.float32).numpy(),  # [1, H, T, S] -> [H, T, S]
-                source=token_labels(vocabularies.source, source_ids),
-                target=token_labels(vocabularies.target, target_ids[1:]),
+                weights,  # [H, T, S]
+                source=cross.columns,
+                target=cross.rows,
                 title=f"{layer.name}: attention of predicted target (rows) to source (columns)",
             )
         )
-        for layer, weights in zip(model.decoder_layers, attention.cross, strict=True)
+        for layer, weights in zip(model.decoder_layers, cross.weights, strict=True)
     ]
 
 
@@ -132,37 +164,3 @@ def render(figure: Figure) -> npt.NDArray[np.uint8]:
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     return np.array(canvas.buffer_rgba())[..., :3]
-
-
-def token_labels(vocabulary: Vocabulary, ids: list[int]) -> list[str]:
-    """Names ids by their pieces: "_" starts a word; special ids and those without a piece are <…>.
-
-    SentencePiece's own mark of a word start, U+2581, is in few fonts.
-    """
-    return [
-        _SPECIAL.get(i)
-        or (
-            vocabulary.piece(i).replace(_WORD_START, "_")
-            if i < vocabulary.piece_count
-            else f"<id {i}>"
-        )
-        for i in ids
-    ]
-
-
-def _drawable(labels: list[str]) -> list[str]:
-    """Shortens long labels, and numbers those with a character that is in no font."""
-    fonts = [font_manager.get_font(path) for path in _font_paths().values()]
-    drawable = []
-    for position, label in enumerate(labels):
-        if any(all(font.get_char_index(ord(c)) == 0 for font in fonts) for c in label):
-            label = f"#{position}"
-        drawable.append(label if len(label) <= MAX_LABEL else label[: MAX_LABEL - 1] + "…")
-    return drawable
-
-
-@functools.cache
-def _font_paths() -> dict[str, str]:
-    """Returns the files of those families that the machine has."""
-    known = {font.name for font in font_manager.fontManager.ttflist}
-    return {name: font_manager.findfont(name) for name in _FONT_FAMILIES if name in known}

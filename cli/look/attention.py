@@ -1,0 +1,43 @@
+"""`tt attention`: what a model looks at while it translates a sentence."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from cli.decorators import command
+from cli.errors import say
+from cli.flags_of_fields import options_of
+from cli.libraries import import_tensorflow
+from cli.shared_options import DEFAULT_RUN, local_path
+from pipelines.report.attention_request import AttentionRequest
+
+_OPTIONS = options_of(
+    AttentionRequest,
+    flags={"sentence": "SENTENCE", "overwrite": "--overwrite"},
+    defaults={"model": str(DEFAULT_RUN)},
+)
+
+
+@command()
+def attention_command(request: Annotated[AttentionRequest, _OPTIONS]) -> None:
+    """Draw what a model looks at as it translates.
+
+    The attention of the encoder, of the decoder and between them, for each layer and head.
+    """
+    local_path(request.model)
+    request.check()
+    import_tensorflow()
+    found = request.write()
+    typer.echo(found.target)
+    if not request.output.endswith(".html"):
+        from model.views.labels import undrawable
+
+        drawn = found.maps[request.kind]
+        if missing := undrawable([*drawn.rows, *drawn.columns]):
+            say(
+                f"tt: warning: no font here has {''.join(missing[:10])}, so that tokens are "
+                "numbered: install one, such as fonts-noto-cjk, or write .html"
+            )
+    say(f"Attention: {request.output}")

@@ -1,0 +1,66 @@
+"""Attention of a sentence, whose kind, layer and head the reader chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from model.views.attention import AXES, KINDS, SentenceAttention
+from pipelines.report.charts import as_base64
+from pipelines.report.page import Html, element, facts, join, script_data
+
+_TITLES = {
+    "cross": "cross-attention",
+    "encoder": "encoder self-attention",
+    "decoder": "decoder self-attention",
+}
+
+
+def attention_part(
+    found: SentenceAttention,
+    *,
+    name: str,
+    layers: Sequence[int],
+    heads: Sequence[int],
+    kind: str = "cross",
+) -> Html:
+    """Returns a sentence, its translation, and their attention; `name` is unique in the page.
+
+    Chosen `layers` and `heads` are there, and the last layer's mean is shown first. Weights have
+    steps of 1/255.
+    """
+    data = {
+        "kind": kind,
+        "layers": list(layers),
+        "heads": list(heads),
+        "layer": layers[-1],
+        "head": "mean" if len(heads) > 1 else heads[0],
+        "maps": {
+            each: {
+                "title": _TITLES[each],
+                "axes": "{} (rows) to {} (columns)".format(*AXES[each]),
+                "rows": found.maps[each].rows,
+                "columns": found.maps[each].columns,
+                "bytes": as_base64(
+                    np.rint(
+                        255 * np.clip(found.maps[each].weights[np.ix_(layers, heads)], 0, 1)
+                    ).astype(np.uint8)
+                ),
+            }
+            for each in KINDS
+        },
+    }
+    said = "translation (the model's own)" if found.is_own else "translation (given)"
+    return join(
+        [
+            facts([("sentence", found.source), (said, found.target)]),
+            script_data(name, data),
+            element(
+                "div",
+                element("noscript", "Attention is drawn by a script of this page: allow it."),
+                class_="attention",
+                data_from=name,
+            ),
+        ]
+    )

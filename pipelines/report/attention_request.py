@@ -1,0 +1,124 @@
+"""A sentence and a model to a picture, or a page, of the model's attention."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from model.decoding.options import Decoding
+from model.errors import UserError, require, require_one_of
+from model.formats.model_folder import find_model_folder, is_ctranslate2, load_config
+from pipelines.report.page import Section, check_output, page, write_whole_file
+
+if TYPE_CHECKING:  # they import TensorFlow
+    from model.views.attention import SentenceAttention
+
+FORMATS = (".html", ".png", ".svg")
+_KINDS = ("cross", "encoder", "decoder")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AttentionRequest:
+    """Attention to look at.
+
+    >>> request = AttentionRequest(sentence="A dog runs.", model="run", output="a.html")
+    >>> request.write()  # doctest: +SKIP
+
+    Attributes:
+      sentence: Sentence of the model's source language.
+      output: File to write; its ending says what: .html (a page in which kind, layer and head are
+        chosen), .png or .svg.
+      model: Run folder, or an exported model folder.
+      reference: Translation to look at instead of the model's own.
+      kind: Attention of a picture, and that which a page shows first: "cross", "encoder" or
+        "decoder".
+      layer: Layer to draw, from 0. By default all.
+      head: Head to draw, from 0. By default all.
+      beam_size: Hypotheses kept while the model translates; 1 is greedy search.
+      overwrite: Replace the file if it is there.
+    """
+
+    sentence: str
+    output: str
+    model: str = "run"
+    reference: str | None = None
+    kind: str = "cross"
+    layer: int | None = None
+    head: int | None = None
+    beam_size: int = 4
+    overwrite: bool = False
+
+    def __post_init__(self) -> None:
+        require_one_of("`kind`", self.kind, _KINDS)
+        require(self.beam_size >= 1, "`beam_size` must be at least 1", self.beam_size)
+        if Path(self.output).suffix not in FORMATS:
+            raise UserError(
+                f"`output` must end in {', '.join(FORMATS[:-1])} or {FORMATS[-1]}. Received: "
+                f"{self.output}"
+            )
+
+    def check(self) -> None:
+        """Checks what can be known before TensorFlow is imported.
+
+        Raises:
+          UserError: There is no model that TensorFlow loads, it has no such layer or head, or the
+            output cannot be written.
+        """
+        if is_ctranslate2(self.model):
+            raise UserError(
+                f"{self.model} was exported for CTranslate2, which tells no attention: name the "
+                "run or model folder that it was exported from"
+            )
+        config = load_config(find_model_folder(self.model))
+        for name, value, count in (
+            ("layer", self.layer, config.layers),
+            ("head", self.head, config.heads),
+        ):
+            require(
+                value is None or 0 <= value < count,
+                f"`{name}` must be 0 to {count - 1}, as {self.model} has {count}",
+                value,
+            )
+        check_output(self.output, overwrite=self.overwrite)
+
+    def write(self) -> SentenceAttention:
+        """Writes the file, and returns what is in it.
+
+        Raises:
+          UserError: See `check`; or the sentence is empty or too long.
+        """
+        from model.engines.tensorflow_engine import TensorFlowTranslator
+        from model.views.attention import sentence_attention
+
+        self.check()
+        decoding = Decoding(beam_size=self.beam_size)
+        translator = TensorFlowTranslator.load(self.model, decoding=decoding)
+        found = sentence_attention(translator, self.sentence, reference=self.reference)
+        config = translator.model.config
+        layers = list(range(config.layers)) if self.layer is None else [self.layer]
+        heads = list(range(config.heads)) if self.head is None else [self.head]
+        output = Path(self.output)
+        if output.suffix == ".html":
+            content = self._page(found, layers=layers, heads=heads).encode()
+        else:
+            content = self._picture(found, layers=layers, heads=heads)
+        write_whole_file(output, content)
+        return found
+
+    def _page(self, found: SentenceAttention, *, layers: list[int], heads: list[int]) -> str:
+        from pipelines.report.attention_part import attention_part
+
+        body = attention_part(found, name="sentence", layers=layers, heads=heads, kind=self.kind)
+        section = Section("attention", "Layers and heads", body)
+        return page(title="Attention", lead=f"Model: {self.model}", sections=[section])
+
+    def _picture(self, found: SentenceAttention, *, layers: list[int], heads: list[int]) -> bytes:
+        from model.views.figures import map_figure
+
+        title = f"{found.source} → {found.target}"
+        figure = map_figure(found.maps[self.kind], layers=layers, heads=heads, title=title)
+        written = io.BytesIO()
+        figure.savefig(written, format=Path(self.output).suffix[1:])
+        return written.getvalue()

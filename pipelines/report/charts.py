@@ -1,0 +1,167 @@
+"""Matplotlib's figures as SVG in the colours of the page, light and dark.
+
+Matplotlib draws in colours that stand for the page's variables; they are put in afterwards.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import itertools
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import matplotlib as mpl
+import numpy as np
+import numpy.typing as npt
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from model.summaries.histograms import Histogram
+from pipelines.report.page import Html, element
+
+_INK, _LINE = "#010101", "#020202"
+_SERIES = [f"#0303{number:02x}" for number in range(6)]
+_VARIABLES = {
+    _INK: "var(--ink)",
+    _LINE: "var(--line)",
+    **{colour: f"var(--series-{number})" for number, colour in enumerate(_SERIES)},
+}
+_SIZE = (5.2, 2.7)  # inches, of which 72 units each: a phone is 5 wide
+_STYLE: dict[str, Any] = {
+    "svg.fonttype": "none", "svg.hashsalt": "tt", "font.size": 11, "figure.dpi": 72,
+    "text.color": _INK, "axes.labelcolor": _INK, "axes.edgecolor": _LINE, "xtick.color": _INK,
+    "ytick.color": _INK, "grid.color": _LINE, "axes.grid": True, "axes.axisbelow": True,
+    "axes.spines.top": False, "axes.spines.right": False, "text.parse_math": False,
+    "axes.formatter.useoffset": False,
+}  # fmt: skip
+_numbers = itertools.count()
+
+
+class Line(NamedTuple):
+    """A curve."""
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float]
+
+
+def line_chart(
+    title: str, lines: Sequence[Line], *, x_label: str, y_label: str = "", is_log: bool = False
+) -> Html:
+    """Returns curves over each other; those after the sixth have colours again."""
+
+    def draw(axes: Any) -> None:
+        for number, line in enumerate(lines):
+            marker = "o" if len(line.x) < 2 else ""
+            axes.plot(line.x, line.y, color=_colour(number), linewidth=1.8, marker=marker)
+        if is_log:
+            axes.set_yscale("log")
+            axes.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+            axes.yaxis.set_minor_formatter(lambda value, _: "")
+        axes.set_xlabel(x_label)
+        axes.set_ylabel(y_label)
+
+    return _figure(title, draw, names=[line.name for line in lines])
+
+
+def histogram_chart(
+    title: str, histograms: Sequence[tuple[str, Histogram]], *, x_label: str, is_log: bool = False
+) -> Html:
+    """Returns histograms over each other, each with its own bins."""
+
+    def draw(axes: Any) -> None:
+        for number, (_, histogram) in enumerate(histograms):
+            trimmed = histogram.trimmed()
+            colour = _colour(number)
+            axes.stairs(trimmed.counts, trimmed.edges, color=colour, linewidth=1.8)
+            axes.stairs(trimmed.counts, trimmed.edges, color=colour, fill=True, alpha=0.2)
+        if is_log:
+            axes.set_xscale("log", base=2)
+            axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+            axes.xaxis.set_minor_formatter(lambda value, _: "")
+        axes.set_xlabel(x_label)
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+        axes.set_ylim(bottom=0)
+
+    return _figure(title, draw, names=[name for name, _ in histograms])
+
+
+def bar_chart(title: str, counts: Sequence[tuple[str, float]], *, x_label: str) -> Html:
+    """Returns a bar for each name, the first at the top."""
+
+    def draw(axes: Any) -> None:
+        names, values = [name for name, _ in counts], [value for _, value in counts]
+        axes.barh(names, values, color=_colour(0))
+        axes.invert_yaxis()
+        axes.set_xlabel(x_label)
+        axes.grid(visible=False, axis="y")
+        axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+
+    size = (_SIZE[0], 1.0 + 0.3 * len(counts))
+    return _figure(title, draw, size=size)
+
+
+def heat_chart(title: str, values: npt.NDArray[np.floating], *, x_label: str, y_label: str) -> Html:
+    """Returns numbers from -1 to 1 as colours, which are those of both schemes."""
+
+    def draw(axes: Any) -> None:
+        axes.imshow(values, cmap="RdBu_r", vmin=-1, vmax=1, aspect="auto", interpolation="nearest")
+        axes.grid(visible=False)
+        axes.set_xlabel(x_label)
+        axes.set_ylabel(y_label)
+
+    return _figure(title, draw, size=(_SIZE[0], 3.4))
+
+
+def charts(*figures: Html) -> Html:
+    """Returns charts side by side, as many as there is room for."""
+    return element("div", *figures, class_="charts")
+
+
+def _colour(number: int) -> str:
+    return _SERIES[number % len(_SERIES)]
+
+
+def _figure(
+    title: str, draw: Any, *, names: Sequence[str] = (), size: tuple[float, float] = _SIZE
+) -> Html:
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=size, layout="constrained")
+        draw(figure.add_subplot())
+        output = io.StringIO()
+        figure.savefig(output, format="svg", transparent=True)
+    legend = [
+        element("span", name, style=f"--colour: var(--series-{number % len(_SERIES)})")
+        for number, name in enumerate(names)
+        if len(names) > 1
+    ]
+    caption = [title, *([element("div", *legend, class_="legend")] if legend else [])]
+    svg = themed(output.getvalue(), title=title)
+    return element("figure", element("figcaption", *caption), svg)
+
+
+def themed(svg: str, *, title: str) -> Html:
+    """Returns Matplotlib's SVG for a page: its colours variables, its ids unlike all others."""
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    for colour, variable in _VARIABLES.items():
+        svg = svg.replace(colour, variable)
+    svg = re.sub(r"font: ([\d.]+px) [^;\"]*", r"font: \1 var(--font)", svg)
+    used = set(re.findall(r'(?:url\(|href=")#([^)"]+)', svg))
+    prefix = f"chart{next(_numbers)}-"
+
+    def own(found: re.Match[str]) -> str:
+        return f' id="{prefix}{found[1]}"' if found[1] in used else ""
+
+    svg = re.sub(r' id="([^"]*)"', own, svg)
+    svg = re.sub(r'(url\(|href=")#', rf"\1#{prefix}", svg)
+    label = str(element("i", role="img", aria_label=title))[2:-5]
+    return Html(svg.replace("<svg", f"<svg{label}", 1))
+
+
+def as_base64(values: npt.NDArray[np.uint8]) -> str:
+    """Returns bytes for the page's script."""
+    return base64.b64encode(values.tobytes()).decode()

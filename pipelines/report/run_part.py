@@ -1,0 +1,199 @@
+"""Sections on a run folder."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from pathlib import Path
+
+from model.errors import UserError
+from model.summaries.run import RunSummary
+from model.summaries.training_log import Curve
+from model.views.positions import position_encodings, position_likeness
+from pipelines.report.charts import Line, charts, heat_chart, line_chart
+from pipelines.report.page import Html, Section, details, element, facts, join, table
+
+# What is drawn, in this order, with its heading and whether its scale is logarithmic.
+CHARTS = {
+    "loss": ("Loss", False),
+    "perplexity": ("Perplexity", True),
+    "accuracy": ("Accuracy", False),
+    "bleu": ("BLEU", False),
+    "chrf": ("chrF", False),
+    "learning_rate": ("Learning rate", False),
+    "gradient_norm": ("Gradient norm", False),
+    "target_tokens_per_second": ("Target tokens/s", False),
+}
+_POSITIONS = 128
+_STARTS = 5  # that are shown, the last ones
+
+
+def run_sections(found: RunSummary, *, attention: Sequence[Html]) -> list[Section]:
+    """Returns what a report says of one run; `attention` are parts on chosen sentences."""
+    return [
+        _overview(found),
+        Section("curves", "Curves over steps", join([charts(*_curves(found))])),
+        Section("time", "Curves over time", _over_time(found)),
+        Section("translations", "Sample translations", _samples(found)),
+        Section("attention", "Attention", _attention(attention)),
+        Section("positions", "Positions", _positions(found)),
+        Section("schedule", "Schedule", _schedule(found)),
+        Section("origin", "Command, versions and hardware", _starts(found)),
+    ]
+
+
+def _overview(found: RunSummary) -> Section:
+    log = found.log
+    last = {each.name: each.values[-1] for each in log.curves if each.kind == "validation"}
+    parts = table(["part", "parameters"], [[each.name, each.parameters] for each in found.parts])
+    models = [[each.name, each.steps, each.bytes, each.checkpoints] for each in found.models]
+    languages = f"{found.data.source_language} → {found.data.target_language}"
+    return Section(
+        "overview",
+        "Overview",
+        join(
+            [
+                facts(
+                    [
+                        ("folder", found.folder),
+                        ("languages", languages),
+                        ("pairs", found.data.pairs),
+                        ("parameters", found.parameters),
+                        ("steps", f"{log.step:,} of {log.steps:,}"),
+                        ("last validation's nll", last.get("nll")),
+                        ("last validation's BLEU", last.get("bleu")),
+                    ]
+                ),
+                table(["model", "steps", "bytes", "mean of"], models),
+                details("Parameters by part", parts),
+                details("Architecture", table(["field", "value"], found.model.items())),
+                details("Training", table(["option", "value"], found.training.items())),
+            ]
+        ),
+    )  # fmt: skip
+
+
+def named_curves(found: RunSummary, name: str) -> list[Curve]:
+    """Returns the curves of a figure: in training, and in validations."""
+    return [each for each in found.log.curves if each.name == name]
+
+
+def _curves(found: RunSummary) -> list[Html]:
+    drawn = []
+    for name, (title, is_log) in CHARTS.items():
+        lines = [Line(each.kind, each.steps, each.values) for each in named_curves(found, name)]
+        if lines:
+            drawn.append(line_chart(title, lines, x_label="steps", is_log=is_log))
+    return drawn or [element("p", "Nothing was logged.")]
+
+
+def _over_time(found: RunSummary) -> Html:
+    drawn = []
+    for name in ("loss", "perplexity", "bleu"):
+        title, is_log = CHARTS[name]
+        lines = []
+        for each in named_curves(found, name):
+            known = [
+                (second / 60, value)
+                for second, value in zip(each.seconds, each.values, strict=True)
+                if second is not None
+            ]
+            if known:
+                minutes, values = zip(*known, strict=True)
+                lines.append(Line(each.kind, minutes, values))
+        if lines:
+            drawn.append(line_chart(title, lines, x_label="minutes", is_log=is_log))
+    if drawn:
+        return charts(*drawn)
+    return element("p", "The log of this run has no times: an older tt wrote it.", class_="note")
+
+
+def _samples(found: RunSummary) -> Html:
+    if not found.log.samples:
+        said = "The log of this run has no sample translations: an older tt wrote it, or none "
+        return element("p", said + "were asked for.", class_="note")
+    parts: list[Html] = []
+    for each in found.log.samples:
+        rows = list(zip(each.steps, each.translations, strict=True))
+        parts += [
+            element("h3", each.source),
+            element("p", "Reference: ", each.reference),
+            table(["step", "translation"], rows),
+        ]
+    return join(parts)
+
+
+def _attention(parts: Sequence[Html]) -> Html:
+    if not parts:
+        said = "There is none: the run has no exported model or no sentence to look at yet."
+        return element("p", said, class_="note")
+    return join(parts)
+
+
+def _positions(found: RunSummary) -> Html:
+    width, base = found.model["d_model"], found.model["position_base"]
+    encodings = position_encodings(_POSITIONS, width=width, base=base)
+    return charts(
+        heat_chart("Position encodings", encodings, x_label="width", y_label="position"),
+        heat_chart(
+            "Their dot products, as a share of that with itself",
+            position_likeness(encodings),
+            x_label="position",
+            y_label="position",
+        ),
+    )
+
+
+def _schedule(found: RunSummary) -> Html:
+    line = Line(
+        "rate", [each.step for each in found.schedule], [each.rate for each in found.schedule]
+    )
+    return charts(line_chart("Learning rate of all steps", [line], x_label="steps"))
+
+
+def _starts(found: RunSummary) -> Html:
+    starts = found.log.starts
+    if not starts:
+        said = "The log of this run does not tell: an older tt wrote it."
+        return element("p", said, class_="note")
+    parts: list[Html] = []
+    for each in starts[-_STARTS:]:
+        day = datetime.datetime.fromtimestamp(each.time, datetime.UTC)
+        parts += [
+            element("h3", f"From step {each.step:,}, {day:%Y-%m-%d %H:%M} UTC"),
+            element("pre", each.command or "(trained from Python)"),
+            facts([*each.machine.items(), *each.versions.items()]),
+        ]
+    return join(parts)
+
+
+def run_attention(folder: str, found: RunSummary, sentences: Sequence[str]) -> list[Html]:
+    """Returns parts on the attention of sentences, or of the log's samples where there are none.
+
+    Raises:
+      UserError: A sentence is empty or too long.
+    """
+    chosen = list(sentences) or [each.source for each in found.log.samples[:2]]
+    if not chosen or not found.is_finished:
+        if sentences:
+            raise UserError(
+                f"{folder} has no exported model yet, and so no attention: leave `sentences` out, "
+                "or let its `tt train` finish"
+            )
+        return []
+    from model.decoding.options import Decoding
+    from model.engines.tensorflow_engine import TensorFlowTranslator
+    from model.views.attention import sentence_attention
+    from pipelines.report.attention_part import attention_part
+
+    translator = TensorFlowTranslator.load(Path(folder), decoding=Decoding())
+    config = translator.model.config
+    return [
+        attention_part(
+            sentence_attention(translator, sentence),
+            name=f"attention-{number}",
+            layers=range(config.layers),
+            heads=range(config.heads),
+        )
+        for number, sentence in enumerate(chosen)
+    ]

@@ -1,0 +1,166 @@
+"""Reports of every kind of folder, opened by a browser; and what is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from chromium import Chromium, find_chromium
+from command_line import last_error, run
+from toy import toy_sentences
+from translation_jobs import translate, write
+
+WIDTHS = {"desk": 1200, "phone": 390}
+SECTIONS = {
+    "dataset": ["sources", "rejected", "lengths", "vocabulary", "padding", "samples"],
+    "run": ["overview", "curves", "time", "translations", "attention", "positions", "schedule",
+            "origin"],
+    "runs": ["results", "differences", "curves-train", "curves-validation"],
+    "translated": ["overview", "statuses", "lengths", "outliers", "samples", "work"],
+    "attention": ["attention"],
+}  # fmt: skip
+HTML_TEXT = "<img src=x onerror=alert(1)> one"
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory, dataset, trained_toy, finish_run):
+    """Pages of every kind, by name."""
+    folder = tmp_path_factory.mktemp("pages")
+    write(folder / "in.parquet", {"text": [HTML_TEXT, *(a for a, _ in toy_sentences(5, 1)), None]})
+    translate(folder / "in.parquet", folder / "out", text_columns=("text",))
+    other = finish_run(folder / "other")
+    config = json.loads((other / "config.json").read_text())
+    config["training"]["label_smoothing"] = 0.25
+    (other / "config.json").write_text(json.dumps(config))
+    toy = trained_toy.run
+    commands = {
+        "dataset": ["report", dataset],
+        "run": ["report", toy, "--sentence", "one two three"],
+        "runs": ["report", toy, other],
+        "translated": ["report", folder / "out"],
+        "attention": ["attention", "one two", "--model", toy, "--reference", "two one"],
+    }
+    for name, command in commands.items():
+        assert run(*command, "--output", folder / f"{name}.html") == 0
+    return {name: folder / f"{name}.html" for name in commands}
+
+
+@pytest.mark.parametrize("name", SECTIONS)
+def test_a_page_has_every_section_and_names_no_other_place(pages, name):
+    text = pages[name].read_text()
+    assert re.findall(r'<section id="([^"]*)"', text) == SECTIONS[name]
+    assert re.findall(r'<a href="#([^"]*)"', text) == SECTIONS[name]
+    plain = re.sub(r'xmlns(:\w+)?="[^"]*"', "", text)
+    assert not re.search(r'(src|href)="(?!#|data:)|https?://|url\((?!#)|@import', plain)
+
+
+def test_texts_with_html_are_shown_as_texts(pages):
+    text = pages["translated"].read_text()
+    assert "&lt;img src=x onerror" in text
+    assert "<img" not in text
+
+
+def test_runs_are_told_apart_by_what_differs(pages):
+    text = pages["runs"].read_text()
+    assert "training.label_smoothing" in text
+    assert "0.25" in text
+    assert "model.norm" not in text
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if find_chromium() is None:
+        pytest.skip("no Chromium here: install Debian's `chromium` to have pages opened")
+    with Chromium() as started:
+        yield started
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", WIDTHS.values(), ids=WIDTHS)
+@pytest.mark.parametrize("name", SECTIONS)
+def test_a_browser_shows_a_page(pages, browser, name, width, scheme):
+    browser.open(pages[name], width=width, scheme=scheme)
+    assert browser.complaints() == []
+    asked = [url for url in browser.requests() if not url.startswith("data:")]
+    assert asked == [pages[name].resolve().as_uri()]
+    assert browser.value("document.documentElement.scrollWidth") <= width
+    for section in SECTIONS[name]:
+        assert browser.value(f"document.getElementById({section!r}).offsetHeight") > 40, section
+    paper = browser.value("getComputedStyle(document.body).backgroundColor")
+    brightness = sum(map(int, re.findall(r"\d+", paper)[:3])) / 3
+    assert (brightness > 128) == (scheme == "light")
+
+
+def test_layer_and_head_are_chosen(pages, browser):
+    browser.open(pages["attention"])
+    cells = "[...document.querySelectorAll('.map tbody td')].map((each) => each.title).join('|')"
+    seen = set()
+    for layer in ("0", "1"):
+        for head in ("0", "1"):
+            browser.value(
+                f"(() => {{ const [, layer, head] = document.querySelectorAll('select');"
+                f"layer.value = {layer!r}; head.value = {head!r};"
+                "head.dispatchEvent(new Event('change')); })()"
+            )
+            seen.add(browser.value(cells))
+    assert len(seen) == 4
+    labels = "[...document.querySelectorAll('.map tbody th')].map((each) => each.textContent)"
+    assert browser.value(labels) == ["_two", "_one", "<eos>"]
+
+
+def test_what_browsers_complain_of_is_noticed(tmp_path, browser):
+    (tmp_path / "bad.html").write_text(
+        "<script>console.error('x')</script><img src='http://nowhere.example/a.png'>"
+    )
+    browser.open(tmp_path / "bad.html")
+    assert browser.complaints()
+    assert len(browser.requests()) == 2
+
+
+@pytest.mark.parametrize("ending", ["png", "svg"])
+def test_a_picture_of_one_head_is_smaller_than_that_of_all(trained_toy, tmp_path, capsys, ending):
+    model = ("--model", trained_toy.run)
+    assert run("attention", "one two", *model, "--output", tmp_path / f"all.{ending}") == 0
+    assert capsys.readouterr().out == "two one\n"
+    few = ("--layer", "1", "--head", "3", "--kind", "decoder", "--beam-size", "1")
+    assert run("attention", "one two", *model, "--output", tmp_path / f"one.{ending}", *few) == 0
+    begin = {"png": b"\x89PNG", "svg": b"<?xml"}[ending]
+    one, everything = ((tmp_path / f"{name}.{ending}").read_bytes() for name in ("one", "all"))
+    assert one.startswith(begin)
+    assert everything.startswith(begin)
+    assert len(one) < len(everything)
+
+
+def test_what_has_no_attention_or_no_report_is_refused_in_one_line(
+    dataset, trained_toy, tmp_path, capsys
+):
+    toy = trained_toy.run
+    exported = tmp_path / "ct2"
+    exported.mkdir()
+    for name in ("model.bin", "config.json"):
+        (exported / name).write_text("{}")
+    there = tmp_path / "there.html"
+    there.write_text("mine")
+    new = str(tmp_path / "new.html")
+    cases = {
+        ("attention", "a", "--model", "nowhere", "--output", new): "no model folder at nowhere",
+        ("attention", "a", "--model", exported, "--output", new): "CTranslate2, which tells no",
+        ("attention", "a", "--model", toy, "--layer", 9, "--output", new): "--layer must be 0 to 1",
+        ("attention", "a", "--model", toy, "--head", -1, "--output", new): "--head must be 0 to 3",
+        ("attention", "a", "--model", toy, "--output", "a.gif"): "--output must end in .html",
+        ("attention", " ", "--model", toy, "--output", new): "SENTENCE is empty",
+        ("attention", "a", "--model", toy, "--output", there): "or --overwrite",
+        ("report", dataset, toy, "--output", new): "is on folders of one kind",
+        ("report", dataset, dataset, "--output", new): "only runs are put side by side",
+        ("report", toy / "model", "--output", new): "is a model folder",
+        ("report", "nowhere", "--output", new): "there is no folder nowhere",
+        ("report", dataset, "--output", there): "or --overwrite",
+        ("report", dataset, "--output", tmp_path / "no/a.html"): "there is no folder",
+        ("report", dataset, "--sentence", "a", "--output", new): "are for the report of one run",
+    }  # fmt: skip
+    for command, message in cases.items():
+        assert run(*command) == 2, command
+        assert message in last_error(capsys)
+    assert there.read_text() == "mine"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["ct2", "there.html"]
