@@ -87,8 +87,10 @@ class StreamRequest:
             options.input,
         )
         is_kafka = isinstance(options.source, KafkaTopic)
-        connect = connect_topics if is_kafka else connect_subscription
-        ends = connect(options, form=form, run=run)
+        if is_kafka:
+            ends = connect_topics(options, form=form, run=run, report=report)
+        else:
+            ends = connect_subscription(options, form=form, run=run)
         model = find_model(self.model, engine=self.engine, report=report)
         notices = list(ends.notices)
         if model.folder is not None:

@@ -15,7 +15,7 @@ from cli.commands.translate_stream import draining_on_signals
 from pipelines.inference.model_loading import CustomModel
 from pipelines.streams.job import StreamRequest
 from pipelines.streams.kafka import source
-from pipelines.streams.kafka.source import close_committer
+from pipelines.streams.kafka.committing import close_committer
 from pipelines.streams.options import StreamOptions
 
 PAUSE = 0.03  # seconds

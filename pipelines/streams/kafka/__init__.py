@@ -2,6 +2,7 @@
 
 clients     clients and their errors
 source      a topic as a source of Beam
+committing  offsets of a group, and who commits them
 writer      answers to topics
 connecting  topics looked at before a run
 """

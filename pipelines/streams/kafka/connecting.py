@@ -3,29 +3,38 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from model.errors import counted
 from pipelines.storage.paths import normalize_path
 from pipelines.streams.addresses import KafkaTopic
 from pipelines.streams.ends import Ends
 from pipelines.streams.kafka import clients
-from pipelines.streams.kafka.source import KafkaSource, Position, close_committer, find_positions
+from pipelines.streams.kafka.committing import check_alone, close_committer
+from pipelines.streams.kafka.source import KafkaSource, Position, find_positions
 from pipelines.streams.kafka.writer import KafkaTarget
 from pipelines.streams.messages import MessageFormat
 from pipelines.streams.options import StreamOptions
 
 
-def connect_topics(options: StreamOptions, *, form: MessageFormat, run: str) -> Ends:
+def connect_topics(
+    options: StreamOptions,
+    *,
+    form: MessageFormat,
+    run: str,
+    report: Callable[[str], object] = lambda line: None,
+) -> Ends:
     """Looks at brokers and topics; reads and writes no message.
 
     Args:
       options: The options of a stream from a topic to a topic.
       form: Where texts stand in its messages.
       run: Name of its `LiveRun`.
+      report: Takes a line if there may be another run of the group, which takes a while to see.
 
     Raises:
-      UserError: The client is not installed, no broker answers, or a topic is not there.
+      UserError: The client is not installed, no broker answers, a topic is not there, or another
+        run works for the group.
     """
     clients.check_installed()
     topics = {
@@ -44,7 +53,7 @@ def connect_topics(options: StreamOptions, *, form: MessageFormat, run: str) -> 
         most=options.max_batch,
         run=run,
     )
-    positions = _find_positions(source)
+    positions = _find_positions(source, report=report)
     notices = [_describe_loss(source, partition, at) for partition, at in positions.items()]
     return Ends(
         source=source,
@@ -69,14 +78,23 @@ def _check_topics(topics: Mapping[str, KafkaTopic], *, config: str | None) -> No
         clients.find_topics(brokers, named, config=config)
 
 
-def _find_positions(source: KafkaSource) -> dict[int, Position]:
+def _find_positions(source: KafkaSource, *, report: Callable[[str], object]) -> dict[int, Position]:
     topics = {"`input`": source.topic}
     found = clients.find_topics(source.topic.brokers, topics, config=source.config)
     consumer = clients.make_consumer(
         source.topic.brokers, group=source.group, config=source.config, note=lambda error: None
     )
-    try:
+
+    def find() -> dict[int, Position]:
         return find_positions(consumer, source, found.partitions[source.topic.topic])
+
+    try:
+        check_alone(
+            lambda: {partition: at.sign for partition, at in find().items()},
+            group=source.group,
+            report=report,
+        )
+        return find()
     finally:
         consumer.close()
 

@@ -17,10 +17,11 @@ from apache_beam.coders import Coder, PickleCoder
 from apache_beam.io.unbounded_source import CheckpointMark, UnboundedReader, UnboundedSource
 from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, Timestamp
 
-from model.errors import ServiceError, UserError
+from model.errors import UserError
 from pipelines.streams.addresses import KafkaTopic
 from pipelines.streams.kafka import clients
 from pipelines.streams.kafka.clients import ANSWER_SECONDS
+from pipelines.streams.kafka.committing import BEAT_SECONDS, committer_of
 from pipelines.streams.live_run import LiveRun, find_run
 from pipelines.streams.messages import Message
 
@@ -41,6 +42,7 @@ class KafkaSource(UnboundedSource):
     most: int = 256  # messages that are taken from the client at once
     run: str = ""  # name of the `LiveRun`
     look_seconds: float = LOOK_SECONDS
+    beat_seconds: float = BEAT_SECONDS  # between two signs of life, see `Sign`
 
     def split(self, desired_num_splits: int, options: Any = None) -> Iterable[KafkaSource]:
         """Returns this source: one worker reads all partitions."""
@@ -67,114 +69,7 @@ class KafkaMark(CheckpointMark):
 
     def finalize_checkpoint(self) -> None:
         """Commits the offsets; all before them is written."""
-        _committer_of(self.source).commit(dict(self.offsets))
-
-
-class _Committer:
-    """Commits offsets of a group in this process, for all readers of a source."""
-
-    def __init__(self, source: KafkaSource) -> None:
-        self._source = source
-        self._live = find_run(source.run)
-        self._consumer: Consumer | None = None
-        self._committed: dict[int, int] = {}
-        self._lock = threading.Lock()
-        self._left: dict[int, int] = {}  # what the brokers did not take, in time
-        self.fault: UserError | None = None  # after which no offset will be committed
-
-    def commit(self, offsets: dict[int, int]) -> None:
-        """Commits offsets that are not; where the brokers do not answer, the next call does it."""
-        import confluent_kafka
-        from confluent_kafka import TopicPartition
-
-        source = self._source
-        with self._lock:
-            new = {key: at for key, at in offsets.items() if self._committed.get(key) != at}
-            if not new:
-                return
-            if self._consumer is None:
-                self._consumer = clients.make_consumer(
-                    source.topic.brokers, group=source.group, config=source.config,
-                    note=lambda error: None,
-                )  # fmt: skip
-            name = source.topic.topic
-            wanted = [TopicPartition(name, partition, at) for partition, at in new.items()]
-            try:
-                done = self._consumer.commit(offsets=wanted, asynchronous=False) or []
-                error = next((each.error for each in done if each.error), None)
-            except confluent_kafka.KafkaException as exception:
-                error = exception.args[0]
-            if error is None:
-                self._committed.update(new)
-                self._left = {}
-                self._live.note_done(new)
-            elif clients.is_passing(error):
-                self._left = new
-                self._live.note_trouble(f"offsets are not committed ({error.name()})")
-            else:
-                self.fault = self._explain(error)
-
-    def note(self, offsets: dict[int, int]) -> None:
-        """Takes note of what was committed before."""
-        with self._lock:
-            self._committed.update(offsets)
-
-    def close(self) -> None:
-        """Commits what the brokers did not take before, and lets go of them.
-
-        Raises:
-          UserError: They do not take it.
-        """
-        if self._left and self.fault is None:
-            self.commit(self._left)
-        with self._lock:
-            if self._consumer is not None:
-                self._consumer.close()
-                self._consumer = None
-        if self.fault is not None:
-            raise self.fault
-        if self._left:
-            raise ServiceError(
-                f"the brokers at {self._source.topic.brokers} do not take the last offsets: what "
-                "was written since is written once more by the next run"
-            )
-
-    def _explain(self, error: KafkaError) -> UserError:
-        from confluent_kafka import KafkaError
-
-        members = (
-            KafkaError.ILLEGAL_GENERATION, KafkaError.UNKNOWN_MEMBER_ID,
-            KafkaError.REBALANCE_IN_PROGRESS, KafkaError.FENCED_INSTANCE_ID,
-        )  # fmt: skip
-        if error.code() in members:
-            return UserError(
-                f"another program reads as a member of the group {self._source.group}, so that its "
-                "offsets cannot be committed here: name another `group`, or end that program"
-            )
-        return clients.explain_error(error, brokers=self._source.topic.brokers)
-
-
-_committers: dict[KafkaSource, _Committer] = {}
-_lock = threading.Lock()
-
-
-def _committer_of(source: KafkaSource) -> _Committer:
-    with _lock:
-        if source not in _committers:
-            _committers[source] = _Committer(source)
-        return _committers[source]
-
-
-def close_committer(source: KafkaSource) -> None:
-    """Ends the commits of a source.
-
-    Raises:
-      UserError: The last offsets could not be committed.
-    """
-    with _lock:
-        committer = _committers.pop(source, None)
-    if committer is not None:
-        committer.close()
+        committer_of(self.source).commit(dict(self.offsets))
 
 
 class KafkaReader(UnboundedReader):
@@ -191,7 +86,7 @@ class KafkaReader(UnboundedReader):
     def __init__(self, source: KafkaSource, offsets: dict[int, int]) -> None:
         self._source = source
         self._live: LiveRun = find_run(source.run)
-        self._committer = _committer_of(source)
+        self._committer = committer_of(source)
         self._fault: UserError | None = None
         self._current: Message | None = None
         self._time = MIN_TIMESTAMP
@@ -207,6 +102,7 @@ class KafkaReader(UnboundedReader):
         self._committer.note({p: at.offset for p, at in found.items() if at.is_committed})
         if not offsets:  # so that a new group that began at the end goes on there after a crash
             self._committer.commit({p: at.offset for p, at in found.items()})
+        self._committer.start_beats()
         self._live.note_ends({p: at.end for p, at in found.items()})
         self._take({**{p: at.offset for p, at in found.items()}, **offsets})
         self._look = threading.Thread(target=self._look_for_partitions, daemon=True)
@@ -349,6 +245,7 @@ class Position:
     end: int  # the offset of the message that comes next
     is_committed: bool
     lost: int = 0  # messages that the brokers deleted before they were read
+    sign: str = ""  # what stands beside the committed offset, see `Sign`
 
 
 def find_positions(
@@ -384,7 +281,9 @@ def find_positions(
             is_committed = each.offset >= 0
             begin = each.offset if is_committed else end if at_end else first
             lost = max(first - begin, 0) if is_committed else 0
-            found[each.partition] = Position(max(begin, first), max(begin, end), is_committed, lost)
+            found[each.partition] = Position(
+                max(begin, first), max(begin, end), is_committed, lost, each.metadata or ""
+            )
     except confluent_kafka.KafkaException as error:
         raise clients.explain_silence(
             [error.args[0]], brokers=brokers, config=source.config

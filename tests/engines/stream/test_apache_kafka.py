@@ -156,3 +156,26 @@ def test_kills_at_8_moments_lose_nothing(kafka, start):
     assert len(watch.keys()) == count
     assert kafka.committed(topic_of(options["input"]), group="g", partitions=2) == [count // 2] * 2
     print(f"{kills} kills: 0 of {count} lost, {watch.keys().total() - count} twice")
+
+
+def test_a_second_run_of_a_group_is_refused_and_a_killed_one_is_not_waited_for(kafka, start):
+    options = stream(kafka)
+    topic = topic_of(options["input"])
+    kafka.put(topic, values(10))
+    watch = kafka.watch(topic_of(options["output"]))
+    first = start(options)
+    watch.wait_for(10, process=first)
+    second = start(options).wait(PATIENCE)
+    assert second.code == 1
+    assert f"another tt works as group g (process {first.pid} of " in second.lines[-1]
+    assert first.is_alive()
+    os.kill(first.pid, signal.SIGKILL)
+    first.wait(PATIENCE)
+    third = start(options)
+    kafka.put(topic, values(10, 10), first=10)
+    watch.wait_for(20, process=third)
+    os.kill(third.pid, signal.SIGTERM)
+    ended = third.wait(PATIENCE)
+    assert ended.code == 0
+    assert not any("waiting" in line and "to see" in line for line in ended.lines)
+    assert watch.look(0.5) == 20

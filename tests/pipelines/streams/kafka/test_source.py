@@ -11,7 +11,8 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from model.errors import ServiceError, UserError
 from pipelines.streams.addresses import KafkaTopic
 from pipelines.streams.kafka import clients
-from pipelines.streams.kafka.source import KafkaMark, KafkaSource, close_committer
+from pipelines.streams.kafka.committing import close_committer
+from pipelines.streams.kafka.source import KafkaMark, KafkaSource
 from pipelines.streams.live_run import find_run, forget_run
 
 TOPIC = KafkaTopic("a:1", "t")
