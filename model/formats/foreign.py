@@ -310,11 +310,17 @@ def _find_models(folder: Path) -> tuple[str, str]:
         if (folder / name).is_file():
             return name, name
     others = sorted(
-        path.name for path in folder.iterdir() if path.suffix in (".spm", ".model", ".vocab")
-        and path.is_file() and path.suffix != ".vocab"
-    )  # fmt: skip
+        path.name
+        for path in folder.iterdir()
+        if path.suffix in (".spm", ".model") and path.is_file()
+    )
     if len(others) == 1 and others[0] not in ("bpe.model", *(n for pair in _PAIRS for n in pair)):
         return others[0], others[0]
+    if "bpe.model" in others:
+        raise UserError(
+            f"{folder} cuts texts into tokens by bpe.model, which is not SentencePiece's: name a "
+            "model with SentencePiece"
+        )
     there = f"it has {', '.join(others)}" if others else "it has none"
     raise UserError(
         f"{folder} must have its SentencePiece models beside it, source.spm and target.spm or "

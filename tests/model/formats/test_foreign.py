@@ -273,6 +273,13 @@ def test_folders_of_other_tools_are_named(tmp_path, file, message):
         find_model_folder(tmp_path)
 
 
+def test_a_package_without_sentencepiece_is_refused(tmp_path):
+    argos(tmp_path / "a")
+    (tmp_path / "a/sentencepiece.model").rename(tmp_path / "a/bpe.model")
+    with pytest.raises(UserError, match=r"by bpe\.model, which is not SentencePiece's"):
+        open_foreign(tmp_path / "a")
+
+
 def test_another_sentencepiece_model_is_refused(tmp_path):
     layout = opus(tmp_path / "m")
     words = [" ".join(w[::-1] for w in text.split()) for text in ENGLISH]
