@@ -11,7 +11,7 @@ TORCH := $(VENV)/torch
 FLINK := .cache/flink/.installed
 KAFKA := .cache/kafka/.installed
 
-.PHONY: demo check test test-dataflow test-portable test-flink test-stream mutants bench bench-train bench-translate bench-translate-variables flink kafka lint types lock clean
+.PHONY: demo check test test-dataflow test-portable test-flink test-stream mutants bench bench-train bench-translate bench-stream bench-translate-variables flink kafka lint types lock clean
 
 demo: $(RUNTIME)
 	$(BIN)/tt demo --folder demo
@@ -82,6 +82,11 @@ bench-train: $(RUNTIME) $(TORCH)/.installed
 bench-translate: bench-translate-variables $(DEVELOPMENT)
 	$(BIN)/python tests/bench/decode.py $(MODEL) $(firstword $(TEXT))
 	$(BIN)/python tests/bench/translate.py $(MODEL) $(TEXT) $(OPTIONS)
+
+# The ratios of `tt translate-stream` to the decoder alone and to a loop written by hand, its latency,
+# and what kills lose; with the same variables. OPTIONS are those of tests/bench/stream.py.
+bench-stream: bench-translate-variables $(ENGINES)
+	$(BIN)/python tests/bench/stream.py $(MODEL) $(TEXT) $(OPTIONS)
 
 bench-translate-variables:
 	@test -n "$(MODEL)" || { echo "name a run folder or model folder with MODEL=..." >&2; exit 1; }

@@ -1,0 +1,428 @@
+"""Measures `tt translate-stream` against the decoder alone, and against a loop written by hand.
+
+    make bench-stream MODEL=run TEXT=train.en.gz
+    python tests/bench/stream.py run train.en.gz --lowercase --json results.json
+    python tests/bench/stream.py run train.en.gz --quick                # a round, and no latencies
+
+The broker of the tests runs on the same cores as everything else. Each run has topics of its own.
+
+**Saturation**: all messages wait in a topic of two partitions. The rate is that at which
+translations arrive, from a fifth of the messages until 95 % of them: without start-up and the
+first bundles. It is compared with bare, the decoder with all texts in memory (`stream_sides.py
+bare`), and with the loop (`stream_sides.py loop`), which has the same model, engine, threads and
+size of a bundle, and batches of the size that is best for bare. All run in turn, in another order
+each round; ratios are taken within a round. Bare translates again what was cut off at the limit of
+length, with room for twice as much, as the stream does.
+
+**Latency**: messages come evenly, at shares of the rate at saturation. It is the time from the
+producer's timestamp until a consumer has the translation. "Broker" is the same with nothing
+between: a consumer of the input.
+
+**Kills**: the process is killed (SIGKILL) at seeded moments while messages wait, and started again;
+then it is counted which have never arrived, and which more than once.
+
+Processes are ended by their ids. Exits with code 1 if a limit is missed, unless --no-limits is
+given.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import gzip
+import json
+import os
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from preprocess import Target, judge
+from processes import CommandError, available_cores, run
+
+_HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(_HERE.parents[1]), str(_HERE.parent / "engines")]
+
+from confluent_kafka import Producer  # noqa: E402
+from kafka_broker import Broker, Watch  # noqa: E402
+
+_TT = Path(sys.executable).with_name("tt")
+_PARTITIONS = 2
+_GROUPS = {"stream": "tt", "loop": "loop"}
+_FIRST, _LAST = 0.20, 0.95  # shares of the messages between which the rate is taken
+_LOOK_SECONDS = 0.05
+_LEAST_LATENCIES = 20
+_PATIENCE = 300.0  # seconds, after which a run has failed
+_SHARES = (0.1, 0.5, 0.9)  # of the rate at saturation
+_SKIPPED_SECONDS = 2.0  # of each load: latencies of the one before
+_QUIET_SECONDS = 1.5  # after which no more translations come
+_SEED = 21
+_BARE_LIMIT, _LOOP_LIMIT = 0.85, 0.90  # the least of the stream's rate to theirs
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Rate:
+    """Messages at saturation.
+
+    Attributes:
+      rate: Messages a second.
+      cpu_msec: Milliseconds of CPU for a message, of the process; the broker has its own.
+    """
+
+    rate: float
+    cpu_msec: float
+
+
+class Bench:
+    """Runs streams, loops and bare on the same texts.
+
+    Args:
+      given: The options.
+      broker: A broker that runs.
+      folder: For files.
+    """
+
+    def __init__(self, given: argparse.Namespace, broker: Broker, folder: Path) -> None:
+        self.given, self._broker, self._folder = given, broker, folder
+        self._texts = read_texts(given)
+        self._file = folder / "texts.txt"
+        self._file.write_text("\n".join(self._texts), "utf-8")
+        self._sizes: dict[str, str] = {}  # best batches of bare, by engine
+
+    def bare(self, engine: str) -> Rate:
+        """Translates the texts by the decoder alone."""
+        found = run(
+            [
+                *(sys.executable, _HERE / "stream_sides.py", "bare", self._file, self.given.model),
+                *("--engine", engine, "--beam-size", str(self.given.beam_size)),
+                *("--cut", self._sizes.get(engine, "")),
+            ],
+            cores=len(available_cores()),
+            folder=self._folder,
+            environment={"TF_CPP_MIN_LOG_LEVEL": "3"},
+        ).json()
+        self._sizes[engine] = found["size"]
+        return Rate(rate=found["rate"], cpu_msec=found["cpu_msec"])
+
+    def saturate(self, side: str, engine: str) -> Rate:
+        """Has a stream or a loop translate all texts; returns the steady rate."""
+        source, target = self._make_topics()
+        self._put(source)
+        count = len(self._texts)
+        with self._watching(target) as watch, self._running(side, engine, source, target) as it:
+            first = _wait(watch, int(_FIRST * count), it)
+            cpu = _cpu_seconds(it.pid)
+            last = _wait(watch, int(_LAST * count), it)
+            cpu = _cpu_seconds(it.pid) - cpu
+        done = last[1] - first[1]
+        return Rate(rate=done / (last[0] - first[0]), cpu_msec=1000 * cpu / done)
+
+    def latencies(self, engine: str | None, rates: Sequence[float]) -> list[dict[str, float]]:
+        """Returns quantiles of the latency at each load; without engine those of the broker."""
+        source, target = self._make_topics()
+        if engine is None:
+            with self._watching(source) as watch:
+                return [self._load(source, watch, rate) for rate in rates]
+        with self._watching(target) as watch, self._running("stream", engine, source, target) as it:
+            self._put(source, 50)
+            _wait(watch, 50, it)
+            return [self._load(source, watch, rate) for rate in rates]
+
+    def kill(self, side: str, engine: str, *, commit: str = "flushed") -> dict[str, Any]:
+        """Kills a side in mid-stream, again and again; returns what it lost and doubled."""
+        source, target = self._make_topics()
+        count = self.given.kill_messages
+        self._put(source, count)
+        moments = random.Random(_SEED)
+        step = count // (self.given.kills + 1)
+        with self._watching(target) as watch:
+            for _ in range(self.given.kills):
+                with self._running(side, engine, source, target, commit=commit) as process:
+                    # Behind what is there, and at no particular moment of a bundle.
+                    _wait(watch, watch.look() + moments.randint(1, step), process)
+                    time.sleep(moments.uniform(0, 0.5))
+                    process.kill()
+                    process.wait()
+                watch.look(0.5)
+            with self._running(side, engine, source, target, commit=commit) as process:
+                seen, since = watch.look(), time.monotonic()
+                while time.monotonic() - since < (
+                    _QUIET_SECONDS if self._is_done(source, side) else _PATIENCE
+                ):
+                    if process.poll() is not None:
+                        raise CommandError(f"{side} ended by itself")
+                    if (now := watch.look(0.2)) != seen:
+                        seen, since = now, time.monotonic()
+            keys = watch.keys()
+        return {
+            "kills": self.given.kills,
+            "messages": count,
+            "lost": count - len(keys),
+            "doubled": keys.total() - len(keys),
+        }
+
+    def _is_done(self, topic: str, side: str) -> bool:
+        found = self._broker.committed(topic, group=_GROUPS[side], partitions=_PARTITIONS)
+        return sum(max(each, 0) for each in found) >= self.given.kill_messages
+
+    @contextlib.contextmanager
+    def _watching(self, topic: str) -> Iterator[Watch]:
+        watch = self._broker.watch(topic, partitions=_PARTITIONS)
+        try:
+            yield watch
+        finally:
+            watch.close()
+
+    def _make_topics(self) -> tuple[str, str]:
+        source, target = (self._broker.make_topic(partitions=_PARTITIONS) for _ in range(2))
+        return source, target
+
+    def _put(self, topic: str, count: int | None = None) -> None:
+        texts = [text.encode() for text in self._texts[:count]]
+        self._broker.put(topic, texts, partitions=_PARTITIONS)
+
+    @contextlib.contextmanager
+    def _running(
+        self, side: str, engine: str, source: str, target: str, *, commit: str = "flushed"
+    ) -> Iterator[subprocess.Popen[bytes]]:
+        """Runs a side while the block does; then ends it, by its id."""
+        given = self.given
+        search = ["--engine", engine, "--beam-size", str(given.beam_size)]
+        most = str(given.max_batch)
+        size = self._sizes.get(engine, "64 sentences").split()
+        if side == "stream":
+            command = [
+                *(_TT, "translate-stream", self._broker.url(source), self._broker.url(target)),
+                *("--group", _GROUPS[side], "--model", given.model, "--max-batch", most, *search),
+            ]
+        else:
+            command = [
+                *(sys.executable, _HERE / "stream_sides.py", "loop", self._broker.address),
+                *(source, target, given.model, "--commit", commit, "--most", most, *search),
+                *("--size", size[0] if size[1] == "sentences" else "64"),
+                *("--partitions", str(_PARTITIONS)),
+            ]
+        with tempfile.TemporaryFile() as errors:
+            process = subprocess.Popen(
+                command,
+                env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors,
+            )  # fmt: skip
+            try:
+                yield process
+            except CommandError as error:
+                errors.seek(0)
+                raise CommandError(f"{error}\n{errors.read().decode()[-2000:]}") from None
+            finally:
+                if process.poll() is None:
+                    process.send_signal(signal.SIGTERM)
+                    try:
+                        process.wait(30)
+                    except subprocess.TimeoutExpired:
+                        process.kill()
+                        process.wait()
+
+    def _load(self, source: str, watch: Watch, rate: float) -> dict[str, float]:
+        """Sends messages evenly; returns the quantiles of their latencies."""
+        seconds = self.given.load_seconds + _SKIPPED_SECONDS
+        begin = time.time()
+        sender = threading.Thread(target=self._send, args=(source, rate, seconds))
+        sender.start()
+        found, seen, count = [], begin, watch.look()
+        while sender.is_alive() or time.time() - seen < _QUIET_SECONDS:
+            if watch.look(0.005) > count:
+                seen = time.time()
+                sent = [each.timestamp()[1] / 1000 for each in watch.messages[count:]]
+                found += [seen - each for each in sent if each > begin + _SKIPPED_SECONDS]
+                count += len(sent)
+        sender.join()
+        if len(found) < _LEAST_LATENCIES:
+            raise CommandError(f"{len(found)} latencies are too few: give more --load-seconds")
+        points = statistics.quantiles(found, n=100)
+        return {"rate": rate, "messages": len(found)} | {
+            f"p{each}": round(points[each - 1], 4) for each in (50, 95, 99)
+        }
+
+    def _send(self, topic: str, rate: float, seconds: float) -> None:
+        producer = Producer({"bootstrap.servers": self._broker.address, "linger.ms": 0})
+        begin, sent = time.monotonic(), 0
+        while (passed := time.monotonic() - begin) < seconds:
+            while sent < passed * rate:
+                text = self._texts[sent % len(self._texts)].encode()
+                producer.produce(topic, text, partition=sent % _PARTITIONS)
+                sent += 1
+            producer.poll(0)
+            time.sleep(max(0.0005, sent / rate - (time.monotonic() - begin)))
+        producer.flush(30)
+
+
+def read_texts(given: argparse.Namespace) -> list[str]:
+    """Returns the texts of messages, shuffled.
+
+    Raises:
+      CommandError: There are too few.
+    """
+    lines: list[str] = []
+    for name in given.texts:
+        content = Path(name).read_bytes()
+        text = (gzip.decompress(content) if name.endswith(".gz") else content).decode()
+        lines += [line.strip() for line in text.split("\n") if line.strip()]
+    lines = list(dict.fromkeys(line.lower() if given.lowercase else line for line in lines))
+    random.Random(_SEED).shuffle(lines)
+    if len(lines) < given.messages:
+        raise CommandError(
+            f"the texts have {len(lines):,} unlike lines: give more, or fewer --messages"
+        )
+    return lines[: given.messages]
+
+
+def _wait(watch: Watch, count: int, process: subprocess.Popen[bytes]) -> tuple[float, int]:
+    """Waits until so many messages are there; returns the time, and how many there are."""
+    end = time.monotonic() + _PATIENCE
+    while time.monotonic() < end and process.poll() is None:
+        if (found := watch.look(_LOOK_SECONDS)) >= count:
+            return time.monotonic(), found
+    raise CommandError(f"{watch.look():,} of {count:,} translations came: {process.args}")
+
+
+def _cpu_seconds(process: int) -> float:
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def measure_rates(bench: Bench, engine: str) -> dict[str, Any]:
+    """Runs all sides in turn; prints the rounds and returns their rates and ratios."""
+    rounds: list[dict[str, Rate]] = []
+    for number in range(bench.given.rounds):
+        found = {}
+        sides = ["bare", "stream", "loop"]
+        for side in sides if number % 2 == 0 else [sides[0], *sides[:0:-1]]:
+            found[side] = bench.bare(engine) if side == "bare" else bench.saturate(side, engine)
+        rounds.append(found)
+        said = ", ".join(
+            f"{side} {each.rate:,.0f}/s ({each.cpu_msec:.2f} ms of CPU each)"
+            for side, each in found.items()
+        )
+        print(f"{engine}  round {number + 1}/{bench.given.rounds}: {said}", file=sys.stderr)
+    ratios = {
+        other: [each["stream"].rate / each[other].rate for each in rounds]
+        for other in ("bare", "loop")
+    }
+    return {
+        "rates": [{side: dataclasses.asdict(r) for side, r in each.items()} for each in rounds],
+        "of_bare": statistics.median(ratios["bare"]),
+        "of_loop": statistics.median(ratios["loop"]),
+        "ratios": ratios,
+    }
+
+
+def print_rates(engine: str, found: dict[str, Any]) -> None:
+    """Prints medians over the rounds."""
+    for side in ("stream", "bare", "loop"):
+        rates = [each[side] for each in found["rates"]]
+        rate = statistics.median(each["rate"] for each in rates)
+        cpu = statistics.median(each["cpu_msec"] for each in rates)
+        ratios = found["ratios"].get(side)
+        said = "" if ratios is None else (
+            f", the stream's is {statistics.median(ratios):.2f} of it "
+            f"({min(ratios):.2f}-{max(ratios):.2f})"
+        )  # fmt: skip
+        print(f"{engine:12s} {side:7s} {rate:7,.0f} messages/s, {cpu:5.2f} ms of CPU each{said}")
+
+
+def print_latencies(name: str, found: Sequence[dict[str, float]]) -> None:
+    """Prints a line for each load."""
+    for each in found:
+        points = ", ".join(
+            f"{point} {1000 * each[point]:,.0f} ms" for point in ("p50", "p95", "p99")
+        )
+        print(f"{name:12s} at {each['rate']:7,.1f} messages/s: {points}")
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("model", help="run folder or exported model folder")
+    parser.add_argument("texts", nargs="+", metavar="text", help="a message a line, plain or .gz")
+    parser.add_argument("--lowercase", action="store_true", help="lower-case the texts")
+    parser.add_argument("--engine", nargs="+", default=["tensorflow", "ctranslate2"])
+    parser.add_argument("--messages", type=int, default=12_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--beam-size", type=int, default=1)
+    parser.add_argument("--max-batch", type=int, default=1000, help="of the stream and the loop")
+    parser.add_argument("--load-seconds", type=float, default=8.0, help="of each load")
+    parser.add_argument("--kills", type=int, default=4, help="of each side; 0 kills nothing")
+    parser.add_argument("--kill-messages", type=int, default=8000)
+    parser.add_argument("--quick", action="store_true", help="a round, no latencies, no kills")
+    parser.add_argument("--json", type=Path, help="file for all figures")
+    parser.add_argument("--no-limits", action="store_true", help="never exit with code 1")
+    given = parser.parse_args()
+    for path in [given.model, *given.texts]:
+        if not Path(path).exists():
+            parser.error(f"there is no {path}")
+    given.model = str(Path(given.model).resolve())
+    given.texts = [str(Path(text).resolve()) for text in given.texts]
+    if given.quick:
+        given.rounds, given.load_seconds, given.kills = 1, 0.0, 0
+    given.kill_messages = min(given.kill_messages, given.messages)
+    return given
+
+
+def main() -> None:
+    """Measures, prints and judges."""
+    given = _parse()
+    results: dict[str, Any] = {}
+    targets = []
+    broker = Broker().wait()
+    try:
+        with tempfile.TemporaryDirectory(prefix="tt-bench-") as folder:
+            bench = Bench(given, broker, Path(folder))
+            for engine in given.engine:
+                found = results[engine] = measure_rates(bench, engine)
+                print_rates(engine, found)
+                for of, bound in (("bare", _BARE_LIMIT), ("loop", _LOOP_LIMIT)):
+                    rule = f"{engine}, the stream's rate to that of {of}"
+                    targets.append(Target(rule=rule, value=found[f"of_{of}"], bound=bound))
+                if given.load_seconds:
+                    rate = statistics.median(each["stream"]["rate"] for each in found["rates"])
+                    loads = [share * rate for share in _SHARES]
+                    found["latencies"] = bench.latencies(engine, loads)
+                    print_latencies(engine, found["latencies"])
+            if given.load_seconds:
+                results["broker"] = bench.latencies(None, loads)
+                print_latencies("broker", results["broker"])
+            if given.kills:
+                engine = given.engine[-1]
+                for name, side, commit in (
+                    ("stream", "stream", "flushed"),
+                    ("loop, commits after its flush", "loop", "flushed"),
+                    ("loop, commits by itself", "loop", "auto"),
+                ):
+                    counts = bench.kill(side, engine, commit=commit)
+                    results.setdefault("kills", {})[name] = counts
+                    print(
+                        f"{counts['kills']} kills, {name}: {counts['lost']:,} of "
+                        f"{counts['messages']:,} lost, {counts['doubled']:,} twice",
+                        flush=True,
+                    )
+    finally:
+        broker.stop()
+        if given.json:
+            given.json.write_text(json.dumps(results, indent=1) + "\n")
+    judge(targets, has_limits=not given.no_limits)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except CommandError as error:
+        sys.exit(f"bench: error: {error}")
