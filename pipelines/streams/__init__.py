@@ -8,6 +8,7 @@ kafka          streams of Kafka
 pubsub         streams of Pub/Sub
 live_run       what is counted while a stream runs, and its end
 metrics        that told: lines, JSON, Prometheus
+side_by_side   the texts of one call on all cores
 transforms     ReadMessages | TranslateMessages | WriteAnswers
 job            checked, wired and run
 """

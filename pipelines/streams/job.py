@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 
 import apache_beam as beam
 from apache_beam.runners.portability.fn_api_runner import fn_runner
+from apache_beam.runners.worker import bundle_processor
 
 from model.decoding.options import Decoding
-from model.engines.machine import calls_at_once
 from model.engines.translator import Engine, Translator
 from model.errors import UserError, require
 from model.text.glossary import read_glossary
@@ -49,6 +50,8 @@ from pipelines.streams.metrics import appending, serving
 from pipelines.streams.options import StreamOptions
 from pipelines.streams.pubsub.connecting import connect_subscription
 from pipelines.streams.transforms import ReadMessages, TranslateMessages, WriteAnswers
+
+_SAMPLING_MSEC = 5  # between two looks at what a bundle does, for Beam's own times of steps
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -173,6 +176,7 @@ class StreamJob:
                 translator = SharedTranslator(self._loader()).acquire()
                 report("Ready: messages are translated as they come")
                 stack.enter_context(_metrics_added_up())
+                stack.enter_context(_bundles_ended_at_once())
                 try:
                     run_pipeline(self.build(pipeline), report)
                 except BaseException:
@@ -216,7 +220,7 @@ class StreamJob:
             folder=folder,
             decoding=request.decoding,
             engine=request.engine,
-            threads=calls_at_once(1),  # there is one worker: all cores are the model's
+            threads=1,  # as many calls of one as there are cores
             fingerprint=self.model.fingerprint,
         )
 
@@ -234,6 +238,22 @@ def _metrics_added_up() -> Iterator[None]:
         yield
     finally:
         fn_runner.consolidate_monitoring_infos = add_up
+
+
+@contextlib.contextmanager
+def _bundles_ended_at_once() -> Iterator[None]:
+    """Has Beam's worker wait for the end of its sampler for milliseconds while the block runs.
+
+    At the end of a bundle, Beam 2.77 waits until the thread that samples states has slept its
+    period, which grows with the bundle, to 200 ms: that was a tenth of a stream's time.
+    """
+    sampler = bundle_processor.statesampler.StateSampler
+    make = functools.partial(sampler, sampling_period_ms=_SAMPLING_MSEC)
+    bundle_processor.statesampler.StateSampler = make
+    try:
+        yield
+    finally:
+        bundle_processor.statesampler.StateSampler = sampler
 
 
 def check_beam(arguments: Sequence[str]) -> None:

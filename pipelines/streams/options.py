@@ -11,7 +11,7 @@ from pipelines.texts.options import TextOptions
 _LAST_PORT = 65_535
 _LONGEST_LATENCY = 60.0  # seconds
 DEFAULT_LATENCY = 0.5
-DEFAULT_BATCH = 256
+DEFAULT_BATCH = 1000
 DEFAULT_POLL = 10.0
 
 

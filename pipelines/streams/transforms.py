@@ -12,10 +12,13 @@ from collections.abc import Callable, Iterator
 import apache_beam as beam
 from apache_beam.io.unbounded_source import ReadFromUnboundedSource, UnboundedSource
 
+from model.engines.gpus import TranslatorPool
+from model.engines.machine import cores
 from model.engines.translator import Translator
 from pipelines.inference.transforms import TranslatorDoFn
 from pipelines.streams.ends import Target
 from pipelines.streams.messages import Answer, Message, MessageTexts, answer_messages
+from pipelines.streams.side_by_side import SideBySide
 
 POLL_SECONDS = 0.05  # between two looks for messages, on runners that wait
 
@@ -61,8 +64,19 @@ class _TranslateBatch(TranslatorDoFn):
         super().__init__(config.load_translator)
         self._texts = config.texts
 
+    def setup(self) -> None:
+        super().setup()
+        # GPUs take large batches, and one at a time each.
+        calls = 1 if isinstance(self.translator, TranslatorPool) else cores()
+        self._side_by_side = SideBySide(self.translator, calls=calls)
+
+    def teardown(self) -> None:
+        if side_by_side := self.__dict__.pop("_side_by_side", None):
+            side_by_side.close()
+        super().teardown()
+
     def process(self, batch: list[Message]) -> Iterator[Answer]:
-        answers, found = answer_messages(batch, texts=self._texts, translator=self.translator)
+        answers, found = answer_messages(batch, texts=self._texts, translator=self._side_by_side)
         self.count_statuses(found.by_status)
         self.count_flags(found.by_flag)
         yield from answers

@@ -5,14 +5,22 @@ import pytest
 from apache_beam.portability import common_urns
 from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.runners.portability.fn_api_runner import fn_runner
+from apache_beam.runners.worker import bundle_processor
 from apache_beam.transforms import environments
+from apache_beam.utils.counters import CounterFactory
 from fakes import Reverser
 
 from model.errors import UserError
 from pipelines.inference.model_loading import CustomModel, FoundModel
 from pipelines.runners.runner import make_pipeline
 from pipelines.streams.ends import Ends
-from pipelines.streams.job import StreamJob, StreamRequest, check_beam, with_one_worker
+from pipelines.streams.job import (
+    StreamJob,
+    StreamRequest,
+    _bundles_ended_at_once,
+    check_beam,
+    with_one_worker,
+)
 from pipelines.streams.kafka.source import KafkaSource
 from pipelines.streams.kafka.writer import KafkaTarget
 from pipelines.streams.messages import MessageTexts
@@ -141,3 +149,13 @@ def test_what_breaks_it_is_seen(breaker):
 def test_a_pipeline_is_made_without_a_look_at_the_secrets(tmp_path):
     """What is not read cannot be in it, however it is packed."""
     assert proto_of(job_of(kafka_config=str(tmp_path / "not there"))).components.transforms
+
+
+def test_the_end_of_a_bundle_waits_for_milliseconds_alone():
+    def period():
+        return bundle_processor.statesampler.StateSampler("", CounterFactory()).sampling_period_ms
+
+    before = period()
+    with _bundles_ended_at_once():
+        assert period() <= 5
+    assert period() == before == 200

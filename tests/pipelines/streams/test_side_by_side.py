@@ -1,0 +1,90 @@
+"""Texts of one call, divided among threads: the same translations, in their order."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from fakes import Reverser
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipelines.streams.side_by_side import SideBySide, divide
+
+TEXTS = ["a" * (1 + 7 * i % 11) + str(i) for i in range(40)]
+
+
+@pytest.fixture
+def divided():
+    """Makes dividing translators, and ends their threads."""
+    made = []
+
+    def make(translator, calls=2):
+        made.append(SideBySide(translator, calls=calls))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def test_translations_are_those_of_one_call_in_their_order(divided):
+    ids = Reverser().encode(TEXTS)
+    alone, work = Reverser().translate_ids(ids)
+    found, divided_work = divided(Reverser()).translate_ids(ids)
+    assert found == alone
+    assert divided_work.sources == work.sources == 40
+
+
+class Meeting(Reverser):
+    """Translates when as many calls as there are threads have come."""
+
+    def __init__(self, calls):
+        super().__init__()
+        self.barrier = threading.Barrier(calls, timeout=10)
+
+    def translate_ids(self, source_ids):
+        self.barrier.wait()
+        return super().translate_ids(source_ids)
+
+
+def test_calls_are_made_at_once(divided):
+    translator = divided(Meeting(3), calls=3)
+    assert len(translator.translate_ids(translator.encode(TEXTS))[0]) == 40
+
+
+class Broken(Reverser):
+    """Fails at each text, at those with a digit 9 because of the machine."""
+
+    def translate_ids(self, source_ids):
+        raise MemoryError if any(ord("9") in ids for ids in source_ids) else ValueError("text")
+
+
+def test_an_error_of_the_machine_goes_before_those_of_texts(divided):
+    translator = divided(Broken())
+    for texts in (["9", *["aaaa"] * 20], ["999999", *["a"] * 20]):
+        with pytest.raises(MemoryError):
+            translator.translate_ids(translator.encode(texts))
+    with pytest.raises(ValueError, match="text"):
+        translator.translate_ids(translator.encode(["a"] * 20))
+
+
+@given(
+    st.lists(st.integers(2, 100), max_size=60), st.integers(1, 8), st.sampled_from([1, 128, 1024])
+)
+def test_each_row_is_in_one_share_and_shares_are_of_like_length(lengths, calls, most_tokens):
+    shares = divide(lengths, calls=calls, most_tokens=most_tokens)
+    assert sorted(place for share in shares for place in share) == list(range(len(lengths)))
+    if len(shares) > 1:
+        ordered = [lengths[place] for share in shares for place in share]
+        assert ordered == sorted(lengths, reverse=True)
+        assert all(shares)
+        longest = max(lengths)
+        fair = sum(lengths) / (calls * -(-sum(lengths) // (calls * most_tokens)))
+        assert all(sum(lengths[i] for i in share) <= fair + 2 * longest for share in shares)
+
+
+def test_few_rows_are_one_call(divided):
+    translator = Reverser()
+    divided(translator).translate_ids(translator.encode(TEXTS[:5]))
+    assert [len(call) for call in translator.calls] == [5]
