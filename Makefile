@@ -11,7 +11,7 @@ TORCH := $(VENV)/torch
 FLINK := .cache/flink/.installed
 KAFKA := .cache/kafka/.installed
 
-.PHONY: demo check test test-dataflow test-portable test-flink test-stream mutants bench bench-train bench-translate bench-stream bench-translate-variables flink kafka lint types lock clean
+.PHONY: demo pictures check test test-dataflow test-portable test-flink test-stream mutants bench bench-train bench-translate bench-stream bench-translate-variables flink kafka lint types lock clean
 
 demo: $(RUNTIME)
 	$(BIN)/tt demo --folder demo
@@ -60,6 +60,14 @@ mutants: $(DEVELOPMENT)
 # TensorFlow finds no GPU. No GPU has run it yet.
 test-gpu: $(DEVELOPMENT)
 	TT_REQUIRE_GPU=1 $(BIN)/python -m pytest tests/model/engines/test_gpu_smoke.py -v
+
+# The pictures of docs/look.md, from the model of `make demo`; needs Chromium.
+pictures: demo
+	mkdir -p docs/images
+	$(BIN)/tt attention "The women bought red apples yesterday." --model demo/run --layer 3 \
+		--output docs/images/attention.png --overwrite
+	$(BIN)/tt report demo/run --output demo/report.html --overwrite
+	$(BIN)/python tests/support/chromium.py demo/report.html docs/images/report.png
 
 # Ratios to bare SentencePiece and to Hugging Face's datasets and tokenizers, about an hour; how the
 # memory of translating grows; then those of training.

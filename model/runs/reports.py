@@ -41,6 +41,8 @@ class Validation:
     chrf_signature: str = ""
     # Quantiles of the log-probability of a token in those translations, by their names.
     token_scores: dict[str, float] | None = None
+    # The first sentences: "source", "reference" and the "translation" under these weights.
+    samples: list[dict[str, str]] | None = None
     is_best: bool = False  # better than every one before, by the run's metric
 
 

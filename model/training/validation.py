@@ -26,7 +26,7 @@ from model.updates.step import TrainingStep
 from model.updates.strategies import Workers
 from model.views.figures import sample_attention
 
-_SAMPLES = 3  # sentences whose attention is shown
+_SAMPLES = 3  # sentences whose attention is shown, and whose translations are kept
 _NO_TEXTS = (
     "the dataset was made by an older version of tt, and its validation records have no texts: "
     "BLEU and chrF are taken against what the target's tokens decode to"
@@ -94,7 +94,7 @@ class Validator:
 
     def with_scores(self, validation: Validation) -> Validation:
         """Adds BLEU and chrF, which all workers find together."""
-        bleu, chrf, token_scores = self.score()
+        bleu, chrf, token_scores, translations = self.score()
         # Scores are kept as float32, so that the best of a run compare with those saved before.
         return dataclasses.replace(
             validation,
@@ -103,12 +103,24 @@ class Validator:
             bleu_signature=bleu.signature,
             chrf_signature=chrf.signature,
             token_scores=token_scores,
+            samples=[
+                {"source": source, "reference": reference, "translation": translation}
+                for source, reference, translation in zip(
+                    self._vocabularies.source.decode(
+                        [source for _, source, _ in self._pairs[: len(translations)]]
+                    ),
+                    self._references[: len(translations)],
+                    translations,
+                    strict=True,
+                )
+            ],
         )
 
-    def score(self) -> tuple[scores.Score, scores.Score, dict[str, float]]:
+    def score(self) -> tuple[scores.Score, scores.Score, dict[str, float], list[str]]:
         """Translates greedily; returns BLEU and chrF against the split's target texts.
 
-        And quantiles of the log-probability of a token, a number for each translation.
+        And quantiles of the log-probability of a token, a number for each translation; and the
+        first translations.
 
         Those are normalised, but as they were before the vocabulary: what that changes or does not
         know is a difference to them.
@@ -144,6 +156,7 @@ class Validator:
             scores.bleu(hypotheses, self._references, language=self._language),
             scores.chrf(hypotheses, self._references),
             score_quantiles(token_scores),
+            hypotheses[:_SAMPLES],
         )
 
     def _gather(self, texts: list[str]) -> list[str]:

@@ -68,8 +68,8 @@ class AttentionRequest:
         """
         if is_ctranslate2(self.model):
             raise UserError(
-                f"{self.model} was exported for CTranslate2, which tells no attention: name the "
-                "run or model folder that it was exported from"
+                f"{self.model} is a model for CTranslate2, which tells no attention: name a run, "
+                "or a model folder of `tt train`"
             )
         config = load_config(find_model_folder(self.model))
         for name, value, count in (

@@ -105,12 +105,12 @@ def _over_time(found: RunSummary) -> Html:
             drawn.append(line_chart(title, lines, x_label="minutes", is_log=is_log))
     if drawn:
         return charts(*drawn)
-    return element("p", "The log of this run has no times: an older tt wrote it.", class_="note")
+    return element("p", "The log of this run has no times.", class_="note")
 
 
 def _samples(found: RunSummary) -> Html:
     if not found.log.samples:
-        said = "The log of this run has no sample translations: an older tt wrote it, or none "
+        said = "There are none: no validation translated, or an older tt wrote the log."
         return element("p", said + "were asked for.", class_="note")
     parts: list[Html] = []
     for each in found.log.samples:
@@ -154,7 +154,7 @@ def _schedule(found: RunSummary) -> Html:
 def _starts(found: RunSummary) -> Html:
     starts = found.log.starts
     if not starts:
-        said = "The log of this run does not tell: an older tt wrote it."
+        said = "The log of this run does not tell."
         return element("p", said, class_="note")
     parts: list[Html] = []
     for each in starts[-_STARTS:]:

@@ -9,8 +9,10 @@ import os
 import select
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
+from pathlib import Path
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 _LONGEST = 60  # seconds that an answer may take
@@ -117,7 +119,13 @@ class Chromium:
         sent = [each for each in self.events if each["method"] == "Network.requestWillBeSent"]
         return [each["params"]["request"]["url"] for each in sent]
 
-    def screenshot(self, path):
-        """Writes a picture of the whole page."""
-        shot = self.call("Page.captureScreenshot", captureBeyondViewport=True, format="png")
+    def screenshot(self, path, *, is_whole=True):
+        """Writes a picture of the whole page, or of its beginning."""
+        shot = self.call("Page.captureScreenshot", captureBeyondViewport=is_whole, format="png")
         path.write_bytes(base64.b64decode(shot["data"]))
+
+
+if __name__ == "__main__":  # `python chromium.py page.html picture.png`
+    with Chromium() as browser:
+        browser.open(Path(sys.argv[1]))
+        browser.screenshot(Path(sys.argv[2]), is_whole=False)

@@ -61,6 +61,13 @@ def test_texts_with_html_are_shown_as_texts(pages):
     assert "<img" not in text
 
 
+def test_a_run_shows_how_sentences_were_translated(pages):
+    text = pages["run"].read_text()
+    for source, target in toy_sentences(3, seed=1):  # of the validation split
+        assert f"<h3>{source}</h3>" in text
+        assert f"<p>Reference: {target}</p>" in text
+
+
 def test_runs_are_told_apart_by_what_differs(pages):
     text = pages["runs"].read_text()
     assert "training.label_smoothing" in text
