@@ -33,11 +33,12 @@ COMMANDS = {
     "demo": "Run the three commands on the embedded corpus.",
     "attention": "Draw what a model looks at as it translates.",
     "report": "Write a report that a browser opens offline.",
+    "show": "Show what lies in a folder, or what a tfds: name offers.",
 }
 
 _MODULES = {"import": "import_model"}  # a module cannot be imported as `import`
 # Those that are not in cli/commands.
-_ROOMS = dict.fromkeys(("evaluate", "demo", "attention", "report"), "look")
+_ROOMS = dict.fromkeys(("evaluate", "demo", "attention", "report", "show"), "look")
 
 _TAKE_BEAM = ("preprocess", "translate-batch", "translate-stream")
 _INTERRUPTED = 130

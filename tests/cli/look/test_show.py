@@ -1,0 +1,96 @@
+"""`tt show`: a folder of each kind, as tables and as JSON, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from command_line import last_error, run
+from translation_jobs import translate, write
+
+from model.dataset.manifest import DatasetManifest
+
+
+def shown(capsys, *arguments):
+    assert run("show", *arguments) == 0
+    return capsys.readouterr().out
+
+
+def test_a_dataset_is_shown(dataset, capsys):
+    printed = shown(capsys, dataset)
+    manifest = DatasetManifest.load(dataset)
+    assert f"{manifest.lines_read:,} read, {manifest.pairs_kept:,} kept" in printed
+    for heading in ("Sources", "Splits", "Lengths of train", "Vocabulary", "Padding in batches"):
+        assert heading in printed
+    for reason, count in manifest.rejected.items():
+        assert f"Rejected: {reason}, {count:,}" in printed
+    assert printed.count("round trip") == 12
+    assert "decoder ids" in printed
+
+
+def test_rejected_texts_are_shown_as_they_are(dataset, tmp_path, capsys):
+    shutil.copytree(dataset, tmp_path / "data")
+    for path in (tmp_path / "data").glob("rejected-*.parquet"):
+        path.unlink()
+    row = {
+        "reason": "odd", "corpus": "c", "file": "a.tsv", "line": 7, "source": "[b]x[/b]",
+        "target": "y", "survivor_corpus": None, "survivor_file": None, "survivor_line": None,
+    }  # fmt: skip
+    pq.write_table(pa.Table.from_pylist([row]), tmp_path / "data/rejected-0.parquet")
+    path = tmp_path / "data/dataset.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"rejected": {"odd": 1}}))
+    printed = shown(capsys, tmp_path / "data")
+    assert "Rejected: odd, 1" in printed
+    assert "a.tsv:7  '[b]x[/b]' | 'y'" in printed
+
+
+def test_a_run_and_its_model_are_shown(trained_toy, capsys):
+    printed = shown(capsys, trained_toy.run)
+    for heading in ("finished", "Learning rate", "Reports of train", "Reports of validation"):
+        assert heading in printed
+    model = shown(capsys, trained_toy.run / "model")
+    assert "encoder_0/attention" in model
+    assert "Architecture" in model
+
+
+def test_a_translation_is_shown(tmp_path, capsys):
+    write(tmp_path / "in.parquet", {"text": ["one [red]two[/red] three", None, "12"]})
+    translate(tmp_path / "in.parquet", tmp_path / "out")
+    printed = shown(capsys, tmp_path / "out")
+    assert "one [red]two[/red] three" in printed  # no markup of rich's
+    assert "Status copied" in printed
+    assert "Time by worker" in printed
+
+
+@pytest.mark.parametrize("kind", ["dataset", "run", "model"])
+def test_json_is_all_of_it(dataset, trained_toy, capsys, kind):
+    folder = {"dataset": dataset, "run": trained_toy.run, "model": trained_toy.run / "model"}[kind]
+    found = json.loads(shown(capsys, folder, "--json"))
+    assert found["kind"] == kind
+    assert found["folder"] == str(folder)
+    assert found["vocabularies"]
+
+
+def test_names_of_tfds_are_listed(tmp_path, capsys):
+    assert "tfds:ted_hrlr_translate" in shown(capsys, "tfds:", "--data-dir", tmp_path)
+    found = shown(capsys, "tfds:ted_hrlr_translate/ru_to_en", "--data-dir", tmp_path, "--json")
+    assert json.loads(found)["found"][0]["languages"] == ["ru", "en"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere"], "there is no folder nowhere"),
+        ([__file__], "is a file: name the folder"),
+        (["gs://bucket/dataset"], "is not on this machine: name a local folder"),
+        (["x", "--examples", "0"], "--examples must be at least 1. Received: 0"),
+        (["x", "--data-dir", "y"], "--data-dir is for tfds: names"),
+        (["tfds:no_such_thing"], "knows no tfds:no_such_thing"),
+    ],
+)
+def test_errors_of_show(capsys, arguments, message):
+    assert run("show", *arguments) == 2
+    assert message in last_error(capsys)
