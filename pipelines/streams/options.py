@@ -84,6 +84,8 @@ class StreamOptions:
             ", ".join(filter(None, (self.input, self.output, self.dead_letter))),
         )
         is_kafka = isinstance(self.source, KafkaTopic)
+        if is_kafka:
+            require(bool(self.group), "`group` is missing: name the consumer group")
         require(  # a subscription and a topic may be namesakes
             not is_kafka or self.source != self.target,
             "`output` is the topic of `input`, so that translations would be translated again: "
@@ -105,8 +107,6 @@ class StreamOptions:
             require(not (is_folder and is_given), f"`{name}` is for messages: leave it out")
         require(is_folder or self.poll == DEFAULT_POLL, "`poll` is for folders: leave it out")
         require(self.poll > 0, "`poll` must be more than 0 seconds", self.poll)  # not NaN
-        if is_kafka:
-            require(bool(self.group), "`group` is missing: name the consumer group")
         for name, value in (("`group`", self.group), ("`kafka_config`", self.kafka_config)):
             require(is_kafka or value is None, f"{name} is for Kafka alone: leave it out", value)
 
