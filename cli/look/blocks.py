@@ -18,6 +18,12 @@ _BAR = 30  # columns of the longest bar
 _ROWS = 16  # bars of a histogram
 
 
+def plain(text: str) -> Text:
+    """Returns a text as it is read: what a terminal would take for a command is shown."""
+    shown = (c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text)
+    return Text("".join(shown))
+
+
 def make_console() -> Console:
     """Returns a console on stdout that takes texts as they are: no markup, no colours."""
     width = None if sys.stdout.isatty() else _PLAIN_WIDTH
@@ -37,7 +43,7 @@ def print_facts(console: Console, facts: Iterable[tuple[str, object]]) -> None:
     table.add_column(overflow="fold")
     for name, value in facts:
         if value not in (None, ""):
-            table.add_row(Text(name, style="dim"), Text(str(value)))
+            table.add_row(Text(name, style="dim"), plain(str(value)))
     console.print(table)
 
 
@@ -49,7 +55,7 @@ def print_table(console: Console, columns: Sequence[str], rows: Iterable[Sequenc
         is_number = all(isinstance(row[place], int | float) for row in cells)
         table.add_column(name, justify="right" if is_number else "left", overflow="fold")
     for row in cells:
-        table.add_row(*(Text(_show(value)) for value in row))
+        table.add_row(*(plain(_show(value)) for value in row))
     console.print(table)
 
 

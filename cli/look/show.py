@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from typing import Annotated, Any
 
 import typer
@@ -84,12 +85,21 @@ def show_command(
     _print(kind, summary, as_json=as_json)
 
 
+def _finite(value: Any) -> Any:
+    """Returns a value with null for what JSON has no number for: infinity, and no number."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {name: _finite(each) for name, each in value.items()}
+    return [_finite(each) for each in value] if isinstance(value, list | tuple) else value
+
+
 def _print(kind: str, summary: Any, *, as_json: bool) -> None:
     if as_json:
         is_list = isinstance(summary, list)
         content = [dataclasses.asdict(each) for each in (summary if is_list else [summary])]
         shown = {"kind": kind, "found": content} if is_list else {"kind": kind, **content[0]}
-        typer.echo(json.dumps(shown, indent=2, ensure_ascii=False))
+        typer.echo(json.dumps(_finite(shown), indent=2, ensure_ascii=False, allow_nan=False))
         return
     from cli.look import dataset_tables, folder_tables
     from cli.look.blocks import make_console

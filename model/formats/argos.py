@@ -35,7 +35,7 @@ def open_package(path: Path) -> Path:
                 (made / target).parent.mkdir(exist_ok=True)
                 with package.open(name) as source, (made / target).open("wb") as file:
                     shutil.copyfileobj(source, file)
-    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, RuntimeError) as error:
         raise UserError(
             f"{path} is no whole package of Argos Translate ({error}): copy it again"
         ) from error

@@ -47,7 +47,7 @@ _SHARED = (
     "flores200_sacrebleu_tokenizer_spm.model", "spm.128k.model", "vocabulary.spm",
 )  # fmt: skip
 _OPUS_NAME = regex.compile(
-    r"opus-?mt-(?:.*-)?(?P<source>[a-z]{2,3})-(?P<target>[a-z]{2,3})(?:-.*)?"
+    r"opus-?mt-(?:tc-(?:big|base)-)?(?P<source>[a-z]{2,3})-(?P<target>[a-z]{2,3})(?:-.*)?"
 )
 _OWN_SIGN = regex.compile(
     r"<.*>|>>.*<<|__.*__|[a-z]{2,3}_[A-Z][A-Za-z]+|madeupword\d+|averageww\d+"
@@ -230,15 +230,16 @@ def open_foreign(folder: str | Path, *, models: tuple[str, str] | None = None) -
     assert found is not None
     saved = given / TOKENIZATION_FILE
     if saved.is_file() and models is None:
-        tokenization = Tokenization.from_json(_read_json(saved))
         about = given / _ABOUT_FILE
-        data = _read_json(about).get("about", {}).get("data", {}) if about.is_file() else {}
-        return ForeignModel(
-            folder=given,
-            weights="",
-            tokenization=tokenization,
-            data=TrainingData.from_json(data),
-        )
+        try:
+            tokenization = Tokenization.from_json(_read_json(saved))
+            data = _read_json(about).get("about", {}).get("data", {}) if about.is_file() else {}
+            training = TrainingData.from_json(data)
+        except (AttributeError, TypeError) as error:
+            raise UserError(
+                f"{saved} or {about.name} cannot be read ({error}): import the model again"
+            ) from error
+        return ForeignModel(folder=given, weights="", tokenization=tokenization, data=training)
     source, target = models or _find_models(given)
     if found != given:
         return _open_argos(given, models=(source, target))

@@ -23,7 +23,7 @@ SOURCE_LANGUAGE, TARGET_LANGUAGE = "{source_language}", "{target_language}"
 _PATTERNS = tuple(
     re.compile(pattern)
     for pattern in (
-        r">>([\w-]+)<<", r"__(\w+?)__", r"([a-z]{3}_[A-Z][a-z]{3})", r"([a-z]{2}_[A-Z]{2})",
+        r">>([\w-]+)<<", r"__([a-z]{2,3})__", r"([a-z]{3}_[A-Z][a-z]{3})", r"([a-z]{2}_[A-Z]{2})",
     )
 )  # fmt: skip
 _SHOWN = 12  # languages that a message names

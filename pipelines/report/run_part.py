@@ -30,15 +30,20 @@ _STARTS = 5  # that are shown, the last ones
 
 def run_sections(found: RunSummary, *, attention: Sequence[Html]) -> list[Section]:
     """Returns what a report says of one run; `attention` are parts on chosen sentences."""
+    has_times = found.log.seconds is not None
     return [
         _overview(found),
         Section("curves", "Curves over steps", join([charts(*_curves(found))])),
-        Section("time", "Curves over time", _over_time(found)),
+        *([Section("time", "Curves over time", _over_time(found))] if has_times else []),
         Section("translations", "Sample translations", _samples(found)),
         Section("attention", "Attention", _attention(attention)),
         Section("positions", "Positions", _positions(found)),
         Section("schedule", "Schedule", _schedule(found)),
-        Section("origin", "Command, versions and hardware", _starts(found)),
+        *(
+            [Section("origin", "Command, versions and hardware", _starts(found))]
+            if found.log.starts
+            else []
+        ),
     ]
 
 
@@ -111,7 +116,7 @@ def _over_time(found: RunSummary) -> Html:
 def _samples(found: RunSummary) -> Html:
     if not found.log.samples:
         said = "There are none: no validation translated, or an older tt wrote the log."
-        return element("p", said + "were asked for.", class_="note")
+        return element("p", said, class_="note")
     parts: list[Html] = []
     for each in found.log.samples:
         rows = list(zip(each.steps, each.translations, strict=True))

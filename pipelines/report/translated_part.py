@@ -28,6 +28,7 @@ def _overview(found: TranslatedSummary) -> Section:
         ("folder", found.folder),
         ("languages", languages),
         ("finished", found.is_finished),
+        ("too many rows failed", found.has_failed or None),
         ("files", found.files),
         ("rows", f"{found.rows:,} of {found.planned_rows:,}"),
         ("rows that failed", found.failed_rows),

@@ -13,7 +13,7 @@ from pipelines.tables.text_columns import read_text_column
 from pipelines.texts.columns import ERROR, ROW_FLAGS, SCORE, STATUS, TRANSLATION
 from pipelines.texts.translating import OK
 
-_LENGTH_EDGES = [0, *(round(4 * 2 ** (octave / 2)) for octave in range(23))]  # characters
+_LENGTH_EDGES = [1, *(round(4 * 2 ** (octave / 2)) for octave in range(23))]  # characters
 _RATIO_EDGES = [2 ** (eighth / 4 - 4) for eighth in range(33)]  # 1/16 to 16
 _SCORE_EDGES = [step / 20 - 2 for step in range(41)]  # -2 to 0
 _LEAST_CHARACTERS = 10  # of a text whose ratio of lengths tells anything

@@ -102,7 +102,7 @@ def _known(dataset: str) -> Iterator[TfdsSubset]:
 
     try:
         kind: Any = tfds.builder_cls(dataset)
-    except tfds.core.DatasetNotFoundError:
+    except (tfds.core.DatasetNotFoundError, ValueError):  # or no name of one
         return
     download = sum(info.size for info in kind.url_infos.values() if info.size)
     for config in kind.BUILDER_CONFIGS or [None]:

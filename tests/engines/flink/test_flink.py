@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from command_line import TEXTS, run, write_corpus
+from interrupting import interrupt
 from toy import toy_sentences
 
 UNIT_ROWS = 500
@@ -121,8 +122,7 @@ def test_ctrl_c_reaches_the_cluster_and_a_detached_job_ends_alone(
     command = translate(table, trained_toy, output)
     process = cluster.start(*command, cwd=tmp_path)
     wait_until(lambda: count_units(output) >= 2, process)
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: tt and all that it has started
-    _, printed = process.communicate(timeout=120)
+    printed = interrupt(process, is_group=True)
     assert process.returncode == 130
     assert last_line(printed).startswith("tt: interrupted, and the job tt-translate-batch-")
     assert last_line(printed).endswith(f" is cancelled{GOES_ON}")

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 
 from apache_beam.portability.api import beam_job_api_pb2
 from apache_beam.runners.portability.local_job_service import BeamJob, LocalJobServicer
 from command_line import TEXTS, write_corpus
+from interrupting import interrupt
 
 GOES_ON = "; the same command goes on from what is finished"
-
-
-def press_until(process, asked):
-    """Sends a process SIGINT, and again as long as nothing answers."""
-    for _ in range(10):
-        process.send_signal(signal.SIGINT)
-        if asked.wait(3) or process.poll() is not None:
-            return
 
 
 def test_ctrl_c_cancels_a_job_of_a_job_service(tmp_path, monkeypatch):
@@ -46,18 +37,7 @@ def test_ctrl_c_cancels_a_job_of_a_job_service(tmp_path, monkeypatch):
                 break
         assert "runs on PortableRunner" in seen
         start = time.monotonic()
-        asked = threading.Event()
-        # A signal that meets gRPC's own code may be lost there: a user presses the keys again.
-        presses = threading.Thread(target=press_until, args=(process, asked))
-        presses.start()
-        said = ""
-        for line in process.stderr:
-            said += line
-            if line.startswith("Cancelling "):
-                asked.set()
-        asked.set()
-        presses.join()
-        process.wait(timeout=120)
+        said = interrupt(process)
     seconds = time.monotonic() - start
     [name] = service._jobs
     assert process.returncode == 130

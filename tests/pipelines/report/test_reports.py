@@ -14,8 +14,7 @@ from translation_jobs import translate, write
 WIDTHS = {"desk": 1200, "phone": 390}
 SECTIONS = {
     "dataset": ["sources", "rejected", "lengths", "vocabulary", "padding", "samples"],
-    "run": ["overview", "curves", "time", "translations", "attention", "positions", "schedule",
-            "origin"],
+    "run": ["overview", "curves", "translations", "attention", "positions", "schedule"],
     "runs": ["results", "differences", "curves-train", "curves-validation"],
     "translated": ["overview", "statuses", "lengths", "outliers", "samples", "work"],
     "attention": ["attention"],
