@@ -24,7 +24,7 @@ from pipelines.runners.beam_options import is_dataflow, parse_arguments
 _PROJECT = "tt-translate"
 _ROOT = Path(__file__).parents[2]  # of the checkout, or site-packages
 _PACKAGES = ("cli", "model", "pipelines")
-_SUFFIXES = (".py", ".yaml")  # of code and recipes
+_SUFFIXES = (".py", ".yaml", ".css", ".js")  # of code, recipes and the page of a report
 _LOCKS = "extra_metadata"  # where an installed wheel has what a checkout has at its root
 _LOCKS_OF_ENGINES = {"ctranslate2": "requirements-ctranslate2.lock"}
 _TAG = "py3-none-any"
