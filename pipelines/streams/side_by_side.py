@@ -6,12 +6,13 @@ as many units at once as cores; a stream has one bundle at a time, which is divi
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from model.decoding.options import Decoding
-from model.engines.translator import Translation, Translator, Work
+from model.engines.translator import Translation, Translator, Work, between
 from model.text.unknown import UnknownParts
 
 _LEAST_ROWS = 8  # fewer take as long as one
@@ -35,6 +36,12 @@ class SideBySide:
     def decoding(self) -> Decoding:
         """How it searches."""
         return self._translator.decoding
+
+    def between(self, *, source: str, target: str) -> SideBySide:
+        """Returns one between two languages, with the same threads; see `between`."""
+        other = copy.copy(self)
+        other._translator = between(self._translator, source=source, target=target)
+        return other
 
     def encode(self, texts: list[str]) -> list[list[int]]:
         """Normalises texts and turns them into ids, BOS and EOS included."""
@@ -94,7 +101,7 @@ def divide(lengths: Sequence[int], *, calls: int, most_tokens: int) -> list[list
     [[0, 1]]
     """
     total = sum(lengths)
-    if calls == 1 or len(lengths) < _LEAST_ROWS:
+    if calls == 1 or len(lengths) < _LEAST_ROWS or not total:
         return [list(range(len(lengths)))]
     count = calls * -(-total // (calls * most_tokens))
     shares: list[list[int]] = [[]]

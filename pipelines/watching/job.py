@@ -10,9 +10,10 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from model.engines.translator import Engine
-from model.errors import ServiceError, UserError
+from model.errors import DiskFullError, UnfinishedError, UserError
 from model.folders.lock import lock_folder
 from pipelines.inference.model_loading import FoundModel
+from pipelines.storage.listing import exists
 from pipelines.storage.paths import is_local
 from pipelines.streams.live_run import Metrics, find_run, forget_run
 from pipelines.streams.metrics import appending, serving
@@ -83,13 +84,19 @@ class WatchJob:
                 )
                 if is_local(self.records.output):
                     folder = f"{self.records.output}/{FOLDER}"
-                    stack.enter_context(
-                        lock_folder(folder, name=_LOCK, remedy="choose another output")
-                    )
+                    lock = lock_folder(folder, name=_LOCK, remedy="choose another output")
+                    try:
+                        stack.enter_context(lock)
+                    except OSError as error:
+                        raise UserError(
+                            f"the output folder {self.options.output} cannot be written: "
+                            f"{error.strerror or error}. Choose another `output`"
+                        ) from error
                 known = self.records.read()
+                told: set[tuple[str, str]] = set()
                 report("Ready: files are translated as they come")
                 while not live.is_draining:
-                    self._look_once(known, report)
+                    self._look_once(known, told, report)
                     end = time.monotonic() + self.options.poll
                     while not live.is_draining and time.monotonic() < end:
                         time.sleep(_NAP_SECONDS)
@@ -97,13 +104,21 @@ class WatchJob:
         finally:
             forget_run(self.name)
 
-    def _look_once(self, known: set[str], report: Callable[[str], object]) -> None:
-        """Translates the files that are whole and not known, and makes them known."""
+    def _look_once(
+        self, known: set[str], told: set[tuple[str, str]], report: Callable[[str], object]
+    ) -> None:
+        """Translates the files that are whole and not known, and makes them known.
+
+        `told` are digests and errors that were reported, so that each is told once.
+        """
         live = find_run(self.name)
         try:
             whole, count = self.inbox.look()
-        except ServiceError as error:
+        except UserError as error:  # a file system that does not answer now
             live.note_trouble(str(error))
+            if ("", str(error)) not in told:
+                report(f"tt: warning: {error}")
+            told.add(("", str(error)))
             return
         new = [file for file in whole if file.digest not in known]
         live.note_ends({0: count})
@@ -114,9 +129,14 @@ class WatchJob:
             live.note_done({0: count - len(new) + left})
             try:
                 self._translate(file, report)
-            except ServiceError as error:  # the next look tries it again
-                live.note_trouble(str(error))
-                return
+            except DiskFullError:
+                raise
+            except UserError as error:  # it may pass: the next look tries the file again
+                live.note_trouble(f"{file.name}: {error}")
+                if (file.digest, str(error)) not in told:
+                    report(f"tt: warning: {file.name} is left for later: {error}")
+                told.add((file.digest, str(error)))
+                continue
             known.add(file.digest)
         live.note_done({0: count})
 
@@ -125,15 +145,19 @@ class WatchJob:
         request = self.request(file)
         try:
             inspect_input(request.options, has_n_best=request.decoding.n_best > 1)
-        except ServiceError:
+        except UnfinishedError:  # rights, disk, services: they may pass
             raise
         except UserError as error:
+            if not exists(file.path):
+                raise  # no record of what is gone
             self.records.write(file, reason=str(error))
             live.note_written([FAILED], [])
             report(f"tt: warning: {file.name} is left out: {error}")
             return
         try:
             job = request.plan()
+        except UnfinishedError:
+            raise
         except UserError:  # of another version of the file, or of other options
             job = self.request(file, overwrite=True).plan()
         summary = job.run()

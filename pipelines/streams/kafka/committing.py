@@ -170,7 +170,7 @@ class Committer:
         self._signed: set[int] = set()  # partitions with the sign of this run
         self._ended = threading.Event()
         self._beats: threading.Thread | None = None
-        self.fault: UserError | None = None  # after which no offset will be committed
+        self.fault: Exception | None = None  # after which no offset will be committed
 
     def commit(self, offsets: dict[int, int]) -> None:
         """Commits offsets that are not; where the brokers do not answer, the next call does it."""
@@ -220,6 +220,12 @@ class Committer:
                 self._beats.start()
 
     def _beat(self) -> None:
+        try:
+            self._beat_on()
+        except Exception as error:  # of a thread: the reader raises it
+            self.fault = error
+
+    def _beat_on(self) -> None:
         while not self._ended.wait(self._source.beat_seconds):
             with self._lock:
                 if self.fault is not None or self._ended.is_set():

@@ -88,3 +88,24 @@ def test_few_rows_are_one_call(divided):
     translator = Reverser()
     divided(translator).translate_ids(translator.encode(TEXTS[:5]))
     assert [len(call) for call in translator.calls] == [5]
+
+
+class Multilingual(Reverser):
+    """Remembers which languages it was told."""
+
+    def between(self, *, source, target):
+        other = Multilingual()
+        other.languages = (source, target)
+        return other
+
+
+def test_a_model_of_many_languages_is_told_them():
+    one = SideBySide(Multilingual(), calls=2)
+    two = one.between(source="en", target="de")
+    assert two._translator.languages == ("en", "de")
+    assert not hasattr(one._translator, "languages")
+    assert SideBySide(Reverser(), calls=2).between(source="en", target="de").encode(["a b"])
+
+
+def test_rows_without_tokens_are_one_share():
+    assert divide([0] * 9, calls=2, most_tokens=100) == [list(range(9))]

@@ -204,3 +204,24 @@ def test_what_cannot_be_watched_is_refused(tmp_path, monkeypatch, options, beam,
     with pytest.raises(UserError, match=said):
         WatchRequest(options=given, model=model, beam=beam).plan()
     assert not (tmp_path / "outbox").exists()
+
+
+def test_a_file_whose_output_is_taken_does_not_stop_the_others(tmp_path, start):
+    (tmp_path / "outbox").mkdir()
+    (tmp_path / "outbox/a.parquet").write_text("another's")
+    put(tmp_path, "a.parquet", ["one"])
+    child = start()
+    time.sleep(3 * POLL)
+    put(tmp_path, "b.parquet", ["two"])
+    wait_for(tmp_path, 1, child)
+    lines = end(child).lines
+    assert translated(tmp_path, "b.parquet") == ["owt"]
+    assert records(tmp_path).keys() == {"b.parquet"}  # the other is tried again
+    assert len([line for line in lines if "a.parquet is left for later" in line]) == 1
+
+
+def test_an_output_that_is_a_file_is_refused_in_a_line(tmp_path, start):
+    (tmp_path / "outbox").write_text("another's")
+    ended = start().wait(PATIENCE)
+    assert ended.code == 1
+    assert "cannot be written" in ended.lines[-1]
