@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from model.errors import UserError
 from model.folders.remote import read_text, write_text
-from model.runs.reports import Progress, Report, Validation
+from model.runs.reports import Progress, Report, Validation, read_log_lines
 from model.runs.run_folder import LOG_FILE, TENSORBOARD_FOLDER, RunFolder
 
 
@@ -132,21 +131,7 @@ class RunLog:
     def _lines(self) -> list[tuple[str, dict[str, Any]]]:
         if not tf.io.gfile.exists(self._path):
             return []
-        found = []
-        for number, line in enumerate(read_text(self._path).splitlines(keepends=True), 1):
-            if not line.endswith("\n"):
-                continue  # it was being written
-            try:
-                values = json.loads(line)
-                if not isinstance(values["kind"], str) or not isinstance(values["step"], int):
-                    raise ValueError(values)
-            except (ValueError, KeyError, TypeError) as error:
-                raise UserError(
-                    f"line {number} of {self._path} is damaged ({error!r}): delete that line, or "
-                    "the file"
-                ) from error
-            found.append((line, values))
-        return found
+        return list(read_log_lines(read_text(self._path), path=self._path))
 
     def write(self, **values: Any) -> None:
         """Appends a line."""

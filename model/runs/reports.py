@@ -1,9 +1,14 @@
-"""The reports of a training: progress and validations."""
+"""The reports of a training: progress and validations, and the lines of train.jsonl."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from model.errors import UserError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -47,3 +52,27 @@ class Validation:
 
 
 Report = Callable[[Progress | Validation], None]
+
+
+def read_log_lines(text: str, *, path: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yields the whole lines of a log, each with what it says.
+
+    Args:
+      text: The log's content; a last line without its end is being written, and left out.
+      path: What messages call the log.
+
+    Raises:
+      UserError: A line is damaged.
+    """
+    for number, line in enumerate(text.splitlines(keepends=True), 1):
+        if not line.endswith("\n"):
+            continue
+        try:
+            values = json.loads(line)
+            if not isinstance(values["kind"], str) or not isinstance(values["step"], int):
+                raise ValueError(values)
+        except (ValueError, KeyError, TypeError) as error:
+            raise UserError(
+                f"line {number} of {path} is damaged ({error!r}): delete that line, or the file"
+            ) from error
+        yield line, values

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from model.errors import UserError
+from model.runs.reports import read_log_lines
 
 # What is measured, in the order in which it is shown, and its unit.
 UNITS = {
@@ -132,20 +132,7 @@ def _lines(path: Path) -> list[dict[str, Any]]:
         return []
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path} cannot be read: {error}") from error
-    found = []
-    for number, line in enumerate(text.splitlines(keepends=True), 1):
-        if not line.endswith("\n"):
-            continue  # it is being written
-        try:
-            values = json.loads(line)
-            if not isinstance(values["kind"], str) or not isinstance(values["step"], int):
-                raise ValueError(values)
-        except (ValueError, KeyError, TypeError) as error:
-            raise UserError(
-                f"line {number} of {path} is damaged ({error!r}): delete that line, or the file"
-            ) from error
-        found.append(values)
-    return found
+    return [values for _, values in read_log_lines(text, path=path)]
 
 
 def _seconds(lines: Sequence[dict[str, Any]]) -> list[float | None]:
