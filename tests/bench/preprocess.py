@@ -156,7 +156,9 @@ class Bench:
         """Runs a case once."""
         if case.kind == "bare":
             corpus, _ = self._make_corpus(pairs)
-            finished = self._run([sys.executable, _HERE / "bare.py", corpus, self._vocabulary])
+            finished = self._run(
+                [sys.executable, _HERE / "bare.py", corpus, self._vocabulary], cores=case.cores
+            )
             return _measured(finished, pairs=pairs, **finished.json())
         if case.kind == "peer":
             return self._measure_peer(case, pairs=min(pairs, _PEER_PAIRS))
