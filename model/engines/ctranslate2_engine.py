@@ -205,7 +205,7 @@ class CTranslate2Translator:
         penalty = max(decoding.length_penalty, _LEAST_PENALTY)
         if limit == 1:  # there is room for EOS alone
             return [[_Found([], 0.0)] for _ in sources]
-        prefix = self.tokens.target_prefix
+        prefix, counted = self.tokens.target_prefix, self.tokens.counted_prefix
         results = self._translator.translate_batch(
             sources,
             target_prefix=[prefix] * len(sources) if prefix else None,
@@ -216,13 +216,13 @@ class CTranslate2Translator:
             max_input_length=0,
             min_decoding_length=0,
             # The last token is the EOS that `_end` appends; those of the prefix count.
-            max_decoding_length=limit - 1 + len(prefix),
+            max_decoding_length=limit - 1 + counted,
             return_end_token=True,
             return_scores=True,
         )
         return [
             [
-                _Found(tokens[len(prefix) :], score * len(tokens) ** penalty)
+                _Found(tokens[counted:], score * len(tokens) ** penalty)
                 for tokens, score in zip(result.hypotheses, result.scores, strict=True)
             ]
             for result in results
@@ -235,7 +235,9 @@ class CTranslate2Translator:
         probability: with it, all hypotheses are scored again.
         """
         scores_all = self.decoding.no_repeat_ngram_size > 0
-        end, prefix = self.tokens.end, self.tokens.target_prefix
+        end, prefix, counted = (
+            self.tokens.end, self.tokens.target_prefix, self.tokens.counted_prefix,
+        )  # fmt: skip
         places = [
             (i, j)
             for i, row in enumerate(found)
@@ -253,7 +255,7 @@ class CTranslate2Translator:
             max_input_length=0,
         )
         for (i, j), tokens, result in zip(places, inner, scored, strict=True):
-            found[i][j] = _Found([*tokens, end], sum(result.log_probs[len(prefix) :]))
+            found[i][j] = _Found([*tokens, end], sum(result.log_probs[counted:]))
         return found
 
     def _rank(self, hypotheses: list[_Found]) -> list[_Found]:

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
+import sentencepiece
+
 from model.formats.ctranslate2_files import load_settings, load_tokens
-from model.formats.foreign import ForeignModel
+from model.formats.foreign import ForeignModel, special_tokens
 from model.formats.model_folder import check_vocabulary_sizes
 from model.text.tokenization import Tokenization, load_pieces
 from model.text.unknown import UnknownParts, count_letters
@@ -28,6 +30,13 @@ class Tokens(Protocol):
     @property
     def target_prefix(self) -> list[str]:
         """Tokens that every translation begins with, and that are no part of it."""
+
+    @property
+    def counted_prefix(self) -> int:
+        """How many tokens of the prefix CTranslate2 gives back and scores, the last ones.
+
+        Not the first one of a model without a start token: that stands in its place.
+        """
 
     @property
     def added(self) -> int:
@@ -74,6 +83,7 @@ class ExportTokens:
         self._hidden = {*target[:EOS_ID], *target[self.vocabularies.target.piece_count :]}
         self.end = target[EOS_ID]
         self.target_prefix: list[str] = []
+        self.counted_prefix = 0
         self.added = 0
 
     def encode(self, texts: list[str]) -> list[list[int]]:
@@ -130,6 +140,9 @@ class ForeignTokens:
         self._of_piece = [self._ids.get(processor.id_to_piece(i), UNK_ID) for i in range(count)]
         self._unknown_piece = processor.unk_id()
         self.end: str = settings["eos_token"]
+        self._has_start = settings["decoder_start_token"] is not None
+        # What a search may choose, and no reader is to see.
+        self._silent = {*special_tokens(model.weights_folder), *_controls_of(self._translations)}
         self._set_prefixes(self._tokenization)
 
     def _set_prefixes(self, tokenization: Tokenization) -> None:
@@ -137,6 +150,7 @@ class ForeignTokens:
         self._behind = list(tokenization.source_suffix)
         self.target_prefix = list(tokenization.target_prefix)
         most = len(self._before) + len(self._behind)
+        self.counted_prefix = max(len(self.target_prefix) - (not self._has_start), 0)
         self.added = max(most, len(self.target_prefix))
 
     def encode(self, texts: list[str]) -> list[list[int]]:
@@ -174,7 +188,7 @@ class ForeignTokens:
 
     def decode(self, rows: list[list[str]]) -> list[str]:
         """Returns the texts of translations."""
-        plain = [[token for token in row if token != self.end] for row in rows]
+        plain = [[token for token in row if token not in self._silent] for row in rows]
         texts: list[str] = self._translations.decode(plain) if plain else []
         # Of a piece that the target's SentencePiece model lacks, the mark of a space is left.
         return [text.replace(_WORD_BOUNDARY, " ").strip() for text in texts]
@@ -195,3 +209,9 @@ class ForeignTokens:
         other = copy.copy(self)
         other._set_prefixes(tokenization)
         return other
+
+
+def _controls_of(processor: sentencepiece.SentencePieceProcessor) -> set[str]:
+    """Returns the pieces that are no part of a text."""
+    count = processor.get_piece_size()
+    return {processor.id_to_piece(i) for i in range(count) if processor.is_control(i)}

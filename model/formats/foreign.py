@@ -27,7 +27,7 @@ from model.formats.ctranslate2_files import (
     token_files,
 )
 from model.formats.model_card import TrainingData
-from model.text.languages import find_language
+from model.text.languages import is_one_language
 from model.text.tokenization import (
     SOURCE_LANGUAGE,
     TARGET_LANGUAGE,
@@ -47,7 +47,8 @@ _SHARED = (
     "flores200_sacrebleu_tokenizer_spm.model", "spm.128k.model", "vocabulary.spm",
 )  # fmt: skip
 _OPUS_NAME = regex.compile(
-    r"opus-?mt-(?:tc-(?:big|base)-)?(?P<source>[a-z]{2,3})-(?P<target>[a-z]{2,3})(?:-.*)?"
+    r"(?:.*[-_.])?opus-?mt-(?:tc-(?:big|base)-)?(?P<source>[a-z]{2,3})-(?P<target>[a-z]{2,3})"
+    r"(?:[-_.].*)?"
 )
 _OWN_SIGN = regex.compile(
     r"<.*>|>>.*<<|__.*__|[a-z]{2,3}_[A-Z][A-Za-z]+|madeupword\d+|averageww\d+"
@@ -165,15 +166,24 @@ class ForeignModel:
         ):
             _check_share(self.folder / name, wanted, there, size=len(pieces[name]))
         settings = load_settings(self.weights_folder)
-        for token in self.tokenization.added:
-            is_language = token in (SOURCE_LANGUAGE, TARGET_LANGUAGE)
-            if not is_language and token not in {*tokens["source"], *tokens["target"]}:
-                if token == settings["eos_token"]:
-                    continue
-                raise UserError(
-                    f"the vocabulary of {self.folder} has no token {token!r}, which the prefixes "
-                    "or suffixes name: name one of its own"
-                )
+        tokenization = self.tokenization
+        for side, added in (
+            ("source", tokenization.source_prefix + tokenization.source_suffix),
+            ("target", tokenization.target_prefix),
+        ):
+            known = {*tokens[side], SOURCE_LANGUAGE, TARGET_LANGUAGE, settings["eos_token"]}
+            for token in added:
+                if token not in known:
+                    raise UserError(
+                        f"the {side} vocabulary of {self.folder} has no token {token!r}, which "
+                        f"the {side}'s prefix or suffix names: name one of its own"
+                    )
+        if settings["decoder_start_token"] is None and not tokenization.target_prefix:
+            raise UserError(
+                f"{CTRANSLATE2_CONFIG} of {self.folder} names no `decoder_start_token`: its "
+                "translations begin with a token that must be given. Name it to `tt import "
+                "ctranslate2` as `--target-prefix`"
+            )
 
 
 def _pieces_of(path: Path) -> set[str]:
@@ -243,15 +253,37 @@ def open_foreign(folder: str | Path, *, models: tuple[str, str] | None = None) -
     source, target = models or _find_models(given)
     if found != given:
         return _open_argos(given, models=(source, target))
-    matched = _OPUS_NAME.fullmatch(given.resolve().name.lower())
-    codes = [matched[side] for side in ("source", "target")] if matched else ["", ""]
-    known = [code if find_language(code) else "" for code in codes]
     return ForeignModel(
         folder=given,
         weights="",
         tokenization=guess_tokenization(given, source_model=source, target_model=target),
-        data=TrainingData(source_language=known[0], target_language=known[1]),
+        data=_languages_of_name(given.resolve().name),
     )
+
+
+def tells_languages(name: str) -> bool:
+    """Says whether the name of a folder tells a model's languages.
+
+    >>> tells_languages("opus-mt-en-de"), tells_languages("model")
+    (True, False)
+    """
+    return _languages_of_name(name) != TrainingData()
+
+
+def _languages_of_name(name: str) -> TrainingData:
+    """Returns the languages of a model that the name of its folder tells.
+
+    >>> data = _languages_of_name("opus-mt-mul-en")  # from several languages
+    >>> data.source_language, data.target_language
+    ('', 'en')
+    """
+    matched = _OPUS_NAME.fullmatch(name.lower())
+    if matched is None:
+        return TrainingData()
+    source, target = (
+        matched[side] if is_one_language(matched[side]) else "" for side in ("source", "target")
+    )
+    return TrainingData(source_language=source, target_language=target)
 
 
 def _open_argos(folder: Path, *, models: tuple[str, str]) -> ForeignModel:
@@ -277,7 +309,8 @@ def guess_tokenization(weights: Path, *, source_model: str, target_model: str) -
 
     Models of Hugging Face want EOS behind a source: there, CTranslate2 adds none, and their
     decoder does not begin with BOS. Tokens of languages stand before a source, those of NLLB, M2M
-    and mBART also at the begin of a translation.
+    and mBART-50 also at the begin of a translation. mBART-25 has no start token but that of the
+    target language, and wants EOS and its language behind a source.
     """
     settings = load_settings(weights)
     eos = settings["eos_token"]
@@ -289,13 +322,27 @@ def guess_tokenization(weights: Path, *, source_model: str, target_model: str) -
             prefix = (TARGET_LANGUAGE,)
         else:
             prefix, target_prefix = (SOURCE_LANGUAGE,), (TARGET_LANGUAGE,)
+    suffix = (eos,) if adds_eos else ()
+    if settings["decoder_start_token"] is None and target_prefix:
+        prefix, suffix = (), (eos, *prefix)
     return Tokenization(
         source_model=source_model,
         target_model=target_model,
         source_prefix=prefix,
-        source_suffix=(eos,) if adds_eos else (),
+        source_suffix=suffix,
         target_prefix=target_prefix,
     )
+
+
+def special_tokens(weights: Path) -> set[str]:
+    """Returns the tokens of a model's translations that are no part of a text.
+
+    The token of what is unknown is not among them: it stands for a part of a text.
+    """
+    settings = load_settings(weights)
+    languages = language_tokens(load_tokens(weights, "target")).values()
+    named = (settings[name] for name in ("bos_token", "eos_token", "decoder_start_token"))
+    return {"<pad>", "<mask>", *languages, *named} - {None, settings["unk_token"]}
 
 
 def _find_models(folder: Path) -> tuple[str, str]:

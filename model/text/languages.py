@@ -112,6 +112,25 @@ def read_language(code: str, *, name: str) -> Language:
     return language
 
 
+def is_one_language(code: str) -> bool:
+    """Says whether a code stands for one language.
+
+    >>> is_one_language("de"), is_one_language("mul"), is_one_language("English")
+    (True, False, False)
+    """
+    return find_language(code) is not None and not _special_meaning(code)
+
+
+def named_script(code: str) -> str:
+    """Returns the script of ISO 15924 that a code names, or that its region has; else "".
+
+    >>> named_script("sr-Latn"), named_script("zh-TW"), named_script("zho_Hans"), named_script("sr")
+    ('Latn', 'Hant', 'Hans', '')
+    """
+    tag = langcodes.Language.get(code.strip())
+    return tag.maximize().script or "" if tag.territory and not tag.script else tag.script or ""
+
+
 def _special_meaning(code: str) -> str:
     """Says what a valid code stands for where that is not one language; else ""."""
     tag = langcodes.Language.get(code.strip())

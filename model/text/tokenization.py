@@ -14,7 +14,7 @@ from typing import Any
 import sentencepiece
 
 from model.errors import UserError
-from model.text.languages import find_language
+from model.text.languages import find_language, named_script
 
 # What stands for the token of a language among the tokens of a prefix or suffix.
 SOURCE_LANGUAGE, TARGET_LANGUAGE = "{source_language}", "{target_language}"
@@ -147,15 +147,7 @@ def find_token(code: str, *, languages: Mapping[str, str], field: str) -> str:
     """
     if code in languages:
         return languages[code]
-    given = find_language(code) if code else None
-    alike = []
-    if given is not None:
-        of_model = ((own, find_language(own)) for own in languages)
-        alike = [own for own, known in of_model if known and known.primary == given.primary]
-        in_script = [
-            own for own in alike if (at := find_language(own)) and at.script == given.script
-        ]
-        alike = in_script or alike
+    alike = _find_alike(code, languages=languages)
     if len(alike) == 1:
         return languages[alike[0]]
     names = ", ".join((alike or sorted(languages))[:_SHOWN])
@@ -166,6 +158,21 @@ def find_token(code: str, *, languages: Mapping[str, str], field: str) -> str:
         )
     received = f"Received: {code}" if code else "None is given"
     raise UserError(f"`{field}` must be a language of the model: {names}{more}. {received}")
+
+
+def _find_alike(code: str, *, languages: Iterable[str]) -> list[str]:
+    """Returns the model's own codes for the language of a code, in the script that it names."""
+    given = find_language(code) if code else None
+    if given is None:
+        return []
+    of_model = {own: find_language(own) for own in languages}
+    alike = {own: at for own, at in of_model.items() if at and at.primary == given.primary}
+    if script := named_script(code):
+        scripts = {own: named_script(own) for own in alike}
+        return [own for own in alike if scripts[own] == script] or [
+            own for own in alike if not scripts[own]
+        ]
+    return [own for own, at in alike.items() if at.script == given.script] or list(alike)
 
 
 def load_pieces(path: Path) -> sentencepiece.SentencePieceProcessor:

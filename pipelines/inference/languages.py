@@ -56,6 +56,11 @@ def translate_by_language(
             known = find_language(code)
             usual = dataclasses.replace(limits, target_script=known.script if known else "")
         try:
+            if code and not hasattr(translator, "between"):
+                raise UserError(
+                    f"the translator is told no language, and the row names {code!r}: leave out "
+                    "`target_language_column`, or give the translator a method `between`"
+                )
             between(translator, source=into.source_language, target=into.target_language)
         except UserError as error:
             if not any(codes):

@@ -25,7 +25,7 @@ from model.folders.cache import delete_stale
 from model.formats.argos import SUFFIX as PACKAGE
 from model.formats.argos import open_package
 from model.formats.ctranslate2_files import CTRANSLATE2_FILE
-from model.formats.foreign import METADATA_FILE
+from model.formats.foreign import METADATA_FILE, tells_languages
 from model.formats.model_folder import (
     ABOUT_FILE,
     CONFIG_FILE,
@@ -133,7 +133,11 @@ def stage_model(model: str, *, cache: Path, report: Callable[[str], object]) -> 
         if _identities(paths, kind=_MODEL) != found:
             raise UserError(f"{remote} was changed while it was copied: run the same command again")
         # What a model is has no fingerprint, but copies of other content must not share a folder.
-        staged = cache / f"{model_fingerprint(temporary)}-{identity_digest(temporary)[:8]}"
+        parts = [model_fingerprint(temporary), identity_digest(temporary)[:8]]
+        name = remote.rpartition("/")[2]
+        if _PLAIN_NAME.fullmatch(name) and tells_languages(name):
+            parts.append(name)
+        staged = cache / "-".join(parts)
         staged.mkdir(exist_ok=True)
         for name in names:  # another process may do the same, with files of equal content
             (staged / name).parent.mkdir(exist_ok=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import zipfile
 from pathlib import Path
 
@@ -18,6 +19,7 @@ PAIRS = held_out_pairs()
 ENGLISH, SPANISH = [pair.source for pair in PAIRS], [pair.target for pair in PAIRS]
 WIDTH, POSITIONS, PIECES = 32, 600, 240
 EOS = "</s>"
+SPECIAL = re.compile(r"<s>|</s>|<pad>|>>.*<<|__..__|[a-z]{3}_[A-Z][a-z]{3}|[a-z]{2}_[A-Z]{2}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,14 +34,16 @@ class Layout:
     behind: tuple[str, ...] = ()
     prefix: tuple[str, ...] = ()
     languages: tuple[str, str] = ("", "")  # codes that tt needs
+    counted: int | None = None  # tokens of the prefix that come back; None is all of them
 
     def tokens(self, text):
         """Returns the tokens of a source."""
         return [*self.before, *self.source.encode(text, out_type=str), *self.behind]
 
     def text(self, tokens):
-        """Returns the text of a translation."""
-        return self.target.decode(tokens).replace("\u2581", " ").strip()
+        """Returns the text of a translation, without special tokens, as Hugging Face does."""
+        plain = [token for token in tokens if not SPECIAL.fullmatch(token)]
+        return self.target.decode(plain).replace("\u2581", " ").strip()
 
     def bare(self, texts, **options):
         """Translates with CTranslate2 alone: tokens without the prefix, texts and scores."""
@@ -55,8 +59,9 @@ class Layout:
         found = []
         for result in results:
             tokens = result.hypotheses[0]
-            assert tokens[: len(self.prefix)] == list(self.prefix)
-            tokens = tokens[len(self.prefix) :]
+            counted = len(self.prefix) if self.counted is None else self.counted
+            assert tokens[:counted] == list(self.prefix[:counted])
+            tokens = tokens[counted:]
             found.append((tokens, self.text(tokens), result.scores[0]))
         return found
 
@@ -168,6 +173,15 @@ def m2m(folder):
     return dataclasses.replace(made, languages=("en", "es"))
 
 
+def mbart25(folder, *, codes=("en_XX", "es_XX", "fr_XX")):
+    """mBART-25, as of Hugging Face: a translation begins with its language, and no start token."""
+    both = train_pieces(folder / "sentencepiece.bpe.model", [*ENGLISH, *SPANISH], model_type="bpe")
+    tokens = ["<s>", "<pad>", EOS, "<unk>", *pieces_of(both), *codes]
+    write_weights(folder, tokens, tokens, seed=1, end_bias=7.0, decoder_start_token=None)
+    behind = (EOS, codes[0])
+    return Layout(folder, folder, both, both, (), behind, codes[1:2], ("en", "es"), counted=0)
+
+
 def fairseq(folder):
     """A model of fairseq: EOS added by CTranslate2, one vocabulary of pieces, as text."""
     both = train_pieces(folder / "sentencepiece.bpe.model", [*ENGLISH, *SPANISH])
@@ -205,6 +219,7 @@ LAYOUTS = {
     "marian": marian,
     "nllb": nllb,
     "m2m": m2m,
+    "mbart-25": mbart25,
     "fairseq": fairseq,
     "argos": argos,
 }

@@ -83,7 +83,7 @@ def test_beams_hold_the_best_of_bare_ctranslate2(layouts, name):
     assert equal >= 0.9 * whole
 
 
-@pytest.mark.parametrize("name", ["nllb", "argos"])
+@pytest.mark.parametrize("name", ["nllb", "mbart-25", "argos"])
 def test_scores_without_repetitions_do_not_count_the_prefix(layouts, name):
     layout = layouts[name]
     translator = load(layout, Decoding(beam_size=1, no_repeat_ngram_size=50))
@@ -97,9 +97,15 @@ def test_scores_without_repetitions_do_not_count_the_prefix(layouts, name):
     assert compared > 10
 
 
+def test_special_tokens_are_no_text(layouts):
+    tokens = load(layouts["nllb"]).tokens
+    row = ["<s>", "fra_Latn", "\u2581a", "<pad>", "</s>", "<mask>", "spa_Latn"]
+    assert tokens.decode([row]) == ["a"]
+
+
 def test_the_limit_counts_no_prefix(layouts):
     decoding = Decoding(beam_size=1, max_length_ratio=0.0001, max_extra_tokens=2)
-    for name in ("nllb", "opus-mt-en-es"):
+    for name in ("nllb", "mbart-25", "opus-mt-en-es"):
         cut = translate(load(layouts[name], decoding), TEXTS[:5])
         assert {each.hypotheses[0].tokens for each in cut} <= {1, 2, 3}
         assert max(each.hypotheses[0].tokens for each in cut) == 3
@@ -123,10 +129,24 @@ def test_what_sentencepiece_lacks_may_be_in_the_vocabulary(layouts):
 def test_a_language_is_found_by_any_code_of_it():
     codes = ("eng_Latn", "deu_Latn", "srp_Cyrl", "zho_Hans", "zho_Hant")
     languages = dict(zip(codes, codes, strict=True))
-    for code, token in {"en": "eng_Latn", "deu": "deu_Latn", "zh-Hant": "zho_Hant"}.items():
-        if code == "zh-Hant":
-            continue
+    for code, token in {
+        "en": "eng_Latn",
+        "deu": "deu_Latn",
+        "de-AT": "deu_Latn",
+        "sr": "srp_Cyrl",
+        "zh-Hant": "zho_Hant",
+        "zh-TW": "zho_Hant",
+        "zh_CN": "zho_Hans",
+    }.items():
         assert find_token(code, languages=languages, field="x") == token
+    # Not another script than the one that is named.
+    with pytest.raises(UserError, match=r"must be a language of the model: .* Received: sr-Latn"):
+        find_token("sr-Latn", languages=languages, field="x")
+    without_scripts = {"zh": "__zh__", "sr": "__sr__"}
+    assert find_token("zh-Hant", languages=without_scripts, field="x") == "__zh__"
+    assert find_token("zh", languages={"zh_CN": "zh_CN"}, field="x") == "zh_CN"
+    with pytest.raises(UserError, match="Received: zh-Hant"):
+        find_token("zh-Hant", languages={"zh_CN": "zh_CN"}, field="x")
     with pytest.raises(UserError, match="several languages of the model, zho_Hans, zho_Hant"):
         find_token("zh", languages=languages, field="target_language")
     with pytest.raises(UserError, match="`target_language` must be a language of the model: deu_"):
@@ -148,12 +168,16 @@ def test_a_language_changes_what_the_model_is_told(layouts):
         assert best.text == layout.text(tokens[: best.tokens - 1])
 
 
-def test_names_and_packages_tell_languages(layouts):
+def test_names_and_packages_tell_languages(layouts, tmp_path):
     data = load_about(layouts["opus-mt-en-es"].folder).data
     assert (data.source_language, data.target_language) == ("en", "es")
     data = load_about(layouts["argos"].folder).data
     assert (data.source_language, data.target_language) == ("en", "es")
     assert load_about(layouts["marian"].folder).data.source_language == ""
+    several = tmp_path / "ct2-opus-mt-mul-en"
+    shutil.copytree(layouts["opus-mt-en-es"].folder, several)
+    data = load_about(several).data
+    assert (data.source_language, data.target_language) == ("", "en")
 
 
 # ------------------------------------------------------------------------------- packages
@@ -239,7 +263,8 @@ def test_an_import_says_all_that_the_folder_does_not(layouts, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"source_prefix": ">>xx<<"}, "has no token '>>xx<<'"),
+        ({"source_prefix": ">>xx<<"}, "the source vocabulary of .* has no token '>>xx<<'"),
+        ({"target_prefix": ">>xx<<"}, "the target vocabulary of .* has no token '>>xx<<'"),
         ({"target_language": "tlh"}, "`target_language` must be a language of the model"),
         ({"target_vocabulary": "x.spm"}, "needs `source_vocabulary`"),
         ({"source_vocabulary": "gone.spm"}, "no SentencePiece model at"),

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fakes import Reverser
 from foreign_models import ENGLISH, argos, nllb, opus, pack_argos
 from memory_filesystem import MemoryFileSystem
 
 from model.decoding.options import Decoding
 from model.engines.translator import Engine
 from model.errors import UserError
+from model.formats.model_folder import load_about
+from pipelines.inference.model_loading import CustomModel
 from pipelines.runners.staging import stage_model
 from pipelines.texts.options import TextOptions
 from pipelines.translate.job import TranslateRequest
@@ -21,6 +25,15 @@ from pipelines.translate.options import TranslateOptions
 
 GREEDY = Decoding(beam_size=1)
 URL = "https://a.com/b"
+
+
+def test_a_translator_of_ones_own_without_languages_takes_no_column_of_them(table):
+    made = request(table, "", target_language_column="lang", text_columns=("text",))
+    own = CustomModel(load=Reverser, fingerprint="reverser")
+    dataclasses.replace(made, model=own).plan().run()
+    rows = rows_of(table)
+    assert [row["translation_status"] for row in rows] == ["failed", "null", *["failed"] * 3, "ok"]
+    assert "is told no language, and the row names 'es'" in rows[0]["translation_error"]
 
 
 @pytest.fixture(scope="module")
@@ -174,6 +187,7 @@ def test_a_model_of_another_machine_is_copied(models, tmp_path, monkeypatch, nam
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     staged = stage_model(remote, cache=tmp_path / "cache/tt", report=lambda line: None)
     assert stage_model(remote, cache=tmp_path / "cache/tt", report=pytest.fail) == staged
+    assert load_about(staged).data == load_about(local).data, "the name tells the languages"
     source = tmp_path / "t" / "t.parquet"
     source.parent.mkdir()
     pq.write_table(pa.table({"text": ENGLISH[:3]}), source)
