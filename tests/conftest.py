@@ -136,6 +136,8 @@ def shallow_presets(monkeypatch):
     from model.transformer.config import PRESETS
 
     for fields in PRESETS.values():
+        for side in ("encoder_layers", "decoder_layers"):
+            monkeypatch.delitem(fields, side, raising=False)
         monkeypatch.setitem(fields, "layers", 1)
 
 

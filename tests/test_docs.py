@@ -490,16 +490,17 @@ UNNAMED_ROOMS = {"folders", "english_spanish"}  # a line, a record and a cell pa
 
 def test_the_documents_say_what_is_chosen_by_size():
     from model.training.choices import _TABLE, DatasetSize, choose_options
-    from model.transformer.config import PRESETS
+    from model.transformer.config import PRESETS, count_layers
 
     text = (ROOT / "docs/train.md").read_text("utf-8")
     for row in _TABLE:
         wanted = f"| `{row.preset}` | {row.dropout} | {row.batch_tokens:,} | {row.warmup_steps:,} "
         assert wanted in text, wanted
     for name, fields in PRESETS.items():
-        layers, width, heads, inner, dropout = (
-            fields[key] for key in ("layers", "d_model", "heads", "d_ff", "dropout")
+        width, heads, inner, dropout = (
+            fields[key] for key in ("d_model", "heads", "d_ff", "dropout")
         )
+        layers = r" \| ".join(map(str, count_layers(fields)))
         wanted = rf"`{name}`[^|]*\| {layers} \| {width:,} \| {heads} \| {inner:,} \| {dropout} \|"
         assert re.search(wanted, text), wanted
     readme = (ROOT / "README.md").read_text("utf-8")

@@ -188,7 +188,7 @@ def load_config(folder: Path) -> TransformerConfig:
 def write_config(folder: Path, config: TransformerConfig, about: About) -> None:
     """Writes the configuration of a model folder, with the digests of the files that lie there."""
     names = sorted(path.name for path in folder.iterdir() if path.name != CONFIG_FILE)
-    values = {**dataclasses.asdict(config), **_identity(folder, names, about)}
+    values = {**config.to_json(), **_identity(folder, names, about)}
     (folder / CONFIG_FILE).write_bytes(_as_json(values))
 
 

@@ -71,7 +71,7 @@ def export_ctranslate2(
         config = model.config
         is_pre_norm, relu = config.norm == "pre", specs.Activation.RELU
         spec = specs.TransformerSpec.from_config(
-            config.layers, config.heads, pre_norm=is_pre_norm, activation=relu
+            config.depths, config.heads, pre_norm=is_pre_norm, activation=relu
         )
         _fill_encoder(spec.encoder, model)
         _fill_decoder(spec.decoder, model, hidden_ids=hidden_ids(config, vocabularies))

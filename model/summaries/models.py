@@ -55,7 +55,7 @@ def summarize_model(folder: str | Path) -> ModelSummary:
     else:
         path = find_model_folder(folder)
         architecture = load_config(path)
-        config = dataclasses.asdict(architecture)
+        config = architecture.to_json()
         parts = parameters_of(architecture)
     return ModelSummary(
         folder=str(path),

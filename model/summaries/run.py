@@ -94,7 +94,7 @@ def summarize_run(folder: str | Path) -> RunSummary:
     parts = parameters_of(architecture)
     return RunSummary(
         folder=str(folder),
-        model=dataclasses.asdict(architecture),
+        model=architecture.to_json(),
         training=training,
         data=data,
         dataset_source=dict(config.get("dataset_source") or {}),

@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from model.training.options import TrainingConfig
-from model.transformer.config import PRESETS, TransformerConfig, preset_fields
+from model.transformer.config import PRESETS, TransformerConfig, preset_fields, put_on_top
 
 if TYPE_CHECKING:
     from model.dataset.manifest import DatasetManifest, SplitInfo
@@ -108,8 +108,8 @@ def configure(
         chosen = choose_options(DatasetSize.of(manifest.splits["train"]), given)
         fields = preset_fields(preset or chosen["preset"]) | _fields_of(TransformerConfig, chosen)
         defaults = _fields_of(TrainingConfig, chosen)
+    fields = put_on_top(fields, _fields_of(TransformerConfig, given))
     fields.update(
-        _fields_of(TransformerConfig, given),
         source_vocabulary_size=manifest.source_vocabulary_size,
         target_vocabulary_size=manifest.target_vocabulary_size,
         shared_vocabulary=manifest.shared_vocabulary,
@@ -160,7 +160,7 @@ def _begun_fields(
     fields, named = _fields_of(TransformerConfig, begun), preset_fields(preset)
     shape = {name: value for name, value in named.items() if name != "dropout"}
     is_begun = all(fields.get(name) == given.get(name, value) for name, value in shape.items())
-    return fields if is_begun else {**fields, **named}
+    return fields if is_begun else put_on_top(fields, named)
 
 
 def _fields_of(kind: Any, given: Mapping[str, Any]) -> dict[str, Any]:

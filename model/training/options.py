@@ -136,7 +136,7 @@ def run_config(
 ) -> dict[str, Any]:
     """Returns what is trained and how: the configuration of a run, as it is saved."""
     return {
-        "model": dataclasses.asdict(model),
+        "model": model.to_json(),
         "training": dataclasses.asdict(training),
         "dataset": data.fingerprint,
         "data": dataclasses.asdict(data),

@@ -42,8 +42,8 @@ class TrainRequest:
     Attributes:
       dataset: Dataset folder, from `tt preprocess`.
       run: Run folder to write, local or gs://; the same command again resumes it.
-      preset: Name of the model's size: "tiny", "small", "base" or "big". By default the dataset's
-        size chooses.
+      preset: Name of the model's size: "tiny", "small", "base", "big", "student-tiny" or
+        "student-base". By default the dataset's size chooses.
       model: Architecture, or some fields of `TransformerConfig`. The others are as the run was
         begun; in a new one the preset or the dataset's size chooses them.
       training: Options of the training, or some fields of `TrainingConfig`; likewise.

@@ -34,7 +34,7 @@ def search_batch(
 
     Translations may be `growth` times as long as their sources usually allow.
     """
-    beams, layers = decoding.beam_size, model.config.layers
+    beams, layers = decoding.beam_size, len(model.decoder_layers)
     source_lengths = tf.math.count_nonzero(source != PAD_ID, 1, dtype=tf.int32)  # [B]
     limits = length_limits(source_lengths, decoding, growth=growth)
     encoded = model.encode(source, target_length=longest_limit(limits), hidden_ids=hidden_ids)

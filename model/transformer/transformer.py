@@ -205,7 +205,7 @@ class Transformer(keras.Model):
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__(name="transformer")
         self.config = config
-        width, layers = config.d_model, range(config.layers)
+        width, (encoder_layers, decoder_layers) = config.d_model, config.depths
         name = "embedding" if config.shared_vocabulary else "source_embedding"
         self.source_embedding = Embedding(config.source_vocabulary_size, width, name)
         self.target_embedding = (
@@ -218,8 +218,8 @@ class Transformer(keras.Model):
             if config.tie_embeddings
             else Embedding(config.target_vocabulary_size, width, "output_embedding")
         )
-        self.encoder_layers = [EncoderLayer(config, f"encoder_{i}") for i in layers]
-        self.decoder_layers = [DecoderLayer(config, f"decoder_{i}") for i in layers]
+        self.encoder_layers = [EncoderLayer(config, f"encoder_{i}") for i in range(encoder_layers)]
+        self.decoder_layers = [DecoderLayer(config, f"decoder_{i}") for i in range(decoder_layers)]
         # What pre-norm layers add up is normalised once, at the end of each side.
         is_pre_norm = config.norm == "pre"
         self.encoder_norm = LayerNorm(width, "encoder_norm") if is_pre_norm else None
@@ -293,7 +293,8 @@ class Transformer(keras.Model):
         """Returns each decoder layer's keys and values before the first step, [rows, H, 0, K]."""
         config = self.config
         shape = [rows, config.heads, 0, config.d_model // config.heads]
-        return [tf.zeros(shape, self.compute_dtype) for _ in range(2 * config.layers)]
+        count = 2 * len(self.decoder_layers)
+        return [tf.zeros(shape, self.compute_dtype) for _ in range(count)]
 
     def decode_step(
         self,

@@ -170,6 +170,9 @@ def count_layer_weights(config: Mapping[str, Any]) -> int:
     >>> count_layer_weights({"layers": 6, "d_model": 512, "d_ff": 2048})
     44040192
     """
-    layers, width, inner = (int(config[name]) for name in ("layers", "d_model", "d_ff"))
+    width, inner = (int(config[name]) for name in ("d_model", "d_ff"))
+    sides = ("encoder_layers", "decoder_layers")
+    encoder, decoder = (int(config.get(side) or config["layers"]) for side in sides)
     # An encoder layer has 4 matrices of attention and 2 of feed-forward, a decoder layer 8 and 2.
-    return layers * (12 * width * width + 4 * width * inner)
+    of_encoder, of_decoder = (n * width * width + 2 * width * inner for n in (4, 8))
+    return encoder * of_encoder + decoder * of_decoder

@@ -21,34 +21,36 @@ def attention_part(
     found: SentenceAttention,
     *,
     name: str,
-    layers: Sequence[int],
     heads: Sequence[int],
+    layer: int | None = None,
     kind: str = "cross",
 ) -> Html:
     """Returns a sentence, its translation, and their attention; `name` is unique in the page.
 
-    Chosen `layers` and `heads` are there, and the last layer's mean is shown first. Weights have
-    steps of 1/255.
+    Chosen `heads` are there, of one `layer` of each kind that has so many, or of all (None). The
+    last layer's mean is shown first. Weights have steps of 1/255.
     """
+    layers = {each: list(range(len(found.maps[each].weights))) for each in KINDS}
+    if layer is not None:
+        layers = {each: [layer] for each in KINDS if layer in layers[each]}
     data = {
         "kind": kind,
-        "layers": list(layers),
         "heads": list(heads),
-        "layer": layers[-1],
         "head": "mean" if len(heads) > 1 else heads[0],
         "maps": {
             each: {
+                "layers": layers[each],
                 "title": _TITLES[each],
                 "axes": "{} (rows) to {} (columns)".format(*AXES[each]),
                 "rows": found.maps[each].rows,
                 "columns": found.maps[each].columns,
                 "bytes": as_base64(
                     np.rint(
-                        255 * np.clip(found.maps[each].weights[np.ix_(layers, heads)], 0, 1)
+                        255 * np.clip(found.maps[each].weights[np.ix_(layers[each], heads)], 0, 1)
                     ).astype(np.uint8)
                 ),
             }
-            for each in KINDS
+            for each in layers
         },
     }
     said = "translation (the model's own)" if found.is_own else "translation (given)"

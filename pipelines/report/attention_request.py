@@ -72,13 +72,16 @@ class AttentionRequest:
                 "or a model folder of `tt train`"
             )
         config = load_config(find_model_folder(self.model))
-        for name, value, count in (
-            ("layer", self.layer, config.layers),
-            ("head", self.head, config.heads),
+        encoder, decoder = config.depths
+        layers = encoder if self.kind == "encoder" else decoder
+        of = f" of {self.kind} attention" if encoder != decoder else ""
+        for name, value, count, what in (
+            ("layer", self.layer, layers, of),
+            ("head", self.head, config.heads, ""),
         ):
             require(
                 value is None or 0 <= value < count,
-                f"`{name}` must be 0 to {count - 1}, as {self.model} has {count}",
+                f"`{name}` must be 0 to {count - 1}, as {self.model} has {count}{what}",
                 value,
             )
         check_output(self.output, overwrite=self.overwrite)
@@ -96,29 +99,30 @@ class AttentionRequest:
         decoding = Decoding(beam_size=self.beam_size)
         translator = TensorFlowTranslator.load(self.model, decoding=decoding)
         found = sentence_attention(translator, self.sentence, reference=self.reference)
-        config = translator.model.config
-        layers = list(range(config.layers)) if self.layer is None else [self.layer]
-        heads = list(range(config.heads)) if self.head is None else [self.head]
+        heads = translator.model.config.heads
+        chosen = list(range(heads)) if self.head is None else [self.head]
         output = Path(self.output)
         if output.suffix == ".html":
-            content = self._page(found, layers=layers, heads=heads).encode()
+            content = self._page(found, heads=chosen).encode()
         else:
-            content = self._picture(found, layers=layers, heads=heads)
+            content = self._picture(found, heads=chosen)
         write_whole_file(output, content)
         return found
 
-    def _page(self, found: SentenceAttention, *, layers: list[int], heads: list[int]) -> str:
+    def _page(self, found: SentenceAttention, *, heads: list[int]) -> str:
         from pipelines.report.attention_part import attention_part
 
-        body = attention_part(found, name="sentence", layers=layers, heads=heads, kind=self.kind)
+        body = attention_part(found, name="sentence", layer=self.layer, heads=heads, kind=self.kind)
         section = Section("attention", "Layers and heads", body)
         return page(title="Attention", lead=f"Model: {self.model}", sections=[section])
 
-    def _picture(self, found: SentenceAttention, *, layers: list[int], heads: list[int]) -> bytes:
+    def _picture(self, found: SentenceAttention, *, heads: list[int]) -> bytes:
         from model.views.figures import map_figure
 
+        drawn = found.maps[self.kind]
+        layers = list(range(len(drawn.weights))) if self.layer is None else [self.layer]
         title = f"{found.source} → {found.target}"
-        figure = map_figure(found.maps[self.kind], layers=layers, heads=heads, title=title)
+        figure = map_figure(drawn, layers=layers, heads=heads, title=title)
         written = io.BytesIO()
         figure.savefig(written, format=Path(self.output).suffix[1:])
         return written.getvalue()

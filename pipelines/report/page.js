@@ -23,8 +23,7 @@ for (const box of document.querySelectorAll(".attention")) {
   };
   const kinds = Object.entries(data.maps).map(([kind, map]) => [kind, map.title]);
   const kind = choice("Attention", kinds, data.kind);
-  const layers = data.layers.map((n) => [n, `layer ${n}`]);
-  const layer = choice("Layer", layers, data.layer);
+  const layer = choice("Layer", [], "");
   const heads = [["mean", "mean of all"], ...data.heads.map((n) => [n, `head ${n}`])];
   const head = choice("Head", heads, data.head);
   const overview = make("div", box);
@@ -36,7 +35,7 @@ for (const box of document.querySelectorAll(".attention")) {
 
   function weights(map, all, number) {
     const size = map.rows.length * map.columns.length;
-    const start = (data.layers.indexOf(+layer.value) * data.heads.length) * size;
+    const start = (map.layers.indexOf(+layer.value) * data.heads.length) * size;
     if (number !== "mean") {
       const first = start + data.heads.indexOf(+number) * size;
       return Array.from(all.subarray(first, first + size), (w) => w / 255);
@@ -48,8 +47,17 @@ for (const box of document.querySelectorAll(".attention")) {
     return mean;
   }
 
+  // The sides of a model may have different numbers of layers.
+  function offerLayers(map) {
+    const before = layer.options.length ? +layer.value : NaN;
+    layer.replaceChildren();
+    map.layers.forEach((n) => (make("option", layer, `layer ${n}`).value = n));
+    layer.value = map.layers.includes(before) ? before : map.layers[map.layers.length - 1];
+  }
+
   function draw() {
     const map = data.maps[kind.value], all = bytes[kind.value];
+    if (layer.options.length !== map.layers.length) offerLayers(map);
     const heat = getComputedStyle(document.documentElement).getPropertyValue("--heat");
     overview.replaceChildren();
     for (const [number, name] of heads) {

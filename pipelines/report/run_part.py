@@ -192,13 +192,12 @@ def run_attention(folder: str, found: RunSummary, sentences: Sequence[str]) -> l
     from pipelines.report.attention_part import attention_part
 
     translator = TensorFlowTranslator.load(Path(folder), decoding=Decoding())
-    config = translator.model.config
+    heads = range(translator.model.config.heads)
     return [
         attention_part(
             sentence_attention(translator, sentence),
             name=f"attention-{number}",
-            layers=range(config.layers),
-            heads=range(config.heads),
+            heads=heads,
         )
         for number, sentence in enumerate(chosen)
     ]

@@ -128,7 +128,7 @@ class NumpyModel:
         sees_source = np.where(source == PAD, HIDDEN, 0.0)[:, None, None]
         sees_earlier = np.triu(np.full([target.shape[1]] * 2, HIDDEN), 1)
         x = self.embed(source, source_table, drop)
-        for i in range(self.config.layers):
+        for i in range(self.config.depths[0]):
             name = f"encoder_{i}/attention"
             x = self.residual(
                 x, name, lambda h, n=name: self.self_attention(h, sees_source, n, drop), drop
@@ -137,7 +137,7 @@ class NumpyModel:
             x = self.residual(x, name, lambda h, n=name: self.feed_forward(h, n), drop)
         memory = self.end(x, "encoder_norm")
         y = self.embed(target, target_table, drop)
-        for i in range(self.config.layers):
+        for i in range(self.config.depths[1]):
             name = f"decoder_{i}/attention"
             y = self.residual(
                 y, name, lambda h, n=name: self.self_attention(h, sees_earlier, n, drop), drop

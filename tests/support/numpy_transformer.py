@@ -104,7 +104,7 @@ class NumpyTransformer:
             return attended
 
         x = self.embed(source, source_table)
-        for i in range(self.config.layers):
+        for i in range(self.config.depths[0]):
             name = f"encoder_{i}"
             x = self.residual(
                 x,
@@ -122,7 +122,7 @@ class NumpyTransformer:
         y = self.embed(target, target_table)
         earlier = np.tril(np.ones([len(y), len(y)], bool))
         sees_source = np.repeat(is_real, len(y), 0)
-        for i in range(self.config.layers):
+        for i in range(self.config.depths[1]):
             name = f"decoder_{i}"
             y = self.residual(
                 y,
@@ -150,9 +150,8 @@ class NumpyTransformer:
     def logits(self, source, target):
         """Returns logits [B, T, V] and the attention weights by kind, a list of layers each."""
         sentences = [self.one_sentence(s, t) for s, t in zip(source, target, strict=True)]
-        layers = range(self.config.layers)
         attention = {
-            kind: [np.stack([a[kind][i] for _, a in sentences]) for i in layers]
+            kind: [np.stack(layer) for layer in zip(*(a[kind] for _, a in sentences), strict=True)]
             for kind in ("encoder", "decoder", "cross")
         }
         return np.stack([logits for logits, _ in sentences]), attention

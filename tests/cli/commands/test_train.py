@@ -152,6 +152,37 @@ def test_naming_the_preset_that_a_run_was_begun_with_changes_nothing(folder, sma
         assert (other.d_model, other.layers, other.dropout) == (256, 3, 0.1)
 
 
+def test_layers_are_of_both_sides_unless_a_side_says_otherwise(small_dataset):
+    manifest = DatasetManifest.load(small_dataset)
+    begun = None
+    for given, depths in [
+        ({"preset": "student-tiny"}, (6, 2)),
+        ({}, (6, 2)),
+        ({"preset": "student-tiny"}, (6, 2)),
+        ({"decoder_layers": 3}, (6, 3)),
+        ({"layers": 4}, (4, 4)),  # also those that the preset gave
+        ({"layers": 4, "encoder_layers": 5}, (5, 4)),
+        ({"preset": "tiny"}, (4, 4)),
+        ({"preset": "student-base", "layers": 1}, (1, 1)),
+    ]:
+        model, training = configure(given, manifest=manifest, begun=begun)
+        assert model.depths == depths, given
+        # What follows goes on with the first.
+        begun = begun or {
+            "model": json.loads(json.dumps(model.to_json())),
+            "training": dataclasses.asdict(training),
+        }
+
+
+def test_another_number_of_layers_is_another_run(folder, small_dataset, capsys):
+    train = (*SMALL, "--dataset", small_dataset, "--steps", "1")
+    assert run(*train, "--encoder-layers", "2") == 0
+    assert run(*train, "--layers", "2", "--decoder-layers", "1") == 0  # the same
+    capsys.readouterr()
+    assert run(*train, "--encoder-layers", "2", "--decoder-layers", "3") == 2
+    assert "--decoder-layers was 1 and is now 3" in last_error(capsys)
+
+
 def test_a_run_goes_on_under_the_name_of_the_preset_that_its_dataset_chose(
     folder, small_dataset, shallow_presets, capsys
 ):
@@ -183,7 +214,11 @@ def test_errors_of_train(folder, small_dataset, capsys):
     assert "no dataset folder at dataset: make one with `tt preprocess`" in last_error(capsys)
     (folder / "dataset").symlink_to(small_dataset)
     for flags, message in {
-        ("--preset", "huge"): "--preset must be one of tiny, small, base, big. Received: huge",
+        (
+            "--preset",
+            "huge",
+        ): "--preset must be one of tiny, small, base, big, student-tiny, "
+        "student-base. Received: huge",
         ("--strategy", "tpu"): "choose one of auto, one-device, mirrored, multi-worker",
         ("--strategy", "multi-worker"): "needs TF_CONFIG",
         ("--devices", "gpu:7"): "no device 'gpu:7' on this machine: there are CPU:0",

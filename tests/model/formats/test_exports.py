@@ -58,6 +58,7 @@ VARIANTS = {
         "shared_vocabulary": False, "tie_embeddings": False, "heads": 1, "position_base": 100.0,
     },
     "pre-norm, shared, untied, one layer": {"norm": "pre", "tie_embeddings": False, "layers": 1},
+    "post-norm, three layers and one": {"encoder_layers": 3, "decoder_layers": 1},
 }  # fmt: skip
 
 

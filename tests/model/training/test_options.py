@@ -35,6 +35,29 @@ def test_configs_survive_json(preset):
 def test_fields_go_on_top_of_a_preset():
     config = TransformerConfig.from_preset("tiny", **SIZES, heads=4, dropout=0.3)
     assert (config.layers, config.heads, config.dropout) == (4, 4, 0.3)
+    assert TransformerConfig.from_preset("student-tiny", **SIZES, layers=3).depths == (3, 3)
+    config = TransformerConfig.from_preset("student-tiny", **SIZES, decoder_layers=1)
+    assert config.depths == (6, 1)
+
+
+def test_an_architecture_has_one_spelling():
+    same = [{"layers": 6, "decoder_layers": 2}, {"encoder_layers": 6, "decoder_layers": 2},
+            {"layers": 2, "encoder_layers": 6}]  # fmt: skip
+    first, *others = (TransformerConfig(**SIZES, **fields) for fields in same)
+    assert others == [first, first]
+    assert first != TransformerConfig(**SIZES, layers=6)
+    both = TransformerConfig(**SIZES, layers=1, encoder_layers=4, decoder_layers=4)
+    assert both == TransformerConfig(**SIZES, layers=4)
+    assert dataclasses.replace(first, decoder_layers=6) == TransformerConfig(**SIZES, layers=6)
+
+
+def test_files_of_models_as_before_say_what_they_said_before():
+    before = {"layers", "d_model", "heads", "d_ff", "dropout", "attention_dropout", "norm",
+              "tie_embeddings", "position_base", *SIZES}  # fmt: skip
+    assert TransformerConfig(**SIZES).to_json().keys() == before
+    fields = TransformerConfig.from_preset("student-base", **SIZES).to_json()
+    assert fields.keys() == before | {"encoder_layers", "decoder_layers"}
+    assert TransformerConfig(**json.loads(json.dumps(fields))).depths == (6, 2)
 
 
 @pytest.mark.parametrize(
@@ -49,6 +72,10 @@ def test_fields_go_on_top_of_a_preset():
             "multiple of twice `heads`. Received: 100 and 8",
         ),
         (lambda: TransformerConfig(**SIZES, layers=0), "`layers` must be at least 1. Received: 0"),
+        (
+            lambda: TransformerConfig(**SIZES, decoder_layers=0),
+            "`decoder_layers` must be at least 1. Received: 0",
+        ),
         (lambda: TransformerConfig(**SIZES, dropout=0.99), "`dropout` must be 0 to 0.9"),
         (lambda: TrainingConfig(seed=-1), "`seed` must be 0 to 4,294,967,295. Received: -1"),
         (lambda: TransformerConfig(**SIZES, position_base=1.0), "`position_base` must be greater"),

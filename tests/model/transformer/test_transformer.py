@@ -26,9 +26,18 @@ from model.transformer.transformer import Transformer, dtype_policy
         {},
         {"shared_vocabulary": False, "target_vocabulary_size": 24},
         {"tie_embeddings": False, "layers": 1, "heads": 1, "position_base": 100.0},
+        {"encoder_layers": 3, "decoder_layers": 1},
+        {"encoder_layers": 1, "decoder_layers": 3, "norm": "pre"},
         {"norm": "pre"},
     ],
-    ids=["shared and tied", "separate vocabularies", "untied, one head, another base", "pre-norm"],
+    ids=[
+        "shared and tied",
+        "separate vocabularies",
+        "untied, one head, another base",
+        "three layers and one",
+        "one layer and three",
+        "pre-norm",
+    ],
 )
 def test_forward_pass_equals_numpy(fields):
     model = make_model(**fields)
@@ -113,9 +122,9 @@ def test_padding_and_batch_mates_change_nothing():
     np.testing.assert_allclose(together[:1, :3], alone, atol=1e-5)
 
 
-@pytest.mark.parametrize("norm", ["post", "pre"])
-def test_cached_steps_equal_the_whole_pass(norm):
-    model = make_model(norm=norm)
+@pytest.mark.parametrize("fields", [{}, {"norm": "pre"}, {"decoder_layers": 1}], ids=str)
+def test_cached_steps_equal_the_whole_pass(fields):
+    model = make_model(**fields)
     source, target = tf.constant(random_ids([6, 4])), tf.constant(random_ids([7, 7], seed=3))
     whole = model.logits(model(source, target=target)).numpy()
     encoded = model.encode(source, target_length=tf.constant(7))
