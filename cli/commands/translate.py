@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 import time
-from typing import Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
@@ -21,8 +21,10 @@ from model.engines.translator import Engine
 from model.errors import UserError
 from pipelines.runners.formatting import format_seconds
 from pipelines.runners.status_line import StatusLine
-from pipelines.texts.lines import LineReport, OutputError, translate_lines
 from pipelines.texts.options import TextOptions
+
+if TYPE_CHECKING:  # imported by the function that needs it, as the help does not
+    from pipelines.texts.lines import LineReport
 
 BROKEN_PIPE = 128 + 13  # what shells say of a program that SIGPIPE ended
 
@@ -53,6 +55,7 @@ def translate_command(
     from model.text.vocabulary import read_local
     from pipelines.flags.limits import Limits
     from pipelines.inference.model_loading import check_model, choose_engine
+    from pipelines.texts.lines import LineReport, OutputError, translate_lines
 
     about = load_about(folder)
     data = about.data

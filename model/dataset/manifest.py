@@ -10,14 +10,15 @@ import dataclasses
 import hashlib
 import json
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any
 
 from model.errors import UserError
 from model.folders.access import no_access
 from model.text.vocabulary import Reader, VocabularyPair, read_local
+
+if TYPE_CHECKING:  # the help of a command needs none
+    import numpy as np
+    import numpy.typing as npt
 
 MANIFEST_FILE = "dataset.json"
 MANIFEST_FORMAT = 1
@@ -204,9 +205,12 @@ def ratio_places(
 ) -> npt.NDArray[np.int64]:
     """Returns the places of pairs in `SplitInfo.length_ratios`, by tokens, BOS and EOS counted.
 
+    >>> import numpy as np
     >>> ratio_places(np.array([12, 12, 3, 102]), np.array([12, 22, 102, 3])).tolist()
     [40, 48, 80, 0]
     """
+    import numpy as np
+
     source, target = (np.maximum(side - 2, 1) for side in (source_lengths, target_lengths))
     octaves = np.clip(np.log2(target / source), -_RATIO_OCTAVES, _RATIO_OCTAVES)
     places = np.rint((octaves + _RATIO_OCTAVES) * RATIO_STEPS)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 
-import numpy as np
-
 from model.errors import require
 
 # Padded source positions of a batch times the beam size. On a GPU they are eight times those of
@@ -103,6 +101,8 @@ class Decoding:
         >>> decoding.length_limit(10), decoding.length_limit(10, growth=2)
         (17, 34)
         """
+        import numpy as np  # here, so that the help of a command needs none
+
         ratio = min(self.max_length_ratio, float(self.max_decoding_length))
         scaled = math.ceil(np.float32(source_tokens) * np.float32(ratio))
         return min((scaled + self.max_extra_tokens) * growth, self.max_decoding_length)

@@ -10,12 +10,13 @@ import dataclasses
 import importlib.metadata
 import itertools
 from collections.abc import Iterable, Mapping
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any
 
 from model.dataset.manifest import TRAIN, DatasetManifest, ratio_of_place
+
+if TYPE_CHECKING:  # the help of a command needs none
+    import numpy as np
+    import numpy.typing as npt
 
 _PROGRAMS = ("tt-translate", "tensorflow", "keras", "sentencepiece")
 _SCORE_QUANTILES = (0.001, 0.01, 0.1, 0.5)
@@ -126,11 +127,14 @@ def ratio_quantiles(counts: list[int]) -> dict[str, float]:
 def score_quantiles(scores: npt.NDArray[np.float32]) -> dict[str, float]:
     """Returns quantiles of log-probabilities of a token, one for each translation; of none, none.
 
+    >>> import numpy as np
     >>> score_quantiles(np.linspace(-2, 0, 2001, dtype=np.float32))["0.1%"]
     -1.998
     """
     if not scores.size:
         return {}
+    import numpy as np
+
     found = np.quantile(scores.astype(np.float64), _SCORE_QUANTILES)
     names = [f"{100 * q:g}%" for q in _SCORE_QUANTILES]
     return dict(zip(names, found.round(6).tolist(), strict=True))

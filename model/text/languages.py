@@ -10,10 +10,6 @@ import dataclasses
 import functools
 import re
 
-import langcodes
-from langcodes.data_dicts import LIKELY_SUBTAGS
-from langcodes.tag_parser import LanguageTagError
-
 from model.errors import UserError
 
 # Languages for which CLDR has no script, or another one than their texts have today.
@@ -133,6 +129,8 @@ def named_script(code: str) -> str:
 
 def _special_meaning(code: str) -> str:
     """Says what a valid code stands for where that is not one language; else ""."""
+    import langcodes
+
     tag = langcodes.Language.get(code.strip())
     language = tag.language or "und"
     if language in _NO_LANGUAGE:
@@ -154,6 +152,9 @@ def find_language(code: str) -> Language | None:
     >>> find_language("sr-Latn").script, find_language("sr").script, find_language("English")
     ('Latin', '', None)
     """
+    import langcodes  # here, so that the help of a command needs no registry
+    from langcodes.tag_parser import LanguageTagError
+
     try:
         tag = langcodes.Language.get(code.strip())
     except LanguageTagError:
@@ -173,8 +174,15 @@ def find_language(code: str) -> Language | None:
 
 def _likely_script(language: str) -> str:
     # Not `maximize`: of a language that CLDR does not know, that makes one in Latin.
-    _, _, rest = LIKELY_SUBTAGS.get(language, "").partition("-")
+    _, _, rest = _likely_subtags().get(language, "").partition("-")
     return rest.split("-")[0]
+
+
+def _likely_subtags() -> dict[str, str]:
+    from langcodes.data_dicts import LIKELY_SUBTAGS
+
+    found: dict[str, str] = LIKELY_SUBTAGS
+    return found
 
 
 def suggestion(code: str) -> str:
@@ -184,5 +192,5 @@ def suggestion(code: str) -> str:
     (' (did you mean en?)', ' (did you mean ja?)', '')
     """
     word = code.strip().lower()
-    meant = _NAMES.get(word) or LIKELY_SUBTAGS.get(f"und-{word.upper()}", "").split("-")[0]
+    meant = _NAMES.get(word) or _likely_subtags().get(f"und-{word.upper()}", "").split("-")[0]
     return f" (did you mean {meant}?)" if meant else ""

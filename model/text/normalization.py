@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import unicodedata
-from typing import Any, Literal, get_args
-
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from model.errors import require_one_of
+
+if TYPE_CHECKING:  # the help of a command needs none
+    import pyarrow as pa
 
 # SentencePiece writes spaces so; where a text has it, it cannot be told from a space.
 WORD_BOUNDARY = "\N{LOWER ONE EIGHTH BLOCK}"
@@ -62,10 +61,16 @@ class TextNormalization:
         >>> TextNormalization()(["  a\u00a0 b\u200b ", "c"])
         ['a b', 'c']
         """
+        import pyarrow as pa
+
         return self.column(pa.array(texts, pa.large_string()))
 
     def column(self, texts: pa.Array | pa.ChunkedArray) -> list[str]:
         """Normalises a column of strings without nulls."""
+        import numpy as np
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
         form = self.unicode_form
         normalized: list[str] = texts.to_pylist()
         if form != "none":

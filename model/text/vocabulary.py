@@ -5,12 +5,11 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
 import sentencepiece
 
 from model.errors import UserError
@@ -18,6 +17,10 @@ from model.folders.access import explain_denied
 from model.text.normalization import WORD_BOUNDARY, TextNormalization
 from model.text.spans import PLACEHOLDERS
 from model.text.unknown import UnknownParts, count_letters
+
+if TYPE_CHECKING:  # the help of a command needs none
+    import numpy as np
+    import numpy.typing as npt
 
 PAD_ID = 0
 UNK_ID = 1
@@ -48,6 +51,8 @@ class FlatIds(NamedTuple):
     @property
     def lengths(self) -> npt.NDArray[np.int64]:
         """The number of ids of each text."""
+        import numpy as np
+
         return np.diff(self.ends, prepend=0)
 
 
@@ -116,6 +121,8 @@ class Vocabulary:
 
     def encode_flat(self, texts: list[str]) -> FlatIds:
         """Encodes normalised texts, BOS and EOS added, as `encode` does, without Python objects."""
+        import numpy as np
+
         # What return_type="numpy" calls, but without an array for each text: a tenth faster.
         native: Any = getattr(self._processor, "_processor", None)
         if hasattr(native, "_EncodeAsBufferBatch"):
@@ -179,7 +186,7 @@ class Vocabulary:
         return {
             self.piece(i): (i, score)
             for i, score in scores.items()
-            if np.signbit(score) and not processor.is_byte(i)
+            if math.copysign(1, score) < 0 and not processor.is_byte(i)
         }
 
 

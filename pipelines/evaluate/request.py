@@ -6,22 +6,16 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
-import regex
-
 from model.errors import UserError, counted, require_one_of
 from model.text.languages import find_language, read_language
 from model.text.scores import TOKENIZERS, bleu_tokenizer, describe_scores
-from pipelines.evaluate.columns import read_column
 from pipelines.evaluate.lines import check_pipes, read_lines
-from pipelines.evaluate.outputs import describe_skipped, find_parquet, planned_language
 
 _SAMPLE = 1000  # references that are looked at, where no language is known
-_LETTERS = regex.compile(r"\p{L}")
-
-_UNSPACED = {
-    "Han characters or kana": regex.compile(r"[\p{Hiragana}\p{Katakana}\p{Han}]"),
-    "Hangul": regex.compile(r"\p{Hangul}"),
-    "Thai": regex.compile(r"\p{Thai}"),
+_UNSPACED = {  # scripts without spaces between words, as `regex` names their letters
+    "Han characters or kana": r"[\p{Hiragana}\p{Katakana}\p{Han}]",
+    "Hangul": r"\p{Hangul}",
+    "Thai": r"\p{Thai}",
 }
 
 
@@ -85,6 +79,8 @@ class EvaluateRequest:
         Raises:
           UserError: A file cannot be read, or they are not of the same sentences.
         """
+        from pipelines.evaluate.outputs import describe_skipped, planned_language
+
         translations = read_translations(self.translations, column=self.column)
         references = self._read_references(len(translations))
         notices = describe_skipped(self.translations)
@@ -145,6 +141,9 @@ def read_translations(path: str, *, column: str | None = None) -> list[str | Non
     Raises:
       UserError: There is nothing, or not the column.
     """
+    from pipelines.evaluate.columns import read_column  # Arrow, which the command's help needs not
+    from pipelines.evaluate.outputs import find_parquet
+
     files = find_parquet(path)
     if not files:
         if column is not None:
@@ -160,6 +159,9 @@ def read_references(path: str, column: str) -> list[str]:
     Raises:
       UserError: The path is of a text, there is no such column, or a row is null.
     """
+    from pipelines.evaluate.columns import read_column
+    from pipelines.evaluate.outputs import find_parquet
+
     files = find_parquet(path)
     if not files:
         raise UserError(
@@ -180,11 +182,13 @@ def read_references(path: str, column: str) -> list[str]:
 
 def describe_unspaced(texts: Sequence[str]) -> list[str]:
     """Warns of texts whose language is not known and whose script has no spaces between words."""
+    import regex
+
     sample = "".join(texts[:_SAMPLE])
-    letters = len(_LETTERS.findall(sample))
+    letters = len(regex.findall(r"\p{L}", sample))
     return [
         f"warning: the references are written in {name}, and BLEU's tokenizer 13a takes what "
         "stands between two spaces for a word: give their `language`, or `tokenize`"
         for name, pattern in _UNSPACED.items()
-        if 2 * len(pattern.findall(sample)) > letters
+        if 2 * len(regex.findall(pattern, sample)) > letters
     ]

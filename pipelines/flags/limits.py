@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-import numpy as np
-
 from model.dataset.manifest import RATIO_STEPS, ratio_of_place
 from model.errors import require, require_one_of
 from model.formats.model_card import About, TrainingData
@@ -127,6 +125,8 @@ class Limits:
 
 def _without_end(data: TrainingData, usual: float) -> float:
     """Returns below which share of the median hardly a training pair has lost its end."""
+    import numpy as np  # here, so that the help of a command needs none
+
     least = THRESHOLDS.without_end
     if not data.lost_end_ratios:
         return least  # not counted

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 
 from model.decoding.options import Decoding
 from model.errors import UserError, require, require_one_of
-from model.formats.model_folder import find_model_folder, is_ctranslate2, load_config
-from pipelines.report.page import Section, check_output, page, write_whole_file
 
 if TYPE_CHECKING:  # they import TensorFlow
     from model.views.attention import SentenceAttention
@@ -66,6 +64,9 @@ class AttentionRequest:
           UserError: There is no model that TensorFlow loads, it has no such layer or head, or the
             output cannot be written.
         """
+        from model.formats.model_folder import find_model_folder, is_ctranslate2, load_config
+        from pipelines.report.page import check_output
+
         if is_ctranslate2(self.model):
             raise UserError(
                 f"{self.model} is a model for CTranslate2, which tells no attention: name a run, "
@@ -94,6 +95,7 @@ class AttentionRequest:
         """
         from model.engines.tensorflow_engine import TensorFlowTranslator
         from model.views.attention import sentence_attention
+        from pipelines.report.page import write_whole_file
 
         self.check()
         decoding = Decoding(beam_size=self.beam_size)
@@ -111,6 +113,7 @@ class AttentionRequest:
 
     def _page(self, found: SentenceAttention, *, heads: list[int]) -> str:
         from pipelines.report.attention_part import attention_part
+        from pipelines.report.page import Section, page
 
         body = attention_part(found, name="sentence", layer=self.layer, heads=heads, kind=self.kind)
         section = Section("attention", "Layers and heads", body)

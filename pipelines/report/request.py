@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from typing import TYPE_CHECKING
 
 from model.errors import UserError
-from pipelines.report.page import Section, check_output, page, write_whole_file
-from pipelines.summaries.folders import DATASET, MODEL, RUN, TRANSLATED, kind_of_folder
+
+if TYPE_CHECKING:  # the help of the command needs none
+    from pipelines.report.page import Section
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -46,6 +48,9 @@ class ReportRequest:
           UserError: A folder is missing or no such one, they are of several kinds, or the output
             cannot be written.
         """
+        from pipelines.report.page import check_output
+        from pipelines.summaries.folders import MODEL, RUN, kind_of_folder
+
         kinds = {folder: kind_of_folder(folder) for folder in self.folders}
         for folder, kind in kinds.items():
             if kind == MODEL:
@@ -75,6 +80,8 @@ class ReportRequest:
         Raises:
           UserError: See `check`; or something in a folder is damaged.
         """
+        from pipelines.report.page import check_output, page, write_whole_file
+
         kind = self.check()
         names = ", ".join(os.path.basename(os.path.abspath(name)) for name in self.folders)  # noqa: PTH100, PTH119
         text = page(
@@ -85,6 +92,8 @@ class ReportRequest:
         write_whole_file(check_output(self.output, overwrite=self.overwrite), text.encode())
 
     def _sections(self, kind: str) -> list[Section]:
+        from pipelines.summaries.folders import DATASET, TRANSLATED
+
         folder = self.folders[0]
         if kind == DATASET:
             from model.summaries.dataset import summarize_dataset

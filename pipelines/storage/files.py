@@ -16,15 +16,16 @@ import uuid
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any
-
-import pyarrow as pa
-import pyarrow.parquet as pq
+from typing import IO, TYPE_CHECKING, Any
 
 from model.errors import BadFileError, DiskFullError, UserError
 from model.folders.access import explain_denied
 from pipelines.storage.listing import list_folder
 from pipelines.storage.paths import check_no_glob, file_systems, is_local, lookup_reason
+
+if TYPE_CHECKING:  # the help of a command needs none
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
 _AS_IT_IS = "uncompressed"  # Beam's CompressionTypes.UNCOMPRESSED
 _GOOGLE = "gs://"
@@ -248,6 +249,8 @@ def open_parquet_writer(
     path: str, schema: pa.Schema, *, temporary_folder: str
 ) -> Iterator[pq.ParquetWriter]:
     """Opens a Parquet file for writing, whole or not at all."""
+    import pyarrow.parquet as pq
+
     with (
         write_whole(path, temporary_folder=temporary_folder) as file,
         pq.ParquetWriter(file, schema, compression="zstd") as writer,
@@ -257,6 +260,8 @@ def open_parquet_writer(
 
 def is_damage(error: Exception) -> bool:
     """Tells errors of damaged data, as decompressors raise them, from those of file systems."""
+    import pyarrow as pa
+
     if isinstance(error, MemoryError):
         return False
     if isinstance(error, (EOFError, zlib.error, gzip.BadGzipFile, pa.ArrowException)):

@@ -9,8 +9,6 @@ import hashlib
 import io
 from typing import Any
 
-import pyarrow as pa
-
 from pipelines.storage.files import open_input
 
 COMPRESSIONS = (".gz", ".bz2", ".zst")
@@ -44,6 +42,8 @@ def decompress(raw: io.BufferedReader, *, path: str) -> io.BufferedReader:
     elif ending == ".bz2":
         stream = _Bz2Stream(raw)
     elif ending == ".zst":  # Arrow raises at a cut-off end, which zstandard takes for the end
+        import pyarrow as pa  # here, so that the help of a command needs none
+
         stream = pa.CompressedInputStream(raw, "zstd")
     return io.BufferedReader(stream, _BUFFER_BYTES) if ending else raw
 

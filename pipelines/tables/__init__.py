@@ -7,5 +7,6 @@ ipc           Arrow files and streams
 reading       any format, told by its name
 finding       the files that a user names
 text_columns  strings, lists of strings and fields of structs
+formats       the formats of what is written
 writing       Parquet, JSONL and CSV
 """

@@ -15,23 +15,9 @@ from model.errors import UserError
 from pipelines.storage import parquet
 from pipelines.storage.parquet import is_text
 from pipelines.storage.text_files import CheckedFile
+from pipelines.tables.formats import CSV, JSONL, PARQUET
 
-PARQUET, JSONL, CSV = "parquet", "jsonl", "csv"
-FORMATS = (PARQUET, JSONL, CSV)
-COMPRESSIONS = ("zstd", "snappy", "gzip", "brotli", "lz4", "none")
-TEXT_COMPRESSIONS = {"none": "", "gzip": ".gz", "zstd": ".zst"}  # their suffixes
 _BATCH_ROWS = 1024
-
-
-def output_suffix(*, file_format: str, compression: str) -> str:
-    """Returns the suffix of output files.
-
-    >>> output_suffix(file_format="jsonl", compression="gzip")
-    '.jsonl.gz'
-    """
-    if file_format == PARQUET:
-        return parquet.SUFFIX
-    return f".{file_format}{TEXT_COMPRESSIONS[compression]}"
 
 
 def check_schema(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from model.errors import require, require_one_of
-from pipelines.tables.writing import (
+from pipelines.tables.formats import (
     COMPRESSIONS,
     FORMATS,
     PARQUET,

@@ -21,8 +21,8 @@ from model.formats.model_card import versions_of
 from model.text.glossary import Glossary
 from pipelines.flags.limits import Limits
 from pipelines.storage import parquet
+from pipelines.tables.formats import PARQUET, output_suffix
 from pipelines.tables.reading import table_suffix
-from pipelines.tables.writing import PARQUET, output_suffix
 from pipelines.texts.options import TextOptions
 from pipelines.translate.options import TranslateOptions
 

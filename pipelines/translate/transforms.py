@@ -15,7 +15,7 @@ from pipelines.runners.jobs.transforms import CheckWorker
 from pipelines.storage.files import delete, delete_folder
 from pipelines.storage.listing import list_files
 from pipelines.storage.parquet import ForwardReader
-from pipelines.tables.writing import COMPRESSIONS
+from pipelines.tables.formats import COMPRESSIONS
 from pipelines.translate import job_folder
 from pipelines.translate.job_folder import SkippedFile, write_json
 from pipelines.translate.manifest import UnitTotals, make_manifest

@@ -25,8 +25,9 @@ from pipelines.storage.files import make_folder, open_binary, read_bytes, write_
 from pipelines.storage.listing import exists
 from pipelines.storage.parquet import ForwardReader
 from pipelines.storage.paths import is_local
+from pipelines.tables.formats import PARQUET, output_suffix
 from pipelines.tables.reading import OpenTable
-from pipelines.tables.writing import PARQUET, file_state, output_suffix, write_table
+from pipelines.tables.writing import file_state, write_table
 from pipelines.texts.translating import TranslatedTexts
 from pipelines.translate.job_folder import (
     JOB_FOLDER,
