@@ -123,6 +123,8 @@ def named_script(code: str) -> str:
     >>> named_script("sr-Latn"), named_script("zh-TW"), named_script("zho_Hans"), named_script("sr")
     ('Latn', 'Hant', 'Hans', '')
     """
+    import langcodes
+
     tag = langcodes.Language.get(code.strip())
     return tag.maximize().script or "" if tag.territory and not tag.script else tag.script or ""
 
