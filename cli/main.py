@@ -8,6 +8,7 @@ import gc
 import importlib
 import importlib.metadata
 import os
+import shlex
 import sys
 import time
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from cli.config_file import KINDS
 from cli.errors import say
-from cli.shared_options import BEGUN, GroupedCommand
+from cli.shared_options import BEGUN, COMMAND, GroupedCommand
 
 COMMANDS = {
     "preprocess": "Make a dataset folder from a parallel corpus.",
@@ -123,6 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         # which takes seconds.
         atexit.register(gc.freeze)
     given = list(sys.argv[1:] if arguments is None else arguments)
+    COMMAND.set(shlex.join(["tt", *given]))
     beam_arguments: list[str] = []
     if "--" in given:
         cut = given.index("--")

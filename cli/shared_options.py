@@ -15,6 +15,7 @@ from model.errors import UserError
 # `time.monotonic()` before a command is imported. Not in `cli.main`, which is two modules where
 # Python runs it: `python -m cli.main`.
 BEGUN: ContextVar[float] = ContextVar("begun")
+COMMAND: ContextVar[str] = ContextVar("command", default="")  # as it was typed
 
 DEFAULT_DATASET = Path("dataset")
 DEFAULT_RUN = Path("run")

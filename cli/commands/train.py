@@ -16,7 +16,7 @@ from cli.decorators import command
 from cli.errors import say
 from cli.flags_of_fields import Given, options_of
 from cli.libraries import import_tensorflow, warn_of_unused_gpu
-from cli.shared_options import DEFAULT_DATASET, DEFAULT_RUN, Text, local_path
+from cli.shared_options import COMMAND, DEFAULT_DATASET, DEFAULT_RUN, Text, local_path
 from model.errors import counted
 from model.training.options import TrainingConfig
 from model.training.request import TrainJob, TrainRequest
@@ -175,7 +175,7 @@ def _train(trainer: Trainer, job: TrainJob) -> None:
 
     try:
         with line:
-            model = trainer.train(tell)
+            model = trainer.train(tell, command=COMMAND.get())
     except Terminated:
         number = trainer.stop.signal or signal.SIGTERM  # none: another worker was told
         verb = "interrupted" if number == signal.SIGINT else "terminated"

@@ -1,11 +1,15 @@
-"""The cores, threads and memory that an engine computes with."""
+"""The cores, threads and memory that an engine computes with, and what a machine is called."""
 
 from __future__ import annotations
 
 import ctypes
 import logging
 import os
+import platform
 import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -51,3 +55,49 @@ def cores() -> int:
 def calls_at_once(threads: int) -> int:
     """Returns how many calls of so many threads keep the cores busy."""
     return max(1, cores() // threads)
+
+
+def describe_machine(devices: Sequence[str]) -> dict[str, Any]:
+    """Returns what a run notes of this machine: nothing that tells whose it is. Needs TensorFlow.
+
+    Args:
+      devices: TensorFlow's names of those that are used, such as "/device:GPU:0".
+    """
+    return {
+        "processor": _processor(),
+        "cores": cores(),
+        "memory_gb": _memory_gb(),
+        "devices": [_device(name) for name in devices],
+        "system": platform.platform(terse=True),
+    }
+
+
+def _device(name: str) -> str:
+    """Returns a device by its place and, of a GPU, what it is called."""
+    import tensorflow as tf
+
+    kind, number = name.rpartition("device:")[2].upper().split(":")
+    if kind != "GPU":
+        return f"{kind}:{number}"
+    # Logical and physical GPUs have the same numbers: memory is not divided.
+    details = tf.config.experimental.get_device_details(
+        tf.config.list_physical_devices("GPU")[int(number)]
+    )
+    return f"GPU:{number} {details.get('device_name', '')}".rstrip()
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+    except (OSError, ValueError):
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def _memory_gb() -> float | None:
+    """Returns the machine's memory, in 10^9 bytes; None where the system does not tell."""
+    try:
+        return round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9, 1)
+    except (ValueError, OSError, AttributeError):
+        return None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,8 @@ from model.runs.run_folder import LOG_FILE, TENSORBOARD_FOLDER, RunFolder
 class Reporter:
     """Writes reports into a run folder and passes them on to the caller's `report`.
 
-    What was written of updates after `step`, and validations after `validated`, is dropped.
+    What was written of updates after `step`, and validations after `validated`, is dropped. Seconds
+    go on from the last line that stays, so that neither pauses nor what is trained anew counts.
     """
 
     def __init__(self, run: RunFolder, *, step: int, validated: int, report: Report) -> None:
@@ -26,17 +28,43 @@ class Reporter:
         with run.errors():
             self._log = RunLog(run.inside(LOG_FILE))
             self._log.keep_until(step=step, validated=validated)
+            self._step, self._earlier = step, self._log.seconds()
+            self._began = time.monotonic()
             folder = run.inside(TENSORBOARD_FOLDER)
             drop_later_events(folder, step=step, validated=validated)
             self._run = run
             self._writer = tf.summary.create_file_writer(folder)
+
+    def begin(
+        self, *, command: str, versions: Mapping[str, str], machine: Mapping[str, Any]
+    ) -> None:
+        """Writes the line of a run of the command that trains or goes on.
+
+        Args:
+          command: As it was typed; "" where Python trains.
+          versions: Versions of packages, by their names.
+          machine: What is trained on.
+        """
+        with self._run.errors():
+            self._log.write(
+                kind="start",
+                step=self._step,
+                time=round(time.time(), 3),
+                seconds=self._seconds(),
+                command=command,
+                versions=dict(versions),
+                machine=dict(machine),
+            )
+
+    def _seconds(self) -> float:
+        return round(self._earlier + time.monotonic() - self._began, 3)
 
     def tell(self, what: Progress | Validation) -> None:
         """Passes a report on, to the log, to TensorBoard and to the caller."""
         kind = "validation" if isinstance(what, Validation) else "train"
         values = {k: v for k, v in dataclasses.asdict(what).items() if v not in (None, "")}
         with self._run.errors():
-            self._log.write(kind=kind, **values)
+            self._log.write(kind=kind, **values, seconds=self._seconds())
             with self._writer.as_default(what.step):
                 for name, value in values.items():
                     if isinstance(value, float):
@@ -116,6 +144,14 @@ class RunLog:
             if values["step"] <= step and "token_scores" in values
         ]
         return dict(found[-1]) if found else {}
+
+    def seconds(self) -> float:
+        """Returns the seconds of training up to the last line; 0 in the log of an older `tt`.
+
+        Raises:
+          UserError: A line is damaged.
+        """
+        return float(max((values.get("seconds", 0.0) for values in self.read()), default=0.0))
 
     def keep_until(self, *, step: int, validated: int) -> None:
         """Drops the lines of later steps and validations, and a last line that was cut off."""

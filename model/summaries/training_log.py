@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +35,8 @@ class Curve:
     unit: str
     steps: list[int]
     values: list[float]
-    # Seconds of training up to each, pauses between two runs of the command not counted; None in
-    # the log of an older `tt`.
+    # Seconds of training up to each, with validations, but without pauses and what was trained
+    # anew after them; None in the log of an older `tt`.
     seconds: list[float | None]
 
 
@@ -82,7 +81,7 @@ def read_log(path: Path) -> TrainingLog:
       UserError: A line is damaged.
     """
     lines = _lines(path)
-    seconds = _seconds(lines)
+    seconds = [line.get("seconds") for line in lines]
     series: dict[tuple[str, str], list[tuple[int, float, float | None]]] = {}
     samples: dict[tuple[str, str], list[tuple[int, str]]] = {}
     for line, second in zip(lines, seconds, strict=True):
@@ -133,22 +132,6 @@ def _lines(path: Path) -> list[dict[str, Any]]:
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path} cannot be read: {error}") from error
     return [values for _, values in read_log_lines(text, path=path)]
-
-
-def _seconds(lines: Sequence[dict[str, Any]]) -> list[float | None]:
-    """Returns the seconds of training at each line; those before a "start" are a pause."""
-    total, last = 0.0, None
-    seconds: list[float | None] = []
-    for line in lines:
-        now = line.get("time")
-        if now is None:
-            seconds.append(None)
-            continue
-        if last is not None and line["kind"] != "start":
-            total += max(0.0, now - last)
-        last = now
-        seconds.append(total)
-    return seconds
 
 
 def _start(line: dict[str, Any]) -> Start:

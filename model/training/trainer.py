@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
+import platform
 import time
 from pathlib import Path
 
@@ -19,7 +20,9 @@ import tensorflow as tf
 
 from model.dataset.batches import Batch
 from model.dataset.manifest import TRAIN
+from model.engines.machine import describe_machine
 from model.errors import UserError
+from model.formats.model_card import versions_of
 from model.runs.reporter import Reporter
 from model.runs.reports import Report
 from model.runs.run_folder import MODEL_FOLDER, RunFolder
@@ -36,6 +39,7 @@ from model.updates.step import TrainingStep, UpdateScalars
 from model.updates.strategies import Workers
 
 _MOST_UNREAD = 256  # batches
+_PROGRAMS = ("tt-translate", "tensorflow", "keras", "numpy", "sentencepiece")
 
 
 class Trainer:
@@ -96,10 +100,11 @@ class Trainer:
             raise
         self._failures = Failures(self.run, data=self.data, saver=self._saver)
 
-    def train(self, report: Report) -> str:
+    def train(self, report: Report, *, command: str = "") -> str:
         """Trains from the last checkpoint to the last step; returns the exported model's folder.
 
-        `report` is called with each report; in multi-worker training, on the chief alone.
+        `report` is called with each report; in multi-worker training, on the chief alone. The log
+        gets the `command`, as it was typed.
 
         Raises:
           UserError: The loss is not finite, a shard is damaged, the run folder is full, or a device
@@ -114,6 +119,8 @@ class Trainer:
                         self.run, step=step, validated=validated, report=report
                     )
                     stack.callback(self._reporter.close)
+                    if not self.is_done:
+                        self._note_start(self._reporter, command)
                 self._loop()
             self._end_if_told()
             if self.workers.is_chief:
@@ -124,6 +131,15 @@ class Trainer:
     def close(self) -> None:
         """Lets other processes train in the run folder; the end of `train` does it, too."""
         self.run.release()
+
+    def _note_start(self, reporter: Reporter, command: str) -> None:
+        workers = self.workers
+        machine = describe_machine(workers.strategy.extended.worker_devices)
+        reporter.begin(
+            command=command,
+            versions={**versions_of(_PROGRAMS), "python": platform.python_version()},
+            machine={**machine, "replicas": workers.replicas, "workers": workers.count},
+        )
 
     def _loop(self) -> None:
         self.stop.check(self.workers)

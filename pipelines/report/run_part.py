@@ -94,8 +94,7 @@ def _curves(found: RunSummary) -> list[Html]:
 
 def _over_time(found: RunSummary) -> Html:
     drawn = []
-    for name in ("loss", "perplexity", "bleu"):
-        title, is_log = CHARTS[name]
+    for name, (title, is_log) in CHARTS.items():
         lines = []
         for each in named_curves(found, name):
             known = [

@@ -119,8 +119,13 @@ def weights_of(holder):
     return [variable.numpy() for variable in holder.model.trainable_variables]
 
 
-def log_of(run):
+def whole_log_of(run):
     return [json.loads(line) for line in read_text(f"{run}/train.jsonl").splitlines()]
+
+
+def log_of(run):
+    """Returns what was reported, without the lines of commands that began."""
+    return [line for line in whole_log_of(run) if line["kind"] != "start"]
 
 
 def ignore(report):

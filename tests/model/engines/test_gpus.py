@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import platform
 import subprocess
 import sys
 
@@ -13,6 +14,7 @@ import tensorflow as tf
 from cli.main import main
 from model.engines import gpus
 from model.engines.gpus import describe_missing, explain_missing_gpu, find_nvidia, let_memory_grow
+from model.engines.machine import cores, describe_machine
 
 # What TensorFlow 2.21 printed without its CUDA libraries, over a driver that says it has a GPU.
 WITHOUT_LIBRARIES = """\
@@ -250,3 +252,16 @@ def test_memory_grows_on_all_gpus(monkeypatch, caplog):
         "TensorFlow takes all memory of /physical_device:GPU:1: Physical devices cannot be "
         "modified after being initialized"
     ]
+
+
+def test_a_gpu_is_called_by_its_name_and_nothing_tells_whose_machine_it_is(monkeypatch):
+    gpus_here = ["the first", "the second"]
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: gpus_here)
+    monkeypatch.setattr(
+        tf.config.experimental, "get_device_details", lambda gpu: {"device_name": f"Make of {gpu}"}
+    )
+    found = describe_machine(["/device:GPU:1", "/job:worker/replica:0/task:0/device:CPU:0"])
+    assert found["devices"] == ["GPU:1 Make of the second", "CPU:0"]
+    assert found.keys() == {"processor", "cores", "memory_gb", "devices", "system"}
+    assert found["cores"] == cores()
+    assert platform.node() not in str(found)

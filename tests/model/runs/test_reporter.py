@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import platform
+import time
 
 import numpy as np
 import pytest
 from numpy_transformer import PAD, NumpyTransformer
 from toy import toy_config
-from trainers import changed, ignore, log_of, make_trainer
+from trainers import changed, ignore, log_of, make_trainer, whole_log_of
 
 from model.dataset.windows import Position
 
@@ -88,3 +90,46 @@ def test_a_log_without_nll_goes_on(toy_dataset, finish_run, tmp_path):
     added = after[len(before) :]
     assert [line["step"] for line in added] == [9, 12, 12]
     assert all(line["perplexity"] == math.exp(line["nll"]) for line in added)
+
+
+def test_each_command_that_trains_is_written_down_and_its_seconds_go_on(toy_dataset, tmp_path):
+    run, shorter = tmp_path / "run", changed(steps=8)
+    before = time.time()
+    make_trainer(toy_dataset, run, training=shorter).train(ignore, command="tt train --steps 8")
+    first, *reports = whole_log_of(run)
+    assert (first["kind"], first["step"], first["command"]) == ("start", 0, "tt train --steps 8")
+    assert before <= first["time"] <= time.time()
+    assert first["versions"]["python"] == platform.python_version()
+    assert first["versions"].keys() > {"tt-translate", "tensorflow", "keras", "sentencepiece"}
+    machine = first["machine"]
+    assert (machine["devices"], machine["replicas"], machine["workers"]) == (["CPU:0"], 1, 1)
+    assert machine["cores"] >= 1
+    assert machine["memory_gb"] > 0.5
+    assert 0 <= first["seconds"] <= reports[0]["seconds"] < reports[-1]["seconds"]
+    # A log that a kill leaves: seconds that were trained in vain, and a line that is cut off.
+    killed = {"kind": "train", "step": 11, "seconds": 5000.0}
+    with (run / "train.jsonl").open("a") as file:
+        file.write(json.dumps(killed) + '\n{"kind": "tr')
+    start = time.monotonic()
+    make_trainer(toy_dataset, run).train(ignore)
+    took = time.monotonic() - start
+    _, *kept = whole_log_of(run)
+    assert kept[: len(reports)] == reports
+    second, *added = kept[len(reports) :]
+    assert (second["kind"], second["step"], second["command"]) == ("start", 8, "")
+    assert reports[-1]["seconds"] <= second["seconds"] <= added[0]["seconds"]
+    assert added[-1]["seconds"] <= reports[-1]["seconds"] + took
+    make_trainer(toy_dataset, run).train(ignore, command="tt train")
+    assert whole_log_of(run)[1:] == kept, "nothing was left to train"
+
+
+def test_a_log_without_seconds_goes_on_with_them(toy_dataset, finish_run, tmp_path):
+    run = finish_run(tmp_path / "run", training=changed(steps=8))
+    before = [{k: v for k, v in line.items() if k != "seconds"} for line in log_of(run)]
+    (run / "train.jsonl").write_text("".join(json.dumps(line) + "\n" for line in before))
+    make_trainer(toy_dataset, run).train(ignore)
+    after = whole_log_of(run)
+    assert after[: len(before)] == before
+    added = after[len(before) :]
+    assert [line["kind"] for line in added] == ["start", "train", "train", "validation"]
+    assert all(line["seconds"] >= 0 for line in added)

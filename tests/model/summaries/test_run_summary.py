@@ -54,11 +54,12 @@ def test_curves_have_the_seconds_of_training_without_pauses(tmp_path):
     log = tmp_path / "train.jsonl"
     write_log(
         log,
-        {"kind": "start", "step": 0, "time": 100.0, "command": "tt train", "versions": {"a": "1"}},
-        {"kind": "train", "step": 5, "steps": 20, "loss": 2.0, "time": 110.0},
-        {"kind": "start", "step": 5, "time": 900.0},
-        {"kind": "train", "step": 10, "steps": 20, "loss": 1.0, "time": 915.0},
-        {"kind": "validation", "step": 10, "loss": 1.5, "time": 920.0, "is_best": True,
+        {"kind": "start", "step": 0, "time": 100.0, "seconds": 0.5, "command": "tt train",
+         "versions": {"a": "1"}, "machine": {"cores": 2}},
+        {"kind": "train", "step": 5, "steps": 20, "loss": 2.0, "seconds": 10.0},
+        {"kind": "start", "step": 5, "time": 900.0, "seconds": 10.5},
+        {"kind": "train", "step": 10, "steps": 20, "loss": 1.0, "seconds": 25.0},
+        {"kind": "validation", "step": 10, "loss": 1.5, "seconds": 30.0, "is_best": True,
          "samples": [{"source": "a", "reference": "b", "translation": "c"}]},
     )  # fmt: skip
     log.open("a").write('{"kind": "tr')  # being written
@@ -67,7 +68,11 @@ def test_curves_have_the_seconds_of_training_without_pauses(tmp_path):
     assert (train.steps, train.values, train.seconds) == ([5, 10], [2.0, 1.0], [10.0, 25.0])
     assert validation.seconds == [30.0]
     assert (found.best_steps, found.step, found.steps, found.seconds) == ([10], 10, 20, 30.0)
-    assert [start.command for start in found.starts] == ["tt train", ""]
+    assert [(start.step, start.time, start.command) for start in found.starts] == [
+        (0, 100.0, "tt train"),
+        (5, 900.0, ""),
+    ]
+    assert (found.starts[0].versions, found.starts[0].machine) == ({"a": "1"}, {"cores": 2})
     assert (found.samples[0].steps, found.samples[0].translations) == ([10], ["c"])
 
 

@@ -24,7 +24,7 @@ def stop_at(step):
 
 
 def timeless(lines):
-    timed = ("source_tokens_per_second", "target_tokens_per_second", "seconds_left")
+    timed = ("source_tokens_per_second", "target_tokens_per_second", "seconds_left", "seconds")
     return [{k: v for k, v in line.items() if k not in timed} for line in lines]
 
 

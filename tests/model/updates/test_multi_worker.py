@@ -136,11 +136,12 @@ def with_prefix(found, prefix):
 
 
 def log_of(run):
-    return [json.loads(line) for line in (run / "train.jsonl").read_text().splitlines()]
+    lines = [json.loads(line) for line in (run / "train.jsonl").read_text().splitlines()]
+    return [line for line in lines if line["kind"] != "start"]
 
 
 def without_times(lines):
-    times = ("source_tokens_per_second", "target_tokens_per_second", "seconds_left")
+    times = ("source_tokens_per_second", "target_tokens_per_second", "seconds_left", "seconds")
     return [{k: v for k, v in line.items() if k not in times} for line in lines]
 
 

@@ -11,10 +11,15 @@ from command_line import last_error, run
 from toy import toy_sentences
 from translation_jobs import translate, write
 
+from pipelines.report.run_part import CHARTS
+
 WIDTHS = {"desk": 1200, "phone": 390}
 SECTIONS = {
     "dataset": ["sources", "rejected", "lengths", "vocabulary", "padding", "samples"],
-    "run": ["overview", "curves", "translations", "attention", "positions", "schedule"],
+    "run": [
+        "overview", "curves", "time", "translations", "attention", "positions", "schedule",
+        "origin",
+    ],
     "runs": ["results", "differences", "curves-train", "curves-validation"],
     "translated": ["overview", "statuses", "lengths", "outliers", "samples", "work"],
     "attention": ["attention"],
@@ -65,6 +70,14 @@ def test_a_run_shows_how_sentences_were_translated(pages):
     for source, target in toy_sentences(3, seed=1):  # of the validation split
         assert f"<h3>{source}</h3>" in text
         assert f"<p>Reference: {target}</p>" in text
+
+
+def test_a_run_shows_its_time_its_command_and_its_machine(pages):
+    text = pages["run"].read_text()
+    assert text.count(">minutes<") == len(CHARTS)
+    assert "(trained from Python)" in text
+    for name in ("processor", "cores", "devices", "tensorflow", "python"):
+        assert f"<dt>{name}</dt>" in text
 
 
 def test_runs_are_told_apart_by_what_differs(pages):
