@@ -73,6 +73,7 @@ def train_command(
             },
             shown={
                 **dict.fromkeys(("steps", "batch_tokens"), "by the dataset's size"),
+                "epochs": "",
                 **dict.fromkeys(("warmup_steps", "validate_every", "save_every"), "by the steps"),
             },
         ),

@@ -85,6 +85,20 @@ class TokenBatches:
                 raise UserError(f"no records in {[str(file) for file in self.files]}")
             start = Position(start.epoch + 1)
 
+    def count(self, *, records: int) -> int:
+        """Returns how many batches an epoch has; if it has more records than so many, about.
+
+        Raises:
+          UserError: A shard is missing, cut off or damaged, or a record is no pair.
+        """
+        batches = seen = 0
+        for window in map(self._drop_subwords, self._windows(Position(), computes=False)):
+            batches += len(self._cut(window))
+            seen += len(window.records)
+            if seen >= records:
+                break
+        return round(batches * max(self.records or 0, seen) / max(seen, 1))
+
     def next_window(self, position: Position) -> Position:
         """Returns where the window after that of a position begins.
 
@@ -94,7 +108,7 @@ class TokenBatches:
         window = next(self._windows(position._replace(batch=0)), None)
         return window.following if window else position
 
-    def _windows(self, start: Position) -> Iterator[Window]:
+    def _windows(self, start: Position, *, computes: bool = True) -> Iterator[Window]:
         files = self.files
         if self.shuffle:
             order = np.random.default_rng([self.seed, start.epoch]).permutation(len(files))
@@ -105,6 +119,7 @@ class TokenBatches:
             size=max(WINDOW, RECORDS_A_TOKEN * self.max_tokens * self.replicas),
             vocabulary_sizes=self.vocabulary_sizes,
             records=self.records,
+            computes=computes,
         )
 
     def _drop_subwords(self, window: Window) -> Window:

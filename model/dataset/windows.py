@@ -63,10 +63,13 @@ def read_windows(
     size: int,
     vocabulary_sizes: tuple[int, int],
     records: int | None = None,
+    computes: bool = True,
 ) -> Iterator[Window]:
     """Yields the windows of an epoch, of `size` records but for the last, from a position on.
 
     The files are in the order of the epoch; `vocabulary_sizes` and `records` as in `TokenBatches`.
+    Unless it `computes`, examples are parsed more slowly, but without an operation of TensorFlow's,
+    of which there may be none before a cluster is started.
 
     Raises:
       UserError: A shard is missing, cut off or damaged, or a record is no pair of known ids.
@@ -75,7 +78,8 @@ def read_windows(
     places: list[tuple[str, int]] = []
 
     def window(following: Position) -> Window:
-        parsed = _parse(examples, places, start, following)
+        parse = _parse if computes else _parse_alone
+        parsed = parse(examples, places, start, following)
         _check(parsed, vocabulary_sizes)
         return parsed
 
@@ -133,6 +137,23 @@ def _parse(
         raise _not_an_example(examples, records) from error
     sides = [parsed[name] for name in (SOURCE_FEATURE, TARGET_FEATURE)]
     source, target = (Side(side.values.numpy(), side.row_splits.numpy()) for side in sides)
+    return Window(source, target, records, start, following)
+
+
+def _parse_alone(
+    examples: list[bytes], records: list[tuple[str, int]], start: Position, following: Position
+) -> Window:
+    rows: tuple[list[np.ndarray], list[np.ndarray]] = [], []
+    for example in examples:
+        try:
+            features = tf.train.Example.FromString(example).features.feature
+        except Exception as error:  # protobuf's DecodeError, by whichever implementation
+            raise _not_an_example(examples, records) from error
+        for name, side in zip(_FEATURES, rows, strict=True):
+            side.append(np.array(features[name].int64_list.value, np.int64))
+    source, target = (
+        Side(np.concatenate(side), np.cumsum([0, *map(len, side)], dtype=np.int64)) for side in rows
+    )
     return Window(source, target, records, start, following)
 
 

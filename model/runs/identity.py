@@ -12,10 +12,10 @@ _SHOWN_CORPORA = 3
 
 # What may change when a run is resumed: the weights up to then do not depend on it.
 _MAY_CHANGE = (
-    "data", _DATASET_SOURCE, "replicas", "training.steps", "training.validate_every",
-    "training.score_every", "training.score_sentences", "training.patience", "training.keep_best",
-    "training.save_every", "training.keep_checkpoints", "training.average", "training.log_every",
-    "training.jit",
+    "data", _DATASET_SOURCE, "replicas", "training.steps", "training.epochs",
+    "training.validate_every", "training.score_every", "training.score_sentences",
+    "training.patience", "training.keep_best", "training.save_every", "training.keep_checkpoints",
+    "training.average", "training.log_every", "training.jit",
 )  # fmt: skip
 
 

@@ -94,6 +94,8 @@ def configure(
     if begun:
         fields = _begun_fields(begun["model"], preset=preset, given=given)
         defaults = _fields_of(TrainingConfig, begun["training"])
+        if "steps" in given:
+            defaults["epochs"] = None
         every, score = given.get("validate_every"), defaults.get("score_every")
         if every and score and score % every:
             defaults["score_every"] = None  # with every validation
@@ -199,12 +201,6 @@ def choose_options(size: DatasetSize, given: Mapping[str, Any]) -> dict[str, Any
     chosen["validate_every"] = score_every if score_every and score_every % interval else interval
     chosen["save_every"] = min(interval, 500)
     return {name: value for name, value in chosen.items() if name not in stated}
-
-
-def updates_an_epoch(size: DatasetSize, training: TrainingConfig, *, replicas: int) -> int:
-    """Returns about how many updates one pass over the training split takes."""
-    batch = training.batch_tokens * replicas * training.batches_an_update(replicas)
-    return max(1, round(size.tokens / (batch * _FILL)))
 
 
 def paper_peak(width: int) -> float:

@@ -25,6 +25,7 @@ class TrainingConfig:
 
     Attributes:
       steps: Updates of the weights in all.
+      epochs: Passes over the training split, in place of `steps`, which then follow from them.
       batch_tokens: Rows times the longer side's padded length in a batch, for each replica, at
         most.
       effective_batch_size: Tokens an update, over all replicas, counted as `batch_tokens` counts
@@ -62,6 +63,7 @@ class TrainingConfig:
     """
 
     steps: int = 100_000
+    epochs: int | None = None
     batch_tokens: int = 4096
     effective_batch_size: int | None = None
     peak_learning_rate: float | None = None
@@ -91,7 +93,8 @@ class TrainingConfig:
             require(value >= 1, f"`{name}` must be at least 1", value)
             require(value <= _MOST, f"`{name}` must be at most {_MOST:,}", value)
         for name, most in (("peak_learning_rate", math.inf), ("clip_norm", math.inf),
-                           ("effective_batch_size", _MOST), ("patience", _MOST)):  # fmt: skip
+                           ("effective_batch_size", _MOST), ("patience", _MOST),
+                           ("epochs", _MOST)):  # fmt: skip
             value = getattr(self, name)
             require(value is None or 0 < value < math.inf, f"`{name}` must be positive", value)
             require(value is None or value <= most, f"`{name}` must be at most {most:,}", value)

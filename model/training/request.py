@@ -7,16 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from model.dataset.manifest import TRAIN, DatasetManifest
+from model.dataset.manifest import DatasetManifest
+from model.errors import UserError, counted
 from model.formats.model_card import TrainingData
 from model.runs.identity import describe_dataset
-from model.training.choices import (
-    DatasetSize,
-    configure,
-    describe_choices,
-    doubts,
-    updates_an_epoch,
-)
+from model.training.choices import configure, describe_choices, doubts
 from model.training.options import TrainingConfig, run_config
 from model.transformer.config import TransformerConfig
 
@@ -94,12 +89,17 @@ class TrainRequest:
         given = self._given()
         model, training = configure(given, manifest=manifest, begun=begun)
         notes = []
+        if epochs := self._epochs_to_count(given, begun):
+            data = TrainingDataset.open(manifest, folder, model=model, training=training)
+            given["steps"], note = self._steps_of_epochs(epochs, data)
+            notes = [note]
+            model, training = configure(given, manifest=manifest, begun=begun)
         if isinstance(self.model, TransformerConfig):
             model = self.model
         elif begun is None and not isinstance(self.training, TrainingConfig):
-            notes = describe_choices(given, manifest=manifest, model=model, training=training)
+            notes += describe_choices(given, manifest=manifest, model=model, training=training)
         if isinstance(self.training, TrainingConfig):
-            training = self.training
+            training = dataclasses.replace(self.training, steps=training.steps)
         data = TrainingDataset.open(manifest, folder, model=model, training=training)
         if begun is not None:
             self._check_run(data, model=model, is_to_run=is_to_run)
@@ -121,8 +121,36 @@ class TrainRequest:
         config |= describe_dataset(data.manifest, folder=name)
         RunFolder(self.run).check(config, is_alone=is_alone)
 
+    def _epochs_to_count(
+        self, given: dict[str, Any], begun: Mapping[str, Any] | None
+    ) -> int | None:
+        """Returns the epochs whose steps are not known; what was begun with them keeps its own."""
+        epochs: int | None = given.get("epochs")
+        if epochs and begun and epochs == begun["training"].get("epochs"):
+            given["steps"] = begun["training"]["steps"]
+            return None
+        return epochs
+
+    def _steps_of_epochs(self, epochs: int, data: TrainingDataset) -> tuple[int, str]:
+        """Returns the updates of so many epochs, and a line that says so."""
+        from model.updates.strategies import count_replicas
+
+        replicas = count_replicas(self.strategy, devices=self.devices)
+        updates = dataclasses.replace(data, replicas=replicas).updates_an_epoch()
+        steps = max(1, round(epochs * updates))
+        return steps, (
+            f"{counted(epochs, 'epoch')} of {updates:,.4g} updates, on "
+            f"{counted(replicas, 'replica')}: `steps={steps}`"
+        )
+
     def _given(self) -> dict[str, Any]:
-        parts = ({"preset": self.preset}, _fields(self.model), _fields(self.training))
+        training = _fields(self.training)
+        if isinstance(self.training, Mapping) and training.keys() >= {"steps", "epochs"}:
+            raise UserError(
+                "`epochs` take the place of `steps`: give one of them. Received: "
+                f"{training['epochs']} and {training['steps']}"
+            )
+        parts = ({"preset": self.preset}, _fields(self.model), training)
         return {k: v for part in parts for k, v in part.items() if v is not None}
 
     def _may_be_begun(self) -> bool:
@@ -167,8 +195,8 @@ class TrainJob:
 
     def updates_an_epoch(self, replicas: int) -> int:
         """Returns about how many updates one pass over the training split takes."""
-        size = DatasetSize.of(self.data.manifest.splits[TRAIN])
-        return updates_an_epoch(size, self.training, replicas=replicas)
+        data = dataclasses.replace(self.data, replicas=replicas)
+        return max(1, round(data.updates_an_epoch()))
 
     def run(self, report: Report) -> str:
         """Trains, or goes on with a training, and exports the model: see `Trainer.train`."""

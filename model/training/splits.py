@@ -5,13 +5,15 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from model.dataset.batches import TokenBatches
+from model.dataset.batches import WINDOW, TokenBatches
 from model.dataset.manifest import TRAIN, DatasetManifest
 from model.dataset.subword_dropout import SubwordDropout
 from model.dataset.tfrecords import check_shards
 from model.text.vocabulary import VocabularyPair, load_vocabularies
 from model.training.options import TrainingConfig
 from model.transformer.config import TransformerConfig
+
+_COUNTED = 4 * WINDOW  # records, for the length of an epoch
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +51,14 @@ class TrainingDataset:
         for split in manifest.splits.values():
             check_shards([folder / name for name in split.shards], split.shard_sizes)
         return cls(folder, manifest, vocabularies, training)
+
+    def updates_an_epoch(self) -> float:
+        """Returns how many updates a pass over the training split takes; of a large one, about.
+
+        Nothing of TensorFlow's is begun: a cluster may be started afterwards.
+        """
+        batches = self.batches(TRAIN).count(records=_COUNTED)
+        return batches / self.training.batches_an_update(self.replicas)
 
     def batches(self, split: str) -> TokenBatches:
         """Returns the batches of a split; the training split is shuffled, with subword dropout."""

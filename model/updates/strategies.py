@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from model.engines.gpus import explain_missing_gpu, let_memory_grow
+from model.engines.gpus import count_gpus, explain_missing_gpu, let_memory_grow
 from model.errors import UserError
 
 STRATEGIES = ("auto", "one-device", "mirrored", "multi-worker")
@@ -67,6 +67,21 @@ def make_strategy(
         operations = tf.distribute.ReductionToOneDevice()
         return tf.distribute.MirroredStrategy(places, cross_device_ops=operations)
     return tf.distribute.MirroredStrategy(places)
+
+
+def count_replicas(name: str, *, devices: Sequence[str] = ()) -> int:
+    """Returns how many replicas `make_strategy` would have, without making it begin.
+
+    The workers of a cluster are taken to have as many GPUs each as this machine.
+
+    Raises:
+      UserError: TF_CONFIG does not describe a cluster.
+    """
+    gpus = count_gpus()
+    workers = _cluster_workers() if name in ("auto", "multi-worker") else 0
+    if name == "multi-worker" or (name == "auto" and workers > 1):
+        return max(workers, 1) * max(gpus, 1)
+    return 1 if name == "one-device" else len(devices) or max(gpus, 1)
 
 
 def _make_multi_worker() -> tf.distribute.MultiWorkerMirroredStrategy:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.training.choices import MAX_STEPS, DatasetSize, choose_options, doubts, updates_an_epoch
+from model.training.choices import MAX_STEPS, DatasetSize, choose_options, doubts
 from model.training.options import TrainingConfig
 from model.transformer.config import PRESETS, preset_fields
 
@@ -109,16 +109,6 @@ def test_more_text_is_never_trained_on_for_fewer_tokens(first, second):
             return
         tokens.append(chosen["steps"] * chosen["batch_tokens"])
     assert tokens[0] <= 1.06 * tokens[1]  # steps are rounded to two digits
-
-
-def test_updates_an_epoch():
-    # 26,000 updates of Multi30k were 93 epochs, 280 each; its validation text is not trained on.
-    training = TrainingConfig(batch_tokens=2048)
-    assert updates_an_epoch(MULTI30K, training, replicas=1) == pytest.approx(280, rel=0.1)
-    assert updates_an_epoch(MULTI30K, training, replicas=2) == pytest.approx(140, rel=0.1)
-    accumulated = TrainingConfig(batch_tokens=2048, effective_batch_size=8192)
-    assert updates_an_epoch(MULTI30K, accumulated, replicas=1) == pytest.approx(70, rel=0.1)
-    assert updates_an_epoch(size_of(1, 5), training, replicas=1) == 1
 
 
 def test_what_is_warned_of():

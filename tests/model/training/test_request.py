@@ -5,16 +5,20 @@ from __future__ import annotations
 import dataclasses
 import doctest
 import json
+from unittest import mock
 
 import pytest
-from toy import toy_config
+from toy import toy_config, write_dataset
 from trainers import changed
 
+from model.dataset.windows import Position
 from model.errors import UserError
 from model.folders.lock import lock_folder
 from model.runs.reports import Progress, Validation
 from model.training import request as module
+from model.training.options import TrainingConfig
 from model.training.request import TrainRequest
+from model.updates.strategies import count_replicas
 
 
 def test_the_example_of_the_docstring_trains(toy_dataset, shallow_presets, tmp_path, monkeypatch):
@@ -56,7 +60,7 @@ def test_whole_configurations_are_taken_as_they_are(toy_dataset, tmp_path):
     [
         ({"model": {"norm": "sandwich"}}, "`norm` must be one of post, pre. Received: sandwich"),
         ({"training": {"steps": 0}}, "`steps` must be at least 1. Received: 0"),
-        ({"preset": "huge"}, "`preset` must be one of tiny, small, base, big. Received: huge"),
+        ({"preset": "huge"}, "`preset` must be one of tiny, small, base, big, .* Received: huge"),
         ({"dataset": "nowhere"}, "no dataset folder at nowhere"),
         ({"model": toy_config(target_vocabulary_size=24, shared_vocabulary=False)}, "24"),
     ],
@@ -98,3 +102,82 @@ def test_a_plan_refuses_a_folder_of_another_run_or_one_that_is_locked(toy_datase
             other.plan(is_to_run=False)
     assert request.plan().model == request.model
     assert sorted(path for path in run.rglob("*") if path.is_file()) == before
+
+
+@pytest.mark.parametrize(
+    ("replicas", "fields"),
+    [(1, {}), (2, {}), (1, {"effective_batch_size": 1024}), (1, {"subword_dropout": 0.2})],
+    ids=["one", "two replicas", "four batches an update", "subword dropout"],
+)
+def test_the_updates_of_an_epoch_are_counted(toy_dataset, tmp_path, replicas, fields):
+    job = TrainRequest(
+        dataset=toy_dataset, run=tmp_path / "run", model=toy_config(layers=1),
+        training=changed(**fields),
+    ).plan()  # fmt: skip
+    data = dataclasses.replace(job.data, replicas=replicas)
+    batches = sum(1 for _ in data.batches("train").epoch(Position()))
+    assert batches > 4
+    updates = batches / (4 if "effective_batch_size" in fields else 1)
+    assert data.updates_an_epoch() == updates
+    assert job.updates_an_epoch(replicas) == round(updates)
+
+
+def test_the_batches_of_a_long_epoch_are_told_by_its_first_windows(tmp_path):
+    write_dataset(tmp_path / "dataset", train=20_000, validation=10)
+    job = TrainRequest(
+        dataset=tmp_path / "dataset", run=tmp_path / "run", model=toy_config(layers=1),
+        training=changed(),
+    ).plan()  # fmt: skip
+    batches = job.data.batches("train")
+    found = [batches.count(records=records) for records in (1, 10_000, 1_000_000)]
+    assert found[2] == sum(1 for _ in batches.epoch(Position()))
+    assert found[:2] == pytest.approx([found[2]] * 2, rel=0.02)
+
+
+def test_epochs_are_steps_that_a_run_keeps(toy_dataset, tmp_path):
+    options = {"batch_tokens": 1024, "score_every": 0}
+    request = TrainRequest(
+        dataset=toy_dataset, run=tmp_path / "run", model=toy_config(layers=1),
+        training={**options, "epochs": 2},
+    )  # fmt: skip
+    job = request.plan()
+    updates = sum(1 for _ in job.data.batches("train").epoch(Position()))
+    assert (job.training.epochs, job.training.steps) == (2, 2 * updates)
+    assert job.training.warmup_steps == updates // 2, "what follows from steps fits them"
+    assert job.notes[0] == f"2 epochs of {updates} updates, on 1 replica: `steps={2 * updates}`"
+    job.run(lambda report: None)
+
+    def plan(**training):
+        job = dataclasses.replace(request, training=training).plan()
+        return job.training.epochs, job.training.steps, job.notes[:1]
+
+    # Another number of replicas would make other steps.
+    with mock.patch("model.updates.strategies.count_replicas", return_value=2):
+        assert plan() == plan(epochs=2) == (2, 2 * updates, [])
+    note = f"3 epochs of {updates} updates, on 1 replica: `steps={3 * updates}`"
+    assert plan(epochs=3) == (3, 3 * updates, [note])
+    assert plan(steps=5000) == (None, 5000, [])
+    whole = TrainingConfig(**options, epochs=4)
+    job = dataclasses.replace(request, run=tmp_path / "new", training=whole).plan()
+    assert job.training == dataclasses.replace(whole, steps=4 * updates)
+    with pytest.raises(UserError, match="`epochs` take the place of `steps`: give one of them"):
+        plan(epochs=1, steps=5)
+
+
+@pytest.mark.parametrize(
+    ("name", "devices", "cluster", "expected"),
+    [
+        ("auto", (), None, 1),
+        ("auto", (), ["a:1", "b:1"], 2),
+        ("multi-worker", (), ["a:1"], 1),
+        ("mirrored", ("cpu:0", "cpu:1"), None, 2),
+        ("one-device", (), ["a:1", "b:1"], 1),
+    ],
+)
+def test_replicas_are_counted_before_a_strategy_begins(
+    monkeypatch, name, devices, cluster, expected
+):
+    if cluster:
+        task = {"type": "worker", "index": 0}
+        monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": {"worker": cluster}, "task": task}))
+    assert count_replicas(name, devices=devices) == expected
