@@ -69,6 +69,7 @@ class CTranslate2Translator:
             self.tokens = ExportTokens(folder)
         self._check_length()
         device = find_device(engine)
+        self.is_on_gpus = device == "cuda"
         self._fast_batch = GPU_BATCH_TOKENS if device == "cuda" else _FAST_BATCH
         self._set_budget()
         ctranslate2 = import_ctranslate2()
@@ -93,6 +94,11 @@ class CTranslate2Translator:
         """The vocabularies of an export of ours."""
         assert isinstance(self.tokens, ExportTokens)
         return self.tokens.vocabularies
+
+    @property
+    def goes_on(self) -> bool:
+        """See `goes_on`."""
+        return self.decoding.beam_size == 1
 
     def _check_length(self) -> None:
         room = self._positions - len(self.tokens.target_prefix)

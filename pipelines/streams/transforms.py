@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterator
 import apache_beam as beam
 from apache_beam.io.unbounded_source import ReadFromUnboundedSource, UnboundedSource
 
-from model.engines.gpus import TranslatorPool
 from model.engines.machine import cores
-from model.engines.translator import Translator
+from model.engines.translator import Translator, is_on_gpus
 from pipelines.inference.transforms import TranslatorDoFn
 from pipelines.streams.ends import Target
 from pipelines.streams.messages import Answer, Message, MessageTexts, answer_messages
@@ -66,8 +65,7 @@ class _TranslateBatch(TranslatorDoFn):
 
     def setup(self) -> None:
         super().setup()
-        # GPUs take large batches, and one at a time each.
-        calls = 1 if isinstance(self.translator, TranslatorPool) else cores()
+        calls = 1 if is_on_gpus(self.translator) else cores()
         self._side_by_side = SideBySide(self.translator, calls=calls)
 
     def teardown(self) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from model.decoding.options import Decoding
 from model.engines.progress import begin_sources
-from model.engines.translator import Hypothesis, Translation, Translator, Work, between
+from model.engines.translator import Hypothesis, Translation, Translator, Work, between, goes_on
 from model.text.glossary import Glossary
 from model.text.spans import BRACKET
 from pipelines.flags.judging import Judge
@@ -191,8 +191,10 @@ def _translate(sources: list[Source], *, translator: Translator) -> tuple[Found,
     """Translates sources; one at which the model fails has its error instead.
 
     A source whose best translation was cut off is translated again, with room for twice as much.
+    Where that would go the same way, all have so much room at once.
     """
     work = Work()
+    room: dict[str, Any] = {"growth": 2} if goes_on(translator) else {}
     begin_sources(len(sources))
 
     def translate(some: list[Source], **settings: Any) -> list[Translation]:
@@ -201,13 +203,17 @@ def _translate(sources: list[Source], *, translator: Translator) -> tuple[Found,
         work += done
         return translations
 
-    found = call_on_parts(translate, sources, is_input_error=translator.is_input_error)
+    found = call_on_parts(
+        lambda some: translate(some, **room), sources, is_input_error=translator.is_input_error
+    )
     raise_if_not_at_fault(
         found,
-        probe=lambda: translator.translate_ids(translator.encode([PROBE])),
+        probe=lambda: translator.translate_ids(translator.encode([PROBE]), **room),
         is_input_error=translator.is_input_error,
     )
     results = dict(zip(sources, found, strict=True))
+    if room:
+        return results, work
     cut_off = [
         source
         for source, result in results.items()

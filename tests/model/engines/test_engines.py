@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 import weakref
 
 import pytest
@@ -28,7 +29,7 @@ from model.engines.ctranslate2_engine import CTranslate2Translator
 from model.engines.loading import check_engine, convert, load_translator
 from model.engines.machine import cores, set_threads
 from model.engines.tensorflow_engine import TensorFlowTranslator
-from model.engines.translator import Engine
+from model.engines.translator import Engine, goes_on, is_on_gpus
 from model.errors import DiskFullError, NotFiniteError, UserError
 from model.extras import install_extra
 from model.folders.atomic import atomic_folder
@@ -235,6 +236,39 @@ def test_a_translation_that_is_made_to_end_says_so_and_may_grow(random_model, en
     capped, _ = load(random_model, engine, capped).translate_ids(rows, growth=2)
     lengths = [len(target.encode([each.text])[0]) - 1 for each in capped]
     assert max(lengths) == 4, "growth does not go beyond max_decoding_length"
+
+
+def test_a_greedy_search_with_more_room_goes_on_where_one_was_cut_off(random_model):
+    short = Decoding(beam_size=1, max_length_ratio=0, max_extra_tokens=3)
+    translator = load(random_model, CTRANSLATE2, short)
+    rows = random_rows(translator, count=100)
+    first, grown = translator.translate_ids(rows)[0], translator.translate_ids(rows, growth=2)[0]
+    cut_off = 0
+    for before, after in zip(first, grown, strict=True):
+        [one], [other] = before.hypotheses, after.hypotheses
+        if one.is_complete:
+            assert other.text == one.text
+            assert other.score == pytest.approx(one.score, abs=1e-4)
+        else:
+            cut_off += 1
+            assert other.text.startswith(one.text)
+            assert 3 <= other.tokens <= 6
+    assert 0 < cut_off < 100
+    assert goes_on(translator)
+    assert not goes_on(load(random_model, CTRANSLATE2, Decoding(beam_size=2)))
+
+
+def test_ctranslate2_says_whether_gpus_compute(random_model, monkeypatch):
+    assert not is_on_gpus(load(random_model, CTRANSLATE2, GREEDY))
+    made = []
+    gpus = types.SimpleNamespace(
+        get_cuda_device_count=lambda: 2,
+        get_supported_compute_types=lambda device: {"float32"},
+        Translator=lambda *_, **settings: made.append(settings),
+    )
+    monkeypatch.setattr(ctranslate2_engine, "import_ctranslate2", lambda: gpus)
+    assert is_on_gpus(load(random_model, CTRANSLATE2, GREEDY))
+    assert made[0]["device_index"] == [0, 1]
 
 
 @pytest.mark.parametrize("engine", [TENSORFLOW, CTRANSLATE2], ids=lambda engine: engine.name)

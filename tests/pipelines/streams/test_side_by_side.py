@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 
 import pytest
 from fakes import Reverser
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipelines.streams import transforms
+from pipelines.streams.messages import Message, MessageTexts
 from pipelines.streams.side_by_side import SideBySide, divide
 
 TEXTS = ["a" * (1 + 7 * i % 11) + str(i) for i in range(40)]
@@ -105,6 +108,23 @@ def test_a_model_of_many_languages_is_told_them():
     assert two._translator.languages == ("en", "de")
     assert not hasattr(one._translator, "languages")
     assert SideBySide(Reverser(), calls=2).between(source="en", target="de").encode(["a b"])
+
+
+@pytest.mark.parametrize("on_gpus", [True, False])
+def test_the_cores_share_a_call_and_gpus_get_it_whole(monkeypatch, on_gpus):
+    monkeypatch.setattr(transforms, "cores", lambda: 2)
+    translator = Reverser()
+    translator.is_on_gpus = on_gpus
+    config = transforms.TranslateMessages(
+        load_translator=lambda: translator, texts=MessageTexts(), max_batch=100
+    )
+    step = transforms._TranslateBatch(config)
+    step._model = SimpleNamespace(acquire=lambda: translator)
+    step.setup()
+    messages = [Message(value=text.encode(), source="t/0/0") for text in TEXTS]
+    assert len(list(step.process(messages))) == len(TEXTS)
+    assert len(translator.calls) == (1 if on_gpus else 2)
+    step.teardown()
 
 
 def test_rows_without_tokens_are_one_share():

@@ -259,6 +259,16 @@ def test_a_translation_that_is_cut_off_is_tried_once_with_twice_the_room():
     assert result.distinct_texts == 6
 
 
+def test_where_a_second_try_would_go_the_same_way_there_is_room_at_once():
+    texts = ["abcd", "abcde", "abcdefghi", "abcdefghij", "abc. abcdefghijk."]
+    twice, once = Limited(5), Limited(5)
+    once.goes_on = True
+    expected, found = translate(texts, twice), translate(texts, once)
+    assert found.translations == expected.translations
+    assert once.calls == twice.calls[:1]
+    assert found.work.sources == found.distinct_texts == 6
+
+
 def test_what_may_grow_no_more_is_not_tried_twice():
     translator = Limited(5)
     translator.decoding = Decoding(max_decoding_length=60)
