@@ -3,6 +3,7 @@
 clients     clients and their errors
 source      a topic as a source of Beam
 committing  offsets of a group, and who commits them
+signs       signs of runs, beside the offsets
 writer      answers to topics
 connecting  topics looked at before a run
 """

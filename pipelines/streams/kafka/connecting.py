@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Mapping
 
@@ -10,7 +11,8 @@ from pipelines.storage.paths import normalize_path
 from pipelines.streams.addresses import KafkaTopic
 from pipelines.streams.ends import Ends
 from pipelines.streams.kafka import clients
-from pipelines.streams.kafka.committing import check_alone, close_committer
+from pipelines.streams.kafka.committing import close_committer
+from pipelines.streams.kafka.signs import check_alone
 from pipelines.streams.kafka.source import KafkaSource, Position, find_positions
 from pipelines.streams.kafka.writer import KafkaTarget
 from pipelines.streams.messages import MessageFormat
@@ -53,7 +55,8 @@ def connect_topics(
         most=options.max_batch,
         run=run,
     )
-    positions = _find_positions(source, report=report)
+    positions, term = _find_positions(source, report=report)
+    source = dataclasses.replace(source, term=term)
     notices = [_describe_loss(source, partition, at) for partition, at in positions.items()]
     return Ends(
         source=source,
@@ -78,7 +81,10 @@ def _check_topics(topics: Mapping[str, KafkaTopic], *, config: str | None) -> No
         clients.find_topics(brokers, named, config=config)
 
 
-def _find_positions(source: KafkaSource, *, report: Callable[[str], object]) -> dict[int, Position]:
+def _find_positions(
+    source: KafkaSource, *, report: Callable[[str], object]
+) -> tuple[dict[int, Position], int]:
+    """Returns where a group has got to, and the term of a run that begins now."""
     topics = {"`input`": source.topic}
     found = clients.find_topics(source.topic.brokers, topics, config=source.config)
     consumer = clients.make_consumer(
@@ -89,12 +95,12 @@ def _find_positions(source: KafkaSource, *, report: Callable[[str], object]) -> 
         return find_positions(consumer, source, found.partitions[source.topic.topic])
 
     try:
-        check_alone(
+        term = check_alone(
             lambda: {partition: at.sign for partition, at in find().items()},
             group=source.group,
             report=report,
         )
-        return find()
+        return find(), term
     finally:
         consumer.close()
 

@@ -21,7 +21,8 @@ from model.errors import UserError
 from pipelines.streams.addresses import KafkaTopic
 from pipelines.streams.kafka import clients
 from pipelines.streams.kafka.clients import ANSWER_SECONDS
-from pipelines.streams.kafka.committing import BEAT_SECONDS, committer_of
+from pipelines.streams.kafka.committing import committer_of
+from pipelines.streams.kafka.signs import BEAT_SECONDS
 from pipelines.streams.live_run import LiveRun, find_run
 from pipelines.streams.messages import Message
 
@@ -41,6 +42,7 @@ class KafkaSource(UnboundedSource):
     config: str | None = None  # file of the user's settings, which each worker reads
     most: int = 256  # messages that are taken from the client at once
     run: str = ""  # name of the `LiveRun`
+    term: int = 1  # of the run, see `Sign`
     look_seconds: float = LOOK_SECONDS
     beat_seconds: float = BEAT_SECONDS  # between two signs of life, see `Sign`
 

@@ -179,3 +179,27 @@ def test_a_second_run_of_a_group_is_refused_and_a_killed_one_is_not_waited_for(k
     assert ended.code == 0
     assert not any("waiting" in line and "to see" in line for line in ended.lines)
     assert watch.look(0.5) == 20
+
+
+def test_a_run_that_slept_finds_its_successor_and_ends(kafka, start):
+    options = stream(kafka)
+    topic = topic_of(options["input"])
+    kafka.put(topic, values(10))
+    watch = kafka.watch(topic_of(options["output"]))
+    first = start(options)
+    watch.wait_for(10, process=first)
+    os.kill(first.pid, signal.SIGSTOP)
+    second = start(options)  # which waits for a sign of the first
+    kafka.put(topic, values(10, 10), first=10)
+    watch.wait_for(20, process=second)
+    end_of_wait = time.monotonic() + PATIENCE
+    while kafka.committed(topic, group="g") != [20]:
+        assert time.monotonic() < end_of_wait
+        time.sleep(0.1)
+    os.kill(first.pid, signal.SIGCONT)
+    ended = first.wait(PATIENCE)
+    assert ended.code == 1
+    assert f"another tt has taken over the group g (process {second.pid} of" in ended.lines[-1]
+    assert kafka.committed(topic, group="g") == [20]
+    end(second)
+    assert kafka.committed(topic, group="g") == [20]
