@@ -19,10 +19,12 @@ from pipelines.corpora.source import ColumnsSource, describe_source, listed_fiel
 from pipelines.runners.formatting import megabytes
 from pipelines.storage import files, parquet
 from pipelines.storage.listing import ListedFile
+from pipelines.storage.memory import cut_by_bytes, has_dictionary, rows_at_once
 from pipelines.storage.parquet import cells_as_binary, is_text
 from pipelines.storage.paths import is_local
 
 _FOOTER_BYTES = 64 << 10  # of a file's end, read at once: most footers are shorter
+_FEW_ROWS = 1024  # that are read at once, whatever the footer leaves open of their lengths
 _BUFFER_BYTES = 1 << 20  # column chunks are streamed through it: a row group may be the file
 
 
@@ -75,14 +77,22 @@ class ParquetColumns(ColumnsSource):
             groups = _group_sizes(file, self.columns())
             limit, most = corpora_rows.SLICE_BYTES, corpora_rows.SLICE_PAIRS
             fitting = [rows_within(limit, rows=n, total_bytes=b, most=most) for n, b in groups]
-            for batch in parquet.iter_rows(
+            most = min(fitting, default=1)
+            columns = [self.source_column, self.target_column]
+            sure = rows_at_once(  # to be within the limit
+                file.metadata, most_rows=most, most_bytes=limit, few_rows=1, columns=columns
+            )
+            batches = parquet.iter_rows(
                 file,
                 path=self.path,
                 first_row=first_row,
                 rows=rows,
-                batch_rows=min(fitting, default=1),
-                columns=[self.source_column, self.target_column],
-            ):
+                batch_rows=max(sure, min(_FEW_ROWS, most)),
+                columns=columns,
+            )
+            if sure < most or has_dictionary(file.schema_arrow):
+                batches = _as_slices(batches, most_rows=most, most_bytes=limit)
+            for batch in batches:
                 sides = (_column(batch, self.source_column), _column(batch, self.target_column))
                 yield decode_columns(*map(cells_as_binary, sides))
 
@@ -91,6 +101,16 @@ class ParquetColumns(ColumnsSource):
         """Rows of each row group, and about how many bytes of text."""
         with _read_footer(self.path, self.listed) as footer:
             return _group_sizes(footer, self.columns())
+
+
+def _as_slices(
+    batches: Iterator[pa.RecordBatch], *, most_rows: int, most_bytes: int
+) -> Iterator[pa.RecordBatch]:
+    """Yields the rows of batches, which may be far smaller than slices need be."""
+    for piece, _ in cut_by_bytes(batches, most_bytes=most_bytes):
+        if piece:
+            table = pa.Table.from_batches(piece).unify_dictionaries().combine_chunks()
+            yield from table.to_batches(max_chunksize=most_rows)
 
 
 def open_columns(

@@ -17,8 +17,8 @@ from pipelines.storage.parquet import SUFFIX
 from pipelines.summaries.texts import ColumnLook, ColumnSummary
 from pipelines.tables.reading import OpenTable
 from pipelines.translate.job_folder import MANIFEST_PATH, PLAN_PATH, read_json, statistics_path
+from pipelines.translate.manifest import UnitStatistics, read_statistics
 from pipelines.translate.plan import planned_outputs
-from pipelines.translate.units import UnitStatistics, read_statistics
 
 LOOKED_AT = 100_000  # rows
 

@@ -174,18 +174,35 @@ class OpenTable:
         Raises:
           BadFileError: The file is bad.
         """
+        for size, run in zip(sizes, self.batch_runs(sizes), strict=True):
+            batches = list(run)
+            if sum(batch.num_rows for batch in batches) < size:
+                return
+            yield pa.Table.from_batches(batches, schema=self.schema)
+
+    def batch_runs(self, sizes: Sequence[int]) -> Iterator[Iterator[pa.RecordBatch]]:
+        """Yields the rows in runs of so many rows each, or fewer if there are fewer.
+
+        Each run is to be read to its end before the next is asked for.
+
+        Raises:
+          BadFileError: The file is bad.
+        """
         batches = self.batches()
         rest: list[pa.RecordBatch] = []
-        for size in sizes:
-            run, missing = list[pa.RecordBatch](), size
+
+        def run(missing: int) -> Iterator[pa.RecordBatch]:
             while missing and (batch := rest.pop() if rest else next(batches, None)) is not None:
-                run.append(batch.slice(0, missing))
+                piece = batch.slice(0, missing)
                 if batch.num_rows > missing:
                     rest.append(batch.slice(missing))
-                missing -= run[-1].num_rows
-            if missing:
-                return
-            yield pa.Table.from_batches(run, schema=self.schema)
+                missing -= piece.num_rows
+                del batch
+                yield piece
+                del piece  # before the next is read
+
+        for size in sizes:
+            yield run(size)
 
     def finish(self) -> tuple[int, str]:
         """Reads on to the end; returns the file's bytes and their checksum (hex blake2b)."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import IO, Any
 
 import pyarrow as pa
@@ -95,22 +96,26 @@ def _json_can_hold(kind: pa.DataType) -> bool:
     return _is_plain(kind)
 
 
-def write_table(table: pa.Table, handle: IO[bytes], *, file_format: str, compression: str) -> None:
-    """Writes a table; equal tables have equal bytes.
+@contextlib.contextmanager
+def table_writer(
+    handle: IO[bytes], schema: pa.Schema, *, file_format: str, compression: str
+) -> Iterator[Callable[[pa.Table], object]]:
+    """Writes tables of a schema, one behind the other; equal tables have equal bytes.
 
     In JSONL and CSV, times and decimals are text, bytes that are not UTF-8 are U+FFFD, and JSONL
     has null for numbers that are none.
     """
     if file_format == PARQUET:
-        parquet.write_table(table, handle, compression=compression)
+        with parquet.table_writer(handle, schema, compression=compression) as write:
+            yield write
         return
-    write = _write_jsonl if file_format == JSONL else _write_csv
+    write_text = _write_jsonl if file_format == JSONL else _CsvWriter()
     if compression == "none":
-        write(_as_text(table), handle)
+        yield lambda table: write_text(_as_text(table), handle)
         return
     content = pa.BufferOutputStream()
     with pa.CompressedOutputStream(content, compression) as compressed:
-        write(_as_text(table), compressed)
+        yield lambda table: write_text(_as_text(table), compressed)
     handle.write(content.getvalue())
 
 
@@ -177,12 +182,20 @@ def _finite(value: Any) -> Any:
     return _map_values(_finite, value)
 
 
-def _write_csv(table: pa.Table, handle: Any) -> None:
-    for index, field in enumerate(table.schema):
-        if pa.types.is_list(field.type):
-            column = pc.binary_join(table.column(index), " ")
-            table = table.set_column(index, field.name, column)
-    pa_csv.write_csv(table, handle)
+class _CsvWriter:
+    """Writes tables behind a line of the columns' names."""
+
+    def __init__(self) -> None:
+        self._has_names = False
+
+    def __call__(self, table: pa.Table, handle: Any) -> None:
+        for index, field in enumerate(table.schema):
+            if pa.types.is_list(field.type):
+                column = pc.binary_join(table.column(index), " ")
+                table = table.set_column(index, field.name, column)
+        options = pa_csv.WriteOptions(include_header=not self._has_names)
+        pa_csv.write_csv(table, handle, options)
+        self._has_names = True
 
 
 def file_state(path: str) -> tuple[int, str]:

@@ -13,8 +13,9 @@ import pyarrow as pa
 
 from model.errors import BadFileError, UserError, counted
 from pipelines.runners.formatting import megabytes
-from pipelines.storage import listing, parquet
+from pipelines.storage import listing
 from pipelines.storage import paths as storage_paths
+from pipelines.storage.forward import read_rows
 from pipelines.storage.listing import compile_glob, exists, file_identity
 from pipelines.storage.parquet import is_text
 from pipelines.storage.paths import check_no_glob, is_local, normalize_path
@@ -304,7 +305,7 @@ def _real_path(path: str) -> str:
 
 def _first_rows(file: InputFile, *, rows: int) -> pa.Table:
     if file.schema is None:
-        return parquet.read_rows(
+        return read_rows(
             path=file.path, first_row=0, rows=rows, footer_checksum=file.footer_checksum
         )
     with OpenTable(file.path, schema=file.schema) as table:

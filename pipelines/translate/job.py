@@ -59,6 +59,7 @@ from pipelines.translate.inputs import (
     first_texts,
     inspect_input,
 )
+from pipelines.translate.manifest import UnitStatistics
 from pipelines.translate.options import TranslateOptions
 from pipelines.translate.plan import (
     installed_versions,
@@ -80,7 +81,7 @@ from pipelines.translate.transforms import (
     TranslateUnits,
     WriteManifest,
 )
-from pipelines.translate.units import UnitOptions, UnitStatistics
+from pipelines.translate.units import UnitOptions
 
 JOB = "translate-batch"  # the job's name where other jobs run as well
 STEPS = (

@@ -1,4 +1,4 @@
-"""What a Parquet job did: `_tt/manifest.json`, which is written last."""
+"""What units of a job did, and all of them: `_tt/manifest.json`, which is written last."""
 
 from __future__ import annotations
 
@@ -6,14 +6,88 @@ import collections
 import dataclasses
 import functools
 import json
+import os
+import socket
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from model.engines.translator import Work
 from pipelines.flags.limits import FLAGS
+from pipelines.storage.files import read_bytes
+from pipelines.storage.listing import exists
 from pipelines.texts.translating import STATUSES
-from pipelines.translate.plan import FORMAT
-from pipelines.translate.units import UnitStatistics
+from pipelines.translate.plan import FORMAT, installed_versions
+
+
+def _this_worker() -> dict[str, Any]:
+    thread = threading.get_ident()
+    return {"host": socket.gethostname(), "process": os.getpid(), "thread": thread}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class UnitStatistics:
+    """What the manifest and the progress line need of a unit; also the content of its JSON."""
+
+    output_path: str  # the output file, relative to the output folder
+    relative_path: str  # the input file's
+    first_row: int  # index in the input file
+    rows: int  # rows of the unit
+    plan_digest: str = ""  # digest of the plan under which it was done
+    skipped: str = ""  # why there is no output file; "" where there is one
+    output_bytes: int = 0  # size of the output file
+    output_checksum: str = ""  # checksum of its footer if it is Parquet, else of all
+    # Rows of each of the STATUSES, by text column.
+    rows_by_status: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
+    # Rows of each of the FLAGS, by text column; none of a unit that an older `tt` did.
+    rows_by_flag: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
+    failed_rows: int = 0  # rows of which a cell failed
+    texts: int = 0  # texts that had to be translated, each occurrence counted
+    distinct_texts: int = 0  # texts that the model translated
+    source_characters: int = 0  # characters of all texts
+    terms_found: int = 0  # terms of the glossary in all texts
+    terms_kept: int = 0  # those of them whose translation stands in the text's
+    work: Work = dataclasses.field(default_factory=Work)  # work of the model
+    seconds: float = 0.0  # seconds that the last run worked on it, reading and writing included
+    run_id: str = ""  # name of that run
+    run_rows: int = 0  # rows that it translated
+    run_characters: int = 0  # their characters
+    # Worker that did it: its host, process and thread.
+    worker: dict[str, Any] = dataclasses.field(default_factory=_this_worker)
+    # Versions of its programs.
+    versions: dict[str, str] = dataclasses.field(default_factory=installed_versions)
+    was_reused: bool = False  # whether an earlier run had done it
+
+    @property
+    def rows_out(self) -> int:
+        """Rows of the output file."""
+        return 0 if self.skipped else self.rows
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the content of the file."""
+        content = dataclasses.asdict(self)
+        del content["was_reused"]
+        return content
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> UnitStatistics:
+        """Makes statistics of the content of their file.
+
+        Raises:
+          TypeError, ValueError, KeyError: It is not what `to_json` returns.
+        """
+        return cls(**content | {"work": Work(**content["work"])})
+
+
+def read_statistics(*, output: str, path: str) -> UnitStatistics | None:
+    """Reads the statistics of a unit; None if missing or of another version of `tt`."""
+    if not exists(f"{output}/{path}"):
+        return None
+    content = read_bytes(f"{output}/{path}")
+    try:
+        return UnitStatistics.from_json(json.loads(content))
+    except (TypeError, ValueError, KeyError, AttributeError):
+        return None
 
 
 class UnitTotals:

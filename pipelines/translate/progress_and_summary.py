@@ -28,9 +28,15 @@ from pipelines.texts.model_languages import SAMPLE
 from pipelines.texts.translating import FAILED, FLAGGED, INCOMPLETE, TOO_LONG, UNKNOWN
 from pipelines.translate.inputs import first_texts
 from pipelines.translate.job_folder import UNITS_FOLDER
-from pipelines.translate.manifest import all_rows, has_failed, skipped_file_rows, skipped_rows
+from pipelines.translate.manifest import (
+    UnitStatistics,
+    all_rows,
+    has_failed,
+    read_statistics,
+    skipped_file_rows,
+    skipped_rows,
+)
 from pipelines.translate.plan import plan_units
-from pipelines.translate.units import UnitStatistics, read_statistics
 
 
 def describe_job(

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from model.engines.translator import Translator
+from model.engines.translator import Translator, Work
 from model.text.glossary import Glossary
 from pipelines.flags.limits import FLAGS, Limits
 from pipelines.inference.languages import translate_by_language
@@ -244,3 +244,51 @@ def count_failed_rows(table: pa.Table, *, options: TableOptions) -> int:
     """Counts the rows of which a text failed."""
     columns = [_row_statuses(table, each, options=options) for each in options.text_columns]
     return sum(FAILED in row for row in zip(*columns, strict=True))
+
+
+@dataclasses.dataclass(kw_only=True)
+class TableCounts:
+    """What translated tables hold, added up."""
+
+    options: TableOptions
+    rows: int = 0
+    failed_rows: int = 0  # rows of which a text failed
+    # Rows of each of the STATUSES, and of each of the FLAGS, by text column.
+    rows_by_status: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
+    rows_by_flag: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
+    texts: int = 0  # texts that had to be translated, each occurrence counted
+    distinct_texts: int = 0  # texts that the model translated
+    source_characters: int = 0  # characters of all texts
+    terms_found: int = 0  # terms of the glossary in all texts
+    terms_kept: int = 0  # those of them whose translation stands in the text's
+    work: Work = dataclasses.field(default_factory=Work)  # work of the model
+
+    def add(self, table: pa.Table, found: TranslatedTexts) -> None:
+        """Adds a table, and how its texts were translated."""
+        self.rows += table.num_rows
+        self.failed_rows += count_failed_rows(table, options=self.options)
+        statuses = count_statuses(table, options=self.options)
+        self.rows_by_status = _sums(self.rows_by_status, statuses)
+        self.rows_by_flag = _sums(self.rows_by_flag, count_flags(table, options=self.options))
+        self.texts += found.texts
+        self.distinct_texts += found.distinct_texts
+        self.source_characters += found.source_characters
+        self.terms_found += found.terms.found
+        self.terms_kept += found.terms.kept
+        self.work += found.work
+
+    def as_statistics(self) -> dict[str, Any]:
+        """Returns the counts by their names in `UnitStatistics`."""
+        return {name: value for name, value in vars(self).items() if name not in _NOT_COUNTED}
+
+
+_NOT_COUNTED = ("options", "rows")
+
+
+def _sums(
+    some: Mapping[str, Mapping[str, int]], more: Mapping[str, Mapping[str, int]]
+) -> dict[str, dict[str, int]]:
+    return {
+        column: {name: some.get(column, {}).get(name, 0) + count for name, count in counts.items()}
+        for column, counts in more.items()
+    }

@@ -13,17 +13,16 @@ from model.engines.translator import Translator
 from pipelines.inference.transforms import TranslatorDoFn
 from pipelines.runners.jobs.transforms import CheckWorker
 from pipelines.storage.files import delete, delete_folder
+from pipelines.storage.forward import ForwardReader
 from pipelines.storage.listing import list_files
-from pipelines.storage.parquet import ForwardReader
 from pipelines.tables.formats import COMPRESSIONS
 from pipelines.translate import job_folder
 from pipelines.translate.job_folder import SkippedFile, write_json
-from pipelines.translate.manifest import UnitTotals, make_manifest
+from pipelines.translate.manifest import UnitStatistics, UnitTotals, make_manifest
 from pipelines.translate.options import ON_BAD_FILE
 from pipelines.translate.plan import InputFile, TableUnit
 from pipelines.translate.units import (
     UnitOptions,
-    UnitStatistics,
     cut_file,
     finish_unit,
     open_run,

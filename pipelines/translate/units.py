@@ -7,28 +7,26 @@ fit each other. The statistics come second, so that a unit that was cut short is
 from __future__ import annotations
 
 import dataclasses
-import json
-import os
-import socket
-import threading
+import itertools
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
 from model.engines.progress import begin_rows
-from model.engines.translator import Translator, Work
+from model.engines.translator import Translator
 from model.errors import BadFileError, UserError
 from pipelines.storage import parquet
-from pipelines.storage.files import make_folder, open_binary, read_bytes, write_whole
+from pipelines.storage.files import make_folder, open_binary, write_whole
+from pipelines.storage.forward import ForwardReader, read_rows
 from pipelines.storage.listing import exists
-from pipelines.storage.parquet import ForwardReader
+from pipelines.storage.memory import cut_by_bytes, has_dictionary
 from pipelines.storage.paths import is_local
 from pipelines.tables.formats import PARQUET, output_suffix
 from pipelines.tables.reading import OpenTable
-from pipelines.tables.writing import file_state, write_table
+from pipelines.tables.writing import file_state, table_writer
 from pipelines.texts.translating import TranslatedTexts
+from pipelines.translate import plan
 from pipelines.translate.job_folder import (
     JOB_FOLDER,
     read_glossary,
@@ -36,20 +34,18 @@ from pipelines.translate.job_folder import (
     statistics_path,
     write_json,
 )
+from pipelines.translate.manifest import UnitStatistics, read_statistics
 from pipelines.translate.options import SKIP
 from pipelines.translate.plan import (
     InputFile,
     TableUnit,
     count_rows_read,
     cut_runs,
-    installed_versions,
     plan_units,
 )
 from pipelines.translate.table import (
+    TableCounts,
     TableOptions,
-    count_failed_rows,
-    count_flags,
-    count_statuses,
     has_added,
     retry_table,
     translate_table,
@@ -58,76 +54,7 @@ from pipelines.translate.table import (
 # Rows that may be read for each row of a file on an object store; where runs would read more, its
 # rows are put into files of the job's.
 _MOST_READ = 1.2
-
-
-def _this_worker() -> dict[str, Any]:
-    thread = threading.get_ident()
-    return {"host": socket.gethostname(), "process": os.getpid(), "thread": thread}
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class UnitStatistics:
-    """What the manifest and the progress line need of a unit; also the content of its JSON."""
-
-    output_path: str  # the output file, relative to the output folder
-    relative_path: str  # the input file's
-    first_row: int  # index in the input file
-    rows: int  # rows of the unit
-    plan_digest: str = ""  # digest of the plan under which it was done
-    skipped: str = ""  # why there is no output file; "" where there is one
-    output_bytes: int = 0  # size of the output file
-    output_checksum: str = ""  # checksum of its footer if it is Parquet, else of all
-    # Rows of each of the STATUSES, by text column.
-    rows_by_status: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
-    # Rows of each of the FLAGS, by text column; none of a unit that an older `tt` did.
-    rows_by_flag: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
-    failed_rows: int = 0  # rows of which a cell failed
-    texts: int = 0  # texts that had to be translated, each occurrence counted
-    distinct_texts: int = 0  # texts that the model translated
-    source_characters: int = 0  # characters of all texts
-    terms_found: int = 0  # terms of the glossary in all texts
-    terms_kept: int = 0  # those of them whose translation stands in the text's
-    work: Work = dataclasses.field(default_factory=Work)  # work of the model
-    seconds: float = 0.0  # seconds that the last run worked on it, reading and writing included
-    run_id: str = ""  # name of that run
-    run_rows: int = 0  # rows that it translated
-    run_characters: int = 0  # their characters
-    # Worker that did it: its host, process and thread.
-    worker: dict[str, Any] = dataclasses.field(default_factory=_this_worker)
-    # Versions of its programs.
-    versions: dict[str, str] = dataclasses.field(default_factory=installed_versions)
-    was_reused: bool = False  # whether an earlier run had done it
-
-    @property
-    def rows_out(self) -> int:
-        """Rows of the output file."""
-        return 0 if self.skipped else self.rows
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the content of the file."""
-        content = dataclasses.asdict(self)
-        del content["was_reused"]
-        return content
-
-    @classmethod
-    def from_json(cls, content: dict[str, Any]) -> UnitStatistics:
-        """Makes statistics of the content of their file.
-
-        Raises:
-          TypeError, ValueError, KeyError: It is not what `to_json` returns.
-        """
-        return cls(**content | {"work": Work(**content["work"])})
-
-
-def read_statistics(*, output: str, path: str) -> UnitStatistics | None:
-    """Reads the statistics of a unit; None if missing or of another version of `tt`."""
-    if not exists(f"{output}/{path}"):
-        return None
-    content = read_bytes(f"{output}/{path}")
-    try:
-        return UnitStatistics.from_json(json.loads(content))
-    except (TypeError, ValueError, KeyError, AttributeError):
-        return None
+_Translated = tuple[pa.Table, TranslatedTexts]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -213,8 +140,10 @@ def _spread_parquet(
         for unit in units:
             if unit.rows_path:
                 try:
-                    table = reader.read(first_row=unit.first_row, rows=unit.rows)
-                    _write_rows(table, unit=unit, options=options)
+                    pieces = reader.pieces(
+                        first_row=unit.first_row, rows=unit.rows, most_bytes=plan.UNIT_BYTES
+                    )
+                    _write_rows(pieces, unit=unit, options=options)
                 except BadFileError:
                     unit = dataclasses.replace(unit, rows_path="")
             spread.append(unit)
@@ -229,49 +158,77 @@ def _needs_rows(unit: TableUnit, options: UnitOptions) -> bool:
 def _spread_rows(
     units: list[TableUnit], *, file: InputFile, schema: pa.Schema, options: UnitOptions
 ) -> None:
-    is_parquet = options.format == PARQUET
+    kept = parquet.schema_as_read(schema) if options.format == PARQUET else schema
     written = 0
     try:
         with OpenTable(file.path, schema=schema) as opened:
-            kept = parquet.schema_as_read(schema) if is_parquet else schema
-            tables = opened.runs([unit.rows for unit in units])
-            for unit, table in zip(units, tables, strict=False):
-                written += 1
+            runs = opened.batch_runs([unit.rows for unit in units])
+            for unit, run in zip(units, runs, strict=True):
                 if unit.rows_path:
-                    # One chunk, so that the bytes of the output depend on nothing but the rows.
-                    table = table.unify_dictionaries().cast(kept).combine_chunks()
-                    _write_rows(table, unit=unit, options=options)
+                    pieces = _pieces_of_run(run, schema=schema)
+                    # One chunk each, so that the bytes of the output depend on nothing but the
+                    # rows.
+                    tables = (piece.cast(kept).combine_chunks() for piece in pieces)
+                    written += _write_rows(tables, unit=unit, options=options)
+                else:
+                    written += sum(batch.num_rows for batch in run)
             found = opened.finish()
     except BadFileError as error:
         raise parquet.changed_error(file.path) from error
-    if written != len(units) or found != (file.size, file.footer_checksum):
+    if written != file.rows or found != (file.size, file.footer_checksum):
         raise parquet.changed_error(file.path)
 
 
-def _write_rows(table: pa.Table, *, unit: TableUnit, options: UnitOptions) -> None:
+def _pieces_of_run(batches: Iterator[pa.RecordBatch], *, schema: pa.Schema) -> Iterator[pa.Table]:
+    """Yields the rows of a unit, as several tables if they take more memory than a unit may."""
+    if has_dictionary(schema):  # which has to be one for all, and says little of the memory
+        batches = iter(
+            pa.Table.from_batches(batches, schema=schema).unify_dictionaries().to_batches()
+        )
+    for piece, _ in cut_by_bytes(batches, most_bytes=plan.UNIT_BYTES):
+        yield pa.Table.from_batches(piece, schema=schema)
+
+
+def _write_rows(tables: Iterator[pa.Table], *, unit: TableUnit, options: UnitOptions) -> int:
+    """Puts the rows of a unit where `_read_rows` finds them; returns how many there are."""
     path = f"{options.output}/{unit.rows_path}"
     make_folder(path.rpartition("/")[0])
     compressed = pa.ipc.IpcWriteOptions(compression="lz4")
+    first = next(tables)
+    rows = 0
     with (
         write_whole(
             path, temporary_folder=f"{options.output}/{JOB_FOLDER}", run_id=options.run_id
         ) as handle,
-        pa.ipc.new_stream(handle, table.schema, options=compressed) as writer,
+        pa.ipc.new_stream(handle, first.schema, options=compressed) as writer,
     ):
-        writer.write_table(table)
+        for table in itertools.chain([first], tables):
+            writer.write_table(table)
+            rows += table.num_rows
+    return rows
 
 
-def _read_rows(unit: TableUnit, *, options: UnitOptions, reader: ForwardReader) -> pa.Table:
-    """Reads the rows of a unit.
+def _read_rows(
+    unit: TableUnit, *, options: UnitOptions, reader: ForwardReader
+) -> Iterator[pa.Table]:
+    """Reads the rows of a unit: as one table, or as several if they take much memory.
 
     Raises:
       BadFileError: The input is damaged.
       UserError: The input has changed.
     """
     if not unit.rows_path:
-        return reader.read(first_row=unit.first_row, rows=unit.rows)
-    with open_binary(f"{options.output}/{unit.rows_path}") as handle:
-        return pa.ipc.open_stream(handle).read_all()
+        yield from reader.pieces(
+            first_row=unit.first_row, rows=unit.rows, most_bytes=plan.UNIT_BYTES
+        )
+        return
+    with (
+        open_binary(f"{options.output}/{unit.rows_path}") as handle,
+        pa.ipc.open_stream(handle) as stream,
+    ):
+        for piece, is_whole in cut_by_bytes(stream, most_bytes=plan.UNIT_BYTES):
+            table = pa.Table.from_batches(piece, schema=stream.schema)
+            yield table if is_whole else table.combine_chunks()
 
 
 def finish_unit(
@@ -329,19 +286,31 @@ def _write_unit(
 ) -> UnitStatistics:
     start = time.monotonic()
     try:
-        table = _read_rows(unit, options=options, reader=reader)
+        statistics = _write_output(
+            _translate_rows(unit, options=options, translator=translator, reader=reader),
+            unit=unit,
+            options=options,
+            start=start,
+        )
     except BadFileError as error:
         if options.on_bad_file != SKIP:
             raise UserError(
                 f"{error}. Fetch the file again, or go on without such rows by `on_bad_file=skip`"
             ) from error
         statistics = dataclasses.replace(_new_statistics(unit, options), skipped=str(error))
-    else:
-        with begin_rows(unit.rows):
-            table, found = translate_table(table, options=options.table, translator=translator)
-        statistics = _write_output(table, unit=unit, options=options, found=found, start=start)
     _write_statistics(statistics, options=options)
     return statistics
+
+
+def _translate_rows(
+    unit: TableUnit, *, options: UnitOptions, translator: Translator, reader: ForwardReader
+) -> Iterator[_Translated]:
+    for table in _read_rows(unit, options=options, reader=reader):
+        with begin_rows(table.num_rows):
+            translated = translate_table(table, options=options.table, translator=translator)
+        del table
+        yield translated
+        del translated
 
 
 def _retry_unit(
@@ -360,63 +329,76 @@ def _retry_unit(
     if options.format != PARQUET:
         return _write_unit(unit, options=options, translator=translator, reader=reader)
     start = time.monotonic()
+    path = f"{options.output}/{unit.output_path}"
     try:
-        table = parquet.read_rows(
-            path=f"{options.output}/{unit.output_path}",
-            first_row=0,
-            rows=unit.rows,
-            footer_checksum=found.output_checksum,
+        footer = parquet.read_footer(path)
+        if not has_added(footer.schema.empty_table(), options=options.table):
+            return _write_unit(unit, options=options, translator=translator, reader=reader)
+        retried = (
+            retry_table(table, options=options.table, translator=translator)
+            for table in _read_groups(path, footer, checksum=found.output_checksum)
         )
+        done = _write_output(retried, unit=unit, options=options, start=start)
     except BadFileError:
         return _write_unit(unit, options=options, translator=translator, reader=reader)
-    if not has_added(table, options=options.table):
-        return _write_unit(unit, options=options, translator=translator, reader=reader)
-    table, retried = retry_table(table, options=options.table, translator=translator)
-    statistics = _write_output(table, unit=unit, options=options, found=retried, start=start)
     statistics = dataclasses.replace(  # with what the first time took
-        statistics,
-        texts=found.texts + retried.texts,
-        distinct_texts=found.distinct_texts + retried.distinct_texts,
+        done,
+        texts=found.texts + done.texts,
+        distinct_texts=found.distinct_texts + done.distinct_texts,
         source_characters=found.source_characters,
         terms_found=found.terms_found,  # which a failed row was counted among
-        terms_kept=found.terms_kept + retried.terms.kept,
-        work=found.work + retried.work,
+        terms_kept=found.terms_kept + done.terms_kept,
+        work=found.work + done.work,
         run_rows=found.failed_rows,
     )
     _write_statistics(statistics, options=options)
     return statistics
 
 
+def _read_groups(path: str, footer: parquet.Footer, *, checksum: str) -> Iterator[pa.Table]:
+    """Reads an output file as the tables that it was written of; one without rows has one, too."""
+    first = 0
+    for rows in footer.group_rows or (0,):
+        yield read_rows(path=path, first_row=first, rows=rows, footer_checksum=checksum)
+        first += rows
+
+
 def _write_output(
-    table: pa.Table, *, unit: TableUnit, options: UnitOptions, found: TranslatedTexts, start: float
+    translated: Iterator[_Translated], *, unit: TableUnit, options: UnitOptions, start: float
 ) -> UnitStatistics:
     path = f"{options.output}/{unit.output_path}"
     make_folder(path.rpartition("/")[0])
-    with write_whole(
-        path, temporary_folder=f"{options.output}/{JOB_FOLDER}", run_id=options.run_id
-    ) as handle:
-        write_table(table, handle, file_format=options.format, compression=options.compression)
+    counts = TableCounts(options=options.table)
+    first = next(translated)  # before the file is begun: most units are one table
+    schema, translated = first[0].schema, itertools.chain([first], translated)
+    del first
+    with (
+        write_whole(
+            path, temporary_folder=f"{options.output}/{JOB_FOLDER}", run_id=options.run_id
+        ) as handle,
+        table_writer(
+            handle,
+            schema,
+            file_format=options.format,
+            compression=options.compression,
+        ) as write,
+    ):
+        for table, found in translated:
+            write(table)
+            counts.add(table, found)
+            del table, found  # before the next is read
     size, checksum = file_state(path)
-    counts = count_statuses(table, options=options.table)
-    for rows in (table.num_rows, *(sum(of_column.values()) for of_column in counts.values())):
+    for rows in (counts.rows, *(sum(each.values()) for each in counts.rows_by_status.values())):
         if rows != unit.rows:
             raise RuntimeError(f"{path} has {rows} rows with a status of the unit's {unit.rows}")
     return dataclasses.replace(
         _new_statistics(unit, options),
         output_bytes=size,
         output_checksum=checksum,
-        rows_by_status=counts,
-        rows_by_flag=count_flags(table, options=options.table),
-        failed_rows=count_failed_rows(table, options=options.table),
-        texts=found.texts,
-        distinct_texts=found.distinct_texts,
-        source_characters=found.source_characters,
-        terms_found=found.terms.found,
-        terms_kept=found.terms.kept,
-        work=found.work,
         seconds=round(time.monotonic() - start, 3),
         run_rows=unit.rows,
-        run_characters=found.source_characters,
+        run_characters=counts.source_characters,
+        **counts.as_statistics(),
     )
 
 

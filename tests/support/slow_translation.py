@@ -1,5 +1,6 @@
 """A Parquet job that takes its time, so that a kill meets it at work."""
 
+import contextlib
 import io
 import time
 
@@ -21,10 +22,12 @@ class SlowReverser(Reverser):
         return super().translate_ids(source_ids)
 
 
-def write_slowly(table, handle, **options):
+@contextlib.contextmanager
+def slow_writer(handle, schema, **options):
     """Leaves half of the bytes in the file for a while."""
     content = io.BytesIO()
-    write_table(table, content, **options)
+    with table_writer(content, schema, **options) as write:
+        yield write
     half = len(content.getvalue()) // 2
     handle.write(content.getvalue()[:half])
     handle.flush()
@@ -32,12 +35,12 @@ def write_slowly(table, handle, **options):
     handle.write(content.getvalue()[half:])
 
 
-write_table = parquet.write_table
+table_writer = parquet.table_writer
 
 
 def translate_slowly(source, output):
     """Translates in a process of its own; returns how many units had been there, or the error."""
-    parquet.write_table = write_slowly
+    parquet.table_writer = slow_writer
     try:
         summary = translate(
             source,

@@ -13,6 +13,7 @@ from unit_reading import cut, list_sources, read, unit_sizes
 from model.errors import UserError
 from pipelines.corpora import rows as corpora_rows
 from pipelines.corpora.parquet_columns import ParquetColumns, open_columns
+from pipelines.corpora.rows import decode_columns
 from pipelines.pairs import units
 from pipelines.runners import formatting
 from pipelines.storage import parquet
@@ -122,6 +123,27 @@ def test_units_of_parquet_end_at_their_bytes(tmp_path, monkeypatch):
     sizes = unit_sizes(tmp_path)
     assert sum(sizes) == 50
     assert max(sizes) == 3
+
+
+@pytest.mark.parametrize("use_dictionary", [False, True], ids=["long rows", "one long value"])
+@pytest.mark.parametrize("is_typed", [False, True], ids=["texts", "of a dictionary type"])
+def test_slices_of_parquet_hold_so_many_bytes_however_unlike_the_rows_are(
+    tmp_path, monkeypatch, use_dictionary, is_typed
+):
+    texts = [f"row {i}" if i // 100 != 20 else "x" * 3000 for i in range(4000)]
+    column = pa.array(texts)
+    table = pa.table({"s": column.dictionary_encode() if is_typed else column, "t": texts})
+    path = tmp_path / "a.parquet"
+    pq.write_table(table, path, row_group_size=2500, use_dictionary=use_dictionary)
+    monkeypatch.setattr(corpora_rows, "SLICE_BYTES", 40_000)
+    decoded = []
+    monkeypatch.setattr(
+        "pipelines.corpora.parquet_columns.decode_columns",
+        lambda *sides: decoded.append(sum(side.nbytes for side in sides)) or decode_columns(*sides),
+    )
+    source = ParquetColumns(str(path), "s", "t")
+    assert read(source, tmp_path) == [(text, text, None) for text in texts]
+    assert max(decoded) <= 40_000 + 2 * 8 * 2500, "values, and where they begin"
 
 
 def test_an_empty_parquet_file_has_no_units(tmp_path):

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from model.errors import BadFileError, UserError
 from pipelines.storage import parquet
-from pipelines.storage.parquet import ForwardReader, read_footer, read_rows
+from pipelines.storage.forward import ForwardReader, read_rows
+from pipelines.storage.parquet import read_footer
 
 
 def opened(path, *, end, most_rows):
@@ -27,7 +28,8 @@ def chunks(table):
 
 def written(table):
     content = io.BytesIO()
-    parquet.write_table(table, content, compression="none")
+    with parquet.table_writer(content, table.schema, compression="none") as write:
+        write(table)
     return content.getvalue()
 
 

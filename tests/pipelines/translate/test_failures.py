@@ -32,7 +32,7 @@ from model.decoding.options import Decoding
 from model.errors import UserError
 from model.folders.lock import lock_folder
 from pipelines.storage import files as storage_files
-from pipelines.storage import parquet
+from pipelines.storage import forward, parquet
 from pipelines.storage.listing import ListedFile
 from pipelines.texts.options import TextOptions
 from pipelines.translate import job_folder
@@ -197,9 +197,9 @@ def test_an_error_of_the_file_system_is_no_bad_file(tmp_path, monkeypatch):
         with open_for_parts(path) as file:
             return Broken(file.read())
 
-    monkeypatch.setattr(parquet, "open_for_parts", open_broken)
+    monkeypatch.setattr(forward, "open_for_parts", open_broken)
     with pytest.raises(OSError, match="the cable is out") as caught:
-        parquet.read_rows(path=str(source), first_row=0, rows=3, footer_checksum=checksum)
+        forward.read_rows(path=str(source), first_row=0, rows=3, footer_checksum=checksum)
     assert caught.value.errno == errno.EIO
 
 
@@ -520,12 +520,12 @@ def test_rows_of_units_of_other_runs_stay_for_a_day():
 def test_temporary_files_are_named_after_their_run(tmp_path, monkeypatch):
     seen = set()
 
-    def write_table(table, handle, **options):
+    def table_writer(*arguments, **options):
         seen.update(path.name for path in tmp_path.glob("out/_tt/*.tmp"))
-        written(table, handle, **options)
+        return writer(*arguments, **options)
 
-    written = parquet.write_table
-    monkeypatch.setattr(parquet, "write_table", write_table)
+    writer = parquet.table_writer
+    monkeypatch.setattr(parquet, "table_writer", table_writer)
     translate(write(tmp_path / "in.parquet", numbered(3)), tmp_path / "out")
     [unit] = unit_statistics(tmp_path / "out")
     [name] = seen

@@ -28,18 +28,19 @@ from model.errors import (
 from pipelines.runners.beam_options import with_workers
 from pipelines.runners.failures import find_user_error
 from pipelines.runners.runner import make_pipeline
-from pipelines.storage.parquet import cell_bytes, overlapping_row_groups, read_footer, read_rows
+from pipelines.storage.forward import read_rows
+from pipelines.storage.parquet import cell_bytes, overlapping_row_groups, read_footer
 from pipelines.translate.job_folder import (
     SkippedFile,
     compare_plans,
     read_input,
     write_input,
 )
-from pipelines.translate.manifest import UnitTotals, make_manifest
+from pipelines.translate.manifest import UnitStatistics, UnitTotals, make_manifest
 from pipelines.translate.plan import InputFile, plan_units
 from pipelines.translate.table import TableOptions, translate_table
 from pipelines.translate.transforms import AddUpUnits, PlanUnits, TranslateUnits
-from pipelines.translate.units import UnitOptions, UnitStatistics
+from pipelines.translate.units import UnitOptions
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.dictionary("int8", "string")])

@@ -1,0 +1,282 @@
+"""Runs of consecutive rows of Parquet, read forward, in no more memory than is asked for."""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import IO, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from model.errors import BadFileError
+from pipelines.storage.files import open_for_parts
+from pipelines.storage.memory import cut_by_bytes, has_dictionary, rows_at_once
+from pipelines.storage.parquet import changed_error, iter_rows, open_footer, told_of_damage
+from pipelines.storage.paths import is_local
+
+_BATCH_ROWS = 8192
+# Column chunks are streamed through a buffer, never loaded whole: a row group may be the file. An
+# object store takes a request for each buffer, so that there they are larger, but together no more
+# than a worker has room for.
+_BUFFER_BYTES = 1 << 20
+_REMOTE_BUFFER_BYTES = 16 << 20
+_REMOTE_BUFFERS_BYTES = 64 << 20  # of all columns
+_LEAST_BUFFER_BYTES = 256 << 10
+
+
+def read_rows(*, path: str, first_row: int, rows: int, footer_checksum: str) -> pa.Table:
+    """Reads consecutive rows of a file as one table, if its footer is the one that was planned.
+
+    Raises:
+      BadFileError: Bytes on the way to the rows are damaged.
+      UserError: The file is another one now.
+    """
+    with open_for_parts(path) as handle:
+        file = _open_planned(handle, path=path, checksum=footer_checksum, end=first_row + rows)
+        table = pa.Table.from_batches(
+            _iter_planned(file, path=path, first_row=first_row, rows=rows), schema=file.schema_arrow
+        )
+    if has_dictionary(table.schema):
+        return table
+    starts = _group_starts(file)
+    start = starts[_group_of(starts, first_row)]
+    return _as_chunks(table, _chunk_ends(start=start, first_row=first_row, rows=rows))
+
+
+def _iter_planned(
+    file: pq.ParquetFile, *, path: str, first_row: int, rows: int
+) -> Iterator[pa.RecordBatch]:
+    with _told_of_rows(path, first_row=first_row, rows=rows):
+        yield from iter_rows(
+            file, path=path, first_row=first_row, rows=rows, batch_rows=_batch_rows(file, rows)
+        )
+
+
+def _chunk_rows(rows: int) -> int:
+    """Returns the rows of the chunks of a table of so many rows: they decide its file's bytes."""
+    return max(1, min(rows, _BATCH_ROWS))
+
+
+def _batch_rows(file: pq.ParquetFile, rows: int) -> int:
+    """Returns the rows that are decoded at once.
+
+    What Arrow puts into a dictionary depends on them: where there is one, they are those of chunks.
+    """
+    most = _chunk_rows(rows)
+    if has_dictionary(file.schema_arrow):
+        return most
+    return rows_at_once(file.metadata, most_rows=most)
+
+
+def _told_of_rows(
+    path: str, *, first_row: int, rows: int
+) -> contextlib.AbstractContextManager[None]:
+    last_row = first_row + rows - 1
+    return told_of_damage(f"{path} cannot be read (rows {first_row:,} to {last_row:,}, from 0)")
+
+
+def _open_planned(handle: IO[bytes], *, path: str, checksum: str, end: int) -> pq.ParquetFile:
+    """Opens a file of which rows are read up to the row `end`, if its footer is as planned."""
+    _, found, footer = open_footer(handle, path=path)
+    if found != checksum:
+        raise changed_error(path)
+    handle.seek(0)
+    return pq.ParquetFile(
+        handle,
+        metadata=footer.metadata,
+        buffer_size=_buffer_bytes(path, footer.metadata, end=end),
+        pre_buffer=False,
+        page_checksum_verification=True,
+    )
+
+
+def _buffer_bytes(path: str, metadata: Any, *, end: int) -> int:
+    """Returns the bytes of a column's buffer.
+
+    Of a row group that is read in part, a buffer's worth of each column is read too much.
+    """
+    if is_local(path):
+        return _BUFFER_BYTES
+    columns = max(1, int(metadata.num_columns))
+    size = min(_REMOTE_BUFFER_BYTES, max(_BUFFER_BYTES, _REMOTE_BUFFERS_BYTES // columns))
+    start = 0
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        if start < end < start + group.num_rows:
+            stored = sum(int(group.column(i).total_compressed_size) for i in range(columns))
+            size = min(size, max(_LEAST_BUFFER_BYTES, stored // (8 * columns)))
+        start += group.num_rows
+    return size
+
+
+def _group_starts(file: pq.ParquetFile) -> list[int]:
+    """Returns the first row of each row group, and the rows of the file."""
+    groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
+    return list(itertools.accumulate((each.num_rows for each in groups), initial=0))
+
+
+def _group_of(starts: list[int], row: int) -> int:
+    return bisect.bisect_right(starts, row) - 1
+
+
+class ForwardReader:
+    """Runs of consecutive rows of a Parquet file, read from front to back, and none twice.
+
+    What `read` returns is to the chunk what `read_rows` returns, so that a file that is written of
+    it has the same bytes.
+
+    Args:
+      path: The file.
+      footer_checksum: The checksum of its footer when it was planned.
+      end: The row behind the last one that will be asked for.
+      most_rows: The most rows that will be asked for at once.
+    """
+
+    def __init__(self, path: str, *, footer_checksum: str, end: int, most_rows: int) -> None:
+        self._path = path
+        self._checksum = footer_checksum
+        self._end = end
+        self._most_rows = most_rows
+        self._opened = contextlib.ExitStack()
+        self._file: pq.ParquetFile | None = None
+        self._starts: list[int] = []
+        self._batch_rows = 1  # rows that are decoded at once
+        self._batches: Iterator[pa.RecordBatch] = iter(())
+        self._rest: pa.RecordBatch | None = None  # of the last batch
+        self._next_row = -1  # the row that comes next; -1 if nothing is being read
+        self._begun_at = -1  # the row at which reading began
+        # What Arrow puts into a dictionary depends on what it has read before, and in what batches:
+        # of files with such columns each row group is read by itself.
+        self._has_dictionary = False
+
+    def __enter__(self) -> ForwardReader:
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self._opened.close()
+
+    def read(self, *, first_row: int, rows: int) -> pa.Table:
+        """Reads rows, whatever they take in memory.
+
+        Raises:
+          BadFileError: Bytes on the way to the rows are damaged.
+          UserError: The file is another one now.
+        """
+        [table] = self.pieces(first_row=first_row, rows=rows, most_bytes=1 << 62)
+        return table
+
+    def pieces(self, *, first_row: int, rows: int, most_bytes: int) -> Iterator[pa.Table]:
+        """Yields rows as a table, or as several if they take more memory than that.
+
+        Where those end depends on the rows alone. At most two of them are in memory at a time, and
+        what is decoded at once (`rows_at_once`).
+
+        Args:
+          first_row: The first of the rows.
+          rows: How many there are; none are a table without rows.
+          most_bytes: Bytes of a table, as `row_bytes` counts them.
+
+        Raises:
+          BadFileError: Bytes on the way to the rows are damaged.
+          UserError: The file is another one now.
+        """
+        file = self._file or self._open()
+        start = self._starts[_group_of(self._starts, first_row)]
+        ends = _chunk_ends(start=start, first_row=first_row, rows=rows)
+        batches = self._batches_of(file, first_row, rows)
+        for piece, is_whole in cut_by_bytes(batches, most_bytes=most_bytes):
+            table = pa.Table.from_batches(piece, schema=file.schema_arrow)
+            del piece
+            if self._has_dictionary:
+                yield table
+            else:
+                yield _as_chunks(table, ends) if is_whole else table.combine_chunks()
+
+    def _batches_of(
+        self, file: pq.ParquetFile, first_row: int, rows: int
+    ) -> Iterator[pa.RecordBatch]:
+        done = 0
+        if not rows:
+            return
+        if not self._has_dictionary or self._is_in_one_group(first_row, rows):
+            try:
+                with _told_of_rows(self._path, first_row=first_row, rows=rows):
+                    batches = self._read(file, first_row, rows)
+                    # Those with dictionaries all at once: they cannot be read anew in part.
+                    for batch in list(batches) if self._has_dictionary else batches:
+                        done += batch.num_rows
+                        yield batch
+                return
+            except BadFileError:  # the damage may lie behind the rows
+                self._next_row = -1
+        with open_for_parts(self._path) as handle:
+            alone = _open_planned(
+                handle, path=self._path, checksum=self._checksum, end=first_row + rows
+            )
+            yield from _iter_planned(
+                alone, path=self._path, first_row=first_row + done, rows=rows - done
+            )
+
+    def _open(self) -> pq.ParquetFile:
+        handle = self._opened.enter_context(open_for_parts(self._path))
+        file = _open_planned(handle, path=self._path, checksum=self._checksum, end=self._end)
+        self._starts = _group_starts(file)
+        self._has_dictionary = has_dictionary(file.schema_arrow)
+        self._batch_rows = _batch_rows(file, self._most_rows)
+        self._file = file
+        return file
+
+    def _is_in_one_group(self, first_row: int, rows: int) -> bool:
+        group = _group_of(self._starts, first_row)
+        fits = first_row + rows <= self._starts[min(group + 1, len(self._starts) - 1)]
+        return fits and _chunk_rows(rows) == self._batch_rows
+
+    def _read(self, file: pq.ParquetFile, first_row: int, rows: int) -> Iterator[pa.RecordBatch]:
+        group = _group_of(self._starts, first_row)
+        start = self._starts[group]
+        is_on_the_way = start <= self._next_row <= first_row
+        if not is_on_the_way or (self._has_dictionary and start != self._begun_at):
+            last = min(bisect.bisect_left(self._starts, self._end), len(self._starts) - 1)
+            last = group + 1 if self._has_dictionary else last
+            self._batches = file.iter_batches(
+                batch_size=self._batch_rows, row_groups=list(range(group, last))
+            )
+            self._rest, self._next_row, self._begun_at = None, start, start
+        for _ in self._take(first_row - self._next_row):
+            pass
+        yield from self._take(rows)
+
+    def _take(self, rows: int) -> Iterator[pa.RecordBatch]:
+        """Yields the rows that come next."""
+        while rows:
+            batch = self._rest if self._rest is not None else next(self._batches, None)
+            if batch is None:
+                raise pa.ArrowInvalid(f"{rows} rows are missing")
+            piece = batch.slice(0, rows)
+            taken = piece.num_rows
+            self._rest = batch.slice(taken) if taken < batch.num_rows else None
+            self._next_row += taken
+            rows -= taken
+            del batch
+            yield piece
+            del piece  # before the next is decoded
+
+
+def _chunk_ends(*, start: int, first_row: int, rows: int) -> list[int]:
+    """Returns where Arrow ends the chunks of rows that it reads from the start of a row group."""
+    size = _chunk_rows(rows)
+    return [end - first_row for end in range(start + size, first_row + rows, size)]
+
+
+def _as_chunks(table: pa.Table, ends: Iterable[int]) -> pa.Table:
+    """Returns a table with the chunks in which Arrow reads it by itself: they end there."""
+    wanted = [*(end for end in ends if end > 0), table.num_rows]
+    found = itertools.accumulate(batch.num_rows for batch in table.to_batches())
+    if list(found) == wanted:
+        return table
+    pieces = itertools.pairwise((0, *wanted))
+    return pa.concat_tables(
+        table.slice(begin, end - begin).combine_chunks() for begin, end in pieces
+    )

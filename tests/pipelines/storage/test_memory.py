@@ -1,0 +1,108 @@
+"""The memory that rows take, against what is in them, and tables cut by it."""
+
+from __future__ import annotations
+
+import io
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipelines.storage import memory
+from pipelines.storage.memory import FEW_ROWS, cut_by_bytes, row_bytes, rows_at_once
+
+TEXTS = st.lists(st.none() | st.text(max_size=9), max_size=30)
+
+
+def bytes_of(value):
+    """Returns the bytes of texts in a value of Python's, and 8 of a number."""
+    if isinstance(value, str):
+        return len(value.encode())
+    if isinstance(value, list):
+        return sum(map(bytes_of, value))
+    if isinstance(value, dict):
+        return sum(map(bytes_of, value.values()))
+    return 8 if isinstance(value, int) else 0
+
+
+@given(texts=TEXTS, first=st.integers(0, 5))
+def test_rows_have_the_bytes_of_their_values(texts, first):
+    lists = [None if text is None else [text, "x" * index] for index, text in enumerate(texts)]
+    arrays = [
+        pa.array(texts, pa.string()),
+        pa.array(texts, pa.large_string()),
+        pa.array(texts, pa.string_view()),
+        pa.array(texts, pa.string()).dictionary_encode(),
+        pa.array(lists, pa.list_(pa.string())),
+        pa.array(
+            [{"a": text, "b": 1} for text in texts], pa.struct({"a": pa.string(), "b": "int64"})
+        ),
+        pa.array(range(len(texts)), pa.int64()),
+    ]
+    for array in arrays:
+        array = array.slice(first)
+        assert row_bytes(array).tolist() == [bytes_of(value) for value in array.to_pylist()]
+
+
+@given(texts=TEXTS, most_bytes=st.integers(1, 40), cuts=st.lists(st.integers(1, 6)), data=st.data())
+def test_pieces_hold_so_many_bytes_however_the_rows_come(texts, most_bytes, cuts, data):
+    array = pa.array(texts, pa.string())
+    if data.draw(st.booleans()):
+        array = array.dictionary_encode()
+    whole = pa.record_batch({"text": array})
+    batches, first = [], 0
+    for size in cuts:
+        batches.append(whole.slice(first, size))
+        first += size
+    batches.append(whole.slice(first))
+    found = [
+        (pa.Table.from_batches(piece, schema=whole.schema), is_whole)
+        for piece, is_whole in cut_by_bytes(batches, most_bytes=most_bytes)
+    ]
+    assert pa.concat_tables(table for table, _ in found).to_pylist() == whole.to_pylist()
+    assert [is_whole for _, is_whole in found] == [len(found) == 1] * len(found)
+    sizes = [sum(map(bytes_of, table["text"].to_pylist())) for table, _ in found]
+    for (table, _), size in zip(found, sizes, strict=True):
+        assert size <= most_bytes or table.num_rows == 1
+    for size, (table, _) in zip(sizes, found[1:], strict=False):
+        assert size + bytes_of(table["text"][0].as_py()) > most_bytes, "it could hold another row"
+    alone = cut_by_bytes([whole], most_bytes=most_bytes)
+    assert [sum(map(len, piece)) for piece, _ in alone] == [table.num_rows for table, _ in found]
+
+
+def footer_of(columns, **options):
+    content = io.BytesIO()
+    pq.write_table(pa.table(columns), content, **options)
+    return pq.ParquetFile(content).metadata
+
+
+MB = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "rows"),
+    [
+        ({"a": list(range(20_000))}, {}, 8192),
+        ({"a": ["short"] * 20_000}, {}, 8192),
+        # 2 MB in all: whatever the rows are.
+        ({"a": ["x" * 2000] * 1000}, {"use_dictionary": False}, 8192),
+        # A long row and many short ones: it may be any of them, and there may be more such.
+        ({"a": ["x" * 9 * MB] + [""] * 9999}, {"use_dictionary": False}, FEW_ROWS),
+        # The same value in each row, which the file has once.
+        ({"a": ["x" * 10_000] * 20_000}, {}, 512),
+        ({"a": [["x" * 10_000] * 10] * 2_000}, {}, FEW_ROWS),
+    ],
+)
+def test_as_many_rows_are_decoded_at_once_as_fit_whichever_they_are(columns, options, rows):
+    footer = footer_of(columns, **options)
+    assert rows_at_once(footer, most_rows=8192, most_bytes=8 * MB) == rows
+    assert rows_at_once(footer, most_rows=5, most_bytes=8 * MB) == 5
+    decoded = row_bytes(pa.array(columns["a"]))
+    if rows > FEW_ROWS:
+        assert (
+            max(decoded[first : first + rows].sum() for first in range(0, len(decoded), rows))
+            <= 8 * MB
+        )
+    assert memory.BATCH_BYTES == 64 * MB
