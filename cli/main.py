@@ -35,11 +35,12 @@ COMMANDS = {
     "attention": "Draw what a model looks at as it translates.",
     "report": "Write a report that a browser opens offline.",
     "show": "Show what lies in a folder, or what a tfds: name offers.",
+    "doctor": "Say what will work on this machine.",
 }
 
 _MODULES = {"import": "import_model"}  # a module cannot be imported as `import`
 # Those that are not in cli/commands.
-_ROOMS = dict.fromkeys(("evaluate", "demo", "attention", "report", "show"), "look")
+_ROOMS = dict.fromkeys(("evaluate", "demo", "attention", "report", "show", "doctor"), "look")
 
 _TAKE_BEAM = ("preprocess", "translate-batch", "translate-stream")
 _INTERRUPTED = 130

@@ -6,7 +6,7 @@ import importlib.metadata
 import shlex
 import sys
 
-_PROJECT = "tt-translate"
+PROJECT = "tt-translate"
 
 
 def pip_install(*requirements: str) -> str:
@@ -25,7 +25,7 @@ def install_extra(extra: str) -> str:
     They are named, as in "ctranslate2": there is no package of this project to fetch the extra of.
     """
     try:
-        declared = importlib.metadata.requires(_PROJECT) or []
+        declared = importlib.metadata.requires(PROJECT) or []
     except importlib.metadata.PackageNotFoundError:  # a source tree that is not installed
         return pip_install(f".[{extra}]")
     found = [requirement.partition(";") for requirement in declared]

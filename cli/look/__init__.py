@@ -5,6 +5,7 @@ report          tt report
 show            tt show
 evaluate        tt evaluate
 demo            tt demo
+doctor          tt doctor
 dataset_tables  a dataset as tables
 folder_tables   models, runs, translations and tfds: names as tables
 blocks          tables, bars and texts on a terminal

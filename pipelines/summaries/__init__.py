@@ -4,4 +4,8 @@ folders     what kind of folder a path names
 translated  all of a translated folder
 texts       texts and their translations: statuses, flags, lengths, scores, outliers
 tfds_names  the datasets, subsets, splits and sizes that a tfds: name offers
+doctor      what of tt will work on this machine
+packages    installed packages, against what is required and locked
+probes      what programs and libraries answer
+machine     cores, memory, disks and credentials
 """
