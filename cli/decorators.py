@@ -5,18 +5,22 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 from cli.config_file import config_option
-from cli.errors import quiet_libraries, say, user_errors
+from cli.errors import library_notices, say, user_errors
 from cli.flags_of_fields import read_signature
 from cli.paths import plain_paths
 from pipelines.runners.remote_jobs import JobHandedOver
 
 _INTERRUPTED = "tt: interrupted"
 _GOES_ON = "; the same command goes on from what is finished"
+
+_VERBOSE = Annotated[
+    bool, typer.Option("-v", "--verbose", help="Show what TensorFlow and Beam say of their work.")
+]
 
 Command = Callable[..., None]
 
@@ -26,7 +30,8 @@ def command(
 ) -> Callable[[Command], Command]:
     """Makes a command of a function; a `UserError` becomes one line on stderr and exit code 2.
 
-    It takes `--config FILE.yaml`; parameters with `options_of` become the options of a dataclass.
+    It takes `--config FILE.yaml` and `--verbose`; parameters with `options_of` become the options of
+    a dataclass.
     If it `is_resumable`, it keeps what it has finished when it is interrupted; if it `takes_beam`,
     Beam's own options are `context.obj`.
     """
@@ -37,10 +42,11 @@ def command(
         takes_context = "context" in inspect.signature(function).parameters
 
         @functools.wraps(function)
-        def run(*, context: typer.Context, config: str | None, **values: Any) -> None:
-            quiet_libraries()
+        def run(
+            *, context: typer.Context, config: str | None, verbose: bool, **values: Any
+        ) -> None:
             try:
-                with user_errors(context):
+                with library_notices(are_shown=verbose), user_errors(context):
                     context.params.update(plain_paths(context.params))
                     if takes_context:
                         values["context"] = context
@@ -55,6 +61,7 @@ def command(
         parameters = [_keyword("context", typer.Context), *own]
         config = config_option(takes_beam=takes_beam)
         parameters.append(_keyword("config", config).replace(default=None))
+        parameters.append(_keyword("verbose", _VERBOSE).replace(default=False))
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {each.name: each.annotation for each in parameters}
         run.option_fields = signature.fields  # type: ignore[attr-defined]

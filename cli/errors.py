@@ -10,6 +10,7 @@ import re
 import sys
 import warnings
 from collections.abc import Iterator
+from contextvars import ContextVar
 from typing import TextIO
 
 import typer
@@ -19,6 +20,8 @@ from model.errors import UserError
 from pipelines.runners.foreign_errors import explain
 
 CONFIG_KEYS = "tt.config"  # in a context's meta: keys and file of what it gives, by parameter
+
+SHOWS_NOTICES = ContextVar("shows_notices", default=False)  # whether libraries speak
 
 _running: list[typer.Context] = []  # the command that runs last: `tt demo` runs others
 
@@ -81,11 +84,30 @@ def say_what_is_awaited(stream: TextIO) -> None:
         say("tt: reading lines from the terminal; end with Ctrl-D")
 
 
-def quiet_libraries() -> None:
-    """Keeps the libraries' notices about themselves off the user's screen."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+@contextlib.contextmanager
+def library_notices(*, are_shown: bool) -> Iterator[None]:
+    """Keeps the libraries' notices about themselves off the user's screen, or shows them on stderr.
+
+    A command that `tt -v demo` runs shows them, too.
+    """
+    are_shown = are_shown or SHOWS_NOTICES.get()
+    token = SHOWS_NOTICES.set(are_shown)
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+    if are_shown:
+        os.environ["TF_CPP_MIN_LOG_LEVEL"] = "0"
+        logging.getLogger().addHandler(handler)
+    else:
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+        os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+        if not sys.warnoptions:
+            warnings.simplefilter("ignore")
     for name in ("apache_beam", "absl", "tensorflow"):
-        logging.getLogger(name).setLevel(logging.WARNING)
-    if not sys.warnoptions:
-        warnings.simplefilter("ignore")
+        logging.getLogger(name).setLevel(logging.INFO if are_shown else logging.WARNING)
+    # It tells of each type hint in our own code.
+    logging.getLogger("apache_beam.typehints").setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.getLogger().removeHandler(handler)
+        SHOWS_NOTICES.reset(token)

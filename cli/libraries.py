@@ -7,7 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from cli.errors import say
+from cli.errors import SHOWS_NOTICES, say
 from model.engines.translator import Engine
 
 
@@ -19,10 +19,15 @@ def import_tensorflow(*, uses_onednn: bool | None = None) -> None:
 
     With oneDNN a training step is up to 1.4 times faster; a search, in which each step has a shape
     of its own, is slower. None leaves it to TensorFlow, which leaves it off without AVX-512 VNNI.
-    The user's own choice stands.
+    The user's own choice stands, and with `--verbose` all of it is shown.
     """
     if uses_onednn is not None:
         os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", str(int(uses_onednn)))
+    if SHOWS_NOTICES.get():
+        from model.engines.gpus import let_memory_grow
+
+        let_memory_grow()
+        return
     sys.stderr.flush()
     screen = os.dup(2)
     with tempfile.TemporaryFile() as notices:

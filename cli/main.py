@@ -38,6 +38,14 @@ COMMANDS = {
     "doctor": "Say what will work on this machine.",
 }
 
+_GROUPS = {
+    "From a corpus to translations": ("preprocess", "train", "translate-batch"),
+    "Other ways to translate": ("translate", "translate-stream", "evaluate"),
+    "Models": ("average", "export", "import"),
+    "Look inside": ("show", "report", "attention"),
+    "Begin": tuple(n for n in ("doctor", "init", "demo") if n in COMMANDS),
+}
+
 _MODULES = {"import": "import_model"}  # a module cannot be imported as `import`
 # Those that are not in cli/commands.
 _ROOMS = dict.fromkeys(("evaluate", "demo", "attention", "report", "show", "doctor"), "look")
@@ -64,6 +72,13 @@ class _Commands(TyperGroup):
         for name, line in COMMANDS.items():
             self.add_command(TyperCommand(name, help=line))
 
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Writes the commands, group by group."""
+        width = max(map(len, COMMANDS))  # the same in each group
+        for heading, names in _GROUPS.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name.ljust(width), COMMANDS[name]) for name in names])
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Returns the name, the command and its arguments."""
         name, _, rest = super().resolve_command(ctx, args)
@@ -85,7 +100,7 @@ def load_command(name: str) -> TyperCommand:
     return command
 
 
-app = _Typer(name="tt", cls=_Commands, no_args_is_help=True)
+app = _Typer(name="tt", cls=_Commands, no_args_is_help=True, add_completion=True)
 
 
 def _print_version(is_asked: bool) -> None:

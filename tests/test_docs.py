@@ -188,6 +188,10 @@ def prepare_look(folder, request):
     translate(folder / "in.parquet", folder / "translated", text_columns=("text",))
 
 
+def prepare_start(folder, request):
+    folder.mkdir()
+
+
 PREPARE = {
     "README.md": prepare_readme,
     "docs/formats.md": prepare_formats,
@@ -195,6 +199,7 @@ PREPARE = {
     "docs/look.md": prepare_look,
     "docs/preprocess.md": prepare_preprocess,
     "docs/train.md": prepare_train,
+    "docs/start.md": prepare_start,
     "docs/translate.md": prepare_translate,
 }
 
@@ -335,7 +340,7 @@ def test_no_command_stands_outside_of_blocks(document):
 
 def flags_of_commands():
     """Returns the flags of each command of `tt`; "" is `tt` itself."""
-    flags = {"": {"--version", "--help", "-h"}}
+    flags = {"": {"--version", "--help", "-h", "--install-completion", "--show-completion"}}
     for name in COMMANDS:
         parameters = [each for each in load_command(name).params if each.opts[0].startswith("-")]
         flags[name] = {flag for each in parameters for flag in each.opts + each.secondary_opts}

@@ -16,7 +16,10 @@ _OPTIONS = options_of(AverageRequest, defaults={"run": str(DEFAULT_RUN), "output
 
 @command()
 def average_command(request: Annotated[AverageRequest, _OPTIONS]) -> None:
-    """Average checkpoints of a run into a model folder."""
+    """Average checkpoints of a run into a model folder.
+
+    Example: tt average --run run --of last --count 3 --output averaged
+    """
     folder = local_path(request.output)
     request.check()
     import_tensorflow()

@@ -31,7 +31,10 @@ _OPTIONS = options_of(
 
 @command()
 def export_command(request: Annotated[ExportRequest, _OPTIONS]) -> None:
-    """Write a trained model to a folder for other programs."""
+    """Write a trained model to a folder for other programs.
+
+    Example: tt export run --format saved-model --output saved
+    """
     folder = local_path(request.output)
     if request.checkpoint is None:
         local_path(request.model)

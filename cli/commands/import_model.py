@@ -29,6 +29,8 @@ def import_model_command(request: Annotated[ImportRequest, _OPTIONS]) -> None:
 
     Only where the folder does not tell its own layout: the translating commands take an OPUS-MT,
     NLLB, M2M or Argos folder as it is.
+
+    Example: tt import ctranslate2 opus-mt-en-es --output model
     """
     folder = local_path(request.output)
     local_path(request.model)

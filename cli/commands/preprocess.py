@@ -93,6 +93,8 @@ def preprocess_command(
 
     Its pairs are cleaned, tokenized, shuffled and sharded into TFRecords.
     Beam's own options go after `--`: tt preprocess ... -- --direct_num_workers=2
+
+    Example: tt preprocess --source train.en --target train.de
     """
     is_price = price_per_hour is None or price_per_hour >= 0
     require(is_price, "`price_per_hour` must not be negative", price_per_hour)

@@ -96,7 +96,10 @@ def train_command(
         bool, typer.Option("--describe", help="Print the model's parameters by part, and stop.")
     ] = False,
 ) -> None:  # fmt: skip
-    """Train a Transformer on a dataset folder, and export it."""
+    """Train a Transformer on a dataset folder, and export it.
+
+    Example: tt train --dataset dataset --run run --preset small
+    """
     dataset = asked["dataset"]
     asked["dataset"] = _local_dataset(dataset, cache)
     request = TrainRequest(

@@ -43,6 +43,8 @@ def translate_command(
 
     With --n-best N, it is N lines for a line. Where a line fails, its translation is empty and the
     exit code is 1 at the end.
+
+    Example: tt translate --model run < test.en > translated.de
     """
     if sys.stdin is None or sys.stdout is None:
         raise UserError("stdin or stdout is closed: redirect both, from a text and to a file")

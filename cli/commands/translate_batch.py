@@ -84,6 +84,8 @@ def translate_batch_command(
     --with-scores is needed), and with --n-best translation_n_best; of several text columns with
     <column>_ before the name.
     Beam's own options go after `--`: tt translate-batch in.parquet -- --direct_num_workers=2
+
+    Example: tt translate-batch articles.parquet --text-column body
     """
     is_price = price_per_hour is None or price_per_hour >= 0
     require(is_price, "`price_per_hour` must not be negative", price_per_hour)

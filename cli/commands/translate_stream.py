@@ -56,6 +56,8 @@ def translate_stream_command(
     (attributes) and, as JSON, their other fields; the added fields have the names of the columns
     of translate-batch. Of a watched folder, each table that comes whole is translated as
     translate-batch does, into a folder of its name.
+
+    Example: tt translate-stream inbox/ outbox/ --field body
     """
     from pipelines.streams.addresses import Folder
     from pipelines.streams.job import StreamRequest

@@ -25,6 +25,8 @@ def attention_command(request: Annotated[AttentionRequest, _OPTIONS]) -> None:
     """Draw what a model looks at as it translates.
 
     The attention of the encoder, of the decoder and between them, for each layer and head.
+
+    Example: tt attention "A dog runs." --output attention.html
     """
     local_path(request.model)
     request.check()

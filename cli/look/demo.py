@@ -45,6 +45,8 @@ def demo_command(
     """Run the three commands on the embedded corpus.
 
     It shows and scores translations of held-out sentences at the end.
+
+    Example: tt demo --folder demo
     """
     from cli.main import app
 

@@ -25,8 +25,11 @@ def doctor_command(
 ) -> None:
     """Say what will work on this machine.
 
-    And what to do about the rest. It takes some seconds, writes nothing and uses no network. The
-    exit code is 1 where preprocess, train or translate-batch would not run here.
+    Each line says what was found, what is needed, and what to do. It takes some seconds, writes
+    nothing and uses no network. The exit code is 1 where preprocess, train or translate-batch would
+    not run here.
+
+    Example: tt doctor
     """
     from pipelines.summaries.doctor import diagnose
 

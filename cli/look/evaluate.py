@@ -28,6 +28,8 @@ def evaluate_command(request: Annotated[EvaluateRequest, _OPTIONS]) -> None:
     """Score translations against references by BLEU and chrF.
 
     Both are sacreBLEU's, with their signatures.
+
+    Example: tt evaluate translated.de --reference test.de
     """
     if sys.stdin and any(map(is_stdin, (request.translations, *request.references))):
         say_what_is_awaited(sys.stdin)

@@ -24,6 +24,8 @@ def report_command(request: Annotated[ReportRequest, _OPTIONS]) -> None:
     """Write a report that a browser opens offline.
 
     Of a dataset, a run, several runs side by side, or a translated folder.
+
+    Example: tt report run --output run.html
     """
     for folder in request.folders:
         local_path(folder)

@@ -45,6 +45,7 @@ def show_command(
     """Show what lies in a folder, or what a tfds: name offers.
 
     Datasets, runs, models and translations are told apart by what lies in them.
+
     Example: tt show dataset
     """
     require(examples >= 1, "`examples` must be at least 1", examples)

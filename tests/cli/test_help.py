@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from command_line import run
 
 from cli.flags_of_fields import describe_fields
-from cli.main import COMMANDS, load_command
+from cli.main import _GROUPS, COMMANDS, load_command
 from model.decoding.options import Decoding
 from model.engines.translator import Engine
 from model.runs.averaging import AverageRequest
@@ -112,6 +115,42 @@ def test_help_fits_80_columns_whole(capsys, monkeypatch, arguments):
     letters = "".join(printed.split())  # lines are broken behind hyphens, too
     for text in texts:
         assert "".join(text.split()) in letters
+
+
+def test_each_command_is_in_one_group_of_the_list():
+    assert sorted(name for names in _GROUPS.values() for name in names) == sorted(COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_has_an_example_that_is_parsed(name):
+    """The last lines of its help; the flags and arguments have to be there, and to suit."""
+    command = load_command(name)
+    example = command.help.rpartition("\n\nExample: ")[2]
+    words = shlex.split(example)
+    assert words[:2] == ["tt", name]
+    arguments = words[2 : words.index("<")] if "<" in words else words[2:]
+    context = command.make_context(f"tt {name}", list(arguments))
+    given = [p for p in command.params if context.get_parameter_source(p.name).name != "DEFAULT"]
+    flags = {word for word in arguments if word.startswith("-")}
+    assert flags == {p.opts[0] for p in given if p.param_type_name == "option"}
+
+
+def completed(words):
+    """Returns what bash would offer for the last of the words."""
+    text = " ".join(words)
+    done = subprocess.run(
+        [Path(sys.executable).with_name("tt")],
+        env=os.environ | {"_TT_COMPLETE": "complete_bash", "COMP_WORDS": text,
+                          "COMP_CWORD": str(len(words) - 1)},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
+def test_a_shell_completes_commands_and_flags():
+    assert completed(["tt", "trans"]) == ["translate-batch", "translate-stream", "translate"]
+    assert completed(["tt", "train", "--pat"]) == ["--patience"]
 
 
 @pytest.mark.parametrize("name", COMMANDS)

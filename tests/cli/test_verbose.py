@@ -1,0 +1,50 @@
+"""`--verbose`: what TensorFlow and Beam say is shown, and else is not."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+
+import pytest
+from command_line import TEXTS, run, write_corpus
+
+from cli.errors import SHOWS_NOTICES
+from cli.main import COMMANDS, load_command
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_command_takes_it(name):
+    [flag] = [each for each in load_command(name).params if each.name == "verbose"]
+    assert flag.opts == ["-v", "--verbose"]
+
+
+def test_beam_speaks_when_it_is_asked_to(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write_corpus(tmp_path)
+    handlers = list(logging.getLogger().handlers)
+    assert run("preprocess", *TEXTS, "--output", "quiet") == 0
+    assert "apache_beam" not in capsys.readouterr().err
+    assert run("preprocess", *TEXTS, "--output", "loud", "--verbose") == 0
+    assert "apache_beam.runners." in capsys.readouterr().err
+    assert logging.getLogger().handlers == handlers
+    assert not SHOWS_NOTICES.get()
+
+
+@pytest.mark.slow
+def test_tensorflow_speaks_when_it_is_asked_to(tmp_path):
+    """In a process of its own, as its log is set up once."""
+    asked = ("tfds:", "--data-dir", str(tmp_path))
+    code = "from cli.main import main; import sys; main(sys.argv[1:])"
+    environment = {name: value for name, value in os.environ.items() if name[:3] != "TF_"}
+
+    def said(*flags):
+        done = subprocess.run(
+            [sys.executable, "-c", code, "show", *asked, *flags], env=environment,
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        return done.stderr
+
+    assert said() == ""
+    assert "This TensorFlow binary is optimized" in said("-v")
