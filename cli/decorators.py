@@ -30,8 +30,8 @@ def command(
 ) -> Callable[[Command], Command]:
     """Makes a command of a function; a `UserError` becomes one line on stderr and exit code 2.
 
-    It takes `--config FILE.yaml` and `--verbose`; parameters with `options_of` become the options of
-    a dataclass.
+    It takes `--config FILE.yaml` and `--verbose`; parameters with `options_of` become the options
+    of a dataclass.
     If it `is_resumable`, it keeps what it has finished when it is interrupted; if it `takes_beam`,
     Beam's own options are `context.obj`.
     """
