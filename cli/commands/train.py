@@ -93,7 +93,8 @@ def train_command(
         ),
     ] = None,
     describe: Annotated[
-        bool, typer.Option("--describe", help="Print the model's parameters by part, and stop.")
+        bool,
+        typer.Option("--describe", help="Print parameters, learning rate and masks, and stop."),
     ] = False,
 ) -> None:  # fmt: skip
     """Train a Transformer on a dataset folder, and export it.
@@ -115,7 +116,7 @@ def train_command(
     for line in [*job.notes, *(f"tt: warning: {doubt}" for doubt in job.doubts)]:
         say(line)
     if describe:
-        typer.echo("\n".join(job.describe()))
+        typer.echo("\n".join(_describe(job)))
         return
     from model.training.stops import StopRequest
     from model.updates.strategies import lost_worker_errors, make_strategy
@@ -131,6 +132,15 @@ def train_command(
         trainer = job.start(strategy, stop=stop)
         say(_describe_strategy(request.strategy, strategy))
         _train(trainer, job)
+
+
+def _describe(job: TrainJob) -> list[str]:
+    from model.summaries.training_plan import describe_masks, describe_schedule
+
+    data = job.data
+    masks = describe_masks(data.folder, data.manifest, data.vocabularies, training=job.training)
+    schedule = describe_schedule(job.training, width=job.model.d_model)
+    return [*job.describe(), "", *schedule, "", *masks]
 
 
 def _local_dataset(dataset: str, cache: str | None) -> Path:

@@ -9,4 +9,5 @@ dataset       all of a dataset folder
 training_log  train.jsonl as curves and sample translations
 models        a model folder: architecture, parameters, origin
 run           all of a run folder
+training_plan what a training will do, as text: learning rate, masks
 """

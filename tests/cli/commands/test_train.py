@@ -278,9 +278,13 @@ def test_describe_tells_of_a_run_that_is_under_training(folder, small_dataset, c
 
 def test_describe_prints_the_parameters_by_part_and_trains_nothing(folder, small_dataset, capsys):
     assert run(*SMALL, "--dataset", small_dataset, "--describe", "--norm", "pre") == 0
+    parameters, schedule, masks = capsys.readouterr().out.split("\n\n")
+    assert schedule.startswith("Learning rate: up in a line to 0.004 at step 5, ")
+    assert "Padding mask, 4 rows: " in masks
+    assert "Look-ahead mask, the same for all rows: " in masks
     rows = {
         name: int(count.replace(",", ""))
-        for name, count in (line.split() for line in capsys.readouterr().out.splitlines())
+        for name, count in (line.split() for line in parameters.splitlines())
     }
     assert not (folder / "run").exists()
     # Width 16, inner width 16, 16 ids: an attention has 4 matrices, a norm 2 vectors.
