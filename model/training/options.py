@@ -25,7 +25,8 @@ class TrainingConfig:
 
     Attributes:
       steps: Updates of the weights in all.
-      epochs: Passes over the training split, in place of `steps`, which then follow from them.
+      epochs: Passes over the training split, in place of `steps`, which then follow from them. By
+        default `steps` say how long to train.
       batch_tokens: Rows times the longer side's padded length in a batch, for each replica, at
         most.
       effective_batch_size: Tokens an update, over all replicas, counted as `batch_tokens` counts
