@@ -130,6 +130,7 @@ def prepare_preprocess(folder, request):
 def prepare_train(folder, request):
     shutil.copytree(request.getfixturevalue("dataset"), folder / "dataset")
     shutil.copytree(ROOT / "model/recipes", folder / "model/recipes")
+    write_text(folder / "in-domain.tsv.gz", ["\t".join(pair) for pair in pairs_of(4)])
 
 
 def prepare_python(folder, request):

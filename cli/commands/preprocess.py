@@ -41,7 +41,7 @@ _OPTIONS = options_of(
             "options.filters", "source_script", "target_script", "options.deduplicate",
         ),
         "Vocabulary": (
-            "options.vocabulary", "options.vocabulary_size", "options.vocabulary_type",
+            "options.vocabulary", "vocab_of", "options.vocabulary_size", "options.vocabulary_type",
             "options.source_vocabulary_type", "options.target_vocabulary_type",
             "options.shared_vocabulary", "options.vocabulary_sample",
             "options.character_coverage", "options.byte_fallback", "options.user_symbols",

@@ -88,7 +88,7 @@ def train_command(
     cache: Annotated[
         Text,
         typer.Option(
-            help="Folder for copies of remote datasets. [default: ~/.cache/tt]",
+            help="Folder for copies of remote datasets and models. [default: ~/.cache/tt]",
             rich_help_panel=_PLACES,
         ),
     ] = None,
@@ -103,6 +103,8 @@ def train_command(
     """
     dataset = asked["dataset"]
     asked["dataset"] = _local_dataset(dataset, cache)
+    if "://" in asked.get("init_from", ""):
+        asked["init_from"] = _local_model(asked["init_from"], cache)
     request = TrainRequest(
         **asked,
         model=model,
@@ -147,12 +149,26 @@ def _local_dataset(dataset: str, cache: str | None) -> Path:
     """Returns the dataset folder, or a copy of it where it is on another file system."""
     if "://" not in dataset:
         return Path(dataset)
-    from model.folders.cache import default_cache
     from pipelines.runners.beam_options import set_file_system_options  # imports Beam, for seconds
     from pipelines.runners.staging import stage_dataset
 
     set_file_system_options([])
-    return stage_dataset(dataset, cache=local_path(cache) if cache else default_cache(), report=say)
+    return stage_dataset(dataset, cache=_cache(cache), report=say)
+
+
+def _local_model(model: str, cache: str | None) -> Path:
+    """Returns a copy of a model folder that is on another file system."""
+    from pipelines.runners.beam_options import set_file_system_options
+    from pipelines.runners.staging import stage_model
+
+    set_file_system_options([])
+    return stage_model(model, cache=_cache(cache), report=say)
+
+
+def _cache(given: str | None) -> Path:
+    from model.folders.cache import default_cache
+
+    return local_path(given) if given else default_cache()
 
 
 def _train(trainer: Trainer, job: TrainJob) -> None:

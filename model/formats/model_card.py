@@ -100,10 +100,11 @@ def describe_run(config: Mapping[str, Any]) -> About:
 
     One that an old tt wrote has no "data", but its dataset's fingerprint.
     """
+    initial = {name: config[name]["model"] for name in ("init_from",) if name in config}
     data = config.get("data") or {"fingerprint": config["dataset"]}
     return About(
         data=TrainingData.from_json(data),
-        recipe={**config["training"], "replicas": config["replicas"]},
+        recipe={**config["training"], "replicas": config["replicas"], **initial},
         versions=versions_of(_PROGRAMS),
     )
 

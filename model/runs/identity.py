@@ -40,7 +40,15 @@ def describe_difference(saved: dict[str, Any], asked: dict[str, Any]) -> str:
             return [f"its dataset, {here}, has been made anew since, of other input or otherwise"]
         return [f"it trains on the dataset {there}, not on {here}"]
 
-    words = {"dataset": datasets}
+    def initial(*_: Any) -> list[str]:
+        there, here = (config.get("init_from") for config in (saved, asked))
+        if (there or {}).get("fingerprint") == (here or {}).get("fingerprint"):
+            return []  # the same model in another place
+        words = [f"the weights of {each['model']}" if each else "random weights"
+                 for each in (there, here)]  # fmt: skip
+        return [f"it began with {words[0]}, not with {words[1]}"]
+
+    words = {"dataset": datasets, "init_from": initial}
     return "; ".join(describe_differences(saved, asked, words=words, ignored=_MAY_CHANGE))
 
 

@@ -83,12 +83,17 @@ _TABLE = (
 
 
 def configure(
-    given: Mapping[str, Any], *, manifest: DatasetManifest, begun: Mapping[str, Any] | None = None
+    given: Mapping[str, Any],
+    *,
+    manifest: DatasetManifest,
+    begun: Mapping[str, Any] | None = None,
+    initial: TransformerConfig | None = None,
 ) -> tuple[TransformerConfig, TrainingConfig]:
     """Returns the model and the training for a dataset.
 
-    What is not `given`, by field or as "preset", is as the run was `begun` (None begins one); in a
-    new one, the embedded corpus has settings of its own, and for others the dataset's size chooses.
+    What is not `given`, by field or as "preset", is as the run was `begun` (None begins one). In a
+    new one, a model is as the `initial` one whose weights it gets; else the embedded corpus has
+    settings of its own, and for others the dataset's size chooses.
     """
     preset = given.get("preset")
     if begun:
@@ -107,9 +112,13 @@ def configure(
         if given.keys() & {"validate_every", "best_metric"}:
             defaults["score_every"] = None  # with every validation
     else:
-        chosen = choose_options(DatasetSize.of(manifest.splits["train"]), given)
-        fields = preset_fields(preset or chosen["preset"]) | _fields_of(TransformerConfig, chosen)
+        stated = _with_shape(given, initial)
+        chosen = choose_options(DatasetSize.of(manifest.splits["train"]), stated)
+        fields = preset_fields(preset or chosen.get("preset"))
+        fields |= _fields_of(TransformerConfig, chosen)
         defaults = _fields_of(TrainingConfig, chosen)
+    if initial and not begun:
+        fields = put_on_top(initial.to_json(), preset_fields(preset))
     fields = put_on_top(fields, _fields_of(TransformerConfig, given))
     fields.update(
         source_vocabulary_size=manifest.source_vocabulary_size,
@@ -128,18 +137,21 @@ def describe_choices(
     manifest: DatasetManifest,
     model: TransformerConfig,
     training: TrainingConfig,
+    initial: TransformerConfig | None = None,
 ) -> list[str]:
     """Returns a line on what was chosen for a new run, and why; `given` as in `configure`."""
     if manifest.corpus == EMBEDDED_CORPUS:
+        preset = given.get("preset", EMBEDDED_PRESET)
+        size_words = "the initial model's shape" if initial else f"preset {preset}"
         return [
-            f"Embedded corpus: preset {given.get('preset', EMBEDDED_PRESET)}, {training.steps} "
-            f"steps, batches of {training.batch_tokens} tokens, a peak rate of "
+            f"Embedded corpus: {size_words}, {training.steps} steps, batches of "
+            f"{training.batch_tokens} tokens, a peak rate of "
             f"{training.peak_learning_rate} after {training.warmup_steps} steps, validated every "
             f"{training.validate_every} steps and saved every {training.save_every}, where no "
             "option says otherwise."
         ]
     size = DatasetSize.of(manifest.splits["train"])
-    chosen = choose_options(size, given)
+    chosen = choose_options(size, _with_shape(given, initial))
     if not chosen:
         return []
     values = {**dataclasses.asdict(model), **dataclasses.asdict(training), **chosen}
@@ -150,6 +162,11 @@ def describe_choices(
         f"{' '.join(parts)}{why}. An option that is given stands, and the others are "
         "chosen to fit."
     ]
+
+
+def _with_shape(given: Mapping[str, Any], initial: TransformerConfig | None) -> dict[str, Any]:
+    """Returns what is given, and what the initial model says of its size: no preset is chosen."""
+    return {"preset": "", "d_model": initial.d_model, **given} if initial else dict(given)
 
 
 def _begun_fields(

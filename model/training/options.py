@@ -11,6 +11,7 @@ from model.transformer.config import TransformerConfig
 
 if TYPE_CHECKING:
     from model.formats.model_card import TrainingData
+    from model.runs.initial_model import InitialModel
 
 SCHEDULES = ("inverse-sqrt", "constant")
 COMPUTE_TYPES = ("float32", "mixed_bfloat16", "mixed_float16")
@@ -136,13 +137,23 @@ class TrainingConfig:
 
 
 def run_config(
-    *, model: TransformerConfig, training: TrainingConfig, data: TrainingData, replicas: int
+    *,
+    model: TransformerConfig,
+    training: TrainingConfig,
+    data: TrainingData,
+    replicas: int,
+    initial: InitialModel | None = None,
 ) -> dict[str, Any]:
-    """Returns what is trained and how: the configuration of a run, as it is saved."""
+    """Returns what is trained and how: the configuration of a run, as it is saved.
+
+    Raises:
+      UserError: A file of the initial model is damaged.
+    """
     return {
         "model": model.to_json(),
         "training": dataclasses.asdict(training),
         "dataset": data.fingerprint,
         "data": dataclasses.asdict(data),
         "replicas": replicas,
+        **({"init_from": initial.to_json()} if initial else {}),
     }

@@ -11,6 +11,7 @@ from model.dataset.manifest import DatasetManifest
 from model.errors import UserError, counted
 from model.formats.model_card import TrainingData
 from model.runs.identity import describe_dataset
+from model.runs.initial_model import InitialModel
 from model.training.choices import configure, describe_choices, doubts
 from model.training.options import TrainingConfig, run_config
 from model.transformer.config import TransformerConfig
@@ -46,6 +47,9 @@ class TrainRequest:
         "multi-worker" (by TF_CONFIG). Tested on CPUs alone: no GPU has run tt yet.
       devices: Devices such as GPU:0 and GPU:1, or 0 and 1, or CPU:0. By default all GPUs, or the
         CPU.
+      init_from: Model to begin with, ours or imported: a model folder or the run folder around it.
+        Its shape and weights are taken; the optimizer begins anew, and the dataset must have its
+        vocabulary (`tt preprocess --vocab-of`).
       restart_from_model: Where the checkpoints of the run are gone, go on from the weights of its
         model/, or else of its best_model/, with an optimizer that begins anew.
       dataset_name: Name of the dataset in the run folder, where it is a copy of a remote one.
@@ -58,6 +62,7 @@ class TrainRequest:
     training: TrainingConfig | Mapping[str, Any] = dataclasses.field(default_factory=dict)
     strategy: str = "auto"
     devices: tuple[str, ...] = ()
+    init_from: str | Path | None = None
     restart_from_model: bool = False
     dataset_name: str = ""
 
@@ -69,7 +74,7 @@ class TrainRequest:
         """
         manifest = DatasetManifest.load(Path(self.dataset))
         if not self._may_be_begun():
-            configure(self._given(), manifest=manifest, begun=None)
+            self._configure(self._given(), manifest, begun=None)
 
     def plan(self, *, is_to_run: bool = True) -> TrainJob:
         """Looks up the dataset and the run, and writes nothing.
@@ -87,34 +92,67 @@ class TrainRequest:
         manifest = DatasetManifest.load(folder)
         begun = self._begun(manifest)
         given = self._given()
-        model, training = configure(given, manifest=manifest, begun=begun)
+        model, training, initial = self._configure(given, manifest, begun=begun)
         notes = []
+        if initial and begun is None:
+            notes.append(f"Begins with the weights of {initial.folder}, and an optimizer anew.")
         if epochs := self._epochs_to_count(given, begun):
             data = TrainingDataset.open(manifest, folder, model=model, training=training)
             given["steps"], note = self._steps_of_epochs(epochs, data)
-            notes = [note]
-            model, training = configure(given, manifest=manifest, begun=begun)
-        if isinstance(self.model, TransformerConfig):
-            model = self.model
-        elif begun is None and not isinstance(self.training, TrainingConfig):
-            notes += describe_choices(given, manifest=manifest, model=model, training=training)
+            notes.append(note)
+            model, training, _ = self._configure(given, manifest, begun=begun)
+        is_whole = isinstance(self.model, TransformerConfig)
+        if begun is None and not (is_whole or isinstance(self.training, TrainingConfig)):
+            notes += describe_choices(
+                given,
+                manifest=manifest,
+                model=model,
+                training=training,
+                initial=initial.config if initial else None,
+            )
         if isinstance(self.training, TrainingConfig):
             training = dataclasses.replace(self.training, steps=training.steps)
         data = TrainingDataset.open(manifest, folder, model=model, training=training)
+        job = TrainJob(request=self, model=model, data=data, initial=initial, notes=notes)
         if begun is not None:
-            self._check_run(data, model=model, is_to_run=is_to_run)
-        return TrainJob(request=self, model=model, data=data, notes=notes)
+            self._check_run(job, is_to_run=is_to_run)
+        return job
 
-    def _check_run(
-        self, data: TrainingDataset, *, model: TransformerConfig, is_to_run: bool
-    ) -> None:
+    def _configure(
+        self,
+        given: Mapping[str, Any],
+        manifest: DatasetManifest,
+        *,
+        begun: Mapping[str, Any] | None,
+    ) -> tuple[TransformerConfig, TrainingConfig, InitialModel | None]:
+        initial = InitialModel.of_run(begun)
+        if self.init_from is not None:
+            initial = InitialModel.find(self.init_from, begun=begun)
+        is_new = initial is not None and not initial.known
+        if initial and is_new:
+            initial.check_vocabulary(Path(self.dataset))
+        model, training = configure(
+            given,
+            manifest=manifest,
+            begun=begun,
+            initial=initial.config if initial and is_new else None,
+        )
+        if isinstance(self.model, TransformerConfig):
+            model = self.model
+        if initial and is_new:
+            initial.check_shape(model)
+        return model, training, initial
+
+    def _check_run(self, job: TrainJob, *, is_to_run: bool) -> None:
         from model.runs.run_folder import RunFolder
 
+        data = job.data
         config = run_config(
-            model=model,
+            model=job.model,
             training=data.training,
             data=TrainingData.of(data.manifest),
             replicas=data.replicas,
+            initial=job.initial,
         )
         name = self.dataset_name or str(data.folder.absolute())
         is_alone = is_to_run and self.strategy != "multi-worker"
@@ -172,6 +210,7 @@ class TrainJob:
     request: TrainRequest
     model: TransformerConfig
     data: TrainingDataset
+    initial: InitialModel | None  # whose weights it begins with
     notes: list[str]  # on what was chosen for a new run
 
     @property
@@ -223,6 +262,7 @@ class TrainJob:
             model_config=self.model,
             strategy=strategy,
             stop=stop,
+            initial=self.initial,
             restart_from_model=request.restart_from_model,
             dataset_name=request.dataset_name,
         )

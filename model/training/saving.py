@@ -15,6 +15,7 @@ from model.formats.model_card import TrainingData, describe_run
 from model.formats.weights import save_model
 from model.runs.checkpoints import Checkpoints, Kept, NoneReadableError, best_name, named_weights
 from model.runs.identity import describe_dataset
+from model.runs.initial_model import InitialModel, copy_weights
 from model.runs.run_folder import BEST_MODEL_FOLDER, MODEL_FOLDER, RunFolder
 from model.training.lost_checkpoints import (
     check_remains,
@@ -33,9 +34,10 @@ from model.updates.strategies import Workers
 class RunSaver:
     """Writes what a run needs to go on, and reads it again; claims the run folder.
 
-    `from_model` goes on from the run's model where its checkpoints are gone; `dataset_name` is the
-    user's. `notes` are lines for the user on how the run was resumed; of several workers one
-    `writes`. What the step accumulates is not saved.
+    `initial` is the model whose weights a new run gets. `from_model` goes on from the run's model
+    where its checkpoints are gone; `dataset_name` is the user's. `notes` are lines for the user on
+    how the run was resumed; of several workers one `writes`. What the step accumulates is not
+    saved.
 
     Raises:
       UserError: The folder holds another run or something else, another process trains there, or
@@ -51,18 +53,20 @@ class RunSaver:
         data: TrainingDataset,
         dataset_name: str,
         writes: bool,
+        initial: InitialModel | None,
         from_model: bool,
     ) -> None:
         self._run = run
         self._model = model
         self._data, self._training = data, data.training
         self.writes = writes
-        self._from_model = from_model
+        self._initial, self._from_model = initial, from_model
         self._config = run_config(
             model=model.config,
             training=data.training,
             data=TrainingData.of(data.manifest),
             replicas=data.replicas,
+            initial=initial,
         )
         self._described = self._config | describe_dataset(data.manifest, folder=dataset_name)
         is_lost, self.notes = check_remains(run, restart_from_model=from_model)
@@ -85,7 +89,7 @@ class RunSaver:
           UserError: No checkpoint can be read, or more steps are done than are wanted.
         """
         replicas = self._data.replicas
-        state = self._load() or TrainingState(replicas=replicas)
+        state = self._load() or self._begin_anew(replicas)
         if state.replicas != replicas:
             self.notes.append(
                 f"resuming with {counted(replicas, 'replica')} what {state.replicas} trained: from "
@@ -99,6 +103,11 @@ class RunSaver:
             state.update_start = state.position
             state.replicas = replicas
         return state
+
+    def _begin_anew(self, replicas: int) -> TrainingState:
+        if self._initial:
+            self._initial.load_into(self._model)
+        return TrainingState(replicas=replicas)
 
     def _load(self) -> TrainingState | None:
         """Returns where the run stood, or None where nothing was saved."""
@@ -137,9 +146,7 @@ class RunSaver:
         )
         state = found.state
         self._check_steps(state)
-        weights = {v.path: v.numpy() for v in found.weights.trainable_variables}
-        for variable in self._model.trainable_variables:
-            variable.assign(weights[variable.path])
+        copy_weights(found.weights, self._model)
         if found.best and self.writes:
             best = tf.train.Checkpoint(weights=named_weights(found.best))
             self.checkpoints.write(best, best_name(state.best[0][1]))

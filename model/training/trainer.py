@@ -23,6 +23,7 @@ from model.dataset.manifest import TRAIN
 from model.engines.machine import describe_machine
 from model.errors import UserError
 from model.formats.model_card import versions_of
+from model.runs.initial_model import InitialModel
 from model.runs.reporter import Reporter
 from model.runs.reports import Report
 from model.runs.run_folder import MODEL_FOLDER, RunFolder
@@ -60,6 +61,7 @@ class Trainer:
         model_config: TransformerConfig,
         strategy: tf.distribute.Strategy,
         stop: StopRequest | None = None,
+        initial: InitialModel | None = None,
         restart_from_model: bool = False,
         dataset_name: str = "",
     ) -> None:
@@ -90,6 +92,7 @@ class Trainer:
                 data=self.data,
                 dataset_name=dataset_name or str(data.folder.absolute()),
                 writes=self.workers.is_chief,
+                initial=initial,
                 from_model=restart_from_model,
             )
             self.state = self._saver.restore()

@@ -30,7 +30,7 @@ from pipelines.preprocess.dataset_folder import (
     find_finished,
 )
 from pipelines.preprocess.description import describe_plan
-from pipelines.preprocess.options import PreprocessOptions, changed_fields
+from pipelines.preprocess.options import PreprocessOptions, changed_fields, with_vocabulary_of
 from pipelines.preprocess.plan import PreprocessPlan, plan_preprocess
 from pipelines.preprocess.progress import Progress, ProgressWatch
 from pipelines.preprocess.vocabulary_sample import VocabularySpec
@@ -81,6 +81,8 @@ class PreprocessRequest:
       validation: Validation corpus, named as corpora are; repeatable.
       validation_source: Text file of the source of validation pairs; repeatable.
       validation_target: Text file of the translations of `validation_source`; repeatable.
+      vocab_of: Model whose vocabulary, normalisation, placeholders and languages are taken, so that
+        `tt train --init-from` can begin with it: a model folder or the run folder around it.
       source_script: Script that source texts must be in, such as Latin or Han; "none" is any, and
         "auto" is that of `options.source_language`.
       target_script: Script that target texts must be in, such as Latin or Han; "none" is any, and
@@ -95,6 +97,7 @@ class PreprocessRequest:
     validation: tuple[str, ...] = ()
     validation_source: tuple[str, ...] = ()
     validation_target: tuple[str, ...] = ()
+    vocab_of: str | None = None
     source_script: str = _AUTO
     target_script: str = _AUTO
     options: PreprocessOptions
@@ -115,6 +118,9 @@ class PreprocessRequest:
         from pipelines.runners import workers
         from pipelines.runners.beam_options import set_file_system_options
 
+        if self.vocab_of is not None:
+            options = with_vocabulary_of(self.vocab_of, options=self.options)
+            return dataclasses.replace(self, options=options, vocab_of=None).plan()
         arguments, options = self.beam_arguments, self.options
         folders = [options.data_dir] if options.data_dir else self._default_folders()
         # Not `vocabulary`, which this process copies to the output folder.

@@ -8,16 +8,19 @@ from collections.abc import Collection
 from typing import Any
 
 from model.errors import UserError, require, require_one_of
+from model.folders.cache import default_cache
+from model.formats.model_folder import find_model_folder, load_about
 from model.text.languages import read_language
 from model.text.normalization import TextNormalization
 from model.text.spans import PLACEHOLDERS, Protection
-from model.text.vocabulary import SHARED_MODEL, SOURCE_MODEL, TARGET_MODEL
+from model.text.vocabulary import SHARED_MODEL, SOURCE_MODEL, TARGET_MODEL, load_vocabularies
 from pipelines.corpora.encodings import UTF8, find_encoding
 from pipelines.corpora.opening import CorpusOptions
 from pipelines.pairs.encoding import DEDUPLICATE
 from pipelines.pairs.filters import Filters
 from pipelines.pairs.held_out import HELD_OUT_BY, LONG_SIDE
 from pipelines.storage import files, listing
+from pipelines.storage.paths import is_local
 
 VOCABULARY_SIZE = 8000  # where nothing is said
 IS_SIZE_GIVEN = "vocabulary_size_is_given"  # set only where the user gave the default size
@@ -240,6 +243,46 @@ class PreprocessOptions(CorpusOptions):
             del values["encoding"]
         # Manifests keep the order that they have had, in which reading came last.
         return values | {name: values.pop(name) for name in _LAST if name in values}
+
+
+def with_vocabulary_of(model: str, *, options: PreprocessOptions) -> PreprocessOptions:
+    """Returns the options with all that a model's texts were made tokens by.
+
+    That are its vocabulary, its normalisation and the patterns of its placeholders; and its
+    languages where the options name none.
+
+    Raises:
+      UserError: There is no model of ours, or the options say something else.
+    """
+    about_another = changed_fields(
+        options, (*_TRAINING_OPTIONS, "shared_vocabulary", "vocabulary", "protect_regex")
+    )
+    if about_another:
+        raise UserError(
+            f"`vocab_of` takes the vocabulary of a model, and {', '.join(about_another)} is about "
+            "another: choose"
+        )
+    if is_local(model):
+        found = find_model_folder(model)
+    else:
+        from pipelines.runners.staging import stage_model  # imports Beam, for seconds
+
+        found = stage_model(model, cache=default_cache(), report=lambda line: None)
+    vocabularies, data = load_vocabularies(found), load_about(found).data
+    normalization = vocabularies.source.normalization
+    _check(
+        options.normalization in (normalization, TextNormalization()),
+        f"`vocab_of` takes the normalisation of {model}, {normalization.as_json()}",
+        options.normalization.as_json(),
+    )
+    return dataclasses.replace(
+        options,
+        vocabulary=tuple(str(found / name) for name in vocabularies.files[1:]),
+        normalization=normalization,
+        protect_regex=tuple(data.protect_regex),
+        source_language=options.source_language or data.source_language,
+        target_language=options.target_language or data.target_language,
+    )
 
 
 def as_given(resolved: dict[str, Any]) -> dict[str, Any]:

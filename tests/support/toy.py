@@ -46,11 +46,11 @@ def toy_sentences(count, seed):
     return [(source, " ".join(reversed(source.split()))) for source in sources]
 
 
-def write_vocabulary(folder):
-    """Trains a shared vocabulary of whole words into the folder."""
+def write_vocabulary(folder, words=DIGITS):
+    """Trains a shared vocabulary of whole words, ten different ones, into the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter([" ".join(DIGITS)] * 10),
+        sentence_iterator=iter([" ".join(words)] * 10),
         model_prefix=str(folder / "toy"), model_type="word", vocab_size=14,
         pad_id=0, unk_id=1, bos_id=2, eos_id=3, minloglevel=2,
     )  # fmt: skip

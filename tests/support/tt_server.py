@@ -42,6 +42,8 @@ _ABOVE = 512  # file descriptors that nothing here uses
 def with_added(arguments, added):
     """Returns arguments with the flags that are added to their command."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
+    if "--vocab-of" in arguments:  # that has a size already
+        return arguments
     return arguments[:end] + added.get(arguments[0] if arguments else "", []) + arguments[end:]
 
 

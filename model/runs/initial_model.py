@@ -1,0 +1,131 @@
+"""The model that a run begins from: its architecture, its vocabulary and its weights."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from model.errors import UserError
+from model.formats.model_folder import find_model_folder, load_config, model_fingerprint
+from model.text.vocabulary import load_vocabularies
+from model.transformer.config import TransformerConfig
+
+if TYPE_CHECKING:
+    from model.transformer.transformer import Transformer
+
+_NO_SHAPE = ("dropout", "attention_dropout")  # the weights suit any
+
+
+@dataclasses.dataclass(frozen=True)
+class InitialModel:
+    """A model folder, whose weights a run begins with."""
+
+    folder: str  # absolute
+    known: str = ""  # its fingerprint when the run was begun, or ""
+
+    @classmethod
+    def find(cls, given: str | Path, *, begun: Mapping[str, Any] | None) -> InitialModel:
+        """Finds a model, or the run folder that it lies in; `begun` is the run's configuration.
+
+        The model of a run that was begun is not looked at: it goes on from its checkpoints.
+
+        Raises:
+          UserError: There is no model that TensorFlow loads.
+        """
+        saved = cls.of_run(begun)
+        if saved and Path(saved.folder) in (
+            Path(given).absolute(),
+            Path(given, "model").absolute(),
+        ):
+            return saved
+        return cls(str(find_model_folder(given).absolute()))
+
+    @classmethod
+    def of_run(cls, config: Mapping[str, Any] | None) -> InitialModel | None:
+        """Returns the model that a run was begun from, by its configuration."""
+        saved = (config or {}).get("init_from")
+        return cls(saved["model"], saved["fingerprint"]) if saved else None
+
+    def to_json(self) -> dict[str, str]:
+        """Returns what the configuration of a run says of it.
+
+        Raises:
+          UserError: A file of the model is damaged.
+        """
+        return {"model": self.folder, "fingerprint": self.known or model_fingerprint(self.folder)}
+
+    @property
+    def config(self) -> TransformerConfig:
+        """The architecture."""
+        return load_config(Path(self.folder))
+
+    def check_vocabulary(self, dataset: Path) -> None:
+        """Checks that a dataset has the model's vocabulary, and normalises texts as it does.
+
+        Raises:
+          UserError: It is not so.
+        """
+        ours, theirs = load_vocabularies(self.folder), load_vocabularies(dataset)
+        difference = ""
+        if ours.files != theirs.files:
+            shared, separate = "one for both sides", "one for each side"
+            words = [shared if pair.is_shared else separate for pair in (ours, theirs)]
+            difference = f"the model has {words[0]}, the dataset {words[1]}"
+        elif others := [
+            name
+            for name in ours.files[1:]
+            if Path(self.folder, name).read_bytes() != (dataset / name).read_bytes()
+        ]:
+            difference = f"{others[0]} differs"
+        elif ours.source.normalization != theirs.source.normalization:
+            normalizations = (pair.source.normalization.as_json() for pair in (ours, theirs))
+            difference = "texts are normalised by {} there and by {} here".format(*normalizations)
+        if difference:
+            raise UserError(
+                f"the dataset {dataset} must have the vocabulary of {self.folder}, whose weights "
+                f"are its tokens' ({difference}): make it with `tt preprocess --vocab-of "
+                f"{self.folder}`"
+            )
+
+    def check_shape(self, asked: TransformerConfig) -> None:
+        """Checks that the weights suit an architecture.
+
+        Raises:
+          UserError: They do not.
+        """
+        there, here = dataclasses.asdict(self.config), dataclasses.asdict(asked)
+        for name, value in there.items():
+            if here[name] != value and name not in _NO_SHAPE:
+                raise UserError(
+                    f"`init_from` takes the shape of {self.folder}, whose `{name}` is "
+                    f"{_shown(value)}. Received: {_shown(here[name])}; leave it out, or train "
+                    "without `init_from`"
+                )
+
+    def load_into(self, model: Transformer) -> None:
+        """Gives a model the weights.
+
+        Raises:
+          UserError: The folder is damaged, or has changed since the run was begun.
+        """
+        from model.formats.weights import load_model
+
+        if self.known and model_fingerprint(self.folder) != self.known:
+            raise UserError(
+                f"{self.folder} has changed since the run was begun from it: put that model back, "
+                "or train in another folder with `run`"
+            )
+        copy_weights(load_model(self.folder).model, model)
+
+
+def copy_weights(source: Transformer, target: Transformer) -> None:
+    """Gives a model the weights of another of the same shape, whatever its strategy."""
+    weights = {variable.path: variable.numpy() for variable in source.trainable_variables}
+    for variable in target.trainable_variables:
+        variable.assign(weights[variable.path])
+
+
+def _shown(value: object) -> object:
+    return "not set" if value is None else value

@@ -1,0 +1,153 @@
+"""A run that begins with the weights of a model: what it takes of it, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from toy import DIGITS, write_dataset, write_spelled_vocabularies, write_vocabulary
+from trainers import changed, ignore, log_of, one_device, two_replicas, weights_in, weights_of
+
+from model.errors import UserError
+from model.formats.model_folder import load_about
+from model.formats.weights import load_model
+from model.text.vocabulary import SHARED_MODEL, VOCABULARY_FILE
+from model.training.request import TrainRequest
+
+SHORT = changed(steps=2, validate_every=2, save_every=2)
+
+
+@pytest.fixture
+def initial(finish_run, tmp_path):
+    """A finished run of one layer, which others begin from."""
+    return finish_run(tmp_path / "initial")
+
+
+def request_from(initial, toy_dataset, run, **fields):
+    return TrainRequest(**{
+        "dataset": toy_dataset, "run": run, "init_from": initial, "training": SHORT, **fields,
+    })  # fmt: skip
+
+
+def assert_equal(some, others):
+    for one, other in zip(some, others, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("strategy", [one_device, two_replicas])
+def test_it_has_the_shape_and_the_weights_of_the_model(initial, toy_dataset, tmp_path, strategy):
+    config = load_model(initial).model.config
+    for given in (initial, initial / "model"):
+        job = request_from(given, toy_dataset, tmp_path / "run").plan()
+        assert job.model == config
+        assert job.notes == [
+            f"Begins with the weights of {initial / 'model'}, and an optimizer anew."
+        ]
+    assert not (tmp_path / "run").exists()
+    trainer = job.start(strategy())
+    assert_equal(weights_of(trainer), weights_in(initial))
+    assert trainer.state.step == 0
+    assert not any(np.any(moment.numpy()) for moment in trainer._step.adam.first_moments)
+    trainer.train(ignore)
+    assert log_of(tmp_path / "run")[-1]["step"] == 2
+    assert load_about(tmp_path / "run").recipe["init_from"] == str(initial / "model")
+
+
+def test_steps_are_chosen_by_the_dataset_and_dropout_may_be_given(initial, toy_dataset, tmp_path):
+    request = request_from(
+        initial, toy_dataset, tmp_path / "run", model={"dropout": 0.5}, training={"seed": 2}
+    )
+    job = request.plan()
+    assert (job.model.dropout, job.model.d_model, job.training.seed) == (0.5, 32, 2)
+    (_, chosen) = job.notes
+    assert chosen.startswith("Chosen by the dataset's size")
+    assert "`steps=" in chosen
+    assert "`preset=" not in chosen
+    assert "`dropout=" not in chosen
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"model": {"layers": 3}}, "whose `layers` is 1. Received: 3; leave it out"),
+        ({"model": {"decoder_layers": 2}}, "whose `encoder_layers` is not set. Received: 1"),
+        ({"model": {"norm": "pre"}}, "whose `norm` is post. Received: pre"),
+        ({"preset": "small"}, "whose `layers` is 1. Received: 3"),
+        ({"init_from": "nowhere"}, "no model folder at nowhere"),
+    ],
+    ids=str,
+)
+def test_another_shape_is_refused_before_anything_is_written(
+    initial, toy_dataset, tmp_path, fields, message
+):
+    request = request_from(initial, toy_dataset, tmp_path / "run", **fields)
+    for call in (request.check, request.plan):
+        with pytest.raises(UserError, match=message):
+            call()
+    assert not (tmp_path / "run").exists()
+
+
+def test_another_vocabulary_is_refused(initial, toy_dataset, tmp_path):
+    spelled = tmp_path / "spelled"
+    write_dataset(spelled, train=5, validation=2, write=write_spelled_vocabularies)
+    lower = tmp_path / "lower"
+    write_dataset(lower, train=5, validation=2)
+    shutil.copy(initial / "model" / SHARED_MODEL, lower)
+    beside = json.loads((lower / VOCABULARY_FILE).read_text())
+    beside["normalization"]["lowercase"] = True
+    (lower / VOCABULARY_FILE).write_text(json.dumps(beside))
+    other = tmp_path / "other"
+    often_nine = [*DIGITS, DIGITS[-1]]
+    write_dataset(
+        other, train=5, validation=2, write=lambda folder: write_vocabulary(folder, often_nine)
+    )
+    for folder, difference in {
+        spelled: "the model has one for both sides, the dataset one for each side",
+        lower: "texts are normalised by .* there and by .*'lowercase': True",
+        other: "vocabulary.spm differs",
+    }.items():
+        with pytest.raises(UserError, match=f"{difference}.*tt preprocess --vocab-of {initial}"):
+            request_from(initial, folder, tmp_path / "run").plan()
+
+
+def test_it_is_resumed_bit_by_bit_without_the_model(initial, toy_dataset, tmp_path):
+    long = changed(steps=4, validate_every=2, save_every=2)
+    request_from(initial, toy_dataset, tmp_path / "whole", training=long).plan().run(ignore)
+    run = tmp_path / "parts"
+    request_from(initial, toy_dataset, run).plan().run(ignore)
+    shutil.rmtree(initial)
+    for init_from in (None, initial):  # the same command, or less of it
+        again = request_from(init_from, toy_dataset, run, training=long)
+        again.plan().run(ignore)
+    assert_equal(weights_in(run), weights_in(tmp_path / "whole"))
+
+
+def test_before_its_first_checkpoint_it_begins_again_with_the_same_model(
+    initial, toy_dataset, tmp_path
+):
+    run = tmp_path / "run"
+    request_from(initial, toy_dataset, run).plan().start(one_device()).close()
+    again = request_from(None, toy_dataset, run).plan().start(one_device())
+    assert_equal(weights_of(again), weights_in(initial))
+    again.close()
+    config = json.loads((initial / "model/config.json").read_text())
+    del config["digests"]
+    config["position_base"] = 500.0
+    (initial / "model/config.json").write_text(json.dumps(config))
+    with pytest.raises(UserError, match="has changed since the run was begun from it"):
+        request_from(None, toy_dataset, run).plan().start(one_device())
+
+
+def test_a_run_with_another_beginning_is_refused(initial, finish_run, toy_dataset, tmp_path):
+    run = tmp_path / "run"
+    request_from(initial, toy_dataset, run).plan().run(ignore)
+    shutil.copytree(initial, tmp_path / "copy")
+    request_from(tmp_path / "copy", toy_dataset, run).plan()  # the same, in another place
+    request_from(run, toy_dataset, tmp_path / "third").plan().run(ignore)
+    with pytest.raises(UserError, match=r"it began with the weights of .*/initial/model, not with"):
+        request_from(tmp_path / "third", toy_dataset, run).plan()
+    plain = finish_run(tmp_path / "plain")
+    with pytest.raises(UserError, match="it began with random weights, not with the weights of"):
+        request_from(initial, toy_dataset, plain, training={}).plan()

@@ -1,0 +1,108 @@
+"""A dataset that is made with the vocabulary of a model, to begin another training with it."""
+
+from __future__ import annotations
+
+import pytest
+from corpora import ONE_THREAD, PAIRS, options, preprocess, write_pairs
+from models import make_model
+
+from model.dataset.manifest import DatasetManifest
+from model.errors import UserError
+from model.formats.model_card import About, TrainingData
+from model.formats.weights import save_model
+from model.runs.initial_model import InitialModel
+from model.text.normalization import TextNormalization
+from model.text.vocabulary import load_vocabularies
+from pipelines.preprocess.job import PreprocessRequest
+
+LOWER = TextNormalization(lowercase=True)
+OWN = ("ACME-[0-9]+",)
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["shared", "separate"])
+def model(request, tmp_path_factory):
+    """A model folder, of a dataset with an unusual normalisation and pattern."""
+    folder = tmp_path_factory.mktemp("first")
+    dataset = folder / "dataset"
+    manifest = preprocess(
+        sources=[write_pairs(folder, PAIRS[:200])],
+        options=options(
+            dataset, shared_vocabulary=request.param, normalization=LOWER, protect_regex=OWN,
+            source_language="en", target_language="de", vocabulary_size=64,
+        ),
+        beam_arguments=ONE_THREAD,
+    )  # fmt: skip
+    vocabularies = load_vocabularies(dataset)
+    save_model(
+        make_model(
+            source_vocabulary_size=vocabularies.source.size,
+            target_vocabulary_size=vocabularies.target.size, shared_vocabulary=request.param,
+        ),
+        folder / "run/model", vocabulary_folder=dataset, vocabularies=vocabularies,
+        about=About(data=TrainingData.of(manifest)),
+    )  # fmt: skip
+    return folder / "run"
+
+
+def request_with(model, folder, **changes):
+    texts = [folder / "corpus.en", folder / "corpus.de"]
+    if not texts[0].exists():  # its time of change tells one corpus from another
+        write_pairs(folder, PAIRS[200:])
+    asked = options(folder / "dataset", vocabulary_size=None, **changes)
+    return PreprocessRequest(
+        corpora=("+".join(map(str, texts)),), vocab_of=str(model), options=asked,
+        beam_arguments=tuple(ONE_THREAD),
+    )  # fmt: skip
+
+
+def test_the_dataset_suits_the_model(model, tmp_path):
+    for given in (model, model / "model"):
+        job = request_with(given, tmp_path).plan()
+        found = job.plan.options
+        assert (found.normalization, found.protect_regex) == (LOWER, OWN)
+        assert (found.source_language, found.target_language) == ("en", "de")
+        job.run()  # the second one finds it finished
+    folder = tmp_path / "dataset"
+    InitialModel.find(model, begun=None).check_vocabulary(folder)
+    for name in load_vocabularies(folder).files:
+        assert (folder / name).read_bytes() == (model / "model" / name).read_bytes()
+    assert DatasetManifest.load(folder).splits["train"].records > 150
+
+
+def test_it_is_the_same_as_with_the_files_by_name(model, tmp_path):
+    named = request_with(model, tmp_path).plan().plan
+    job = request_with(model, tmp_path, normalization=LOWER, source_language="fr")
+    assert job.plan().plan.options.source_language == "fr"
+    vocabularies = load_vocabularies(model / "model")
+    by_hand = options(
+        tmp_path / "dataset", vocabulary_size=None, normalization=LOWER, protect_regex=OWN,
+        vocabulary=tuple(str(model / "model" / name) for name in vocabularies.files[1:]),
+        source_language="en", target_language="de",
+    )  # fmt: skip
+    again = PreprocessRequest(corpora=job.corpora, options=by_hand).plan()
+    assert again.plan.fingerprint == named.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"vocabulary_type": "bpe"}, "`vocab_of` takes the .* `vocabulary_type` is about another"),
+        ({"shared_vocabulary": False}, "`shared_vocabulary` is about another: choose"),
+        ({"vocabulary": ("a.spm",)}, "`vocabulary` is about another: choose"),
+        ({"protect_regex": ("x+",)}, "`protect_regex` is about another: choose"),
+        (
+            {"normalization": TextNormalization(unicode_form="NFKC")},
+            "takes the normalisation of .*'lowercase': True.*Received: .*NFKC",
+        ),
+    ],
+    ids=str,
+)
+def test_what_is_about_another_vocabulary_is_refused(model, tmp_path, changes, message):
+    with pytest.raises(UserError, match=message):
+        request_with(model, tmp_path, **changes).plan()
+    assert not (tmp_path / "dataset").exists()
+
+
+def test_what_is_no_model_is_refused(tmp_path):
+    with pytest.raises(UserError, match="no model folder at nowhere"):
+        request_with("nowhere", tmp_path).plan()
