@@ -7,7 +7,7 @@ import os
 import re
 from typing import Any
 
-from model.errors import UserError
+from model.errors import ServiceError, UserError
 from model.extras import pip_install
 
 # What Beam lacks for file systems that it knows, by scheme: the module and the package.
@@ -66,20 +66,31 @@ def check_no_glob(path: str) -> None:
 
 
 def lookup_error(path: str, error: Exception) -> UserError:
-    """Returns what to tell the user of a path that Beam's file systems cannot find."""
-    return UserError(f"{path} cannot be looked up: {lookup_reason(path, error)}")
+    """Returns what to tell the user of a path that Beam's file systems cannot find.
+
+    Where a file system is there and does not answer, it is a `ServiceError`: that may pass.
+    """
+    text = f"{path} cannot be looked up: {lookup_reason(path, error)}"
+    if isinstance(error, OSError) and not _missing_package(path):
+        return ServiceError(text)
+    return UserError(text)
 
 
 def lookup_reason(path: str, error: Exception) -> str:
     """Says why Beam's file systems cannot find a path."""
     scheme = file_systems().get_scheme(path)
-    module, package = _PACKAGES.get(scheme, ("", ""))
-    if module and importlib.util.find_spec(module) is None:
+    if package := _missing_package(path):
         return f"it needs a package that is not installed: {pip_install(package)}"
     if isinstance(error, ValueError) and scheme not in (None, "gs", *_PACKAGES):
         known = ", ".join(f"{name}://" for name in _PACKAGES)
         return f"{scheme}:// is no file system that tt knows, which are local paths, gs://, {known}"
     return " ".join(str(error).split())
+
+
+def _missing_package(path: str) -> str:
+    """Returns the package that a path's file system lacks, or ""."""
+    module, package = _PACKAGES.get(file_systems().get_scheme(path), ("", ""))
+    return package if module and importlib.util.find_spec(module) is None else ""
 
 
 def check_is_open(path: str) -> None:

@@ -116,10 +116,17 @@ class TranslateRequest:
     beam: tuple[str, ...] = ()  # Beam's own flags
     accelerator: str | None = None  # GPUs of each worker of Dataflow that translates, "nvidia-l4"
 
-    def plan(self, report: Callable[[str], object] = lambda line: None) -> TranslateJob:
+    def plan(
+        self,
+        report: Callable[[str], object] = lambda line: None,
+        *,
+        found: FoundInput | None = None,
+    ) -> TranslateJob:
         """Looks at the model, the input and the output folder; writes nothing there.
 
-        A model of another machine is copied to the cache; `report` takes lines of what takes long.
+        Args:
+          report: Takes lines of what takes long: copying a model of another machine to the cache.
+          found: What `inspect_input` has found, where that was asked before.
 
         Raises:
           UserError: An option, the model, the input or the output folder does not fit.
@@ -138,7 +145,8 @@ class TranslateRequest:
         model = find_model(self.model, engine=self.engine, report=report)
         output = normalize_path(options.output)
         check_place(options, output=output)
-        found = inspect_input(options, has_n_best=self.decoding.n_best > 1, report=report)
+        if found is None:
+            found = inspect_input(options, has_n_best=self.decoding.n_best > 1, report=report)
         engine = choose_engine(model.folder, self.engine)
         texts = options.texts.for_model(model.data)
         glossary = load_glossary(texts.glossary)

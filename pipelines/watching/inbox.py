@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import os
 import re
 
 from model.errors import UserError, require
 from pipelines.storage.listing import find_listed, is_folder, list_with_links
-from pipelines.storage.paths import normalize_path
+from pipelines.storage.paths import is_local, normalize_path
 from pipelines.tables.finding import is_left_out
 from pipelines.tables.reading import table_suffix
 
@@ -37,13 +38,16 @@ class Inbox:
 
     Args:
       pattern: What the user gave: of a folder all tables at any depth, of a glob what it matches.
+      output: The folder of translations: what lies in it is not taken, also where a link leads to
+        it.
 
     Raises:
       UserError: It is neither a glob nor a folder.
     """
 
-    def __init__(self, pattern: str) -> None:
+    def __init__(self, pattern: str, *, output: str = "") -> None:
         self._path = normalize_path(pattern)
+        self._output = real_path(normalize_path(output)) if output else ""
         self._is_glob = _GLOB.search(self._path) is not None
         require(
             self._is_glob or is_folder(self._path),
@@ -81,9 +85,25 @@ class Inbox:
             for file in listed
             if self._is_glob or table_suffix(file.path)
         }
+        if self._output:
+            folders = {path: real_path(path) for path in {each.rpartition("/")[0] for each in now}}
+            now = {
+                path: file
+                for path, file in now.items()
+                if not _lies_in(folders[path.rpartition("/")[0]], self._output)
+            }
         whole = [file for path, file in now.items() if self._before.get(path) == file]
         self._before = now
         return sorted(whole, key=lambda file: (file.changed, file.path)), len(now)
+
+
+def real_path(path: str) -> str:
+    """Returns where a local path leads; any other as it is."""
+    return os.path.realpath(path) if is_local(path) else path.rstrip("/")
+
+
+def _lies_in(path: str, folder: str) -> bool:
+    return (path + "/").startswith(folder.rstrip("/") + "/")
 
 
 def check_apart(inbox: Inbox, output: str) -> None:
@@ -92,7 +112,9 @@ def check_apart(inbox: Inbox, output: str) -> None:
     Raises:
       UserError: The output lies where files are looked for.
     """
-    if (normalize_path(output).rstrip("/") + "/").startswith(inbox.base):
+    there = normalize_path(output)
+    base = inbox.base
+    if _lies_in(there.rstrip("/"), base) or _lies_in(real_path(there), real_path(base)):
         raise UserError(
             f"`output` lies below {inbox.base}, which is watched: what is written would be "
             f"translated again. Choose another folder. Received: {output}"

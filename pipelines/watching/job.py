@@ -144,7 +144,7 @@ class WatchJob:
         live = find_run(self.name)
         request = self.request(file)
         try:
-            inspect_input(request.options, has_n_best=request.decoding.n_best > 1)
+            found = inspect_input(request.options, has_n_best=request.decoding.n_best > 1)
         except UnfinishedError:  # rights, disk, services: they may pass
             raise
         except UserError as error:
@@ -155,11 +155,11 @@ class WatchJob:
             report(f"tt: warning: {file.name} is left out: {error}")
             return
         try:
-            job = request.plan()
+            job = request.plan(found=found)
         except UnfinishedError:
             raise
         except UserError:  # of another version of the file, or of other options
-            job = self.request(file, overwrite=True).plan()
+            job = self.request(file, overwrite=True).plan(found=found)
         summary = job.run()
         live.note_written(_statuses(summary.rows_by_status), [time.time() - file.changed])
         self.records.write(file, rows=summary.rows)

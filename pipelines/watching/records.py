@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 
+from model.errors import UnfinishedError
 from pipelines.storage.files import make_folder, write_text
 from pipelines.storage.listing import list_folder
 from pipelines.watching.inbox import WatchedFile
@@ -33,6 +34,9 @@ class Records:
           file: The file.
           reason: Why it could not be translated; "" if it is.
           rows: Rows of its translation.
+
+        Raises:
+          UnfinishedError: They cannot be written now.
         """
         content = {
             "path": file.path,
@@ -42,10 +46,17 @@ class Records:
             "rows": rows,
             "reason": reason or None,
         }
-        make_folder(f"{self.output}/{_FILES}")
-        write_text(
-            f"{self.output}/{_FILES}/{file.digest}.json",
-            json.dumps(content, ensure_ascii=False) + "\n",
-            temporary_folder=f"{self.output}/{FOLDER}",
-            run_id=self.run,
-        )
+        path = f"{self.output}/{_FILES}/{file.digest}.json"
+        try:
+            make_folder(f"{self.output}/{_FILES}")
+            write_text(
+                path,
+                json.dumps(content, ensure_ascii=False) + "\n",
+                temporary_folder=f"{self.output}/{FOLDER}",
+                run_id=self.run,
+            )
+        except OSError as error:
+            raise UnfinishedError(
+                f"the record {path} cannot be written: {error.strerror or error}. It is tried "
+                "again; what is translated stays"
+            ) from error

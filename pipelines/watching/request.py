@@ -51,7 +51,7 @@ class WatchRequest:
             )
         set_file_system_options(self.beam)
         look_first([options.input, options.output])
-        inbox = Inbox(options.input)
+        inbox = Inbox(options.input, output=options.output)
         check_apart(inbox, options.output)
         model = find_model(self.model, engine=self.engine, report=report)
         notices: list[str] = []

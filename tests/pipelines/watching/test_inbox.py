@@ -72,3 +72,30 @@ def test_an_output_below_the_input_is_refused(tmp_path, monkeypatch, output):
         check_apart(Inbox("in"), output)
     check_apart(Inbox("in"), "out")
     check_apart(Inbox("in"), "in2")
+
+
+def test_what_lies_in_the_output_is_not_taken_where_a_link_leads_to_it(tmp_path):
+    for name in ("in", "out/deep", "other"):
+        (tmp_path / name).mkdir(parents=True)
+    for name in ("in/a.csv", "out/b.csv", "out/deep/c.csv", "other/d.csv"):
+        (tmp_path / name).write_text("text\n")
+    (tmp_path / "in/link").symlink_to(tmp_path / "out")
+    (tmp_path / "in/below").symlink_to(tmp_path / "out/deep")
+    (tmp_path / "in/others").symlink_to(tmp_path / "other")
+    for pattern, found in (
+        ("in", ["a.csv", "others/d.csv"]), ("in/others/*.csv", ["d.csv"]), ("in/link/*.csv", []),
+    ):  # fmt: skip
+        inbox = Inbox(str(tmp_path / pattern), output=str(tmp_path / "out"))
+        inbox.look()
+        assert sorted(names(inbox.look())) == found
+        assert inbox.look()[1] == len(found)
+
+
+def test_an_output_below_the_input_by_a_link_is_refused(tmp_path):
+    (tmp_path / "real/out").mkdir(parents=True)
+    (tmp_path / "in").symlink_to(tmp_path / "real")
+    (tmp_path / "out").symlink_to(tmp_path / "real/out")
+    for folder, output in (("in", "real/out"), ("real", "in/new"), ("in", "out"), ("real", "out")):
+        with pytest.raises(UserError, match="would be translated again"):
+            check_apart(Inbox(str(tmp_path / folder)), str(tmp_path / output))
+    check_apart(Inbox(str(tmp_path / "in")), str(tmp_path / "real2"))

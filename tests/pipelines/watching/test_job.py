@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import json
 import os
@@ -19,7 +20,10 @@ from fakes import Reverser
 from cli.commands.translate_stream import draining_on_signals
 from model.errors import UserError
 from pipelines.inference.model_loading import CustomModel
+from pipelines.storage.paths import lookup_error
 from pipelines.streams.options import StreamOptions
+from pipelines.tables import reading
+from pipelines.translate import inputs
 from pipelines.watching.request import WatchRequest
 
 PATIENCE = 60.0
@@ -225,3 +229,82 @@ def test_an_output_that_is_a_file_is_refused_in_a_line(tmp_path, start):
     ended = start().wait(PATIENCE)
     assert ended.code == 1
     assert "cannot be written" in ended.lines[-1]
+
+
+def plan(tmp_path):
+    """Plans to watch, in this process."""
+    options = StreamOptions(input=str(tmp_path / "inbox"), output=str(tmp_path / "outbox"))
+    model = CustomModel(load=Reverser, fingerprint="reverser")
+    return WatchRequest(options=options, model=model).plan()
+
+
+def look_twice(job):
+    """Has a job look until files count as whole; returns what it knows, and its lines."""
+    known, lines = set(), []
+    for _ in range(2):
+        job._look_once(known, set(), lines.append)
+    return known, lines
+
+
+def test_a_file_is_read_through_once(tmp_path, monkeypatch):
+    (tmp_path / "inbox").mkdir()
+    (tmp_path / "inbox/a.csv").write_text("text\none\n")
+    looked = []
+
+    def look_through(paths):
+        looked.extend(paths)
+        return reading.look_through(paths)
+
+    monkeypatch.setattr(inputs, "look_through", look_through)
+    job = plan(tmp_path)
+    known, _ = look_twice(job)
+    assert (len(known), len(looked)) == (1, 1)
+    (tmp_path / "inbox/a.csv").write_text("text\ntwo\nthree\n")  # replaced: planned twice
+    known, _ = look_twice(job)
+    assert len(looked) == 2
+    assert translated_texts(tmp_path / "outbox/a.csv") == ["owt", "eerht"]
+
+
+def translated_texts(folder):
+    return pq.read_table(folder)["translation"].to_pylist()
+
+
+def test_a_storage_that_does_not_answer_now_is_asked_again(tmp_path, monkeypatch):
+    put_inbox(tmp_path)
+    job = plan(tmp_path)
+    answers = iter([False, True])
+
+    def find(options, **settings):
+        if not next(answers):
+            raise lookup_error(options.input[0], OSError("no answer"))
+        return inputs.inspect_input(options, **settings)
+
+    monkeypatch.setattr("pipelines.watching.job.inspect_input", find)
+    known, lines = look_twice(job)
+    assert not known
+    assert records(tmp_path) == {}
+    assert "a.parquet is left for later" in lines[0]
+    known, _ = look_twice(job)
+    assert len(known) == 1
+    assert records(tmp_path)["a.parquet"]["status"] == "done"
+
+
+def test_a_record_that_cannot_be_written_is_written_at_the_next_look(tmp_path, monkeypatch):
+    put_inbox(tmp_path)
+    job = plan(tmp_path)
+    with monkeypatch.context() as patch:
+
+        def fail(*_, **__):
+            raise OSError(errno.EIO, "Input/output error")
+
+        patch.setattr("pipelines.watching.records.write_text", fail)
+        known, lines = look_twice(job)
+    assert not known
+    assert "cannot be written: Input/output error" in lines[0]
+    assert len(look_twice(job)[0]) == 1
+    assert records(tmp_path)["a.parquet"]["rows"] == 1
+
+
+def put_inbox(tmp_path):
+    (tmp_path / "inbox").mkdir()
+    put(tmp_path, "a.parquet", ["one"])
