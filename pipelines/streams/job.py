@@ -12,7 +12,7 @@ import contextlib
 import dataclasses
 import functools
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import apache_beam as beam
 from apache_beam.runners.portability.fn_api_runner import fn_runner
@@ -38,6 +38,7 @@ from pipelines.runners.beam_options import (
     local_workers,
     set_file_system_options,
 )
+from pipelines.runners.patches import Patch
 from pipelines.runners.runner import make_pipeline, run_pipeline
 from pipelines.storage.files import read_bytes
 from pipelines.storage.paths import is_local, normalize_path
@@ -225,35 +226,19 @@ class StreamJob:
         )
 
 
-@contextlib.contextmanager
-def _metrics_added_up() -> Iterator[None]:
-    """Has Beam's runner add up its metrics after each bundle while the block runs.
+# Beam 2.77 leaves it to the end of a run to add up its runner's metrics, by a generator around that
+# of the bundle before: an idle stream would take a megabyte a second.
+_metrics_added_up = Patch(
+    fn_runner, "consolidate_monitoring_infos", lambda add_up: lambda infos: list(add_up(infos))
+)
 
-    Beam 2.77 leaves that to the end, by a generator around that of the bundle before: an idle
-    stream would take a megabyte a second.
-    """
-    add_up = fn_runner.consolidate_monitoring_infos
-    fn_runner.consolidate_monitoring_infos = lambda infos: list(add_up(infos))
-    try:
-        yield
-    finally:
-        fn_runner.consolidate_monitoring_infos = add_up
-
-
-@contextlib.contextmanager
-def _bundles_ended_at_once() -> Iterator[None]:
-    """Has Beam's worker wait for the end of its sampler for milliseconds while the block runs.
-
-    At the end of a bundle, Beam 2.77 waits until the thread that samples states has slept its
-    period, which grows with the bundle, to 200 ms: that was a tenth of a stream's time.
-    """
-    sampler = bundle_processor.statesampler.StateSampler
-    make = functools.partial(sampler, sampling_period_ms=_SAMPLING_MSEC)
-    bundle_processor.statesampler.StateSampler = make
-    try:
-        yield
-    finally:
-        bundle_processor.statesampler.StateSampler = sampler
+# At the end of a bundle, Beam 2.77 waits until the thread that samples states has slept its period,
+# which grows with the bundle, to 200 ms: that was a tenth of a stream's time.
+_bundles_ended_at_once = Patch(
+    bundle_processor.statesampler,
+    "StateSampler",
+    lambda sampler: functools.partial(sampler, sampling_period_ms=_SAMPLING_MSEC),
+)
 
 
 def check_beam(arguments: Sequence[str]) -> None:

@@ -48,6 +48,10 @@ _STATUSES = (
     FAILED, UNKNOWN, FLAGGED, TOO_LONG, INCOMPLETE, SPLIT, OK, COPIED, EMPTY, NULL,
 )  # fmt: skip
 
+# Of the messages of a bundle, which ends with the one that goes beyond: a bundle is in memory, and
+# so is all that is made of it.
+BUNDLE_BYTES = 8_000_000
+
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
@@ -61,6 +65,12 @@ class Message:
     source: str  # where it stood: "topic/partition/offset", or "subscription/id"
     partition: int = 0
     milliseconds: int | None = None  # since 1970, as the message says
+
+    @property
+    def size(self) -> int:
+        """Its bytes, headers included."""
+        headers = sum(len(name) + len(value or b"") for name, value in self.headers)
+        return len(self.value or b"") + len(self.key or b"") + headers
 
 
 class MessageError(Exception):

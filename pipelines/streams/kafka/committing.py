@@ -73,9 +73,17 @@ class Committer:
         self.fault: Exception | None = None  # after which no offset will be committed
 
     def commit(self, offsets: dict[int, int]) -> None:
-        """Commits offsets that are not; where the brokers do not answer, the next call does it."""
+        """Commits offsets that are not; where the brokers do not answer, the next call does it.
+
+        What it raises would only be logged by Beam, and is `fault`: the reader raises it.
+        """
         with self._lock:
-            self._commit({key: at for key, at in offsets.items() if self._committed.get(key) != at})
+            try:
+                self._commit(
+                    {key: at for key, at in offsets.items() if self._committed.get(key) != at}
+                )
+            except Exception as error:
+                self.fault = error
 
     def _commit(self, new: dict[int, int]) -> None:
         """Commits offsets, with the sign of this run beside them, unless another run has them."""

@@ -17,14 +17,14 @@ from apache_beam.coders import Coder, PickleCoder
 from apache_beam.io.unbounded_source import CheckpointMark, UnboundedReader, UnboundedSource
 from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, Timestamp
 
-from model.errors import UserError
+from model.errors import ServiceError, UserError
 from pipelines.streams.addresses import KafkaTopic
 from pipelines.streams.kafka import clients
 from pipelines.streams.kafka.clients import ANSWER_SECONDS
 from pipelines.streams.kafka.committing import committer_of
 from pipelines.streams.kafka.signs import BEAT_SECONDS
 from pipelines.streams.live_run import LiveRun, find_run
-from pipelines.streams.messages import Message
+from pipelines.streams.messages import BUNDLE_BYTES, Message
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError
@@ -89,9 +89,10 @@ class KafkaReader(UnboundedReader):
         self._source = source
         self._live: LiveRun = find_run(source.run)
         self._committer = committer_of(source)
-        self._fault: UserError | None = None
+        self._fault: Exception | None = None
         self._current: Message | None = None
         self._time = MIN_TIMESTAMP
+        self._room = BUNDLE_BYTES  # for messages until the next mark
         self._fetched: collections.deque[Any] = collections.deque()
         self._next: dict[int, int] = {}
         self._added: list[dict[int, int]] = []  # partitions that the look has found, and offsets
@@ -118,7 +119,7 @@ class KafkaReader(UnboundedReader):
         """Reads the next message; returns whether there is one now."""
         if fault := self._fault or self._committer.fault:
             raise fault
-        if self._live.is_draining:
+        if self._live.is_draining or self._room <= 0:
             return False
         while self._added:
             self._take(self._added.pop())
@@ -134,6 +135,7 @@ class KafkaReader(UnboundedReader):
                 continue
             self._next[record.partition()] = record.offset() + 1
             self._current = _message_of(record)
+            self._room -= self._current.size
             return True
         return False
 
@@ -157,6 +159,7 @@ class KafkaReader(UnboundedReader):
 
     def get_checkpoint_mark(self) -> KafkaMark:
         """Returns how far the messages that were given have got, not those fetched ahead."""
+        self._room = BUNDLE_BYTES
         return KafkaMark(self._source, tuple(sorted(self._next.items())))
 
     def close(self) -> None:
@@ -205,23 +208,17 @@ class KafkaReader(UnboundedReader):
             self._fault = clients.explain_error(error, brokers=brokers)
 
     def _look_for_partitions(self) -> None:
-        import confluent_kafka
-
         while not self._closed.wait(self._source.look_seconds):
             try:
                 partitions = _list_partitions(self._consumer, self._source)
                 if new := [each for each in partitions if each not in self._next]:
                     found = find_positions(self._consumer, self._source, new, is_new=True)
                     self._added.append({p: at.offset for p, at in found.items()})
-            except (confluent_kafka.KafkaException, UserError) as error:
-                self._live.note_trouble(f"partitions cannot be listed ({_name_of(error)})")
-            except RuntimeError:
-                return  # the consumer is closed
-
-
-def _name_of(error: Exception) -> str:
-    found = error.args[0] if error.args else error
-    return str(found.name()) if hasattr(found, "name") else " ".join(str(found).split())
+            except ServiceError as error:  # which may pass
+                self._live.note_trouble(f"partitions cannot be listed ({error})")
+            except Exception as error:  # of a thread: `advance` raises it
+                self._fault = error
+                return
 
 
 def _list_partitions(consumer: Consumer, source: KafkaSource) -> list[int]:

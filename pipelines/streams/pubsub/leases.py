@@ -53,10 +53,16 @@ class Leases:
             self._held.update(ids)
 
     def acknowledge(self, ids: Iterable[str]) -> None:
-        """Says that messages are done; where the service does not answer, the next call does it."""
+        """Says that messages are done; where the service does not answer, the next call does it.
+
+        What it raises would only be logged by Beam, and is `fault`: the reader raises it.
+        """
         with self._lock:
             wanted, self._left = [*self._left, *ids], []
-        left = self._in_parts(wanted, self._acknowledge)
+        try:
+            left = self._in_parts(wanted, self._acknowledge)
+        except Exception as error:
+            self.fault, left = error, wanted
         with self._lock:
             self._left += left
             self._held -= set(wanted) - set(left)

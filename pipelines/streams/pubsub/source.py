@@ -18,7 +18,7 @@ from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, Timestamp
 
 from pipelines.streams.addresses import PubsubName
 from pipelines.streams.live_run import find_run
-from pipelines.streams.messages import Message
+from pipelines.streams.messages import BUNDLE_BYTES, Message
 from pipelines.streams.pubsub import clients
 from pipelines.streams.pubsub.leases import Leases
 
@@ -98,6 +98,7 @@ class PubsubReader(UnboundedReader):
         self._fault: Exception | None = None
         self._current: Message | None = None
         self._time = MIN_TIMESTAMP
+        self._room = BUNDLE_BYTES  # for messages until the next mark
         self._read: list[str] = []  # ids of what was given since the last mark
         self._fetched: collections.deque[Any] = collections.deque()
         self._changed = threading.Condition()  # what was fetched, or whether this is closed
@@ -113,7 +114,7 @@ class PubsubReader(UnboundedReader):
         """Reads the next message; returns whether there is one now."""
         if fault := self._fault or self._leases.fault:
             raise fault
-        if self._live.is_draining:
+        if self._live.is_draining or self._room <= 0:
             return False
         with self._changed:
             if not self._fetched:
@@ -124,6 +125,7 @@ class PubsubReader(UnboundedReader):
             self._changed.notify_all()
         self._read.append(received.ack_id)
         self._current = _message_of(received.message, self._source.subscription)
+        self._room -= self._current.size
         return True
 
     def get_current(self) -> Message:
@@ -145,6 +147,7 @@ class PubsubReader(UnboundedReader):
 
     def get_checkpoint_mark(self) -> PubsubMark:
         """Returns what was given since the last mark."""
+        self._room = BUNDLE_BYTES
         read, self._read = self._read, []
         return PubsubMark(self._source, tuple(read))
 

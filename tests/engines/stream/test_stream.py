@@ -232,3 +232,21 @@ def test_a_slow_model_does_not_fill_the_memory(broker, start):
     watch.wait_for(64, process=child)
     assert memory_of(child.pid) - before < 64 * MEGABYTES
     end(child)
+
+
+def test_large_messages_do_not_fill_the_memory(broker, start):
+    options = stream(broker, partitions=2, fields=("title",))
+    large = json.dumps({"title": "a b", "rest": "x" * 900_000}).encode()
+    broker.put(topic_of(options["input"]), [large] * 10, partitions=2)
+    watch = broker.watch(topic_of(options["output"]), partitions=2)
+    child = start(options)
+    watch.wait_for(10, process=child)
+    before = memory_of(child.pid)
+    broker.put(topic_of(options["input"]), [large] * 300, partitions=2, first=10)  # 270 MB
+    most, end_of_wait = before, time.monotonic() + PATIENCE
+    while len(watch.messages) < 310:
+        assert time.monotonic() < end_of_wait
+        watch.look()
+        most = max(most, memory_of(child.pid))
+    assert most - before < 128 * MEGABYTES
+    end(child)

@@ -14,6 +14,7 @@ from pipelines.streams.kafka import clients
 from pipelines.streams.kafka.committing import close_committer
 from pipelines.streams.kafka.source import KafkaMark, KafkaSource
 from pipelines.streams.live_run import find_run, forget_run
+from pipelines.streams.messages import BUNDLE_BYTES
 
 TOPIC = KafkaTopic("a:1", "t")
 
@@ -264,3 +265,78 @@ def test_a_message_without_a_time_of_the_past_has_that_of_now(client, source, wh
     assert abs(reader.get_current_timestamp().micros - Timestamp.now().micros) < 60e6
     assert reader.get_watermark() <= Timestamp.now()
     reader.close()
+
+
+def test_a_bundle_is_bounded_by_bytes(client, source):
+    big, small = Record(0, 0), Record(0, 1)
+    big.value = lambda: b"x" * BUNDLE_BYTES
+    client.records = [big, small]
+    reader = source.create_reader(None, None)
+    assert reader.advance()
+    assert not reader.advance(), "the bundle ends"
+    assert reader.get_checkpoint_mark().offsets == ((0, 1),)
+    assert read(reader) == ["t/0/1"]
+    reader.close()
+
+
+def read_for_seconds(reader):
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
+        reader.advance()
+        time.sleep(0.01)
+
+
+def wait_for_fault(reader, error, match):
+    with pytest.raises(error, match=match):
+        read_for_seconds(reader)
+    reader.close()
+
+
+def test_what_the_look_for_partitions_does_not_overcome_ends_the_run(client, source, monkeypatch):
+    reader = source.create_reader(None, None)
+    topics = Topics(1)
+    topics.error = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    monkeypatch.setattr(client, "list_topics", lambda name, timeout: topics)
+    wait_for_fault(reader, UserError, "work with a topic")
+
+
+def test_a_bug_in_the_look_for_partitions_is_not_silent(client, source, monkeypatch):
+    reader = source.create_reader(None, None)
+    monkeypatch.setattr(client, "list_topics", lambda name, timeout: None)
+    wait_for_fault(reader, AttributeError, "topics")
+
+
+def test_brokers_that_list_no_partitions_now_are_asked_again(client, source, monkeypatch):
+    reader = source.create_reader(None, None)
+
+    def fail(name, timeout):
+        raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+
+    monkeypatch.setattr(client, "list_topics", fail)
+    end = time.monotonic() + 10
+    while not find_run("test").look().trouble:
+        assert time.monotonic() < end
+        reader.advance()
+    assert "partitions cannot be listed" in find_run("test").look().trouble
+    client.partitions = 2
+    monkeypatch.undo()
+    monkeypatch.setattr(clients, "make_consumer", lambda *_, **__: client)
+    while 1 not in client.assigned:
+        assert time.monotonic() < end
+        reader.advance()
+    reader.close()
+
+
+def test_what_a_commit_raises_is_not_left_to_beam_which_would_log_it(client, source, monkeypatch):
+    reader = source.create_reader(None, None)
+
+    def fail(offsets, asynchronous):
+        raise ValueError("no offset")
+
+    monkeypatch.setattr(client, "commit", fail)
+    KafkaMark(source, ((0, 5),)).finalize_checkpoint()
+    with pytest.raises(ValueError, match="no offset"):
+        reader.advance()
+    reader.close()
+    with pytest.raises(ValueError, match="no offset"):
+        close_committer(source)

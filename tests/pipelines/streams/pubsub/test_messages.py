@@ -1,17 +1,19 @@
 """Messages of Pub/Sub: what is read of them, and how they are sent."""
 
 import datetime
+import time
+from types import SimpleNamespace
 
 import pytest
 from google.api_core import exceptions
-from google.pubsub_v1 import PubsubMessage
+from google.pubsub_v1 import PubsubMessage, ReceivedMessage
 
 from pipelines.streams.addresses import PubsubName
 from pipelines.streams.live_run import find_run, forget_run
-from pipelines.streams.messages import Message
+from pipelines.streams.messages import BUNDLE_BYTES, Message
 from pipelines.streams.pubsub import clients
 from pipelines.streams.pubsub.leases import Leases
-from pipelines.streams.pubsub.source import _message_of
+from pipelines.streams.pubsub.source import PubsubSource, _message_of, close_leases
 from pipelines.streams.pubsub.writer import MOST_BYTES, _attributes, _in_requests
 
 NAME = PubsubName("some-project", "titles")
@@ -108,3 +110,49 @@ def test_a_refusal_ends_the_run(leases):
     leases.acknowledge(["a"])
     with pytest.raises(Exception, match="is not yours to use"):
         leases.close()
+
+
+def test_what_an_acknowledgement_raises_is_not_left_to_beam_which_would_log_it(leases):
+    leases, _ = leases(ValueError("no id"))
+    leases.acknowledge(["a"])
+    with pytest.raises(ValueError, match="no id"):
+        leases.close()
+
+
+class Subscriber(Client):
+    """Has messages to pull, once."""
+
+    def __init__(self, *texts):
+        super().__init__()
+        now = datetime.datetime.now(datetime.UTC)
+        self.waiting = [
+            ReceivedMessage(
+                ack_id=str(number),
+                message=PubsubMessage(data=text, message_id=str(number), publish_time=now),
+            )
+            for number, text in enumerate(texts)
+        ]
+
+    def pull(self, *, request, retry, timeout):
+        taken, self.waiting = self.waiting, []
+        return SimpleNamespace(received_messages=taken)
+
+    def modify_ack_deadline(self, *, request, retry, timeout):
+        pass
+
+
+def test_a_bundle_is_bounded_by_bytes(monkeypatch):
+    client = Subscriber(b"x" * BUNDLE_BYTES, b"small")
+    monkeypatch.setattr(clients, "make_subscriber", lambda: client)
+    source = PubsubSource(subscription=NAME, deadline=600, run="test")
+    reader = source.create_reader(None, None)
+    end = time.monotonic() + 10
+    while not reader.advance():
+        assert time.monotonic() < end
+    assert not reader.advance(), "the bundle ends"
+    assert reader.get_checkpoint_mark().ids == ("0",)
+    assert reader.advance()
+    assert reader.get_current().value == b"small"
+    reader.close()
+    close_leases(source)
+    forget_run("test")
