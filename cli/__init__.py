@@ -1,6 +1,7 @@
 """The command line: parses, calls `pipelines` and `model`, prints.
 
 main             the entry point of `tt`
+command_names    the commands by name, in groups
 commands         a module a command
 look             the commands that only look
 decorators       what every command does first and last

@@ -1,6 +1,7 @@
 """`--config FILE.yaml`: a file that says what a command's flags and arguments would say.
 
-Its keys are their names, with `_` or `-`. What stands on the command line wins; a list there
+Its keys are their names, with `_` or `-`; or it has a section for each command, by the command's
+name, and the keys stand there. What stands on the command line wins; a list there
 replaces the file's. Paths start from the current folder, as those in flags do.
 """
 
@@ -18,6 +19,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 import yaml
 
+from cli.command_names import COMMANDS
 from cli.errors import CONFIG_KEYS, user_errors
 from cli.shared_options import local_path
 from model.errors import UserError
@@ -45,7 +47,7 @@ def config_option(*, takes_beam: bool) -> Any:
 
 def _use_file(context: typer.Context, path: str, *, takes_beam: bool) -> None:
     """Makes what a file says the defaults of the command that is being parsed."""
-    values = read_config(path)
+    values = section_of(read_config(path), command=str(context.command.name), path=path)
     if takes_beam:
         beam = values.pop(BEAM, None)
         if beam is not None and not context.obj:
@@ -102,6 +104,10 @@ def read_config(path: str) -> dict[str, Any]:
             f"{path} must map options to values, a line each, as in 'seed: 1'. "
             f"Received: {_show(values)}"
         )
+    return _named(values, path)
+
+
+def _named(values: Mapping[Any, Any], path: str) -> dict[str, Any]:
     named: dict[str, Any] = {}
     for given, value in values.items():
         key = _as_key(str(given))
@@ -109,6 +115,39 @@ def read_config(path: str) -> dict[str, Any]:
             raise UserError(f"{path} says {key} twice: leave one out")
         named[key] = value
     return named
+
+
+def section_of(values: Mapping[str, Any], *, command: str, path: str) -> dict[str, Any]:
+    """Returns the options for a command, of a file that may have sections.
+
+    It has sections where a mapping stands under a command's name, as no option is one.
+
+    Raises:
+      UserError: It has sections, and none for this command, or something beside them.
+
+    >>> section_of({"train": {"max-steps": 9}, "translate_batch": None}, command="train", path="a")
+    {'max_steps': 9}
+    """
+    commands = {_as_key(each): each for each in COMMANDS}
+    if not any(isinstance(values[name], Mapping) for name in values.keys() & commands.keys()):
+        return dict(values)
+    for name, value in values.items():
+        if name not in commands:
+            near = difflib.get_close_matches(name, commands, n=1)
+            advice = f"did you mean {commands[near[0]]}?" if near else "put it into a section"
+            raise UserError(
+                f"{path} has sections, named as commands are. Received: {name} ({advice})"
+            )
+        if value is not None and not isinstance(value, Mapping):
+            raise UserError(
+                f"{path}: {name} must be a section, as others are. Received: {_show(value)}"
+            )
+    if _as_key(command) not in values:
+        raise UserError(
+            f"{path} has no section {command}: add one, or leave --config out. It has "
+            f"{', '.join(commands[name] for name in values)}"
+        )
+    return _named(values[_as_key(command)] or {}, path)
 
 
 class _Loader(yaml.SafeLoader):

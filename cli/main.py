@@ -17,38 +17,16 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from cli.command_names import COMMANDS, GROUPS
 from cli.config_file import KINDS
 from cli.errors import say
 from cli.shared_options import BEGUN, COMMAND, GroupedCommand
 
-COMMANDS = {
-    "preprocess": "Make a dataset folder from a parallel corpus.",
-    "train": "Train a Transformer on a dataset folder, and export it.",
-    "average": "Average checkpoints of a run into a model folder.",
-    "export": "Write a trained model to a folder for other programs.",
-    "import": "Make a model folder from a model of another program.",
-    "translate-batch": "Translate text columns of tables in bulk.",
-    "translate-stream": "Translate messages, or files of a folder, as they come.",
-    "translate": "Translate stdin to stdout, a line for a line.",
-    "evaluate": "Score translations against references by BLEU and chrF.",
-    "demo": "Run the three commands on the embedded corpus.",
-    "attention": "Draw what a model looks at as it translates.",
-    "report": "Write a report that a browser opens offline.",
-    "show": "Show what lies in a folder, or what a tfds: name offers.",
-    "doctor": "Say what will work on this machine.",
-}
-
-_GROUPS = {
-    "From a corpus to translations": ("preprocess", "train", "translate-batch"),
-    "Other ways to translate": ("translate", "translate-stream", "evaluate"),
-    "Models": ("average", "export", "import"),
-    "Look inside": ("show", "report", "attention"),
-    "Begin": tuple(n for n in ("doctor", "init", "demo") if n in COMMANDS),
-}
-
 _MODULES = {"import": "import_model"}  # a module cannot be imported as `import`
 # Those that are not in cli/commands.
-_ROOMS = dict.fromkeys(("evaluate", "demo", "attention", "report", "show", "doctor"), "look")
+_ROOMS = dict.fromkeys(
+    ("evaluate", "demo", "attention", "report", "show", "doctor", "init"), "look"
+)
 
 _TAKE_BEAM = ("preprocess", "translate-batch", "translate-stream")
 _INTERRUPTED = 130
@@ -75,7 +53,7 @@ class _Commands(TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Writes the commands, group by group."""
         width = max(map(len, COMMANDS))  # the same in each group
-        for heading, names in _GROUPS.items():
+        for heading, names in GROUPS.items():
             with formatter.section(heading):
                 formatter.write_dl([(name.ljust(width), COMMANDS[name]) for name in names])
 

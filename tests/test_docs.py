@@ -190,7 +190,8 @@ def prepare_look(folder, request):
 
 
 def prepare_start(folder, request):
-    folder.mkdir()
+    prepare_readme(folder, request)
+    (folder / "pairs.tsv").unlink()
 
 
 PREPARE = {

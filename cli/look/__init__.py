@@ -6,6 +6,7 @@ show            tt show
 evaluate        tt evaluate
 demo            tt demo
 doctor          tt doctor
+init            tt init
 dataset_tables  a dataset as tables
 folder_tables   models, runs, translations and tfds: names as tables
 blocks          tables, bars and texts on a terminal

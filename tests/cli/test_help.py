@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from command_line import run
 
+from cli.command_names import COMMANDS, GROUPS
 from cli.flags_of_fields import describe_fields
-from cli.main import _GROUPS, COMMANDS, load_command
+from cli.main import load_command
 from model.decoding.options import Decoding
 from model.engines.translator import Engine
 from model.runs.averaging import AverageRequest
@@ -118,7 +119,7 @@ def test_help_fits_80_columns_whole(capsys, monkeypatch, arguments):
 
 
 def test_each_command_is_in_one_group_of_the_list():
-    assert sorted(name for names in _GROUPS.values() for name in names) == sorted(COMMANDS)
+    assert sorted(name for names in GROUPS.values() for name in names) == sorted(COMMANDS)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -1,0 +1,199 @@
+"""The text of a `tt.yaml`: a section for each command, with the reasons of what is guessed."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from pipelines.summaries.project import TEST, TRAIN, VALIDATION, Project, Table, TextFiles
+
+FILE = "tt.yaml"
+_WIDTH = 100
+_DATASET, _RUN, _TRANSLATED = "dataset", "run", "translated"
+
+# Options that are often wanted, with a value to begin with: they stand there as comments.
+OFTEN_WANTED: Mapping[str, Mapping[str, Any]] = {
+    "preprocess": {"vocabulary_size": 8000, "max_tokens": 256, "deduplicate": "pair"},
+    "train": {"preset": "small", "steps": 20_000, "batch_tokens": 4096, "patience": 5},
+    "translate-batch": {"limit": 1000, "beam_size": 4, "engine": "ctranslate2"},
+}
+
+
+def write_sections(project: Project, *, helps: Mapping[str, Mapping[str, str]]) -> str:
+    """Returns the file for what lies in a folder.
+
+    Args:
+      project: What lies there.
+      helps: The help of options by their keys, by command.
+    """
+    lines = _Lines(helps)
+    lines.comment(
+        "Options of tt, a section for each command. They are read by --config: "
+        f"tt preprocess --config {FILE}, tt train --config {FILE}, tt translate-batch --config "
+        f"{FILE}. Keys are the names of flags; what stands on the command line wins. What was "
+        "guessed says so.",
+        indent="",
+    )
+    corpora = [table for table in project.tables if table.pair]
+    texts = [each for each in project.texts if each.use == TRAIN]
+    has_corpus = bool(texts or corpora)
+    is_empty = not (has_corpus or project.datasets or project.models)
+    if has_corpus or is_empty:
+        _preprocess(lines, project, texts=texts, corpora=corpora)
+    if has_corpus or is_empty or project.datasets:
+        _train(lines, project, makes_dataset=has_corpus or is_empty)
+    _translate(lines, project, trains=bool(has_corpus or is_empty or project.datasets))
+    return lines.text()
+
+
+class _Lines:
+    def __init__(self, helps: Mapping[str, Mapping[str, str]]) -> None:
+        self._helps = helps
+        self._lines: list[str] = []
+
+    def section(self, command: str) -> None:
+        self._lines += ["", f"{command}:"]
+
+    def comment(self, text: str, *, indent: str = "  ") -> None:
+        self._lines += textwrap.wrap(
+            text, _WIDTH, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}# ",
+            break_on_hyphens=False, break_long_words=False,
+        )  # fmt: skip
+
+    def option(self, key: str, value: Any, note: str = "") -> None:
+        if note:
+            self.comment(note)
+        self._lines.append(f"  {key}: {_show(value)}")
+
+    def often_wanted(self, command: str) -> None:
+        for key, value in OFTEN_WANTED[command].items():
+            self.comment(self._helps[command][key])
+            self._lines.append(f"  # {key}: {_show(value)}")
+
+    def text(self) -> str:
+        return "\n".join(self._lines) + "\n"
+
+
+def _show(value: Any) -> str:
+    """Writes a value as YAML reads it back.
+
+    >>> _show("no"), _show(["a.en", "b: c"]), _show(0.1)
+    ('"no"', '[a.en, "b: c"]', '0.1')
+    """
+    if isinstance(value, list):
+        return f"[{', '.join(map(_show, value))}]"
+    if not isinstance(value, str):
+        return json.dumps(value)
+    is_plain = value and not set(value) & set(",[]{}#\"'\n") and yaml.safe_load(value) == value
+    return value if is_plain else json.dumps(value, ensure_ascii=False)
+
+
+def _preprocess(
+    lines: _Lines, project: Project, *, texts: list[TextFiles], corpora: list[Table]
+) -> None:
+    lines.section("preprocess")
+    if not texts and not corpora:
+        lines.comment(
+            "No corpus lies here (two files such as train.en and train.de, or Parquet with the "
+            "columns en and de), so this uses the embedded English-Spanish one. To name yours:"
+        )
+        lines.comment("source: [train.en]")
+        lines.comment("target: [train.de]")
+    if texts:
+        lines.option(
+            "source", [each.source for each in texts],
+            "Line-aligned texts, by their names. Which side is the source is a guess: to translate "
+            "in the other direction, exchange source and target, and the languages.",
+        )  # fmt: skip
+        lines.option("target", [each.target for each in texts])
+    if others := [name for each in texts for name in each.others]:
+        lines.comment(f"Left out, as one dataset has two languages: {', '.join(others)}.")
+    if corpora:
+        lines.option(
+            "corpora", [":".join((each.path, *(each.pair or ()))) for each in corpora],
+            "Parquet with the columns of source and target, a guess by their names.",
+        )  # fmt: skip
+    _languages(lines, texts, corpora)
+    for use, key in ((VALIDATION, "validation_"), (TEST, "")):
+        found = [each for each in project.texts if each.use == use]
+        if found and key:
+            lines.option("validation_source", [each.source for each in found],
+                         "Validation pairs, by their names.")  # fmt: skip
+            lines.option("validation_target", [each.target for each in found])
+        elif found:
+            lines.option("exclude", [name for each in found for name in (each.source, each.target)],
+                         "Test texts, by their names, which training must not see.")  # fmt: skip
+    lines.option("output", _DATASET, "Folder to write.")
+    lines.often_wanted("preprocess")
+
+
+def _languages(lines: _Lines, texts: list[TextFiles], corpora: list[Table]) -> None:
+    found = [(each.source_language, each.target_language) for each in texts]
+    found += [each.languages for each in corpora if any(each.languages)]
+    if len(set(found)) == 1:
+        [(source, target)] = set(found)
+        lines.option("source_language", source, "Languages, by the same names.")
+        lines.option("target_language", target)
+        return
+    if found:
+        told = ", ".join(sorted({f"{source} to {target}" for source, target in found}))
+        lines.comment(f"The names tell several pairs of languages ({told}): keep those of one.")
+    if texts or corpora:
+        lines.comment("Codes of the languages: they tell the scripts that texts must be in.")
+        lines.comment("source_language: en")
+        lines.comment("target_language: de")
+
+
+def _train(lines: _Lines, project: Project, *, makes_dataset: bool) -> None:
+    lines.section("train")
+    if makes_dataset:
+        lines.option("dataset", _DATASET, "What preprocess writes.")
+    else:
+        others = project.datasets[1:]
+        more = f" There are others: {', '.join(others)}." if others else ""
+        lines.option("dataset", project.datasets[0], f"The dataset folder that lies here.{more}")
+    lines.option("run", _RUN, "Folder to write; the same command goes on from where it ended.")
+    lines.comment("Model and steps are chosen by the dataset's size, unless you set them:")
+    lines.often_wanted("train")
+
+
+def _translate(lines: _Lines, project: Project, *, trains: bool) -> None:
+    lines.section("translate-batch")
+    tables = [table for table in project.tables if not table.pair]
+    if tables:
+        table = tables[0]
+        more = "".join(f", {each.path}" for each in tables[1:])
+        lines.option(
+            "input", [table.path],
+            f"Parquet with columns of texts ({table.rows:,} rows)"
+            + (f"; others lie here: {more[2:]}." if more else "."),
+        )  # fmt: skip
+        rest = ", ".join(table.text_columns[1:])
+        why = f"The column of the longest texts; others have texts, too: {rest}." if rest else ""
+        lines.option("text_column", [table.text_columns[0]], why)
+    elif corpora := [table for table in project.tables if table.pair]:
+        pair = corpora[0].pair or ("", "")
+        lines.option(
+            "input", [corpora[0].path],
+            "No other table lies here, so that the corpus stands for it: name yours.",
+        )  # fmt: skip
+        lines.option("text_column", [pair[0]])
+    elif not (project.texts or project.datasets or project.models):
+        lines.option("input", ["input.parquet"],
+                     "Sentences that preprocess leaves out of the embedded corpus.")  # fmt: skip
+    else:
+        lines.comment("No table lies here: name Parquet, CSV or JSONL, and the column of texts.")
+        lines.comment("input: [articles.parquet]")
+        lines.comment("text_column: [body]")
+    if trains:
+        lines.option("model", _RUN, "What train writes.")
+    elif project.models:
+        others = project.models[1:]
+        more = f" There are others: {', '.join(others)}." if others else ""
+        lines.option("model", project.models[0], f"The run or model that lies here.{more}")
+    lines.option("output", _TRANSLATED, "Folder to write.")
+    lines.often_wanted("translate-batch")

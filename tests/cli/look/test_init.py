@@ -1,0 +1,141 @@
+"""`tt init`: a file for what lies in a folder, as `--config` reads it.
+
+That the three commands run by it is tested with docs/start.md.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from command_line import last_error, run
+
+from cli.config_file import section_of
+from cli.main import load_command
+from pipelines.summaries.project_file import OFTEN_WANTED
+
+
+def write(folder, *names):
+    for name in names:
+        (folder / name).write_text("one two\n" * 9)
+
+
+def write_table(path, **columns):
+    pq.write_table(pa.table(columns), path)
+
+
+def init(monkeypatch, folder):
+    """Runs `tt init` in a folder; returns its sections."""
+    monkeypatch.chdir(folder)
+    assert run("init") == 0
+    return yaml.safe_load((folder / "tt.yaml").read_text("utf-8"))
+
+
+def test_parallel_texts_and_a_table(tmp_path, monkeypatch, capsys):
+    write(tmp_path, "train.en", "train.no", "dev.en", "dev.no", "test.en", "test.no")
+    write_table(tmp_path / "a.parquet", id=["a"], body=["a long text"])
+    found = init(monkeypatch, tmp_path)
+    assert found == {
+        "preprocess": {
+            "source": ["train.en"], "target": ["train.no"],
+            "source_language": "en", "target_language": "no",  # which YAML reads as false
+            "validation_source": ["dev.en"], "validation_target": ["dev.no"],
+            "exclude": ["test.en", "test.no"], "output": "dataset",
+        },
+        "train": {"dataset": "dataset", "run": "run"},
+        "translate-batch": {
+            "input": ["a.parquet"], "text_column": ["body"], "model": "run", "output": "translated",
+        },
+    }  # fmt: skip
+    printed = capsys.readouterr()
+    assert printed.out.splitlines()[0] == "tt preprocess --config tt.yaml"
+    assert "Options: tt.yaml" in printed.err
+
+
+def test_parquet_with_two_languages(tmp_path, monkeypatch, capsys):
+    texts = [f"{a} {b}" for a in ["one", "two", "three"] for b in ["four", "five", "six"]]
+    write_table(tmp_path / "pairs.parquet", en=texts, de=[text[::-1] for text in texts])
+    found = init(monkeypatch, tmp_path)
+    assert found["preprocess"]["corpora"] == ["pairs.parquet:en:de"]
+    assert found["preprocess"]["source_language"] == "en"
+    assert found["translate-batch"]["text_column"] == ["en"]
+    assert run("preprocess", "--config", "tt.yaml", "--dry-run") == 0
+    assert "pairs.parquet" in capsys.readouterr().out
+
+
+def test_a_dataset_alone_is_trained_on(tmp_path, monkeypatch, dataset):
+    (tmp_path / "my-data").symlink_to(dataset)
+    found = init(monkeypatch, tmp_path)
+    assert set(found) == {"train", "translate-batch"}
+    assert found["train"]["dataset"] == "my-data"
+
+
+def test_a_model_alone_translates(tmp_path, monkeypatch, trained_toy):
+    (tmp_path / "my-run").symlink_to(trained_toy.run)
+    write_table(tmp_path / "a.parquet", text=["one two"])
+    found = init(monkeypatch, tmp_path)
+    assert set(found) == {"translate-batch"}
+    assert found["translate-batch"]["model"] == "my-run"
+    assert run("translate-batch", "--config", "tt.yaml", "--dry-run") == 0
+
+
+def test_an_empty_folder_gets_the_embedded_corpus(tmp_path, monkeypatch):
+    found = init(monkeypatch, tmp_path)
+    assert found["preprocess"] == {"output": "dataset"}
+    assert found["translate-batch"]["input"] == ["input.parquet"]
+    assert run("preprocess", "--config", "tt.yaml", "--dry-run") == 0
+
+
+def test_every_option_that_stands_there_as_a_comment_can_be_used(tmp_path, monkeypatch):
+    init(monkeypatch, tmp_path)
+    text = (tmp_path / "tt.yaml").read_text("utf-8")
+    text = re.sub(r"(?m)^  # ([a-z_]+: (?!\[).*)$", r"  \1", text)
+    path = tmp_path / "all.yaml"
+    path.write_text(text)
+    values = yaml.safe_load(text)
+    for name, options in OFTEN_WANTED.items():
+        given = {key.replace("-", "_"): value for key, value in values.items()}
+        assert options.items() <= section_of(given, command=name, path="x").items()
+        load_command(name).make_context(f"tt {name}", ["--config", str(path)], obj=[])
+
+
+def test_a_file_that_is_there_is_kept(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tt.yaml").write_text("mine: 1\n")
+    assert run("init") == 2
+    assert "tt.yaml is there already: replace it with --force" in last_error(capsys)
+    assert (tmp_path / "tt.yaml").read_text() == "mine: 1\n"
+    assert run("init", "--force") == 0
+    assert "mine" not in (tmp_path / "tt.yaml").read_text()
+
+
+def test_what_cannot_be_read_or_written_is_told(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.parquet").write_bytes(b"no Parquet")
+    assert run("init") == 0
+    assert "a.parquet cannot be read as Parquet, and is left out" in capsys.readouterr().err
+    assert run("init", "--output", "no/such/folder.yaml") == 2
+    assert "no/such/folder.yaml cannot be written" in last_error(capsys)
+
+
+@pytest.mark.parametrize(
+    ("text", "command", "message"),
+    [
+        ("train: {seed: 2}", "evaluate", "has no section evaluate: add one"),
+        ("export: {}\ntrian: {seed: 2}", "train", "Received: trian (did you mean train?)"),
+        ("train: {seed: 2}\nseed: 3", "train", "Received: seed (put it into a section)"),
+        ("train: {seed: 2}\nexport: 3", "train", "export must be a section, as others are"),
+        ("train: {sede: 2}", "train", "there is no option sede: did you mean seed?"),
+        ("train: {seed: x}", "train", "seed must be a whole number"),
+        ("train: {log-every: 1, log_every: 2}", "train", "says log_every twice"),
+    ],
+)
+def test_mistakes_in_sections(tmp_path, capsys, text, command, message):
+    path = tmp_path / "tt.yaml"
+    path.write_text(text)
+    arguments = ("x", "--reference", "y") if command == "evaluate" else ()
+    assert run(command, *arguments, "--config", path) == 2
+    assert message in last_error(capsys)
