@@ -2,6 +2,7 @@
 
 paths       paths, and why one cannot be looked up
 listing     what lies in a folder, and what a pattern names
+amazon      one client of Amazon's S3 a process
 files       files opened, read, written whole, deleted; what means a damaged one
 first_look  whether Google Cloud Storage answers, told within seconds
 parquet     footers, rows of an open file, text cells, writing

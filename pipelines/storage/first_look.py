@@ -13,6 +13,7 @@ import threading
 from collections.abc import Iterable
 
 from model.errors import ServiceError, UserError
+from pipelines.storage.amazon import connect
 from pipelines.storage.paths import file_systems
 
 SECONDS = 12.0  # of the whole look
@@ -85,26 +86,17 @@ def _ask_amazon(bucket: str) -> None:
     """Asks by the user's keys, which may come from Beam's flags, for a name of the bucket."""
     if importlib.util.find_spec("boto3") is None:
         return  # what looks at a path says so
-    import boto3
     from botocore.config import Config
     from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 
-    options = file_systems().get_filesystem(bucket)._options.get_all_options()
+    options = file_systems().get_filesystem(bucket)._options
     config = Config(
         connect_timeout=_REQUEST_SECONDS,
         read_timeout=_REQUEST_SECONDS,
         retries={"total_max_attempts": 1},
     )
     try:
-        client = boto3.session.Session().client(
-            "s3",
-            config=config,
-            use_ssl=not options["s3_disable_ssl"],
-            **{name: options[f"s3_{name}"] for name in ("verify", "endpoint_url", "region_name")},
-            aws_access_key_id=options["s3_access_key_id"],
-            aws_secret_access_key=options["s3_secret_access_key"],
-            aws_session_token=options["s3_session_token"],
-        )
+        client = connect(options, config=config)
         client.list_objects_v2(Bucket=bucket.removeprefix(_AMAZON), MaxKeys=1)
     except NoCredentialsError as error:
         raise ServiceError(

@@ -9,6 +9,7 @@ from typing import Any
 
 from model.errors import ServiceError, UserError
 from model.extras import pip_install
+from pipelines.storage.amazon import share_clients
 
 # What Beam lacks for file systems that it knows, by scheme: the module and the package.
 _PACKAGES = {
@@ -25,6 +26,7 @@ def file_systems() -> Any:
     """Imports Beam where a path is looked at: it takes seconds, and many commands need none."""
     from apache_beam.io.filesystems import FileSystems
 
+    share_clients()
     return FileSystems
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from command_line import last_error, run
 from commands import Child
 from engine_jobs import comparable, preprocess_arguments, run_tt, translate_arguments
 
-from pipelines.storage import first_look
+from pipelines.storage import amazon, files, first_look, listing
 
 KILLS = 3
 
@@ -72,6 +73,61 @@ def test_jobs_make_the_bytes_of_a_local_run_whatever_is_killed(arguments, s3_buc
         assert comparable(objects, output) == whole, moment
         assert not [path for path in objects if "/_work/" in path], moment
         assert b"secret" not in b"".join(objects.values())
+
+
+def test_a_process_has_one_client(s3_bucket, monkeypatch):
+    """Each look-up made one, which takes a tenth of a second."""
+    import boto3
+
+    made = []
+    make = boto3.session.Session.client
+
+    def counted(self, *arguments, **options):
+        made.append(arguments)
+        return make(self, *arguments, **options)
+
+    monkeypatch.setattr(boto3.session.Session, "client", counted)
+    monkeypatch.setattr(amazon, "_clients", {})
+    paths = [f"{s3_bucket.bucket}/many/{number:02d}" for number in range(40)]
+    contents = {path: f"content of {path}".encode() * 1000 for path in paths}
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(lambda path: write(path, contents[path]), paths))
+        assert list(pool.map(files.read_bytes, paths)) == list(contents.values())
+        ranges = [(path, 5, 3000) for path in paths]
+        assert list(files.read_ranges(ranges)) == [each[5:3000] for each in contents.values()]
+    assert all(map(listing.exists, paths))
+    assert len(made) == 2, "Beam's own, and the one with as many connections as requests at once"
+
+
+def write(path, content):
+    with files.write_whole(path, temporary_folder="s3://bucket/_work") as file:
+        file.write(content)
+
+
+def test_empty_objects_are_written_and_read(s3_bucket):
+    path = f"{s3_bucket.bucket}/empty.jsonl"
+    write(path, b"")
+    assert s3_bucket.objects() == {path: b""}
+    assert listing.exists(path)
+    assert listing.list_files(s3_bucket.bucket)[0].size == 0
+    assert files.read_bytes(path) == b""
+    assert files.read_range(path, 0, 0) == b""
+
+
+def test_a_table_without_rows_is_translated_to_an_empty_object(
+    s3_bucket, model_folder, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    write(f"{s3_bucket.bucket}/in/a.csv", b"id,text\n")
+    asked = ("--model", model_folder, "--text-column", "text", "--format", "jsonl")
+    beam = ("--", *s3_bucket.arguments)
+    assert (
+        run("translate-batch", "s3://bucket/in/", "--output", "s3://bucket/out", *asked, *beam) == 0
+    )
+    found = {name: content for name, content in s3_bucket.objects("s3://bucket/out/").items()
+             if "/_tt/" not in name}  # fmt: skip
+    assert found == {"s3://bucket/out/a-00000-of-00001.jsonl": b""}
 
 
 def refused(capsys, *arguments):
