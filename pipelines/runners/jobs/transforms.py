@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.metadata
 import socket
 import sys
 from collections.abc import Iterator, Mapping
@@ -12,14 +11,12 @@ from typing import Any
 import apache_beam as beam
 
 from model.errors import UserError
+from model.formats.model_card import versions_of
 
 
 def versions_here() -> dict[str, str]:
     """Returns the versions in this process that a worker and the submitter must share."""
-    try:
-        ours = importlib.metadata.version("tt-translate")
-    except importlib.metadata.PackageNotFoundError:
-        ours = "unknown"  # run from a source tree that is not installed
+    ours = versions_of(["tt-translate"])["tt-translate"]
     python = ".".join(map(str, sys.version_info[:2]))
     return {"tt": ours, "Beam": beam.__version__, "Python": python}
 
