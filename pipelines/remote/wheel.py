@@ -50,7 +50,6 @@ def with_own_wheel(arguments: Sequence[str], *, engine: str = "") -> Iterator[li
         return
     with tempfile.TemporaryDirectory(prefix="tt-") as name:
         folder = Path(name)
-        # Beam tells Dataflow the path: in this folder it says nothing of the user.
         requirements = folder / "requirements.txt"
         requirements.write_text(read_lock(engine), "utf-8")
         yield [

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import sys
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import (
@@ -139,6 +140,8 @@ def run_pipeline(
             if runner == "FlinkRunner":
                 stack.enter_context(job_server(pipeline.options))
             stack.enter_context(note)
+            if runner == "DataflowRunner":
+                _name_no_packages(pipeline)
             result = pipeline.run()
             remote_jobs.check_is_started(result, runner=runner)
             note.set_id(remote_jobs.job_id(result))
@@ -159,6 +162,28 @@ def run_pipeline(
     if state != PipelineState.DONE:
         raise RuntimeError(f"the pipeline ended in the state {state}")
     return result
+
+
+def _name_no_packages(pipeline: beam.Pipeline) -> None:
+    """Has the options that Dataflow is sent name no packages of this machine.
+
+    They are with the program, which Beam's runner makes before it sends the options.
+    """
+    run_pipeline = pipeline.runner.run_pipeline
+
+    def run(pipeline: beam.Pipeline, options: PipelineOptions) -> PipelineResult:
+        make_program = pipeline.to_runner_api
+
+        def to_runner_api(*arguments: Any, **settings: Any) -> Any:
+            program = make_program(*arguments, **settings)
+            setup = options.view_as(SetupOptions)
+            setup.setup_file = setup.extra_packages = setup.requirements_file = None
+            return program
+
+        pipeline.to_runner_api = to_runner_api
+        return run_pipeline(pipeline, options)
+
+    pipeline.runner.run_pipeline = run
 
 
 def _explain_runner(error: BaseException, pipeline: beam.Pipeline) -> UserError | None:
