@@ -59,8 +59,12 @@ def check_output(plan: PreprocessPlan) -> DatasetManifest | None:
     return None
 
 
-def claim_output(plan: PreprocessPlan) -> DatasetManifest | None:
+def claim_output(plan: PreprocessPlan, *, run_id: str = "") -> DatasetManifest | None:
     """Checks the folder like `check_output`, and marks it; returns a finished manifest.
+
+    Args:
+      plan: What the folder is for.
+      run_id: The name of the run that works there from now on, beside others of the plan.
 
     Raises:
       UserError: The folder holds something else, or cannot be written.
@@ -73,13 +77,21 @@ def claim_output(plan: PreprocessPlan) -> DatasetManifest | None:
         files.make_folder(work.path)
         text = SourceList.text(plan.sources, identities=plan.identities, groups=plan.groups)
         work.write_text(work.sources, text)
-        run = {"fingerprint": plan.fingerprint, "options": plan.options.resolved()}
+        run = {"fingerprint": plan.fingerprint, "options": plan.options.resolved(), "run": run_id}
         work.write_text(work.run_file, json.dumps(run))
     except OSError as error:
         raise UserError(
             f"{output} cannot be written: {error.strerror or error}. Choose another `output`"
         ) from error
     return None
+
+
+def is_last_run(plan: PreprocessPlan, *, run_id: str) -> bool:
+    """Says whether no other run has joined this one in the folder since it was claimed."""
+    run_file = plan.work.run_file
+    if not files.is_there(run_file):  # deleted by another run, with the rest
+        return False
+    return bool(json.loads(files.read_bytes(run_file)).get("run") == run_id)
 
 
 def _describe_difference(saved: dict[str, Any], plan: PreprocessPlan) -> str:

@@ -12,6 +12,7 @@ import dataclasses
 import itertools
 import os
 import time
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ from pipelines.preprocess.dataset_folder import (
     check_output,
     claim_output,
     find_finished,
+    is_last_run,
 )
 from pipelines.preprocess.description import describe_plan
 from pipelines.preprocess.options import PreprocessOptions, changed_fields, with_vocabulary_of
@@ -311,7 +313,8 @@ class PreprocessJob:
         output = plan.options.output
         pipeline = make_pipeline(arguments, detach=detach)
         has_begun = files.is_there(plan.work.run_file)
-        if finished := claim_output(plan):
+        run_id = uuid.uuid4().hex
+        if finished := claim_output(plan, run_id=run_id):
             return finished
         job_file = JobFile(join(output, WORK_FOLDER))
         job_file.check_no_job_runs()
@@ -324,7 +327,8 @@ class PreprocessJob:
             if finished := find_finished(plan):
                 return finished  # by another run of the same command
             is_mistake = isinstance(error, UserError) and not isinstance(error, UnfinishedError)
-            if is_mistake and not has_begun:  # else there is work of runs before
+            # Else there is work of runs before, or of one that came after.
+            if is_mistake and not has_begun and is_last_run(plan, run_id=run_id):
                 abandon_output(output)
             raise
         return DatasetManifest.load(output, read=files.read_bytes)

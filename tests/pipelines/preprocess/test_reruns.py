@@ -16,6 +16,7 @@ from corpora import (
     options,
     preprocess,
     records,
+    run_preprocess,
     sentence,
     texts,
     write_pairs,
@@ -204,6 +205,31 @@ def test_a_runner_that_does_not_take_the_job_deletes_no_work(
     with pytest.raises(UserError, match=r"there is no jar at /nope\.jar"):
         preprocess(sources=[corpus], options=options(tmp_path / "new"), beam_arguments=flink)
     assert not (tmp_path / "new").exists(), "nothing was finished there"
+
+
+@pytest.mark.parametrize("has_joined", [False, True], ids=["alone", "another run has joined"])
+def test_a_run_that_is_not_taken_deletes_nothing_of_one_that_joined_it(
+    tmp_path, monkeypatch, corpus, has_joined
+):
+    """Two runs of one command; the runner refuses the first when the second is at work."""
+    plan = preprocess_plan.plan_preprocess(sources=[corpus], options=options(tmp_path / "out"))
+
+    def refuse(*_, **__):
+        if has_joined:
+            assert dataset_folder.claim_output(plan, run_id="the second") is None
+            plan.work.write_text(plan.work.spill("of-the-second"), "what it did")
+        raise UserError("there is no such jar")
+
+    monkeypatch.setattr("pipelines.runners.runner.run_pipeline", refuse)
+    with pytest.raises(UserError, match="no such jar"):
+        run_preprocess(plan)
+    left = {path.name for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    if has_joined:
+        assert {"run.json", "sources.jsonl", "spill-of-the-second"} <= left
+    else:
+        assert not left
+    monkeypatch.undo()
+    assert run_preprocess(plan).pairs_kept == 400
 
 
 def test_a_rerun_encodes_anew_what_another_version_encoded(tmp_path, monkeypatch, corpus, dataset):
