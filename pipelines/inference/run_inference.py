@@ -9,7 +9,7 @@ from apache_beam.ml.inference.base import ModelHandler
 
 from model.engines.translator import Translator
 from pipelines.inference.model_sharing import SharedTranslator
-from pipelines.inference.text_model import TextModel, load_glossary
+from pipelines.inference.text_model import NamedGlossary, TextModel
 from pipelines.inference.transforms import MAX_BATCH, MIN_BATCH
 from pipelines.texts.options import TextOptions
 from pipelines.texts.translating import TranslatedText
@@ -39,7 +39,7 @@ class TranslationModelHandler(ModelHandler[str | bytes | None, TranslatedText, T
         self._load = load_translator
         self._shared = SharedTranslator(load_translator)
         self._options = options or TextOptions()
-        self._glossary = load_glossary(self._options.glossary)
+        self._glossary = NamedGlossary.of(self._options.glossary)
 
     def load_model(self) -> TextModel:
         """Loads the model, unless another step of this process has done so."""

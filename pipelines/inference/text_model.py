@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import threading
 from collections.abc import Callable, Sequence
 
 from model.engines.translator import Translator
+from model.errors import UserError
 from model.formats.model_card import About
 from model.text.glossary import Glossary, read_glossary
 from pipelines.flags.limits import Limits
@@ -18,6 +20,8 @@ from pipelines.texts.translating import TranslatedTexts, translate_texts
 
 _LOGGER = logging.getLogger(__name__)
 _said: set[str] = set()  # warnings of this process
+_glossary_lock = threading.Lock()
+_glossaries: dict[str, Glossary] = {}  # the last one, by its digest
 
 
 def load_glossary(path: str | None) -> Glossary | None:
@@ -29,6 +33,49 @@ def load_glossary(path: str | None) -> Glossary | None:
     if path is None:
         return None
     return read_glossary(path, read=lambda name: read_bytes(paths.normalize_path(name)))
+
+
+@dataclasses.dataclass(frozen=True)
+class NamedGlossary:
+    """A glossary by its file, for workers to read: a job need not carry its terms.
+
+    Attributes:
+      path: The file, absolute or with its scheme.
+      digest: The glossary's digest where the job starts.
+    """
+
+    path: str
+    digest: str
+
+    @classmethod
+    def of(cls, path: str | None) -> NamedGlossary | None:
+        """Reads the glossary of `TextOptions`, if there is one, to see that it is good.
+
+        Raises:
+          UserError: It is missing, or not a glossary.
+        """
+        glossary = load_glossary(path)
+        if path is None or glossary is None:
+            return None
+        return cls(paths.normalize_path(path), glossary.digest)
+
+    def read(self) -> Glossary:
+        """Reads the glossary, once a process: threads share its terms.
+
+        Raises:
+          UserError: It cannot be read here, or is another one than where the job started.
+        """
+        with _glossary_lock:
+            if self.digest not in _glossaries:
+                glossary = load_glossary(self.path)
+                if glossary is None or glossary.digest != self.digest:
+                    raise UserError(
+                        f"`glossary` {self.path} is another one on this worker than where the job "
+                        "started: put the same file there, or name one that all can read"
+                    )
+                _glossaries.clear()
+                _glossaries[self.digest] = glossary
+            return _glossaries[self.digest]
 
 
 def encode_text(text: str | bytes | None) -> bytes | None:
@@ -52,7 +99,7 @@ class TextModel:
         *,
         load: Callable[[], Translator],
         options: TextOptions,
-        glossary: Glossary | None,
+        glossary: NamedGlossary | None,
     ) -> TextModel:
         """Takes what the folder of a model says of it, and warns where the options do not fit it.
 
@@ -63,7 +110,7 @@ class TextModel:
           glossary: Terms whose translations are given.
 
         Raises:
-          UserError: A length is beyond the model.
+          UserError: A length is beyond the model, or the glossary cannot be read here.
         """
         about = About()
         if isinstance(load, ModelLoader):
@@ -75,7 +122,7 @@ class TextModel:
         return cls(
             translator=translator,
             options=options.for_model(about.data),
-            glossary=glossary,
+            glossary=None if glossary is None else glossary.read(),
             limits=Limits.of(options.name_languages(about)),
         )
 

@@ -24,7 +24,7 @@ from pipelines.flags.limits import FLAGS
 from pipelines.inference import rows
 from pipelines.inference.model_sharing import SharedTranslator
 from pipelines.inference.rows import OpenRow, Row, RowFields
-from pipelines.inference.text_model import TextModel, load_glossary
+from pipelines.inference.text_model import NamedGlossary, TextModel
 from pipelines.texts.options import TextOptions
 from pipelines.texts.translating import FAILED, STATUSES, TranslatedText
 
@@ -46,7 +46,13 @@ class TranslatorDoFn(beam.DoFn):
 
     def setup(self) -> None:
         """Loads the model, unless another step of this process has done so."""
-        self.translator = self._model.acquire()
+        self.acquire()
+
+    def acquire(self) -> Translator:
+        """Returns the model; loads it where that has not been done."""
+        if "translator" not in self.__dict__:
+            self.translator = self._model.acquire()
+        return self.translator
 
     def teardown(self) -> None:
         """Lets go of the model."""
@@ -192,7 +198,7 @@ class _TranslateBatch(TranslatorDoFn):
         super().__init__(config.load_translator)
         self._load = config.load_translator
         self._options = config.options
-        self._glossary = load_glossary(config.options.glossary)
+        self._glossary = NamedGlossary.of(config.options.glossary)
 
     def setup(self) -> None:
         super().setup()

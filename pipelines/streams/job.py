@@ -21,7 +21,6 @@ from apache_beam.runners.worker import bundle_processor
 from model.decoding.options import Decoding
 from model.engines.translator import Engine, Translator
 from model.errors import UserError, require
-from model.text.glossary import read_glossary
 from pipelines.flags.limits import Limits
 from pipelines.inference.model_loading import (
     CustomModel,
@@ -32,6 +31,7 @@ from pipelines.inference.model_loading import (
     find_model,
 )
 from pipelines.inference.model_sharing import SharedTranslator
+from pipelines.inference.text_model import NamedGlossary
 from pipelines.runners.beam_options import (
     LOCAL_RUNNER,
     find_runner_name,
@@ -40,8 +40,7 @@ from pipelines.runners.beam_options import (
 )
 from pipelines.runners.patches import Patch
 from pipelines.runners.runner import make_pipeline, run_pipeline
-from pipelines.storage.files import read_bytes
-from pipelines.storage.paths import is_local, normalize_path
+from pipelines.storage.paths import is_local
 from pipelines.streams.addresses import Folder, KafkaTopic
 from pipelines.streams.ends import Ends
 from pipelines.streams.kafka.connecting import connect_topics
@@ -107,11 +106,6 @@ class StreamRequest:
                 data=model.data,
             )
         texts = options.texts.for_model(model.data)
-        glossary = None
-        if texts.glossary is not None:
-            glossary = read_glossary(
-                texts.glossary, read=lambda name: read_bytes(normalize_path(name))
-            )
         return StreamJob(
             request=dataclasses.replace(self, engine=choose_engine(model.folder, self.engine)),
             name=run,
@@ -120,7 +114,7 @@ class StreamRequest:
             texts=MessageTexts(
                 form=form,
                 options=texts,
-                glossary=glossary,
+                glossary=NamedGlossary.of(texts.glossary),
                 limits=Limits.of(options.texts.name_languages(model.about)),
             ),
             notices=tuple(notices),

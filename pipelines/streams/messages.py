@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from model.engines.translator import Translator
-from model.text.glossary import Glossary
 from pipelines.flags.limits import Limits
+from pipelines.inference.text_model import NamedGlossary
 from pipelines.texts.columns import VALUES, added_names
 from pipelines.texts.options import TextOptions
 from pipelines.texts.translating import (
@@ -226,7 +226,7 @@ class MessageTexts:
 
     form: MessageFormat = dataclasses.field(default_factory=MessageFormat)  # where they stand
     options: TextOptions = dataclasses.field(default_factory=TextOptions)
-    glossary: Glossary | None = None  # terms whose translations are given
+    glossary: NamedGlossary | None = None  # terms whose translations are given
     limits: Limits = dataclasses.field(default_factory=Limits)  # what is usual for the model
 
 
@@ -261,7 +261,7 @@ def answer_messages(
         cells,
         translator=translator,
         options=texts.options,
-        glossary=texts.glossary,
+        glossary=None if texts.glossary is None else texts.glossary.read(),
         limits=texts.limits,
     ).translations
     rest = iter(found)

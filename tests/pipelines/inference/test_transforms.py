@@ -18,9 +18,13 @@ from toy import toy_sentences
 
 from model.decoding.options import Decoding
 from model.errors import UserError
+from pipelines.inference import text_model
 from pipelines.inference.model_loading import ModelLoader
 from pipelines.inference.run_inference import TranslationModelHandler
+from pipelines.inference.text_model import NamedGlossary
 from pipelines.inference.transforms import TranslateRows, TranslateTexts
+from pipelines.streams.messages import MessageTexts
+from pipelines.streams.transforms import TranslateMessages
 from pipelines.texts.options import TextOptions
 
 pytestmark = pytest.mark.slow
@@ -295,11 +299,51 @@ def test_options_and_the_glossary_are_those_of_the_command(tmp_path):
             found | beam.Map(lambda row: (row["translation"], row["translation_status"])),
             equal_to([("ba egg dc", "ok"), (None, "too_long")]),
         )
-        (tmp_path / "terms.tsv").unlink()  # workers need not see it
 
     run(build)
+    (tmp_path / "terms.tsv").unlink()
     with pytest.raises(UserError, match=r"terms\.tsv"):
         build(beam.Pipeline(runner="FnApiRunner"))
+
+
+def test_a_glossary_that_is_another_one_on_the_worker_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(text_model, "_glossaries", {})  # as in another process
+    path = tmp_path / "terms.tsv"
+    path.write_text("spam\tegg\n")
+    pipeline = beam.Pipeline(runner="FnApiRunner")
+    step = TranslateRows(Reverser, field="text", options=TextOptions(glossary=str(path)))
+    _ = pipeline | beam.Create([{"text": "ab spam cd"}]) | step
+    path.write_text("spam\tham\n")
+    with pytest.raises(Exception, match=r"terms\.tsv is another one on this worker"):
+        pipeline.run()
+
+
+def glossary_steps(options):
+    """Returns all that takes a glossary and becomes part of a program, by name."""
+    return {
+        "texts": TranslateTexts(Reverser, options=options),
+        "rows": TranslateRows(Reverser, field="text", options=options),
+        "run inference": RunInference(TranslationModelHandler(Reverser, options=options)),
+        "messages": TranslateMessages(
+            load_translator=Reverser,
+            texts=MessageTexts(options=options, glossary=NamedGlossary.of(options.glossary)),
+            max_batch=8,
+        ),
+    }
+
+
+@pytest.mark.parametrize("name", ["texts", "rows", "run inference", "messages"])
+def test_a_program_does_not_grow_with_the_terms_of_a_glossary(tmp_path, name):
+    sizes = []
+    for count in (1, 100_000):
+        path = tmp_path / "terms.tsv"
+        path.write_text("".join(f"term {n}\tBegriff {n}\n" for n in range(count)))
+        pipeline = beam.Pipeline(runner="FnApiRunner")
+        _ = pipeline | beam.Create([]) | glossary_steps(TextOptions(glossary=str(path)))[name]
+        sizes.append(len(pipeline.to_runner_api().SerializeToString()))
+    print(f"{name}: {sizes[0]:,} bytes with a term, {sizes[1]:,} with {count:,}")
+    assert abs(sizes[1] - sizes[0]) <= 200
+    assert sizes[1] < 60_000
 
 
 @pytest.mark.parametrize(
