@@ -25,7 +25,6 @@ from model.decoding.options import Decoding
 from model.engines.gpus import count_gpus
 from model.engines.translator import Engine
 from model.errors import UserError
-from model.folders.lock import lock_folder
 from pipelines.flags.limits import Limits
 from pipelines.inference.model_copies import ModelCopies, plan_copies
 from pipelines.inference.model_loading import (
@@ -293,6 +292,7 @@ class TranslateJob:
         """
         start = time.monotonic() if start is None else start
         if self.is_finished:
+            job_folder.clean_up(self.output, existing=self.existing)
             return _summarize(self, self.manifest, already_finished=True, start=start)
         with contextlib.ExitStack() as stack:
             dataflow.check_staging(self.request.beam)
@@ -300,13 +300,15 @@ class TranslateJob:
             pipeline = make_pipeline(stack.enter_context(wheel), detach=detach)
             job_file = JobFile(f"{self.output}/{job_folder.JOB_FOLDER}")
             try:
-                is_alone = is_local(self.output) and stack.enter_context(self._lock())
+                is_alone = is_local(self.output) and stack.enter_context(
+                    job_folder.lock(self.output)
+                )
                 job = self.with_folder()  # another run may have worked there until just now
                 if job.is_finished:
                     return _summarize(job, job.manifest, already_finished=True, start=start)
                 job_file.check_no_job_runs()
-                if is_alone:  # what killed runs left, which may be as large as the input
-                    job_folder.delete_folders_of_runs(self.output)
+                if is_alone or not job.has_plan:  # may be as large as the input
+                    job_folder.delete_folders_of_runs(self.output, existing=job.existing)
                 job._prepare_folder()
             except OSError as error:
                 raise UserError(
@@ -350,10 +352,6 @@ class TranslateJob:
             deleted=tuple(deleted),
             manifest=manifest,
         )
-
-    def _lock(self) -> contextlib.AbstractContextManager[bool]:
-        folder = f"{self.output}/{job_folder.JOB_FOLDER}"
-        return lock_folder(folder, name=job_folder.LOCK_FILE, remedy="choose another folder")
 
     def _watch(
         self, progress: Callable[[TranslationProgress], object]
@@ -420,7 +418,7 @@ class TranslateJob:
             decoding=request.decoding,
             engine=request.engine,
             threads=self.copies.threads,
-            place=job_folder.model_place(self.output, run_id=self.run_id),
+            place=job_folder.model_place(self.output, plan_digest=self.plan_digest),
             beam_arguments=request.beam,
         )
         translate = TranslateUnits(load_translator=load_translator, options=unit_options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -16,17 +17,19 @@ import pyarrow as pa
 
 from model.errors import UserError
 from model.folders.differences import describe_differences
+from model.folders.lock import lock_folder
 from model.text.glossary import Glossary
 from pipelines.flags.limits import Limits
 from pipelines.storage.files import delete_folder, open_binary, read_bytes, write_text, write_whole
 from pipelines.storage.listing import ListedFile
+from pipelines.storage.paths import is_local
 from pipelines.translate.plan import InputFile, installed_versions, output_stem, planned_outputs
 
 JOB_FOLDER = "_tt"
 UNITS_FOLDER = f"{JOB_FOLDER}/units"
 ROWS_FOLDER = f"{JOB_FOLDER}/rows"  # of files that are read from their start, cut into units
 MODEL_FOLDER = f"{JOB_FOLDER}/model"  # of what was converted for workers of other machines
-FOLDERS_OF_RUNS = (ROWS_FOLDER, MODEL_FOLDER)  # with a folder for each run, until it ends
+FOLDERS_OF_RUNS = (ROWS_FOLDER, MODEL_FOLDER)  # with a folder for a plan, until a run finishes it
 TEMPORARY_SUFFIX = ".tmp"  # not .parquet: others glob for that
 LOCK_FILE = "lock"
 PLAN_PATH = f"{JOB_FOLDER}/plan.json"
@@ -60,7 +63,7 @@ _SKIPPED = "skipped"  # in place of a bad file's reason, which may be worded oth
 _SHOWN_INPUTS = 3  # inputs that differ
 _glossary_lock = threading.Lock()
 _glossaries: dict[str, Glossary] = {}  # the last one, by its digest
-# Seconds that a temporary file of another run may still be written, and its rows be read.
+# Seconds that a temporary file of another run may still be written.
 _LONGEST_WRITE = 24 * 3600
 
 
@@ -73,24 +76,57 @@ def statistics_path(output_path: str) -> str:
     return f"{UNITS_FOLDER}/{output_stem(output_path)}.json"
 
 
-def rows_path(output_path: str, *, run_id: str) -> str:
-    """Returns where a run puts the rows of a unit, relative to the output folder.
+def rows_path(output_path: str, *, plan_digest: str) -> str:
+    """Returns where the rows of a unit are put, relative to the output folder.
 
-    >>> rows_path("x/part-00000-of-00002.parquet", run_id="7f")
+    >>> rows_path("x/part-00000-of-00002.parquet", plan_digest="7f")
     '_tt/rows/7f/x/part-00000-of-00002.arrow'
     """
-    return f"{ROWS_FOLDER}/{run_id}/{output_stem(output_path)}.arrow"
+    return f"{ROWS_FOLDER}/{plan_digest}/{output_stem(output_path)}.arrow"
 
 
-def model_place(output: str, *, run_id: str) -> str:
-    """Returns the folder for the model that a run converts, of which workers load it."""
-    return f"{output}/{MODEL_FOLDER}/{run_id}"
+def model_place(output: str, *, plan_digest: str) -> str:
+    """Returns the folder for the model that is converted, of which workers load it."""
+    return f"{output}/{MODEL_FOLDER}/{plan_digest}"
 
 
-def delete_folders_of_runs(output: str) -> None:
-    """Deletes what killed runs left for their workers; no other run may be at work."""
+def lock(output: str) -> contextlib.AbstractContextManager[bool]:
+    """Keeps other runs out of a folder of this machine, while the `with` block is at work.
+
+    Raises:
+      UserError: Another run is at work there.
+    """
+    folder = f"{output}/{JOB_FOLDER}"
+    return lock_folder(folder, name=LOCK_FILE, remedy="choose another folder")
+
+
+def clean_up(output: str, *, existing: Iterable[str]) -> None:
+    """Deletes what is left of a run that was killed between its manifest and its end.
+
+    Args:
+      output: The output folder.
+      existing: Paths of its files, relative to it.
+
+    Raises:
+      UserError: Another run is at work there.
+    """
+    paths = list(existing)
+    if any(path.startswith(FOLDERS_OF_RUNS) for path in paths):
+        with lock(output) if is_local(output) else contextlib.nullcontext():
+            delete_folders_of_runs(output, existing=paths)
+
+
+def delete_folders_of_runs(output: str, *, existing: Iterable[str]) -> None:
+    """Deletes what runs left for their workers: rows and models.
+
+    Args:
+      output: The output folder.
+      existing: Paths of its files, relative to it.
+    """
+    paths = list(existing)
     for folder in FOLDERS_OF_RUNS:
-        delete_folder(f"{output}/{folder}")
+        if any(path.startswith(f"{folder}/") for path in paths):
+            delete_folder(f"{output}/{folder}")
 
 
 def compare_plans(saved: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:
@@ -245,7 +281,7 @@ def _check_is_ours(existing: Iterable[str], *, outputs: Iterable[str], output: s
 def find_leftovers(
     files: Iterable[ListedFile], *, run_id: str, is_alone: bool, now: float
 ) -> list[str]:
-    """Finds temporary files that no run writes any more, and rows of units that none reads.
+    """Finds temporary files that no run writes any more.
 
     All units of the run `run_id` are finished; `is_alone` says that no other can be at work; `now`
     is in seconds since 1970.
@@ -253,17 +289,9 @@ def find_leftovers(
     return [
         file.path
         for file in files
-        if _is_temporary(file.path)
-        and (is_alone or _is_of(run_id, file.path) or 0 < file.changed < now - _LONGEST_WRITE)
+        if file.path.endswith(TEMPORARY_SUFFIX)
+        and (is_alone or f".{run_id}." in file.path or 0 < file.changed < now - _LONGEST_WRITE)
     ]
-
-
-def _is_temporary(path: str) -> bool:
-    return path.endswith(TEMPORARY_SUFFIX) or any(f"/{each}/" in path for each in FOLDERS_OF_RUNS)
-
-
-def _is_of(run_id: str, path: str) -> bool:
-    return f".{run_id}." in path or any(f"/{each}/{run_id}/" in path for each in FOLDERS_OF_RUNS)
 
 
 def write_json(content: Mapping[str, Any], *, output: str, path: str, run_id: str) -> None:

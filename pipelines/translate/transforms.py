@@ -12,7 +12,7 @@ from apache_beam.metrics import Metrics
 from model.engines.translator import Translator
 from pipelines.inference.transforms import TranslatorDoFn
 from pipelines.runners.jobs.transforms import CheckWorker
-from pipelines.storage.files import delete, delete_folder
+from pipelines.storage.files import delete
 from pipelines.storage.forward import ForwardReader
 from pipelines.storage.listing import list_files
 from pipelines.tables.formats import COMPRESSIONS
@@ -98,7 +98,7 @@ class _TranslateRun(TranslatorDoFn):
         self._unit_msec = Metrics.distribution("tt", "unit_msec")
 
     def setup(self) -> None:
-        super().setup()
+        """Reads the glossary, and not the model: there may be nothing that needs it."""
         self._options = self._planned.with_glossary()
 
     def teardown(self) -> None:
@@ -113,7 +113,7 @@ class _TranslateRun(TranslatorDoFn):
     def _finish(self, unit: TableUnit, *, reader: ForwardReader) -> UnitStatistics:
         start = time.monotonic()
         statistics = finish_unit(
-            unit, options=self._options, translator=self.translator, reader=reader
+            unit, options=self._options, load_translator=self.acquire, reader=reader
         )
         if not statistics.was_reused:
             self._unit_msec.update(round(1000 * (time.monotonic() - start)))
@@ -176,15 +176,15 @@ class WriteManifest(beam.DoFn):
             bad_rows={file.relative_path: file.rows for file in skipped},
             max_failed=self.max_failed,
         )
-        rows = f"{self.output}/{job_folder.ROWS_FOLDER}"
-        delete_folder(rows if self.is_alone else f"{rows}/{self.run_id}")
+        path = job_folder.MANIFEST_PATH
+        write_json(manifest, output=self.output, path=path, run_id=self.run_id)
+        # After the manifest: if the runner does a step again, it may need any of it before.
         files = list_files(f"{self.output}/{job_folder.JOB_FOLDER}")
-        # Before the manifest, after which no run looks for them any more.
         delete(
             job_folder.find_leftovers(
                 files, run_id=self.run_id, is_alone=self.is_alone, now=time.time()
             )
         )
-        path = job_folder.MANIFEST_PATH
-        write_json(manifest, output=self.output, path=path, run_id=self.run_id)
+        existing = [file.path.removeprefix(f"{self.output}/") for file in files]
+        job_folder.delete_folders_of_runs(self.output, existing=existing)
         delete([file.path for file in files if file.path.endswith(f"/{job_folder.RETRY_PATH}")])

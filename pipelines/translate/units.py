@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 
@@ -107,12 +107,7 @@ def cut_file(file: InputFile, *, unit_rows: int, options: UnitOptions) -> list[l
         read = count_rows_read(runs, group_rows=file.group_rows)
         if is_local(file.path) or read <= _MOST_READ * file.rows:
             return runs
-    units = [
-        dataclasses.replace(unit, rows_path=rows_path(unit.output_path, run_id=options.run_id))
-        if _needs_rows(unit, options)
-        else unit
-        for unit in units
-    ]
+    units = [_with_rows_path(unit, options) for unit in units]
     if file.schema is None:
         units = _spread_parquet(units, file=file, options=options)
     elif any(unit.rows_path for unit in units):
@@ -150,9 +145,13 @@ def _spread_parquet(
     return spread
 
 
-def _needs_rows(unit: TableUnit, options: UnitOptions) -> bool:
+def _with_rows_path(unit: TableUnit, options: UnitOptions) -> TableUnit:
+    """Returns a unit with the place for its rows, if there is anything to do for it."""
     found = find_finished(unit, options=options)
-    return found is None or (options.retry_failed and bool(found.skipped or found.failed_rows))
+    if found and not (options.retry_failed and (found.skipped or found.failed_rows)):
+        return unit
+    path = rows_path(unit.output_path, plan_digest=options.plan_digest)
+    return dataclasses.replace(unit, rows_path=path)
 
 
 def _spread_rows(
@@ -232,34 +231,60 @@ def _read_rows(
 
 
 def finish_unit(
-    unit: TableUnit, *, options: UnitOptions, translator: Translator, reader: ForwardReader
+    unit: TableUnit,
+    *,
+    options: UnitOptions,
+    load_translator: Callable[[], Translator],
+    reader: ForwardReader,
 ) -> UnitStatistics:
     """Does what is missing of a unit, with the reader of its run (see `open_run`).
 
-    Two copies at once write the same files.
+    Two copies at once write the same files. The translator is loaded if there is anything to do.
 
     Raises:
       UserError: The input cannot be read and is not to be skipped, or has changed.
     """
+    found = find_finished(unit, options=options)
+    work = _Work(options=options, load_translator=load_translator, reader=reader)
     try:
-        return _do_what_is_missing(unit, options=options, translator=translator, reader=reader)
+        if found is None:
+            return _write_first(unit, work)
+        if found.run_id == options.run_id:  # another copy of this unit, or this again
+            return found
+        if options.retry_failed and found.skipped:
+            return _write_unit(unit, work)
+        if options.retry_failed and found.failed_rows:
+            return _retry_unit(unit, found, work)
+        return _as_reused(found)
     finally:
         pa.default_memory_pool().release_unused()  # else Arrow keeps what the largest unit took
 
 
-def _do_what_is_missing(
-    unit: TableUnit, *, options: UnitOptions, translator: Translator, reader: ForwardReader
-) -> UnitStatistics:
-    found = find_finished(unit, options=options)
-    if found is None:
-        return _write_unit(unit, options=options, translator=translator, reader=reader)
-    if found.run_id == options.run_id:  # another copy of this unit, or this again
-        return found
-    if options.retry_failed and found.skipped:
-        return _write_unit(unit, options=options, translator=translator, reader=reader)
-    if options.retry_failed and found.failed_rows:
-        return _retry_unit(unit, found, options=options, translator=translator, reader=reader)
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Work:
+    """What units are done by."""
+
+    options: UnitOptions
+    load_translator: Callable[[], Translator]
+    reader: ForwardReader
+
+
+def _as_reused(found: UnitStatistics) -> UnitStatistics:
     return dataclasses.replace(found, was_reused=True, run_rows=0, run_characters=0)
+
+
+def _write_first(unit: TableUnit, work: _Work) -> UnitStatistics:
+    """Does a unit that nobody has done, unless another run does so in the meantime.
+
+    That run may have ended, and have deleted what workers need.
+    """
+    try:
+        return _write_unit(unit, work)
+    except Exception:
+        found = find_finished(unit, options=work.options)
+        if found is None:
+            raise
+        return found if found.run_id == work.options.run_id else _as_reused(found)
 
 
 def find_finished(unit: TableUnit, *, options: UnitOptions) -> UnitStatistics | None:
@@ -281,13 +306,12 @@ def find_finished(unit: TableUnit, *, options: UnitOptions) -> UnitStatistics | 
     return found if is_whole else None
 
 
-def _write_unit(
-    unit: TableUnit, *, options: UnitOptions, translator: Translator, reader: ForwardReader
-) -> UnitStatistics:
+def _write_unit(unit: TableUnit, work: _Work) -> UnitStatistics:
+    options = work.options
     start = time.monotonic()
     try:
         statistics = _write_output(
-            _translate_rows(unit, options=options, translator=translator, reader=reader),
+            _translate_rows(unit, work),
             unit=unit,
             options=options,
             start=start,
@@ -302,45 +326,38 @@ def _write_unit(
     return statistics
 
 
-def _translate_rows(
-    unit: TableUnit, *, options: UnitOptions, translator: Translator, reader: ForwardReader
-) -> Iterator[_Translated]:
-    for table in _read_rows(unit, options=options, reader=reader):
+def _translate_rows(unit: TableUnit, work: _Work) -> Iterator[_Translated]:
+    translator = work.load_translator()
+    for table in _read_rows(unit, options=work.options, reader=work.reader):
         with begin_rows(table.num_rows):
-            translated = translate_table(table, options=options.table, translator=translator)
+            translated = translate_table(table, options=work.options.table, translator=translator)
         del table
         yield translated
         del translated
 
 
-def _retry_unit(
-    unit: TableUnit,
-    found: UnitStatistics,
-    *,
-    options: UnitOptions,
-    translator: Translator,
-    reader: ForwardReader,
-) -> UnitStatistics:
+def _retry_unit(unit: TableUnit, found: UnitStatistics, work: _Work) -> UnitStatistics:
     """Replaces the output file by one in which the failed rows have been tried again.
 
     Where the output file is damaged, or does not hold the types of the columns, or lacks some, all
     of the unit is done again.
     """
+    options = work.options
     if options.format != PARQUET:
-        return _write_unit(unit, options=options, translator=translator, reader=reader)
+        return _write_unit(unit, work)
     start = time.monotonic()
     path = f"{options.output}/{unit.output_path}"
     try:
         footer = parquet.read_footer(path)
         if not has_added(footer.schema.empty_table(), options=options.table):
-            return _write_unit(unit, options=options, translator=translator, reader=reader)
+            return _write_unit(unit, work)
         retried = (
-            retry_table(table, options=options.table, translator=translator)
+            retry_table(table, options=options.table, translator=work.load_translator())
             for table in _read_groups(path, footer, checksum=found.output_checksum)
         )
         done = _write_output(retried, unit=unit, options=options, start=start)
     except BadFileError:
-        return _write_unit(unit, options=options, translator=translator, reader=reader)
+        return _write_unit(unit, work)
     statistics = dataclasses.replace(  # with what the first time took
         done,
         texts=found.texts + done.texts,

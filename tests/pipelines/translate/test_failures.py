@@ -503,20 +503,6 @@ def test_temporary_files_of_other_runs_stay_for_a_day(tmp_path):
     assert found(is_alone=True) == ["a1", "a2", "a3", "b4"]
 
 
-def test_rows_of_units_of_other_runs_stay_for_a_day():
-    ages = {"r1": 0, "r2": 1, "r3": 24 * 3600 + 1}
-    files = [ListedFile(path=f"o/_tt/rows/{run}/x/a.arrow", size=1, changed=1e9 - age)
-             for run, age in ages.items()]  # fmt: skip
-    files.append(ListedFile(path="o/_tt/units/rows/r1/a.json", size=1, changed=1.0))
-
-    def found(*, is_alone):
-        paths = job_folder.find_leftovers(files, run_id="r1", is_alone=is_alone, now=1e9)
-        return [path.split("/")[3] for path in paths]
-
-    assert found(is_alone=False) == ["r1", "r3"]
-    assert found(is_alone=True) == ["r1", "r2", "r3"]
-
-
 def test_temporary_files_are_named_after_their_run(tmp_path, monkeypatch):
     seen = set()
 

@@ -204,7 +204,7 @@ def test_a_large_row_group_of_an_object_store_is_read_once_and_gives_the_same_by
     assert len(expected) == (6 if damaged else 12)
     monkeypatch.setattr(pq.ParquetFile, "iter_batches", counted)
     killed = "mem://b/out/_tt/rows/killed/in-00000-of-00012.arrow"
-    MemoryFileSystem._files[killed] = (b"rows", 1.0)  # of 1970
+    MemoryFileSystem.put(killed, b"rows")  # just now
     translate("mem://b/in.parquet", "mem://b/out", **asked)
     found = {name: MemoryFileSystem._files[name][0] for name in MemoryFileSystem.paths()}
     assert {

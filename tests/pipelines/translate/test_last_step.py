@@ -1,0 +1,165 @@
+"""The last step done again, and what killed runs leave for their workers."""
+
+from __future__ import annotations
+
+import json
+import threading
+
+import pytest
+from fakes import Reverser
+from memory_filesystem import MemoryFileSystem
+from translation_jobs import load_nothing, loads, request, translate
+
+from pipelines.storage.files import read_bytes
+from pipelines.translate import job as jobs
+from pipelines.translate import job_folder, transforms, units
+
+OUT = "mem://b/out"
+ASKED = {"text_columns": ("text",), "unit_rows": 4}
+
+
+@pytest.fixture(autouse=True)
+def source():
+    """Lines of JSON, whose rows are put aside for workers."""
+    MemoryFileSystem.clear()
+    lines = "".join(json.dumps({"text": f"row {number}"}) + "\n" for number in range(20))
+    MemoryFileSystem.put("mem://b/in.jsonl", lines.encode())
+    yield "mem://b/in.jsonl"
+    MemoryFileSystem.clear()
+
+
+def files_of_runs():
+    return [
+        path for path in MemoryFileSystem.paths() if "/_tt/rows/" in path or "/_tt/model/" in path
+    ]
+
+
+def planned(source, **options):
+    """Returns a job whose model lies in its folder, as what is converted for workers does."""
+    place = []
+
+    def load():
+        read_bytes(f"{place[0]}/model.bin")
+        return Reverser()
+
+    job = request(source, OUT, load=load, **ASKED, **options).plan()
+    place.append(job_folder.model_place(OUT, plan_digest=job.plan_digest))
+    return job
+
+
+def put_model(job):
+    MemoryFileSystem.put(
+        job_folder.model_place(OUT, plan_digest=job.plan_digest) + "/model.bin", b"m"
+    )
+
+
+def run_with_model(job, monkeypatch, *, run_pipeline):
+    """Runs a job; the model is put into its folder when the pipeline is built."""
+
+    def run(pipeline, report, **options):
+        put_model(job)
+        return run_pipeline(pipeline, report, **options)
+
+    monkeypatch.setattr(jobs, "run_pipeline", run)
+    return job.run()
+
+
+def failing_once(function, failed):
+    def called(*arguments, **options):
+        if not failed:
+            failed.append(True)
+            raise OSError("the last step is out")
+        return function(*arguments, **options)
+
+    return called
+
+
+@pytest.mark.parametrize(
+    "where", ["write_json", "list_files"], ids=["before", "after the manifest"]
+)
+def test_a_job_that_its_runner_starts_again_after_the_last_step_failed(source, monkeypatch, where):
+    failed = []
+    monkeypatch.setattr(transforms, where, failing_once(getattr(transforms, where), failed))
+    run_pipeline = jobs.run_pipeline
+    seen = []
+
+    def run_twice(pipeline, report, **options):
+        with pytest.raises(Exception, match="the last step is out"):
+            run_pipeline(pipeline, report, **options)
+        seen.extend(files_of_runs())
+        return run_pipeline(pipeline, report, **options)
+
+    job = planned(source)
+    summary = run_with_model(job, monkeypatch, run_pipeline=run_twice)
+    assert failed
+    assert len([path for path in seen if "/_tt/rows/" in path]) == 5
+    assert [path for path in seen if path.endswith("model.bin")]
+    assert (summary.rows, summary.reused_units) == (20, 0)
+    assert not files_of_runs()
+
+
+def test_a_model_is_loaded_where_there_is_something_to_do(source, monkeypatch):
+    loads.clear()
+    translate(source, OUT, **ASKED)
+    assert len(loads) == 1
+    [manifest] = [path for path in MemoryFileSystem.paths() if path.endswith("manifest.json")]
+    MemoryFileSystem._files.pop(manifest)
+    assert translate(source, OUT, load=load_nothing, **ASKED).reused_units == 5
+
+
+def test_a_run_that_was_killed_behind_its_manifest_is_cleaned_up_after(source, monkeypatch):
+    monkeypatch.setattr(job_folder, "delete_folders_of_runs", lambda *_, **__: None)
+    translate(source, OUT, **ASKED)
+    assert files_of_runs()
+    monkeypatch.undo()
+    assert translate(source, OUT, **ASKED).already_finished
+    assert not files_of_runs()
+
+
+def test_what_a_killed_run_left_just_now_is_gone_when_the_next_one_has_ended(source, monkeypatch):
+    def killed(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(transforms, "make_manifest", killed)
+    job = planned(source)
+    with pytest.raises(BaseException):  # noqa: B017, PT011 -- it stands for a kill
+        run_with_model(job, monkeypatch, run_pipeline=jobs.run_pipeline)
+    before = files_of_runs()
+    assert len(before) == 6
+    monkeypatch.undo()
+    translate(source, OUT, **ASKED)
+    assert not files_of_runs()
+
+
+def test_another_plan_deletes_what_is_left_of_one_that_did_nothing(source):
+    job = request(source, OUT, **ASKED).plan()
+    job._prepare_folder()
+    put_model(job)
+    translate(source, OUT, **(ASKED | {"unit_rows": 5}))
+    assert not files_of_runs()
+
+
+def test_two_runs_at_once_both_end_though_one_deletes_what_the_other_reads(source, monkeypatch):
+    """The second stands still in its first unit, until the first one has ended."""
+    is_in_unit, may_go_on = threading.Event(), threading.Event()
+    read_rows = units._read_rows
+
+    def slowly(unit, *, options, reader):
+        if options.run_id == slow.run_id:
+            is_in_unit.set()
+            assert may_go_on.wait(60)
+        yield from read_rows(unit, options=options, reader=reader)
+
+    monkeypatch.setattr(units, "_read_rows", slowly)
+    slow = request(source, OUT, **ASKED).plan()
+    found = []
+    thread = threading.Thread(target=lambda: found.append(slow.run()))
+    thread.start()
+    assert is_in_unit.wait(60)
+    first = translate(source, OUT, **ASKED)
+    assert first.rows == 20
+    assert not files_of_runs()
+    may_go_on.set()
+    thread.join(60)
+    [second] = found
+    assert (second.rows, second.reused_units) == (20, 5)
