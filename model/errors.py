@@ -53,6 +53,20 @@ def require_one_of(name: str, value: str | None, choices: tuple[str, ...]) -> No
     require(value in choices, f"{name} must be one of {', '.join(choices)}", str(value))
 
 
+def require_text(name: str, text: str) -> None:
+    r"""Raises a UserError unless a text is Unicode: of other bytes of a command, Python makes none.
+
+    >>> require_text("`sentence`", "caf\udce9")
+    Traceback (most recent call last):
+    model.errors.UserError: `sentence` must be UTF-8. Received: caf\xe9
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        received = text.encode(errors="surrogateescape").decode(errors="backslashreplace")
+        raise UserError(f"{name} must be UTF-8. Received: {received}") from None
+
+
 def counted(count: int, noun: str) -> str:
     """Returns a number of things in words.
 

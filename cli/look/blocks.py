@@ -81,8 +81,9 @@ def print_histogram(console: Console, name: str, histogram: Histogram | None) ->
 
 
 def print_vocabularies(console: Console, vocabularies: Sequence[VocabularySummary]) -> None:
-    """Prints what tokens vocabularies have."""
-    print_heading(console, "Vocabulary")
+    """Prints what tokens vocabularies have; of none, nothing."""
+    if vocabularies:
+        print_heading(console, "Vocabulary")
     for each in vocabularies:
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in each.kinds.items())
         print_facts(

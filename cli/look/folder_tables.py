@@ -29,21 +29,24 @@ def print_model(console: Console, summary: ModelSummary) -> None:
     """Prints a model."""
     about, data = summary.about, summary.about.data
     languages = f"{data.source_language or '?'} to {data.target_language or '?'}"
+    trained = f"{data.pairs:,} pairs of {', '.join(data.corpora)}" if data.pairs else None
     print_facts(
         console,
         [
             ("model", summary.folder),
             ("format", summary.format),
             ("languages", languages),
-            ("trained on", f"{data.pairs:,} pairs of {', '.join(data.corpora)}"),
-            ("updates", f"{about.steps:,}"),
+            ("trained on", trained),
+            ("updates", f"{about.steps:,}" if about.steps else None),
             ("mean of", ", ".join(about.checkpoints)),
             ("written by", _pairs(about.versions)),
             ("files", ", ".join(f"{k} {show_bytes(v)}" for k, v in summary.files.items())),
         ],
     )
-    _print_options(console, "Architecture", summary.config)
+    heading = "Architecture" if summary.format == "model" else "Settings"
+    _print_options(console, heading, summary.config)
     _print_parts(console, summary.parts, summary.parameters)
+    _print_options(console, "Tokens", summary.tokenization)
     _print_options(console, "Training", about.recipe)
     print_vocabularies(console, summary.vocabularies)
 
@@ -58,7 +61,7 @@ def print_run(console: Console, run: RunSummary) -> None:
         [
             ("run", run.folder),
             ("state", "finished" if run.is_finished else "not finished"),
-            ("updates", f"{log.step:,} of {run.training.get('steps', log.steps):,}"),
+            ("updates", f"{log.step:,} of {run.steps:,}"),
             ("time", took),
             ("dataset", run.dataset_source.get("folder")),
             ("corpora", ", ".join(run.data.corpora)),
@@ -115,7 +118,9 @@ def _some(items: Sequence[Any], count: int) -> list[Any]:
 def _print_options(console: Console, heading: str, values: dict[str, Any]) -> None:
     if values:
         print_heading(console, heading)
-        print_facts(console, [(k.replace("_", " "), v) for k, v in values.items()])
+        shown = {k: " ".join(map(str, v)) if isinstance(v, list | tuple) else v
+                 for k, v in values.items()}  # fmt: skip
+        print_facts(console, [(k.replace("_", " "), v) for k, v in shown.items()])
 
 
 def _print_parts(console: Console, parts: Sequence[PartSize], parameters: int) -> None:

@@ -58,6 +58,11 @@ class RunSummary:
     models: list[ExportedModel]
 
     @property
+    def steps(self) -> int:
+        """Updates in all."""
+        return int(self.training.get("steps", self.log.steps))
+
+    @property
     def is_finished(self) -> bool:
         """Whether the model at the end is exported."""
         return any(model.name == "model" for model in self.models)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from model.decoding.options import Decoding
-from model.errors import UserError, require, require_one_of
+from model.errors import UserError, require, require_one_of, require_text
 
 if TYPE_CHECKING:  # they import TensorFlow
     from model.views.attention import SentenceAttention
@@ -49,6 +49,8 @@ class AttentionRequest:
     overwrite: bool = False
 
     def __post_init__(self) -> None:
+        require_text("`sentence`", self.sentence)
+        require_text("`reference`", self.reference or "")
         require_one_of("`kind`", self.kind, _KINDS)
         require(self.beam_size >= 1, "`beam_size` must be at least 1", self.beam_size)
         if Path(self.output).suffix not in FORMATS:

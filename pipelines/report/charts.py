@@ -36,6 +36,7 @@ _STYLE: dict[str, Any] = {
     "axes.spines.top": False, "axes.spines.right": False, "text.parse_math": False,
     "axes.formatter.useoffset": False,
 }  # fmt: skip
+_STYLES = (("-", "solid"), ("--", "dashed"), (":", "dotted"))
 _numbers = itertools.count()
 
 
@@ -45,17 +46,21 @@ class Line(NamedTuple):
     name: str
     x: Sequence[float]
     y: Sequence[float]
+    number: int  # chooses its colour, so that the same thing has the same one in all charts
 
 
 def line_chart(
     title: str, lines: Sequence[Line], *, x_label: str, y_label: str = "", is_log: bool = False
 ) -> Html:
-    """Returns curves over each other; those after the sixth have colours again."""
+    """Returns curves over each other, with a legend; numbers from 6 on are dashed or dotted."""
 
     def draw(axes: Any) -> None:
-        for number, line in enumerate(lines):
+        for line in lines:
             marker = "o" if len(line.x) < 2 else ""
-            axes.plot(line.x, line.y, color=_colour(number), linewidth=1.8, marker=marker)
+            style = _style(line.number)[0]
+            axes.plot(
+                line.x, line.y, style, color=_colour(line.number), linewidth=1.8, marker=marker
+            )
         if is_log:
             axes.set_yscale("log")
             axes.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
@@ -63,7 +68,7 @@ def line_chart(
         axes.set_xlabel(x_label)
         axes.set_ylabel(y_label)
 
-    return _figure(title, draw, names=[line.name for line in lines])
+    return _figure(title, draw, legend=[(line.name, line.number) for line in lines])
 
 
 def histogram_chart(
@@ -85,7 +90,9 @@ def histogram_chart(
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
         axes.set_ylim(bottom=0)
 
-    return _figure(title, draw, names=[name for name, _ in histograms])
+    names = [name for name, _ in histograms]
+    legend = [(name, number) for number, name in enumerate(names)] if len(names) > 1 else []
+    return _figure(title, draw, legend=legend)
 
 
 def bar_chart(title: str, counts: Sequence[tuple[str, float]], *, x_label: str) -> Html:
@@ -125,20 +132,32 @@ def _colour(number: int) -> str:
     return _SERIES[number % len(_SERIES)]
 
 
+def _style(number: int) -> tuple[str, str]:
+    """Returns Matplotlib's style of a line, and CSS's."""
+    return _STYLES[number // len(_SERIES) % len(_STYLES)]
+
+
 def _figure(
-    title: str, draw: Any, *, names: Sequence[str] = (), size: tuple[float, float] = _SIZE
+    title: str,
+    draw: Any,
+    *,
+    legend: Sequence[tuple[str, int]] = (),
+    size: tuple[float, float] = _SIZE,
 ) -> Html:
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=size, layout="constrained")
         draw(figure.add_subplot())
         output = io.StringIO()
         figure.savefig(output, format="svg", transparent=True)
-    legend = [
-        element("span", name, style=f"--colour: var(--series-{number % len(_SERIES)})")
-        for number, name in enumerate(names)
-        if len(names) > 1
+    names = [
+        element(
+            "span",
+            name,
+            style=f"--colour: var(--series-{number % len(_SERIES)}); --style: {_style(number)[1]}",
+        )
+        for name, number in legend
     ]
-    caption = [title, *([element("div", *legend, class_="legend")] if legend else [])]
+    caption = [title, *([element("div", *names, class_="legend")] if names else [])]
     svg = themed(output.getvalue(), title=title)
     return element("figure", element("figcaption", *caption), svg)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from model.summaries.dataset import DatasetSummary
+from model.summaries.pairs import TextSample
 from pipelines.report.charts import bar_chart, charts, histogram_chart
 from pipelines.report.page import Section, details, element, facts, join, table
 
@@ -155,11 +156,28 @@ def _padding(found: DatasetSummary) -> Section:
 def _samples(found: DatasetSummary) -> Section:
     rows = [
         [
-            each.split, f"{each.source.decoded}", " ".join(each.source.tokens),
-            each.target.decoded, " ".join(each.target.tokens),
-            each.source.comes_back and each.target.comes_back,
+            each.split,
+            *(
+                cell
+                for side in (each.source, each.target)
+                for cell in (_original(side), " ".join(side.tokens), _way_back(side))
+            ),
         ]
         for each in found.samples
     ]  # fmt: skip
-    header = ["split", "source", "its tokens", "target", "its tokens", "text comes back"]
+    header = ["split", *(f"{side}{what}" for side in ("source", "target") for what in _OF_A_TEXT)]
     return Section("samples", "Sample pairs", table(header, rows))
+
+
+_OF_A_TEXT = ("", ", its tokens", ", decoded again")
+
+
+def _original(sample: TextSample) -> str:
+    """Returns the text before the vocabulary; of training pairs the ids alone are stored."""
+    return "(not stored)" if sample.text is None else sample.text
+
+
+def _way_back(sample: TextSample) -> str:
+    if sample.text is None:
+        return sample.decoded if sample.comes_back else f"other ids: {sample.decoded}"
+    return "the same" if sample.comes_back else f"another: {sample.decoded}"

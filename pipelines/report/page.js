@@ -24,7 +24,8 @@ for (const box of document.querySelectorAll(".attention")) {
   const kinds = Object.entries(data.maps).map(([kind, map]) => [kind, map.title]);
   const kind = choice("Attention", kinds, data.kind);
   const layer = choice("Layer", [], "");
-  const heads = [["mean", "mean of all"], ...data.heads.map((n) => [n, `head ${n}`])];
+  const heads = data.heads.map((n) => [n, `head ${n}`]);
+  if (heads.length > 1) heads.unshift(["mean", "mean of all"]);
   const head = choice("Head", heads, data.head);
   const overview = make("div", box);
   overview.className = "heads";
@@ -74,7 +75,11 @@ for (const box of document.querySelectorAll(".attention")) {
         context.fillRect(i % canvas.width, Math.floor(i / canvas.width), 1, 1);
       });
       make("span", button, name);
-      button.addEventListener("click", () => { head.value = number; draw(); });
+      button.addEventListener("click", () => {
+        head.value = number;
+        draw();
+        overview.querySelector("[aria-pressed=true]").focus();
+      });
     }
     const found = weights(map, all, head.value);
     scroll.replaceChildren();

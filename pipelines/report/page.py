@@ -162,7 +162,7 @@ def write_whole_file(output: Path, content: bytes) -> None:
     temporary = None
     try:
         with tempfile.NamedTemporaryFile(
-            dir=output.parent, prefix=f".{output.name}.", suffix=".tmp", delete=False
+            dir=output.parent, prefix=".tt.", suffix=".tmp", delete=False
         ) as file:
             temporary = Path(file.name)
             file.write(content)

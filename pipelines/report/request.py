@@ -6,7 +6,7 @@ import dataclasses
 import os
 from typing import TYPE_CHECKING
 
-from model.errors import UserError
+from model.errors import UserError, require_text
 
 if TYPE_CHECKING:  # the help of the command needs none
     from pipelines.report.page import Section
@@ -38,6 +38,8 @@ class ReportRequest:
                 "there is nothing to report on: name a dataset, a run, several runs, or a "
                 "translated folder"
             )
+        for sentence in self.sentences:
+            require_text("`sentences`", sentence)
         if not self.output.endswith((".html", ".htm")):
             raise UserError(f"`output` must end in .html. Received: {self.output}")
 
@@ -89,7 +91,8 @@ class ReportRequest:
             lead="A report of tt.",
             sections=self._sections(kind),
         )
-        write_whole_file(check_output(self.output, overwrite=self.overwrite), text.encode())
+        content = text.encode(errors="backslashreplace")  # names of folders may be no Unicode
+        write_whole_file(check_output(self.output, overwrite=self.overwrite), content)
 
     def _sections(self, kind: str) -> list[Section]:
         from pipelines.summaries.folders import DATASET, TRANSLATED

@@ -11,7 +11,7 @@ from model.summaries.run import RunSummary
 from model.summaries.training_log import Curve
 from model.views.positions import position_encodings, position_likeness
 from pipelines.report.charts import Line, charts, heat_chart, line_chart
-from pipelines.report.page import Html, Section, details, element, facts, join, table
+from pipelines.report.page import Html, Section, details, element, facts, join, show, table
 
 # What is drawn, in this order, with its heading and whether its scale is logarithmic.
 CHARTS = {
@@ -24,6 +24,7 @@ CHARTS = {
     "gradient_norm": ("Gradient norm", False),
     "target_tokens_per_second": ("Target tokens/s", False),
 }
+_KINDS = ("train", "validation")  # of curves, in the order of their colours
 _POSITIONS = 128
 _STARTS = 5  # that are shown, the last ones
 
@@ -49,7 +50,6 @@ def run_sections(found: RunSummary, *, attention: Sequence[Html]) -> list[Sectio
 
 def _overview(found: RunSummary) -> Section:
     log = found.log
-    last = {each.name: each.values[-1] for each in log.curves if each.kind == "validation"}
     parts = table(["part", "parameters"], [[each.name, each.parameters] for each in found.parts])
     models = [[each.name, each.steps, each.bytes, each.checkpoints] for each in found.models]
     languages = f"{found.data.source_language} → {found.data.target_language}"
@@ -64,9 +64,9 @@ def _overview(found: RunSummary) -> Section:
                         ("languages", languages),
                         ("pairs", found.data.pairs),
                         ("parameters", found.parameters),
-                        ("steps", f"{log.step:,} of {log.steps:,}"),
-                        ("last validation's nll", last.get("nll")),
-                        ("last validation's BLEU", last.get("bleu")),
+                        ("steps", f"{log.step:,} of {found.steps:,}"),
+                        ("last nll of a validation", last_value(found, "nll")),
+                        ("last BLEU of a validation", last_value(found, "bleu")),
                     ]
                 ),
                 table(["model", "steps", "bytes", "mean of"], models),
@@ -83,10 +83,19 @@ def named_curves(found: RunSummary, name: str) -> list[Curve]:
     return [each for each in found.log.curves if each.name == name]
 
 
+def last_value(found: RunSummary, name: str) -> str:
+    """Returns what the last validation that measured it found, and when: few translate."""
+    curves = [each for each in named_curves(found, name) if each.kind == "validation"]
+    return f"{show(curves[0].values[-1])} at step {curves[0].steps[-1]:,}" if curves else ""
+
+
 def _curves(found: RunSummary) -> list[Html]:
     drawn = []
     for name, (title, is_log) in CHARTS.items():
-        lines = [Line(each.kind, each.steps, each.values) for each in named_curves(found, name)]
+        lines = [
+            Line(each.kind, each.steps, each.values, _KINDS.index(each.kind))
+            for each in named_curves(found, name)
+        ]
         if lines:
             drawn.append(line_chart(title, lines, x_label="steps", is_log=is_log))
     return drawn or [element("p", "Nothing was logged.")]
@@ -104,7 +113,7 @@ def _over_time(found: RunSummary) -> Html:
             ]
             if known:
                 minutes, values = zip(*known, strict=True)
-                lines.append(Line(each.kind, minutes, values))
+                lines.append(Line(each.kind, minutes, values, _KINDS.index(each.kind)))
         if lines:
             drawn.append(line_chart(title, lines, x_label="minutes", is_log=is_log))
     if drawn:
@@ -149,9 +158,8 @@ def _positions(found: RunSummary) -> Html:
 
 
 def _schedule(found: RunSummary) -> Html:
-    line = Line(
-        "rate", [each.step for each in found.schedule], [each.rate for each in found.schedule]
-    )
+    points = found.schedule
+    line = Line("planned", [each.step for each in points], [each.rate for each in points], 0)
     return charts(line_chart("Learning rate of all steps", [line], x_label="steps"))
 
 

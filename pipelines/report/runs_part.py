@@ -7,7 +7,13 @@ from collections.abc import Sequence
 from model.summaries.run import RunSummary
 from pipelines.report.charts import Line, charts, line_chart
 from pipelines.report.page import Section, element, join, table
-from pipelines.report.run_part import CHARTS, named_curves
+from pipelines.report.run_part import CHARTS, last_value, named_curves
+
+_OTHER_DATA = (
+    "These runs have different datasets, and so other validation texts: their losses and scores "
+    "tell nothing of which one is better. Translate one test set with each, and score it with "
+    "tt evaluate."
+)
 
 
 def runs_sections(runs: Sequence[RunSummary]) -> list[Section]:
@@ -15,11 +21,14 @@ def runs_sections(runs: Sequence[RunSummary]) -> list[Section]:
     names = [run.folder for run in runs]
     different = table(["option", *names], differences(runs))
     body = different if differences(runs) else element("p", "Their options are the same.")
-    results = [[name, *(_last(run, name) for run in runs)] for name in ("nll", "bleu", "chrf")]
+    results = [[name, *(last_value(run, name) for run in runs)] for name in ("nll", "bleu", "chrf")]
     sizes = ["parameters", *(run.parameters for run in runs)]
-    steps = ["steps", *(run.log.step for run in runs)]
+    steps = ["steps", *(f"{run.log.step:,} of {run.steps:,}" for run in runs)]
+    shown = [table(["last of a validation", *names], [*results, sizes, steps])]
+    if len({run.data.fingerprint for run in runs}) > 1:
+        shown.append(element("p", _OTHER_DATA, class_="note"))
     return [
-        Section("results", "Results", table(["last validation", *names], [*results, sizes, steps])),
+        Section("results", "Results", join(shown)),
         Section("differences", "What differs", body),
         *_curves(runs),
     ]
@@ -42,19 +51,14 @@ def differences(runs: Sequence[RunSummary]) -> list[list[object]]:
     return [row for row in rows if any(value != row[1] for value in row[2:])]
 
 
-def _last(run: RunSummary, name: str) -> float | None:
-    found = [each for each in named_curves(run, name) if each.kind == "validation"]
-    return found[0].values[-1] if found else None
-
-
 def _curves(runs: Sequence[RunSummary]) -> list[Section]:
     sections = []
     for kind, title in (("train", "Curves in training"), ("validation", "Curves of validations")):
         drawn = []
         for name, (heading, is_log) in CHARTS.items():
             lines = [
-                Line(run.folder, each.steps, each.values)
-                for run in runs
+                Line(run.folder, each.steps, each.values, number)
+                for number, run in enumerate(runs)
                 for each in named_curves(run, name)
                 if each.kind == kind
             ]

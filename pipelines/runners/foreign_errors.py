@@ -6,6 +6,7 @@ that is not known here counts as a bug and keeps its traceback.
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Iterator, Mapping
 
@@ -32,6 +33,7 @@ _JOB_SERVICES = {
 }
 
 _LONGEST_REASON = 300  # characters
+_SHOWN_NAME = 40  # characters of one that is too long
 
 _NO_JAR = re.compile(
     r"Unable to fetch remote job server jar at (?P<url>\S+): (?P<reason>.*?)\. (?:Also|If no) .*"
@@ -60,9 +62,13 @@ def chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def explain(error: BaseException) -> UserError | None:
-    """Returns what to tell the user of access rights, networks and services, or None."""
+    """Returns what to tell the user of rights, long names, networks and services, or None."""
     if denied := explain_denied(error):
         return denied
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+        name = str(error.filename or "a name")
+        shown = name if len(name) <= _SHOWN_NAME else f"{name[:_SHOWN_NAME]}..."
+        return UserError(f"{shown} is too long a name for a file system: choose a shorter one")
     return _explain_service(error, _SERVICES)
 
 

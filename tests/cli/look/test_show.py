@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 
+import foreign_models
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -12,6 +13,8 @@ from command_line import last_error, run
 from translation_jobs import translate, write
 
 from model.dataset.manifest import DatasetManifest
+from model.formats.ctranslate2_files import load_tokens
+from model.formats.foreign import open_foreign
 
 
 def shown(capsys, *arguments):
@@ -94,3 +97,26 @@ def test_names_of_tfds_are_listed(tmp_path, capsys):
 def test_errors_of_show(capsys, arguments, message):
     assert run("show", *arguments) == 2
     assert message in last_error(capsys)
+
+
+@pytest.mark.parametrize("layout", ["opus", "nllb", "argos"])
+def test_a_model_of_another_program_is_shown(tmp_path, capsys, layout):
+    getattr(foreign_models, layout)(tmp_path)
+    model = open_foreign(tmp_path)
+    printed = shown(capsys, tmp_path)
+    assert "ctranslate2, of another program" in printed
+    for name in (*model.files, *model.tokenization.models, "decoder start token", "most tokens"):
+        assert name in printed
+    assert "trained on" not in printed, "nothing says what it was trained on"
+    found = json.loads(shown(capsys, tmp_path, "--json"))
+    tokens = len(load_tokens(model.weights_folder, "target"))
+    assert found["tokenization"]["target_tokens"] == tokens
+    assert found["tokenization"]["languages"] == sorted(model.languages)
+    assert found["files"].keys() == set(model.files)
+
+
+def test_a_damaged_model_of_another_program_is_refused(tmp_path, capsys):
+    foreign_models.opus(tmp_path)
+    (tmp_path / "model.bin").write_bytes(b"x")
+    assert run("show", tmp_path) == 2
+    assert "model.bin is cut off, or no weights of CTranslate2's" in last_error(capsys)

@@ -31,7 +31,7 @@ def test_all_texts_are_escaped():
         "div",
         table([BAD], [[BAD]]), facts([(BAD, BAD)]), details(BAD, BAD),
         bar_chart(BAD, [(BAD, 1)], x_label=BAD),
-        line_chart(BAD, [Line(BAD, [1, 2], [1, 2]), Line("b", [1], [2])], x_label="x"),
+        line_chart(BAD, [Line(BAD, [1, 2], [1, 2], 0), Line("b", [1], [2], 1)], x_label="x"),
     )  # fmt: skip
     text = page(title=BAD, lead=BAD, sections=[Section("a", BAD, body)])
     assert "alert(" in text
@@ -52,7 +52,7 @@ def test_data_cannot_end_their_script():
 def test_charts_have_the_colours_of_the_page_and_ids_of_their_own():
     histogram = Histogram(unit="", edges=[1, 2, 4], counts=[3, 1])
     drawn = [
-        line_chart("a", [Line("a", [1, 2], [3, 4])], x_label="x", is_log=True),
+        line_chart("a", [Line("a", [1, 2], [3, 4], 0)], x_label="x", is_log=True),
         histogram_chart("b", [("b", histogram)], x_label="x", is_log=True),
         heat_chart("c", np.eye(3), x_label="x", y_label="y"),
     ]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
+import shutil
 
 import pytest
 from chromium import Chromium, find_chromium
@@ -11,7 +13,12 @@ from command_line import last_error, run
 from toy import toy_sentences
 from translation_jobs import translate, write
 
-from pipelines.report.run_part import CHARTS
+from model.summaries.dataset import summarize_dataset
+from model.summaries.run import summarize_run
+from pipelines.report.charts import Line, line_chart
+from pipelines.report.dataset_part import dataset_sections
+from pipelines.report.run_part import CHARTS, last_value, run_sections
+from pipelines.report.runs_part import runs_sections
 
 WIDTHS = {"desk": 1200, "phone": 390}
 SECTIONS = {
@@ -183,3 +190,135 @@ def test_what_has_no_attention_or_no_report_is_refused_in_one_line(
         assert message in last_error(capsys)
     assert there.read_text() == "mine"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["ct2", "there.html"]
+
+
+def test_names_too_long_and_bytes_that_are_no_text_are_refused_in_one_line(
+    dataset, trained_toy, tmp_path, capsys
+):
+    toy, new = trained_toy.run, tmp_path / "new.html"
+    long, other = "a" * 300, "caf\udce9"  # as Python reads the byte E9 of a command
+    too_long = "a" * 20 + "... is too long a name for a file system: choose a shorter one"
+    received = "must be UTF-8. Received: caf\\xe9"
+    cases = {
+        ("show", long): too_long,
+        ("report", long, "--output", new): too_long,
+        ("report", dataset, "--output", f"{long}.html"): too_long,
+        ("attention", "one", "--model", toy, "--output", f"{long}.png"): too_long,
+        ("attention", "one", "--model", long, "--output", new): too_long,
+        ("attention", other, "--model", toy, "--output", new): f"SENTENCE {received}",
+        ("attention", "one", "--reference", other, "--model", toy, "--output", new): (
+            f"--reference {received}"
+        ),
+        ("report", toy, "--sentence", other, "--output", new): f"--sentence {received}",
+    }  # fmt: skip
+    for command, message in cases.items():
+        assert run(*command) == 2, command
+        assert message in last_error(capsys)
+    assert not list(tmp_path.iterdir())
+
+
+def test_names_that_are_long_or_no_text_are_written(trained_toy, tmp_path):
+    (tmp_path / "caf\udce9").symlink_to(trained_toy.run)
+    page = tmp_path / f"{'a' * 250}.html"
+    assert run("report", tmp_path / "caf\udce9", tmp_path / "caf\udce9", "--output", page) == 0
+    assert "caf\\udce9" in page.read_text()
+
+
+def test_a_run_that_has_logged_nothing_knows_its_steps(trained_toy, tmp_path):
+    folder = shutil.copytree(trained_toy.run, tmp_path / "run")
+    (folder / "train.jsonl").unlink()
+    [overview, *_] = run_sections(summarize_run(folder), attention=[])
+    steps = summarize_run(trained_toy.run).training["steps"]
+    assert f"<dt>steps</dt><dd>0 of {steps:,}</dd>" in overview.body
+
+
+@pytest.fixture
+def compared(trained_toy, tmp_path):
+    """Three runs: one as it is, one of another dataset, one with no scores and a later nll."""
+    runs = [shutil.copytree(trained_toy.run, tmp_path / name) for name in ("a", "b", "c")]
+    config = json.loads((runs[1] / "config.json").read_text())
+    config["data"]["fingerprint"] = config["dataset"] = "another"
+    (runs[1] / "config.json").write_text(json.dumps(config))
+    log = [json.loads(line) for line in (runs[0] / "train.jsonl").read_text().splitlines()]
+    last = [line for line in log if line["kind"] == "validation"][-1]
+    later = {**last, "step": last["step"] + 5, "nll": 0.125}
+    del later["bleu"], later["chrf"]
+    (runs[2] / "train.jsonl").write_text("".join(json.dumps(line) + "\n" for line in [*log, later]))
+    return [summarize_run(folder) for folder in runs], last
+
+
+def test_a_score_is_told_with_its_step(compared):
+    (_, _, run_with_later), last = compared
+    assert last_value(run_with_later, "nll") == f"0.125 at step {last['step'] + 5:,}"
+    assert last_value(run_with_later, "bleu").endswith(f" at step {last['step']:,}")
+    [overview, *_] = run_sections(run_with_later, attention=[])
+    assert f"<dd>0.125 at step {last['step'] + 5:,}</dd>" in overview.body
+
+
+def test_runs_of_different_datasets_are_compared_with_a_note(compared):
+    (first, other, third), _ = compared
+    note = "These runs have different datasets"
+    assert note in runs_sections([first, other])[0].body
+    assert note not in runs_sections([first, third])[0].body
+
+
+def test_a_run_has_one_colour_in_all_pictures_and_legends_name_what_is_drawn(compared):
+    (first, other, third), _ = compared
+    log = dataclasses.replace(
+        first.log, curves=[each for each in first.log.curves if each.name != "bleu"]
+    )
+    runs = [dataclasses.replace(first, log=log), other, third]
+    sections = {section.anchor: section.body for section in runs_sections(runs)}
+    figures = re.findall(r"<figure>.*?</figure>", sections["curves-validation"], re.DOTALL)
+    seen = set()
+    for figure in figures:
+        title = re.match(r"<figure><figcaption>(\w+)", figure)[1]
+        legend = re.findall(r"--colour: (var\(--series-\d\)); --style: solid\">(.*?)<", figure)
+        wanted = runs[1:] if title == "BLEU" else runs
+        assert legend == [(f"var(--series-{runs.index(each)})", each.folder) for each in wanted], (
+            title
+        )
+        svg = figure[figure.index("<svg") :]
+        assert set(re.findall(r"var\(--series-\d\)", svg)) == {colour for colour, _ in legend}
+        seen.add(title)
+    assert {"Loss", "BLEU", "chrF"} <= seen
+
+
+def test_more_lines_than_colours_are_dashed():
+    drawn = line_chart("t", [Line(f"run {i}", [1, 2], [i, i], i) for i in range(8)], x_label="x")
+    assert "--colour: var(--series-1); --style: dashed" in drawn
+    assert "stroke-dasharray" in drawn
+    plain = line_chart("t", [Line("run 0", [1, 2], [1, 2], 0)], x_label="x")
+    assert "run 0" in plain, "a line alone is named, too"
+    assert "stroke-dasharray" not in plain
+
+
+def test_samples_show_the_original_text_beside_what_comes_back(dataset):
+    found = summarize_dataset(dataset)
+    changed = dataclasses.replace(
+        found.samples[-1].source, text="Its original", decoded="its original", comes_back=False
+    )
+    ids_alone = dataclasses.replace(found.samples[-1].target, text=None, comes_back=True)
+    sample = dataclasses.replace(found.samples[-1], source=changed, target=ids_alone)
+    *_, section = dataset_sections(dataclasses.replace(found, samples=[sample]))
+    cells = re.findall(r"<td[^>]*>(.*?)</td>", section.body)
+    assert cells[1] == "Its original"
+    assert cells[3] == "another: its original"
+    assert (cells[4], cells[6]) == ("(not stored)", ids_alone.decoded)
+
+
+def test_of_one_head_no_mean_is_offered_and_a_chosen_head_keeps_the_focus(
+    trained_toy, tmp_path, browser
+):
+    page = tmp_path / "one.html"
+    command = ("attention", "one two", "--model", trained_toy.run, "--output")
+    assert run(*command, page, "--head", 1, "--layer", 0) == 0
+    browser.open(page)
+    names = "[...document.querySelectorAll('.heads button span')].map((each) => each.textContent)"
+    assert browser.value(names) == ["head 1"]
+    page = tmp_path / "all.html"
+    assert run(*command, page) == 0
+    browser.open(page)
+    assert browser.value(names)[:2] == ["mean of all", "head 0"]
+    browser.value("document.querySelectorAll('.heads button')[2].click()")
+    assert browser.value("document.activeElement.textContent") == "head 1"
