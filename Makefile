@@ -61,9 +61,11 @@ mutants: $(DEVELOPMENT)
 test-gpu: $(DEVELOPMENT)
 	TT_REQUIRE_GPU=1 $(BIN)/python -m pytest tests/model/engines/test_gpu_smoke.py -v
 
-# The pictures of docs/look.md, from the model of `make demo`; needs Chromium.
+# The pictures of docs/architecture.md from the code, and those of docs/look.md from the model of `make
+# demo`; needs Chromium.
 pictures: demo
 	mkdir -p docs/images
+	$(BIN)/python tests/support/architecture_pictures.py docs/images
 	$(BIN)/tt attention "The women bought red apples yesterday." --model demo/run --layer 3 \
 		--output docs/images/attention.png --overwrite
 	$(BIN)/tt report demo/run --output demo/report.html --overwrite

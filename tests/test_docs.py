@@ -22,6 +22,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from architecture_pictures import PICTURES
 from documents import (
     DOCUMENTS,
     ROOT,
@@ -537,3 +538,19 @@ def test_the_documents_list_every_status_and_reason():
     for name, value in {**vars(filters), **vars(held_out)}.items():
         if name.isupper() and isinstance(value, str) and re.fullmatch(r"[a-z]+(_[a-z]+)+", value):
             assert any(f"`{value}`" in line for line in listed), value
+
+
+def test_pictures_of_the_architecture_name_all_rooms_of_the_code():
+    drawn = {name: draw().axes.texts for name, draw in PICTURES.items()}
+    texts = {name: {each.get_text() for each in found} for name, found in drawn.items()}
+    for package in ("pipelines", "model"):
+        rooms = {path.parent.name for path in (ROOT / package).glob("*/__init__.py")}
+        assert rooms <= texts["architecture.png"], package
+    page = (ROOT / "docs/architecture.md").read_text("utf-8")
+    for name in PICTURES:
+        assert f"(images/{name})" in page
+        assert (ROOT / "docs/images" / name).is_file()
+    for text in texts["transformer.png"]:
+        for file, kind in re.findall(r"(\w+\.py): (\w+)", text):
+            code = (ROOT / "model/transformer" / file).read_text("utf-8")
+            assert f"class {kind}(" in code, text
