@@ -200,14 +200,21 @@ def _example_facts(example: TextExample) -> list[tuple[str, object]]:
             ("error", example.error)]  # fmt: skip
 
 
+def _part(name: str, sizes: dict[str, int]) -> str:
+    return f"{name} ({show_bytes(sizes[name])})" if sizes.get(name) else name
+
+
 def print_tfds(console: Console, subsets: Sequence[TfdsSubset]) -> None:
     """Prints what a tfds: name offers."""
     rows = []
     for each in subsets:
         splits = ", ".join(f"{s.name} {s.pairs:,} ({show_bytes(s.bytes)})" for s in each.splits)
-        parts = "; ".join(f"{split}: {' '.join(names)}" for split, names in each.parts.items())
+        parts = "; ".join(
+            f"{split}: {', '.join(_part(name, each.part_bytes) for name in names)}"
+            for split, names in each.parts.items()
+        )
         size = show_bytes(each.download_bytes) if each.download_bytes else ""
-        unknown = "known once it is prepared" if each.languages else ""
+        unknown = ", ".join(each.split_names)
         rows.append(
             (f"tfds:{each.name}", " ".join(each.languages), each.is_prepared, splits or unknown,
              size, parts)

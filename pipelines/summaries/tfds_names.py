@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import types
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,16 @@ DATASETS = (
     "wmt14_translate", "wmt15_translate", "wmt16_translate", "wmt17_translate", "wmt18_translate",
     "wmt19_translate", "wmt_t2t_translate",
 )  # fmt: skip
+
+
+# Splits of those whose package does not tell them before they are prepared.
+_SPLITS = {
+    "flores": ["validation", "test"],
+    "opus": ["train"],
+    "para_crawl": ["train"],
+    "ted_hrlr_translate": ["train", "validation", "test"],
+    "ted_multi_translate": ["train", "validation", "test"],
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -40,9 +51,12 @@ class TfdsSubset:
     languages: list[str]  # empty where they are not known
     is_prepared: bool  # on this machine
     splits: list[TfdsSplit]  # empty where it is not prepared
+    split_names: list[str] = dataclasses.field(default_factory=list)
     # Names that `--subset SPLIT=NAME` takes, by split, of what TFDS makes of several corpora.
     parts: dict[str, list[str]] = dataclasses.field(default_factory=dict)
-    download_bytes: int = 0  # of all subsets of the dataset together; 0 where they are not known
+    # Bytes to download of each part; 0 where they are not known, or where you fetch it yourself.
+    part_bytes: dict[str, int] = dataclasses.field(default_factory=dict)
+    download_bytes: int = 0  # of all subsets together, or of the parts; 0 if not known
 
 
 def list_tfds(name: str, *, data_dir: str | None = None) -> list[TfdsSubset]:
@@ -93,6 +107,7 @@ def _prepared(folder: Path, dataset: str) -> Iterator[TfdsSubset]:
                 languages=_languages(builder),
                 is_prepared=True,
                 splits=_splits(builder),
+                split_names=list(builder.info.splits),
             )
 
 
@@ -106,17 +121,46 @@ def _known(dataset: str) -> Iterator[TfdsSubset]:
         return
     download = sum(info.size for info in kind.url_infos.values() if info.size)
     for config in kind.BUILDER_CONFIGS or [None]:
-        parts = getattr(config, "subsets", None) or {}
+        parts = _wmt_parts(kind, config) or getattr(config, "subsets", None) or {}
         if not isinstance(parts, Mapping):  # of OPUS, which has but one split
             parts = {"train": parts}
+        sizes = _wmt_bytes(kind, config, parts) if hasattr(kind, "_subsets") else {}
         yield TfdsSubset(
             name=f"{dataset}/{config.name}" if config else dataset,
             languages=list(getattr(config, "language_pair", None) or ()),
             is_prepared=False,
             splits=[],
+            split_names=[str(split) for split in parts] or _SPLITS.get(dataset, []),
             parts={str(split): list(names) for split, names in parts.items()},
-            download_bytes=int(download),
+            part_bytes=sizes,
+            download_bytes=sum(sizes.values()) or int(download),
         )
+
+
+def _wmt_parts(kind: Any, config: Any) -> dict[str, list[str]]:
+    """Returns the corpora of each split of a dataset of WMT; of another dataset none.
+
+    A builder says it, but one that is made asks the network for what is prepared elsewhere.
+    """
+    if config is None or not hasattr(kind, "_subsets"):
+        return {}
+    builder = types.SimpleNamespace(builder_config=config)
+    builder._subsets = kind._subsets.fget(builder)
+    found = kind.subsets.fget(builder)
+    return {str(split): list(names) for split, names in found.items()}
+
+
+def _wmt_bytes(kind: Any, config: Any, parts: Mapping[str, Any]) -> dict[str, int]:
+    """Returns the bytes to download of each corpus; files that several share count for each."""
+    import tensorflow_datasets as tfds
+
+    found = {}
+    for name in dict.fromkeys(name for names in parts.values() for name in names):
+        corpus = tfds.translate.wmt.DATASET_MAP[name]
+        source = next(each for each in config.language_pair if each in corpus.sources)
+        urls = corpus.get_url(source)
+        found[name] = sum(int(kind.url_infos[u].size or 0) for u in urls if u in kind.url_infos)
+    return found
 
 
 def _languages(builder: Any) -> list[str]:
@@ -128,6 +172,6 @@ def _languages(builder: Any) -> list[str]:
 
 def _splits(builder: Any) -> list[TfdsSplit]:
     return [
-        TfdsSplit(name=name, pairs=split.num_examples, bytes=split.num_bytes)
+        TfdsSplit(name=name, pairs=split.num_examples, bytes=int(split.num_bytes))
         for name, split in builder.info.splits.items()
     ]

@@ -15,6 +15,7 @@ from translation_jobs import translate, write
 from model.dataset.manifest import DatasetManifest
 from model.formats.ctranslate2_files import load_tokens
 from model.formats.foreign import open_foreign
+from pipelines.summaries.tfds_names import DATASETS, list_tfds
 
 
 def shown(capsys, *arguments):
@@ -80,7 +81,30 @@ def test_json_is_all_of_it(dataset, trained_toy, capsys, kind):
 def test_names_of_tfds_are_listed(tmp_path, capsys):
     assert "tfds:ted_hrlr_translate" in shown(capsys, "tfds:", "--data-dir", tmp_path)
     found = shown(capsys, "tfds:ted_hrlr_translate/ru_to_en", "--data-dir", tmp_path, "--json")
-    assert json.loads(found)["found"][0]["languages"] == ["ru", "en"]
+    [subset] = json.loads(found)["found"]
+    assert subset["languages"] == ["ru", "en"]
+    assert subset["split_names"] == ["train", "validation", "test"]
+    assert subset["download_bytes"] > 10**8
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_each_dataset_has_its_splits(tmp_path, name):
+    subsets = list_tfds(name, data_dir=str(tmp_path))
+    assert subsets
+    for subset in subsets:
+        assert subset.split_names
+        assert set(subset.parts) <= set(subset.split_names)
+        assert not subset.is_prepared
+
+
+def test_the_parts_of_wmt_have_their_sizes(tmp_path, capsys):
+    name = ("tfds:wmt19_translate/zh-en", "--data-dir", tmp_path)
+    [subset] = json.loads(shown(capsys, *name, "--json"))["found"]
+    assert subset["split_names"] == ["train", "validation"]
+    assert "newscommentary_v14" in subset["parts"]["train"]
+    assert 0 < subset["part_bytes"]["newscommentary_v14"] < subset["download_bytes"]
+    assert subset["download_bytes"] == sum(subset["part_bytes"].values())
+    assert "newscommentary_v14 (" in " ".join(shown(capsys, *name).split())
 
 
 @pytest.mark.parametrize(
