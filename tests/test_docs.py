@@ -131,6 +131,8 @@ def prepare_preprocess(folder, request):
 def prepare_train(folder, request):
     shutil.copytree(request.getfixturevalue("dataset"), folder / "dataset")
     shutil.copytree(ROOT / "model/recipes", folder / "model/recipes")
+    shutil.copytree(request.getfixturevalue("trained_toy").run, folder / "teacher")
+    write_table(folder / "sources.parquet", source=[a for a, _ in toy_sentences(60, seed=5)])
     write_text(folder / "in-domain.tsv.gz", ["\t".join(pair) for pair in pairs_of(4)])
 
 

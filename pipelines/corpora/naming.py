@@ -25,6 +25,7 @@ _FILE = re.compile(
 )
 
 _NUMBERED = re.compile(r"(?P<path>[^:].*):(?P<columns>[0-9]+:[0-9]+)")
+_FOLDER = re.compile(r"(?P<path>[^:].*/):(?P<columns>[^/]+)")
 _GIVEN_NAME = re.compile(r"(?P<name>[^=/:+*?\[]+)=(?P<rest>.+)")
 
 _TFDS = re.compile(
@@ -47,7 +48,8 @@ class CorpusSpec:
 def parse_corpus(text: str, *, exists: Callable[[str], bool] = lambda path: False) -> CorpusSpec:
     """Takes a corpus string apart: [NAME=]PATH[:SOURCE_COLUMN:TARGET_COLUMN], or [NAME=]A+B.
 
-    A file of no known ending is TSV where its columns are numbers. What `exists` tells to name a
+    A file of no known ending is TSV where its columns are numbers; a folder, with a / at its end
+    and columns, is one of Parquet, as `tt translate-batch` writes it. What `exists` tells to name a
     file as it is written, path or glob, is a path, whatever signs are in it.
 
     Raises:
@@ -81,6 +83,8 @@ target_column='2')
         file = None  # all of it is a name, and of an ending that is not known
     if file and ("+" not in path or exists(file["path"])):
         return spec(_kind(file), file["path"], file["columns"])
+    if folder := _FOLDER.fullmatch(path):
+        return spec("parquet", folder["path"], folder["columns"])
     numbered = None if exists(path) else _NUMBERED.fullmatch(path)
     if numbered and not file and ("+" not in path or exists(numbered["path"])):
         return spec("tsv", numbered["path"], numbered["columns"])

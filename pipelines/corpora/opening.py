@@ -26,6 +26,8 @@ from pipelines.storage import files, listing
 from pipelines.storage import paths as storage_paths
 from pipelines.storage.listing import ListedFile
 
+_OWN_FOLDER = "_tt"  # of a folder that `tt translate-batch` wrote
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CorpusOptions:
@@ -109,7 +111,10 @@ def open_corpora(
             [source, target] = spec.paths
             sources += pair_texts([source], [target], given_name=spec.name)
         else:
-            paths = _find(spec.paths[0], look_up=look_up)
+            if spec.paths[0].endswith("/"):
+                paths = _find_translated(spec.paths[0], look_up=look_up)
+            else:
+                paths = _find(spec.paths[0], look_up=look_up)
             if spec.kind == "tsv":
                 _check_text(paths[0], encoding=encoding)
             open_file = functools.partial(_open_file, spec, options, encoding, listed)
@@ -229,6 +234,24 @@ def _find(pattern: str, *, look_up: Callable[[str], list[str]]) -> list[str]:
             raise UserError(_folder_message(pattern))
         storage_paths.check_is_open(pattern)
         raise UserError(f"no file at {pattern}: check the path")
+    return found
+
+
+def _find_translated(folder: str, *, look_up: Callable[[str], list[str]]) -> list[str]:
+    """Returns the Parquet files in a folder of `tt translate-batch`, or in any other.
+
+    Raises:
+      UserError: There are none, or not all yet.
+    """
+    own = f"{folder}{_OWN_FOLDER}"
+    if look_up(f"{own}/plan.json") and not look_up(f"{own}/manifest.json"):
+        raise UserError(
+            f"{folder} is not whole yet: run its `tt translate-batch` again, which finishes it"
+        )
+    found = [path for path in look_up(f"{folder}**/*.parquet") if f"/{_OWN_FOLDER}/" not in path]
+    if not found:
+        storage_paths.check_is_open(folder)
+        raise UserError(f"no Parquet file in {folder}: check the path")
     return found
 
 

@@ -14,7 +14,13 @@ import pyarrow.parquet as pq
 
 from model.errors import UserError
 from pipelines.corpora import rows as corpora_rows
-from pipelines.corpora.rows import decode_columns
+from pipelines.corpora.rows import (
+    FLAG_FAULTS,
+    MALFORMED,
+    STATUS_FAULTS,
+    TRANSLATED,
+    decode_columns,
+)
 from pipelines.corpora.source import ColumnsSource, describe_source, listed_field, rows_within
 from pipelines.runners.formatting import megabytes
 from pipelines.storage import files, parquet
@@ -32,7 +38,9 @@ _BUFFER_BYTES = 1 << 20  # column chunks are streamed through it: a row group ma
 class ParquetColumns(ColumnsSource):
     """Two string columns of a Parquet file; a null counts as empty.
 
-    A dotted column reaches into a struct: "translation.en" is the field "en" of "translation".
+    A dotted column reaches into a struct: "translation.en" is the field "en" of "translation". A
+    target that `tt translate-batch` wrote has status and flags beside it: a row that is not "ok",
+    or has a flag, gets a fault that names why.
     """
 
     kind: ClassVar[str] = "parquet"
@@ -78,6 +86,7 @@ class ParquetColumns(ColumnsSource):
             limit, most = corpora_rows.SLICE_BYTES, corpora_rows.SLICE_PAIRS
             fitting = [rows_within(limit, rows=n, total_bytes=b, most=most) for n, b in groups]
             most = min(fitting, default=1)
+            judged = _judgements(file.schema_arrow, self.target_column)
             columns = [self.source_column, self.target_column]
             sure = rows_at_once(  # to be within the limit
                 file.metadata, most_rows=most, most_bytes=limit, few_rows=1, columns=columns
@@ -88,13 +97,14 @@ class ParquetColumns(ColumnsSource):
                 first_row=first_row,
                 rows=rows,
                 batch_rows=max(sure, min(_FEW_ROWS, most)),
-                columns=columns,
+                columns=[*columns, *judged],
             )
             if sure < most or has_dictionary(file.schema_arrow):
                 batches = _as_slices(batches, most_rows=most, most_bytes=limit)
             for batch in batches:
                 sides = (_column(batch, self.source_column), _column(batch, self.target_column))
-                yield decode_columns(*map(cells_as_binary, sides))
+                faults = _find_faults(*(batch.column(name) for name in judged))
+                yield decode_columns(*map(cells_as_binary, sides), faults=faults)
 
     @functools.cached_property
     def _groups(self) -> list[tuple[int, int]]:
@@ -201,6 +211,25 @@ def _join_groups(groups: Sequence[tuple[int, int]], *, max_pairs: int, max_bytes
         rows_left -= rows
         bytes_left -= size
     return sizes
+
+
+def _judgements(schema: pa.Schema, target: str) -> list[str]:
+    """Names the columns of status and flags beside a target, if `tt translate-batch` wrote it."""
+    score, *judged = (f"{target}_{name}" for name in ("score", "status", "flags"))
+    there = [name for name in judged if name in schema.names]
+    return there if score in schema.names and there[:1] == judged[:1] else []
+
+
+def _find_faults(statuses: pa.Array | None = None, flags: pa.Array | None = None) -> dict[int, str]:
+    """Returns the faults of rows without a translation to learn from, by their position."""
+    faults = {}
+    for row, found in enumerate([] if flags is None else flags.to_pylist()):
+        if found:
+            faults[row] = FLAG_FAULTS.get(found[0], MALFORMED)
+    for row, status in enumerate([] if statuses is None else statuses.to_pylist()):
+        if status != TRANSLATED:
+            faults[row] = STATUS_FAULTS.get(status, MALFORMED)
+    return faults
 
 
 def _path_in_schema(schema: pa.Schema, column: str) -> list[str]:

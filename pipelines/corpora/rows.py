@@ -6,13 +6,27 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from pipelines.flags.limits import FLAGS
+
 SLICE_PAIRS = 16 * 1024
 SLICE_BYTES = 32 << 20  # of text, both sides; a longer line is a slice of its own
 MALFORMED = "malformed"  # too few columns, or not the JSON that was asked for
 INVALID_UTF8 = "invalid_utf8"
 
+# Faults of rows of `tt translate-batch`, by their status or by a flag: those without a translation
+# to learn from, and doubtful ones.
+TRANSLATED = "ok"
+STATUS_FAULTS = {
+    status: f"translation_{status}"
+    for status in (
+        "copied", "empty", "failed", "flagged", "incomplete", "null", "split", "too_long",
+        "unknown",
+    )
+}  # fmt: skip
+FLAG_FAULTS = {flag: f"flag_{flag}" for flag in FLAGS}
+
 # Every table has the same dictionary of faults: a chunk file takes only one.
-_FAULTS = (MALFORMED, INVALID_UTF8)
+_FAULTS = (MALFORMED, INVALID_UTF8, *STATUS_FAULTS.values(), *FLAG_FAULTS.values())
 
 ROW_SCHEMA = pa.schema(
     [

@@ -211,7 +211,7 @@ def _in_runs(tables: Iterator[_Tagged], max_pairs: int) -> Iterator[Iterator[_Ta
             order, table = pending
             piece = table.slice(0, room)
             room -= piece.num_rows
-            size += piece.nbytes
+            size += piece.drop_columns("fault").nbytes  # which has one dictionary for all pieces
             pending = order, table.slice(piece.num_rows)
             del table
             yield order, piece

@@ -17,6 +17,7 @@ from pipelines.corpora.rows import decode_columns
 from pipelines.pairs import units
 from pipelines.runners import formatting
 from pipelines.storage import parquet
+from pipelines.texts.translating import STATUSES
 
 
 @settings(max_examples=25)
@@ -139,7 +140,10 @@ def test_slices_of_parquet_hold_so_many_bytes_however_unlike_the_rows_are(
     decoded = []
     monkeypatch.setattr(
         "pipelines.corpora.parquet_columns.decode_columns",
-        lambda *sides: decoded.append(sum(side.nbytes for side in sides)) or decode_columns(*sides),
+        lambda *sides, faults: (
+            decoded.append(sum(side.nbytes for side in sides))
+            or decode_columns(*sides, faults=faults)
+        ),
     )
     source = ParquetColumns(str(path), "s", "t")
     assert read(source, tmp_path) == [(text, text, None) for text in texts]
@@ -189,3 +193,49 @@ def test_languages_name_the_columns_where_there_are_such(tmp_path):
         assert (source.source_column, source.target_column) == expected
     with pytest.raises(UserError, match="has no column 'fr'"):
         open_named(corpora=[path], source_column="fr")
+
+
+def test_rows_without_a_translation_to_learn_from_get_a_fault_by_name(tmp_path):
+    names = ["ok", *(status for status in STATUSES if status != "ok"), None]
+    table = pa.table(
+        {
+            "title": [f"text {i}" for i in range(len(names) + 1)],
+            "title_translation": ["x"] * (len(names) + 1),
+            "title_translation_score": pa.array([0.0] * (len(names) + 1), pa.float32()),
+            "title_translation_status": ["ok", *names],
+            "title_translation_flags": [["repeats", "copy"], *([[]] * len(names))],
+        }
+    )
+    pq.write_table(table, tmp_path / "a.parquet")
+    source = ParquetColumns(str(tmp_path / "a.parquet"), "title", "title_translation")
+    faults = [fault for _, _, fault in read(source, tmp_path)]
+    others = [f"translation_{status}" for status in names[1:-1]]
+    assert faults == ["flag_repeats", None, *others, "malformed"]
+    assert set(corpora_rows.STATUS_FAULTS) == {*STATUSES} - {"ok"}
+    # Another program's columns of such names say nothing: no score is beside them.
+    pq.write_table(table.drop_columns("title_translation_score"), tmp_path / "a.parquet")
+    assert {fault for _, _, fault in read(source, tmp_path)} == {None}
+
+
+def test_a_folder_of_translations_is_a_corpus(tmp_path):
+    table = pa.table(
+        {"source": ["a"], "translation": ["b"], "translation_score": [0.5],
+         "translation_status": ["ok"]}
+    )  # fmt: skip
+    folder = tmp_path / "translated"
+    for name in ("one.parquet", "deep/er/two.parquet", "_tt/rows/three.parquet"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(table, folder / name)
+    name = f"{folder}/:source:translation"
+    found = open_named(corpora=[f"mine={name}"])
+    assert [source.paths() for source in found] == [
+        [f"{folder}/deep/er/two.parquet"], [f"{folder}/one.parquet"],
+    ]  # fmt: skip
+    assert {source.name for source in found} == {"mine"}
+    (folder / "_tt/plan.json").write_text("{}")
+    with pytest.raises(UserError, match="is not whole yet: run its `tt translate-batch` again"):
+        open_named(corpora=[name])
+    (folder / "_tt/manifest.json").write_text("{}")
+    assert len(open_named(corpora=[name])) == 2
+    with pytest.raises(UserError, match=r"no Parquet file in .*/_tt/units/: check the path"):
+        open_named(corpora=[f"{folder}/_tt/units/:source:translation"])

@@ -278,7 +278,7 @@ def test_both_files_of_a_pair_keep_in_step_whichever_has_the_long_lines(tmp_path
 def test_units_end_at_their_bytes_and_know_where_they_start(tmp_path, monkeypatch):
     monkeypatch.setattr(corpora_rows, "SLICE_PAIRS", 2)
     monkeypatch.setattr(units, "MAX_UNIT_BYTES", 1000)
-    texts = [str(i) * (900 if i == 3 else 1) for i in range(10)]
+    texts = [str(i) * (1000 if i == 3 else 1) for i in range(10)]
     path = text_file(tmp_path, "a.tsv", "".join(f"{t}\tx\n" for t in texts).encode())
     expected = [(text, "x", None) for text in texts]
     assert read(Tsv(path), tmp_path, max_pairs=5) == expected

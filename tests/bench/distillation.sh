@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# A teacher's translations as the training text of a student with 6 encoder and 2 decoder layers, beside the same student
+# trained on the original text: BLEU of the test, and sentences/s of the decoder.
+#
+#     tests/bench/distillation.sh TEACHER CORPUS OUTPUT
+#
+# TEACHER is a run that translates English to German. CORPUS is a path to which `.train.en`, `.val.de`, `.test.en` and the
+# like are added. STEPS is the number of updates of each student. What is finished stays: the same command goes on.
+set -euo pipefail
+teacher=$1 corpus=$2 output=$3
+steps=${STEPS:-2000}
+bench=$(cd "$(dirname "$0")" && pwd)
+mkdir -p "$output"; cd "$output"
+student=(--encoder-layers 6 --decoder-layers 2 --d-model 128 --heads 4 --d-ff 256 --norm pre --dropout 0.25)
+train() { # NAME
+  [ -d "$1.run/model" ] || tt train --dataset "$1" --run "$1.run" --preset tiny "${student[@]}" --subword-dropout 0.1 \
+    --batch-tokens 2048 --steps "$steps" --peak-learning-rate 0.004 --warmup-steps 800 --validate-every 400 \
+    --score-every 0 --save-every 200 --keep-checkpoints 5 --average last
+}
+make() { # NAME CORPUS
+  [ -f "$1/dataset.json" ] || tt preprocess "$2" --vocab-of "$teacher" --validation "$corpus.val.en+$corpus.val.de" \
+    --exclude "$corpus.test.en" --exclude "$corpus.test.de" --output "$1"
+}
+score() { # NAME MODEL
+  [ -d "$1.ct2" ] || tt export "$2" --format ctranslate2 --output "$1.ct2"
+  for engine in "tensorflow float32 $2" "ctranslate2 int8 $1.ct2"; do
+    read -r name type model <<< "$engine"
+    out=$1.$name.$type.de
+    [ -s "$out" ] || { tt translate --model "$model" --engine "$name" --compute-type "$type" < "$corpus.test.en" > "$out.tmp" && mv "$out.tmp" "$out"; }
+    echo "$1 $name $type $(tt evaluate "$out" --reference "$corpus.test.de" --language de | grep -m1 BLEU)"
+  done
+}
+score teacher "$teacher"
+make plain "$corpus.train.en+$corpus.train.de"
+train plain
+score plain plain.run
+[ -f source.parquet ] || python - "$corpus.train.en" <<'END'
+import sys
+import pyarrow as pa, pyarrow.parquet as pq
+with open(sys.argv[1], encoding="utf-8", newline="\n") as lines:
+    pq.write_table(pa.table({"source": lines.read().removesuffix("\n").split("\n")}), "source.parquet")
+END
+tt translate-batch source.parquet --text-column source --model "$teacher" --engine ctranslate2 --output translated
+make taught translated/:source:translation
+train taught
+score taught taught.run
+echo "sentences/s: python $bench/decode.py RUN TEXT, for $teacher, $output/plain.run and $output/taught.run"

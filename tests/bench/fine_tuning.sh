@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# A model of one domain, fine-tuned on 5,000 pairs of another, beside the model before and one that is trained on these
+# pairs alone: BLEU on a test of each domain, with and without pairs of the first domain among those of the second.
+#
+#     tests/bench/fine_tuning.sh MODEL GENERAL DOMAIN OUTPUT
+#
+# MODEL is a run trained on GENERAL.train.en and .de. GENERAL and DOMAIN are paths to which `.train.en`, `.test.en` and the
+# like are added. What is finished stays: the same command goes on.
+set -euo pipefail
+model=$1 general=$2 domain=$3 output=$4
+pairs=${PAIRS:-5000} steps=${STEPS:-500} alone_steps=${ALONE_STEPS:-1500} mix=${MIX:-5000}
+mkdir -p "$output"; cd "$output"
+for side in en de; do
+  head -n "$pairs" "$domain.train.$side" > "domain.$side"
+  head -n 500 "$domain.val.$side" > "domain.val.$side"
+done
+make() { # NAME CORPORA... OPTIONS...
+  [ -f "$1/dataset.json" ] || tt preprocess "${@:2}" --source-language en --target-language de \
+    --validation domain.val.en+domain.val.de --exclude "$domain.test.en" --exclude "$domain.test.de" \
+    --exclude "$general.test.en" --exclude "$general.test.de" --output "$1"
+}
+train() { # NAME OPTIONS...
+  [ -d "$1.run/model" ] || tt train --dataset "$1" --run "$1.run" --subword-dropout 0.1 --batch-tokens 2048 \
+    --validate-every 100 --score-every 0 --save-every 100 --best-metric nll "${@:2}"
+}
+score() { # NAME MODEL
+  for test in general domain; do
+    prefix=${!test}
+    [ -s "$1.$test.de" ] || { tt translate --model "$2" < "$prefix.test.en" > "$1.$test.tmp" && mv "$1.$test.tmp" "$1.$test.de"; }
+    echo "$1 $test $(tt evaluate "$1.$test.de" --reference "$prefix.test.de" --target-language de | grep -m1 BLEU)"
+  done
+}
+tune=(--init-from "$model" --steps "$steps" --peak-learning-rate 0.0005 --warmup-steps 100 --schedule constant)
+score before "$model"
+make tuned domain.en+domain.de --vocab-of "$model"
+train tuned "${tune[@]}"
+score tuned tuned.run/best_model
+make mixed domain.en+domain.de "general=$general.train.en+$general.train.de" --weight "general=$mix" --vocab-of "$model"
+train mixed "${tune[@]}"
+score mixed mixed.run/best_model
+make alone domain.en+domain.de --vocabulary-size 2000
+train alone --preset tiny --heads 4 --d-ff 256 --norm pre --dropout 0.25 --steps "$alone_steps" \
+  --peak-learning-rate 0.003 --warmup-steps 300
+score alone alone.run/best_model
