@@ -14,12 +14,9 @@ Python that started the cluster.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import shutil
-import signal
-import socket
 import subprocess
 import sys
 import time
@@ -27,11 +24,16 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import java_processes
+from java_processes import HOST, free_ports, is_there
+
 FLINK = Path(__file__).parents[2] / ".cache/flink"
-HOST = "127.0.0.1"
 _MAIN = "org.apache.flink.runtime"
 _START_SECONDS = 90
 _STOP_SECONDS = 10
+_COMMAND = b"org.apache.flink"
 
 # Java 17 opens none of these to Flink by itself; bin/config.sh of Flink passes the same.
 _OPENED = ("lang", "lang.reflect", "net", "io", "nio", "text", "time", "util", "util.concurrent",
@@ -50,7 +52,7 @@ def start(folder: Path, *, task_managers: int = 2, slots: int = 1) -> dict[str, 
       What `cluster.json` says: the page (`url`) and the ids of the processes.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    rest, rpc = _free_ports(2)
+    rest, rpc = free_ports(2)
     settings = {
         "rest.address": HOST,
         "rest.bind-address": HOST,
@@ -145,20 +147,12 @@ def _start_java(main_class: str, *, folder: Path, log: Path) -> int:
     return process.pid
 
 
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server((HOST, 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
-
-
 def _wait(folder: Path) -> dict[str, Any]:
     """Waits until all task managers of a new cluster have come."""
     cluster = _read(folder)
     end = time.monotonic() + _START_SECONDS
     processes = [cluster["job_manager"], *cluster["task_managers"]]
-    while time.monotonic() < end and all(map(_is_there, processes)):
+    while time.monotonic() < end and all(is_there(p, command=_COMMAND) for p in processes):
         try:
             with urllib.request.urlopen(f"{cluster['url']}/overview", timeout=5) as reply:
                 if json.load(reply)["taskmanagers"] == len(cluster["task_managers"]):
@@ -173,25 +167,9 @@ def stop(folder: Path) -> None:
     """Ends the processes of a cluster that are still there, and deletes their temporary files."""
     cluster = _read(folder)
     processes = [*cluster["task_managers"], cluster["job_manager"]]
-    for sign in (signal.SIGTERM, signal.SIGKILL):
-        for process in processes:
-            if _is_there(process):
-                os.kill(process, sign)
-        end = time.monotonic() + _STOP_SECONDS
-        while any(map(_is_there, processes)) and time.monotonic() < end:
-            time.sleep(0.1)
+    java_processes.end(processes, command=_COMMAND, seconds=_STOP_SECONDS)
     shutil.rmtree(folder / "tmp", ignore_errors=True)
     (folder / "cluster.json").unlink()
-
-
-def _is_there(process: int) -> bool:
-    """Says whether a process of this cluster runs: the id may be another's by now."""
-    with contextlib.suppress(ChildProcessError):
-        os.waitpid(process, os.WNOHANG)  # if it is a child that has ended
-    try:
-        return b"org.apache.flink" in Path(f"/proc/{process}/cmdline").read_bytes()
-    except OSError:
-        return False
 
 
 def main() -> None:

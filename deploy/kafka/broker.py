@@ -19,7 +19,6 @@ import contextlib
 import json
 import os
 import secrets
-import signal
 import socket
 import subprocess
 import sys
@@ -29,13 +28,18 @@ from base64 import urlsafe_b64encode
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import java_processes
+from java_processes import HOST, free_ports, is_there
+
 KAFKA = Path(__file__).parents[2] / ".cache/kafka"
-HOST = "127.0.0.1"
 USER = "tt"
 _MECHANISM = "SCRAM-SHA-512"
 _LISTENER = "listener.name.sasl_ssl"  # the prefix of settings of the second address
 _START_SECONDS = 90
 _STOP_SECONDS = 20
+_COMMAND = b"kafka.Kafka"
 
 
 def start(folder: Path, *, settings: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -53,7 +57,7 @@ def start(folder: Path, *, settings: dict[str, Any] | None = None) -> dict[str, 
     if (folder / "broker.json").exists():
         broker = _read(folder)
     else:
-        plain, secure, controller = _free_ports(3)
+        plain, secure, controller = free_ports(3)
         broker = {"address": f"{HOST}:{plain}", "secure_address": f"{HOST}:{secure}"}
         password = secrets.token_hex(16)
         _make_certificate(folder, password=password)
@@ -179,14 +183,6 @@ def _start_java(folder: Path) -> int:
     return process.pid
 
 
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server((HOST, 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
-
-
 def _wait(folder: Path, broker: dict[str, Any]) -> None:
     """Waits until a broker listens at all of its addresses."""
     end = time.monotonic() + _START_SECONDS
@@ -195,35 +191,18 @@ def _wait(folder: Path, broker: dict[str, Any]) -> None:
         while True:
             with contextlib.suppress(OSError), socket.create_connection((host, int(port)), 5):
                 break
-            if time.monotonic() > end or not _is_there(broker["process"]):
+            if time.monotonic() > end or not is_there(broker["process"], command=_COMMAND):
                 sys.exit(f"the broker has not started: it says why in {folder}/broker.log")
             time.sleep(0.1)
 
 
 def stop(folder: Path) -> None:
     """Ends the process of a broker, if it is still there; the folder stays."""
-    process = _read(folder)["process"]
-    for sign in (signal.SIGTERM, signal.SIGKILL):
-        if _is_there(process):
-            os.kill(process, sign)
-        end = time.monotonic() + _STOP_SECONDS
-        while _is_there(process) and time.monotonic() < end:
-            time.sleep(0.1)
+    java_processes.end([_read(folder)["process"]], command=_COMMAND, seconds=_STOP_SECONDS)
 
 
 def _read(folder: Path) -> dict[str, Any]:
     return dict(json.loads((folder / "broker.json").read_text()))
-
-
-def _is_there(process: int) -> bool:
-    """Says whether a process is a broker that runs: the id may be another's by now."""
-    with contextlib.suppress(ChildProcessError):
-        os.waitpid(process, os.WNOHANG)  # if it is a child that has ended
-    try:
-        command = Path(f"/proc/{process}/cmdline").read_bytes()
-        return b"kafka.Kafka" in command or not command  # which Java's start replaces once
-    except OSError:
-        return False
 
 
 def main() -> None:

@@ -83,6 +83,36 @@ class FoundModel:
             return {}
         return {"source": self.data.source_language, "target": self.data.target_language}
 
+    def check(
+        self,
+        *,
+        name: str | CustomModel,
+        decoding: Decoding,
+        engine: Engine,
+        texts: TextOptions,
+        has_target: bool = True,
+        is_here: bool = True,
+    ) -> list[str]:
+        """Checks that it can translate texts; returns warnings. See `check_model`.
+
+        Nothing is known of a `CustomModel`.
+
+        Raises:
+          UserError: It cannot.
+        """
+        if self.folder is None:
+            return []
+        return check_model(
+            self.folder,
+            name=str(name),
+            decoding=decoding,
+            engine=engine,
+            texts=texts,
+            data=self.data,
+            has_target=has_target,
+            is_here=is_here,
+        )
+
 
 def find_model(
     model: str | CustomModel, *, engine: Engine, report: Callable[[str], object]

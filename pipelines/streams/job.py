@@ -26,7 +26,6 @@ from pipelines.inference.model_loading import (
     CustomModel,
     FoundModel,
     ModelLoader,
-    check_model,
     choose_engine,
     find_model,
 )
@@ -96,15 +95,9 @@ class StreamRequest:
             ends = connect_subscription(options, form=form, run=run)
         model = find_model(self.model, engine=self.engine, report=report)
         notices = list(ends.notices)
-        if model.folder is not None:
-            notices += check_model(
-                model.folder,
-                name=str(self.model),
-                decoding=self.decoding,
-                engine=self.engine,
-                texts=options.texts,
-                data=model.data,
-            )
+        notices += model.check(
+            name=self.model, decoding=self.decoding, engine=self.engine, texts=options.texts
+        )
         texts = options.texts.for_model(model.data)
         return StreamJob(
             request=dataclasses.replace(self, engine=choose_engine(model.folder, self.engine)),

@@ -30,7 +30,6 @@ from pipelines.inference.model_copies import ModelCopies, plan_copies
 from pipelines.inference.model_loading import (
     CustomModel,
     FoundModel,
-    check_model,
     choose_engine,
     find_model,
 )
@@ -253,17 +252,15 @@ class TranslateJob:
             return []
         notices = job_folder.compare_versions(self.plan) if self.has_plan else []
         request, data = self.request, self.model.data
+        notices += self.model.check(
+            name=request.model,
+            decoding=request.decoding,
+            engine=request.engine,
+            texts=request.options.texts,
+            has_target=request.options.target_language_column is None,
+            is_here=not are_elsewhere(request.beam),
+        )
         if self.model.folder is not None:
-            notices += check_model(
-                self.model.folder,
-                name=str(request.model),
-                decoding=request.decoding,
-                engine=request.engine,
-                texts=request.options.texts,
-                data=data,
-                has_target=request.options.target_language_column is None,
-                is_here=not are_elsewhere(request.beam),
-            )
             texts = first_texts(self.found, count=SAMPLE)
             notices += describe_other_script(texts, data=data)
             notices += describe_cuts(texts, options=self.table.texts)

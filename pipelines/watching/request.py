@@ -15,7 +15,7 @@ from collections.abc import Callable
 from model.decoding.options import Decoding
 from model.engines.translator import Engine
 from model.errors import UserError
-from pipelines.inference.model_loading import CustomModel, check_model, choose_engine, find_model
+from pipelines.inference.model_loading import CustomModel, choose_engine, find_model
 from pipelines.runners.beam_options import LOCAL_RUNNER, find_runner_name, set_file_system_options
 from pipelines.storage.first_look import look_first
 from pipelines.storage.paths import normalize_path
@@ -54,16 +54,9 @@ class WatchRequest:
         inbox = Inbox(options.input, output=options.output)
         check_apart(inbox, options.output)
         model = find_model(self.model, engine=self.engine, report=report)
-        notices: list[str] = []
-        if model.folder is not None:
-            notices += check_model(
-                model.folder,
-                name=str(self.model),
-                decoding=self.decoding,
-                engine=self.engine,
-                texts=options.texts,
-                data=model.data,
-            )
+        notices = model.check(
+            name=self.model, decoding=self.decoding, engine=self.engine, texts=options.texts
+        )
         run = uuid.uuid4().hex
         return WatchJob(
             options=options,

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import os
+import random
 import resource
 import signal
 import time
@@ -106,6 +107,45 @@ def topic_of(url):
 
 def values(count, first=0):
     return [f"text {number}".encode() for number in range(first, first + count)]
+
+
+def survive_kills(broker, start, *, kills, early, seed, count, most=64):
+    """Kills a stream again and again, each `early`-th time while it starts; then has it end.
+
+    Asserts that none of `count` messages is lost, and that a kill doubles at most a bundle.
+
+    Returns:
+      Its options, and what has come into its output.
+    """
+    options = stream(broker, partitions=2, max_batch=most)
+    broker.put(topic_of(options["input"]), values(count), partitions=2)
+    watch = broker.watch(topic_of(options["output"]), partitions=2)
+    moments = random.Random(seed)
+    doubles = 0
+    for kill in range(kills):
+        before = watch.look(0.3)
+        child = start(options, model="slow")
+        if kill % early:
+            watch.wait_for(before + 1, process=child)
+            time.sleep(moments.uniform(0, 0.25))
+        else:
+            time.sleep(moments.uniform(0, 2))
+        os.kill(child.pid, signal.SIGKILL)
+        assert child.wait(PATIENCE).code == -signal.SIGKILL
+        watch.look(0.3)
+        found = watch.keys().total() - len(watch.keys())
+        assert found - doubles <= most, "more than a bundle came twice"
+        doubles = found
+    assert len(watch.keys()) < count, "there was nothing left to lose"
+    child = start(options)
+    watch.wait_for_keys(count, process=child)
+    end(child)
+    watch.look(0.5)
+    assert len(watch.keys()) == count
+    doubles = watch.keys().total() - count
+    assert doubles <= kills * most
+    print(f"{kills} kills: 0 of {count} lost, {doubles} twice")
+    return options, watch
 
 
 def memory_of(process):

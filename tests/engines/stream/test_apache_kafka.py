@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import random
 import signal
 import time
 
 import pytest
 from commands import Child
 from kafka_broker import PATIENCE
-from streaming import end, run_stream, stream, topic_of, values
+from streaming import end, run_stream, stream, survive_kills, topic_of, values
 
 
 def test_a_login_with_sasl_and_tls_shows_its_secrets_nowhere(kafka, start, tmp_path):
@@ -128,34 +127,8 @@ def test_what_the_broker_itself_finds_too_large_fails_alone(
 
 
 def test_kills_at_8_moments_lose_nothing(kafka, start):
-    most, count, kills = 64, 4000, 8
-    options = stream(kafka, partitions=2, max_batch=most)
-    kafka.put(topic_of(options["input"]), values(count), partitions=2)
-    watch = kafka.watch(topic_of(options["output"]), partitions=2)
-    moments = random.Random(43)
-    doubles = 0
-    for kill in range(kills):
-        before = watch.look(0.3)
-        child = start(options, model="slow")
-        if kill % 4:  # the others are killed while they start
-            watch.wait_for(before + 1, process=child)
-            time.sleep(moments.uniform(0, 0.25))
-        else:
-            time.sleep(moments.uniform(0, 2))
-        os.kill(child.pid, signal.SIGKILL)
-        assert child.wait(PATIENCE).code == -signal.SIGKILL
-        watch.look(0.3)
-        found = watch.keys().total() - len(watch.keys())
-        assert found - doubles <= most, "more than a bundle came twice"
-        doubles = found
-    assert len(watch.keys()) < count, "there was nothing left to lose"
-    child = start(options)
-    watch.wait_for_keys(count, process=child)
-    end(child)
-    watch.look(0.5)
-    assert len(watch.keys()) == count
-    assert kafka.committed(topic_of(options["input"]), group="g", partitions=2) == [count // 2] * 2
-    print(f"{kills} kills: 0 of {count} lost, {watch.keys().total() - count} twice")
+    options, _ = survive_kills(kafka, start, kills=8, early=4, seed=43, count=4000)
+    assert kafka.committed(topic_of(options["input"]), group="g", partitions=2) == [2000, 2000]
 
 
 def test_a_second_run_of_a_group_is_refused_and_a_killed_one_is_not_waited_for(kafka, start):

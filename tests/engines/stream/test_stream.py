@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import random
 import signal
 import time
 
 import pytest
 from kafka_broker import PATIENCE, Broker, Gate
-from streaming import end, memory_of, seconds_of, stream, topic_of, values
+from streaming import end, memory_of, seconds_of, stream, survive_kills, topic_of, values
 
 MEGABYTES = 2**20
 
@@ -73,39 +71,11 @@ def test_a_drain_finishes_what_is_in_hand_and_the_next_run_goes_on(broker, start
 
 
 def test_kills_at_20_moments_lose_nothing(broker, start):
-    most, count, kills = 64, 6000, 20
-    options = stream(broker, partitions=2, max_batch=most)
-    broker.put(topic_of(options["input"]), values(count), partitions=2)
-    watch = broker.watch(topic_of(options["output"]), partitions=2)
-    moments = random.Random(21)
-    doubles = 0
-    for kill in range(kills):
-        before = watch.look(0.3)
-        child = start(options, model="slow")
-        if kill % 5:  # the others are killed while they start
-            watch.wait_for(before + 1, process=child)
-            time.sleep(moments.uniform(0, 0.25))
-        else:
-            time.sleep(moments.uniform(0, 2))
-        os.kill(child.pid, signal.SIGKILL)
-        assert child.wait(PATIENCE).code == -signal.SIGKILL
-        watch.look(0.3)
-        found = watch.keys().total() - len(watch.keys())
-        assert found - doubles <= most, "more than a bundle came twice"
-        doubles = found
-    assert len(watch.keys()) < count, "there was nothing left to lose"
-    child = start(options)
-    watch.wait_for_keys(count, process=child)
-    end(child)
-    watch.look(0.5)
-    assert len(watch.keys()) == count
-    doubles = watch.keys().total() - count
-    assert doubles <= kills * most
+    _, watch = survive_kills(broker, start, kills=20, early=5, seed=21, count=6000)
     sources = {each.key(): dict(each.headers())["tt-source"] for each in watch.messages}
     for each in watch.messages:  # what comes twice says so
         assert dict(each.headers())["tt-source"] == sources[each.key()]
         assert each.value() == f"text {each.key().decode()}"[::-1].encode()
-    print(f"{kills} kills: 0 of {count} lost, {doubles} twice")
 
 
 def test_poison_goes_to_the_dead_letters_with_its_reason(broker, start):
