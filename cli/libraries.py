@@ -9,6 +9,7 @@ from pathlib import Path
 
 from cli.errors import SHOWS_NOTICES, say
 from model.engines.translator import Engine
+from pipelines.runners.status_line import TimeLine
 
 
 def import_tensorflow(*, uses_onednn: bool | None = None) -> None:
@@ -62,7 +63,8 @@ def prepare_engine(folder: Path, engine: Engine) -> None:
     else:
         from model.engines.loading import convert
 
-        convert(folder, prepare=import_tensorflow)
+        with TimeLine("preparing the model", stream=sys.stderr):
+            convert(folder, prepare=import_tensorflow)
 
 
 def warn_of_unused_gpu(*, remedy: str = "") -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 from cli.decorators import command
@@ -10,6 +11,7 @@ from cli.flags_of_fields import options_of
 from cli.libraries import import_tensorflow
 from cli.shared_options import DEFAULT_RUN, local_path
 from model.runs.averaging import AverageRequest
+from pipelines.runners.status_line import TimeLine
 
 _OPTIONS = options_of(AverageRequest, defaults={"run": str(DEFAULT_RUN), "output": "averaged"})
 
@@ -23,5 +25,6 @@ def average_command(request: Annotated[AverageRequest, _OPTIONS]) -> None:
     folder = local_path(request.output)
     request.check()
     import_tensorflow()
-    names = request.write()
+    with TimeLine("averaging", stream=sys.stderr):
+        names = request.write()
     say(f"Model: {folder}, the mean of {', '.join(names)}")

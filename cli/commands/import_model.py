@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 from cli.decorators import command
@@ -9,6 +10,7 @@ from cli.errors import say
 from cli.flags_of_fields import options_of
 from cli.shared_options import local_path
 from model.formats.importing import ImportRequest
+from pipelines.runners.status_line import TimeLine
 
 _OPTIONS = options_of(
     ImportRequest,
@@ -34,5 +36,6 @@ def import_model_command(request: Annotated[ImportRequest, _OPTIONS]) -> None:
     """
     folder = local_path(request.output)
     local_path(request.model)
-    request.write()
+    with TimeLine("importing", stream=sys.stderr):
+        request.write()
     say(f"Model: {folder}")

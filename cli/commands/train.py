@@ -22,7 +22,7 @@ from model.training.options import TrainingConfig
 from model.training.request import TrainJob, TrainRequest
 from model.transformer.config import TransformerConfig
 from pipelines.runners.formatting import format_seconds
-from pipelines.runners.status_line import PLAIN_SECONDS, StatusLine
+from pipelines.runners.status_line import PLAIN_SECONDS, StatusLine, TimeLine, look_at_work
 
 if TYPE_CHECKING:
     from model.runs.reports import Progress, Validation
@@ -153,7 +153,8 @@ def _local_dataset(dataset: str, cache: str | None) -> Path:
     from pipelines.runners.staging import stage_dataset
 
     set_file_system_options([])
-    return stage_dataset(dataset, cache=_cache(cache), report=say)
+    with TimeLine("staging the dataset", stream=sys.stderr) as line:
+        return stage_dataset(dataset, cache=_cache(cache), report=line.say)
 
 
 def _local_model(model: str, cache: str | None) -> Path:
@@ -162,7 +163,8 @@ def _local_model(model: str, cache: str | None) -> Path:
     from pipelines.runners.staging import stage_model
 
     set_file_system_options([])
-    return stage_model(model, cache=_cache(cache), report=say)
+    with TimeLine("staging the model", stream=sys.stderr) as line:
+        return stage_model(model, cache=_cache(cache), report=line.say)
 
 
 def _cache(given: str | None) -> Path:
@@ -189,9 +191,12 @@ def _train(trainer: Trainer, job: TrainJob) -> None:
         say(f"Resuming at step {trainer.state.step:,} from {run}")
     start = time.monotonic()
     line = StatusLine(
-        lambda: (
-            f"at step {trainer.state.step:,} of {training.steps:,}, "
-            f"{format_seconds(time.monotonic() - start)} since the start"
+        lambda: ", ".join(
+            [
+                f"at step {trainer.state.step:,} of {training.steps:,}",
+                f"{format_seconds(time.monotonic() - start)} since the start",
+                *look_at_work(),
+            ]
         ),
         interval=PLAIN_SECONDS,
         stream=sys.stderr,

@@ -24,7 +24,7 @@ from model.decoding.options import Decoding
 from model.engines.translator import Engine
 from model.errors import require
 from pipelines.remote.options import RunnerOptions
-from pipelines.runners.status_line import StatusLine
+from pipelines.runners.status_line import StatusLine, TimeLine
 from pipelines.translate.options import TranslateOptions
 
 _PANELS = {
@@ -106,7 +106,8 @@ def translate_batch_command(
         beam=runner.arguments(context.obj or ()),
         accelerator=runner.accelerator,
     )
-    job = request.plan(say)
+    with TimeLine("preparing", stream=sys.stderr) as preparing:
+        job = request.plan(preparing.say)
     for notice in job.notices:
         say(f"tt: warning: {notice}")
     if dry_run:

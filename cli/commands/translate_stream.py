@@ -19,7 +19,7 @@ from cli.shared_options import DEFAULT_RUN, ModelFolder
 from model.decoding.options import Decoding
 from model.engines.translator import Engine
 from model.errors import counted
-from pipelines.runners.status_line import StatusLine
+from pipelines.runners.status_line import StatusLine, TimeLine
 from pipelines.streams.options import StreamOptions
 
 _PANELS = {
@@ -72,7 +72,8 @@ def translate_stream_command(
         engine=engine,
         beam=tuple(context.obj or ()),
     )
-    job = request.plan(say)
+    with TimeLine("preparing", stream=sys.stderr) as preparing:
+        job = request.plan(preparing.say)
     for notice in job.notices:
         say(f"tt: warning: {notice}")
     for line in job.describe():

@@ -12,6 +12,7 @@ from cli.errors import say, say_what_is_awaited
 from cli.flags_of_fields import options_of
 from pipelines.evaluate.lines import is_stdin
 from pipelines.evaluate.request import EvaluateRequest
+from pipelines.runners.status_line import TimeLine
 
 _OPTIONS = options_of(
     EvaluateRequest,
@@ -33,7 +34,8 @@ def evaluate_command(request: Annotated[EvaluateRequest, _OPTIONS]) -> None:
     """
     if sys.stdin and any(map(is_stdin, (request.translations, *request.references))):
         say_what_is_awaited(sys.stdin)
-    evaluation = request.run()
+    with TimeLine("scoring", stream=sys.stderr):
+        evaluation = request.run()
     for notice in evaluation.notices:
         say(f"tt: {notice}")
     for line in evaluation.scores:

@@ -12,13 +12,14 @@ import contextlib
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from model.errors import UserError
 from model.folders.access import no_access
+from model.folders.long_work import Work, long_work
 from model.formats.ctranslate2_files import CTRANSLATE2_FILE, token_files
 from model.formats.foreign import describe_other_tool, is_foreign, open_foreign, weights_folder
 from model.formats.model_card import About
@@ -99,16 +100,19 @@ def model_fingerprint(folder: str | Path) -> str:
     path = _find(folder)
     expected = _read_digests(path)
     digest = hashlib.blake2b(digest_size=16)
-    for name in model_files(path):
-        if name == _identity_file(path):
-            digest.update(_architecture(path))
-            continue
-        own = hashlib.blake2b(digest_size=16)
-        for chunk in _chunks(path / name):
-            digest.update(chunk)
-            if expected:
-                own.update(chunk)
-        _compare(path, name, own.hexdigest(), expected)
+    names = model_files(path)
+    with _digesting(path, names) as work:
+        for name in names:
+            if name == _identity_file(path):
+                digest.update(_architecture(path))
+                continue
+            own = hashlib.blake2b(digest_size=16)
+            for chunk in _chunks(path / name):
+                digest.update(chunk)
+                if expected:
+                    own.update(chunk)
+                work.add(len(chunk))
+            _compare(path, name, own.hexdigest(), expected)
     if is_foreign(path):
         digest.update(_as_json(dataclasses.asdict(open_foreign(path).tokenization)))
     return digest.hexdigest()
@@ -127,9 +131,10 @@ def check_files(folder: Path) -> None:
       UserError: One is not.
     """
     if expected := _read_digests(folder):
-        for name in model_files(folder):
-            if name != _identity_file(folder):
-                _compare(folder, name, digest_path(folder / name), expected)
+        names = [name for name in model_files(folder) if name != _identity_file(folder)]
+        with _digesting(folder, names) as work:
+            for name in names:
+                _compare(folder, name, digest_path(folder / name, work=work), expected)
 
 
 @contextlib.contextmanager
@@ -217,12 +222,23 @@ def check_vocabulary_sizes(
             )
 
 
-def digest_path(path: Path) -> str:
-    """Returns the digest of a file, as `model.dataset.manifest.digest_file` does of its content."""
+def digest_path(path: Path, *, work: Work | None = None) -> str:
+    """Returns the digest of a file, as `model.dataset.manifest.digest_file` does of its content.
+
+    What is read counts as `work` in bytes.
+    """
     digest = hashlib.blake2b(digest_size=16)
     for chunk in _chunks(path):
         digest.update(chunk)
+        if work:
+            work.add(len(chunk))
     return digest.hexdigest()
+
+
+def _digesting(folder: Path, names: Iterable[str]) -> contextlib.AbstractContextManager[Work]:
+    files = [folder / name for name in names]
+    total = sum(file.stat().st_size for file in files if file.is_file())
+    return long_work("checking the model's digests", total=total)
 
 
 def _chunks(path: Path) -> Iterator[bytes]:
@@ -248,7 +264,8 @@ def _identity_file(folder: Path) -> str:
 
 
 def _identity(folder: Path, names: list[str], about: About) -> dict[str, Any]:
-    digests = {name: digest_path(folder / name) for name in names}
+    with _digesting(folder, names) as work:
+        digests = {name: digest_path(folder / name, work=work) for name in names}
     return {_ABOUT: dataclasses.asdict(about), _DIGESTS: digests}
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from model.errors import UserError, counted
+from model.folders.long_work import long_work
 from model.folders.remote import read_text, write_text
 from model.runs.run_folder import CHECKPOINT_FOLDER, MODEL_FOLDER, RunFolder
 from model.transformer.transformer import Transformer
@@ -167,13 +168,15 @@ class Checkpoints:
         """
         reader = tf.train.Checkpoint(weights=named_weights(model))
         sums: list[Any] = [np.zeros(v.shape, np.float64) for v in model.trainable_variables]
-        for name in names:
-            try:
-                self._read(reader, name)
-            except (tf.errors.OpError, *_DAMAGED) as error:
-                raise self._cannot_be_read(name, error) from error
-            for total, variable in zip(sums, model.trainable_variables, strict=True):
-                total += variable.numpy()
+        with long_work("reading checkpoints", total=len(names), unit="checkpoints") as work:
+            for name in names:
+                try:
+                    self._read(reader, name)
+                except (tf.errors.OpError, *_DAMAGED) as error:
+                    raise self._cannot_be_read(name, error) from error
+                for total, variable in zip(sums, model.trainable_variables, strict=True):
+                    total += variable.numpy()
+                work.add(1)
         for total, variable in zip(sums, model.trainable_variables, strict=True):
             variable.assign((total / len(names)).astype(np.float32))
 

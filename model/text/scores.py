@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from model.folders.long_work import Work, long_work
 from model.text.languages import find_language, suggestion
 
 # Scripts that are written without spaces: the tokenizer that sacreBLEU has for them, or
@@ -77,7 +79,29 @@ def describe_scores(
     from sacrebleu.metrics.chrf import CHRF
 
     lines = []
-    for metric in (BLEU(tokenize=tokenize, lowercase=lowercase), CHRF(lowercase=lowercase)):
-        score = metric.corpus_score(hypotheses, references)
-        lines.append(str(score.format(signature=str(metric.get_signature()))))
+    metrics = (BLEU(tokenize=tokenize, lowercase=lowercase), CHRF(lowercase=lowercase))
+    texts = len(metrics) * (1 + len(references)) * len(hypotheses)
+    with long_work("scoring by BLEU and chrF", total=texts, unit="texts") as work:
+        for metric in metrics:
+            # sacreBLEU goes through the hypotheses once to check them.
+            score = metric.corpus_score(
+                _Counted(hypotheses, work, unseen=1), [_Counted(each, work) for each in references]
+            )
+            lines.append(str(score.format(signature=str(metric.get_signature()))))
     return lines
+
+
+class _Counted(list[str]):
+    """Texts that count as done when sacreBLEU takes them, but for the first `unseen` times."""
+
+    def __init__(self, texts: list[str], work: Work, *, unseen: int = 0) -> None:
+        super().__init__(texts)
+        self._work, self._unseen = work, unseen
+
+    def __iter__(self) -> Iterator[str]:
+        self._unseen -= 1
+        counts = self._unseen < 0
+        for text in super().__iter__():
+            if counts:
+                self._work.add(1)
+            yield text

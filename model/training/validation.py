@@ -13,6 +13,7 @@ from model.dataset.manifest import VALIDATION
 from model.dataset.windows import Position, read_target_texts
 from model.decoding.options import Decoding
 from model.engines.tensorflow_engine import TensorFlowTranslator
+from model.folders.long_work import long_work
 from model.formats.model_card import score_quantiles
 from model.runs.reports import Validation
 from model.text import scores
@@ -80,9 +81,12 @@ class Validator:
     def validate(self, step: int) -> Validation:
         """Returns loss, nll, perplexity and accuracy on the whole split."""
         totals = np.zeros(len(TokenSums._fields))
-        for batch in self._batches.epoch(Position()):
-            self._stop.check(self._workers)
-            totals += self._step.sums(batch.source, batch.target)
+        pairs = self._batches.records or 0
+        with long_work("validating", total=pairs, unit="pairs") as work:
+            for batch in self._batches.epoch(Position()):
+                self._stop.check(self._workers)
+                totals += self._step.sums(batch.source, batch.target)
+                work.add(len(batch.records))
         sums = TokenSums(*totals.tolist())
         return Validation(
             step=step,
@@ -140,9 +144,13 @@ class Validator:
             for i, translation in zip(rows, found, strict=True):
                 hypotheses[i] = translation.text
                 token_scores[i] = translation.score / translation.hypotheses[0].tokens
+            work.add(self._workers.count * len(rows))
 
         here = len(self._translators)
-        with ThreadPoolExecutor(here) as threads:
+        with (
+            ThreadPoolExecutor(here) as threads,
+            long_work("translating", total=len(sources), unit="validation sentences") as work,
+        ):
             for first in range(0, len(parts), self._workers.count * here):
                 self._stop.check(self._workers)
                 own = first + self._workers.number * here

@@ -29,6 +29,7 @@ class Progress:
     rows_done_here: int = 0  # rows of units encoded by this run
     shards: int = 0  # shards of all splits
     shards_done: int = 0  # shards written
+    shards_done_here: int = 0  # of these, since the phase was first seen
     phase_seconds: float = 0.0  # since the phase was first seen
 
     @property
@@ -56,7 +57,12 @@ shards_done=2).describe()
         if self.phase == "vocabulary":
             return f"training the vocabulary: {format_seconds(self.phase_seconds)}"
         if self.phase == "merging":
-            return f"merging: shard {self.shards_done + 1:,} of {self.shards:,}"
+            parts = [f"merging: shard {self.shards_done + 1:,} of {self.shards:,}"]
+            if self.shards_done_here and self.phase_seconds > 0:
+                rate = self.shards_done_here / self.phase_seconds
+                parts.append(f"{60 * rate:,.3g} shards a minute")
+                parts.append(f"{format_seconds((self.shards - self.shards_done) / rate)} left")
+            return ", ".join(parts)
         if self.phase == "ending":
             return "writing the manifest"
         parts = [f"reading: unit {self.units_done + 1:,} of {self.units:,}"]
@@ -83,7 +89,7 @@ class ProgressWatch:
         self._spills: dict[str, tuple[int, int]] = {}  # rows and rejected pairs of each
         self._reused: set[str] | None = None  # spills of an earlier run
         self._has_vocabularies = False
-        self._first_seen: dict[str, float] = {}  # phase to time
+        self._first_seen: dict[str, tuple[float, int]] = {}  # phase to time, and shards done then
         self._last: Progress | None = None
 
     def look(self, now: float) -> Progress:
@@ -129,6 +135,10 @@ class ProgressWatch:
             shards=sum(split.shards for split in plan.splits.values()),
             shards_done=len(finished["shard"]),
         )
-        since = self._first_seen.setdefault(progress.phase, now)
-        self._last = dataclasses.replace(progress, phase_seconds=now - since)
+        since, shards = self._first_seen.setdefault(progress.phase, (now, progress.shards_done))
+        self._last = dataclasses.replace(
+            progress,
+            phase_seconds=now - since,
+            shards_done_here=progress.shards_done - shards,
+        )
         return self._last

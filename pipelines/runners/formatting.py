@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from model.folders.long_work import BYTES, Work
+
 
 def megabytes(size: int) -> str:
     """Writes a number of bytes in MB.
@@ -21,6 +23,27 @@ def format_seconds(seconds: float) -> str:
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+
+
+def describe_work(work: Work, *, seconds: float) -> str:
+    """Says how much of some work is done after so many seconds, at what rate, and what is left.
+
+    >>> describe_work(Work("checking digests", 3_000_000, BYTES, 1_000_000), seconds=4)
+    'checking digests: 1.0 MB of 3.0 MB, 0.2 MB/s, 0:08 left'
+    >>> describe_work(Work("scoring", 10, "sentences"), seconds=4)
+    'scoring: 0 of 10 sentences'
+    """
+    done = min(work.done, work.total)
+    rate = done / seconds if seconds > 0 else 0.0
+    if work.unit == BYTES:
+        parts = [f"{work.name}: {megabytes(done)} of {megabytes(work.total)}"]
+        rate_shown = f"{megabytes(round(rate))}/s"
+    else:
+        parts = [f"{work.name}: {done:,} of {work.total:,} {work.unit}"]
+        rate_shown = f"{rate:,.0f} {work.unit}/s" if rate >= 1 else f"{60 * rate:.2g} a minute"
+    if rate:
+        parts += [rate_shown, f"{format_seconds((work.total - done) / rate)} left"]
+    return ", ".join(parts)
 
 
 def format_price(price: float) -> str:

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 from model.dataset.manifest import MANIFEST_FILE, DatasetManifest
 from model.errors import DiskFullError, UserError
 from model.folders.cache import delete_stale
+from model.folders.long_work import Work, long_work
 from model.formats.argos import SUFFIX as PACKAGE
 from model.formats.argos import open_package
 from model.formats.ctranslate2_files import CTRANSLATE2_FILE
@@ -87,15 +88,20 @@ def stage_dataset(dataset: str, *, cache: Path, report: Callable[[str], object])
     folder = cache / manifest.fingerprint
     delete_stale(folder, "*.tmp")
     missing = [name for name in names if not _is_whole(folder / name, sizes[name])]
+    total = sum(sizes[name] for name in missing)
     if missing:
-        size = megabytes(sum(sizes[name] for name in missing))
+        size = megabytes(total)
         report(f"Staging {dataset} ({len(missing)} of {len(names)} files, {size}) to {folder}")
     # In any order but for the manifest: processes that begin together share the files between
     # them. The generator is our own, so that the caller's random numbers stay as they were.
     random.Random().shuffle(missing)
-    for name in sorted(missing, key=lambda name: name == MANIFEST_FILE):
-        if not _is_whole(folder / name, sizes[name]):  # by now another process may have copied it
-            _copy(f"{dataset}/{name}", folder / name, size=sizes[name], kind=_DATASET)
+    with long_work("copying", total=total) as work:
+        for name in sorted(missing, key=lambda name: name == MANIFEST_FILE):
+            if _is_whole(folder / name, sizes[name]):  # by now another process may have copied it
+                work.add(sizes[name])
+            else:
+                path = folder / name
+                _copy(f"{dataset}/{name}", path, size=sizes[name], kind=_DATASET, work=work)
     return folder
 
 
@@ -128,8 +134,9 @@ def stage_model(model: str, *, cache: Path, report: Callable[[str], object]) -> 
     delete_stale(cache, "model.*.tmp")
     temporary = cache / f"model.{uuid.uuid4().hex}.tmp"
     try:
-        for name, path in zip(names, paths, strict=True):
-            _copy(path, temporary / name, size=sizes[name], kind=_MODEL)
+        with long_work("copying", total=sum(sizes.values())) as work:
+            for name, path in zip(names, paths, strict=True):
+                _copy(path, temporary / name, size=sizes[name], kind=_MODEL, work=work)
         if _identities(paths, kind=_MODEL) != found:
             raise UserError(f"{remote} was changed while it was copied: run the same command again")
         # What a model is has no fingerprint, but copies of other content must not share a folder.
@@ -155,7 +162,8 @@ def _stage_package(package: str, *, cache: Path, report: Callable[[str], object]
     copy, size = cache / f"{digest}{PACKAGE}", int(found[0]["bytes"])
     if not _is_whole(copy, size):
         report(f"Staging {package} ({megabytes(size)}) to {cache}")
-        _copy(package, copy, size=size, kind=_MODEL)
+        with long_work("copying", total=size) as work:
+            _copy(package, copy, size=size, kind=_MODEL, work=work)
     return open_package(copy)
 
 
@@ -224,13 +232,14 @@ def _is_whole(path: Path, size: int) -> bool:
         return False  # if it cannot be written either, copying says why
 
 
-def _copy(source: str, target: Path, *, size: int, kind: _Kind) -> None:
+def _copy(source: str, target: Path, *, size: int, kind: _Kind, work: Work) -> None:
     try:
         with files.write_whole(str(target), temporary_folder=str(target.parent)) as file:
             copied = 0
             for chunk in _chunks(source, kind=kind):
                 file.write(chunk)
                 copied += len(chunk)
+                work.add(len(chunk))
             if copied != size:
                 raise UserError(
                     f"{source} should have {size:,} bytes. Received: {copied:,} (it was changed "

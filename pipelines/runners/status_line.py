@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TextIO, TypeVar
 
-from pipelines.runners.formatting import format_seconds
+from model.folders.long_work import current_work
+from pipelines.runners.formatting import describe_work, format_seconds
 
 PLAIN_SECONDS = 60.0  # without a line, where there is no terminal: whoever waits wants a sign
 _STOP_SECONDS = 10.0  # the end waits so long for a look that has begun
@@ -174,13 +175,19 @@ class StatusLine:
 
 
 class TimeLine(StatusLine):
-    """Says, where there is no terminal, what ("exporting") has been going on for how long."""
+    """Shows what ("exporting") has been going on for how long, and how much of its work is done."""
 
     def __init__(self, what: str, *, stream: TextIO) -> None:
         start = time.monotonic()
-        super().__init__(
-            lambda: f"{what}: {format_seconds(time.monotonic() - start)}",
-            interval=PLAIN_SECONDS,
-            stream=stream,
-            is_shown_on_terminals=False,
-        )
+
+        def look() -> str:
+            elapsed = f"{what}: {format_seconds(time.monotonic() - start)}"
+            return ", ".join([elapsed, *look_at_work()])
+
+        super().__init__(look, stream=stream)
+
+
+def look_at_work() -> list[str]:
+    """Returns a line on the work that goes on, or none."""
+    work = current_work()
+    return [describe_work(work, seconds=time.monotonic() - work.began)] if work else []

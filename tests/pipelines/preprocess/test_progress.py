@@ -84,6 +84,9 @@ def index_of(*sizes):
         ({"sources": 1, "sources_cut": 1, "units": 9, "units_done": 9, "shards": 16,
           "shards_done": 2}, "merging: shard 3 of 16"),
         ({"sources": 1, "sources_cut": 1, "units": 9, "units_done": 9, "shards": 16,
+          "shards_done": 6, "shards_done_here": 4, "phase_seconds": 30},
+         "merging: shard 7 of 16, 8 shards a minute, 1:15 left"),
+        ({"sources": 1, "sources_cut": 1, "units": 9, "units_done": 9, "shards": 16,
           "shards_done": 16}, "writing the manifest"),
     ],
 )  # fmt: skip

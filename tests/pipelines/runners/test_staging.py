@@ -15,6 +15,7 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.io.localfilesystem import LocalFileSystem
 from memory_filesystem import MemoryFileSystem
 from toy import write_dataset, write_vocabulary
+from works import remember_works
 
 from model.dataset.manifest import MANIFEST_FILE, DatasetManifest, digest_file
 from model.errors import DiskFullError, UserError
@@ -94,6 +95,16 @@ def test_a_staged_dataset_is_the_dataset(tmp_path, remote):
     assert reports == [f"Staging {REMOTE} (8 of 8 files, {size}) to {folder}"]
     assert DatasetManifest.load(folder).to_json().encode() == remote[MANIFEST_FILE]
     assert load_vocabularies(folder).source.piece_count == 14
+
+
+def test_each_byte_that_is_copied_counts(tmp_path, remote, monkeypatch):
+    works = remember_works(monkeypatch)
+    stage(tmp_path / "cache")
+    (tmp_path / "cache/ab12" / SHARDS[1]).unlink()
+    stage(tmp_path / "cache")
+    stage(tmp_path / "cache")
+    sizes = [sum(map(len, remote.values())), len(remote[SHARDS[1]]), 0]
+    assert [(work.done, work.total) for work in works] == [(size, size) for size in sizes]
 
 
 def test_a_path_may_end_with_a_slash(tmp_path, remote):

@@ -22,6 +22,7 @@ from translation_jobs import load_reverser, request
 from model.engines import loading, progress
 from model.engines.batching import TokenBudget, translate_in_batches
 from model.engines.translator import Work
+from model.folders.long_work import long_work
 from pipelines.runners import status_line
 from pipelines.runners.status_line import StatusLine, TimeLine
 from pipelines.translate.progress_and_summary import ProgressWatch
@@ -96,9 +97,27 @@ def test_a_terminal_is_spared_where_other_lines_come():
             return True
 
     stream = Terminal()
-    with TimeLine("exporting", stream=stream):
+    look = functools.partial(str, "look")
+    with StatusLine(look, interval=0.01, stream=stream, is_shown_on_terminals=False):
         time.sleep(0.2)
     assert stream.getvalue() == ""
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_time_line_tells_of_the_work_that_is_done(is_terminal):
+    stream = io.StringIO()
+    stream.isatty = lambda: is_terminal
+    begin = "\r" if is_terminal else ""
+    with TimeLine("scoring", stream=stream), long_work("reading", total=8, unit="rows") as work:
+        told = rf"{begin}scoring: 0:\d\d, reading: "
+        wait_for(lambda: re.search(rf"{told}0 of 8 rows", stream.getvalue()))
+        work.add(4)
+        wait_for(lambda: re.search(rf"{told}4 of 8 rows, .*, 0:\d\d left", stream.getvalue()))
+    if is_terminal:
+        assert re.search(r"\r +\r$", stream.getvalue()), "nothing of it stays"
+    else:
+        assert stream.getvalue().endswith("left\n")
+        assert "\r" not in stream.getvalue()
 
 
 def test_rows_under_way_go_by_the_sources_that_are_done():

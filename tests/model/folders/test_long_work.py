@@ -1,0 +1,76 @@
+"""What is counted of work that takes long: all of it, and no more."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+
+import pytest
+from trainers import changed, ignore, make_trainer
+from works import remember_works
+
+from model.folders.long_work import current_work, long_work
+from model.formats.model_folder import check_files, model_fingerprint
+from model.runs.averaging import AverageRequest
+from model.text.scores import describe_scores
+
+
+@pytest.fixture
+def works(monkeypatch):
+    """All work that begins in a test."""
+    return remember_works(monkeypatch)
+
+
+def told(works):
+    return [(work.name, work.total, work.unit) for work in works]
+
+
+def test_the_work_that_began_last_is_the_current_one():
+    with long_work("outer", total=2) as outer:
+        with long_work("inner", total=1):
+            assert current_work().name == "inner"
+        assert current_work() is outer
+        threads = [threading.Thread(target=outer.add, args=(1,)) for _ in range(50)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert outer.done == 50
+    with pytest.raises(KeyError), long_work("broken", total=1):
+        raise KeyError
+    assert current_work() is None
+
+
+def test_each_byte_of_a_model_that_is_checked_counts(trained_toy, works):
+    folder = trained_toy.run / "model"
+    sizes = {path.name: path.stat().st_size for path in folder.iterdir()}
+    check_files(folder)
+    assert works[0].done == works[0].total == sum(sizes.values()) - sizes["config.json"]
+    model_fingerprint(folder)
+    assert works[1].done == works[1].total - sizes["config.json"]
+    assert {work.name for work in works} == {"checking the model's digests"}
+
+
+def test_each_text_that_is_scored_counts(works):
+    texts = ["one two three four", "two three four five", "three four"]
+    lines = describe_scores(texts, [texts, texts[::-1]])
+    assert all(" = 100.0" in line for line in lines)
+    assert told(works) == [("scoring by BLEU and chrF", 2 * 3 * 3, "texts")]
+    assert works[0].done == works[0].total
+
+
+def test_checkpoints_that_are_averaged_count(trained_toy, tmp_path, works):
+    run = shutil.copytree(trained_toy.run, tmp_path / "run")
+    names = AverageRequest(run=str(run), output=str(tmp_path / "mean")).write()
+    [work] = [each for each in works if each.unit == "checkpoints"]
+    assert work.done == work.total == len(names) == 1
+
+
+def test_pairs_and_sentences_of_a_validation_count(toy_dataset, tmp_path, works):
+    training = changed(steps=1, validate_every=1, score_every=1, score_sentences=20)
+    make_trainer(toy_dataset, tmp_path / "run", training=training).train(ignore)
+    validating, translating = works[:2]
+    assert (validating.name, validating.unit) == ("validating", "pairs")
+    assert validating.done == validating.total > 20
+    assert told([translating]) == [("translating", 20, "validation sentences")]
+    assert translating.done == 20
