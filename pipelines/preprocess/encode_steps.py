@@ -23,6 +23,7 @@ from pipelines.pairs.spills import find_spill, write_spill
 from pipelines.pairs.units import Unit, cut_sources
 from pipelines.preprocess.options import PreprocessOptions
 from pipelines.preprocess.plan import DatasetPlan
+from pipelines.preprocess.progress import count_sampled
 from pipelines.preprocess.vocabulary_sample import (
     Sample,
     VocabularySpec,
@@ -196,8 +197,11 @@ class _SampleLines(beam.DoFn):
         self._key = 0
 
     def process(self, unit: Unit, held_out: HeldOut) -> None:
-        if unit.is_held_out:
-            return
+        if not unit.is_held_out:
+            self._add(unit, held_out)
+        count_sampled(self._plan.work.path, unit.rows)
+
+    def _add(self, unit: Unit, held_out: HeldOut) -> None:
         sources, targets, rejected = training_lines(
             unit,
             self._plan.source_list,

@@ -20,6 +20,7 @@ class Progress:
     sources: int
     sources_cut: int = 0  # sources whose units are all known
     chunks: int = 0  # chunk files written
+    rows_sampled: int = 0  # rows that this process has read for the vocabularies' sample
     has_vocabularies: bool = False  # whether all vocabularies are in place
     units: int = 0  # units of the sources that are cut
     rows: int = 0  # their rows
@@ -34,11 +35,14 @@ class Progress:
 
     @property
     def phase(self) -> str:
-        """Which of its steps the run is at: cutting, vocabulary, encoding, merging or ending."""
+        """Which of its steps the run is at.
+
+        It is cutting, sampling, vocabulary, encoding, merging or ending.
+        """
         if self.sources_cut < self.sources:
             return "cutting"
         if not (self.units_done or self.has_vocabularies):
-            return "vocabulary"
+            return "sampling" if 0 < self.rows_sampled < self.rows else "vocabulary"
         if self.units_done < self.units:
             return "encoding"
         return "merging" if self.shards_done < self.shards else "ending"
@@ -54,6 +58,13 @@ shards_done=2).describe()
             return f"cutting: source {self.sources_cut + 1:,} of {self.sources:,}" + (
                 f", {self.chunks:,} chunks" if self.chunks else ""
             )
+        if self.phase == "sampling":
+            parts = [f"sampling for the vocabulary: {self.rows_sampled:,} of {self.rows:,} pairs"]
+            if self.phase_seconds > 0:
+                rate = self.rows_sampled / self.phase_seconds
+                parts.append(f"{rate:,.0f} pairs/s")
+                parts.append(f"{format_seconds((self.rows - self.rows_sampled) / rate)} left")
+            return ", ".join(parts)
         if self.phase == "vocabulary":
             return f"training the vocabulary: {format_seconds(self.phase_seconds)}"
         if self.phase == "merging":
@@ -76,6 +87,15 @@ shards_done=2).describe()
         if rate:
             parts.append(f"{format_seconds((self.rows - self.rows_done) / rate)} left")
         return ", ".join(parts)
+
+
+# Rows that this process has read for samples, by the work folder.
+_sampled: collections.Counter[str] = collections.Counter()
+
+
+def count_sampled(work_folder: str, rows: int) -> None:
+    """Counts rows of which the sample for the vocabularies was taken; a retry counts them again."""
+    _sampled[work_folder] += rows
 
 
 class ProgressWatch:
@@ -123,6 +143,7 @@ class ProgressWatch:
             sources=len(plan.sources),
             sources_cut=sum(self._sources[path] for path in self._unit_rows),
             chunks=len(finished["chunk"]),
+            rows_sampled=_sampled[plan.work.path],
             has_vocabularies=self._has_vocabularies,
             units=len(unit_rows),
             rows=sum(unit_rows),

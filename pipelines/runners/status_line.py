@@ -175,14 +175,15 @@ class StatusLine:
 
 
 class TimeLine(StatusLine):
-    """Shows what ("exporting") has been going on for how long, and how much of its work is done."""
+    """Shows how much of the work that goes on is done; of none, how long "exporting" has taken."""
 
     def __init__(self, what: str, *, stream: TextIO) -> None:
         start = time.monotonic()
 
         def look() -> str:
-            elapsed = f"{what}: {format_seconds(time.monotonic() - start)}"
-            return ", ".join([elapsed, *look_at_work()])
+            for line in look_at_work():
+                return line
+            return f"{what}: {format_seconds(time.monotonic() - start)}"
 
         super().__init__(look, stream=stream)
 

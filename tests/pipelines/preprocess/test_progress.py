@@ -19,7 +19,7 @@ from pipelines.preprocess.description import describe_plan
 from pipelines.preprocess.job import PreprocessJob
 from pipelines.preprocess.options import PreprocessOptions
 from pipelines.preprocess.plan import plan_preprocess
-from pipelines.preprocess.progress import Progress, ProgressWatch
+from pipelines.preprocess.progress import Progress, ProgressWatch, count_sampled
 from pipelines.storage import files
 
 ONE_WORKER = ["--direct_num_workers=1"]
@@ -69,8 +69,12 @@ def index_of(*sizes):
     [
         ({"sources": 3}, "cutting: source 1 of 3"),
         ({"sources": 3, "sources_cut": 1, "chunks": 1200}, "cutting: source 2 of 3, 1,200 chunks"),
-        ({"sources": 1, "sources_cut": 1, "units": 120, "phase_seconds": 42.3},
+        ({"sources": 1, "sources_cut": 1, "units": 120, "rows": 9_000, "rows_sampled": 9_000,
+          "phase_seconds": 42.3},
          "training the vocabulary: 0:42"),
+        ({"sources": 1, "sources_cut": 1, "units": 120, "rows": 9_000, "rows_sampled": 3_000,
+          "phase_seconds": 30},
+         "sampling for the vocabulary: 3,000 of 9,000 pairs, 100 pairs/s, 1:00 left"),
         ({"sources": 1, "sources_cut": 1, "units": 120, "has_vocabularies": True},
          "reading: unit 1 of 120"),
         ({"sources": 1, "sources_cut": 1, "units": 120, "rows": 28_000_000, "units_done": 36,
@@ -106,6 +110,13 @@ def test_a_run_is_watched_through_its_folders(plan, tmp_path):
     (work / "units-000.json").write_text(index_of(100, 100, 50))
     assert watch.look(5).describe() == "training the vocabulary: 0:00"
     assert watch.look(8).describe() == "training the vocabulary: 0:03"
+    count_sampled(plan.work.path, 100)
+    watch.look(8)
+    assert watch.look(9).describe() == (
+        "sampling for the vocabulary: 100 of 250 pairs, 100 pairs/s, 0:02 left"
+    )
+    count_sampled(plan.work.path, 150)
+    assert watch.look(9.5).describe() == "training the vocabulary: 0:04"
     (tmp_path / "out/vocabulary.spm").touch()
     assert watch.look(10).describe() == "reading: unit 1 of 3"
     spill(plan, 0, 1, rows=100, too_long=3, empty_source=1)
@@ -199,6 +210,7 @@ def test_a_run_tells_how_far_it_is(plan, monkeypatch):
     assert manifest.lines_read == 40
     assert seen[0].describe() == "cutting: source 1 of 1"
     assert len({found.phase for found in seen}) > 1
+    assert ProgressWatch(plan).look(0).rows_sampled == 40, "all rows, each once"
 
 
 # The plan.
