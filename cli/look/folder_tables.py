@@ -131,7 +131,8 @@ def _print_parts(console: Console, parts: Sequence[PartSize], parameters: int) -
 
 
 def _pairs(values: dict[str, Any]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in values.items())
+    shown = {k: " and ".join(v) if isinstance(v, list) else v for k, v in values.items()}
+    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in shown.items())
 
 
 def print_translated(console: Console, summary: TranslatedSummary) -> None:

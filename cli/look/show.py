@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -13,6 +15,7 @@ from cli.decorators import command
 from cli.libraries import import_tensorflow
 from cli.shared_options import Text, local_path
 from model.errors import require
+from pipelines.runners.status_line import TimeLine
 
 _TFDS = "tfds:"
 
@@ -62,28 +65,33 @@ def show_command(
         _print("tfds", subsets, as_json=as_json)
         return
     folder = local_path(what)
-    from pipelines.summaries.folders import DATASET, MODEL, RUN, kind_of_folder
+    from pipelines.summaries.folders import kind_of_folder
 
     kind = kind_of_folder(folder)
     import_tensorflow()
-    summary: Any
+    with TimeLine(f"looking at {what}", stream=sys.stderr):
+        summary = _summarize(kind, folder, examples=examples)
+    _print(kind, summary, as_json=as_json)
+
+
+def _summarize(kind: str, folder: Path, *, examples: int) -> Any:
+    from pipelines.summaries.folders import DATASET, MODEL, RUN
+
     if kind == DATASET:
         from model.summaries.dataset import summarize_dataset
 
-        summary = summarize_dataset(folder, samples=examples, examples=examples)
-    elif kind == RUN:
+        return summarize_dataset(folder, samples=examples, examples=examples)
+    if kind == RUN:
         from model.summaries.run import summarize_run
 
-        summary = summarize_run(folder)
-    elif kind == MODEL:
+        return summarize_run(folder)
+    if kind == MODEL:
         from model.summaries.models import summarize_model
 
-        summary = summarize_model(folder)
-    else:
-        from pipelines.summaries.translated import summarize_translated
+        return summarize_model(folder)
+    from pipelines.summaries.translated import summarize_translated
 
-        summary = summarize_translated(folder, examples=examples)
-    _print(kind, summary, as_json=as_json)
+    return summarize_translated(folder, examples=examples)
 
 
 def _finite(value: Any) -> Any:

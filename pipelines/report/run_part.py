@@ -174,9 +174,14 @@ def _starts(found: RunSummary) -> Html:
         parts += [
             element("h3", f"From step {each.step:,}, {day:%Y-%m-%d %H:%M} UTC"),
             element("pre", each.command or "(trained from Python)"),
-            facts([*each.machine.items(), *each.versions.items()]),
+            facts([(name.replace("_", " "), _told(value)) for name, value in each.machine.items()]),
+            facts(each.versions.items()),
         ]
     return join(parts)
+
+
+def _told(value: object) -> object:
+    return ", ".join(map(str, value)) if isinstance(value, list) else value
 
 
 def run_attention(folder: str, found: RunSummary, sentences: Sequence[str]) -> list[Html]:
