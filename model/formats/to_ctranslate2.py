@@ -25,6 +25,8 @@ from model.transformer.transformer import Transformer
 
 # Far below any logit, and within float16, which CTranslate2 may compute in.
 _HIDDEN_BIAS = -1e4
+# CTranslate2's names.
+_ACTIVATIONS = {"relu": "RELU", "swish": "SWISH", "gelu": "GELU"}
 
 
 def export_ctranslate2(
@@ -69,9 +71,12 @@ def export_ctranslate2(
     with storage_errors(str(output.resolve()), remedy=remedy), atomic_folder(output) as folder:
         model, vocabularies = loaded.model, loaded.vocabularies
         config = model.config
-        is_pre_norm, relu = config.norm == "pre", specs.Activation.RELU
         spec = specs.TransformerSpec.from_config(
-            config.depths, config.heads, pre_norm=is_pre_norm, activation=relu
+            config.depths,
+            config.heads,
+            pre_norm=config.norm == "pre",
+            activation=getattr(specs.Activation, _ACTIVATIONS[config.activation]),
+            layernorm_embedding=config.embedding_norm,
         )
         _fill_encoder(spec.encoder, model)
         _fill_decoder(spec.decoder, model, hidden_ids=hidden_ids(config, vocabularies))
@@ -86,7 +91,7 @@ def export_ctranslate2(
         spec.config.unk_token = source[UNK_ID]
         spec.config.bos_token = spec.config.decoder_start_token = source[BOS_ID]
         spec.config.eos_token = source[EOS_ID]
-        spec.config.add_source_bos = spec.config.add_source_eos = True
+        spec.config.add_source_bos, spec.config.add_source_eos = config.source_bos, True
         spec.config.layer_norm_epsilon = LayerNorm.EPSILON
         spec.validate()
         spec.optimize()  # writes a matrix that stands in several places once
@@ -109,7 +114,7 @@ def _tokens(path: Path, *, size: int) -> list[str]:
 
 def _fill_encoder(spec: Any, model: Transformer) -> None:
     _fill_embedding(spec.embeddings[0], model.source_embedding)
-    _fill_side(spec, model.config, model.encoder_norm)
+    _fill_side(spec, model.config, model.encoder_norm, model.source_embedding_norm)
     for layer_spec, layer in zip(spec.layer, model.encoder_layers, strict=True):
         _fill_self_attention(layer_spec.self_attention, layer.attention, layer.attention_norm)
         _fill_feed_forward(layer_spec.ffn, layer.feed_forward, layer.feed_forward_norm)
@@ -117,8 +122,8 @@ def _fill_encoder(spec: Any, model: Transformer) -> None:
 
 def _fill_decoder(spec: Any, model: Transformer, *, hidden_ids: list[int]) -> None:
     _fill_embedding(spec.embeddings, model.target_embedding)
-    _fill_side(spec, model.config, model.decoder_norm)
-    spec.start_from_zero_embedding = False
+    _fill_side(spec, model.config, model.decoder_norm, model.target_embedding_norm)
+    spec.start_from_zero_embedding = model.config.zero_start
     for layer_spec, layer in zip(spec.layer, model.decoder_layers, strict=True):
         _fill_self_attention(layer_spec.self_attention, layer.attention, layer.attention_norm)
         _fill_cross_attention(
@@ -127,14 +132,22 @@ def _fill_decoder(spec: Any, model: Transformer, *, hidden_ids: list[int]) -> No
         _fill_feed_forward(layer_spec.ffn, layer.feed_forward, layer.feed_forward_norm)
     spec.projection.weight = model.output_embedding.table.numpy()
     spec.projection.bias = np.zeros([model.config.target_vocabulary_size], np.float32)
+    if model.output_bias is not None:
+        spec.projection.bias += model.output_bias.values.numpy()
     spec.projection.bias[hidden_ids] = _HIDDEN_BIAS
 
 
-def _fill_side(spec: Any, config: TransformerConfig, norm: LayerNorm | None) -> None:
-    positions = sinusoidal_positions(tf.constant(POSITIONS), config.d_model, config.position_base)
+def _fill_side(
+    spec: Any, config: TransformerConfig, norm: LayerNorm | None, embedding_norm: LayerNorm | None
+) -> None:
+    positions = sinusoidal_positions(
+        tf.constant(POSITIONS), config.d_model, config.position_base, scale=config.position_scale
+    )
     spec.position_encodings.encodings = np.asarray(positions)
     if norm is not None:  # of pre-norm alone
         _fill_norm(spec.layer_norm, norm)
+    if embedding_norm is not None:
+        _fill_norm(spec.layernorm_embedding, embedding_norm)
 
 
 def _fill_embedding(spec: Any, embedding: Embedding) -> None:

@@ -64,18 +64,20 @@ def combine_heads(x: tf.Tensor) -> tf.Tensor:
 
 
 class SelfAttention(keras.layers.Layer):
-    """Multi-head attention of a sequence to itself, section 3.2.2: projections without biases.
+    """Multi-head attention of a sequence to itself, section 3.2.2; the paper has no biases.
 
     The projections of queries, keys and values are one product. Glorot's bound on the joined
     kernel is 2^-0.5 of that on three single ones, the gain that post-norm models train well with.
     """
 
-    def __init__(self, d_model: int, heads: int, name: str) -> None:
+    def __init__(self, d_model: int, heads: int, name: str, *, use_bias: bool = False) -> None:
         super().__init__(name=name)
         self.heads = heads
         with keras.name_scope(name):
-            self.query_key_value = Linear(d_model, 3 * d_model, "query_key_value")
-            self.output_projection = Linear(d_model, d_model, "output")
+            self.query_key_value = Linear(
+                d_model, 3 * d_model, "query_key_value", use_bias=use_bias
+            )
+            self.output_projection = Linear(d_model, d_model, "output", use_bias=use_bias)
         self.built = True
 
     def call(
@@ -105,13 +107,13 @@ class SelfAttention(keras.layers.Layer):
 class CrossAttention(keras.layers.Layer):
     """Multi-head attention of the target to the encoded source, section 3.2.3."""
 
-    def __init__(self, d_model: int, heads: int, name: str) -> None:
+    def __init__(self, d_model: int, heads: int, name: str, *, use_bias: bool = False) -> None:
         super().__init__(name=name)
         self.heads = heads
         with keras.name_scope(name):
-            self.query = Linear(d_model, d_model, "query")
-            self.key_value = Linear(d_model, 2 * d_model, "key_value")
-            self.output_projection = Linear(d_model, d_model, "output")
+            self.query = Linear(d_model, d_model, "query", use_bias=use_bias)
+            self.key_value = Linear(d_model, 2 * d_model, "key_value", use_bias=use_bias)
+            self.output_projection = Linear(d_model, d_model, "output", use_bias=use_bias)
         self.built = True
 
     def project(self, memory: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

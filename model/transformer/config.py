@@ -10,6 +10,8 @@ from typing import Any
 from model.errors import require, require_one_of
 
 NORMS = ("post", "pre")
+ACTIVATIONS = ("relu", "swish", "gelu")
+POSITION_SCALES = ("paper", "tensor2tensor")
 
 # Layers a side, width, heads, width of the feed-forward layer, dropout. `base` and `big` are
 # those of the paper's table 3 (`big` with its dropout for English to German). The students have
@@ -32,7 +34,10 @@ PRESETS: dict[str, dict[str, Any]] = {
 _OF_A_SIDE = ("encoder_layers", "decoder_layers")
 # Fields that came later. A file has them where they are not the default, so that copies of older
 # models have the fingerprint of these.
-_LATER = _OF_A_SIDE
+_LATER = (
+    *_OF_A_SIDE, "position_scale", "activation", "projection_bias", "output_bias",
+    "embedding_norm", "zero_start", "source_bos",
+)  # fmt: skip
 
 
 def preset_fields(preset: str | None) -> dict[str, Any]:
@@ -90,6 +95,14 @@ class TransformerConfig:
         Pre-norm is that of Xiong et al. 2020.
       tie_embeddings: Use one matrix for target embedding and logits (section 3.4).
       position_base: Base of the wavelengths of the sinusoidal positions (section 3.5).
+      position_scale: Wavelengths of the sinusoidal positions: "paper", of n the i-th is base^(i /
+        n), counted from 0, or "tensor2tensor", base^(i / (n - 1)), as in Marian.
+      activation: Activation of the feed-forward layers: "relu", "swish" or "gelu".
+      projection_bias: Add biases to the projections of attention.
+      output_bias: Add a bias to the logits.
+      embedding_norm: Normalise the embeddings, positions included.
+      zero_start: Begin the target with a vector of zeros in place of an embedding, as Marian does.
+      source_bos: Give the encoder a BOS before each source; Marian has none.
     """
 
     source_vocabulary_size: int
@@ -106,6 +119,13 @@ class TransformerConfig:
     position_base: float = 10000.0
     encoder_layers: int | None = None
     decoder_layers: int | None = None
+    position_scale: str = "paper"
+    activation: str = "relu"
+    projection_bias: bool = False
+    output_bias: bool = False
+    embedding_norm: bool = False
+    zero_start: bool = False
+    source_bos: bool = True
 
     def __post_init__(self) -> None:
         for name in ("source_vocabulary_size", "target_vocabulary_size", "layers", "d_model",
@@ -124,6 +144,13 @@ class TransformerConfig:
             value = getattr(self, name)
             require(0 <= value <= 0.9, f"`{name}` must be 0 to 0.9", value)
         require_one_of("`norm`", self.norm, NORMS)
+        require_one_of("`activation`", self.activation, ACTIVATIONS)
+        require_one_of("`position_scale`", self.position_scale, POSITION_SCALES)
+        require(
+            self.position_scale == "paper" or self.d_model >= 4,
+            "`position_scale=tensor2tensor` needs a `d_model` of at least 4",
+            self.d_model,
+        )
         require(
             1 < self.position_base < math.inf,
             "`position_base` must be greater than 1",

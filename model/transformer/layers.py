@@ -82,13 +82,18 @@ def two_scales(threshold: int, dtype: tf.DType) -> tuple[float, float, int]:
     return float(low), float(high), round(count)
 
 
-def sinusoidal_positions(length: tf.Tensor, d_model: int, base: float = 10000.0) -> tf.Tensor:
+def sinusoidal_positions(
+    length: tf.Tensor, d_model: int, base: float = 10000.0, *, scale: str = "paper"
+) -> tf.Tensor:
     """Returns the position encodings of section 3.5, float32 [length, d_model].
 
     The paper interleaves sines and cosines; here all sines come first, as in its authors'
-    tensor2tensor. The two differ by a fixed permutation of the width.
+    tensor2tensor. The two differ by a fixed permutation of the width. The wavelengths of the
+    `scale` "paper" end one step before the base, those of "tensor2tensor" with it.
     """
     wavelengths = base ** (2 * np.arange(d_model // 2) / d_model)
+    if scale == "tensor2tensor":
+        wavelengths = base ** (np.arange(d_model // 2) / (d_model // 2 - 1))
     angles = tf.cast(tf.range(length), tf.float64)[:, None] / wavelengths
     return tf.cast(tf.concat([tf.sin(angles), tf.cos(angles)], axis=1), tf.float32)
 
@@ -162,11 +167,29 @@ def normalize(x: tf.Tensor, epsilon: float) -> tf.Tensor:
     return normal_of(x)
 
 
-class FeedForward(keras.layers.Layer):
-    """max(0, x W1 + b1) W2 + b2, equation 2 of the paper."""
+def swish(x: tf.Tensor) -> tf.Tensor:
+    """Swish, x sigmoid(x): Ramachandran et al. 2017."""
+    return x * tf.sigmoid(x)
 
-    def __init__(self, d_model: int, d_ff: int, name: str) -> None:
+
+def gelu(x: tf.Tensor) -> tf.Tensor:
+    """GELU, x times the normal distribution's share below x: Hendrycks and Gimpel 2016."""
+    return 0.5 * x * (1 + tf.math.erf(x * 2**-0.5))
+
+
+_ACTIVATIONS: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
+    "relu": tf.nn.relu,
+    "swish": swish,
+    "gelu": gelu,
+}
+
+
+class FeedForward(keras.layers.Layer):
+    """f(x W1 + b1) W2 + b2; with f = max(0, .), equation 2 of the paper."""
+
+    def __init__(self, d_model: int, d_ff: int, name: str, *, activation: str = "relu") -> None:
         super().__init__(name=name)
+        self._activation = _ACTIVATIONS[activation]
         with keras.name_scope(name):
             self.inner = Linear(d_model, d_ff, "inner", use_bias=True)
             self.outer = Linear(d_ff, d_model, "outer", use_bias=True)
@@ -174,7 +197,7 @@ class FeedForward(keras.layers.Layer):
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
         """[..., D] -> [..., D]."""
-        return self.outer(tf.nn.relu(self.inner(x)))
+        return self.outer(self._activation(self.inner(x)))
 
 
 class Embedding(keras.layers.Layer):
@@ -196,3 +219,14 @@ class Embedding(keras.layers.Layer):
         """[...] int32 -> [..., D]."""
         rows = tf.gather(tf.convert_to_tensor(self.table), ids) * self.d_model**0.5
         return tf.cast(rows, self.compute_dtype)
+
+
+class OutputBias(keras.layers.Layer):
+    """What is added to the logits, a number for each id."""
+
+    def __init__(self, size: int, name: str) -> None:
+        super().__init__(name=name)
+        self.values = self.add_weight(
+            name="values", shape=(size,), initializer="zeros", autocast=False
+        )
+        self.built = True

@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from model.decoding.scoring import HIDDEN, Prediction
+from model.text.vocabulary import BOS_ID
 from model.transformer.attention import CrossAttention, SelfAttention, look_ahead_bias, padding_bias
 from model.transformer.config import TransformerConfig
 from model.transformer.layers import (
@@ -24,6 +25,7 @@ from model.transformer.layers import (
     FeedForward,
     LayerNorm,
     Noise,
+    OutputBias,
     no_noise,
     sinusoidal_positions,
 )
@@ -60,9 +62,13 @@ class EncoderLayer(_ResidualLayer):
     def __init__(self, config: TransformerConfig, name: str) -> None:
         super().__init__(config, name)
         with keras.name_scope(name):
-            self.attention = SelfAttention(config.d_model, config.heads, "attention")
+            self.attention = SelfAttention(
+                config.d_model, config.heads, "attention", use_bias=config.projection_bias
+            )
             self.attention_norm = LayerNorm(config.d_model, "attention_norm")
-            self.feed_forward = FeedForward(config.d_model, config.d_ff, "feed_forward")
+            self.feed_forward = FeedForward(
+                config.d_model, config.d_ff, "feed_forward", activation=config.activation
+            )
             self.feed_forward_norm = LayerNorm(config.d_model, "feed_forward_norm")
         self.built = True
 
@@ -84,11 +90,17 @@ class DecoderLayer(_ResidualLayer):
     def __init__(self, config: TransformerConfig, name: str) -> None:
         super().__init__(config, name)
         with keras.name_scope(name):
-            self.attention = SelfAttention(config.d_model, config.heads, "attention")
+            self.attention = SelfAttention(
+                config.d_model, config.heads, "attention", use_bias=config.projection_bias
+            )
             self.attention_norm = LayerNorm(config.d_model, "attention_norm")
-            self.cross_attention = CrossAttention(config.d_model, config.heads, "cross_attention")
+            self.cross_attention = CrossAttention(
+                config.d_model, config.heads, "cross_attention", use_bias=config.projection_bias
+            )
             self.cross_attention_norm = LayerNorm(config.d_model, "cross_attention_norm")
-            self.feed_forward = FeedForward(config.d_model, config.d_ff, "feed_forward")
+            self.feed_forward = FeedForward(
+                config.d_model, config.d_ff, "feed_forward", activation=config.activation
+            )
             self.feed_forward_norm = LayerNorm(config.d_model, "feed_forward_norm")
         self.built = True
 
@@ -166,16 +178,19 @@ class OutputProjection:
     """The output embedding as decoding wants it."""
 
     # [D + 1, V], transposed: with few rows, the product with the table as it stands takes two to
-    # five times as long on a CPU. The last row is a bias, 0 or HIDDEN; added by itself it would
-    # take as long as the product.
+    # five times as long on a CPU. The last row is a bias, the model's (0 if it has none) and
+    # HIDDEN; added by itself it would take as long as the product.
     kernel: tf.Tensor
     hidden: tf.Tensor  # [D, H], the columns of the hidden ids
+    hidden_bias: tf.Tensor | None  # [H], their output bias, where the model has one
 
     def __call__(self, x: tf.Tensor) -> Prediction:
         """[R, D] to the logits."""
         ones = tf.ones([tf.shape(x)[0], 1], x.dtype)  # [R, 1]
         logits = tf.matmul(tf.concat([x, ones], 1), self.kernel)  # [R, V]
         hidden = tf.matmul(x, self.hidden)  # [R, hidden ids]
+        if self.hidden_bias is not None:
+            hidden += self.hidden_bias
         return Prediction(tf.cast(logits, tf.float32), tf.cast(hidden, tf.float32))
 
 
@@ -220,6 +235,12 @@ class Transformer(keras.Model):
         )
         self.encoder_layers = [EncoderLayer(config, f"encoder_{i}") for i in range(encoder_layers)]
         self.decoder_layers = [DecoderLayer(config, f"decoder_{i}") for i in range(decoder_layers)]
+        self.output_bias = (
+            OutputBias(config.target_vocabulary_size, "output_bias") if config.output_bias else None
+        )
+        has_norm = config.embedding_norm
+        self.source_embedding_norm = LayerNorm(width, "source_embedding_norm") if has_norm else None
+        self.target_embedding_norm = LayerNorm(width, "target_embedding_norm") if has_norm else None
         # What pre-norm layers add up is normalised once, at the end of each side.
         is_pre_norm = config.norm == "pre"
         self.encoder_norm = LayerNorm(width, "encoder_norm") if is_pre_norm else None
@@ -243,11 +264,13 @@ class Transformer(keras.Model):
         """Does what `call` does and returns the attention weights too."""
         noise = dropout.at(self.config.dropout) if dropout else no_noise
         attention_noise = dropout.at(self.config.attention_dropout) if dropout else no_noise
+        source = self._seen(source)
         source_bias = padding_bias(source)  # [B, 1, 1, S]
         attention = AttentionWeights([], [], [])
         # [B, S, D]
         memory = self._encode(source, source_bias, noise, attention_noise, attention.encoder)
-        x = noise(self._embed(self.target_embedding, target))  # [B, T, D]
+        x = self._embed_target(target) + self._positions(tf.shape(target)[1])  # [B, T, D]
+        x = noise(_normalized(self.target_embedding_norm, x))
         # Padding stands at the end, so the look-ahead mask hides it from all real positions.
         bias = look_ahead_bias(tf.shape(target)[1])  # [1, 1, T, T]
         for layer in self.decoder_layers:
@@ -264,10 +287,12 @@ class Transformer(keras.Model):
         return _normalized(self.decoder_norm, x), attention
 
     def logits(self, output: tf.Tensor) -> tf.Tensor:
-        """[..., D] -> [..., V], by the (tied) output embedding."""
+        """[..., D] -> [..., V], by the (tied) output embedding and the bias, if there is one."""
         table = tf.cast(self.output_embedding.table, output.dtype)
         output_rows = tf.reshape(output, [-1, self.config.d_model])  # [R, D]
         rows = tf.matmul(output_rows, table, transpose_b=True)  # [R, V]
+        if self.output_bias is not None:
+            rows += tf.cast(self.output_bias.values, output.dtype)
         return tf.reshape(rows, tf.concat([tf.shape(output)[:-1], [table.shape[0]]], 0))
 
     def encode(
@@ -278,6 +303,7 @@ class Transformer(keras.Model):
         `source` is int32 [B, S], BOS and EOS included, PAD at the end; `target_length` an int32
         scalar, the most steps that will be decoded; `hidden_ids` must not be decoded.
         """
+        source = self._seen(source)
         bias = padding_bias(source)  # [B, 1, 1, S]
         memory = self._encode(source, bias, no_noise, no_noise, [])  # [B, S, D]
         projected = [layer.cross_attention.project(memory) for layer in self.decoder_layers]
@@ -311,7 +337,8 @@ class Transformer(keras.Model):
         """
         beams = ids.shape[1]
         # Rows alone: with three axes, half of the operations of a step would compute shapes.
-        x = self.target_embedding(tf.reshape(ids, [-1])) + encoded.positions[position]  # [B * N, D]
+        x = self._embed_target(tf.reshape(ids, [-1])) + encoded.positions[position]  # [B * N, D]
+        x = _normalized(self.target_embedding_norm, x)
         new_caches: list[tf.Tensor] = []
         for i, layer in enumerate(self.decoder_layers):
             x, longer = layer.step(
@@ -330,10 +357,16 @@ class Transformer(keras.Model):
         bias = np.zeros([1, table.shape[0]], np.float32)  # [1, V]
         bias[0, list(hidden_ids)] = HIDDEN
         ids = tf.constant(hidden_ids, tf.int32, [len(hidden_ids)])
+        hidden_bias = None
+        if self.output_bias is not None:
+            values = tf.convert_to_tensor(self.output_bias.values)  # [V]
+            bias += values
+            hidden_bias = tf.cast(tf.gather(values, ids), table.dtype)  # [hidden ids]
         hidden = tf.gather(table, ids)  # [hidden ids, D]
         return OutputProjection(
             kernel=tf.concat([tf.transpose(table), tf.cast(bias, table.dtype)], 0),
             hidden=tf.ensure_shape(tf.transpose(hidden), [table.shape[1], len(hidden_ids)]),
+            hidden_bias=hidden_bias,
         )
 
     def _encode(
@@ -344,21 +377,31 @@ class Transformer(keras.Model):
         attention_noise: Noise,
         attention: list[tf.Tensor],
     ) -> tf.Tensor:
-        x = noise(self._embed(self.source_embedding, source))  # [B, S, D]
+        x = self.source_embedding(source) + self._positions(tf.shape(source)[1])  # [B, S, D]
+        x = noise(_normalized(self.source_embedding_norm, x))
         for layer in self.encoder_layers:
             x, weights = layer(x, bias=bias, noise=noise, attention_noise=attention_noise)
             attention.append(weights)
         return _normalized(self.encoder_norm, x)
 
-    def _embed(self, embedding: Embedding, ids: tf.Tensor) -> tf.Tensor:
-        return embedding(ids) + self._positions(tf.shape(ids)[1])  # [B, T, D]
+    def _seen(self, source: tf.Tensor) -> tf.Tensor:
+        """Returns what the encoder gets of sources, [B, S]: all, or what stands behind BOS."""
+        return source if self.config.source_bos else source[:, 1:]
+
+    def _embed_target(self, ids: tf.Tensor) -> tf.Tensor:
+        rows = self.target_embedding(ids)  # [..., D]
+        if self.config.zero_start:
+            rows *= tf.cast(ids != BOS_ID, rows.dtype)[..., None]
+        return rows
 
     def _positions(self, length: tf.Tensor) -> tf.Tensor:
         config = self.config
-        rows = sinusoidal_positions(length, config.d_model, config.position_base)
+        rows = sinusoidal_positions(
+            length, config.d_model, config.position_base, scale=config.position_scale
+        )
         return tf.cast(rows, self.compute_dtype)  # [length, D]
 
 
 def _normalized(norm: LayerNorm | None, x: tf.Tensor) -> tf.Tensor:
-    """Normalises the sum of a side's layers, [..., D]; post-norm layers leave nothing to do."""
+    """Normalises [..., D], where the architecture has it."""
     return x if norm is None else norm(x)

@@ -48,6 +48,10 @@ def batch_sums(
         real = tf.where(is_real)[:, 0]
         labels, output = tf.gather(labels, real), tf.gather(output, real)  # [P], [P, D]
     table = tf.convert_to_tensor(model.output_embedding.table)
+    if model.output_bias is not None:  # one more column, which 1 is multiplied with
+        output = tf.concat([output, tf.ones_like(output[:, :1])], 1)  # [P, D + 1]
+        bias = tf.convert_to_tensor(model.output_bias.values)  # [V]
+        table = tf.concat([table, bias[:, None]], 1)  # [V, D + 1]
     of_tokens = smoothed_cross_entropy(output, table, labels, smoothing)
     if has_static_shapes:
         of_tokens = tuple(tf.where(is_real, values, 0.0) for values in of_tokens)

@@ -63,7 +63,8 @@ def attention_of_ids(
     _, found = model.decode_with_attention(
         tf.constant([source_ids], tf.int32), target=tf.constant([target_ids[:-1]], tf.int32)
     )
-    source = token_labels(vocabularies.source, source_ids)
+    seen = source_ids if model.config.source_bos else source_ids[1:]
+    source = token_labels(vocabularies.source, seen)
     target = token_labels(vocabularies.target, target_ids)
     labels = {
         "cross": (found.cross, target[1:], source),

@@ -9,7 +9,7 @@ from model.transformer.layers import sinusoidal_positions
 
 
 def position_encodings(
-    length: int, *, width: int, base: float = 10000.0
+    length: int, *, width: int, base: float = 10000.0, scale: str = "paper"
 ) -> npt.NDArray[np.float32]:
     """Returns the encodings of the first positions, float32 [length, width].
 
@@ -17,7 +17,7 @@ def position_encodings(
     array([[0.  , 0.  , 1.  , 1.  ],
            [0.84, 0.01, 0.54, 1.  ]], dtype=float32)
     """
-    return np.asarray(sinusoidal_positions(length, width, base), np.float32)
+    return np.asarray(sinusoidal_positions(length, width, base, scale=scale), np.float32)
 
 
 def position_likeness(encodings: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:

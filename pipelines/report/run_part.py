@@ -144,8 +144,10 @@ def _attention(parts: Sequence[Html]) -> Html:
 
 
 def _positions(found: RunSummary) -> Html:
-    width, base = found.model["d_model"], found.model["position_base"]
-    encodings = position_encodings(_POSITIONS, width=width, base=base)
+    width, base, scale = (
+        found.model[name] for name in ("d_model", "position_base", "position_scale")
+    )
+    encodings = position_encodings(_POSITIONS, width=width, base=base, scale=scale)
     return charts(
         heat_chart("Position encodings", encodings, x_label="width", y_label="position"),
         heat_chart(

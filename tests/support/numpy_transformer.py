@@ -7,6 +7,8 @@ and a projection is its heads side by side.
 
 from __future__ import annotations
 
+import statistics
+
 import numpy as np
 
 PAD = 0
@@ -23,6 +25,9 @@ class NumpyTransformer:
         return self.weights["/".join(names)]
 
     def project(self, x, *names):
+        """A projection of attention; the paper's have no bias."""
+        if self.config.projection_bias:
+            return self.linear(x, *names)
         return x @ self.get(*names, "kernel")
 
     def linear(self, x, *names):
@@ -59,18 +64,28 @@ class NumpyTransformer:
         return self.project(mixed, *names, "output"), weights
 
     def feed_forward(self, x, *names):
-        hidden = np.maximum(0, self.linear(x, *names, "inner"))
-        return self.linear(hidden, *names, "outer")
+        inner = self.linear(x, *names, "inner")
+        hidden = {
+            "relu": np.maximum(0, inner),
+            "swish": inner / (1 + np.exp(-inner)),
+            "gelu": inner * np.vectorize(statistics.NormalDist().cdf)(inner),
+        }
+        return self.linear(hidden[self.config.activation], *names, "outer")
 
-    def embed(self, ids, table):
+    def embed(self, ids, table, side):
         """Section 3.4 and 3.5: sqrt(D) times the row, plus the sinusoids."""
         width = self.config.d_model
         x = table[ids] * np.sqrt(width)
+        if side == "target" and self.config.zero_start:
+            x[0] = 0
+        last = width // 2 - (self.config.position_scale == "tensor2tensor")
         for position in range(len(ids)):
             for i in range(width // 2):
-                angle = position / self.config.position_base ** (2 * i / width)
+                angle = position / self.config.position_base ** (i / last)
                 x[position, i] += np.sin(angle)
                 x[position, width // 2 + i] += np.cos(angle)
+        if self.config.embedding_norm:
+            x = self.layer_norm(x, f"{side}_embedding_norm")
         return x
 
     def tables(self):
@@ -94,6 +109,8 @@ class NumpyTransformer:
 
     def one_sentence(self, source, target):
         source_table, target_table, output_table = self.tables()
+        if not self.config.source_bos:
+            source = source[1:]
         attention = {"encoder": [], "decoder": [], "cross": []}
         is_real = (source != PAD)[None, :]
         sees_source = np.repeat(is_real, len(source), 0)
@@ -103,7 +120,7 @@ class NumpyTransformer:
             attention[kind].append(weights)
             return attended
 
-        x = self.embed(source, source_table)
+        x = self.embed(source, source_table, "source")
         for i in range(self.config.depths[0]):
             name = f"encoder_{i}"
             x = self.residual(
@@ -119,7 +136,7 @@ class NumpyTransformer:
                 name, "feed_forward_norm",
             )  # fmt: skip
         memory = self.end(x, "encoder_norm")
-        y = self.embed(target, target_table)
+        y = self.embed(target, target_table, "target")
         earlier = np.tril(np.ones([len(y), len(y)], bool))
         sees_source = np.repeat(is_real, len(y), 0)
         for i in range(self.config.depths[1]):
@@ -145,7 +162,10 @@ class NumpyTransformer:
                 name, "feed_forward_norm",
             )  # fmt: skip
         y = self.end(y, "decoder_norm")
-        return y @ output_table.T, attention
+        logits = y @ output_table.T
+        if self.config.output_bias:
+            logits = logits + self.get("output_bias", "values")
+        return logits, attention
 
     def logits(self, source, target):
         """Returns logits [B, T, V] and the attention weights by kind, a list of layers each."""

@@ -19,11 +19,20 @@ from model.transformer.attention import (
 from model.transformer.layers import Dropout, LayerNorm, no_noise, sinusoidal_positions
 from model.transformer.transformer import Transformer, dtype_policy
 
+# What Marian's transformers are made of, beside the paper's.
+MARIAN = {
+    "projection_bias": True, "output_bias": True, "embedding_norm": True, "zero_start": True,
+    "source_bos": False, "activation": "swish", "position_scale": "tensor2tensor",
+}  # fmt: skip
+
 
 @pytest.mark.parametrize(
     "fields",
     [
         {},
+        *({name: value} for name, value in MARIAN.items()),
+        {"activation": "gelu"},
+        {**MARIAN, "norm": "pre", "tie_embeddings": False},
         {"shared_vocabulary": False, "target_vocabulary_size": 24},
         {"tie_embeddings": False, "layers": 1, "heads": 1, "position_base": 100.0},
         {"encoder_layers": 3, "decoder_layers": 1},
@@ -32,6 +41,9 @@ from model.transformer.transformer import Transformer, dtype_policy
     ],
     ids=[
         "shared and tied",
+        *MARIAN,
+        "gelu",
+        "Marian",
         "separate vocabularies",
         "untied, one head, another base",
         "three layers and one",
@@ -122,7 +134,7 @@ def test_padding_and_batch_mates_change_nothing():
     np.testing.assert_allclose(together[:1, :3], alone, atol=1e-5)
 
 
-@pytest.mark.parametrize("fields", [{}, {"norm": "pre"}, {"decoder_layers": 1}], ids=str)
+@pytest.mark.parametrize("fields", [{}, {"norm": "pre"}, {"decoder_layers": 1}, MARIAN], ids=str)
 def test_cached_steps_equal_the_whole_pass(fields):
     model = make_model(**fields)
     source, target = tf.constant(random_ids([6, 4])), tf.constant(random_ids([7, 7], seed=3))
@@ -138,6 +150,25 @@ def test_cached_steps_equal_the_whole_pass(fields):
         )
         assert caches[0].shape == (2, 4, position + 1, 8)  # [B * N, H, T, K]
         np.testing.assert_allclose(prediction.logits.numpy(), whole[:, position], atol=1e-5)
+
+
+@pytest.mark.parametrize("fields", [{}, MARIAN], ids=["without", "with an output bias"])
+def test_hidden_ids_keep_their_logits_apart(fields):
+    model = make_model(**fields)
+    source, ids = tf.constant(random_ids([6])), tf.constant([[7]])
+    hidden_ids = [0, 1, 9]
+
+    def predict(hidden):
+        encoded = model.encode(source, target_length=tf.constant(1), hidden_ids=hidden)
+        caches = model.empty_caches(tf.constant(1))
+        return model.decode_step(ids, position=tf.constant(0), caches=caches, encoded=encoded)[0]
+
+    plain, found = predict([]), predict(hidden_ids)
+    logits = plain.logits.numpy()
+    np.testing.assert_allclose(found.hidden, logits[:, hidden_ids], atol=1e-5)
+    assert (found.logits.numpy()[:, hidden_ids] < -1e8).all()
+    others = np.setdiff1d(np.arange(SIZE), hidden_ids)
+    np.testing.assert_allclose(found.logits.numpy()[:, others], logits[:, others], atol=1e-5)
 
 
 def test_beams_of_a_sentence_are_independent_rows():

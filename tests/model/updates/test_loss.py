@@ -62,8 +62,9 @@ def test_gradient_is_that_of_automatic_differentiation(smoothing):
         )
 
 
-def test_gradients_of_the_whole_model_are_those_of_finite_differences():
-    model = make_model(dropout=0.0)
+@pytest.mark.parametrize("fields", [{}, {"output_bias": True, "projection_bias": True}])
+def test_gradients_of_the_whole_model_are_those_of_finite_differences(fields):
+    model = make_model(dropout=0.0, **fields)
     source, target = tf.constant(random_ids([6, 4])), tf.constant(random_ids([5, 7], seed=3))
 
     def loss():
