@@ -8,10 +8,11 @@ DEVELOPMENT := $(VENV)/.development
 BENCH := $(VENV)/.bench
 ENGINES := $(VENV)/.engines
 TORCH := $(VENV)/torch
+MARIAN := $(VENV)/marian
 FLINK := .cache/flink/.installed
 KAFKA := .cache/kafka/.installed
 
-.PHONY: demo pictures check test test-dataflow test-portable test-flink test-stream mutants bench bench-train bench-translate bench-stream bench-translate-variables flink kafka lint types lock clean
+.PHONY: demo pictures check test test-dataflow test-portable test-flink test-stream test-marian mutants bench bench-train bench-translate bench-stream bench-translate-variables flink kafka lint types lock clean
 
 demo: $(RUNTIME)
 	$(BIN)/tt demo --folder demo
@@ -51,6 +52,10 @@ $(KAFKA): deploy/kafka/install.sh deploy/kafka/pom.xml
 # which do. Under 90 s on 2 cores that do nothing else, with mypy's cache of the time before.
 check: lint types
 	$(PYTEST) -m "not slow" -q
+
+# Models of Marian's against Marian itself, whose wheel has 600 MB; it trains a small one first.
+test-marian: $(DEVELOPMENT) $(MARIAN)/.installed
+	$(BIN)/python -m pytest tests/engines/marian
 
 # Changes the code in one place after the other, in copies, and fails if no test notices one of them.
 mutants: $(DEVELOPMENT)
@@ -139,6 +144,13 @@ $(TORCH)/.installed: | $(VENV)/bin/python
 	$(TORCH)/bin/python -m pip install --quiet torch==2.13.0 numpy
 	touch $@
 
+# pymarian has wheels for Python 3.11 alone; PYTHON_MARIAN names one where `python3` is another.
+PYTHON_MARIAN ?= $(PYTHON)
+$(MARIAN)/.installed: requirements-marian.lock | $(VENV)/bin/python
+	$(PYTHON_MARIAN) -m venv $(MARIAN)
+	$(MARIAN)/bin/python -m pip install --quiet --require-hashes -r requirements-marian.lock
+	touch $@
+
 # Needs `uv` on the PATH. Without --upgrade, versions that still fit are kept.
 COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--custom-compile-command "make lock" pyproject.toml
@@ -151,6 +163,9 @@ lock:
 	$(COMPILE) --group bench --constraint requirements.lock --output-file requirements-bench.lock
 	$(COMPILE) --group engines --constraint requirements.lock --constraint requirements-dev.lock \
 		--output-file requirements-engines.lock
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+		--custom-compile-command "make lock" --group pyproject.toml:marian \
+		--output-file requirements-marian.lock
 
 clean:
 	rm -rf $(VENV) .cache demo .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -167,10 +167,12 @@ def prepare_translate(folder, request):
 
 def prepare_models(folder, request):
     from foreign_models import ENGLISH, SPANISH, argos, nllb, opus, pack_argos
+    from marian_models import write_opus_npz
 
     opus(folder / "opus-mt-en-es")
     nllb(folder / "nllb")
     opus(folder / "unnamed", languages=("fra", "spa", "por"))
+    write_opus_npz(folder)
     (folder / "pieces").mkdir()
     for side, name in (("source", "en"), ("target", "roa")):
         (folder / f"unnamed/{side}.spm").rename(folder / f"pieces/{name}.bin")

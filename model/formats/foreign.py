@@ -55,13 +55,14 @@ _OWN_SIGN = regex.compile(
 )
 _LEAST_KNOWN = 0.8  # share of pieces that a vocabulary must have, and of tokens that are pieces
 
+_OF_PYTORCH = "ct2-opennmt-py-converter` or `ct2-fairseq-converter"
 _CONVERT = "convert it with CTranslate2's `{}`, and copy its SentencePiece models beside model.bin"
 _OTHER_TOOLS = {
-    "*.npz": ("Marian model", "ct2-marian-converter"),
-    "pytorch_model*.bin": ("Hugging Face model", "ct2-transformers-converter"),
-    "*.safetensors": ("Hugging Face model", "ct2-transformers-converter"),
-    "tf_model.h5": ("Hugging Face model", "ct2-transformers-converter"),
-    "*.pt": ("PyTorch model", "ct2-opennmt-py-converter` or `ct2-fairseq-converter"),
+    "*.npz": ("Marian model", "make a model folder of its .npz with `tt import marian`"),
+    "pytorch_model*.bin": ("Hugging Face model", _CONVERT.format("ct2-transformers-converter")),
+    "*.safetensors": ("Hugging Face model", _CONVERT.format("ct2-transformers-converter")),
+    "tf_model.h5": ("Hugging Face model", _CONVERT.format("ct2-transformers-converter")),
+    "*.pt": ("PyTorch model", _CONVERT.format(_OF_PYTORCH)),
 }
 
 
@@ -380,10 +381,10 @@ def _find_models(folder: Path) -> tuple[str, str]:
 def describe_other_tool(folder: Path) -> str | None:
     """Says what to do with a folder or file of another program; None where it is not known."""
     names = [folder.name] if folder.is_file() else [path.name for path in _entries(folder)]
-    for pattern, (kind, converter) in _OTHER_TOOLS.items():
+    for pattern, (kind, remedy) in _OTHER_TOOLS.items():
         found = [name for name in names if Path(name).match(pattern)]
         if found:
-            return f"{folder} is a {kind} ({min(found)}): {_CONVERT.format(converter)}"
+            return f"{folder} is a {kind} ({min(found)}): {remedy}"
     return None
 
 

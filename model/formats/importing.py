@@ -1,10 +1,11 @@
-"""A model of another program to a model folder that says how a text becomes its tokens."""
+"""A model of another program to a model folder, by the options of `tt import`."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,20 @@ from model.formats.foreign import (
     is_foreign,
     open_foreign,
 )
-from model.formats.model_card import About
-from model.formats.model_folder import write_about
+from model.formats.marian.importing import MarianModel, read_marian, write_model
+from model.formats.model_card import About, TrainingData
+from model.formats.model_folder import WEIGHTS_FILE, write_about
 from model.text.languages import read_language
 from model.text.tokenization import SOURCE_LANGUAGE, TARGET_LANGUAGE, Tokenization, find_token
 from model.text.vocabulary import SHARED_MODEL, SOURCE_MODEL, TARGET_MODEL
 
-CTRANSLATE2 = "ctranslate2"
-FORMATS = (CTRANSLATE2,)
+CTRANSLATE2, MARIAN = "ctranslate2", "marian"
+FORMATS = (CTRANSLATE2, MARIAN)
+# Options that the other format has not.
+_NOT_OF = {
+    CTRANSLATE2: ("vocab",),
+    MARIAN: ("source_prefix", "source_suffix", "target_prefix"),
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -36,12 +43,15 @@ class ImportRequest:
     ... # doctest: +SKIP
 
     Attributes:
-      format: Format of the model: "ctranslate2", what CTranslate2's converters write.
-      model: Folder of the model, or a package of Argos Translate.
+      format: Format of the model: "ctranslate2", what CTranslate2's converters write, or "marian",
+        the .npz of a Marian transformer, which becomes a model for TensorFlow.
+      model: Folder of the model, or a package of Argos Translate; of Marian, the .npz.
       output: Folder to write.
       source_vocabulary: SentencePiece model of sources. By default the one in the folder.
       target_vocabulary: SentencePiece model of translations. By default that of sources, if that is
         given, else the one in the folder.
+      vocab: Marian's list of tokens, vocab.yml, or one for each side. By default its tokens are
+        those of the SentencePiece models.
       source_prefix: Tokens that the model gets before those of a source, with spaces between them;
         "{source_language}" and "{target_language}" stand for the tokens of the languages. By
         default as the vocabulary tells.
@@ -57,6 +67,7 @@ class ImportRequest:
     output: str
     source_vocabulary: str | None = None
     target_vocabulary: str | None = None
+    vocab: tuple[str, ...] = ()
     source_prefix: str | None = None
     source_suffix: str | None = None
     target_prefix: str | None = None
@@ -66,6 +77,10 @@ class ImportRequest:
 
     def __post_init__(self) -> None:
         require_one_of("`format`", self.format, FORMATS)
+        for name in _NOT_OF[self.format]:
+            if getattr(self, name) not in (None, ()):
+                other = MARIAN if self.format == CTRANSLATE2 else CTRANSLATE2
+                raise UserError(f"`{name}` belongs to `format={other}`: leave it out")
 
     def find(self) -> ForeignModel:
         """Finds the model as it is to be imported.
@@ -99,12 +114,15 @@ class ImportRequest:
             data=dataclasses.replace(model.data, **given),
         )
 
-    def write(self) -> None:
-        """Writes the folder.
+    def write(self, *, prepare: Callable[[], None] | None = None) -> None:
+        """Writes the folder; `prepare` is called before TensorFlow is imported, for Marian.
 
         Raises:
           UserError: As `find`, or the output cannot be written.
         """
+        if self.format == MARIAN:
+            self._write_marian(prepare)
+            return
         model = self.find()
         output = Path(self.output)
         _check_output(output, model=model.folder, overwrite=self.overwrite)
@@ -131,12 +149,45 @@ class ImportRequest:
                 f"{output} cannot be written: {error.strerror or error}. Name another `output`"
             ) from error
 
+    def _write_marian(self, prepare: Callable[[], None] | None) -> None:
+        found = self._find_marian()
+        output = Path(self.output)
+        _check_output(output, model=found.path, overwrite=self.overwrite)
+        data = TrainingData(
+            source_language=self.source_language, target_language=self.target_language
+        )
+        for name in ("source_language", "target_language"):
+            if code := getattr(data, name):
+                read_language(code, name=f"`{name}`")
+        if prepare is not None:
+            prepare()
+        write_model(found, output, data=data)
+
+    def _find_marian(self) -> MarianModel:
+        beside = Path(self.model).parent
+        source, target = self.source_vocabulary, self.target_vocabulary
+        if source is None:
+            if target is not None:
+                raise UserError(_BOTH)
+            if not (beside / SOURCE_MODEL).is_file() or not (beside / TARGET_MODEL).is_file():
+                raise UserError(
+                    f"`source_vocabulary` must name a SentencePiece model: {SOURCE_MODEL} and "
+                    f"{TARGET_MODEL} are not beside {self.model}"
+                )
+            source, target = str(beside / SOURCE_MODEL), str(beside / TARGET_MODEL)
+        return read_marian(
+            Path(self.model),
+            source_vocabulary=Path(source),
+            target_vocabulary=Path(target or source),
+            lists=tuple(map(Path, self.vocab)),
+        )
+
     def _vocabularies(self) -> tuple[str, str] | None:
         """Returns the paths of the SentencePiece models that are given, if any are."""
         if self.source_vocabulary is None and self.target_vocabulary is None:
             return None
         if self.source_vocabulary is None:
-            raise UserError("`target_vocabulary` needs `source_vocabulary`: give both, or neither")
+            raise UserError(_BOTH)
         source = Path(self.source_vocabulary).absolute()
         return str(source), str(Path(self.target_vocabulary or source).absolute())
 
@@ -149,11 +200,15 @@ class ImportRequest:
         return dataclasses.replace(model.tokenization, **given)
 
 
+_BOTH = "`target_vocabulary` needs `source_vocabulary`: give both, or neither"
+
+
 def _check_output(output: Path, *, model: Path, overwrite: bool) -> None:
     if is_free(output):
         return
     output = output.resolve()
-    if not (output / TOKENIZATION_FILE).is_file():
+    names = (TOKENIZATION_FILE, WEIGHTS_FILE)
+    if not any((output / name).is_file() for name in names):
         raise UserError(
             f"the output must be a new folder; {output} is no imported model: name another"
         )

@@ -121,7 +121,8 @@ def _not_finite(model: Transformer) -> list[str]:
     ]
 
 
-_EXPORT_FILES = (WEIGHTS_FILE, "saved_model.pb", CTRANSLATE2_FILE)
+MARIAN_FILE = "model.npz"  # of an export for Marian
+_EXPORT_FILES = (WEIGHTS_FILE, "saved_model.pb", CTRANSLATE2_FILE, MARIAN_FILE)
 
 
 def copy_model(model_folder: Path, output: Path, *, overwrite: bool = False) -> None:

@@ -268,7 +268,8 @@ def test_an_import_says_all_that_the_folder_does_not(layouts, tmp_path):
         ({"target_language": "tlh"}, "`target_language` must be a language of the model"),
         ({"target_vocabulary": "x.spm"}, "needs `source_vocabulary`"),
         ({"source_vocabulary": "gone.spm"}, "no SentencePiece model at"),
-        ({"format": "marian"}, "`format` must be one of ctranslate2"),
+        ({"format": "fairseq"}, "`format` must be one of ctranslate2, marian"),
+        ({"vocab": ("vocab.yml",)}, "`vocab` belongs to `format=marian`"),
     ],
 )
 def test_a_wrong_import_writes_nothing(layouts, tmp_path, options, message):
@@ -285,7 +286,10 @@ def test_a_wrong_import_writes_nothing(layouts, tmp_path, options, message):
 @pytest.mark.parametrize(
     ("file", "message"),
     [
-        ("model.npz", "is a Marian model .model.npz.: convert it with CTranslate2's `ct2-marian"),
+        (
+            "model.npz",
+            "is a Marian model .model.npz.: make a model folder .*`tt import marian`",
+        ),
         ("pytorch_model.bin", "is a Hugging Face model"),
         ("model.safetensors", "is a Hugging Face model .model.safetensors.: .*ct2-transformers"),
         ("checkpoint.pt", "is a PyTorch model"),

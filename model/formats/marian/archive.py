@@ -1,0 +1,140 @@
+"""The file of a Marian model: arrays by name in a `.npz`, its configuration among them as YAML."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import yaml
+
+from model.errors import UserError
+
+Array = npt.NDArray[np.float32]
+Settings = Mapping[str, Any]
+
+_SETTINGS = "special:model.yml"  # bytes, whose end may be NULs
+_SPECIAL = "special:"
+
+
+class Arrays:
+    """The arrays of a model, each taken by its name.
+
+    Args:
+      path: The file, for messages.
+      arrays: All of them, by name.
+    """
+
+    def __init__(self, path: Path, arrays: Mapping[str, Array]) -> None:
+        self.path = path
+        self._arrays = arrays
+        self._taken: set[str] = set()
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._arrays
+
+    def take(self, name: str, *, shape: tuple[int, ...]) -> Array:
+        """Returns an array in a shape; Marian's vectors are [1, n].
+
+        Raises:
+          UserError: It is not there, or its shape is another one.
+        """
+        found = self._arrays.get(name)
+        wanted = (1, *shape) if len(shape) == 1 else shape
+        if found is None or found.shape != wanted:
+            there = "is not there" if found is None else f"is {_spell(found.shape)}"
+            raise UserError(
+                f"{self.path} is not what its configuration says: {name} must be {_spell(wanted)} "
+                f"and {there}. Copy the file again from where it came"
+            )
+        self._taken.add(name)
+        return found.reshape(shape)
+
+    def check_all_taken(self) -> None:
+        """Checks that nothing is left.
+
+        Raises:
+          UserError: There are arrays that nobody took.
+        """
+        if left := sorted(set(self._arrays) - self._taken):
+            raise UserError(
+                f"{self.path} holds {left[0]}, one of {len(left)} arrays that a transformer of its "
+                "configuration has not: it is another kind of model. Name another"
+            )
+
+
+def read_archive(path: Path) -> tuple[Settings, Arrays]:
+    """Reads a model: its configuration, and its arrays.
+
+    Raises:
+      UserError: It is no model of Marian's, it is cut off, or its numbers are no plain floats.
+    """
+    if path.is_dir():
+        raise UserError(f"{path} is a folder: name the .npz of the Marian model in it")
+    try:
+        loaded = np.load(path, allow_pickle=False)
+        if not isinstance(loaded, np.lib.npyio.NpzFile):
+            raise _not_marian(path)
+        with loaded as archive:
+            if _SETTINGS not in archive.files:
+                raise _not_marian(path)
+            text = archive[_SETTINGS].tobytes()
+            arrays = {name: archive[name] for name in archive.files if name != _SETTINGS}
+    except FileNotFoundError as error:
+        raise UserError(f"no model at {path}: name the .npz of a Marian model") from error
+    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, KeyError) as error:
+        raise UserError(
+            f"{path} is cut off or no .npz ({_one_line(error)}): copy it again from where it came"
+        ) from error
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror or error}. See why") from error
+    arrays = {name: values for name, values in arrays.items() if not name.startswith(_SPECIAL)}
+    for name, values in arrays.items():
+        if values.dtype.kind != "f":
+            raise UserError(
+                f"{path} must hold plain floats; {name} is {values.dtype}, as in a model that was "
+                "quantised. Name the model that it was made of"
+            )
+        if not np.isfinite(values).all():
+            raise UserError(
+                f"{path} holds weights that are not finite ({name}): name another checkpoint"
+            )
+    floats = {name: values.astype(np.float32) for name, values in arrays.items()}
+    return _read_settings(path, text), Arrays(path, floats)
+
+
+def write_archive(path: Path, *, settings: Settings, arrays: Mapping[str, Array]) -> None:
+    """Writes a model as Marian reads it: vectors as [1, n], row by row, a NUL behind the text."""
+    text = yaml.safe_dump(dict(settings), sort_keys=True).encode() + b"\0"
+    rows = {name: np.ascontiguousarray(np.atleast_2d(values)) for name, values in arrays.items()}
+    with path.open("wb") as file:  # NumPy would add to a name
+        np.savez(file, **rows, **{_SETTINGS: np.frombuffer(text, np.int8)})  # type: ignore[arg-type]
+
+
+def _read_settings(path: Path, text: bytes) -> Settings:
+    try:
+        settings = yaml.safe_load(text.partition(b"\0")[0])
+        return dict(settings)
+    except (yaml.YAMLError, UnicodeDecodeError, ValueError, TypeError) as error:
+        raise UserError(
+            f"{path} has a configuration that cannot be read ({_one_line(error)}): copy it again "
+            "from where it came"
+        ) from error
+
+
+def _not_marian(path: Path) -> UserError:
+    return UserError(
+        f"{path} is no model of Marian's: it must be a .npz with {_SETTINGS}. Name another file"
+    )
+
+
+def _spell(shape: tuple[int, ...]) -> str:
+    return " x ".join(map(str, shape))
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
