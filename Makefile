@@ -26,7 +26,7 @@ test: lint types
 # Jobs on engines: Dataflow's client against stand-ins for its services and for object stores, Beam's
 # portable job service, a Flink cluster of this machine, and streams through a broker of Kafka's protocol
 # and through Apache Kafka itself. Without Java and Maven, what needs Flink or Apache Kafka is skipped.
-test-flink: flink
+test-flink: flink kafka
 test-stream: kafka
 test-dataflow test-portable test-flink test-stream: test-%: $(ENGINES)
 	$(BIN)/python -m pytest tests/engines/$*

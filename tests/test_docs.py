@@ -64,13 +64,14 @@ ADDED = {
 # Flags of other programs that the documents name.
 FOREIGN = {
     "--artifacts_dir",
-    "--build-arg", "--container_executable", "--direct_num_workers", "--environment_cache_millis",
+    "--build-arg", "--checkpointing_interval", "--container_executable", "--direct_num_workers",
+    "--environment_cache_millis",
     "--environment_config", "--environment_type", "--experiments", "--extra_package",
     "--flexrs_goal", "--flink_job_server_jar", "--flink_version", "--job_endpoint", "--job_name",
-    "--logdir", "--machine_type", "--max_num_workers", "--no_use_public_ips",
+    "--logdir", "--machine_type", "--max_bundle_size", "--max_num_workers", "--no_use_public_ips",
     "--number_of_worker_harness_threads", "--parallelism", "--require-hashes",
     "--requirements_file", "--runner", "--sdk_container_image", "--sdk_worker_parallelism",
-    "--setup_file", "--staging_location", "--temp_location",
+    "--setup_file", "--staging_location", "--streaming", "--temp_location",
 }  # fmt: skip
 
 

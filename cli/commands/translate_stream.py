@@ -15,10 +15,11 @@ from cli.decorators import command
 from cli.errors import say
 from cli.flags_of_fields import options_of
 from cli.libraries import prepare_engine
-from cli.shared_options import DEFAULT_RUN, ModelFolder
+from cli.shared_options import DEFAULT_RUN, Detach, ModelFolder
 from model.decoding.options import Decoding
 from model.engines.translator import Engine
-from model.errors import counted
+from model.errors import counted, require
+from pipelines.remote.options import RunnerOptions
 from pipelines.runners.status_line import StatusLine, TimeLine
 from pipelines.streams.options import StreamOptions
 
@@ -31,7 +32,7 @@ _PANELS = {
 _DRAINING = b"tt: ending when what is in hand is written; Ctrl-C ends at once\n"
 
 
-@command(takes_beam=True)
+@command(is_resumable=True, takes_beam=True)
 def translate_stream_command(
     context: typer.Context,
     options: Annotated[
@@ -46,7 +47,11 @@ def translate_stream_command(
     decoding: Annotated[
         Decoding, options_of(Decoding, panel="Search", panels={"Model": ("batch_tokens",)})
     ],
+    runner: Annotated[
+        RunnerOptions, options_of(RunnerOptions, panel="Runner", flags={"spot": "--spot"})
+    ],
     model: ModelFolder = str(DEFAULT_RUN),
+    detach: Detach = False,
 ) -> None:
     """Translate messages, or files of a folder, as they come.
 
@@ -55,12 +60,13 @@ def translate_stream_command(
     header tt-source by which one that comes twice is known. Messages keep their key, their headers
     (attributes) and, as JSON, their other fields; the added fields have the names of the columns
     of translate-batch. Of a watched folder, each table that comes whole is translated as
-    translate-batch does, into a folder of its name.
+    translate-batch does, into a folder of its name. On Flink (--runner flink) the job's workers
+    read and write; Ctrl-C cancels it there.
 
     Example: tt translate-stream inbox/ outbox/ --field body
     """
     from pipelines.streams.addresses import Folder
-    from pipelines.streams.job import StreamRequest
+    from pipelines.streams.job import StreamJob, StreamRequest
     from pipelines.streams.metrics import describe
     from pipelines.watching.request import WatchRequest
 
@@ -70,7 +76,7 @@ def translate_stream_command(
         model=model,
         decoding=decoding,
         engine=engine,
-        beam=tuple(context.obj or ()),
+        beam=runner.arguments(context.obj or ()),
     )
     with TimeLine("preparing", stream=sys.stderr) as preparing:
         job = request.plan(preparing.say)
@@ -78,6 +84,11 @@ def translate_stream_command(
         say(f"tt: warning: {notice}")
     for line in job.describe():
         say(line)
+    if isinstance(job, StreamJob) and job.request.is_elsewhere:
+        with interrupted_by_sigterm():
+            job.submit(say, detach=detach)
+        return
+    require(not detach, "`detach` is for a stream on a `runner` of other machines: leave it out")
     if job.model.folder is not None:
         prepare_engine(job.model.folder, job.engine)
     with (
@@ -87,6 +98,20 @@ def translate_stream_command(
         done = job.run(status_line.say)
     what = "text" if is_watched else "message"
     say(f"Ended: {counted(done.messages, what)} written, {done.failed:,} of them failed")
+
+
+@contextlib.contextmanager
+def interrupted_by_sigterm() -> Iterator[None]:
+    """Takes a SIGTERM inside the block for a Ctrl-C."""
+
+    def handle(number: int, frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextlib.contextmanager

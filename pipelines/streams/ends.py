@@ -48,7 +48,8 @@ class Ends:
     """Where a stream comes from and goes to, both looked at.
 
     Attributes:
-      source: What is read; its marks say that a bundle is done when their checkpoint is final.
+      sources: What is read: one source, or one for each share where several workers read; their
+        marks say that a bundle is done when their checkpoint is final.
       target: What is written.
       lines: Lines that say where reading begins.
       notices: Lines that warn the user.
@@ -56,7 +57,7 @@ class Ends:
         `UserError` where the last bundle could not be said to be done.
     """
 
-    source: UnboundedSource
+    sources: tuple[UnboundedSource, ...]
     target: Target
     lines: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()

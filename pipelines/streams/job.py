@@ -31,6 +31,8 @@ from pipelines.inference.model_loading import (
 )
 from pipelines.inference.model_sharing import SharedTranslator
 from pipelines.inference.text_model import NamedGlossary
+from pipelines.remote import streams
+from pipelines.remote.checks import check_job
 from pipelines.runners.beam_options import (
     LOCAL_RUNNER,
     find_runner_name,
@@ -39,6 +41,7 @@ from pipelines.runners.beam_options import (
 )
 from pipelines.runners.patches import Patch
 from pipelines.runners.runner import make_pipeline, run_pipeline
+from pipelines.runners.workers import are_elsewhere
 from pipelines.storage.paths import is_local
 from pipelines.streams.addresses import Folder, KafkaTopic
 from pipelines.streams.ends import Ends
@@ -48,7 +51,13 @@ from pipelines.streams.messages import MessageFormat, MessageTexts
 from pipelines.streams.metrics import appending, serving
 from pipelines.streams.options import StreamOptions
 from pipelines.streams.pubsub.connecting import connect_subscription
-from pipelines.streams.transforms import ReadMessages, TranslateMessages, WriteAnswers
+from pipelines.streams.transforms import (
+    POLL_SECONDS,
+    REMOTE_POLL_SECONDS,
+    ReadMessages,
+    TranslateMessages,
+    WriteAnswers,
+)
 
 _SAMPLING_MSEC = 5  # between two looks at what a bundle does, for Beam's own times of steps
 
@@ -66,6 +75,11 @@ class StreamRequest:
     engine: Engine = dataclasses.field(default_factory=Engine)
     beam: tuple[str, ...] = ()  # Beam's own flags
 
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether a runner has workers of its own, which read and write."""
+        return streams.is_elsewhere(self.beam)
+
     def plan(self, report: Callable[[str], object] = lambda line: None) -> StreamJob:
         """Looks at both ends and the model; reads and writes no message.
 
@@ -75,7 +89,7 @@ class StreamRequest:
           UserError: An option, an end or the model does not fit, or a service does not answer.
         """
         options = self.options
-        check_beam(self.beam)
+        arguments, notices = self._check_runner()
         require(
             bool(options.fields) or self.decoding.n_best == 1,
             "`n_best` needs `fields`: a message that is a text has room for one translation",
@@ -90,18 +104,24 @@ class StreamRequest:
         )
         is_kafka = isinstance(options.source, KafkaTopic)
         if is_kafka:
-            ends = connect_topics(options, form=form, run=run, report=report)
+            shares = streams.count_shares(arguments) if self.is_elsewhere else None
+            ends = connect_topics(options, form=form, run=run, most_shares=shares, report=report)
         else:
             ends = connect_subscription(options, form=form, run=run)
         model = find_model(self.model, engine=self.engine, report=report)
-        notices = list(ends.notices)
+        notices += ends.notices
         notices += model.check(
-            name=self.model, decoding=self.decoding, engine=self.engine, texts=options.texts
+            name=self.model,
+            decoding=self.decoding,
+            engine=self.engine,
+            texts=options.texts,
+            is_here=not are_elsewhere(self.beam),
         )
         texts = options.texts.for_model(model.data)
         return StreamJob(
             request=dataclasses.replace(self, engine=choose_engine(model.folder, self.engine)),
             name=run,
+            arguments=tuple(arguments),
             ends=ends,
             model=model,
             texts=MessageTexts(
@@ -113,6 +133,24 @@ class StreamRequest:
             notices=tuple(notices),
         )
 
+    def _check_runner(self) -> tuple[list[str], list[str]]:
+        """Returns Beam's flags with those that a stream adds, and warnings.
+
+        Raises:
+          UserError: The runner or an option is not for streams, or workers would lack something.
+        """
+        options = self.options
+        if not self.is_elsewhere:
+            check_beam(self.beam)
+            return with_one_worker(self.beam), []
+        metrics = next((m for m in ("metrics_port", "metrics_file") if getattr(options, m)), None)
+        is_kafka = isinstance(options.source, KafkaTopic)
+        streams.check_options(self.beam, is_kafka=is_kafka, metrics=metrics)
+        places = {"`model`": self.model, "`kafka_config`": options.kafka_config}
+        named = {what: [path] for what, path in places.items() if isinstance(path, str)}
+        notices = check_job(self.beam, places=named, engine=self.engine.name or "")
+        return streams.with_settings(self.beam), notices
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StreamJob:
@@ -120,6 +158,7 @@ class StreamJob:
 
     request: StreamRequest
     name: str  # of its `LiveRun`
+    arguments: tuple[str, ...]  # Beam's own flags, with those that a stream adds
     ends: Ends
     model: FoundModel
     texts: MessageTexts
@@ -143,7 +182,7 @@ class StreamJob:
         find_run(self.name).is_draining = True
 
     def run(self, report: Callable[[str], object] = lambda line: None) -> Metrics:
-        """Translates messages until `drain` is called; returns what was done.
+        """Translates messages on this machine until `drain` is called; returns what was done.
 
         Args:
           report: Takes a line when the model is loaded and messages are read, and of metrics that
@@ -155,7 +194,7 @@ class StreamJob:
           KeyboardInterrupt: The user wants the end at once; nothing is lost.
         """
         options = self.request.options
-        pipeline = make_pipeline(with_one_worker(self.request.beam))
+        pipeline = make_pipeline(self.arguments)
         try:
             with contextlib.ExitStack() as stack:
                 stack.enter_context(serving(self.look, port=options.metrics_port))
@@ -177,6 +216,23 @@ class StreamJob:
         finally:
             forget_run(self.name)
 
+    def submit(
+        self, report: Callable[[str], object] = lambda line: None, *, detach: bool = False
+    ) -> None:
+        """Has a runner's own workers translate messages, until the user or the runner ends it.
+
+        Args:
+          report: Takes lines of the runner's job.
+          detach: Whether to leave the job to its runner as soon as that has it.
+
+        Raises:
+          UserError: The runner does not take the job, or what a run alone sees.
+          KeyboardInterrupt: The user wants the end; the job is cancelled.
+          JobHandedOver: The runner has the job.
+        """
+        pipeline = make_pipeline(self.arguments, detach=detach)
+        run_pipeline(self.build(pipeline), report, detach=detach)
+
     def build(self, pipeline: beam.Pipeline) -> beam.Pipeline:
         """Wires the steps into a pipeline."""
         options = self.request.options
@@ -185,9 +241,10 @@ class StreamJob:
             # Half of the time: a message may just miss a bundle, and wait for all of the next.
             | "Messages"
             >> ReadMessages(
-                source=self.ends.source,
+                sources=self.ends.sources,
                 max_latency=options.max_latency / 2,
                 max_batch=options.max_batch,
+                poll_seconds=REMOTE_POLL_SECONDS if self.request.is_elsewhere else POLL_SECONDS,
             )
             | "Translate messages"
             >> TranslateMessages(
@@ -239,7 +296,8 @@ def check_beam(arguments: Sequence[str]) -> None:
     """
     if find_runner_name(arguments) != LOCAL_RUNNER.lower():
         raise UserError(
-            f"a stream is translated on this machine, by {LOCAL_RUNNER}: leave out --runner"
+            f"a stream is translated on this machine, by {LOCAL_RUNNER}, or on Flink: leave out "
+            "--runner, or name flink"
         )
     names = {argument.partition("=")[0] for argument in arguments}
     if local_workers(arguments) not in (None, 1):

@@ -7,36 +7,49 @@ not before. So nothing here groups, shuffles, or has side inputs, state or timer
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import apache_beam as beam
-from apache_beam.io.unbounded_source import ReadFromUnboundedSource, UnboundedSource
+from apache_beam.io import unbounded_source
+from apache_beam.io.unbounded_source import UnboundedSource
 
 from model.engines.machine import cores
 from model.engines.translator import Translator, is_on_gpus
 from pipelines.inference.transforms import TranslatorDoFn
+from pipelines.runners.jobs.transforms import CheckWorker
 from pipelines.streams.ends import Target
 from pipelines.streams.messages import Answer, Message, MessageTexts, answer_messages
 from pipelines.streams.side_by_side import SideBySide
 
-POLL_SECONDS = 0.05  # between two looks for messages, on runners that wait
+POLL_SECONDS = 0.05  # between two looks for messages, on this machine
+# On runners for which each look is a bundle, kept until their next checkpoint.
+REMOTE_POLL_SECONDS = 1.0
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)  # not frozen: Beam sets attributes of transforms
 class ReadMessages(beam.PTransform):
-    """The messages of a source, in bundles of those that come within a while."""
+    """The messages of sources, in bundles of those of one that come within a while.
 
-    source: UnboundedSource
+    `ReadFromUnboundedSource` of Beam is the same with one source. Flink gives the shares of one
+    source to one worker: it goes by the element, which is the source.
+    """
+
+    sources: Sequence[UnboundedSource]
     max_latency: float  # seconds that a message may wait for others
     max_batch: int  # messages of a bundle
+    poll_seconds: float = POLL_SECONDS
 
     def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection[Message]:
         """Wires the transform."""
-        return begin | "Read" >> ReadFromUnboundedSource(
-            self.source,
-            poll_interval=POLL_SECONDS,
+        read = unbounded_source._ReadFromUnboundedSourceDoFn(
+            poll_interval=self.poll_seconds,
             max_records_per_bundle=self.max_batch,
             max_read_time_seconds=self.max_latency,
+        )
+        return (
+            begin
+            | "Sources" >> beam.Create(self.sources, reshuffle=False)
+            | "Read" >> beam.ParDo(read)
         )
 
 
@@ -54,6 +67,7 @@ class TranslateMessages(beam.PTransform):
             messages
             | "Batch"
             >> beam.BatchElements(min_batch_size=self.max_batch, max_batch_size=self.max_batch)
+            | "Check worker" >> CheckWorker()
             | "Translate" >> beam.ParDo(_TranslateBatch(self))
         )
 

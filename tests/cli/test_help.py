@@ -189,7 +189,9 @@ NOT_OF = {("preprocess", "accelerator")}  # which has no work for GPUs
         "translate-batch": (
             TranslateOptions, TextOptions, Protection, Engine, Decoding, RunnerOptions,
         ),
-        "translate-stream": (StreamOptions, TextOptions, Protection, Engine, Decoding),
+        "translate-stream": (
+            StreamOptions, TextOptions, Protection, RunnerOptions, Engine, Decoding,
+        ),
         "translate": (TextOptions, Protection, Engine, Decoding),
         "evaluate": (EvaluateRequest,),
     }.items(),

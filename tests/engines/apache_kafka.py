@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 import signal
 from pathlib import Path
 
+import pytest
 from confluent_kafka.admin import NewPartitions
 from kafka_broker import PATIENCE, Broker
 
@@ -66,3 +68,15 @@ class ApacheKafka(Broker):
     def add_partitions(self, topic, count):
         """Gives a topic so many partitions in all."""
         self._admin.create_partitions([NewPartitions(topic, count)])[topic].result(PATIENCE)
+
+
+def running(folder):
+    """Yields a broker that runs; skips the test where it cannot."""
+    for program in ("java", "mvn"):
+        if shutil.which(program) is None:
+            pytest.skip(f"no {program} here, which Apache Kafka needs")
+    if not INSTALLED.exists():
+        pytest.fail(f"no {INSTALLED}: `make test-stream` makes it")
+    broker = ApacheKafka(folder)
+    yield broker
+    broker.stop()

@@ -15,8 +15,8 @@ from kafka_broker import PATIENCE
 from cli.commands.translate_stream import draining_on_signals
 from pipelines.inference.model_loading import CustomModel
 from pipelines.streams.job import StreamRequest
-from pipelines.streams.kafka import source
-from pipelines.streams.kafka.committing import close_committer
+from pipelines.streams.kafka import connections
+from pipelines.streams.kafka.connections import close_connection
 from pipelines.streams.options import StreamOptions
 
 PAUSE = 0.03  # seconds
@@ -63,14 +63,15 @@ def run_stream(options, *, model="reverser", wait=None, look=None, **environment
     """Translates until a signal; returns what was counted, and the most memory, in bytes."""
     os.environ.update(environment)
     if wait is not None:
-        source.WAIT_SECONDS = wait
+        connections.WAIT_SECONDS = wait
     custom = CustomModel(load=LOADERS[model], fingerprint=model)
     job = StreamRequest(options=StreamOptions(**options), model=custom).plan(print)
     if look is not None:
-        looking = dataclasses.replace(job.ends.source, look_seconds=look)
-        close = functools.partial(close_committer, looking)
+        [source] = job.ends.sources
+        looking = dataclasses.replace(source, look_seconds=look)
+        close = functools.partial(close_connection, looking)
         job = dataclasses.replace(
-            job, ends=dataclasses.replace(job.ends, source=looking, close=close)
+            job, ends=dataclasses.replace(job.ends, sources=(looking,), close=close)
         )
     with draining_on_signals(job.drain):
         found = job.run(lambda line: print(line, flush=True))

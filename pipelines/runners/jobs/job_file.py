@@ -127,10 +127,10 @@ class JobNote:
             if found := self.job.find():
                 self.job = found
                 self._write()
-                raise JobHandedOver(
-                    f"the job {self.job.describe()} goes on by itself: the same command says later "
-                    "whether it is finished"
-                )
+                then = "the same command says later whether it is finished"
+                if self._file is None:
+                    then = "end it there"
+                raise JobHandedOver(f"the job {self.job.describe()} goes on by itself: {then}")
             time.sleep(_POLL_SECONDS)
 
     def _write(self) -> None:

@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from model.errors import ServiceError, UserError
 from model.extras import install_extra
+from pipelines.storage.files import read_bytes
+from pipelines.storage.first_look import look_first
+from pipelines.storage.paths import is_local
 from pipelines.streams.addresses import KafkaTopic
 
 if TYPE_CHECKING:
@@ -80,7 +83,7 @@ def read_settings(path: str | None) -> dict[str, str]:
     if path is None:
         return {}
     try:
-        lines = Path(path).read_text("utf-8").splitlines()
+        lines = _read(path).decode().splitlines()
     except OSError as error:
         raise UserError(
             f"`kafka_config` {path} cannot be read: {error.strerror or error}"
@@ -102,6 +105,13 @@ def read_settings(path: str | None) -> dict[str, str]:
             raise UserError(f"`kafka_config` {path}: {RESET} must be earliest or latest")
         found[name] = value
     return found
+
+
+def _read(path: str) -> bytes:
+    if is_local(path):
+        return Path(path).read_bytes()
+    look_first([path])
+    return read_bytes(path)
 
 
 def starts_at_end(settings: Mapping[str, str]) -> bool:

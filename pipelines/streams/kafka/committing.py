@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from model.errors import ServiceError, UserError
@@ -52,12 +52,31 @@ class GroupReading(Protocol):
         """The term of the run, see `Sign`."""
 
     @property
+    def most(self) -> int:
+        """Messages that are taken from the client at once."""
+
+    @property
+    def look_seconds(self) -> float:
+        """Seconds between two looks at which partitions there are."""
+
+    @property
     def beat_seconds(self) -> float:
         """Seconds between two signs of life."""
 
+    @property
+    def leave_seconds(self) -> float | None:
+        """Seconds without a reader after which a process lets go of it; None is never."""
+
+    def choose(self, partitions: Iterable[int]) -> list[int]:
+        """Returns those partitions that are read."""
+
 
 class Committer:
-    """Commits offsets of a group in this process, for all readers of a source."""
+    """Commits offsets of a group in this process, for all readers of a source.
+
+    No commit goes back: bundles may be said to be done in any order, and by several processes of a
+    run, of which one takes over from another.
+    """
 
     def __init__(self, source: GroupReading) -> None:
         self._source = source
@@ -79,11 +98,16 @@ class Committer:
         """
         with self._lock:
             try:
-                self._commit(
-                    {key: at for key, at in offsets.items() if self._committed.get(key) != at}
-                )
+                self._commit(self._ahead(offsets))
             except Exception as error:
                 self.fault = error
+
+    def _ahead(self, offsets: Mapping[int, int]) -> dict[int, int]:
+        """Returns the offsets, and those left, that are behind none that is committed."""
+        furthest = dict(self._left)
+        for partition, at in offsets.items():
+            furthest[partition] = max(at, furthest.get(partition, at))
+        return {key: at for key, at in furthest.items() if at > self._committed.get(key, -1)}
 
     def _commit(self, new: dict[int, int]) -> None:
         """Commits offsets, with the sign of this run beside them, unless another run has them."""
@@ -93,11 +117,12 @@ class Committer:
         if not new:
             return
         name = self._source.topic.topic
-        wanted = [TopicPartition(name, key, at, str(self._sign)) for key, at in new.items()]
         try:
             self._look_for_others({*new, *self._signed})
             if self.fault is not None:
                 return
+            new = {key: max(at, self._committed.get(key, at)) for key, at in new.items()}
+            wanted = [TopicPartition(name, key, at, str(self._sign)) for key, at in new.items()]
             done = self._open().commit(offsets=wanted, asynchronous=False) or []
             error = next((each.error for each in done if each.error), None)
         except confluent_kafka.KafkaException as exception:
@@ -142,7 +167,7 @@ class Committer:
                     return
                 self._sign = dataclasses.replace(self._sign, beat=self._sign.beat + 1)
                 # All of them: brokers forget what is not committed for a week.
-                self._commit({**self._committed, **self._left})
+                self._commit({**self._committed, **self._ahead({})})
 
     def _look_for_others(self, partitions: Iterable[int]) -> None:
         """Ends this run where the sign of one stands that took over, or was first.
@@ -156,7 +181,13 @@ class Committer:
         asked = [TopicPartition(name, partition) for partition in sorted(partitions)]
         for each in self._open().committed(asked, timeout=_ANSWER_SECONDS):
             sign = Sign.parse(each.metadata or "")
-            if sign is None or sign.run == self._sign.run or not sign.outranks(self._sign):
+            if sign is None:
+                continue
+            if sign.run == self._sign.run:  # maybe of another process of it, which has gone on
+                furthest = max(each.offset, self._committed.get(each.partition, each.offset))
+                self._committed[each.partition] = furthest
+                continue
+            if not sign.outranks(self._sign):
                 continue
             explain = explain_successor if sign.term > self._sign.term else explain_other
             self.fault = explain(sign, group=self._source.group)
@@ -178,7 +209,8 @@ class Committer:
         with self._lock:
             if self.fault is None:
                 self._sign = dataclasses.replace(self._sign, is_ended=True)  # none need wait
-                self._commit({**{key: self._committed[key] for key in self._signed}, **self._left})
+                signed = {key: self._committed[key] for key in self._signed}
+                self._commit({**signed, **self._ahead({})})
             if self._consumer is not None:
                 self._consumer.close()
                 self._consumer = None
@@ -190,6 +222,16 @@ class Committer:
                 f"the brokers at {self._source.topic.brokers} do not take the last offsets: what "
                 "was written since is written once more by the next run"
             )
+
+    def leave(self) -> None:
+        """Lets go of the brokers, and leaves what is committed as it is."""
+        self._ended.set()
+        if self._beats is not None:
+            self._beats.join()
+        with self._lock:
+            if self._consumer is not None:
+                self._consumer.close()
+                self._consumer = None
 
     def _explain(self, error: KafkaError) -> UserError:
         from confluent_kafka import KafkaError
@@ -216,6 +258,14 @@ def committer_of(source: GroupReading) -> Committer:
         if source not in _committers:
             _committers[source] = Committer(source)
         return _committers[source]
+
+
+def leave_committer(source: GroupReading) -> None:
+    """Ends the commits of a source whose readers are of another process by now, if of any."""
+    with _lock:
+        committer = _committers.pop(source, None)
+    if committer is not None:
+        committer.leave()
 
 
 def close_committer(source: GroupReading) -> None:

@@ -11,12 +11,15 @@ from pipelines.storage.paths import normalize_path
 from pipelines.streams.addresses import KafkaTopic
 from pipelines.streams.ends import Ends
 from pipelines.streams.kafka import clients
-from pipelines.streams.kafka.committing import close_committer
+from pipelines.streams.kafka.connections import close_connection
+from pipelines.streams.kafka.positions import Position, find_positions
 from pipelines.streams.kafka.signs import check_alone
-from pipelines.streams.kafka.source import KafkaSource, Position, find_positions
+from pipelines.streams.kafka.source import KafkaSource
 from pipelines.streams.kafka.writer import KafkaTarget
 from pipelines.streams.messages import MessageFormat
 from pipelines.streams.options import StreamOptions
+
+LEAVE_SECONDS = 60.0  # after which a worker lets go of a share of which it reads nothing
 
 
 def connect_topics(
@@ -24,6 +27,7 @@ def connect_topics(
     *,
     form: MessageFormat,
     run: str,
+    most_shares: int | None = None,
     report: Callable[[str], object] = lambda line: None,
 ) -> Ends:
     """Looks at brokers and topics; reads and writes no message.
@@ -32,6 +36,8 @@ def connect_topics(
       options: The options of a stream from a topic to a topic.
       form: Where texts stand in its messages.
       run: Name of its `LiveRun`.
+      most_shares: Sources among which the partitions are divided, at most: those of workers that
+        may take over from one another. None is one source, whose worker is this process.
       report: Takes a line if there may be another run of the group, which takes a while to see.
 
     Raises:
@@ -57,9 +63,13 @@ def connect_topics(
     )
     positions, term = _find_positions(source, report=report)
     source = dataclasses.replace(source, term=term)
+    sources = [source]
+    if most_shares is not None:
+        shares = min(len(positions), most_shares)
+        sources = source.divide(shares, leave_seconds=LEAVE_SECONDS)
     notices = [_describe_loss(source, partition, at) for partition, at in positions.items()]
     return Ends(
-        source=source,
+        sources=tuple(sources),
         target=KafkaTarget(
             output=topics["`output`"],
             dead_letter=topics.get("`dead_letter`"),
@@ -69,7 +79,7 @@ def connect_topics(
         ),
         lines=(_describe(source, positions),),
         notices=tuple(filter(None, notices)),
-        close=functools.partial(close_committer, source),
+        close=functools.partial(close_connection, source),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -44,6 +45,67 @@ class _Topic(NamedTuple):
     producer: Producer
 
 
+class _Outlet:
+    """The topics of a target with their producers, which all writers of a process share.
+
+    A runner that has many bundles in hand has a writer for each.
+    """
+
+    def __init__(self, target: KafkaTarget) -> None:
+        self.writers = 0
+        self.is_broken = False  # after an error: who begins a bundle takes a new one
+        self._config, self._run = target.config, target.run
+        self.output = self._open("`output`", target.output)
+        self.dead_letter: _Topic | None = None
+        if target.dead_letter is not None:
+            self.dead_letter = self._open("`dead_letter`", target.dead_letter)
+
+    @property
+    def topics(self) -> list[_Topic]:
+        """The topics."""
+        return [self.output, *([self.dead_letter] if self.dead_letter else [])]
+
+    def close(self) -> None:
+        """Drops what is not delivered."""
+        for topic in self.topics:
+            topic.producer.purge()
+            topic.producer.flush(_POLL_SECONDS)
+
+    def _open(self, name: str, topic: KafkaTopic) -> _Topic:
+        found = clients.find_topics(topic.brokers, {name: topic}, config=self._config)
+        live = find_run(self._run)
+        producer = clients.make_producer(
+            topic.brokers,
+            config=self._config,
+            most_bytes=found.most_bytes,
+            note=lambda error: live.note_trouble(f"no answer of {topic.brokers} ({error.name()})"),
+        )
+        return _Topic(topic, len(found.partitions[topic.topic]), producer)
+
+
+_outlets: dict[KafkaTarget, _Outlet] = {}
+_lock = threading.Lock()
+
+
+def _take_outlet(target: KafkaTarget) -> _Outlet:
+    with _lock:
+        if target not in _outlets or _outlets[target].is_broken:
+            _outlets[target] = _Outlet(target)
+        outlet = _outlets[target]
+        outlet.writers += 1
+        return outlet
+
+
+def _leave_outlet(target: KafkaTarget, outlet: _Outlet) -> None:
+    with _lock:
+        outlet.writers -= 1
+        is_last = outlet.writers == 0
+        if (is_last or outlet.is_broken) and _outlets.get(target) is outlet:
+            del _outlets[target]
+    if is_last:
+        outlet.close()
+
+
 @dataclasses.dataclass(slots=True)
 class _Sent:
     """An answer under way."""
@@ -51,6 +113,7 @@ class _Sent:
     answer: Answer
     attempt: int = 0  # how many forms of it were too large
     is_alone: bool = False  # no other was sent with it
+    is_delivered: bool = False  # or refused, which the error says
     error: KafkaError | None = None
 
 
@@ -65,23 +128,8 @@ class KafkaWriter:
         self._target = target
         self._live = find_run(target.run)
         self._pending: list[_Sent] = []
-        self._output = self._open("`output`", target.output)
-        self._dead_letter: _Topic | None = None
-        if target.dead_letter is not None:
-            self._dead_letter = self._open("`dead_letter`", target.dead_letter)
-
-    def _open(self, name: str, topic: KafkaTopic) -> _Topic:
-        config = self._target.config
-        found = clients.find_topics(topic.brokers, {name: topic}, config=config)
-        producer = clients.make_producer(
-            topic.brokers,
-            config=config,
-            most_bytes=found.most_bytes,
-            note=lambda error: self._live.note_trouble(
-                f"no answer of {topic.brokers} ({error.name()})"
-            ),
-        )
-        return _Topic(topic, len(found.partitions[topic.topic]), producer)
+        self._outlet = _take_outlet(target)
+        self._is_closed = False
 
     def write(self, answer: Answer) -> None:
         """Sends an answer on its way.
@@ -89,6 +137,9 @@ class KafkaWriter:
         Raises:
           UserError: The brokers do not take it.
         """
+        if self._outlet.is_broken and not self._pending:
+            _leave_outlet(self._target, self._outlet)
+            self._outlet = _take_outlet(self._target)
         sent = _Sent(answer)
         self._pending.append(sent)
         self._send(sent)
@@ -103,12 +154,10 @@ class KafkaWriter:
         for sent in self._pending:
             while sent.error is not None:
                 if not _is_too_large(sent.error):
-                    raise clients.explain_error(
-                        sent.error, brokers=self._place(sent)[0].address.brokers
-                    )
+                    raise self._explain(sent.error, self._place(sent)[0])
                 # Brokers measure what they get together: once more, by itself, as it was.
                 sent.attempt += sent.is_alone
-                sent.error, sent.is_alone = None, True
+                sent.error, sent.is_delivered, sent.is_alone = None, False, True
                 self._send(sent)
                 self._wait()
         done, self._pending = self._pending, []
@@ -123,33 +172,34 @@ class KafkaWriter:
         self._live.note_trouble("")
 
     def close(self) -> None:
-        """Drops what is not flushed: its bundle has failed."""
-        for topic in self._topics:
-            topic.producer.purge()
-            topic.producer.flush(_POLL_SECONDS)
+        """Lets go of the producers; the last one drops what is not flushed: its bundle failed."""
+        if not self._is_closed:
+            self._is_closed = True
+            _leave_outlet(self._target, self._outlet)
 
-    @property
-    def _topics(self) -> list[_Topic]:
-        return [self._output, *([self._dead_letter] if self._dead_letter else [])]
+    def _explain(self, error: KafkaError, topic: _Topic) -> UserError:
+        self._outlet.is_broken = True
+        return clients.explain_error(error, brokers=topic.address.brokers)
 
     def _wait(self) -> None:
-        for topic in self._topics:
-            while topic.producer.flush(_POLL_SECONDS):
-                pass
+        """Waits for what this writer has sent; what others have sent may be delivered as well."""
+        while not all(sent.is_delivered for sent in self._pending):
+            for topic in self._outlet.topics:
+                topic.producer.flush(_POLL_SECONDS)
 
     def _place(self, sent: _Sent) -> tuple[_Topic, Delivery]:
         delivery = deliver(
             sent.answer,
             attempt=sent.attempt,
             form=self._target.form,
-            has_dead_letter=self._dead_letter is not None,
+            has_dead_letter=self._outlet.dead_letter is not None,
         )
         if delivery is None:
             raise UserError(
                 f"the message {sent.answer.message.source} cannot be written: its key and headers "
                 "alone are larger than the topic takes. Raise its max.message.bytes"
             )
-        topic = self._dead_letter if delivery.is_dead_letter else self._output
+        topic = self._outlet.dead_letter if delivery.is_dead_letter else self._outlet.output
         assert topic is not None
         return topic, delivery
 
@@ -158,7 +208,7 @@ class KafkaWriter:
         import confluent_kafka
 
         def note(error: KafkaError | None, _: object) -> None:
-            sent.error = error
+            sent.error, sent.is_delivered = error, True
 
         message = sent.answer.message
         while True:
@@ -178,7 +228,7 @@ class KafkaWriter:
             except confluent_kafka.KafkaException as exception:
                 error = exception.args[0]
                 if not _is_too_large(error):
-                    raise clients.explain_error(error, brokers=topic.address.brokers) from None
+                    raise self._explain(error, topic) from None
                 sent.attempt += 1
             else:
                 topic.producer.poll(0)

@@ -46,7 +46,7 @@ def connect_subscription(options: StreamOptions, *, form: MessageFormat, run: st
         run=run,
     )
     return Ends(
-        source=reader,
+        sources=(reader,),
         target=PubsubTarget(output=target, dead_letter=failed, form=form, run=run),
         lines=(f"Reading {source}, a subscription to {found.topic}",),
         notices=tuple(notices),

@@ -8,6 +8,7 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 import urllib.request
 from pathlib import Path
 
@@ -54,16 +55,25 @@ class Cluster:
     def add_task_manager(self):
         self.script.add(self.folder)
 
-    def start(self, *arguments, cwd):
-        """Starts `tt` with a job here, in a process group of its own."""
-        command = [sys.executable, "-m", "cli.main", *map(str, arguments), *self.arguments]
+    def cancel(self, job):
+        """Cancels a job as a user of its page does, and waits until it has ended."""
+        url = f"{self.url}/jobs/{job}?mode=cancel"
+        urllib.request.urlopen(urllib.request.Request(url, method="PATCH"), timeout=30).close()
+        end = time.monotonic() + 60
+        while self.ask(f"jobs/{job}")["state"] not in ENDED:
+            assert time.monotonic() < end
+            time.sleep(0.2)
+
+    def start(self, *arguments, cwd, more=()):
+        """Starts `tt` with a job here, in a process group of its own; `more` is for Beam."""
+        command = [sys.executable, "-m", "cli.main", *map(str, arguments), *self.arguments, *more]
         return subprocess.Popen(
             command, cwd=cwd, stderr=subprocess.PIPE, text=True, start_new_session=True
         )
 
-    def run(self, *arguments, cwd):
+    def run(self, *arguments, cwd, more=()):
         """Runs `tt` with a job here; returns its exit code and what it printed."""
-        process = self.start(*arguments, cwd=cwd)
+        process = self.start(*arguments, cwd=cwd, more=more)
         _, printed = process.communicate(timeout=600)
         return process.returncode, printed
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import shutil
 
 import pytest
 from commands import Child
@@ -25,26 +24,17 @@ def broker():
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory):
     """Apache Kafka on this machine; a test makes topics of its own."""
-    yield from _apache_kafka(tmp_path_factory.mktemp("kafka"))
+    from apache_kafka import running
+
+    yield from running(tmp_path_factory.mktemp("kafka"))
 
 
 @pytest.fixture
 def own_kafka(tmp_path):
     """Apache Kafka that a test may kill."""
-    yield from _apache_kafka(tmp_path / "kafka")
+    from apache_kafka import running
 
-
-def _apache_kafka(folder):
-    from apache_kafka import INSTALLED, ApacheKafka
-
-    for program in ("java", "mvn"):
-        if shutil.which(program) is None:
-            pytest.skip(f"no {program} here, which Apache Kafka needs")
-    if not INSTALLED.exists():
-        pytest.fail(f"no {INSTALLED}: `make test-stream` makes it")
-    broker = ApacheKafka(folder)
-    yield broker
-    broker.stop()
+    yield from running(tmp_path / "kafka")
 
 
 @pytest.fixture

@@ -35,9 +35,12 @@ def job_of(**fields):
     return StreamJob(
         request=StreamRequest(options=options, model=MODEL),
         name="test",
+        arguments=tuple(with_one_worker(())),
         ends=Ends(
-            source=KafkaSource(
-                topic=options.source, group="g", config=options.kafka_config, run="test"
+            sources=(
+                KafkaSource(
+                    topic=options.source, group="g", config=options.kafka_config, run="test"
+                ),
             ),
             target=KafkaTarget(
                 output=options.target, dead_letter=options.failed, config=options.kafka_config
@@ -57,7 +60,7 @@ def proto_of(job):
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["--runner=DirectRunner"], ["--runner", "FlinkRunner"], ["--runner=DataflowRunner"],
+        ["--runner=DirectRunner"], ["--runner", "SparkRunner"], ["--runner=DataflowRunner"],
         ["--direct_num_workers=2"], ["--direct_num_workers", "0"],
         ["--direct_running_mode=multi_processing"], ["--direct_runner_bundle_repeat=1"],
     ],
@@ -132,7 +135,7 @@ def test_all_from_read_to_write_is_one_stage_here():
         for stage in stages_of(proto_of(job_of()))
         if any("Write answers" in name for name in stage)
     ]
-    for step in ("ReadUnbounded", "Batch", "Translate messages/Translate", "Write answers/Write"):
+    for step in ("Messages/Read", "Batch", "Translate messages/Translate", "Write answers/Write"):
         assert any(step in name for name in stage), step
 
 

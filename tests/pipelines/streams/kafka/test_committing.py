@@ -34,7 +34,9 @@ class Group:
     def committed(self, partitions, timeout):
         return [
             SimpleNamespace(
-                partition=each.partition, metadata=self.kept.get(each.partition, (-1, None))[1]
+                partition=each.partition,
+                offset=self.kept.get(each.partition, (-1, None))[0],
+                metadata=self.kept.get(each.partition, (-1, None))[1],
             )
             for each in partitions
         ]
@@ -182,6 +184,16 @@ def test_of_two_runs_the_later_ends(group, committer, start, ends):
     else:
         wait_until(lambda: Sign.parse(group.kept[0][1]).run == "mine")
         assert committer.fault is None
+
+
+def test_another_process_of_the_run_that_has_gone_on_is_not_set_back(group, committer):
+    committer.commit({0: 5, 1: 2})
+    committer.start_beats()
+    group.kept[0] = (9, str(Sign(run="mine", start=1, host="elsewhere", process=7)))
+    wait_until(lambda: Sign.parse(group.kept[0][1]).host != "elsewhere")
+    assert group.kept[0][0] == 9
+    committer.commit({0: 7, 1: 3})
+    assert [offset for offset, _ in group.kept.values()] == [9, 3]
 
 
 def test_what_a_run_left_that_was_killed_ends_no_other(group, committer):

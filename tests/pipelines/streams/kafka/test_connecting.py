@@ -2,7 +2,8 @@
 
 from pipelines.streams.addresses import KafkaTopic
 from pipelines.streams.kafka.connecting import _describe, _describe_loss
-from pipelines.streams.kafka.source import KafkaSource, Position
+from pipelines.streams.kafka.positions import Position
+from pipelines.streams.kafka.source import KafkaSource
 
 SOURCE = KafkaSource(topic=KafkaTopic("a:1", "in"), group="g")
 

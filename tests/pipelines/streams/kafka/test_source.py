@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from model.errors import ServiceError, UserError
 from pipelines.streams.addresses import KafkaTopic
 from pipelines.streams.kafka import clients
-from pipelines.streams.kafka.committing import close_committer
+from pipelines.streams.kafka.connections import close_connection
 from pipelines.streams.kafka.source import KafkaMark, KafkaSource
 from pipelines.streams.live_run import find_run, forget_run
 from pipelines.streams.messages import BUNDLE_BYTES
@@ -88,6 +88,10 @@ class Consumer:
     def incremental_assign(self, partitions):
         self.assigned.update({each.partition: each.offset for each in partitions})
 
+    def incremental_unassign(self, partitions):
+        for each in partitions:
+            del self.assigned[each.partition]
+
     def consume(self, count, timeout):
         self.waited.append(timeout)
         taken, self.records = self.records[:count], self.records[count:]
@@ -115,7 +119,7 @@ def source():
     source = KafkaSource(topic=TOPIC, group="g", run="test", look_seconds=0.01)
     yield source
     with contextlib.suppress(UserError):
-        close_committer(source)
+        close_connection(source)
     forget_run("test")
 
 
@@ -128,15 +132,15 @@ def read(reader):
 
 def test_a_reader_begins_behind_what_is_committed_or_with_the_oldest(client, source):
     client.partitions, client.committed_offsets, client.first = 3, {0: 7, 1: 2}, {1: 5, 2: 3}
-    reader = source.create_reader(None, None)
+    source.create_reader(None, None).start()
     assert client.assigned == {0: 7, 1: 5, 2: 3}  # of partition 1 the oldest is left
-    reader.close()
+    close_connection(source)
     assert client.is_closed
 
 
 def test_a_mark_wins_over_what_is_committed(client, source):
     client.partitions, client.committed_offsets = 2, {0: 7, 1: 7}
-    source.create_reader(None, KafkaMark(source, ((0, 20),))).close()
+    source.create_reader(None, KafkaMark(source, ((0, 20),))).start()
     assert client.assigned == {0: 20, 1: 7}
 
 
@@ -144,10 +148,10 @@ def test_a_new_group_begins_at_the_end_where_the_user_wants_it(client, source, t
     config = tmp_path / "config"
     config.write_text("auto.offset.reset=latest")
     source = dataclasses.replace(source, config=str(config))
-    source.create_reader(None, None).close()
+    source.create_reader(None, None).start()
     assert client.assigned == {0: 100}
     assert client.commits == [{0: 100}]  # else what comes before the first commit could be lost
-    close_committer(source)
+    close_connection(source)
 
 
 def test_a_mark_is_behind_what_was_given_not_what_was_fetched(client, source):
@@ -183,10 +187,10 @@ def test_a_commit_that_fails_for_a_while_is_made_with_the_next_or_at_the_end(cli
     KafkaMark(source, ((0, 5),)).finalize_checkpoint()
     assert "not committed" in find_run("test").look().trouble
     with pytest.raises(ServiceError, match="written once more by the next run"):
-        close_committer(source)
+        close_connection(source)
     KafkaMark(source, ((0, 5),)).finalize_checkpoint()
     client.commit_error = None
-    close_committer(source)
+    close_connection(source)
     assert client.commits == [{0: 5}]
 
 
@@ -255,6 +259,86 @@ def test_an_error_that_stays_ends_the_run_and_passes_over_nothing(client, source
         reader.advance()
     assert reader.get_checkpoint_mark().offsets == ((0, 1),)
     reader.close()
+
+
+# Runners with workers of their own make a reader for each bundle, and may go back to an old one.
+
+
+@pytest.fixture
+def share(source):
+    [share] = source.divide(1, leave_seconds=0.2)
+    yield share
+    close_connection(share)
+
+
+def test_shares_have_each_partition_once(source):
+    shares = source.divide(3, leave_seconds=60)
+    assert [each.choose(range(8)) for each in shares] == [[0, 3, 6], [1, 4, 7], [2, 5]]
+    assert source.choose(range(8)) == list(range(8))
+
+
+def test_a_share_reads_its_partitions_alone(client, source):
+    client.partitions = 5
+    share = source.divide(2, leave_seconds=60)[1]
+    share.create_reader(None, None).start()
+    assert client.assigned == {1: 0, 3: 0}
+    close_connection(share)
+
+
+def test_the_next_reader_goes_on_with_what_was_fetched(client, share):
+    client.records = [Record(0, 4), Record(0, 5)]
+    first = share.create_reader(None, None)
+    assert first.start()
+    client.assigned.clear()
+    second = share.create_reader(None, first.get_checkpoint_mark())
+    assert read(second) == ["t/0/5"]
+    assert client.assigned == {}
+    first.close()
+    assert not client.is_closed
+
+
+def test_a_reader_that_is_behind_goes_back_and_drops_what_was_fetched(client, share):
+    client.partitions = 2
+    client.records = [Record(0, 4), Record(0, 5), Record(1, 7), Record(0, 6)]
+    first = share.create_reader(None, None)
+    assert first.start()
+    mark = first.get_checkpoint_mark()
+    assert mark.offsets == ((0, 5), (1, 0))
+    assert read(first) == ["t/0/5", "t/1/7", "t/0/6"]
+    client.records = [Record(0, 7)]
+    assert first.advance()
+    client.assigned.clear()
+    client.assigned.update({0: -1, 1: -1})
+    again = share.create_reader(None, mark)
+    client.records = [Record(0, 5)]
+    assert read(again) == ["t/0/5"]
+    assert client.assigned == {0: 5, 1: 0}
+    # The first reader, kept by its bundle, goes on where it was itself.
+    client.records = [Record(0, 8)]
+    assert read(first) == ["t/0/8"]
+    assert client.assigned == {0: 8, 1: 8}
+    assert first.get_checkpoint_mark().offsets == ((0, 9), (1, 8))
+
+
+def test_no_commit_goes_back(client, share):
+    reader = share.create_reader(None, None)
+    for offset in (8, 5, 9, 2):
+        KafkaMark(share, ((0, offset),)).finalize_checkpoint()
+    assert client.commits == [{0: 0}, {0: 8}, {0: 9}]
+    reader.close()
+
+
+def test_a_share_without_a_reader_is_left_and_can_be_taken_up_again(client, share):
+    reader = share.create_reader(None, None)
+    reader.start()
+    commits = list(client.commits)
+    end = time.monotonic() + 10
+    while not client.is_closed and time.monotonic() < end:
+        time.sleep(0.01)
+    assert client.is_closed
+    assert client.commits == commits  # what is committed, and its sign, are another's by now
+    client.records = [Record(0, 0)]
+    assert read(reader) == ["t/0/0"]
 
 
 @pytest.mark.parametrize("when", [(0, -1), (1, -5), (1, 2**62)])
@@ -339,4 +423,4 @@ def test_what_a_commit_raises_is_not_left_to_beam_which_would_log_it(client, sou
         reader.advance()
     reader.close()
     with pytest.raises(ValueError, match="no offset"):
-        close_committer(source)
+        close_connection(source)
