@@ -60,8 +60,8 @@ def translate_stream_command(
     header tt-source by which one that comes twice is known. Messages keep their key, their headers
     (attributes) and, as JSON, their other fields; the added fields have the names of the columns
     of translate-batch. Of a watched folder, each table that comes whole is translated as
-    translate-batch does, into a folder of its name. On Flink (--runner flink) the job's workers
-    read and write; Ctrl-C cancels it there.
+    translate-batch does, into a folder of its name. With --runner, workers of Flink or Dataflow
+    read and write; Ctrl-C cancels the job there.
 
     Example: tt translate-stream inbox/ outbox/ --field body
     """
@@ -70,14 +70,19 @@ def translate_stream_command(
     from pipelines.streams.metrics import describe
     from pipelines.watching.request import WatchRequest
 
+    request: WatchRequest | StreamRequest
+    asked: dict[str, Any] = {
+        "options": options,
+        "model": model,
+        "decoding": decoding,
+        "engine": engine,
+        "beam": runner.arguments(context.obj or ()),
+    }
     is_watched = isinstance(options.source, Folder)
-    request = (WatchRequest if is_watched else StreamRequest)(
-        options=options,
-        model=model,
-        decoding=decoding,
-        engine=engine,
-        beam=runner.arguments(context.obj or ()),
-    )
+    if is_watched:
+        request = WatchRequest(**asked)
+    else:
+        request = StreamRequest(**asked, accelerator=runner.accelerator)
     with TimeLine("preparing", stream=sys.stderr) as preparing:
         job = request.plan(preparing.say)
     for notice in job.notices:

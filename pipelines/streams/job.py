@@ -31,11 +31,13 @@ from pipelines.inference.model_loading import (
 )
 from pipelines.inference.model_sharing import SharedTranslator
 from pipelines.inference.text_model import NamedGlossary
-from pipelines.remote import streams
+from pipelines.remote import dataflow, streams
 from pipelines.remote.checks import check_job
+from pipelines.remote.wheel import with_own_wheel
 from pipelines.runners.beam_options import (
     LOCAL_RUNNER,
     find_runner_name,
+    is_dataflow,
     local_workers,
     set_file_system_options,
 )
@@ -43,7 +45,7 @@ from pipelines.runners.patches import Patch
 from pipelines.runners.runner import make_pipeline, run_pipeline
 from pipelines.runners.workers import are_elsewhere
 from pipelines.storage.paths import is_local
-from pipelines.streams.addresses import Folder, KafkaTopic
+from pipelines.streams.addresses import Folder, KafkaTopic, PubsubName
 from pipelines.streams.ends import Ends
 from pipelines.streams.kafka.connecting import connect_topics
 from pipelines.streams.live_run import Metrics, find_run, forget_run
@@ -51,6 +53,8 @@ from pipelines.streams.messages import MessageFormat, MessageTexts
 from pipelines.streams.metrics import appending, serving
 from pipelines.streams.options import StreamOptions
 from pipelines.streams.pubsub.connecting import connect_subscription
+from pipelines.streams.pubsub.transforms import ReadSubscription, WriteTopics
+from pipelines.streams.pubsub.writer import PubsubTarget
 from pipelines.streams.transforms import (
     POLL_SECONDS,
     REMOTE_POLL_SECONDS,
@@ -74,6 +78,7 @@ class StreamRequest:
     # Engine that computes; not used with a translator of your own.
     engine: Engine = dataclasses.field(default_factory=Engine)
     beam: tuple[str, ...] = ()  # Beam's own flags
+    accelerator: str | None = None  # GPUs of each worker of Dataflow, "nvidia-l4"
 
     @property
     def is_elsewhere(self) -> bool:
@@ -110,6 +115,10 @@ class StreamRequest:
             ends = connect_subscription(options, form=form, run=run)
         model = find_model(self.model, engine=self.engine, report=report)
         notices += ends.notices
+        if self.is_elsewhere:
+            arguments = streams.with_hints(
+                arguments, model_bytes=lambda: model.size, accelerator=self.accelerator
+            )
         notices += model.check(
             name=self.model,
             decoding=self.decoding,
@@ -144,12 +153,16 @@ class StreamRequest:
             check_beam(self.beam)
             return with_one_worker(self.beam), []
         metrics = next((m for m in ("metrics_port", "metrics_file") if getattr(options, m)), None)
-        is_kafka = isinstance(options.source, KafkaTopic)
-        streams.check_options(self.beam, is_kafka=is_kafka, metrics=metrics)
-        places = {"`model`": self.model, "`kafka_config`": options.kafka_config}
-        named = {what: [path] for what, path in places.items() if isinstance(path, str)}
-        notices = check_job(self.beam, places=named, engine=self.engine.name or "")
-        return streams.with_settings(self.beam), notices
+        notices = streams.check_options(
+            self.beam,
+            is_kafka=isinstance(options.source, KafkaTopic),
+            config=options.kafka_config,
+            metrics=metrics,
+        )
+        named = {"`model`": self.model, "`glossary`": options.texts.glossary}
+        places = {what: [path] for what, path in named.items() if isinstance(path, str)}
+        notices += check_job(self.beam, places=places, engine=self.engine.name or "")
+        return streams.with_settings(self.beam, accelerator=self.accelerator), notices
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -230,27 +243,35 @@ class StreamJob:
           KeyboardInterrupt: The user wants the end; the job is cancelled.
           JobHandedOver: The runner has the job.
         """
-        pipeline = make_pipeline(self.arguments, detach=detach)
-        run_pipeline(self.build(pipeline), report, detach=detach)
+        dataflow.check_staging(self.arguments)
+        with with_own_wheel(self.arguments, engine=str(self.engine.name)) as arguments:
+            pipeline = make_pipeline(arguments, detach=detach)
+            run_pipeline(self.build(pipeline), report, detach=detach)
 
     def build(self, pipeline: beam.Pipeline) -> beam.Pipeline:
         """Wires the steps into a pipeline."""
-        options = self.request.options
-        _ = (
-            pipeline
-            # Half of the time: a message may just miss a bundle, and wait for all of the next.
-            | "Messages"
-            >> ReadMessages(
+        options, target = self.request.options, self.ends.target
+        read: beam.PTransform
+        write: beam.PTransform = WriteAnswers(target=target)
+        if isinstance(target, PubsubTarget) and is_dataflow(self.arguments):
+            assert isinstance(options.source, PubsubName)
+            read, write = ReadSubscription(subscription=options.source), WriteTopics(target=target)
+        else:
+            read = ReadMessages(
                 sources=self.ends.sources,
+                # Half of it: a message may just miss a bundle, and wait for all of the next.
                 max_latency=options.max_latency / 2,
                 max_batch=options.max_batch,
                 poll_seconds=REMOTE_POLL_SECONDS if self.request.is_elsewhere else POLL_SECONDS,
             )
-            | "Translate messages"
-            >> TranslateMessages(
-                load_translator=self._loader(), texts=self.texts, max_batch=options.max_batch
-            )
-            | "Write answers" >> WriteAnswers(target=self.ends.target)
+        translate = TranslateMessages(
+            load_translator=self._loader(), texts=self.texts, max_batch=options.max_batch
+        )
+        _ = (
+            pipeline
+            | "Messages" >> read
+            | "Translate messages" >> translate
+            | "Write answers" >> write
         )
         return pipeline
 
@@ -296,8 +317,8 @@ def check_beam(arguments: Sequence[str]) -> None:
     """
     if find_runner_name(arguments) != LOCAL_RUNNER.lower():
         raise UserError(
-            f"a stream is translated on this machine, by {LOCAL_RUNNER}, or on Flink: leave out "
-            "--runner, or name flink"
+            f"a stream is translated on this machine, by {LOCAL_RUNNER}, on Flink or on "
+            "Dataflow: leave out --runner, or name one of these"
         )
     names = {argument.partition("=")[0] for argument in arguments}
     if local_workers(arguments) not in (None, 1):

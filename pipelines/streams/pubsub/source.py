@@ -124,7 +124,7 @@ class PubsubReader(UnboundedReader):
             received = self._fetched.popleft()
             self._changed.notify_all()
         self._read.append(received.ack_id)
-        self._current = _message_of(received.message, self._source.subscription)
+        self._current = message_of(received.message, self._source.subscription)
         self._room -= self._current.size
         return True
 
@@ -209,7 +209,8 @@ class PubsubReader(UnboundedReader):
             return []
 
 
-def _message_of(message: Any, subscription: PubsubName) -> Message:
+def message_of(message: Any, subscription: PubsubName) -> Message:
+    """Returns a message of Pub/Sub's client, or of Beam, as messages are here."""
     attributes = sorted(message.attributes.items())
     return Message(
         value=message.data,

@@ -72,7 +72,7 @@ class PubsubWriter:
         pending, self._pending = self._pending, []
         if not pending:
             return
-        made = [self._make(answer) for answer in pending]
+        made = [make_message(answer, target=self._target) for answer in pending]
         groups: dict[tuple[PubsubName, str], list[PubsubMessage]] = {}
         for topic, message, _ in made:  # a request has one ordering key
             groups.setdefault((topic, message.ordering_key), []).append(message)
@@ -97,38 +97,6 @@ class PubsubWriter:
         self._threads.shutdown()
         self._client.transport.close()
 
-    def _make(self, answer: Answer) -> tuple[PubsubName, PubsubMessage, str]:
-        """Returns where an answer goes, what is sent of it, and its status then."""
-        from google.pubsub_v1 import PubsubMessage
-
-        if (left_out := len(answer.headers) - _MOST_ATTRIBUTES) > 0:
-            answer = fail(
-                answer.message,
-                f"there is room for {_MOST_ATTRIBUTES} attributes: {left_out} are left out",
-                form=self._target.form,
-            )
-        attempt = 0
-        while delivery := deliver(
-            answer,
-            attempt=attempt,
-            form=self._target.form,
-            has_dead_letter=self._target.dead_letter is not None,
-        ):
-            message = PubsubMessage(
-                data=delivery.value or b"",
-                attributes=_attributes(delivery.headers),
-                ordering_key=(answer.message.key or b"").decode(),
-            )
-            if _size(message) <= MOST_BYTES:
-                topic = self._target.dead_letter if delivery.is_dead_letter else self._target.output
-                assert topic is not None
-                return topic, message, FAILED if attempt else answer.status
-            attempt += 1
-        raise UserError(
-            f"the message {answer.message.source} cannot be written: its attributes alone are "
-            "larger than a message of Pub/Sub may be"
-        )
-
     def _send_all(self, topic: PubsubName, messages: list[PubsubMessage]) -> None:
         for part in _in_requests(messages):
             self._send(topic, part)
@@ -151,6 +119,43 @@ class PubsubWriter:
                     ) from None
                 self._live.note_trouble(clients.describe_trouble(error))
                 time.sleep(RETRY_SECONDS)
+
+
+def make_message(answer: Answer, *, target: PubsubTarget) -> tuple[PubsubName, PubsubMessage, str]:
+    """Returns where an answer goes, what is sent of it, and its status then.
+
+    Raises:
+      UserError: Its attributes alone are larger than a message may be.
+    """
+    from google.pubsub_v1 import PubsubMessage
+
+    if (left_out := len(answer.headers) - _MOST_ATTRIBUTES) > 0:
+        answer = fail(
+            answer.message,
+            f"there is room for {_MOST_ATTRIBUTES} attributes: {left_out} are left out",
+            form=target.form,
+        )
+    attempt = 0
+    while delivery := deliver(
+        answer,
+        attempt=attempt,
+        form=target.form,
+        has_dead_letter=target.dead_letter is not None,
+    ):
+        message = PubsubMessage(
+            data=delivery.value or b"",
+            attributes=_attributes(delivery.headers),
+            ordering_key=(answer.message.key or b"").decode(),
+        )
+        if _size(message) <= MOST_BYTES:
+            topic = target.dead_letter if delivery.is_dead_letter else target.output
+            assert topic is not None
+            return topic, message, FAILED if attempt else answer.status
+        attempt += 1
+    raise UserError(
+        f"the message {answer.message.source} cannot be written: its attributes alone are "
+        "larger than a message of Pub/Sub may be"
+    )
 
 
 def _attributes(headers: tuple[tuple[str, bytes | None], ...]) -> dict[str, str]:

@@ -60,3 +60,17 @@ def test_clusters_that_cannot_do_it_are_refused(flink):
     flink.overview["flink-version"] = "3.1.0"
     with pytest.raises(UserError, match=r"is Flink 3\.1\.0, and this Beam knows 1\.19, 1\.20, "):
         added(given)
+
+
+def test_a_stream_has_checkpoints_and_bundles_of_one_element(flink):
+    given = ["--runner=FlinkRunner", f"--flink_master={flink.address}"]
+    arguments = with_settings(given, job="j", shares_model=True, is_stream=True)
+    assert {"--streaming", "--checkpointing_interval=10000", "--max_bundle_size=1"} <= set(
+        arguments
+    )
+    assert not any(each.startswith("--environment_cache_millis") for each in arguments)
+    theirs = [*given, "--streaming", "--checkpointing_interval=500", "--max_bundle_size=2"]
+    found = with_settings(theirs, job="j", shares_model=True, is_stream=True)
+    assert found[: len(theirs)] == theirs
+    for name in ("--streaming", "--checkpointing_interval", "--max_bundle_size"):
+        assert not any(each.startswith(name) for each in found[len(theirs) :])

@@ -3,12 +3,12 @@
 import apache_beam as beam
 import pytest
 from apache_beam.portability import common_urns
-from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.runners.portability.fn_api_runner import fn_runner
 from apache_beam.runners.worker import bundle_processor
 from apache_beam.transforms import environments
 from apache_beam.utils.counters import CounterFactory
 from fakes import Reverser
+from fusion import what_breaks_fusion
 
 from model.errors import UserError
 from pipelines.inference.model_loading import CustomModel, FoundModel
@@ -90,27 +90,6 @@ def test_the_n_best_need_fields():
 
 
 # All from reading to writing is one stage: what is not written is not committed.
-
-GROUPING = (
-    common_urns.primitives.GROUP_BY_KEY.urn, common_urns.composites.RESHUFFLE.urn,
-    common_urns.primitives.FLATTEN.urn, common_urns.composites.COMBINE_PER_KEY.urn,
-    common_urns.composites.COMBINE_GLOBALLY.urn,
-)  # fmt: skip
-
-
-def what_breaks_fusion(proto):
-    """Returns the steps of a pipeline behind which a runner may commit what comes before."""
-    found = []
-    for transform in proto.components.transforms.values():
-        if transform.spec.urn in GROUPING:
-            found.append(transform.unique_name)
-        if transform.spec.urn == common_urns.primitives.PAR_DO.urn:
-            payload = beam_runner_api_pb2.ParDoPayload.FromString(transform.spec.payload)
-            if payload.side_inputs or payload.state_specs or payload.timer_family_specs:
-                found.append(transform.unique_name)
-            if payload.requires_stable_input:
-                found.append(transform.unique_name)
-    return found
 
 
 def stages_of(proto):

@@ -13,7 +13,7 @@ from pipelines.streams.live_run import find_run, forget_run
 from pipelines.streams.messages import BUNDLE_BYTES, Message
 from pipelines.streams.pubsub import clients
 from pipelines.streams.pubsub.leases import Leases
-from pipelines.streams.pubsub.source import PubsubSource, _message_of, close_leases
+from pipelines.streams.pubsub.source import PubsubSource, close_leases, message_of
 from pipelines.streams.pubsub.writer import MOST_BYTES, _attributes, _in_requests
 
 NAME = PubsubName("some-project", "titles")
@@ -25,11 +25,11 @@ def test_all_of_a_message_is_read():
         data=b"one", attributes={"b": "2", "a": "ü"}, message_id="7", publish_time=when,
         ordering_key="k",
     )  # fmt: skip
-    assert _message_of(message, NAME) == Message(
+    assert message_of(message, NAME) == Message(
         value=b"one", key=b"k", headers=(("a", "ü".encode()), ("b", b"2")), source="titles/7",
         milliseconds=int(when.timestamp() * 1000),
     )  # fmt: skip
-    assert _message_of(PubsubMessage(publish_time=when), NAME).key is None
+    assert message_of(PubsubMessage(publish_time=when), NAME).key is None
 
 
 def test_attributes_of_tt_have_room_before_all_others():
