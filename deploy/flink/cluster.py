@@ -70,6 +70,8 @@ def start(folder: Path, *, task_managers: int = 2, slots: int = 1) -> dict[str, 
         "restart-strategy.type": "fixed-delay",
         "restart-strategy.fixed-delay.attempts": 10,
         "restart-strategy.fixed-delay.delay": "1 s",
+        # A try waits for the slots of a task manager to come, also when the cluster is not new.
+        "resourcemanager.standalone.start-up-time": 86_400_000,
         # What scripts of Flink's would compute: all there is of memory, by what it is for.
         "taskmanager.numberOfTaskSlots": slots,
         "taskmanager.cpu.cores": slots,
