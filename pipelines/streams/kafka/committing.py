@@ -21,6 +21,7 @@ from pipelines.streams.kafka.signs import (
     forget_living,
 )
 from pipelines.streams.live_run import find_run
+from pipelines.streams.open_once import OpenOnce
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError
@@ -248,23 +249,17 @@ class Committer:
         return clients.explain_error(error, brokers=self._source.topic.brokers)
 
 
-_committers: dict[GroupReading, Committer] = {}
-_lock = threading.Lock()
+_committers = OpenOnce(Committer)
 
 
 def committer_of(source: GroupReading) -> Committer:
     """Returns what commits the offsets of a source in this process."""
-    with _lock:
-        if source not in _committers:
-            _committers[source] = Committer(source)
-        return _committers[source]
+    return _committers.find(source)
 
 
 def leave_committer(source: GroupReading) -> None:
     """Ends the commits of a source whose readers are of another process by now, if of any."""
-    with _lock:
-        committer = _committers.pop(source, None)
-    if committer is not None:
+    if (committer := _committers.take(source)) is not None:
         committer.leave()
 
 
@@ -274,7 +269,5 @@ def close_committer(source: GroupReading) -> None:
     Raises:
       UserError: The last offsets could not be committed.
     """
-    with _lock:
-        committer = _committers.pop(source, None)
-    if committer is not None:
+    if (committer := _committers.take(source)) is not None:
         committer.close()

@@ -17,6 +17,7 @@ from pipelines.streams.kafka.committing import (
 )
 from pipelines.streams.kafka.positions import find_positions, list_partitions
 from pipelines.streams.live_run import LiveRun, find_run
+from pipelines.streams.open_once import OpenOnce
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -202,8 +203,7 @@ class Connection:
         return True
 
 
-_connections: dict[GroupReading, Connection] = {}
-_lock = threading.Lock()
+_connections = OpenOnce(Connection)
 
 
 def connection_of(source: GroupReading) -> Connection:
@@ -212,10 +212,7 @@ def connection_of(source: GroupReading) -> Connection:
     Raises:
       UserError: The brokers do not answer.
     """
-    with _lock:
-        if source not in _connections:
-            _connections[source] = Connection(source)
-        return _connections[source]
+    return _connections.find(source)
 
 
 def leave(source: GroupReading) -> None:
@@ -235,7 +232,5 @@ def close_connection(source: GroupReading) -> None:
 
 
 def _close(source: GroupReading) -> None:
-    with _lock:
-        connection = _connections.pop(source, None)
-    if connection is not None:
+    if (connection := _connections.take(source)) is not None:
         connection.close()

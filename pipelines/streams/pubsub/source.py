@@ -19,6 +19,7 @@ from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, Timestamp
 from pipelines.streams.addresses import PubsubName
 from pipelines.streams.live_run import find_run
 from pipelines.streams.messages import BUNDLE_BYTES, Message
+from pipelines.streams.open_once import OpenOnce
 from pipelines.streams.pubsub import clients
 from pipelines.streams.pubsub.leases import Leases
 
@@ -64,16 +65,14 @@ class PubsubMark(CheckpointMark):
         leases_of(self.source).acknowledge(self.ids)
 
 
-_leases: dict[PubsubSource, Leases] = {}
-_lock = threading.Lock()
+_leases: OpenOnce[PubsubSource, Leases] = OpenOnce(
+    lambda source: Leases(source.subscription, deadline=source.deadline, run=source.run)
+)
 
 
 def leases_of(source: PubsubSource) -> Leases:
     """Returns the leases of a source in this process."""
-    with _lock:
-        if source not in _leases:
-            _leases[source] = Leases(source.subscription, deadline=source.deadline, run=source.run)
-        return _leases[source]
+    return _leases.find(source)
 
 
 def close_leases(source: PubsubSource) -> None:
@@ -82,9 +81,7 @@ def close_leases(source: PubsubSource) -> None:
     Raises:
       UserError: The last messages could not be acknowledged.
     """
-    with _lock:
-        leases = _leases.pop(source, None)
-    if leases is not None:
+    if (leases := _leases.take(source)) is not None:
         leases.close()
 
 
