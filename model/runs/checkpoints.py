@@ -29,6 +29,7 @@ _DAMAGED = (
 )  # fmt: skip
 # TensorFlow has no class of its own for an index that is no index: what its text has then.
 _DAMAGED_TEXTS = ("sstable", "corrupt", "checksum", "No such file")
+AVERAGE = "average"  # the part of a checkpoint with the moving average of the weights
 _PREFIXES = ("ckpt-", "best-", "stop-")
 
 
@@ -49,14 +50,22 @@ def _is_damage(error: Exception) -> bool:
     return isinstance(error, _DAMAGED) or any(text in str(error) for text in _DAMAGED_TEXTS)
 
 
-def best_name(step: int) -> str:
+def best_name(step: int | str) -> str:
     """Returns the name of the weights of a validation."""
     return f"best-{step}"
 
 
-def named_weights(model: Transformer) -> dict[str, tf.Variable]:
-    """Returns a model's variables by paths: `tf.train.Checkpoint` finds none in Keras's lists."""
-    return {variable.path: variable.value for variable in model.trainable_variables}
+def named_weights(
+    model: Transformer, values: Sequence[tf.Variable] | None = None
+) -> dict[str, tf.Variable]:
+    """Returns a model's variables by paths: `tf.train.Checkpoint` finds none in Keras's lists.
+
+    Or, instead of them, as many other `values`.
+    """
+    own = values or [variable.value for variable in model.trainable_variables]
+    return {
+        variable.path: value for variable, value in zip(model.trainable_variables, own, strict=True)
+    }
 
 
 class NoneReadableError(Exception):
@@ -163,15 +172,21 @@ class Checkpoints:
     def load_average(self, model: Transformer, names: Sequence[str]) -> None:
         """Sets a model's weights to the mean of those of some checkpoints.
 
+        Of a run with moving averages, these are what is taken.
+
         Raises:
           UserError: One of them is missing or damaged, or of another architecture.
         """
-        reader = tf.train.Checkpoint(weights=named_weights(model))
+        has_averages = bool(self.run.load_config()["training"].get("ema"))
+        weights = named_weights(model)
         sums: list[Any] = [np.zeros(v.shape, np.float64) for v in model.trainable_variables]
         with long_work("reading checkpoints", total=len(names), unit="checkpoints") as work:
             for name in names:
+                # What is kept of a best validation has no other weights than those it was of.
+                is_best = name.startswith(best_name(""))
+                part = AVERAGE if has_averages and not is_best else "weights"
                 try:
-                    self._read(reader, name)
+                    self._read(tf.train.Checkpoint(**{part: weights}), name)
                 except (tf.errors.OpError, *_DAMAGED) as error:
                     raise self._cannot_be_read(name, error) from error
                 for total, variable in zip(sums, model.trainable_variables, strict=True):

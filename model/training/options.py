@@ -41,6 +41,15 @@ class TrainingConfig:
       label_smoothing: Probability mass spread over the whole vocabulary.
       subword_dropout: Probability that a token of the training text is split into the two it is
         made of, and its parts likewise: other segmentations in each epoch, for small corpora.
+      r_drop: Weight of the divergence between two passes with different dropout, such as 5: R-Drop,
+        of which an update takes more than twice as long. By default there is one pass.
+
+        It is that of Liang et al. 2021; all of the loss is half of the paper's, so that it compares
+        with that of one pass.
+      ema: Decay of an exponential moving average of the weights, such as 0.9999, which is what is
+        validated and exported. By default the weights themselves are.
+
+        Early on, the decay of update t is (1 + t) / (10 + t) where that is less.
       clip_norm: Scale gradients of a greater global norm down to this. By default none are.
       compute_type: Type of the matrix products: "float32", "mixed_bfloat16" or "mixed_float16",
         the latter two for GPUs.
@@ -73,6 +82,8 @@ class TrainingConfig:
     schedule: str = "inverse-sqrt"
     label_smoothing: float = 0.1
     subword_dropout: float = 0.0
+    r_drop: float | None = None
+    ema: float | None = None
     clip_norm: float | None = None
     compute_type: str = "float32"
     jit: bool = False
@@ -95,6 +106,7 @@ class TrainingConfig:
             require(value >= 1, f"`{name}` must be at least 1", value)
             require(value <= _MOST, f"`{name}` must be at most {_MOST:,}", value)
         for name, most in (("peak_learning_rate", math.inf), ("clip_norm", math.inf),
+                           ("r_drop", math.inf),
                            ("effective_batch_size", _MOST), ("patience", _MOST),
                            ("epochs", _MOST)):  # fmt: skip
             value = getattr(self, name)
@@ -118,6 +130,7 @@ class TrainingConfig:
         for name in ("label_smoothing", "subword_dropout"):
             value = getattr(self, name)
             require(0 <= value < 1, f"`{name}` must be in [0, 1)", value)
+        require(self.ema is None or 0 < self.ema < 1, "`ema` must be in (0, 1)", self.ema)
         require(0 <= self.seed < 2**32, "`seed` must be 0 to 4,294,967,295", self.seed)
 
     def batches_an_update(self, replicas: int) -> int:

@@ -141,6 +141,11 @@ class TrainRequest:
             model = self.model
         if initial and is_new:
             initial.check_shape(model)
+        if training.r_drop and not (model.dropout or model.attention_dropout):
+            raise UserError(
+                "`r_drop` compares two passes with different dropout, so `dropout` must be above "
+                f"0. Received: {model.dropout}"
+            )
         return model, training, initial
 
     def _check_run(self, job: TrainJob, *, is_to_run: bool) -> None:

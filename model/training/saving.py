@@ -13,7 +13,14 @@ from model.dataset.manifest import TRAIN
 from model.errors import UserError, counted
 from model.formats.model_card import TrainingData, describe_run
 from model.formats.weights import save_model
-from model.runs.checkpoints import Checkpoints, Kept, NoneReadableError, best_name, named_weights
+from model.runs.checkpoints import (
+    AVERAGE,
+    Checkpoints,
+    Kept,
+    NoneReadableError,
+    best_name,
+    named_weights,
+)
 from model.runs.identity import describe_dataset
 from model.runs.initial_model import InitialModel, copy_weights
 from model.runs.run_folder import BEST_MODEL_FOLDER, MODEL_FOLDER, RunFolder
@@ -78,6 +85,9 @@ class RunSaver:
         parts = {"weights": named_weights(model), "adam": step.adam, "state": self._state}
         if step.loss_scale:
             parts["loss_scale"] = step.loss_scale
+        self._average = step.average
+        if step.average:
+            parts[AVERAGE] = named_weights(model, step.average.means)
         self._checkpoint = tf.train.Checkpoint(**parts)
 
     def restore(self) -> TrainingState:
@@ -107,6 +117,7 @@ class RunSaver:
     def _begin_anew(self, replicas: int) -> TrainingState:
         if self._initial:
             self._initial.load_into(self._model)
+            self._begin_average()
         return TrainingState(replicas=replicas)
 
     def _load(self) -> TrainingState | None:
@@ -147,6 +158,7 @@ class RunSaver:
         state = found.state
         self._check_steps(state)
         copy_weights(found.weights, self._model)
+        self._begin_average()
         if found.best and self.writes:
             best = tf.train.Checkpoint(weights=named_weights(found.best))
             self.checkpoints.write(best, best_name(state.best[0][1]))
@@ -154,6 +166,10 @@ class RunSaver:
         self.save_stop(state)
         self.notes.append(found.note)
         return state
+
+    def _begin_average(self) -> None:
+        if self._average:
+            self._average.begin()
 
     def begin(self, state: TrainingState, workers: Workers) -> None:
         """Writes what is trained, once it is sure that it will be; all workers must call this.

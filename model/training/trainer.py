@@ -126,8 +126,9 @@ class Trainer:
                         self._note_start(self._reporter, command)
                 self._loop()
             self._end_if_told()
-            if self.workers.is_chief:
-                self._saver.export_final(self.state)
+            with self._step.averaged():
+                if self.workers.is_chief:
+                    self._saver.export_final(self.state)
             self._end_if_told()
         return self.run.inside(MODEL_FOLDER)
 
@@ -221,7 +222,8 @@ class Trainer:
         if is_due and state.validated < state.step:
             self._read_results()
             try:
-                self._validate()
+                with self._step.averaged():
+                    self._validate()
             except Terminated:
                 self._save_stop()  # the validation is made when the run goes on
                 raise
@@ -295,6 +297,8 @@ def _build(
             label_smoothing=training.label_smoothing,
             clip_norm=training.clip_norm,
             accumulates=training.effective_batch_size is not None,
+            r_drop=training.r_drop,
+            ema=training.ema,
             scales_loss=training.compute_type == "mixed_float16",
             jit=training.jit,
         )

@@ -2,7 +2,7 @@
 
 loss          label-smoothed cross-entropy
 loss_scaling  the factor on the loss in float16
-optimizer     Adam and the learning rate
+optimizer     Adam, the learning rate and the average of weights
 strategies    one device, all GPUs, or several machines
 step          the compiled training step
 """

@@ -31,28 +31,40 @@ def batch_sums(
     *,
     smoothing: float,
     dropout: Dropout | None = None,
+    r_drop: float | None = None,
     has_static_shapes: bool = False,
 ) -> TokenSums:
     """Runs the model with the true target as its input (teacher forcing).
 
     `source` is int32 [B, S], `target` int32 [B, T], BOS and EOS included; `smoothing` is the mass
-    spread over the vocabulary; `dropout` is None in validation. With `has_static_shapes`, shapes
-    depend on those of the arguments alone, as XLA needs.
+    spread over the vocabulary; `dropout` is None in validation. `r_drop` is the weight of the
+    divergence between two passes with different dropout, whose other sums are then means; None
+    makes one pass. With `has_static_shapes`, shapes depend on those of the arguments alone, as XLA
+    needs.
     """
-    output = model(source, target=target[:, :-1], dropout=dropout)
+    passes = 2 if r_drop and dropout else 1
+    outputs = [model(source, target=target[:, :-1], dropout=dropout) for _ in range(passes)]
     labels = tf.reshape(target[:, 1:], [-1])
-    output = tf.reshape(output, [-1, output.shape[-1]])
+    outputs = [tf.reshape(output, [-1, output.shape[-1]]) for output in outputs]
     is_real = labels != PAD_ID
     if not has_static_shapes:
         # The product with the vocabulary is the dearest of all: padding leaves before it.
         real = tf.where(is_real)[:, 0]
-        labels, output = tf.gather(labels, real), tf.gather(output, real)  # [P], [P, D]
+        labels = tf.gather(labels, real)  # [P]
+        outputs = [tf.gather(output, real) for output in outputs]  # [P, D] each
     table = tf.convert_to_tensor(model.output_embedding.table)
     if model.output_bias is not None:  # one more column, which 1 is multiplied with
-        output = tf.concat([output, tf.ones_like(output[:, :1])], 1)  # [P, D + 1]
+        outputs = [
+            tf.concat([each, tf.ones_like(each[:, :1])], 1) for each in outputs
+        ]  # [P, D + 1]
         bias = tf.convert_to_tensor(model.output_bias.values)  # [V]
         table = tf.concat([table, bias[:, None]], 1)  # [V, D + 1]
-    of_tokens = smoothed_cross_entropy(output, table, labels, smoothing)
+    found = [smoothed_cross_entropy(output, table, labels, smoothing) for output in outputs]
+    of_tokens = tuple(tf.add_n(values) / passes for values in zip(*found, strict=True))
+    if r_drop and dropout:
+        first, second = outputs
+        losses, *others = of_tokens
+        of_tokens = (losses + r_drop / 4 * symmetric_divergence(first, second, table), *others)
     if has_static_shapes:
         of_tokens = tuple(tf.where(is_real, values, 0.0) for values in of_tokens)
     losses, cross_entropies, correct = of_tokens
@@ -62,6 +74,21 @@ def batch_sums(
         correct=tf.reduce_sum(correct),
         tokens=tf.math.count_nonzero(labels, dtype=tf.float32),  # PAD_ID is 0
     )
+
+
+def symmetric_divergence(first: tf.Tensor, second: tf.Tensor, table: tf.Tensor) -> tf.Tensor:
+    """Kullback-Leibler divergence of two predictions from each other, KL(p, q) + KL(q, p).
+
+    `first` and `second` are outputs of the decoder, [P, D]; `table`, float32 [V, D], is the output
+    embedding. Returns float32 [P], in nats.
+    """
+    rows = tf.cast(table, first.dtype)
+    logs = [
+        tf.nn.log_softmax(tf.cast(tf.matmul(output, rows, transpose_b=True), tf.float32))
+        for output in (first, second)
+    ]  # [P, V] each
+    p, q = map(tf.exp, logs)
+    return tf.reduce_sum((p - q) * (logs[0] - logs[1]), -1)
 
 
 def smoothed_cross_entropy(

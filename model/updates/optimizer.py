@@ -6,10 +6,12 @@ training step does both, and clips and accumulates in between.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 BETA_1, BETA_2, EPSILON = 0.9, 0.98, 1e-9  # section 5.3 of the paper
@@ -65,6 +67,50 @@ class Adam(tf.Module):
             )
 
 
+class Average(tf.Module):
+    """An exponential moving average of variables.
+
+    It is made under the same strategy's scope as the variables, and begins with their values.
+    """
+
+    def __init__(self, variables: Sequence[tf.Variable], *, decay: float) -> None:
+        super().__init__()
+        self._variables, self._decay = list(variables), decay
+        self.means = [_zeros_like(variable) for variable in variables]
+        self.begin()
+
+    def begin(self) -> None:
+        """Takes the values that the variables have."""
+        _copy(self._variables, self.means)
+
+    def follow(self, update: tf.Tensor) -> None:
+        """Takes in the variables after an update, in a replica's context; all do the same.
+
+        `update` is the number of the update, from 1, a float32 scalar. Early values are forgotten
+        sooner, as in Marian and in `tf.train.ExponentialMovingAverage`.
+        """
+        share = 1 - tf.minimum(self._decay, (1 + update) / (10 + update))
+        for mean, variable in zip(self.means, self._variables, strict=True):
+            before, value = (
+                tf.raw_ops.ReadVariableOp(resource=each.handle, dtype=each.dtype)
+                for each in (mean, variable)
+            )
+            tf.raw_ops.AssignVariableOp(
+                resource=mean.handle, value=before + share * (value - before)
+            )
+
+    @contextlib.contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Gives the variables their means in a block, outside of a replica's context."""
+        values = [np.array(variable.numpy()) for variable in self._variables]
+        _copy(self.means, self._variables)
+        try:
+            yield
+        finally:
+            for value, variable in zip(values, self._variables, strict=True):
+                variable.assign(value)
+
+
 class Accumulator(tf.Module):
     """Adds up the gradients of several batches, each replica those of its own rows.
 
@@ -98,6 +144,11 @@ class Accumulator(tf.Module):
                 tf.raw_ops.AssignVariableOp(resource=total.handle, value=tf.zeros_like(value))
             drained.append(value)
         return drained
+
+
+def _copy(sources: Sequence[tf.Variable], targets: Sequence[tf.Variable]) -> None:
+    for source, target in zip(sources, targets, strict=True):
+        target.assign(source.numpy())
 
 
 def _zeros_like(variable: Any) -> tf.Variable:

@@ -8,6 +8,7 @@ it is read: nothing else waits for them.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, cast
 
@@ -18,7 +19,7 @@ from model.transformer.layers import Dropout
 from model.transformer.transformer import Transformer
 from model.updates.loss import TokenSums, batch_sums
 from model.updates.loss_scaling import LossScale
-from model.updates.optimizer import Accumulator, Adam
+from model.updates.optimizer import Accumulator, Adam, Average
 from model.updates.strategies import is_multi_worker
 
 # Gradients travel in packs of this size: the first are under way while the last are computed.
@@ -56,9 +57,9 @@ class TrainingStep:
     """A model with its optimizer, and what is done to them batch by batch.
 
     The model was made in the scope of the strategy; `seed` is that of dropout, below 2^30;
-    `label_smoothing` and `clip_norm` are as in `TrainingConfig`. It `accumulates` where an update
-    may take several batches, `scales_loss` for products in float16, and `jit` compiles the model by
-    XLA, forward and backward, anew for each shape of a batch.
+    `label_smoothing`, `clip_norm`, `r_drop` and `ema` are as in `TrainingConfig`. It `accumulates`
+    where an update may take several batches, `scales_loss` for products in float16, and `jit`
+    compiles the model by XLA, forward and backward, anew for each shape of a batch.
     """
 
     def __init__(
@@ -70,6 +71,8 @@ class TrainingStep:
         label_smoothing: float,
         clip_norm: float | None,
         accumulates: bool,
+        r_drop: float | None = None,
+        ema: float | None = None,
         scales_loss: bool = False,
         jit: bool = False,
     ) -> None:
@@ -78,13 +81,14 @@ class TrainingStep:
         self._replicas: int = strategy.num_replicas_in_sync
         self._seed = seed
         self._label_smoothing = label_smoothing
-        self._clip_norm = clip_norm
+        self._clip_norm, self._r_drop = clip_norm, r_drop
         self._jit = jit
         self._variables = [variable.value for variable in model.trainable_variables]
         with strategy.scope():
             self.adam = Adam(self._variables)
             self.accumulator = Accumulator(self._variables) if accumulates else None
             self.loss_scale = LossScale() if scales_loss else None
+            self.average = Average(self._variables, decay=ema) if ema else None
         with_scalars = [*_PAIR, _SCALARS]
         self._update = _compiled(self._update_on_batch, with_scalars)
         self._accumulate = _compiled(self._accumulate_batch, with_scalars)
@@ -103,6 +107,10 @@ class TrainingStep:
         """Waits for a step's result and returns it."""
         *sums, norm, skipped, stops = np.sum([part.numpy() for part in result], axis=0).tolist()
         return StepResult(TokenSums(*sums), norm, skipped, stops)
+
+    def averaged(self) -> contextlib.AbstractContextManager[None]:
+        """Returns a context in which the model has its averaged weights, if it has such."""
+        return self.average.in_place() if self.average else contextlib.nullcontext()
 
     def sums(self, source: np.ndarray, target: np.ndarray) -> TokenSums:
         """Returns the sums of a validation batch: no dropout, no update."""
@@ -135,7 +143,7 @@ class TrainingStep:
                 factor = self._clip_norm / tf.maximum(norm, self._clip_norm)
                 gradients = [gradient * factor for gradient in gradients]
             if self.loss_scale is None:
-                self.adam.apply(gradients, rate=scalars.rate, update=scalars.update)
+                self._apply(gradients, rate=scalars.rate, update=scalars.update)
                 skipped = tf.zeros([])
             else:
                 skipped = self._apply_if_finite(gradients, norm=norm, scalars=scalars)
@@ -163,6 +171,11 @@ class TrainingStep:
         parts = self._run_apart(accumulate, source, target, scalars)
         return parts[:1] if has_other_processes else parts
 
+    def _apply(self, gradients: list[tf.Tensor], *, rate: tf.Tensor, update: tf.Tensor) -> None:
+        self.adam.apply(gradients, rate=rate, update=update)
+        if self.average:
+            self.average.follow(update)
+
     def _apply_if_finite(
         self, gradients: list[tf.Tensor], *, norm: tf.Tensor, scalars: UpdateScalars
     ) -> tf.Tensor:
@@ -173,7 +186,7 @@ class TrainingStep:
         seen = scalars.update - tf.convert_to_tensor(self.loss_scale.skipped)
 
         def apply() -> tf.Tensor:
-            self.adam.apply(gradients, rate=scalars.rate, update=seen)
+            self._apply(gradients, rate=scalars.rate, update=seen)
             return is_finite
 
         return self.loss_scale.adapt(tf.cond(is_finite, apply, lambda: is_finite))
@@ -254,6 +267,7 @@ class TrainingStep:
             target,
             smoothing=self._label_smoothing,
             dropout=dropout,
+            r_drop=self._r_drop,
             has_static_shapes=self._jit,
         )
 

@@ -151,18 +151,28 @@ class NumpyModel:
             y = self.residual(y, name, lambda h, n=name: self.feed_forward(h, n), drop)
         return self.end(y, "decoder_norm") @ output_table.transpose(1, 0)
 
-    def losses(self, source, target, *, smoothing, drop=no_masks):
-        """Returns the smoothed loss, a value, and [loss, nll, correct, tokens], all sums."""
-        logits, labels = self.logits(source, target[:, :-1], drop), target[:, 1:]
-        real = labels != PAD
-        logits, labels = logits[real], labels[real]  # [P, V], [P]
-        size = logits.data.shape[-1]
+    def log_probabilities(self, source, target, drop):
+        """Returns those of the real positions, [P, V]."""
+        logits = self.logits(source, target[:, :-1], drop)[target[:, 1:] != PAD]
         greatest = logits.data.max(-1, keepdims=True)
-        log_p = logits - greatest - (logits - greatest).exp().sum(-1).log()
+        return logits - greatest - (logits - greatest).exp().sum(-1).log()
+
+    def losses(self, source, target, *, smoothing, drop=no_masks, r_drop=None):
+        """Returns the smoothed loss, a value, and [loss, nll, correct, tokens], all sums."""
+        labels = target[:, 1:][target[:, 1:] != PAD]  # [P]
+        passes = [self.log_probabilities(source, target, drop) for _ in range(2 if r_drop else 1)]
+        size = passes[0].data.shape[-1]
         one_hot = np.eye(size)[labels]
-        loss = (log_p * ((1 - smoothing) * one_hot + smoothing / size)).sum() * -1
-        nll = -(log_p.data * one_hot).sum()
-        correct = (logits.data.argmax(-1) == labels).sum()
+        wanted = ((1 - smoothing) * one_hot + smoothing / size) / len(passes)
+        loss = sum(((log_p * wanted).sum() for log_p in passes[1:]), (passes[0] * wanted).sum())
+        loss = loss * -1
+        if r_drop:
+            # Liang et al. 2021, equations 2 to 4, halved: the paper adds up the losses of both.
+            p, q = passes
+            for one, other in ((p, q), (q, p)):
+                loss = loss + (one.exp() * (one - other)).sum() * (r_drop / 2 / 2)
+        nll = -sum((log_p.data * one_hot).sum() for log_p in passes) / len(passes)
+        correct = np.mean([(log_p.data.argmax(-1) == labels).sum() for log_p in passes])
         return loss, np.array([loss.data.item(), nll, correct, len(labels)])
 
 
@@ -176,6 +186,7 @@ class Update:
     accuracy: float
     gradient_norm: float
     weights: dict
+    averages: dict  # moving averages of them
 
 
 def numpy_training(*, config, training, weights, batches, replicas=1):
@@ -201,6 +212,7 @@ def numpy_training(*, config, training, weights, batches, replicas=1):
     weights = {path: np.asarray(array, np.float64) for path, array in weights.items()}
     first = {path: np.zeros_like(array) for path, array in weights.items()}
     second = {path: np.zeros_like(array) for path, array in weights.items()}
+    averages = dict(weights)
     for step in range(1, training.steps + 1):
         total, sums = dict.fromkeys(weights, 0.0), np.zeros(4)
         for _ in range(batches_an_update):
@@ -210,7 +222,7 @@ def numpy_training(*, config, training, weights, batches, replicas=1):
                 loss, found = model.losses(
                     source[replica::replicas], target[replica::replicas],
                     smoothing=training.label_smoothing,
-                    drop=Masks(seed, number * replicas + replica),
+                    drop=Masks(seed, number * replicas + replica), r_drop=training.r_drop,
                 )  # fmt: skip
                 own = gradients(loss, list(model.weights.values()))
                 total = {path: total[path] + g for path, g in zip(weights, own, strict=True)}
@@ -232,9 +244,16 @@ def numpy_training(*, config, training, weights, batches, replicas=1):
             corrected = rate * np.sqrt(1 - 0.98**step) / (1 - 0.9**step)
             change = corrected * first[path] / (np.sqrt(second[path]) + 1e-9)
             weights[path] = weights[path] - change
+        if training.ema:
+            decay = min(training.ema, (1 + step) / (10 + step))
+            averages = {
+                path: decay * averages[path] + (1 - decay) * array
+                for path, array in weights.items()
+            }
         done = Update(
             rate=rate, loss=loss_sum / tokens, nll=nll_sum / tokens,
             accuracy=correct / tokens, gradient_norm=norm, weights=dict(weights),
+            averages=averages,
         )  # fmt: skip
         updates.append(done)
     return updates

@@ -43,7 +43,7 @@ class _Built:
     def __init__(self, config, training, strategy):
         self.model, self.step = _build(config, training, strategy)
         self._attributes = dict(vars(self.step))
-        parts = (self.step.adam, self.step.accumulator, self.step.loss_scale)
+        parts = (self.step.adam, self.step.accumulator, self.step.loss_scale, self.step.average)
         variables = [variable for part in parts if part for variable in part.variables]
         self._values = [(each, each.numpy()) for each in [*self.model.variables, *variables]]
 
@@ -82,7 +82,8 @@ class BuiltModels:
             return _build(config, training, strategy)
         key = (
             config, training.seed, training.label_smoothing, training.clip_norm,
-            training.effective_batch_size is None, training.compute_type, training.jit, strategy,
+            training.effective_batch_size is None, training.compute_type, training.jit,
+            training.ema, training.r_drop, strategy,
         )  # fmt: skip
         if self._free[key]:
             keras.utils.set_random_seed(training.seed)

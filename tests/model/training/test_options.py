@@ -97,6 +97,9 @@ def test_files_of_models_as_before_say_what_they_said_before():
             "loss, nll, perplexity, bleu, chrf. Received: ter",
         ),
         (lambda: TrainingConfig(clip_norm=0.0), "`clip_norm` must be positive. Received: 0.0"),
+        (lambda: TrainingConfig(r_drop=0.0), "`r_drop` must be positive. Received: 0.0"),
+        (lambda: TrainingConfig(ema=1.0), r"`ema` must be in \(0, 1\). Received: 1.0"),
+        (lambda: TrainingConfig(ema=0.0), r"`ema` must be in \(0, 1\). Received: 0.0"),
         (lambda: TrainingConfig(patience=0), "`patience` must be positive. Received: 0"),
         (
             lambda: TrainingConfig(effective_batch_size=-1),
