@@ -24,7 +24,7 @@ _OPTIONS = options_of(
     PreprocessRequest,
     panels={
         "Corpora": (
-            "source", "target", "options.source_column", "options.target_column",
+            "source", "target", "weights", "options.source_column", "options.target_column",
             "options.encoding", "options.source_language", "options.target_language",
         ),
         "Corpora of TensorFlow Datasets (TFDS)": (
@@ -50,6 +50,7 @@ _OPTIONS = options_of(
     },
     flags={
         "corpora": "CORPORA",
+        "weights": "--weight",
         "options.download": "--download",
         "options.subsets": "--subset",
         "options.vocabulary": "--vocab",

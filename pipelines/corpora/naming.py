@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from model.errors import UserError
@@ -91,6 +91,33 @@ target_column='2')
     if "+" in path:
         return CorpusSpec(kind="text", paths=_parse_pair(path, text=text, exists=exists), name=name)
     raise UserError(f"corpus {text!r} is none of {CORPUS_KINDS}")
+
+
+def parse_weights(texts: Sequence[str]) -> dict[str, float]:
+    """Takes weights of corpora apart, NAME=WEIGHT each.
+
+    Raises:
+      UserError: One is no share of a corpus, or of one that has another.
+
+    >>> parse_weights(["web=0.1"])
+    {'web': 0.1}
+    """
+    weights: dict[str, float] = {}
+    for text in texts:
+        name, _, number = text.rpartition("=")
+        try:
+            weight = float(number)
+        except ValueError:
+            weight = 0.0
+        if not name or not 0 < weight <= 1:
+            raise UserError(
+                "`weights` are NAME=WEIGHT, the share of a corpus that is kept, above 0 and at "
+                f"most 1: instead of a greater one, lower those of the others. Received: {text!r}"
+            )
+        if name in weights:
+            raise UserError(f"`weights` name {name} twice: give it one")
+        weights[name] = weight
+    return weights
 
 
 def _kind(file: re.Match[str]) -> Kind:

@@ -26,6 +26,7 @@ from pipelines.storage import files, listing
 from pipelines.storage import paths as storage_paths
 from pipelines.storage.listing import ListedFile
 
+WEIGHT = "weight"  # of a source's identity: the share of its pairs that is kept, if not all are
 _OWN_FOLDER = "_tt"  # of a folder that `tt translate-batch` wrote
 
 
@@ -313,9 +314,18 @@ class SourceList:
         return source
 
     def identity(self, order: int) -> dict[str, Any]:
-        """Returns what told the source from another when the run was planned."""
+        """Returns what told the source from another when the run was planned, and its weight."""
         identity: dict[str, Any] = self._line(order)["identity"]
         return identity
+
+    def has_changed(self, order: int, source: Source) -> bool:
+        """Says whether a source in a place of the list is another than when it was planned."""
+        planned = self.identity(order)
+        return source.identity() != {k: v for k, v in planned.items() if k != WEIGHT}
+
+    def weight(self, order: int) -> float:
+        """Returns the share of the pairs of a source that is kept."""
+        return float(self._line(order)["identity"].get(WEIGHT, 1))
 
     def groups(self) -> list[range]:
         """Returns the places of the sources that are cut together, group by group."""

@@ -23,6 +23,7 @@ from pipelines.flags.ends import find_lost_ends
 from pipelines.pairs import digests
 from pipelines.pairs.examples import ExampleWriter, with_texts
 from pipelines.pairs.filters import (
+    NOT_SAMPLED,
     STRAY_PLACEHOLDER,
     TOO_MANY_CHARACTERS,
     Filters,
@@ -39,6 +40,7 @@ _SPECIAL_IDS = 2  # BOS and EOS
 _Flags = npt.NDArray[np.bool_]
 _ONLY_MOJIBAKE = Filters(max_characters=65_535, min_letters=0, reject_identical=False)
 _EMPTY = pa.scalar("", pa.large_string())
+_SAMPLING = b"sampling"  # makes other hashes than those of the order
 _HUGE = 16  # bytes, times the most characters: 4 bytes each, and as much again in white space
 
 
@@ -120,6 +122,9 @@ def _clean_slices(
         if table["fault"].null_count < table.num_rows:
             faults = enumerate(table["fault"].to_pylist())
             rejected |= {position: fault for position, fault in faults if fault}
+        weight = 1.0 if unit.is_held_out else sources_of_run.weight(rows.order)
+        if weight < 1:
+            rejected = _not_sampled(sources, targets, weight=weight) | rejected
         positions = np.arange(table.num_rows)
         placeholders = np.zeros(table.num_rows, np.uint8)
         placeholders[list(pairs.placeholders)] = list(pairs.placeholders.values())
@@ -142,6 +147,18 @@ def _clean_slices(
             originals=([text for text, _ in originals], [text for _, text in originals]),
             rejected=rejected,
         )
+
+
+def _not_sampled(
+    sources: Sequence[str], targets: Sequence[str], *, weight: float
+) -> dict[int, str]:
+    """Returns the reason of those pairs that are not in the sample of a share, by position.
+
+    It is a function of the texts, so that a greater share has all that a lesser one has.
+    """
+    found = digests.digest_pairs(digests.digest_texts(sources), targets, salt=_SAMPLING)
+    is_out = digests.digest_halves(found)[1] >= np.uint64(weight * 2**64)
+    return dict.fromkeys(np.flatnonzero(is_out).tolist(), NOT_SAMPLED)
 
 
 def _is_huge(table: pa.Table, max_characters: int) -> pa.ChunkedArray:

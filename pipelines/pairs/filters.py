@@ -34,6 +34,7 @@ STRAY_PLACEHOLDER = "stray_placeholder"  # the text of a placeholder where none 
 TOO_SHORT = "too_short"  # in tokens
 TOO_LONG = "too_long"  # in tokens
 LENGTH_RATIO = "length_ratio"
+NOT_SAMPLED = "not_sampled"  # its corpus has a weight
 LENGTH_SLACK = 8  # tokens: short texts, idioms and names differ more than any ratio allows
 
 

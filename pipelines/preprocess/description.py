@@ -12,6 +12,7 @@ from model.dataset.manifest import MANIFEST_FILE, DatasetManifest
 from model.errors import counted
 from model.text.normalization import TextNormalization
 from pipelines.corpora.encodings import is_other_encoding
+from pipelines.corpora.opening import WEIGHT
 from pipelines.corpora.rows import INVALID_UTF8
 from pipelines.pairs.filters import Filters
 from pipelines.pairs.held_out import SHORT_TOKENS
@@ -50,7 +51,10 @@ def describe_plan(
     options = plan.options
     lines = []
     for order, source in enumerate(plan.sources):
-        note = " (held out)" if order >= plan.held_out_from else ""
+        weight = plan.identities[order].get(WEIGHT)
+        note = f" (weight {weight:g})" if weight else ""
+        if order >= plan.held_out_from:
+            note = " (held out)"
         lines.append(f"source {order + 1}: {source.describe()}{note}")
     text_bytes = sum(source.text_bytes() for source in plan.sources)
     lines.append(

@@ -77,7 +77,7 @@ class _CutSources(beam.DoFn):
         plan = self._plan
         members = [(order, plan.source_list.source(order)) for order in orders]
         for order, source in members:
-            if source.identity() != plan.source_list.identity(order):
+            if plan.source_list.has_changed(order, source):
                 raise UserError(f"{source.name} has changed just now: run the same command again")
         return cut_sources(
             members,

@@ -22,6 +22,7 @@ from model.errors import UnfinishedError, UserError
 from model.text.languages import find_language, read_language
 from model.text.vocabulary import VOCABULARY_FILE, vocabulary_json
 from pipelines.corpora.embedded import EmbeddedCorpus
+from pipelines.corpora.naming import parse_weights
 from pipelines.corpora.opening import open_corpora
 from pipelines.pairs.work_folder import WORK_FOLDER, WorkFolder
 from pipelines.preprocess.dataset_folder import (
@@ -53,6 +54,7 @@ _EMBEDDED_VOCABULARY_SIZE = 1000
 _AUTO = "auto"  # the script of a language
 
 _ABOUT_A_CORPUS = (
+    "weights",
     "validation", "validation_source", "validation_target", "exclude", "held_out_by", "encoding",
     "source_column", "target_column", "source_language", "target_language", "data_dir", "download",
     "language_pair", "subsets",
@@ -83,6 +85,8 @@ class PreprocessRequest:
       validation: Validation corpus, named as corpora are; repeatable.
       validation_source: Text file of the source of validation pairs; repeatable.
       validation_target: Text file of the translations of `validation_source`; repeatable.
+      weights: Share of a corpus's pairs that is kept, by its name: NAME=0.1 keeps a tenth, chosen
+        by a hash of the pair; repeatable.
       vocab_of: Model whose vocabulary, normalisation, placeholders and languages are taken, so that
         `tt train --init-from` can begin with it: a model folder or the run folder around it.
       source_script: Script that source texts must be in, such as Latin or Han; "none" is any, and
@@ -99,6 +103,7 @@ class PreprocessRequest:
     validation: tuple[str, ...] = ()
     validation_source: tuple[str, ...] = ()
     validation_target: tuple[str, ...] = ()
+    weights: tuple[str, ...] = ()
     vocab_of: str | None = None
     source_script: str = _AUTO
     target_script: str = _AUTO
@@ -199,6 +204,7 @@ class PreprocessRequest:
         plan = plan_preprocess(
             sources=sources,
             validation_sources=validation_sources,
+            weights=parse_weights(self.weights),
             options=self._with_scripts(options),
         )
         notices = [*self._unknown_scripts(), *self._equal_languages(), *plan.notices]

@@ -8,7 +8,7 @@ import hashlib
 import json
 import math
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import sentencepiece
@@ -18,7 +18,7 @@ from model.errors import UserError, require
 from model.text.normalization import TextNormalization
 from model.text.spans import digest_patterns
 from model.text.vocabulary import VOCABULARY_FILE, Vocabulary
-from pipelines.corpora.opening import SourceList
+from pipelines.corpora.opening import WEIGHT, SourceList
 from pipelines.corpora.rows import SLICE_PAIRS
 from pipelines.corpora.source import Source
 from pipelines.pairs.encoding import EncodingOptions
@@ -113,10 +113,13 @@ def plan_preprocess(
     *,
     sources: Sequence[Source],
     validation_sources: Sequence[Source] = (),
+    weights: Mapping[str, float] | None = None,
     options: PreprocessOptions,
     corpus: str = "",
 ) -> PreprocessPlan:
     """Decides how a dataset is made, from the names and sizes of its input.
+
+    `weights` are the shares of sources that are kept, by name; None keeps all.
 
     Raises:
       UserError: The input or the options do not suit.
@@ -145,6 +148,7 @@ def plan_preprocess(
             raise UserError(f"no file of texts to exclude at {path}: check the path")
     every_source = [*sources, *validation_sources]
     identities = [source.identity() for source in every_source]
+    _add_weights(identities[: len(sources)], weights or {})
     paths.check_no_glob(options.output)
     _check_is_outside(options.output, identities)
     text_bytes = [source.text_bytes() for source in every_source]
@@ -182,6 +186,20 @@ def _check_normalization(vocabulary: str, chosen: TextNormalization) -> None:
             f"{vocabulary} was made for texts normalised by {found} ({beside} says so), not by "
             f"{chosen.as_json()}: see `unicode_form`, `clean_whitespace` and `lowercase`"
         )
+
+
+def _add_weights(identities: Sequence[dict[str, Any]], weights: Mapping[str, float]) -> None:
+    """Puts the weights of sources down in their identities, where the steps find them."""
+    names = list(dict.fromkeys(identity["name"] for identity in identities))
+    for name, weight in weights.items():
+        if name not in names:
+            raise UserError(
+                f"`weights` name {name}, and there is no such corpus to train on: choose one of "
+                f"{', '.join(names)}, or name a corpus as in {name}=web.tsv"
+            )
+        for identity in identities:
+            if identity["name"] == name and weight < 1:
+                identity[WEIGHT] = weight
 
 
 def _check_is_outside(output: str, identities: Sequence[dict[str, Any]]) -> None:

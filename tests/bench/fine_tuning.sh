@@ -8,7 +8,7 @@
 # like are added. What is finished stays: the same command goes on.
 set -euo pipefail
 model=$1 general=$2 domain=$3 output=$4
-pairs=${PAIRS:-5000} steps=${STEPS:-500} alone_steps=${ALONE_STEPS:-1500} mix=${MIX:-5000}
+pairs=${PAIRS:-5000} steps=${STEPS:-500} alone_steps=${ALONE_STEPS:-1500} mix=${MIX:-0.03}
 mkdir -p "$output"; cd "$output"
 for side in en de; do
   head -n "$pairs" "$domain.train.$side" > "domain.$side"
@@ -27,7 +27,7 @@ score() { # NAME MODEL
   for test in general domain; do
     prefix=${!test}
     [ -s "$1.$test.de" ] || { tt translate --model "$2" < "$prefix.test.en" > "$1.$test.tmp" && mv "$1.$test.tmp" "$1.$test.de"; }
-    echo "$1 $test $(tt evaluate "$1.$test.de" --reference "$prefix.test.de" --target-language de | grep -m1 BLEU)"
+    echo "$1 $test $(tt evaluate "$1.$test.de" --reference "$prefix.test.de" --language de | grep -m1 BLEU)"
   done
 }
 tune=(--init-from "$model" --steps "$steps" --peak-learning-rate 0.0005 --warmup-steps 100 --schedule constant)

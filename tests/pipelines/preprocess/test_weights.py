@@ -1,0 +1,96 @@
+"""Corpora with a weight: which pairs are kept, and how they are counted."""
+
+from __future__ import annotations
+
+import pyarrow.dataset
+import pytest
+from corpora import ONE_THREAD, PAIRS, options, records, write_pairs
+
+from model.dataset.manifest import DatasetManifest
+from model.errors import UserError
+from model.text.vocabulary import load_vocabularies
+from pipelines.preprocess.job import PreprocessRequest
+
+FEW = PAIRS[:50]
+MANY = PAIRS[50:]
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory):
+    """The names of two corpora, and of held-out pairs."""
+    folder = tmp_path_factory.mktemp("texts")
+    parts = {"few": FEW, "many": MANY, "held": [(f"held {i}", f"out {i}") for i in range(5)]}
+    return {
+        name: "+".join(write_pairs(folder, pairs, name=name).paths())
+        for name, pairs in parts.items()
+    }
+
+
+def make(texts, output, *weights, threads=ONE_THREAD):
+    """Makes a dataset; returns its manifest and its pairs as texts."""
+    job = PreprocessRequest(
+        corpora=(f"few={texts['few']}", f"many={texts['many']}"), validation=(texts["held"],),
+        weights=weights, options=options(output), beam_arguments=tuple(threads),
+    ).plan()  # fmt: skip
+    manifest = job.run()
+    vocabularies = load_vocabularies(output)
+    sides = zip(*records(output, "train"), strict=True)
+    sources, targets = (
+        side.decode([list(ids) for ids in rows])
+        for side, rows in zip((vocabularies.source, vocabularies.target), sides, strict=True)
+    )
+    return manifest, {*zip(sources, targets, strict=True)}, job
+
+
+def test_a_share_of_a_corpus_is_kept_and_the_rest_is_counted(texts, tmp_path):
+    manifest, kept, job = make(texts, tmp_path / "fifth", "many=0.2")
+    assert {*FEW} <= kept
+    few, many, _ = manifest.sources
+    assert "weight" not in few
+    assert (few["kept"], few["rejected"]) == (50, {})
+    assert many["weight"] == 0.2
+    assert many["rejected"] == {"not_sampled": 350 - many["kept"]}
+    assert len(kept) == 50 + many["kept"]
+    # Binomial, 350 of 0.2: 70, with a standard deviation of 7.5.
+    assert 40 < many["kept"] < 100
+    assert any("many = " in line and line.endswith("(weight 0.2)") for line in job.describe())
+    rejected = pyarrow.dataset.dataset(sorted(map(str, (tmp_path / "fifth").glob("rejected-*"))))
+    rows = rejected.to_table(columns=["reason", "corpus", "source", "target"]).to_pylist()
+    assert {row["reason"] for row in rows} == {"not_sampled"}
+    assert {row["corpus"] for row in rows} == {"many"}
+    assert {(row["source"], row["target"]) for row in rows} == {*MANY} - kept
+
+    # A greater share has all of a lesser one; the same again has the same.
+    _, half, _ = make(texts, tmp_path / "half", "many=0.5", threads=["--direct_num_workers=2"])
+    assert kept < half
+    _, again, _ = make(texts, tmp_path / "again", "many=0.2", threads=["--direct_num_workers=2"])
+    assert again == kept
+
+
+def test_another_weight_is_another_dataset_and_all_of_a_corpus_is_none(texts, tmp_path):
+    manifest, _, _ = make(texts, tmp_path / "dataset", "many=0.2")
+    with pytest.raises(UserError, match="holds a finished dataset"):
+        make(texts, tmp_path / "dataset", "many=0.3")
+    whole, _, _ = make(texts, tmp_path / "whole", "many=1")
+    assert whole.fingerprint != manifest.fingerprint
+    again, _, _ = make(texts, tmp_path / "whole")
+    assert again == whole
+    assert DatasetManifest.load(tmp_path / "whole").rejected == {}
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (("many=2",), r"above 0 and at most 1.*Received: 'many=2'"),
+        (("many=0",), "Received: 'many=0'"),
+        (("many",), "Received: 'many'"),
+        (("many=nan",), "Received: 'many=nan'"),
+        (("few=0.1", "few=0.2"), "name few twice"),
+        (("none=0.5",), "no such corpus to train on: choose one of few, many, or"),
+    ],
+    ids=str,
+)
+def test_a_weight_that_is_none_is_refused(texts, tmp_path, weights, message):
+    with pytest.raises(UserError, match=message):
+        make(texts, tmp_path / "dataset", *weights)
+    assert not (tmp_path / "dataset").exists()
