@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # A teacher's translations as the training text of a student with 6 encoder and 2 decoder layers, beside the same student
-# trained on the original text: BLEU of the test, and sentences/s of the decoder.
+# trained on the original text, and one with 6 decoder layers on that: BLEU of the test by tt in float32 and by CTranslate2
+# in int8.
 #
 #     tests/bench/distillation.sh TEACHER CORPUS OUTPUT
 #
@@ -11,9 +12,10 @@ teacher=$1 corpus=$2 output=$3
 steps=${STEPS:-2000}
 bench=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$output"; cd "$output"
-student=(--encoder-layers 6 --decoder-layers 2 --d-model 128 --heads 4 --d-ff 256 --norm pre --dropout 0.25)
-train() { # NAME
-  [ -d "$1.run/model" ] || tt train --dataset "$1" --run "$1.run" --preset tiny "${student[@]}" --subword-dropout 0.1 \
+shape=(--d-model 128 --heads 4 --d-ff 256 --norm pre --dropout 0.25)
+train() { # NAME DATASET DECODER_LAYERS
+  [ -d "$1.run/model" ] || tt train --dataset "$2" --run "$1.run" --preset tiny "${shape[@]}" \
+    --encoder-layers 6 --decoder-layers "$3" --subword-dropout 0.1 \
     --batch-tokens 2048 --steps "$steps" --peak-learning-rate 0.004 --warmup-steps 800 --validate-every 400 \
     --score-every 0 --save-every 200 --keep-checkpoints 5 --average last
 }
@@ -32,7 +34,7 @@ score() { # NAME MODEL
 }
 score teacher "$teacher"
 make plain "$corpus.train.en+$corpus.train.de"
-train plain
+train plain plain 2
 score plain plain.run
 [ -f source.parquet ] || python - "$corpus.train.en" <<'END'
 import sys
@@ -42,6 +44,10 @@ with open(sys.argv[1], encoding="utf-8", newline="\n") as lines:
 END
 tt translate-batch source.parquet --text-column source --model "$teacher" --engine ctranslate2 --output translated
 make taught translated/:source:translation
-train taught
+train taught taught 2
 score taught taught.run
-echo "sentences/s: python $bench/decode.py RUN TEXT, for $teacher, $output/plain.run and $output/taught.run"
+train deep plain 6
+score deep deep.run
+echo "sentences/s, on a machine that does nothing else:"
+echo "  python $bench/depths.py $output/deep.run $output/taught.run $corpus.test.en"
+echo "  python $bench/depths.py $teacher $output/taught.run $corpus.test.en"
