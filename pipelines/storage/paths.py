@@ -17,6 +17,7 @@ _PACKAGES = {
     "hdfs": ("hdfs", "hdfs"),
     "azfs": ("azure", "apache-beam[azure]"),
 }
+_NO_RIGHT = re.compile(r"\bForbidden\b|\b403\b|\bAccessDenied\b")
 # Google's client asks for the bucket's place, to name it in traces that nobody records: with each
 # file that Beam opens, as that has a client of its own.
 os.environ.setdefault("DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA", "true")
@@ -86,6 +87,8 @@ def lookup_reason(path: str, error: Exception) -> str:
     if isinstance(error, ValueError) and scheme not in (None, "gs", *_PACKAGES):
         known = ", ".join(f"{name}://" for name in _PACKAGES)
         return f"{scheme}:// is no file system that tt knows, which are local paths, gs://, {known}"
+    if scheme is not None and _NO_RIGHT.search(str(error)):  # somewhere in Beam's wrapping
+        return "your account has no right to read there: ask its owner for one, or name another"
     return " ".join(str(error).split())
 
 

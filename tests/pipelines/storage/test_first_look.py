@@ -11,6 +11,7 @@ import time
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from apache_beam.internal.gcp import auth
 from command_line import last_error, run
 
 from model.errors import ServiceError
@@ -128,3 +129,47 @@ def test_commands_without_a_network_say_so_within_15_seconds(
     assert "gs://b does not answer (" in (line := last_error(capsys))
     assert line.endswith("): check the network, and run the same command again")
     assert [path.name for path in tmp_path.iterdir()] == ["in.parquet"]
+
+
+@pytest.mark.parametrize("command", ["preprocess", "translate-batch", "train", "output"])
+def test_a_bucket_without_rights_is_told_of_in_one_line(
+    storage, capsys, tmp_path, monkeypatch, command
+):
+    """The user is logged in, and may do nothing there."""
+    storage(403)
+    user = {"type": "authorized_user", "client_id": "i", "client_secret": "s", "refresh_token": "t",
+            "token": "t", "expiry": "2099-01-01T00:00:00Z"}  # fmt: skip
+    (tmp_path / "key.json").write_text(json.dumps(user))
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "key.json"))
+    monkeypatch.setattr(auth._Credentials, "_credentials_init", False)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.tsv").write_text("a dog\tein Hund\n" * 50)
+    pq.write_table(pa.table({"text": ["one"]}), "in.parquet")
+    before = sorted(path.name for path in tmp_path.iterdir())
+    arguments = {
+        "preprocess": ("preprocess", "gs://b/a.tsv", "--output", "o"),
+        "translate-batch": (
+            "translate-batch",
+            "in.parquet",
+            "--model",
+            "gs://b/m",
+            "--output",
+            "o",
+        ),
+        "train": ("train", "--dataset", "gs://b/dataset"),
+        "output": ("preprocess", "a.tsv", "--output", "gs://b/o"),
+    }[command]
+    start = time.monotonic()
+    assert run(*arguments) == 2
+    seconds = time.monotonic() - start
+    printed = capsys.readouterr().err
+    assert "Traceback" not in printed
+    assert seconds < 20
+    line = printed.splitlines()[-1]
+    begin, end = {
+        "output": ("Google Cloud does not do it (403 GET", "check project, bucket and your rights"),
+        "train": ("gs://b/dataset/dataset.json cannot be read: 403", "that you may read it"),
+    }.get(command, ("gs://b/", "your account has no right to read there: ask its owner for one"))
+    assert line.startswith(f"tt: error: {begin}")
+    assert end in line
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
