@@ -30,7 +30,7 @@ from pipelines.preprocess.vocabulary_sample import (
     describe_rejected,
     train_vocabulary,
 )
-from pipelines.runners.jobs.transforms import CheckWorker
+from pipelines.runners.jobs.transforms import CheckWorker, Spread
 from pipelines.storage import files
 from pipelines.storage.paths import join
 
@@ -63,7 +63,7 @@ class ListUnits(beam.PTransform):
             | "Name list of sources" >> beam.Create([self.plan.source_list])
             | "Check worker" >> CheckWorker()
             | "List groups" >> beam.FlatMap(SourceList.groups)
-            | "Spread groups" >> beam.Reshuffle()
+            | "Spread groups" >> Spread(key=str)
             | "Cut" >> beam.ParDo(_CutSources(self.plan))
         )
         return ListedUnits(cut | "Spread units" >> beam.Reshuffle(), cut)

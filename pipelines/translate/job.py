@@ -1,6 +1,6 @@
 """The job on tables: the rows of files, with their translations beside them.
 
-    ReadInput | Reshuffle | PlanUnits | Reshuffle | TranslateUnits | WriteManifest
+    ReadInput | Spread | PlanUnits | Reshuffle | TranslateUnits | WriteManifest
 
 A unit of work is a run of consecutive rows of one file. It becomes one output file, which is there
 whole or not at all. `_tt/plan.json` is written before the first of them, so that the same command
@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import operator
 import time
 import uuid
 from collections.abc import Callable
@@ -40,6 +41,7 @@ from pipelines.remote.checks import check_job
 from pipelines.remote.wheel import with_own_wheel
 from pipelines.runners.beam_options import set_file_system_options, with_workers
 from pipelines.runners.jobs.job_file import JobFile
+from pipelines.runners.jobs.transforms import Spread
 from pipelines.runners.runner import make_pipeline, run_pipeline
 from pipelines.runners.status_line import look_seconds, repeating
 from pipelines.runners.workers import are_elsewhere
@@ -422,7 +424,7 @@ class TranslateJob:
         _ = (
             pipeline
             | "Input files" >> ReadInput(output=self.output, plan_digest=self.plan_digest)
-            | "Spread files" >> beam.Reshuffle()
+            | "Spread files" >> Spread(key=operator.attrgetter("relative_path"))
             | "Plan units" >> PlanUnits(unit_rows=options.unit_rows, options=unit_options)
             | "Spread units" >> beam.Reshuffle()
             | "Translate units" >> translate.with_resource_hints(**hints)

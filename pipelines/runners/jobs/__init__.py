@@ -4,5 +4,5 @@ flink_cluster  a Flink cluster, asked over its REST interface
 flink_server   Beam's job server for Flink, out of reach of a terminal's Ctrl-C
 job_states     a job, and its runner asked whether it still runs
 job_file       the job of a folder, noted there
-transforms     CheckWorker, the first step of every job
+transforms     CheckWorker, the first step of every job; Spread
 """

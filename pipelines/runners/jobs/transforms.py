@@ -1,11 +1,11 @@
-"""The first step of every job: workers compared with the machine that submitted it."""
+"""Steps of every job: workers compared with the machine that submitted it, and work spread."""
 
 from __future__ import annotations
 
 import dataclasses
 import socket
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import apache_beam as beam
@@ -62,3 +62,32 @@ class _CompareVersions(beam.DoFn):
 
     def process(self, element: Any) -> Iterator[Any]:
         yield element
+
+
+@dataclasses.dataclass(kw_only=True, eq=False)
+class Spread(beam.PTransform):
+    """Elements as they are, handed to all workers, by a GroupByKey.
+
+    Flink leaves out a `beam.Reshuffle` behind another one, as if all were spread already. So the
+    first of two is this, and what comes of few elements is spread as well.
+    """
+
+    key: Callable[[Any], str]  # names an element
+
+    def expand(self, elements: beam.PCollection[Any]) -> beam.PCollection[Any]:
+        """Wires the transform."""
+        named = beam.Map(_with_name, name=self.key).with_output_types(tuple[str, Any])
+        return (
+            elements
+            | "Name" >> named
+            | "Group" >> beam.GroupByKey()
+            | "Ungroup" >> beam.FlatMap(_values)
+        )
+
+
+def _with_name(element: Any, *, name: Callable[[Any], str]) -> tuple[str, Any]:
+    return name(element), element
+
+
+def _values(group: tuple[str, Iterable[Any]]) -> Iterable[Any]:
+    return group[1]

@@ -130,6 +130,8 @@ def test_ctrl_c_reaches_the_cluster_and_a_detached_job_ends_alone(
     assert count_units(output) < len(local)
     assert not (output / "_tt/manifest.json").exists()
     assert not (output / "_tt/job.json").exists()
+    before = {json.loads(path.read_text())["run_id"]
+              for path in (output / "_tt/units").glob("*.json")}  # fmt: skip
 
     code, printed = cluster.run(*command, "--detach", cwd=tmp_path)
     assert code == 0, printed
@@ -152,6 +154,15 @@ def test_ctrl_c_reaches_the_cluster_and_a_detached_job_ends_alone(
         time.sleep(0.2)
     assert cluster.jobs()[name] == "FINISHED"
     assert read_outputs(output) == local
+    # What became of one file is spread over all workers, without a kill as well.
+    units = [json.loads(path.read_text()) for path in (output / "_tt/units").glob("*.json")]
+    [run_id] = {unit["run_id"] for unit in units} - before
+    shares = collections.Counter(
+        unit["worker"]["process"] for unit in units if unit["run_id"] == run_id
+    )
+    print(f"units by worker: {sorted(shares.values())}")
+    assert len(shares) == 2
+    assert min(shares.values()) >= 0.4 * shares.total()
     code, printed = cluster.run(*command, cwd=tmp_path)
     assert code == 0
     assert "Finished already; nothing to do." in printed

@@ -11,7 +11,7 @@ from apache_beam.testing.util import assert_that, equal_to
 
 from model.errors import UserError
 from pipelines.runners.failures import find_user_error
-from pipelines.runners.jobs.transforms import CheckWorker, check_versions, versions_here
+from pipelines.runners.jobs.transforms import CheckWorker, Spread, check_versions, versions_here
 from pipelines.runners.runner import make_pipeline
 
 
@@ -41,3 +41,10 @@ def test_elements_pass_a_worker_that_is_alike_and_no_other():
     with pytest.raises(Exception, match=r"submitted by 7\.0") as raised:
         pipeline.run().wait_until_finish()
     assert isinstance(find_user_error(raised.value), UserError)
+
+
+def test_what_is_spread_stays_as_it_is():
+    """Elements of one name, too."""
+    with make_pipeline([]) as pipeline:
+        spread = pipeline | beam.Create(["ab", "ac", "b", "b"]) | Spread(key=lambda text: text[0])
+        assert_that(spread, equal_to(["ab", "ac", "b", "b"]))
