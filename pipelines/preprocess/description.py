@@ -75,7 +75,12 @@ def describe_plan(
         lines.append(f"kept from training: {_HELD_OUT_BY[options.holds_out_by]}")
     estimate = estimate_preprocess(
         text_bytes=text_bytes,
+        files=sum(len(identity["files"]) for identity in plan.identities),
         units=plan.unit_estimate,
+        is_in_place=all(source.kind == "parquet" for source in plan.sources),
+        unopened_files=sum(
+            source.kind == "tsv" and bool(getattr(source, "listed", ())) for source in plan.sources
+        ),
         shards=sum(spread.shards for spread in plan.splits.values()),
         is_remote=not paths.is_local(options.output),
     )

@@ -105,21 +105,40 @@ def count_workers(arguments: Sequence[str]) -> tuple[int, int]:
     return max(1, options.view_as(FlinkRunnerOptions).parallelism), 1
 
 
-def estimate_preprocess(*, text_bytes: int, units: int, shards: int, is_remote: bool) -> Estimate:
+def estimate_preprocess(
+    *,
+    text_bytes: int,
+    files: int,
+    units: int,
+    shards: int,
+    is_remote: bool,
+    is_in_place: bool = False,
+    unopened_files: int = 0,
+) -> Estimate:
     """Reckons what a dataset takes, without the training of a vocabulary.
 
     Args:
       text_bytes: Of all texts, without compression.
+      files: Files of the corpora.
       units: Units of work, about.
       shards: Of all splits.
       is_remote: Whether the dataset is to lie on an object store.
+      is_in_place: Whether units are read in the corpora, as those of Parquet are; others are
+        written as chunks first.
+      unopened_files: Those of the files that nobody looks into beforehand: of TSV, of a pattern.
     """
+    # Counted by tests/engines/dataflow/test_dry_run.py. What grows with units and shards is exact:
+    # a unit takes 11 for its chunk, 5 for what it writes, and one for each shard to be read.
+    of_unit = 5 + shards + (0 if is_in_place else 11)
     return Estimate(
         core_seconds=text_bytes / _PAIR_BYTES / _PAIRS_PER_SECOND,
         basis=f"{_PAIRS_PER_SECOND:,} pairs/s of {_PAIR_BYTES} bytes a core "
         "(docs/measurements.md#preprocessing), without a vocabulary's training",
-        # Counted by tests/engines/dataflow/test_dry_run.py.
-        requests=65 + 8 * shards + units * (17 + shards) if is_remote else None,
+        requests=(
+            40 + 13 * files - 5 * unopened_files + 7 * shards + units * of_unit
+            if is_remote
+            else None
+        ),
     )
 
 
@@ -147,7 +166,7 @@ def estimate_translation(
       has_accelerator: Whether GPUs translate.
     """
     # Counted as those above.
-    requests = 27 + 2 * files + 10 * units + 3 * divided if is_remote else None
+    requests = 26 + 2 * files + 10 * units + 3 * divided if is_remote else None
     if has_accelerator or layer_weights is None:
         what = "no GPU" if has_accelerator else "no model of this kind"
         return Estimate(core_seconds=None, basis=f"{what} has been measured", requests=requests)

@@ -59,23 +59,26 @@ def test_what_was_not_measured_is_not_reckoned():
     gpu = translation(has_accelerator=True)
     assert gpu.core_seconds is None
     assert gpu.describe(DATAFLOW, price_per_hour=3) == [
-        "requests: about 1,047 to the object store, if none fails",
+        "requests: about 1,046 to the object store, if none fails",
         "time: not reckoned, as no GPU has been measured",
     ]
     assert translation(layer_weights=None).basis == "no model of this kind has been measured"
 
 
 def test_units_that_are_part_of_a_file_take_more_requests():
-    assert translation(divided=0).requests == 27 + 2 * 10 + 10 * 100
-    assert translation(divided=40).requests == 27 + 2 * 10 + 10 * 100 + 3 * 40
+    assert translation(divided=0).requests == 26 + 2 * 10 + 10 * 100
+    assert translation(divided=40).requests == 26 + 2 * 10 + 10 * 100 + 3 * 40
 
 
 def test_the_work_of_a_dataset_is_that_of_its_texts():
-    found = estimate_preprocess(text_bytes=392 * 27_527 * 60, units=3, shards=4, is_remote=False)
+    small = {"files": 2, "units": 3, "shards": 4}
+    found = estimate_preprocess(text_bytes=392 * 27_527 * 60, **small, is_remote=False)
     assert found.core_seconds == pytest.approx(60)
     assert found.requests is None
-    remote = estimate_preprocess(text_bytes=1, units=3, shards=4, is_remote=True)
-    assert remote.requests == 65 + 8 * 4 + 3 * (17 + 4)
+    remote = estimate_preprocess(text_bytes=1, **small, is_remote=True)
+    assert remote.requests == 40 + 13 * 2 + 7 * 4 + 3 * (16 + 4)
+    in_place = estimate_preprocess(text_bytes=1, **small, is_remote=True, is_in_place=True)
+    assert in_place.requests == remote.requests - 11 * 3
 
 
 def test_an_estimate_is_told_with_workers_and_money():
