@@ -1,0 +1,128 @@
+"""Counts what each setting that tt adds for Flink changes: processes, models, tasks; no times.
+
+    deploy/flink/install.sh
+    python tests/bench/flink_settings.py run train.en.gz
+
+A session cluster of two task managers with two slots each is started on this machine. The job
+`tt translate-batch` runs with the settings of `pipelines/remote/flink.py`, and then with each of
+them as Beam has it, or set to what a user might try. Workers are counted by a program around
+`deploy/flink/boot`, models by the processes that the units of the job name, and tasks by Flink's
+REST interface.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import gzip
+import importlib.util
+import itertools
+import json
+import subprocess
+import sys
+import tempfile
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+ROOT = Path(__file__).resolve().parents[2]
+JAR = ROOT / ".cache/flink/jars/flink-job-server.jar"
+CASES = {
+    "as tt sets them": (),
+    "one task of each step (--parallelism=1)": ("--parallelism=1",),
+    "no worker is kept between stages (--environment_cache_millis=0)": (
+        "--environment_cache_millis=0",
+    ),
+    "a worker for each slot (--sdk_worker_parallelism=2)": ("--sdk_worker_parallelism=2",),
+}
+
+
+def start_cluster(folder: Path) -> tuple[Any, str]:
+    """Starts a cluster; returns the script that stops it, and the address of its page."""
+    path = ROOT / "deploy/flink/cluster.py"
+    spec = importlib.util.spec_from_file_location("cluster", path)
+    assert spec is not None
+    assert spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    return script, str(script.start(folder, slots=2)["url"])
+
+
+def write_boot(folder: Path) -> tuple[Path, Path]:
+    """Writes a program that notes that it was started, and starts a worker; and names its log."""
+    boot, log = folder / "boot", folder / "workers.log"
+    log.touch()
+    boot.write_text(f'#!/bin/sh\necho $$ >> "{log}"\nexec "{ROOT}/deploy/flink/boot" "$@"\n')
+    boot.chmod(0o755)
+    return boot, log
+
+
+def count_tasks(url: str) -> int:
+    """Returns the tasks of the job that began last: those of all its steps."""
+    with urllib.request.urlopen(f"{url}/jobs/overview", timeout=30) as reply:
+        last = max(json.load(reply)["jobs"], key=lambda job: job["start-time"])
+    return int(last["tasks"]["total"])
+
+
+def translate(
+    options: argparse.Namespace, *, url: str, folder: Path, flags: tuple[str, ...]
+) -> str:
+    """Runs the job once; returns a row of the table.
+
+    Raises:
+      SystemExit: It failed.
+    """
+    folder.mkdir()
+    boot, log = write_boot(folder)
+    environment = json.dumps({"command": str(boot)})
+    command = [
+        str(Path(sys.executable).with_name("tt")), "translate-batch", str(options.table),
+        "--model", options.model, "--output", str(folder / "out"),
+        "--unit-rows", str(options.rows // options.units), "--beam-size", "1",
+        "--runner", "flink", "--flink-master", url.removeprefix("http://"), "--",
+        f"--flink_job_server_jar={JAR}", "--environment_type=PROCESS",
+        f"--environment_config={environment}", *flags,
+    ]  # fmt: skip
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    if ended.returncode:
+        raise SystemExit(ended.stderr)
+    units: collections.Counter[int] = collections.Counter(
+        json.loads(path.read_text())["worker"]["process"]
+        for path in (folder / "out/_tt/units").rglob("*.json")
+    )
+    started = len(log.read_text().split())
+    spread = " + ".join(map(str, sorted(units.values(), reverse=True)))
+    return f"{started} | {len(units)} | {spread} | {count_tasks(url)} |"
+
+
+def main() -> None:
+    """Prints a table of all cases."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model", help="run folder or model folder")
+    parser.add_argument("text", help="text, a sentence a line")
+    parser.add_argument("--rows", type=int, default=2000)
+    parser.add_argument("--units", type=int, default=20)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        options.table = folder / "in.parquet"
+        opened = gzip.open if options.text.endswith(".gz") else open
+        with opened(options.text, "rt", encoding="utf-8") as file:
+            lines = [line.rstrip("\n") for line in itertools.islice(file, options.rows)]
+        pq.write_table(pa.table({"text": lines}), options.table, row_group_size=options.rows // 4)
+        script, url = start_cluster(folder / "cluster")
+        try:
+            print("| | workers started | models loaded | units by worker | tasks of Flink |")
+            print("|---|---|---|---|---|")
+            for number, (case, flags) in enumerate(CASES.items()):
+                row = translate(options, url=url, folder=folder / str(number), flags=flags)
+                print(f"| {case} | {row}", flush=True)
+        finally:
+            script.stop(folder / "cluster")
+
+
+if __name__ == "__main__":
+    main()
