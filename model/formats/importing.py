@@ -79,8 +79,8 @@ class ImportRequest:
         require_one_of("`format`", self.format, FORMATS)
         for name in _NOT_OF[self.format]:
             if getattr(self, name) not in (None, ()):
-                other = MARIAN if self.format == CTRANSLATE2 else CTRANSLATE2
-                raise UserError(f"`{name}` belongs to `format={other}`: leave it out")
+                of = "Marian" if self.format == CTRANSLATE2 else "CTranslate2"
+                raise UserError(f"`{name}` is for imports of models for {of}: leave it out")
 
     def find(self) -> ForeignModel:
         """Finds the model as it is to be imported.

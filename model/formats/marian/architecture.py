@@ -132,7 +132,10 @@ def write_architecture(config: TransformerConfig, *, sizes: tuple[int, int]) -> 
     if differing:
         has = ", ".join(f"`{name}={getattr(config, name)}`" for name in differing)
         needs = ", ".join(f"`{name}={value}`" for name, value in wanted.items())
-        raise UserError(f"Marian decodes models with {needs}; this one has {has}: train one so")
+        raise UserError(
+            f"Marian decodes models with {needs}; this one has {has}. Train one "
+            "with `tt train --zero-start --no-source-bos --position-scale tensor2tensor`"
+        )
     is_pre, tied, shared = config.norm == "pre", config.tie_embeddings, config.shared_vocabulary
     encoder_layers, decoder_layers = config.depths
     return {

@@ -76,10 +76,11 @@ def read_archive(path: Path) -> tuple[Settings, Arrays]:
     if path.is_dir():
         raise UserError(f"{path} is a folder: name the .npz of the Marian model in it")
     try:
-        loaded = np.load(path, allow_pickle=False)
-        if not isinstance(loaded, np.lib.npyio.NpzFile):
-            raise _not_marian(path)
-        with loaded as archive:
+        with path.open("rb") as file:
+            is_archive = zipfile.is_zipfile(file)
+        if not is_archive:  # of which NumPy would say that it may be unsafe
+            raise UserError(f"{path} is cut off or no .npz: copy it again from where it came")
+        with np.load(path, allow_pickle=False) as archive:
             if _SETTINGS not in archive.files:
                 raise _not_marian(path)
             text = archive[_SETTINGS].tobytes()

@@ -269,7 +269,7 @@ def test_an_import_says_all_that_the_folder_does_not(layouts, tmp_path):
         ({"target_vocabulary": "x.spm"}, "needs `source_vocabulary`"),
         ({"source_vocabulary": "gone.spm"}, "no SentencePiece model at"),
         ({"format": "fairseq"}, "`format` must be one of ctranslate2, marian"),
-        ({"vocab": ("vocab.yml",)}, "`vocab` belongs to `format=marian`"),
+        ({"vocab": ("vocab.yml",)}, "`vocab` is for imports of models for Marian"),
     ],
 )
 def test_a_wrong_import_writes_nothing(layouts, tmp_path, options, message):

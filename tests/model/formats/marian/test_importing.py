@@ -216,7 +216,7 @@ def test_a_damaged_or_foreign_file_is_refused(tmp_path, pieces):
     np.savez(path, weights=np.zeros(3))
     refused(asked, "is no model of Marian's")
     np.save(path.open("wb"), np.zeros(3))
-    refused(asked, "is no model of Marian's")
+    refused(asked, "is cut off or no .npz: copy")
     np.savez(path, **{"special:model.yml": np.frombuffer(b"a: [1\0", np.int8)})
     refused(asked, "configuration that cannot be read")
     write_npz(path, SETTINGS, {**arrays, "Wemb": arrays["Wemb"].astype(np.int8)})
@@ -270,7 +270,7 @@ def test_vocabularies_that_are_not_the_models_are_refused(tmp_path, pieces):
     path.write_text(path.read_text().replace("x7:", '">>deu<<":'))
     refused(request(tmp_path, pieces, **listed), "tokens of languages such as >>deu<<")
     refused(request(tmp_path, pieces, vocab=(str(path),) * 3), "`vocab` must be one file")
-    with pytest.raises(UserError, match="`source_prefix` belongs to `format=ctranslate2`"):
+    with pytest.raises(UserError, match="`source_prefix` is for imports of models for CTr"):
         request(tmp_path, pieces, source_prefix="x")
 
 

@@ -1,0 +1,140 @@
+"""Models of Marian's in our Transformer, and ours in Marian: run by `make test-marian`."""
+
+from __future__ import annotations
+
+import marian_program as marian
+import numpy as np
+import pytest
+from marian_models import PRE_NORM, SETTINGS, TEXTS, random_arrays, train_pieces, write_npz
+from models import write_model
+
+from model.decoding.options import Decoding
+from model.engines.tensorflow_engine import TensorFlowTranslator
+from model.formats.importing import ImportRequest
+from model.formats.marian.exporting import export_marian
+from pipelines.english_spanish.corpus import train_pairs
+
+TIE = 1e-4
+LIKE_MARIAN = {"zero_start": True, "source_bos": False, "position_scale": "tensor2tensor"}
+VARIANTS = {
+    "post-norm, all tied": {},
+    "normalised embeddings, ReLU, nothing tied": {
+        "tied-embeddings-all": False, "transformer-postprocess-emb": "nd",
+        "transformer-ffn-activation": "relu", "enc-depth": 1, "dec-depth": 3,
+    },
+    "target and output tied, GELU": {
+        "tied-embeddings-all": False, "tied-embeddings": True,
+        "transformer-ffn-activation": "gelu",
+    },
+    "source and target tied, no bias": {
+        "tied-embeddings-all": False, "tied-embeddings-src": True, "output-omit-bias": True,
+    },
+    "pre-norm": PRE_NORM,
+}  # fmt: skip
+
+if not marian.PYTHON.is_file():
+    pytest.skip(f"there is no {marian.PYTHON}: see `make test-marian`", allow_module_level=True)
+
+
+def translator_of(folder, model, vocabulary):
+    output = folder / "imported"
+    ImportRequest(
+        format="marian", model=str(model), output=str(output),
+        source_vocabulary=str(vocabulary), overwrite=True,
+    ).write()  # fmt: skip
+    return TensorFlowTranslator.load(output, decoding=Decoding(beam_size=1, **marian.SAME_LIMIT))
+
+
+@pytest.mark.parametrize("fields", VARIANTS.values(), ids=VARIANTS)
+def test_the_scores_of_random_models_are_marians(tmp_path, fields):
+    """`marian-scorer` passes over whole targets, as training does."""
+    vocabulary = train_pieces(tmp_path / "v.spm", TEXTS["source"] + TEXTS["target"])
+    settings = {**SETTINGS, **fields}
+    model = write_npz(tmp_path / "model.npz", settings, random_arrays(settings))
+    translator = translator_of(tmp_path, model, vocabulary)
+    source, target = (TEXTS[side][:40] for side in ("source", "target"))
+    theirs = marian.score(
+        source, target, folder=tmp_path, model=model, vocabularies=[vocabulary] * 2
+    )
+    vocabularies = translator.vocabularies
+    for text, translation, expected in zip(source, target, theirs, strict=True):
+        [ids], [goal] = (
+            vocabularies.source.encode([text]),
+            vocabularies.target.encode([translation]),
+        )
+        log_p = marian.log_probabilities(translator.model, ids, goal[1:])
+        found = log_p[np.arange(len(goal) - 1), goal[1:]]
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A model that translates the embedded corpus: a minute or two of a core."""
+    folder = tmp_path_factory.mktemp("trained")
+    pairs = train_pairs()
+    for side in ("source", "target"):
+        lines = "".join(f"{getattr(pair, side)}\n" for pair in pairs)
+        (folder / f"train.{side}").write_text(lines, "utf-8")
+    model = marian.train(
+        folder, source="train.source", target="train.target", updates=600, size=800
+    )
+    return folder, model, folder / "vocabulary.spm"
+
+
+def test_greedy_ids_and_scores_are_marians(trained):
+    folder, model, vocabulary = trained
+    texts = TEXTS["source"][:300]
+    theirs = marian.decode(texts, folder=folder, model=model, vocabularies=[vocabulary] * 2)
+    assert len({tuple(found.pieces) for found in theirs}) > 0.8 * len(set(texts))
+    agreement = marian.compare_greedy(translator_of(folder, model, vocabulary), texts, theirs)
+    print(agreement)
+    assert agreement.identical >= 0.995 * agreement.rows
+    assert all(abs(gap) < TIE for gap in agreement.gaps)
+    assert agreement.worst_score < 1e-3
+
+
+def test_what_was_imported_decodes_in_marian_as_before(trained):
+    folder, model, vocabulary = trained
+    texts = TEXTS["source"][:100]
+    translator_of(folder, model, vocabulary)
+    export_marian(folder / "imported", folder / "exported", overwrite=True)
+    before, after = (
+        marian.decode(texts, folder=folder, model=each, vocabularies=[pieces] * 2)
+        for each, pieces in (
+            (model, vocabulary),
+            (folder / "exported/model.npz", folder / "exported/vocabulary.spm"),
+        )
+    )
+    assert before == after
+
+
+@pytest.mark.parametrize("fields", [
+    LIKE_MARIAN,
+    {**LIKE_MARIAN, "shared_vocabulary": False, "tie_embeddings": False, "activation": "gelu"},
+], ids=["shared", "separate"])  # fmt: skip
+def test_our_models_decode_in_marian(tmp_path, fields):
+    path = write_model(tmp_path / "ours", **fields)
+    export_marian(path, tmp_path / "out")
+    is_shared = fields.get("shared_vocabulary", True)
+    names = ["vocabulary.spm"] * 2 if is_shared else ["source.spm", "target.spm"]
+    generator = np.random.default_rng(3)
+    stem = names[0].partition(".")[0]
+    texts = [
+        " ".join(f"{stem}{i}" for i in generator.integers(0, 29, length))
+        for length in generator.integers(1, 9, 100)
+    ]
+    theirs = marian.decode(
+        texts, folder=tmp_path, model=tmp_path / "out/model.npz",
+        vocabularies=[tmp_path / "out" / name for name in names],
+    )  # fmt: skip
+    translator = TensorFlowTranslator.load(
+        path, decoding=Decoding(beam_size=1, **marian.SAME_LIMIT)
+    )
+    agreement = marian.compare_greedy(translator, texts, theirs)
+    print(agreement)
+    assert agreement.identical >= 99
+    assert all(abs(gap) < TIE for gap in agreement.gaps)
+    decoder = tmp_path / "out/decoder.yml"
+    (tmp_path / "texts").write_text("\n".join(texts[:3]) + "\n")
+    written = marian.run("decode", "-c", decoder, "-i", "texts", "--quiet", cwd=tmp_path)
+    assert len(written.splitlines()) == 3
