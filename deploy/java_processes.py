@@ -22,15 +22,18 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
-def is_there(process: int, *, command: bytes) -> bool:
-    """Says whether a process runs that has this in its command: the id may be another's by now."""
+def is_there(process: int, *, command: bytes, is_new: bool = False) -> bool:
+    """Says whether a process runs that has this in its command: the id may be another's by now.
+
+    The command of one that has just begun (`is_new`) may be empty: Java's start replaces it once.
+    """
     with contextlib.suppress(ChildProcessError):
         os.waitpid(process, os.WNOHANG)  # if it is a child that has ended
     try:
         found = Path(f"/proc/{process}/cmdline").read_bytes()
     except OSError:
         return False
-    return command in found or not found  # which Java's start replaces once
+    return command in found or (is_new and not found)
 
 
 def end(processes: Sequence[int], *, command: bytes, seconds: float) -> None:

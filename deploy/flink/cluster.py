@@ -154,7 +154,9 @@ def _wait(folder: Path) -> dict[str, Any]:
     cluster = _read(folder)
     end = time.monotonic() + _START_SECONDS
     processes = [cluster["job_manager"], *cluster["task_managers"]]
-    while time.monotonic() < end and all(is_there(p, command=_COMMAND) for p in processes):
+    while time.monotonic() < end and all(
+        is_there(process, command=_COMMAND, is_new=True) for process in processes
+    ):
         try:
             with urllib.request.urlopen(f"{cluster['url']}/overview", timeout=5) as reply:
                 if json.load(reply)["taskmanagers"] == len(cluster["task_managers"]):

@@ -191,7 +191,9 @@ def _wait(folder: Path, broker: dict[str, Any]) -> None:
         while True:
             with contextlib.suppress(OSError), socket.create_connection((host, int(port)), 5):
                 break
-            if time.monotonic() > end or not is_there(broker["process"], command=_COMMAND):
+            if time.monotonic() > end or not is_there(
+                broker["process"], command=_COMMAND, is_new=True
+            ):
                 sys.exit(f"the broker has not started: it says why in {folder}/broker.log")
             time.sleep(0.1)
 

@@ -21,7 +21,8 @@ from pipelines.texts.translating import TranslatedTexts, translate_texts
 _LOGGER = logging.getLogger(__name__)
 _said: set[str] = set()  # warnings of this process
 _glossary_lock = threading.Lock()
-_glossaries: dict[str, Glossary] = {}  # the last one, by its digest
+_glossaries: dict[str, Glossary] = {}  # the last ones of this process, by their digests
+_KEPT_GLOSSARIES = 8
 
 
 def load_glossary(path: str | None) -> Glossary | None:
@@ -57,6 +58,8 @@ class NamedGlossary:
         glossary = load_glossary(path)
         if path is None or glossary is None:
             return None
+        with _glossary_lock:  # the workers of this process need not read it again
+            _keep(glossary)
         return cls(paths.normalize_path(path), glossary.digest)
 
     def read(self) -> Glossary:
@@ -73,9 +76,15 @@ class NamedGlossary:
                         f"`glossary` {self.path} is another one on this worker than where the job "
                         "started: put the same file there, or name one that all can read"
                     )
-                _glossaries.clear()
-                _glossaries[self.digest] = glossary
+                _keep(glossary)
             return _glossaries[self.digest]
+
+
+def _keep(glossary: Glossary) -> None:
+    _glossaries.pop(glossary.digest, None)
+    while len(_glossaries) >= _KEPT_GLOSSARIES:
+        del _glossaries[next(iter(_glossaries))]
+    _glossaries[glossary.digest] = glossary
 
 
 def encode_text(text: str | bytes | None) -> bytes | None:

@@ -316,7 +316,7 @@ def _write_unit(unit: TableUnit, work: _Work) -> UnitStatistics:
             options=options,
             start=start,
         )
-    except BadFileError as error:
+    except _BadInputError as error:
         if options.on_bad_file != SKIP:
             raise UserError(
                 f"{error}. Fetch the file again, or go on without such rows by `on_bad_file=skip`"
@@ -328,12 +328,25 @@ def _write_unit(unit: TableUnit, work: _Work) -> UnitStatistics:
 
 def _translate_rows(unit: TableUnit, work: _Work) -> Iterator[_Translated]:
     translator = work.load_translator()
-    for table in _read_rows(unit, options=work.options, reader=work.reader):
+    for table in _read_input(unit, options=work.options, reader=work.reader):
         with begin_rows(table.num_rows):
             translated = translate_table(table, options=work.options.table, translator=translator)
         del table
         yield translated
         del translated
+
+
+class _BadInputError(Exception):
+    """The rows of a unit cannot be read; a fault of an output file is none of these."""
+
+
+def _read_input(
+    unit: TableUnit, *, options: UnitOptions, reader: ForwardReader | None
+) -> Iterator[pa.Table]:
+    try:
+        yield from _read_rows(unit, options=options, reader=reader)
+    except BadFileError as error:
+        raise _BadInputError(str(error)) from error
 
 
 def _retry_unit(unit: TableUnit, found: UnitStatistics, work: _Work) -> UnitStatistics:

@@ -110,7 +110,7 @@ def check_apart(inbox: Inbox, output: str) -> None:
     """Checks that what is written is not read again.
 
     Raises:
-      UserError: The output lies where files are looked for.
+      UserError: The output lies where files are looked for, or around it.
     """
     there = normalize_path(output)
     base = inbox.base
@@ -118,4 +118,9 @@ def check_apart(inbox: Inbox, output: str) -> None:
         raise UserError(
             f"`output` lies below {inbox.base}, which is watched: what is written would be "
             f"translated again. Choose another folder. Received: {output}"
+        )
+    if _lies_in(base, there) or _lies_in(real_path(base), real_path(there)):
+        raise UserError(
+            f"`output` holds {inbox.base}, which is watched: translations of its files would stand "
+            f"among them. Choose another folder. Received: {output}"
         )

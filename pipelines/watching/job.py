@@ -161,8 +161,8 @@ class WatchJob:
         except UserError:  # of another version of the file, or of other options
             job = self.request(file, overwrite=True).plan(found=found)
         summary = job.run()
-        live.note_written(_statuses(summary.rows_by_status), [time.time() - file.changed])
         self.records.write(file, rows=summary.rows)
+        live.note_written(_statuses(summary.rows_by_status), [time.time() - file.changed])
         report(f"{file.name}: {summary.rows:,} rows translated")
 
 

@@ -43,6 +43,7 @@ class Connection:
         self._live: LiveRun = find_run(source.run)
         self._committer = committer_of(source)
         self._fault: Exception | None = None
+        self._doubt: UserError | None = None  # what the last look for partitions met
         self._lock = threading.Lock()  # of all below: of two attempts of a job, both may read
         self._fetched: collections.deque[Any] = collections.deque()
         self._reading: dict[int, int] = {}  # the next offset of each partition: its reader's own
@@ -192,10 +193,17 @@ class Connection:
         """Looks once; returns whether to go on looking."""
         try:
             partitions = list_partitions(self._consumer, self._source)
+            self._doubt = None
             if new := [each for each in partitions if each not in self._known]:
                 found = find_positions(self._consumer, self._source, new, is_new=True)
                 self._added.append({p: at.offset for p, at in found.items()})
         except ServiceError as error:  # which may pass
+            self._live.note_trouble(f"partitions cannot be listed ({error})")
+        except UserError as error:  # a broker that has just begun may know no topic yet
+            if self._doubt is not None:
+                self._fault = error
+                return False
+            self._doubt = error
             self._live.note_trouble(f"partitions cannot be listed ({error})")
         except Exception as error:  # of a thread: `read` raises it
             self._fault = error

@@ -307,15 +307,27 @@ def test_options_and_the_glossary_are_those_of_the_command(tmp_path):
 
 
 def test_a_glossary_that_is_another_one_on_the_worker_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(text_model, "_glossaries", {})  # as in another process
     path = tmp_path / "terms.tsv"
     path.write_text("spam\tegg\n")
     pipeline = beam.Pipeline(runner="FnApiRunner")
     step = TranslateRows(Reverser, field="text", options=TextOptions(glossary=str(path)))
     _ = pipeline | beam.Create([{"text": "ab spam cd"}]) | step
     path.write_text("spam\tham\n")
+    monkeypatch.setattr(text_model, "_glossaries", {})  # as in another process
     with pytest.raises(Exception, match=r"terms\.tsv is another one on this worker"):
         pipeline.run()
+
+
+def test_workers_of_this_process_keep_the_glossary_that_the_job_began_with(tmp_path):
+    named = []
+    for count in range(3):  # several jobs at once
+        path = tmp_path / f"terms{count}.tsv"
+        path.write_text(f"spam\tegg {count}\n")
+        named.append(NamedGlossary.of(str(path)))
+        path.write_text("spam\tham\n")
+    for count, glossary in enumerate(named):
+        (tmp_path / f"terms{count}.tsv").unlink()
+        assert glossary.read().digest == glossary.digest
 
 
 def glossary_steps(options):

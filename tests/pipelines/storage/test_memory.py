@@ -40,10 +40,28 @@ def test_rows_have_the_bytes_of_their_values(texts, first):
             [{"a": text, "b": 1} for text in texts], pa.struct({"a": pa.string(), "b": "int64"})
         ),
         pa.array(range(len(texts)), pa.int64()),
+        pa.array(
+            [None if text is None else [text, "x"] for text in texts], pa.list_(pa.string(), 2)
+        ),
+    ]
+    maps = [None if text is None else [(str(at), text)] for at, text in enumerate(texts)]
+    array = pa.array(maps, pa.map_(pa.string(), pa.string())).slice(first)
+    assert row_bytes(array).tolist() == [
+        sum(len(key) + bytes_of(value) for key, value in row or ()) for row in array.to_pylist()
     ]
     for array in arrays:
         array = array.slice(first)
         assert row_bytes(array).tolist() == [bytes_of(value) for value in array.to_pylist()]
+
+
+def test_what_a_row_of_any_type_has_depends_on_no_other_row():
+    values = [["a" * 100], ["b"], None, ["c", "d"]]
+    for kind in (pa.list_view(pa.string()), pa.map_(pa.string(), pa.string())):
+        rows = values if pa.types.is_list_view(kind) else [[("k", "v" * 50)], [], None, [("k", "")]]
+        array = pa.array(rows, kind)
+        alone = [int(row_bytes(array.slice(at, 1))[0]) for at in range(len(array))]
+        assert row_bytes(array).tolist() == alone
+        assert len(set(alone)) > 1
 
 
 @given(texts=TEXTS, most_bytes=st.integers(1, 40), cuts=st.lists(st.integers(1, 6)), data=st.data())

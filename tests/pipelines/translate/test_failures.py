@@ -29,13 +29,13 @@ from translation_jobs import (
 )
 
 from model.decoding.options import Decoding
-from model.errors import UserError
+from model.errors import BadFileError, UserError
 from model.folders.lock import lock_folder
 from pipelines.storage import files as storage_files
 from pipelines.storage import forward, parquet
 from pipelines.storage.listing import ListedFile
 from pipelines.texts.options import TextOptions
-from pipelines.translate import job_folder
+from pipelines.translate import job_folder, units
 from pipelines.translate import plan as translate_plan
 from pipelines.translate.progress_and_summary import describe_failure, describe_summary
 
@@ -84,6 +84,21 @@ def test_bad_files_are_skipped_and_named(tmp_path):
     write(folder / "number.parquet", {"text": ["1"]})
     message = refused(folder, out, text_columns=("text",), on_bad_file="skip")
     assert "another run: the input number.parquet was skipped then. Choose" in message
+
+
+@pytest.mark.parametrize("place", ["file_state", "table_writer"])
+def test_what_is_wrong_with_an_output_is_not_taken_for_bad_input(tmp_path, monkeypatch, place):
+    write(tmp_path / "t.parquet", numbered(3))
+
+    def fail(*_, **__):
+        raise BadFileError("the output has no footer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(units, place, fail)
+        with pytest.raises(Exception, match="the output has no footer"):
+            translate(tmp_path / "t.parquet", tmp_path / "out", on_bad_file="skip")
+    assert not (tmp_path / "out/manifest.json").exists()
+    assert translate(tmp_path / "t.parquet", tmp_path / "out", on_bad_file="skip").rows == 3
 
 
 @pytest.mark.parametrize(

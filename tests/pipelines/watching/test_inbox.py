@@ -74,6 +74,15 @@ def test_an_output_below_the_input_is_refused(tmp_path, monkeypatch, output):
     check_apart(Inbox("in"), "in2")
 
 
+@pytest.mark.parametrize("output", [".", "in/..", "link"])
+def test_an_output_around_the_input_is_refused(tmp_path, monkeypatch, output):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path)
+    with pytest.raises(UserError, match="would stand among them"):
+        check_apart(Inbox("in"), output)
+
+
 def test_what_lies_in_the_output_is_not_taken_where_a_link_leads_to_it(tmp_path):
     for name in ("in", "out/deep", "other"):
         (tmp_path / name).mkdir(parents=True)

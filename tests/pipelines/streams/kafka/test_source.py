@@ -384,6 +384,25 @@ def test_what_the_look_for_partitions_does_not_overcome_ends_the_run(client, sou
     wait_for_fault(reader, UserError, "work with a topic")
 
 
+def test_a_topic_that_a_broker_does_not_know_once_is_asked_for_again(client, source, monkeypatch):
+    reader = source.create_reader(None, None)
+    client.partitions = 2
+    answers = [KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)]
+
+    def list_topics(name, timeout):
+        topics = Topics(client.partitions)
+        topics.error = answers.pop() if answers else None
+        return topics
+
+    monkeypatch.setattr(client, "list_topics", list_topics)
+    end = time.monotonic() + 10
+    while 1 not in client.assigned:
+        assert time.monotonic() < end
+        reader.advance()
+    assert not answers
+    reader.close()
+
+
 def test_a_bug_in_the_look_for_partitions_is_not_silent(client, source, monkeypatch):
     reader = source.create_reader(None, None)
     monkeypatch.setattr(client, "list_topics", lambda name, timeout: None)
