@@ -113,7 +113,7 @@ def open_corpora(
             sources += pair_texts([source], [target], given_name=spec.name)
         else:
             if spec.paths[0].endswith("/"):
-                paths = _find_translated(spec.paths[0], look_up=look_up)
+                paths = _find_translated(spec.paths[0], look_up=look_up, listed=listed)
             else:
                 paths = _find(spec.paths[0], look_up=look_up)
             if spec.kind == "tsv":
@@ -238,7 +238,9 @@ def _find(pattern: str, *, look_up: Callable[[str], list[str]]) -> list[str]:
     return found
 
 
-def _find_translated(folder: str, *, look_up: Callable[[str], list[str]]) -> list[str]:
+def _find_translated(
+    folder: str, *, look_up: Callable[[str], list[str]], listed: dict[str, ListedFile]
+) -> list[str]:
     """Returns the Parquet files in a folder of `tt translate-batch`, or in any other.
 
     Raises:
@@ -249,11 +251,21 @@ def _find_translated(folder: str, *, look_up: Callable[[str], list[str]]) -> lis
         raise UserError(
             f"{folder} is not whole yet: run its `tt translate-batch` again, which finishes it"
         )
-    found = [path for path in look_up(f"{folder}**/*.parquet") if f"/{_OWN_FOLDER}/" not in path]
+    if storage_paths.is_local(folder):
+        there = look_up(f"{folder}**/*.parquet")
+    else:  # Beam's ** wants a folder in its place: it finds no file right below
+        files_there = [each for each in listing.list_files(folder) if _is_parquet(each.path)]
+        listed.update((each.path, each) for each in files_there)
+        there = [each.path for each in files_there]
+    found = [path for path in there if f"/{_OWN_FOLDER}/" not in path]
     if not found:
         storage_paths.check_is_open(folder)
         raise UserError(f"no Parquet file in {folder}: check the path")
     return found
+
+
+def _is_parquet(path: str) -> bool:
+    return path.endswith(".parquet")
 
 
 def _check_is_no_folder(path: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
@@ -86,8 +87,8 @@ class ParquetColumns(ColumnsSource):
             limit, most = corpora_rows.SLICE_BYTES, corpora_rows.SLICE_PAIRS
             fitting = [rows_within(limit, rows=n, total_bytes=b, most=most) for n, b in groups]
             most = min(fitting, default=1)
-            judged = _judgements(file.schema_arrow, self.target_column)
             columns = [self.source_column, self.target_column]
+            judged = [_judgements(file.schema_arrow, column) for column in columns]
             sure = rows_at_once(  # to be within the limit
                 file.metadata, most_rows=most, most_bytes=limit, few_rows=1, columns=columns
             )
@@ -97,13 +98,15 @@ class ParquetColumns(ColumnsSource):
                 first_row=first_row,
                 rows=rows,
                 batch_rows=max(sure, min(_FEW_ROWS, most)),
-                columns=[*columns, *judged],
+                columns=[*columns, *itertools.chain.from_iterable(judged)],
             )
             if sure < most or has_dictionary(file.schema_arrow):
                 batches = _as_slices(batches, most_rows=most, most_bytes=limit)
             for batch in batches:
                 sides = (_column(batch, self.source_column), _column(batch, self.target_column))
-                faults = _find_faults(*(batch.column(name) for name in judged))
+                faults: dict[int, str] = {}
+                for names in judged:
+                    faults |= _find_faults(*(batch.column(name) for name in names))
                 yield decode_columns(*map(cells_as_binary, sides), faults=faults)
 
     @functools.cached_property
@@ -213,9 +216,12 @@ def _join_groups(groups: Sequence[tuple[int, int]], *, max_pairs: int, max_bytes
     return sizes
 
 
-def _judgements(schema: pa.Schema, target: str) -> list[str]:
-    """Names the columns of status and flags beside a target, if `tt translate-batch` wrote it."""
-    score, *judged = (f"{target}_{name}" for name in ("score", "status", "flags"))
+def _judgements(schema: pa.Schema, column: str) -> list[str]:
+    """Names the columns of status and flags beside another, if `tt translate-batch` wrote it.
+
+    A translation may be either side of a corpus: it is the source of one of back-translations.
+    """
+    score, *judged = (f"{column}_{name}" for name in ("score", "status", "flags"))
     there = [name for name in judged if name in schema.names]
     return there if score in schema.names and there[:1] == judged[:1] else []
 

@@ -126,6 +126,7 @@ class PreprocessRequest:
         from pipelines.runners.beam_options import set_file_system_options
 
         if self.vocab_of is not None:
+            set_file_system_options(self.beam_arguments)
             options = with_vocabulary_of(self.vocab_of, options=self.options)
             return dataclasses.replace(self, options=options, vocab_of=None).plan()
         arguments, options = self.beam_arguments, self.options

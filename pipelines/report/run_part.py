@@ -144,10 +144,12 @@ def _attention(parts: Sequence[Html]) -> Html:
 
 
 def _positions(found: RunSummary) -> Html:
-    width, base, scale = (
-        found.model[name] for name in ("d_model", "position_base", "position_scale")
+    encodings = position_encodings(
+        _POSITIONS,
+        width=found.model["d_model"],
+        base=found.model["position_base"],
+        scale=found.model.get("position_scale", "paper"),  # stands there if it is another
     )
-    encodings = position_encodings(_POSITIONS, width=width, base=base, scale=scale)
     return charts(
         heat_chart("Position encodings", encodings, x_label="width", y_label="position"),
         heat_chart(

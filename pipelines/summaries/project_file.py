@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import textwrap
 from collections.abc import Mapping
 from typing import Any
@@ -81,14 +82,15 @@ class _Lines:
 def _show(value: Any) -> str:
     """Writes a value as YAML reads it back.
 
-    >>> _show("no"), _show(["a.en", "b: c"]), _show(0.1)
-    ('"no"', '[a.en, "b: c"]', '0.1')
+    >>> _show("no"), _show(["a.en", "b: c", "@data.en"]), _show(0.1)
+    ('"no"', '[a.en, "b: c", "@data.en"]', '0.1')
     """
     if isinstance(value, list):
         return f"[{', '.join(map(_show, value))}]"
     if not isinstance(value, str):
         return json.dumps(value)
-    is_plain = value and not set(value) & set(",[]{}#\"'\n") and yaml.safe_load(value) == value
+    is_word = re.match(r"[\w./]", value) and not set(value) & set(",[]{}#\"'\n\t")
+    is_plain = is_word and ": " not in value and yaml.safe_load(value) == value
     return value if is_plain else json.dumps(value, ensure_ascii=False)
 
 

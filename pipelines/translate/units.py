@@ -341,7 +341,7 @@ class _BadInputError(Exception):
 
 
 def _read_input(
-    unit: TableUnit, *, options: UnitOptions, reader: ForwardReader | None
+    unit: TableUnit, *, options: UnitOptions, reader: ForwardReader
 ) -> Iterator[pa.Table]:
     try:
         yield from _read_rows(unit, options=options, reader=reader)

@@ -8,6 +8,7 @@ import pytest
 from corpora import open_named
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from memory_filesystem import MemoryFileSystem
 from unit_reading import cut, list_sources, read, unit_sizes
 
 from model.errors import UserError
@@ -212,6 +213,9 @@ def test_rows_without_a_translation_to_learn_from_get_a_fault_by_name(tmp_path):
     others = [f"translation_{status}" for status in names[1:-1]]
     assert faults == ["flag_repeats", None, *others, "malformed"]
     assert set(corpora_rows.STATUS_FAULTS) == {*STATUSES} - {"ok"}
+    # So it is where the translation is the source, as of back-translations.
+    back = ParquetColumns(str(tmp_path / "a.parquet"), "title_translation", "title")
+    assert [fault for _, _, fault in read(back, tmp_path)] == faults
     # Another program's columns of such names say nothing: no score is beside them.
     pq.write_table(table.drop_columns("title_translation_score"), tmp_path / "a.parquet")
     assert {fault for _, _, fault in read(source, tmp_path)} == {None}
@@ -239,3 +243,15 @@ def test_a_folder_of_translations_is_a_corpus(tmp_path):
     assert len(open_named(corpora=[name])) == 2
     with pytest.raises(UserError, match=r"no Parquet file in .*/_tt/units/: check the path"):
         open_named(corpora=[f"{folder}/_tt/units/:source:translation"])
+
+
+def test_a_folder_of_translations_on_another_machine_is_a_corpus():
+    MemoryFileSystem.clear()
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"source": ["a"], "translation": ["b"]}), sink)
+    for name in ("one.parquet", "deep/er/two.parquet", "_tt/rows/three.parquet"):
+        MemoryFileSystem.put(f"mem://b/translated/{name}", sink.getvalue().to_pybytes())
+    found = open_named(corpora=["mem://b/translated/:source:translation"])
+    assert [source.paths() for source in found] == [
+        ["mem://b/translated/deep/er/two.parquet"], ["mem://b/translated/one.parquet"],
+    ]  # fmt: skip

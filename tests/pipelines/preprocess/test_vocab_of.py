@@ -14,6 +14,7 @@ from model.runs.initial_model import InitialModel
 from model.text.normalization import TextNormalization
 from model.text.vocabulary import load_vocabularies
 from pipelines.preprocess.job import PreprocessRequest
+from pipelines.runners import beam_options, staging
 
 LOWER = TextNormalization(lowercase=True)
 OWN = ("ACME-[0-9]+",)
@@ -106,3 +107,15 @@ def test_what_is_about_another_vocabulary_is_refused(model, tmp_path, changes, m
 def test_what_is_no_model_is_refused(tmp_path):
     with pytest.raises(UserError, match="no model folder at nowhere"):
         request_with("nowhere", tmp_path).plan()
+
+
+def test_the_model_of_a_bucket_is_read_with_the_options_of_its_file_system(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(beam_options, "set_file_system_options", asked.append)
+
+    def stage(model, **_):
+        raise UserError(f"{model} was looked up after {asked}")
+
+    monkeypatch.setattr(staging, "stage_model", stage)
+    with pytest.raises(UserError, match=r"looked up after \[\("):
+        request_with("s3://bucket/model", tmp_path).plan()
