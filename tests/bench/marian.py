@@ -61,20 +61,16 @@ def main():
         ).write()  # fmt: skip
         greedy = TensorFlowTranslator.load(
             folder / "imported",
-            decoding=Decoding(beam_size=1, **marian.SAME_LIMIT),
+            decoding=Decoding(beam_size=1, **marian.LONGER),
         )
         theirs = marian.decode(texts, **where)
         pieces = [found.pieces for found in theirs]
-        own = [each.text for each in greedy.translate(texts)]
+        own = texts_of(folder / "imported", texts, beam_size=1)
         print(f"greedy: BLEU {bleu(own):.2f}, Marian's", end=" ")
         print(f"{bleu(marian.text_of(pieces, vocabulary=vocabulary)):.2f}")
         print(f"  {marian.compare_greedy(greedy, texts, theirs)}", flush=True)
 
-        beams = TensorFlowTranslator.load(
-            folder / "imported",
-            decoding=Decoding(beam_size=6, length_penalty=1.0, **marian.SAME_LIMIT),
-        )
-        own = [each.text for each in beams.translate(texts)]
+        own = texts_of(folder / "imported", texts, beam_size=6, length_penalty=1.0)
         found = marian.decode(texts, **where, beam_size=6, normalize=1.0)
         wide = marian.text_of([each.pieces for each in found], vocabulary=vocabulary)
         print(f"6 beams: BLEU {bleu(own):.2f}, Marian's {bleu(wide):.2f}", flush=True)
@@ -106,6 +102,13 @@ def main():
                 result.hypotheses[0] == each for result, each in zip(results, wanted, strict=True)
             )
             print(f"CTranslate2's conversion: {same} of {len(texts)} are {name}", flush=True)
+
+
+def texts_of(model, texts, **search):
+    """Returns our translations within about Marian's limit."""
+    decoding = Decoding(**search, **marian.SAME_LIMIT)
+    translator = TensorFlowTranslator.load(model, decoding=decoding)
+    return [each.text for each in translator.translate(texts)]
 
 
 def greedy_pieces(translator, text):

@@ -42,7 +42,7 @@ def translator_of(folder, model, vocabulary):
         format="marian", model=str(model), output=str(output),
         source_vocabulary=str(vocabulary), overwrite=True,
     ).write()  # fmt: skip
-    return TensorFlowTranslator.load(output, decoding=Decoding(beam_size=1, **marian.SAME_LIMIT))
+    return TensorFlowTranslator.load(output, decoding=Decoding(beam_size=1, **marian.LONGER))
 
 
 @pytest.mark.parametrize("fields", VARIANTS.values(), ids=VARIANTS)
@@ -127,9 +127,7 @@ def test_our_models_decode_in_marian(tmp_path, fields):
         texts, folder=tmp_path, model=tmp_path / "out/model.npz",
         vocabularies=[tmp_path / "out" / name for name in names],
     )  # fmt: skip
-    translator = TensorFlowTranslator.load(
-        path, decoding=Decoding(beam_size=1, **marian.SAME_LIMIT)
-    )
+    translator = TensorFlowTranslator.load(path, decoding=Decoding(beam_size=1, **marian.LONGER))
     agreement = marian.compare_greedy(translator, texts, theirs)
     print(agreement)
     assert agreement.identical >= 99
