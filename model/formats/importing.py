@@ -7,7 +7,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from model.errors import UserError, require_one_of
 from model.folders.atomic import atomic_folder, is_free
@@ -19,12 +19,14 @@ from model.formats.foreign import (
     is_foreign,
     open_foreign,
 )
-from model.formats.marian.importing import MarianModel, read_marian, write_model
 from model.formats.model_card import About, TrainingData
 from model.formats.model_folder import WEIGHTS_FILE, write_about
 from model.text.languages import read_language
 from model.text.tokenization import SOURCE_LANGUAGE, TARGET_LANGUAGE, Tokenization, find_token
 from model.text.vocabulary import SHARED_MODEL, SOURCE_MODEL, TARGET_MODEL
+
+if TYPE_CHECKING:  # it imports NumPy, which the command's help needs not
+    from model.formats.marian.importing import MarianModel
 
 CTRANSLATE2, MARIAN = "ctranslate2", "marian"
 FORMATS = (CTRANSLATE2, MARIAN)
@@ -161,6 +163,8 @@ class ImportRequest:
                 read_language(code, name=f"`{name}`")
         if prepare is not None:
             prepare()
+        from model.formats.marian.importing import write_model
+
         write_model(found, output, data=data)
 
     def _find_marian(self) -> MarianModel:
@@ -175,6 +179,8 @@ class ImportRequest:
                     f"{TARGET_MODEL} are not beside {self.model}"
                 )
             source, target = str(beside / SOURCE_MODEL), str(beside / TARGET_MODEL)
+        from model.formats.marian.importing import read_marian
+
         return read_marian(
             Path(self.model),
             source_vocabulary=Path(source),
