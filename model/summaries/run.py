@@ -99,7 +99,7 @@ def summarize_run(folder: str | Path) -> RunSummary:
     parts = parameters_of(architecture)
     return RunSummary(
         folder=str(folder),
-        model=architecture.to_json(),
+        model=dataclasses.asdict(architecture),
         training=training,
         data=data,
         dataset_source=dict(config.get("dataset_source") or {}),
