@@ -50,6 +50,7 @@ _NO_SUCH_JAR = re.compile(r'Unable to parse jar URL "(?P<path>.*?)"')
 _NO_STAGING = re.compile(r"Could not upload to GCS path (?P<path>\S+): (?P<reason>.*?)\. Please ")
 _ENDED_THERE = re.compile(
     r"(?:failed in state |pipeline failed\. State: )(?P<state>CANCELLED|DRAINED|UPDATED)\b"
+    r"|failed in state FAILED: \S+\.JobCancellationException: "  # so says the server for Flink
 )
 _SERVER_ENDED = re.compile(r"Service failed to start up with error (?P<code>-?\d+)")
 
@@ -134,9 +135,9 @@ def _explain_job_server(error: BaseException, *, runner: str, java: str) -> User
             "leave that out, and Beam fetches its own"
         )
     if found := _ENDED_THERE.search(text):
+        state = found["state"] or "CANCELLED"
         return UserError(
-            f"the job was ended at {runner}, which calls it {found['state']}: run the same command "
-            "again to go on"
+            f"the job was ended at {runner} ({state}): run the same command again to go on"
         )
     if found := _SERVER_ENDED.search(text):
         return UserError(

@@ -183,3 +183,24 @@ def test_workers_of_another_python_or_beam_are_told_of():
         "the workers of FlinkRunner have Python 3.12 and Beam 2.76.0, and the job was submitted by "
         "Python 3.11 and Beam 2.77.0: give them the same, as by an image of deploy/Dockerfile"
     )
+
+
+@pytest.mark.parametrize(
+    ("runner", "text", "state"),
+    [
+        ("FlinkRunner", "Pipeline tt-j_1 failed in state FAILED: org.apache.flink.runtime.client."
+         "JobCancellationException: Job was cancelled.", "CANCELLED"),
+        ("FlinkRunner", "Pipeline tt-j_1 failed in state CANCELLED: ", "CANCELLED"),
+        ("DataflowRunner", "Dataflow pipeline failed. State: DRAINED, Error:\nNone", "DRAINED"),
+    ],
+)  # fmt: skip
+def test_a_job_that_somebody_ended_at_its_runner_is_no_bug(runner, text, state):
+    found = explain_submission(RuntimeError(text), runner=runner, java="java")
+    assert str(found) == (
+        f"the job was ended at {runner} ({state}): run the same command again to go on"
+    )
+
+
+def test_a_job_that_failed_by_itself_is_not_taken_for_one_that_was_ended():
+    error = RuntimeError("Pipeline tt-j_1 failed in state FAILED: java.lang.RuntimeException: x")
+    assert explain_submission(error, runner="FlinkRunner", java="java") is None
