@@ -162,7 +162,7 @@ def test_ctrl_c_reaches_the_cluster_and_a_detached_job_ends_alone(
     )
     print(f"units by worker: {sorted(shares.values())}")
     assert len(shares) == 2
-    assert min(shares.values()) >= 0.4 * shares.total()
+    assert min(shares.values()) >= 5, "of those that the job before had not done"
     code, printed = cluster.run(*command, cwd=tmp_path)
     assert code == 0
     assert "Finished already; nothing to do." in printed
