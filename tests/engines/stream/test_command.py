@@ -98,7 +98,7 @@ def test_each_mistake_is_told_in_a_line(broker, trained_toy, tmp_path):
         ([*good, "--metrics-port", broker.port], "--metrics-port"),
         ([*good, "--metrics-file", tmp_path], "--metrics-file"),
         ([*good, "--", "--direct_num_workers=2"], "one worker"),
-        ([*good, "--", "--runner=DataflowRunner"], "leave out --runner"),
+        ([*good, "--", "--runner=SparkRunner"], "leave out --runner"),
     ):
         line = refused(*arguments)
         assert said in line, line
