@@ -45,7 +45,7 @@ def train_command(
             flags={"restart_from_model": "--restart-from-model"},
             defaults={"dataset": str(DEFAULT_DATASET), "run": str(DEFAULT_RUN)},
             shown={"restart_from_model": ""},
-            leave_out=("model", "training", "devices", "dataset_name"),
+            leave_out=("model", "training", "devices", "dataset_name", "fetch_model"),
         ),
     ],
     model: Annotated[
@@ -103,14 +103,13 @@ def train_command(
     """
     dataset = asked["dataset"]
     asked["dataset"] = _local_dataset(dataset, cache)
-    if "://" in asked.get("init_from", ""):
-        asked["init_from"] = _local_model(asked["init_from"], cache)
     request = TrainRequest(
         **asked,
         model=model,
         training=training,
         devices=tuple(name.strip() for name in devices.split(",")) if devices else (),
         dataset_name=dataset if "://" in dataset else "",  # not that of its copy
+        fetch_model=lambda model: _local_model(model, cache),
     )
     request.check()
     import_tensorflow(uses_onednn=True)
@@ -158,7 +157,9 @@ def _local_dataset(dataset: str, cache: str | None) -> Path:
 
 
 def _local_model(model: str, cache: str | None) -> Path:
-    """Returns a copy of a model folder that is on another file system."""
+    """Returns the model folder, or a copy of it where it is on another file system."""
+    if "://" not in model:
+        return Path(model)
     from pipelines.runners.beam_options import set_file_system_options
     from pipelines.runners.staging import stage_model
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from model.transformer.config import TransformerConfig
 if TYPE_CHECKING:
     from model.transformer.transformer import Transformer
 
+Fetch = Callable[[str], Path]
 _NO_SHAPE = ("dropout", "attention_dropout")  # the weights suit any
 
 
@@ -22,11 +24,14 @@ _NO_SHAPE = ("dropout", "attention_dropout")  # the weights suit any
 class InitialModel:
     """A model folder, whose weights a run begins with."""
 
-    folder: str  # absolute
+    name: str  # the absolute path of the model folder; of one elsewhere, as it was given
     known: str = ""  # its fingerprint when the run was begun, or ""
+    fetch: Fetch = Path  # returns a local copy of a model elsewhere
 
     @classmethod
-    def find(cls, given: str | Path, *, begun: Mapping[str, Any] | None) -> InitialModel:
+    def find(
+        cls, given: str | Path, *, begun: Mapping[str, Any] | None, fetch: Fetch = Path
+    ) -> InitialModel:
         """Finds a model, or the run folder that it lies in; `begun` is the run's configuration.
 
         The model of a run that was begun is not looked at: it goes on from its checkpoints.
@@ -34,19 +39,31 @@ class InitialModel:
         Raises:
           UserError: There is no model that TensorFlow loads.
         """
-        saved = cls.of_run(begun)
-        if saved and Path(saved.folder) in (
-            Path(given).absolute(),
-            Path(given, "model").absolute(),
-        ):
+        saved = cls.of_run(begun, fetch=fetch)
+        is_elsewhere = "://" in str(given)
+        name = str(given) if is_elsewhere else str(Path(given).absolute())
+        if saved and saved.name in (name, f"{name}/model"):
             return saved
-        return cls(str(find_model_folder(given).absolute()))
+        if not is_elsewhere:
+            name = str(find_model_folder(given).absolute())
+        return cls(name, fetch=fetch)
 
     @classmethod
-    def of_run(cls, config: Mapping[str, Any] | None) -> InitialModel | None:
+    def of_run(
+        cls, config: Mapping[str, Any] | None, *, fetch: Fetch = Path
+    ) -> InitialModel | None:
         """Returns the model that a run was begun from, by its configuration."""
         saved = (config or {}).get("init_from")
-        return cls(saved["model"], saved["fingerprint"]) if saved else None
+        return cls(saved["model"], saved["fingerprint"], fetch) if saved else None
+
+    @functools.cached_property
+    def folder(self) -> Path:
+        """The model folder on this machine.
+
+        Raises:
+          UserError: There is none, or no model.
+        """
+        return find_model_folder(self.fetch(self.name))
 
     def to_json(self) -> dict[str, str]:
         """Returns what the configuration of a run says of it.
@@ -54,12 +71,12 @@ class InitialModel:
         Raises:
           UserError: A file of the model is damaged.
         """
-        return {"model": self.folder, "fingerprint": self.known or model_fingerprint(self.folder)}
+        return {"model": self.name, "fingerprint": self.known or model_fingerprint(self.folder)}
 
     @property
     def config(self) -> TransformerConfig:
         """The architecture."""
-        return load_config(Path(self.folder))
+        return load_config(self.folder)
 
     def check_vocabulary(self, dataset: Path) -> None:
         """Checks that a dataset has the model's vocabulary, and normalises texts as it does.
@@ -76,7 +93,7 @@ class InitialModel:
         elif others := [
             name
             for name in ours.files[1:]
-            if Path(self.folder, name).read_bytes() != (dataset / name).read_bytes()
+            if (self.folder / name).read_bytes() != (dataset / name).read_bytes()
         ]:
             difference = f"{others[0]} differs"
         elif ours.source.normalization != theirs.source.normalization:
@@ -84,9 +101,9 @@ class InitialModel:
             difference = "texts are normalised by {} there and by {} here".format(*normalizations)
         if difference:
             raise UserError(
-                f"the dataset {dataset} must have the vocabulary of {self.folder}, whose weights "
+                f"the dataset {dataset} must have the vocabulary of {self.name}, whose weights "
                 f"are its tokens' ({difference}): make it with `tt preprocess --vocab-of "
-                f"{self.folder}`"
+                f"{self.name}`"
             )
 
     def check_shape(self, asked: TransformerConfig) -> None:
@@ -99,7 +116,7 @@ class InitialModel:
         for name, value in there.items():
             if here[name] != value and name not in _NO_SHAPE:
                 raise UserError(
-                    f"`init_from` takes the shape of {self.folder}, whose `{name}` is "
+                    f"`init_from` takes the shape of {self.name}, whose `{name}` is "
                     f"{_shown(value)}. Received: {_shown(here[name])}; leave it out, or train "
                     "without `init_from`"
                 )
@@ -114,7 +131,7 @@ class InitialModel:
 
         if self.known and model_fingerprint(self.folder) != self.known:
             raise UserError(
-                f"{self.folder} has changed since the run was begun from it: put that model back, "
+                f"{self.name} has changed since the run was begun from it: put that model back, "
                 "or train in another folder with `run`"
             )
         copy_weights(load_model(self.folder).model, model)

@@ -123,12 +123,24 @@ def configure(
     fields.update(
         source_vocabulary_size=manifest.source_vocabulary_size,
         target_vocabulary_size=manifest.target_vocabulary_size,
-        shared_vocabulary=manifest.shared_vocabulary,
+        shared_vocabulary=_is_shared(manifest, begun=begun, initial=initial),
     )
     return (
         TransformerConfig(**fields),
         TrainingConfig(**{**defaults, **_fields_of(TrainingConfig, given)}),
     )
+
+
+def _is_shared(
+    manifest: DatasetManifest,
+    *,
+    begun: Mapping[str, Any] | None,
+    initial: TransformerConfig | None,
+) -> bool:
+    """Says whether both sides share an embedding: one of Marian's may with two vocabulary files."""
+    if begun and begun.get("init_from"):
+        return bool(begun["model"]["shared_vocabulary"])
+    return initial.shared_vocabulary if initial and not begun else manifest.shared_vocabulary
 
 
 def describe_choices(

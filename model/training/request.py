@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +53,8 @@ class TrainRequest:
       restart_from_model: Where the checkpoints of the run are gone, go on from the weights of its
         model/, or else of its best_model/, with an optimizer that begins anew.
       dataset_name: Name of the dataset in the run folder, where it is a copy of a remote one.
+      fetch_model: Function that returns a local copy of a remote `init_from`; called where it is
+        needed.
     """
 
     dataset: str | Path
@@ -65,6 +67,7 @@ class TrainRequest:
     init_from: str | Path | None = None
     restart_from_model: bool = False
     dataset_name: str = ""
+    fetch_model: Callable[[str], Path] = Path
 
     def check(self) -> None:
         """Checks what can be known of a new local run before TensorFlow is imported.
@@ -95,7 +98,7 @@ class TrainRequest:
         model, training, initial = self._configure(given, manifest, begun=begun)
         notes = []
         if initial and begun is None:
-            notes.append(f"Begins with the weights of {initial.folder}, and an optimizer anew.")
+            notes.append(f"Begins with the weights of {initial.name}, and an optimizer anew.")
         if epochs := self._epochs_to_count(given, begun):
             data = TrainingDataset.open(manifest, folder, model=model, training=training)
             given["steps"], note = self._steps_of_epochs(epochs, data)
@@ -125,9 +128,9 @@ class TrainRequest:
         *,
         begun: Mapping[str, Any] | None,
     ) -> tuple[TransformerConfig, TrainingConfig, InitialModel | None]:
-        initial = InitialModel.of_run(begun)
+        initial = InitialModel.of_run(begun, fetch=self.fetch_model)
         if self.init_from is not None:
-            initial = InitialModel.find(self.init_from, begun=begun)
+            initial = InitialModel.find(self.init_from, begun=begun, fetch=self.fetch_model)
         is_new = initial is not None and not initial.known
         if initial and is_new:
             initial.check_vocabulary(Path(self.dataset))

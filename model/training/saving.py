@@ -177,7 +177,10 @@ class RunSaver:
         Raises:
           UserError: They do not train the same run.
         """
-        described = json.dumps(self._config) + state.to_json()
+        config = self._config
+        if initial := config.get("init_from"):  # which may have another path on each machine
+            config = {**config, "init_from": initial["fingerprint"]}
+        described = json.dumps(config) + state.to_json()
         if workers.are_several and not workers.are_equal(described):
             raise UserError(
                 "the workers do not train the same run from the same checkpoint: give all of them "

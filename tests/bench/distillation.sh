@@ -8,7 +8,7 @@
 # TEACHER is a run that translates English to German. CORPUS is a path to which `.train.en`, `.val.de`, `.test.en` and the
 # like are added. STEPS is the number of updates of each student. What is finished stays: the same command goes on.
 set -euo pipefail
-teacher=$1 corpus=$2 output=$3
+teacher=$(realpath "$1") corpus=$(realpath -m "$2") output=$(realpath -m "$3")
 steps=${STEPS:-2000}
 bench=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$output"; cd "$output"

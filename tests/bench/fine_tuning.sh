@@ -7,7 +7,7 @@
 # MODEL is a run trained on GENERAL.train.en and .de. GENERAL and DOMAIN are paths to which `.train.en`, `.test.en` and the
 # like are added. What is finished stays: the same command goes on.
 set -euo pipefail
-model=$1 general=$2 domain=$3 output=$4
+model=$(realpath "$1") general=$(realpath -m "$2") domain=$(realpath -m "$3") output=$4
 pairs=${PAIRS:-5000} steps=${STEPS:-500} alone_steps=${ALONE_STEPS:-1500} mix=${MIX:-0.03}
 mkdir -p "$output"; cd "$output"
 for side in en de; do

@@ -36,6 +36,7 @@ import model.training.trainer  # noqa: F401
 import pipelines.preprocess.job
 import pipelines.translate.job  # noqa: F401
 
+_SHAPE = ("--layers", "--d-model", "--heads", "--d-ff")
 _ABOVE = 512  # file descriptors that nothing here uses
 
 
@@ -44,7 +45,11 @@ def with_added(arguments, added):
     end = arguments.index("--") if "--" in arguments else len(arguments)
     if "--vocab-of" in arguments:  # that has a size already
         return arguments
-    return arguments[:end] + added.get(arguments[0] if arguments else "", []) + arguments[end:]
+    flags = added.get(arguments[0] if arguments else "", [])
+    if "--init-from" in arguments:  # that has a shape already
+        pairs = [flags[i : i + 2] for i in range(0, len(flags), 2)]
+        flags = [word for pair in pairs if pair[0] not in _SHAPE for word in pair]
+    return arguments[:end] + flags + arguments[end:]
 
 
 def run(request, descriptors, added):

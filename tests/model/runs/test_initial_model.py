@@ -11,7 +11,7 @@ from toy import DIGITS, write_dataset, write_spelled_vocabularies, write_vocabul
 from trainers import changed, ignore, log_of, one_device, two_replicas, weights_in, weights_of
 
 from model.errors import UserError
-from model.formats.model_folder import load_about
+from model.formats.model_folder import load_about, model_fingerprint
 from model.formats.weights import load_model
 from model.text.vocabulary import SHARED_MODEL, VOCABULARY_FILE
 from model.training.request import TrainRequest
@@ -151,3 +151,22 @@ def test_a_run_with_another_beginning_is_refused(initial, finish_run, toy_datase
     plain = finish_run(tmp_path / "plain")
     with pytest.raises(UserError, match="it began with random weights, not with the weights of"):
         request_from(initial, toy_dataset, plain, training={}).plan()
+
+
+def test_a_model_elsewhere_is_fetched_once_and_keeps_its_name(initial, toy_dataset, tmp_path):
+    fetched = []
+
+    def fetch(name):
+        fetched.append(name)
+        return initial
+
+    url, run = "gs://bucket/run", tmp_path / "run"
+    first = request_from(url, toy_dataset, run, fetch_model=fetch).plan()
+    assert first.notes == [f"Begins with the weights of {url}, and an optimizer anew."]
+    first.run(ignore)
+    assert fetched == [url]
+    config = json.loads((run / "config.json").read_text())["init_from"]
+    assert config == {"model": url, "fingerprint": model_fingerprint(initial)}
+    long = changed(steps=4, validate_every=2, save_every=2)
+    request_from(url, toy_dataset, run, training=long, fetch_model=fetch).plan().run(ignore)
+    assert fetched == [url]

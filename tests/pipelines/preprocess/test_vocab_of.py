@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from corpora import ONE_THREAD, PAIRS, options, preprocess, write_pairs
+from marian_models import SETTINGS, TEXTS, random_arrays, train_pieces, write_npz, write_opus_npz
 from models import make_model
+from trainers import ignore, one_device
 
 from model.dataset.manifest import DatasetManifest
 from model.errors import UserError
+from model.formats.importing import ImportRequest
 from model.formats.model_card import About, TrainingData
-from model.formats.weights import save_model
+from model.formats.weights import load_model, save_model
 from model.runs.initial_model import InitialModel
 from model.text.normalization import TextNormalization
 from model.text.vocabulary import load_vocabularies
+from model.training.request import TrainRequest
 from pipelines.preprocess.job import PreprocessRequest
+from pipelines.preprocess.options import PreprocessOptions
 from pipelines.runners import beam_options, staging
 
 LOWER = TextNormalization(lowercase=True)
@@ -119,3 +125,44 @@ def test_the_model_of_a_bucket_is_read_with_the_options_of_its_file_system(tmp_p
     monkeypatch.setattr(staging, "stage_model", stage)
     with pytest.raises(UserError, match=r"looked up after \[\("):
         request_with("s3://bucket/model", tmp_path).plan()
+
+
+@pytest.mark.parametrize("is_opus", [False, True], ids=["one file", "two files, one embedding"])
+def test_a_model_of_marian_is_trained_on(tmp_path, is_opus):
+    imported, sides, fields = tmp_path / "imported", ("both", "both"), {}
+    if is_opus:
+        npz, sides = write_opus_npz(tmp_path), ("source", "target")
+        fields["vocab"] = (str(tmp_path / "vocab.yml"),)
+    else:
+        npz = write_npz(tmp_path / "model.npz", SETTINGS, random_arrays(SETTINGS))
+        train_pieces(tmp_path / "both.spm", TEXTS["source"] + TEXTS["target"])
+    source, target = (str(tmp_path / f"{side}.spm") for side in sides)
+    ImportRequest(
+        format="marian", model=str(npz), output=str(imported), source_vocabulary=source,
+        target_vocabulary=target, **fields,
+    ).write()  # fmt: skip
+    corpus = write_pairs(tmp_path, list(zip(TEXTS["source"], TEXTS["target"], strict=True)))
+    job = PreprocessRequest(
+        corpora=("+".join(corpus.paths()),), vocab_of=str(imported),
+        options=PreprocessOptions(output=str(tmp_path / "dataset")),
+        beam_arguments=tuple(ONE_THREAD),
+    ).plan()  # fmt: skip
+    job.run()
+    training = TrainRequest(
+        dataset=tmp_path / "dataset", run=tmp_path / "run", init_from=imported,
+        training={"steps": 2, "validate_every": 2, "batch_tokens": 512, "score_every": 0},
+    ).plan()  # fmt: skip
+    model = load_model(imported).model
+    assert training.model == model.config
+    trainer = training.start(one_device())
+    for variable, other in zip(model.variables, trainer.model.variables, strict=True):
+        np.testing.assert_array_equal(variable.numpy(), other.numpy())
+    trainer.train(ignore)
+    again = {"steps": 3, "validate_every": 3}
+    TrainRequest(
+        dataset=tmp_path / "dataset", run=tmp_path / "run", training=again
+    ).plan().run(ignore)  # fmt: skip
+    trained = load_model(tmp_path / "run").model
+    assert trained.config == model.config
+    for variable, other in zip(model.variables, trained.variables, strict=True):
+        assert np.abs(variable.numpy() - other.numpy()).max() > 0, variable.path
