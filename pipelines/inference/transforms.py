@@ -14,17 +14,19 @@ from typing import Any, NamedTuple
 
 import apache_beam as beam
 from apache_beam.metrics import Metrics
+from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 from apache_beam.pvalue import TaggedOutput
 from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 
 from model.engines.translator import Translator
-from model.errors import require
+from model.errors import UserError, require
 from pipelines.flags.limits import FLAGS
 from pipelines.inference import rows
 from pipelines.inference.model_sharing import SharedTranslator
 from pipelines.inference.rows import OpenRow, Row, RowFields
 from pipelines.inference.text_model import NamedGlossary, TextModel
+from pipelines.storage.paths import is_local
 from pipelines.texts.options import TextOptions
 from pipelines.texts.translating import FAILED, STATUSES, TranslatedText
 
@@ -95,6 +97,7 @@ class TranslateTexts(beam.PTransform):
 
     def expand(self, texts: beam.PCollection[Any]) -> beam.PCollection[Any]:
         """Wires the transform."""
+        _check_reachable(self.options.glossary, options=texts.pipeline.options)
         kind = tuple[Any, TranslatedText] if self.is_keyed else TranslatedText
         translate = beam.ParDo(_TranslateTexts(self)).with_output_types(kind)
         return _in_batches(texts, translate, sizes=self)
@@ -153,6 +156,7 @@ class TranslateRows(beam.PTransform):
 
     def expand(self, rows_in: beam.PCollection[Row]) -> beam.PCollection[Row] | TranslatedRows:
         """Wires the transform."""
+        _check_reachable(self.options.glossary, options=rows_in.pipeline.options)
         kind = rows.translated_type(rows_in.element_type, fields=self.fields)
         lists = rows.find_lists(rows_in.element_type, fields=self.fields)
         translate = beam.ParDo(_TranslateRows(self, lists)).with_output_types(kind)
@@ -170,6 +174,24 @@ _Timed = tuple[Timestamp, Any]  # an element, and its time
 def _check_batches(config: TranslateTexts | TranslateRows) -> None:
     least, most = config.min_batch, config.max_batch
     require(1 <= least <= most, "`min_batch` must be 1 to `max_batch`", f"{least} and {most}")
+
+
+def _check_reachable(path: str | None, *, options: PipelineOptions) -> None:
+    """Checks that workers of Dataflow, which are other machines, can read a glossary.
+
+    Args:
+      path: That of `TextOptions`.
+      options: The pipeline's.
+
+    Raises:
+      UserError: It is a file of this machine.
+    """
+    runner = str(options.view_as(StandardOptions).runner or "")
+    if path is not None and is_local(path) and "dataflow" in runner.lower():
+        raise UserError(
+            f"`glossary` {path} is of this machine, and the workers of Dataflow are others: name a "
+            "path of gs://"
+        )
 
 
 def _in_batches(

@@ -176,15 +176,16 @@ class WriteManifest(beam.DoFn):
             bad_rows={file.relative_path: file.rows for file in skipped},
             max_failed=self.max_failed,
         )
-        path = job_folder.MANIFEST_PATH
-        write_json(manifest, output=self.output, path=path, run_id=self.run_id)
-        # After the manifest: if the runner does a step again, it may need any of it before.
         files = list_files(f"{self.output}/{job_folder.JOB_FOLDER}")
+        # Before the manifest, after which no run looks for them any more.
         delete(
             job_folder.find_leftovers(
                 files, run_id=self.run_id, is_alone=self.is_alone, now=time.time()
             )
         )
+        path = job_folder.MANIFEST_PATH
+        write_json(manifest, output=self.output, path=path, run_id=self.run_id)
+        # After the manifest: if the runner does a step again, it may need any of it before.
         existing = [file.path.removeprefix(f"{self.output}/") for file in files]
         job_folder.delete_folders_of_runs(self.output, existing=existing)
         delete([file.path for file in files if file.path.endswith(f"/{job_folder.RETRY_PATH}")])

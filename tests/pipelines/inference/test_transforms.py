@@ -9,6 +9,7 @@ import apache_beam as beam
 import pytest
 from apache_beam.metrics import Metrics
 from apache_beam.ml.inference.base import KeyedModelHandler, RunInference
+from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import fn_runner
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.window import FixedWindows, TimestampedValue
@@ -328,6 +329,17 @@ def test_workers_of_this_process_keep_the_glossary_that_the_job_began_with(tmp_p
     for count, glossary in enumerate(named):
         (tmp_path / f"terms{count}.tsv").unlink()
         assert glossary.read().digest == glossary.digest
+
+
+@pytest.mark.parametrize("step", ["texts", "rows"])
+def test_dataflow_cannot_read_a_glossary_of_this_machine(tmp_path, step):
+    path = tmp_path / "terms.tsv"
+    path.write_text("spam\tegg\n")
+    flags = ["--runner=DataflowRunner", "--project=p", "--region=r", "--temp_location=gs://b/t"]
+    pipeline = beam.Pipeline(runner="FnApiRunner", options=PipelineOptions(flags))
+    chosen = glossary_steps(TextOptions(glossary=str(path)))[step]
+    with pytest.raises(UserError, match=r"terms\.tsv is of this machine, and the workers of Data"):
+        _ = pipeline | beam.Create([]) | chosen
 
 
 def glossary_steps(options):

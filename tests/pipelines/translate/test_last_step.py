@@ -75,11 +75,12 @@ def failing_once(function, failed):
 
 
 @pytest.mark.parametrize(
-    "where", ["write_json", "list_files"], ids=["before", "after the manifest"]
+    "where", ["write_json", "delete_folder"], ids=["before", "after the manifest"]
 )
 def test_a_job_that_its_runner_starts_again_after_the_last_step_failed(source, monkeypatch, where):
     failed = []
-    monkeypatch.setattr(transforms, where, failing_once(getattr(transforms, where), failed))
+    room = transforms if where == "write_json" else job_folder
+    monkeypatch.setattr(room, where, failing_once(getattr(room, where), failed))
     run_pipeline = jobs.run_pipeline
     seen = []
 
