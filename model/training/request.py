@@ -193,7 +193,7 @@ class TrainRequest:
         training = _fields(self.training)
         if isinstance(self.training, Mapping) and training.keys() >= {"steps", "epochs"}:
             raise UserError(
-                "`epochs` take the place of `steps`: give one of them. Received: "
+                "`epochs` takes the place of `steps`: give one of them. Received: "
                 f"{training['epochs']} and {training['steps']}"
             )
         parts = ({"preset": self.preset}, _fields(self.model), training)

@@ -111,7 +111,7 @@ def parse_weights(texts: Sequence[str]) -> dict[str, float]:
             weight = 0.0
         if not name or not 0 < weight <= 1:
             raise UserError(
-                "`weights` are NAME=WEIGHT, the share of a corpus that is kept, above 0 and at "
+                "`weights` must be NAME=WEIGHT, the share of a corpus that is kept, above 0 and at "
                 f"most 1: instead of a greater one, lower those of the others. Received: {text!r}"
             )
         if name in weights:

@@ -160,7 +160,7 @@ def test_epochs_are_steps_that_a_run_keeps(toy_dataset, tmp_path):
     whole = TrainingConfig(**options, epochs=4)
     job = dataclasses.replace(request, run=tmp_path / "new", training=whole).plan()
     assert job.training == dataclasses.replace(whole, steps=4 * updates)
-    with pytest.raises(UserError, match="`epochs` take the place of `steps`: give one of them"):
+    with pytest.raises(UserError, match="`epochs` takes the place of `steps`: give one of them"):
         plan(epochs=1, steps=5)
 
 
