@@ -19,6 +19,11 @@ def pip_install(*requirements: str) -> str:
     )
 
 
+def install_lock(lock: str) -> str:
+    """Returns the command that installs the packages of a lock, such as "requirements.lock"."""
+    return f"{shlex.quote(sys.executable or 'python')} -m pip install --require-hashes -r {lock}"
+
+
 def install_extra(extra: str) -> str:
     """Returns the command that installs the packages of an extra of `pyproject.toml`.
 

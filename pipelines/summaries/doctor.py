@@ -13,7 +13,7 @@ from pathlib import Path
 
 from model.engines.gpus import describe_missing, find_nvidia, find_nvidia_by_tool
 from model.engines.machine import cores
-from model.extras import install_extra, pip_install
+from model.extras import install_extra, install_lock, pip_install
 from model.folders.cache import default_cache
 from pipelines.summaries import machine, packages, probes
 from pipelines.summaries.packages import Package
@@ -114,7 +114,7 @@ def _packages() -> Iterator[Check]:
         else f"{len(locked)} packages have their locked versions" if locked
         else f"no {packages.LOCK}",
         rule=f"the versions of {packages.LOCK}, with which tt is tested",
-        remedy=f"if something fails: pip install --require-hashes -r {packages.LOCK}"
+        remedy=f"if something fails: {install_lock(packages.LOCK)}"
         if other or not locked else "",
     )  # fmt: skip
 
