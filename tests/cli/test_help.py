@@ -170,7 +170,7 @@ NO_FLAGS = {
     PreprocessRequest: {"options", "beam_arguments"},
     PreprocessOptions: {"filters", "normalization"},
     Filters: {"source_script", "target_script"},  # from a script or "auto"
-    TrainRequest: {"model", "training", "devices", "dataset_name"},
+    TrainRequest: {"model", "training", "devices", "dataset_name", "fetch_model"},
     TransformerConfig: SIZES,
     TranslateOptions: {"texts"},
     StreamOptions: {"texts"},

@@ -316,6 +316,8 @@ def test_the_log_and_tensorboard_hold_what_is_reported(toy_dataset, tmp_path):
     ]
     for line, report in zip(lines, reports, strict=True):
         values = dataclasses.asdict(report)
+        seconds = line.pop("seconds")  # since the begin: of the log, not of a report
+        assert seconds > 0
         assert all(values[key] == value for key, value in line.items() if key != "kind")
     (events,) = (tmp_path / "run/tensorboard").glob("events.*")
     found = {
