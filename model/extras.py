@@ -14,14 +14,16 @@ def pip_install(*requirements: str) -> str:
 
     It names this interpreter: the `pip` of a user's path may be that of another environment.
     """
-    return f"{shlex.quote(sys.executable or 'python')} -m pip install " + " ".join(
-        f"'{requirement}'" for requirement in requirements
-    )
+    return f"{_pip()} install " + " ".join(f"'{requirement}'" for requirement in requirements)
 
 
 def install_lock(lock: str) -> str:
     """Returns the command that installs the packages of a lock, such as "requirements.lock"."""
-    return f"{shlex.quote(sys.executable or 'python')} -m pip install --require-hashes -r {lock}"
+    return f"{_pip()} install --require-hashes -r {lock}"
+
+
+def _pip() -> str:
+    return f"{shlex.quote(sys.executable or 'python')} -m pip"
 
 
 def install_extra(extra: str) -> str:
