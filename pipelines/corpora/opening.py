@@ -254,7 +254,8 @@ def _find_translated(
     if storage_paths.is_local(folder):
         there = look_up(f"{folder}**/*.parquet")
     else:  # Beam's ** wants a folder in its place: it finds no file right below
-        files_there = [each for each in listing.list_files(folder) if _is_parquet(each.path)]
+        below = listing.list_files(folder)
+        files_there = [each for each in below if each.path.endswith(".parquet")]
         listed.update((each.path, each) for each in files_there)
         there = [each.path for each in files_there]
     found = [path for path in there if f"/{_OWN_FOLDER}/" not in path]
@@ -262,10 +263,6 @@ def _find_translated(
         storage_paths.check_is_open(folder)
         raise UserError(f"no Parquet file in {folder}: check the path")
     return found
-
-
-def _is_parquet(path: str) -> bool:
-    return path.endswith(".parquet")
 
 
 def _check_is_no_folder(path: str) -> None:
