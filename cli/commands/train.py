@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import typer
 
@@ -102,14 +102,14 @@ def train_command(
     Example: tt train --dataset dataset --run run --preset small
     """
     dataset = asked["dataset"]
-    asked["dataset"] = _local_dataset(dataset, cache)
+    asked["dataset"] = _local_copy(dataset, cache, kind="dataset")
     request = TrainRequest(
         **asked,
         model=model,
         training=training,
         devices=tuple(name.strip() for name in devices.split(",")) if devices else (),
         dataset_name=dataset if "://" in dataset else "",  # not that of its copy
-        fetch_model=lambda model: _local_model(model, cache),
+        fetch_model=lambda model: _local_copy(model, cache, kind="model"),
     )
     request.check()
     import_tensorflow(uses_onednn=True)
@@ -144,28 +144,17 @@ def _describe(job: TrainJob) -> list[str]:
     return [*job.describe(), "", *schedule, "", *masks]
 
 
-def _local_dataset(dataset: str, cache: str | None) -> Path:
-    """Returns the dataset folder, or a copy of it where it is on another file system."""
-    if "://" not in dataset:
-        return Path(dataset)
+def _local_copy(folder: str, cache: str | None, *, kind: Literal["dataset", "model"]) -> Path:
+    """Returns a folder, or a copy of it where it is on another file system."""
+    if "://" not in folder:
+        return Path(folder)
     from pipelines.runners.beam_options import set_file_system_options  # imports Beam, for seconds
-    from pipelines.runners.staging import stage_dataset
+    from pipelines.runners.staging import stage_dataset, stage_model
 
     set_file_system_options([])
-    with TimeLine("staging the dataset", stream=sys.stderr) as line:
-        return stage_dataset(dataset, cache=_cache(cache), report=line.say)
-
-
-def _local_model(model: str, cache: str | None) -> Path:
-    """Returns the model folder, or a copy of it where it is on another file system."""
-    if "://" not in model:
-        return Path(model)
-    from pipelines.runners.beam_options import set_file_system_options
-    from pipelines.runners.staging import stage_model
-
-    set_file_system_options([])
-    with TimeLine("staging the model", stream=sys.stderr) as line:
-        return stage_model(model, cache=_cache(cache), report=line.say)
+    stage = stage_dataset if kind == "dataset" else stage_model
+    with TimeLine(f"staging the {kind}", stream=sys.stderr) as line:
+        return stage(folder, cache=_cache(cache), report=line.say)
 
 
 def _cache(given: str | None) -> Path:
