@@ -31,7 +31,8 @@ def set_hook(
       call: The number of the call, the first being 1.
       signals: What the process gets then.
       seconds: How long it sleeps then.
-      room: With it, the process gets no signals: no file of it can grow beyond so many bytes.
+      room: With it, no file of the process can grow beyond so many bytes. That is an OSError as on
+        a full disk, or with SIGXFSZ among the signals the end of the process in mid-write.
       files: A pattern; the room is beside what the files that match it have.
     """
     module, _, names = where.partition(":")
@@ -50,13 +51,15 @@ def set_hook(
                 time.sleep(seconds)
             else:
                 found = glob.glob(files) if files else []  # noqa: PTH207
-                limit_files(room + sum(map(os.path.getsize, found)))
+                is_deadly = "SIGXFSZ" in signals
+                limit_files(room + sum(map(os.path.getsize, found)), is_deadly=is_deadly)
         return function(*args, **kwargs)
 
     setattr(owner, name, wrapper)
 
 
-def limit_files(size: int) -> None:
-    """Makes writing beyond that size of a file an OSError, as on a full disk."""
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+def limit_files(size: int, *, is_deadly: bool = False) -> None:
+    """Makes writing beyond that size of a file an OSError, as on a full disk, or a kill."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL if is_deadly else signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))

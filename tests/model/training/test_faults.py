@@ -235,10 +235,27 @@ def is_reporting(run, step):
     return count_lines(run) >= step + (step - 1) // 6  # with those of validations
 
 
+def is_unsaved(run, step):
+    """Steps were reported, and nothing was saved."""
+    return is_reporting(run, step) and not named_checkpoints(run)
+
+
 def is_writing(run, step):
     """The checkpoint of that step is being written."""
-    has_begun = any((run / "checkpoints").glob(f"ckpt-{step}[._]*"))
-    return has_begun and f"ckpt-{step}" not in named_checkpoints(run)
+    is_whole = (run / f"checkpoints/ckpt-{step}.index").exists()
+    return any((run / "checkpoints").glob(f"ckpt-{step}[._]*")) and not is_whole
+
+
+def is_past_writing(run, step):
+    """The checkpoint of that step is there, but does not count yet."""
+    is_whole = (run / f"checkpoints/ckpt-{step}.index").exists()
+    return is_whole and f"ckpt-{step}" not in named_checkpoints(run)
+
+
+def is_deleting(run, step):
+    """A checkpoint that the one of that step took the place of is still there."""
+    names = {path.stem for path in (run / "checkpoints").glob("ckpt-*.index")}
+    return f"ckpt-{step}" in named_checkpoints(run) and names - named_checkpoints(run)
 
 
 def is_past_a_best(run, step):
@@ -249,61 +266,63 @@ def is_past_a_best(run, step):
 
 def is_exporting(run, step):
     """A model is being exported, after that step was saved."""
-    return list(run.glob(".export-*")) and f"ckpt-{step}" in named_checkpoints(run)
+    return any(run.glob(".export-*/*")) and f"ckpt-{step}" in named_checkpoints(run)
 
 
-def kill_at(command, run, moment, step):
-    """Starts the command on a run and kills it at a moment; says whether it was still that."""
-    child = command.start(run)
-    deadline = time.monotonic() + PATIENCE
-    while child.is_alive() and not moment(run, step) and time.monotonic() < deadline:
-        time.sleep(0.0003)
-    child.kill_group()
-    ended = child.wait()
-    assert ended.code in (0, -signal.SIGKILL), ended
-    return ended.code != 0 and bool(moment(run, step))
-
-
-# A kill each; the steps of the first are drawn. Those of `MANY_KILLS` hit one run in this order.
-SINGLE_KILLS = [is_reporting, is_writing, is_past_a_best, is_exporting]
-MANY_KILLS = [
-    (is_reporting, 2),  # before anything was saved
-    (is_writing, 4),
-    (is_past_a_best, 6),
-    (is_writing, 12),
-    (is_reporting, 21),
-    (is_exporting, 24),
+# Kills before a call of a function, or where a file would grow beyond so many bytes, and what is
+# seen of the run then. Those of a list hit one run in this order, so the calls are counted from
+# where the one before ended.
+WRITE = "model.runs.checkpoints:Checkpoints.write"
+KILLS = [
+    [
+        ({"where": "model.updates.step:TrainingStep.accumulate", "call": 4}, is_unsaved, 2),
+        ({"where": WRITE, "call": 1, "room": 50_000}, is_writing, 4),
+        ({"where": "model.training.saving:save_model", "call": 1}, is_past_a_best, 6),
+        ({"where": "model.runs.checkpoints:Checkpoints.keep", "call": 1}, is_past_writing, 8),
+        ({"where": "model.runs.run_folder:RunFolder.publish", "call": 1}, is_exporting, 4),
+        # The first of these calls is the one of the start.
+        ({"where": "model.runs.checkpoints:Checkpoints.delete_others", "call": 5}, is_deleting, 16),
+    ],
+    [
+        # Of the best of step 6, and of the last model.
+        ({"where": "model.formats.weights:_reserve", "call": 1, "room": 10_000}, is_exporting, 4),
+        ({"where": WRITE, "call": 4, "room": 50_000}, is_writing, 12),
+        (
+            {"where": "model.training.saving:RunSaver.export_final", "call": 1, "room": 10_000},
+            is_exporting,
+            24,
+        ),
+    ],
 ]
 
 
-def draw_step(moment, chooser):
-    """Returns a step that has such a moment."""
-    steps = {
-        is_reporting: range(1, STEPS),
-        is_writing: range(4, STEPS + 1, 4),
-        is_past_a_best: (6, 12, 18, 24),
-        is_exporting: (4, 8, 24),  # the best of 6 and 12, and the last
-    }
-    return chooser.choice(steps[moment])
-
-
 def test_killed_runs_go_on_as_if_undisturbed(command, undisturbed, tmp_path):
-    def kill_and_finish(case):
-        name, kills = case
-        run = tmp_path / name
-        hits = [kill_at(command, run, moment, step) for moment, step in kills]
+    def kill_and_finish(number):
+        run = tmp_path / f"run{number}"
+        for hook, moment, step in KILLS[number]:
+            signals = ["SIGXFSZ" if "room" in hook else "SIGKILL"]
+            ended = command.run(run, **hook, signals=signals)
+            assert ended.code == -signal.Signals[signals[0]], (moment.__name__, ended)
+            assert moment(run, step), (moment.__name__, step)
         command.finish(run)
-        return hits
+        return run
 
-    cases = {"many": MANY_KILLS}
-    for number, moment in enumerate(SINGLE_KILLS):
-        chooser = random.Random(f"{moment.__name__} {number}")
-        cases[moment.__name__] = [(moment, draw_step(moment, chooser))]
-    hits = dict(zip(cases, map_two(kill_and_finish, cases.items()), strict=True))
-    for name in cases:
-        assert_same(tmp_path / name, undisturbed)
-    # A busy machine may look too late at a moment that is short; then the kill met the next one.
-    assert sum(sum(found) for found in hits.values()) >= 8, hits
+    for run in map_two(kill_and_finish, range(len(KILLS))):
+        assert_same(run, undisturbed)
+
+
+def test_a_run_killed_at_any_time_goes_on_as_if_undisturbed(command, undisturbed, tmp_path):
+    run, chooser = tmp_path / "run", random.Random(21)
+    for step in sorted(chooser.sample(range(1, STEPS), 3)):
+        child = command.start(run)
+        deadline = time.monotonic() + PATIENCE
+        while child.is_alive() and not is_reporting(run, step) and time.monotonic() < deadline:
+            time.sleep(0.001)
+        time.sleep(chooser.uniform(0, 0.02))
+        child.kill_group()
+        assert child.wait().code in (0, -signal.SIGKILL)  # a busy machine may look too late
+    command.finish(run)
+    assert_same(run, undisturbed)
 
 
 def test_a_second_process_is_refused_and_disturbs_nothing(command, undisturbed, tmp_path):
@@ -445,7 +464,6 @@ def test_a_second_ctrl_c_ends_at_once(command, undisturbed, tmp_path):
 
 # No room from a call of a function on: `room` bytes over the size of `file`. The cases of a list
 # hit the same run one after the other, so the calls are counted from where the one before ended.
-WRITE = "model.runs.checkpoints:Checkpoints.write"
 NO_ROOM = [
     {
         "vocabulary": {"where": "model.runs.run_folder:RunFolder.claim", "room": 100_000},
