@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from model.dataset.manifest import TRAIN, VALIDATION
+from model.engines import machine
 from model.errors import UserError
 from model.text.normalization import TextNormalization
 from model.text.placeholders import normalize_pairs
@@ -238,13 +239,17 @@ def _encode_ahead(
     """Yields slices with their ids; a thread encodes each while the one before is worked on.
 
     SentencePiece does not need the interpreter's lock, which other work on a slice has for most of
-    its time: so two threads on two cores seldom wait for each other.
+    its time: so two threads on two cores seldom wait for each other. On a single core the thread
+    would only take turns with this one, so there is none.
     """
 
     def encode(clean: _Slice) -> tuple[_Slice, FlatIds, FlatIds]:
         source = vocabularies.source.encode_flat(clean.sources)
         return clean, source, vocabularies.target.encode_flat(clean.targets)
 
+    if machine.cores() == 1:
+        yield from map(encode, slices)
+        return
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         before: concurrent.futures.Future[tuple[_Slice, FlatIds, FlatIds]] | None = None
         for clean in slices:

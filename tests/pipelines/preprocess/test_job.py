@@ -3,6 +3,7 @@
 import collections
 import gzip
 import hashlib
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -29,11 +30,12 @@ from corpora import (
 from toy import texts_of_record
 
 from model.dataset.manifest import MANIFEST_FILE, DatasetManifest, ratio_places
+from model.engines import machine
 from model.errors import UserError
 from model.formats.model_card import TrainingData
 from model.text.normalization import TextNormalization
 from model.text.spans import PLACEHOLDERS
-from model.text.vocabulary import UNK_ID, load_vocabularies
+from model.text.vocabulary import UNK_ID, Vocabulary, load_vocabularies
 from pipelines.corpora.parquet_columns import ParquetColumns
 from pipelines.corpora.text import Tsv
 from pipelines.pairs.digests import digest_texts
@@ -660,3 +662,28 @@ def test_pairs_whose_target_has_lost_its_end_are_counted_by_their_ratio(tmp_path
         assert split.lost_end_ratios == np.bincount(ratio_places(*map(np.array, lengths))).tolist()
     assert sum(sum(split.lost_end_ratios) for split in manifest.splits.values()) == 200
     assert TrainingData.of(manifest).lost_end_ratios == manifest.splits["train"].lost_end_ratios
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_a_second_thread_encodes_only_where_there_is_a_second_core(tmp_path, monkeypatch, cores):
+    threads = {"encode_unit": set(), "encode_flat": set()}
+
+    def noted(owner, name):
+        function = getattr(owner, name)
+
+        def wrapper(*given, **named):
+            threads[name].add(threading.get_ident())
+            return function(*given, **named)
+
+        monkeypatch.setattr(owner, name, wrapper)
+
+    noted(encode_steps, "encode_unit")
+    noted(Vocabulary, "encode_flat")
+    monkeypatch.setattr(machine, "cores", lambda: cores)
+    preprocess(
+        sources=[write_pairs(tmp_path, PAIRS)],
+        options=options(tmp_path / "out"),
+        beam_arguments=ONE_THREAD,
+    )
+    assert threads["encode_flat"]
+    assert (threads["encode_flat"] <= threads["encode_unit"]) == (cores == 1)
