@@ -95,11 +95,6 @@ class CTranslate2Translator:
         assert isinstance(self.tokens, ExportTokens)
         return self.tokens.vocabularies
 
-    @property
-    def goes_on(self) -> bool:
-        """See `goes_on`."""
-        return self.decoding.beam_size == 1
-
     def _check_length(self) -> None:
         room = self._positions - len(self.tokens.target_prefix)
         check_length("max_decoding_length", self.decoding.max_decoding_length, positions=room)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from model.decoding.options import Decoding
-from model.engines.translator import Translation, Translator, Work, goes_on
+from model.engines.translator import Translation, Translator, Work
 from model.extras import install_extra
 from model.text.unknown import UnknownParts
 
@@ -144,11 +144,6 @@ class TranslatorPool:
     def is_on_gpus(self) -> bool:
         """It is."""
         return True
-
-    @property
-    def goes_on(self) -> bool:
-        """See `goes_on`."""
-        return goes_on(self._any)
 
     def encode(self, texts: list[str]) -> list[list[int]]:
         """Normalises texts and turns them into ids, BOS and EOS included."""

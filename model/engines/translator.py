@@ -170,15 +170,6 @@ class Translator(Protocol):
         """Tells whether a source can have caused an error; else it was the machine."""
 
 
-def goes_on(translator: Translator) -> bool:
-    """Says whether a translation that was cut off begins as one with more room would.
-
-    So it is where each step depends on those before it alone, as in greedy search: a second try
-    would go the same way once more. Of a translator that does not say so it is not known.
-    """
-    return bool(getattr(translator, "goes_on", False))
-
-
 def is_on_gpus(translator: Translator) -> bool:
     """Says whether GPUs compute, which take large calls rather than several at once."""
     return bool(getattr(translator, "is_on_gpus", False))

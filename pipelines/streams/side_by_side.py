@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from model.decoding.options import Decoding
-from model.engines.translator import Translation, Translator, Work, between, goes_on
+from model.engines.translator import Translation, Translator, Work, between
 from model.text.unknown import UnknownParts
 
 _LEAST_ROWS = 8  # fewer take as long as one
@@ -36,11 +36,6 @@ class SideBySide:
     def decoding(self) -> Decoding:
         """How it searches."""
         return self._translator.decoding
-
-    @property
-    def goes_on(self) -> bool:
-        """See `goes_on`."""
-        return goes_on(self._translator)
 
     def between(self, *, source: str, target: str) -> SideBySide:
         """Returns one between two languages, with the same threads; see `between`."""

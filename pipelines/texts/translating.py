@@ -12,11 +12,12 @@ from typing import Any
 
 from model.decoding.options import Decoding
 from model.engines.progress import begin_sources
-from model.engines.translator import Hypothesis, Translation, Translator, Work, between, goes_on
+from model.engines.translator import Hypothesis, Translation, Translator, Work, between
 from model.text.glossary import Glossary
 from model.text.spans import BRACKET
 from pipelines.flags.judging import Judge
 from pipelines.flags.limits import SPAN_REPAIRED, Limits
+from pipelines.flags.loops import has_loop
 from pipelines.texts.bisection import call_on_parts, one_line, raise_if_not_at_fault
 from pipelines.texts.choosing import (
     Chosen,
@@ -117,7 +118,11 @@ def translate_texts(
     found, work = _translate(_sources_of(plans.values()), translator=translator)
     repaired = _plan_repairs(plans, found, planner=planner)
     again, more = _translate(
-        [source for source in _sources_of(repaired.values()) if source not in found],
+        {
+            source: text
+            for source, text in _sources_of(repaired.values()).items()
+            if source not in found
+        },
         translator=translator,
     )
     found, work, plans = {**found, **again}, work + more, plans | repaired
@@ -149,8 +154,11 @@ def translate_texts(
     )
 
 
-def _sources_of(plans: Iterable[Plan]) -> list[Source]:
-    return list(dict.fromkeys(source for plan in plans for source in plan.occurrences))
+def _sources_of(plans: Iterable[Plan]) -> dict[Source, str]:
+    """Returns the sources of plans in their order, each once, with the text of it."""
+    return {
+        plan.sources[part]: part for plan in plans for part in plan.parts if part in plan.sources
+    }
 
 
 def _plan_repairs(
@@ -187,14 +195,13 @@ def _count_terms(
     return sum((counts[cell] for cell in cells if cell in counts), TermCounts())
 
 
-def _translate(sources: list[Source], *, translator: Translator) -> tuple[Found, Work]:
+def _translate(sources: Mapping[Source, str], *, translator: Translator) -> tuple[Found, Work]:
     """Translates sources; one at which the model fails has its error instead.
 
     A source whose best translation was cut off is translated again, with room for twice as much.
-    Where that would go the same way, all have so much room at once.
+    One that was cut off in a loop is not: more room would make more of the loop.
     """
     work = Work()
-    room: dict[str, Any] = {"growth": 2} if goes_on(translator) else {}
     begin_sources(len(sources))
 
     def translate(some: list[Source], **settings: Any) -> list[Translation]:
@@ -203,23 +210,20 @@ def _translate(sources: list[Source], *, translator: Translator) -> tuple[Found,
         work += done
         return translations
 
-    found = call_on_parts(
-        lambda some: translate(some, **room), sources, is_input_error=translator.is_input_error
-    )
+    found = call_on_parts(translate, list(sources), is_input_error=translator.is_input_error)
     raise_if_not_at_fault(
         found,
-        probe=lambda: translator.translate_ids(translator.encode([PROBE]), **room),
+        probe=lambda: translator.translate_ids(translator.encode([PROBE])),
         is_input_error=translator.is_input_error,
     )
     results = dict(zip(sources, found, strict=True))
-    if room:
-        return results, work
     cut_off = [
         source
         for source, result in results.items()
         if isinstance(result, Translation)
         and not result.hypotheses[0].is_complete
         and _can_grow(source, translator.decoding)
+        and not has_loop(result.hypotheses[0].text, source=sources[source])
     ]
     again = call_on_parts(
         lambda some: translate(some, growth=2), cut_off, is_input_error=translator.is_input_error

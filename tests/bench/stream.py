@@ -11,8 +11,7 @@ translations arrive, from a fifth of the messages until 95 % of them: without st
 first bundles. It is compared with bare, the decoder with all texts in memory (`stream_sides.py
 bare`), and with the loop (`stream_sides.py loop`), which has the same model, engine, threads and
 size of a bundle, and batches of the size that is best for bare. All run in turn, in another order
-each round; ratios are taken within a round. Bare gives what was cut off at the limit of length room
-for twice as much, as the stream does.
+each round; ratios are taken within a round.
 
 **Latency**: messages come evenly, at shares of the rate at saturation. It is the time from the
 producer's timestamp until a consumer has the translation. "Broker" is the same with nothing

@@ -7,8 +7,8 @@ The loop is what a user would write by hand around an engine: consume, tokenise,
 flush, commit. With `--commit auto` it has the consumer commit by itself, as it does by default.
 
 Bare has the ids of all texts in memory, sorts them by length over all, and cuts them into batches
-of the size that is the fastest for it; what is cut off at the limit of length has twice the room,
-as in a stream: in a second try, or at once where that goes the same way.
+of the size that is the fastest for it. What is cut off at the limit of length stays so; a stream
+tries it once more with twice the room, unless it loops.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def run_loop(given: argparse.Namespace) -> None:
             consumer.commit(asynchronous=False)
 
 
-def bare_ctranslate2(model: str, decoding: Decoding) -> Callable[[list[Any], int], list[bool]]:
+def bare_ctranslate2(model: str, decoding: Decoding) -> Callable[[list[Any]], list[bool]]:
     """Returns what translates batches of ids, and says of each row whether it came to its end."""
     import ctranslate2
 
@@ -112,10 +112,10 @@ def bare_ctranslate2(model: str, decoding: Decoding) -> Callable[[list[Any], int
     )
     tokens = load_tokens(convert(model), "source")
 
-    def translate(batches: list[Any], growth: int) -> list[bool]:
+    def translate(batches: list[Any]) -> list[bool]:
         queued = []
         for batch in batches:
-            limit = decoding.length_limit(max(map(len, batch)), growth=growth) - 1
+            limit = decoding.length_limit(max(map(len, batch))) - 1
             queued.append(
                 translator.translate_batch(
                     [[tokens[i] for i in row[1:-1]] for row in batch],  # it adds BOS and EOS
@@ -128,9 +128,7 @@ def bare_ctranslate2(model: str, decoding: Decoding) -> Callable[[list[Any], int
                 )
             )
         found = [each.result() for results in queued for each in results]
-        limits = [
-            decoding.length_limit(len(row), growth=growth) for batch in batches for row in batch
-        ]
+        limits = [decoding.length_limit(len(row)) for batch in batches for row in batch]
         return [
             len(each.hypotheses[0]) < limit - 1 for each, limit in zip(found, limits, strict=True)
         ]
@@ -138,7 +136,7 @@ def bare_ctranslate2(model: str, decoding: Decoding) -> Callable[[list[Any], int
     return translate
 
 
-def bare_tensorflow(model: str, decoding: Decoding) -> Callable[[list[Any], int], list[bool]]:
+def bare_tensorflow(model: str, decoding: Decoding) -> Callable[[list[Any]], list[bool]]:
     """Returns what translates batches of ids, and says of each row whether it came to its end."""
     translator: Any = load_translator(
         model,
@@ -148,8 +146,8 @@ def bare_tensorflow(model: str, decoding: Decoding) -> Callable[[list[Any], int]
     )
     pool = ThreadPoolExecutor(cores())
 
-    def translate(batches: list[Any], growth: int) -> list[bool]:
-        made = pool.map(lambda batch: translator.translate_ids(batch, growth=growth), batches)
+    def translate(batches: list[Any]) -> list[bool]:
+        made = pool.map(translator.translate_ids, batches)
         return [each.hypotheses[0].is_complete for found, _ in made for each in found]
 
     return translate
@@ -162,27 +160,22 @@ def run_bare(given: argparse.Namespace) -> dict[str, Any]:
     rows = load_vocabularies(find_model_folder(given.model)).source.encode(texts)
     make = bare_ctranslate2 if given.engine == "ctranslate2" else bare_tensorflow
     translate = make(given.model, decoding)
-    goes_on = given.engine == "ctranslate2" and decoding.beam_size == 1  # as the engine says
 
     def measure(some: list[list[int]], size: str) -> tuple[float, float, int]:
         start, before = time.perf_counter(), time.process_time()
         batches = list(cut(some, size, beam_size=decoding.beam_size))
-        is_whole = translate(batches, 2 if goes_on else 1)
-        flat = [row for batch in batches for row in batch]
-        again = [row for row, whole in zip(flat, is_whole, strict=True) if not whole]
-        if not goes_on:
-            translate(list(cut(again, size, beam_size=decoding.beam_size)), 2)
-        return time.perf_counter() - start, time.process_time() - before, len(again)
+        cut_off = translate(batches).count(False)
+        return time.perf_counter() - start, time.process_time() - before, cut_off
 
     sample = rows[:_SAMPLE]
     measure(sample, _SIZES[0])  # traces
     size = given.cut or min(_SIZES, key=lambda each: measure(sample, each)[0])
-    seconds, cpu, again = measure(rows, size)
+    seconds, cpu, cut_off = measure(rows, size)
     return {
         "rate": len(rows) / seconds,
         "cpu_msec": 1000 * cpu / len(rows),
         "size": size,
-        "again": again,
+        "cut_off": cut_off,
     }
 
 

@@ -29,7 +29,7 @@ from model.engines.ctranslate2_engine import CTranslate2Translator
 from model.engines.loading import check_engine, convert, load_translator
 from model.engines.machine import cores, set_threads
 from model.engines.tensorflow_engine import TensorFlowTranslator
-from model.engines.translator import Engine, goes_on, is_on_gpus
+from model.engines.translator import Engine, is_on_gpus
 from model.errors import DiskFullError, NotFiniteError, UserError
 from model.extras import install_extra
 from model.folders.atomic import atomic_folder
@@ -254,8 +254,6 @@ def test_a_greedy_search_with_more_room_goes_on_where_one_was_cut_off(random_mod
             assert other.text.startswith(one.text)
             assert 3 <= other.tokens <= 6
     assert 0 < cut_off < 100
-    assert goes_on(translator)
-    assert not goes_on(load(random_model, CTRANSLATE2, Decoding(beam_size=2)))
 
 
 def test_ctranslate2_says_whether_gpus_compute(random_model, monkeypatch):

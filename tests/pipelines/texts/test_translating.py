@@ -259,14 +259,28 @@ def test_a_translation_that_is_cut_off_is_tried_once_with_twice_the_room():
     assert result.distinct_texts == 6
 
 
-def test_where_a_second_try_would_go_the_same_way_there_is_room_at_once():
-    texts = ["abcd", "abcde", "abcdefghi", "abcdefghij", "abc. abcdefghijk."]
-    twice, once = Limited(5), Limited(5)
-    once.goes_on = True
-    expected, found = translate(texts, twice), translate(texts, once)
-    assert found.translations == expected.translations
-    assert once.calls == twice.calls[:1]
-    assert found.work.sources == found.distinct_texts == 6
+def test_what_is_cut_off_in_a_loop_is_not_given_more_room():
+    class Loops(Limited):
+        """Goes round in a loop at what ends in an exclamation mark."""
+
+        def translate_ids(self, source_ids, *, growth=1):
+            found, work = super().translate_ids(source_ids, growth=growth)
+            loop = ("so " * 99)[: self.limit * growth]
+            made = [
+                Translation((Hypothesis(loop, -1, is_complete=False),))
+                if each.hypotheses[0].text.startswith("!")
+                else each
+                for each in found
+            ]
+            return made, work
+
+    translator = Loops(18)
+    texts = ["Stop it!", "so so so so so so so!", "abcdefghijklmnopqrstuvwxyz"]
+    result = translate(texts, translator)
+    assert translator.calls == [texts, texts[1:]], "the loop of a source is none"
+    assert statuses_of(result) == ["incomplete", "incomplete", "ok"]
+    assert texts_of(result)[0] == "so so so so so so "
+    assert result.work.sources == 3 + 2
 
 
 def test_what_may_grow_no_more_is_not_tried_twice():
