@@ -83,6 +83,16 @@ def named_curves(found: RunSummary, name: str) -> list[Curve]:
     return [each for each in found.log.curves if each.name == name]
 
 
+def over_minutes(curve: Curve) -> tuple[list[float], list[float]]:
+    """Returns a curve's minutes of training and its values, as far as the log has times."""
+    known = [
+        (second / 60, value)
+        for second, value in zip(curve.seconds, curve.values, strict=True)
+        if second is not None
+    ]
+    return [minute for minute, _ in known], [value for _, value in known]
+
+
 def last_value(found: RunSummary, name: str) -> str:
     """Returns what the last validation that measured it found, and when: few translate."""
     curves = [each for each in named_curves(found, name) if each.kind == "validation"]
@@ -104,16 +114,11 @@ def _curves(found: RunSummary) -> list[Html]:
 def _over_time(found: RunSummary) -> Html:
     drawn = []
     for name, (title, is_log) in CHARTS.items():
-        lines = []
-        for each in named_curves(found, name):
-            known = [
-                (second / 60, value)
-                for second, value in zip(each.seconds, each.values, strict=True)
-                if second is not None
-            ]
-            if known:
-                minutes, values = zip(*known, strict=True)
-                lines.append(Line(each.kind, minutes, values, _KINDS.index(each.kind)))
+        lines = [
+            Line(each.kind, *over_minutes(each), _KINDS.index(each.kind))
+            for each in named_curves(found, name)
+            if any(second is not None for second in each.seconds)
+        ]
         if lines:
             drawn.append(line_chart(title, lines, x_label="minutes", is_log=is_log))
     if drawn:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from model.summaries.run import RunSummary
+from model.summaries.training_log import Curve
 from pipelines.report.charts import Line, charts, line_chart
-from pipelines.report.page import Section, element, join, table
-from pipelines.report.run_part import CHARTS, last_value, named_curves
+from pipelines.report.page import Html, Section, element, join, table
+from pipelines.report.run_part import CHARTS, last_value, named_curves, over_minutes
 
 _OTHER_DATA = (
     "These runs have different datasets, and so other validation texts: their losses and scores "
@@ -52,18 +53,37 @@ def differences(runs: Sequence[RunSummary]) -> list[list[object]]:
 
 
 def _curves(runs: Sequence[RunSummary]) -> list[Section]:
+    """Returns the curves over steps, and over time those of the runs whose logs have times."""
     sections = []
     for kind, title in (("train", "Curves in training"), ("validation", "Curves of validations")):
-        drawn = []
-        for name, (heading, is_log) in CHARTS.items():
-            lines = [
-                Line(run.folder, each.steps, each.values, number)
-                for number, run in enumerate(runs)
-                for each in named_curves(run, name)
-                if each.kind == kind
-            ]
-            if lines:
-                drawn.append(line_chart(heading, lines, x_label="steps", is_log=is_log))
+        drawn = _charts(runs, kind, x_label="steps", points=lambda each: (each.steps, each.values))
         body = charts(*drawn) if drawn else element("p", "Nothing was logged.")
         sections.append(Section(f"curves-{kind}", title, join([body])))
+    for kind, title in (
+        ("train", "In training, over time"),
+        ("validation", "Validations, over time"),
+    ):
+        if drawn := _charts(runs, kind, x_label="minutes", points=over_minutes):
+            sections.append(Section(f"time-{kind}", title, charts(*drawn)))
     return sections
+
+
+def _charts(
+    runs: Sequence[RunSummary],
+    kind: str,
+    *,
+    x_label: str,
+    points: Callable[[Curve], tuple[Sequence[float], Sequence[float]]],
+) -> list[Html]:
+    """Returns a chart for each figure, with the curves of one kind that have points."""
+    drawn = []
+    for name, (heading, is_log) in CHARTS.items():
+        lines = [
+            Line(run.folder, *points(each), number)
+            for number, run in enumerate(runs)
+            for each in named_curves(run, name)
+            if each.kind == kind
+        ]
+        if lines := [line for line in lines if line.x]:
+            drawn.append(line_chart(heading, lines, x_label=x_label, is_log=is_log))
+    return drawn

@@ -27,7 +27,10 @@ SECTIONS = {
         "overview", "curves", "time", "translations", "attention", "positions", "schedule",
         "origin",
     ],
-    "runs": ["results", "differences", "curves-train", "curves-validation"],
+    "runs": [
+        "results", "differences", "curves-train", "curves-validation", "time-train",
+        "time-validation",
+    ],
     "translated": ["overview", "statuses", "lengths", "outliers", "samples", "work"],
     "attention": ["attention"],
 }  # fmt: skip
@@ -282,6 +285,23 @@ def test_a_run_has_one_colour_in_all_pictures_and_legends_name_what_is_drawn(com
         assert set(re.findall(r"var\(--series-\d\)", svg)) == {colour for colour, _ in legend}
         seen.add(title)
     assert {"Loss", "BLEU", "chrF"} <= seen
+
+
+def test_runs_are_put_side_by_side_over_time_as_far_as_their_logs_have_it(compared):
+    (first, other, third), _ = compared
+    log = first.log
+    without = [
+        dataclasses.replace(each, seconds=[None for _ in each.seconds]) for each in log.curves
+    ]
+    old = dataclasses.replace(first, log=dataclasses.replace(log, curves=without))
+    sections = {section.anchor: section.body for section in runs_sections([old, other, third])}
+    for anchor in ("time-train", "time-validation"):
+        assert "minutes" in sections[anchor]
+        assert third.folder in sections[anchor]
+        assert f">{first.folder}<" not in sections[anchor]
+    assert {"time-train", "time-validation"}.isdisjoint(
+        section.anchor for section in runs_sections([old, old])
+    )
 
 
 def test_more_lines_than_colours_are_dashed():
