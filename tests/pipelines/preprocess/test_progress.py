@@ -14,12 +14,13 @@ from model.text.normalization import TextNormalization
 from pipelines.corpora.text import TextPair
 from pipelines.pairs.filters import Filters
 from pipelines.pairs.spills import write_spill
-from pipelines.preprocess import job
+from pipelines.preprocess import encode_steps, job
 from pipelines.preprocess.description import describe_plan
 from pipelines.preprocess.job import PreprocessJob
 from pipelines.preprocess.options import PreprocessOptions
 from pipelines.preprocess.plan import plan_preprocess
 from pipelines.preprocess.progress import Progress, ProgressWatch, count_sampled
+from pipelines.runners import runner
 from pipelines.storage import files
 
 ONE_WORKER = ["--direct_num_workers=1"]
@@ -204,12 +205,21 @@ def test_a_file_that_cannot_be_read_keeps_nothing_from_being_seen(plan, tmp_path
 
 
 def test_a_run_tells_how_far_it_is(plan, monkeypatch):
+    """It waits for a look before it begins and before it encodes, however busy the machine is."""
     monkeypatch.setattr(job, "look_seconds", lambda **_: 0.02)
     seen = []
+    for owner, name, looks in ((runner, "run_pipeline", 1), (encode_steps, "encode_unit", 2)):
+        function = getattr(owner, name)
+
+        def wrapper(*given, function=function, looks=looks, **named):
+            wait_for(lambda: len({found.phase for found in seen}) >= looks)
+            return function(*given, **named)
+
+        monkeypatch.setattr(owner, name, wrapper)
     manifest = PreprocessJob(plan=plan, beam_arguments=ONE_WORKER).run(seen.append)
     assert manifest.lines_read == 40
     assert seen[0].describe() == "cutting: source 1 of 1"
-    assert len({found.phase for found in seen}) > 1
+    assert {found.phase for found in seen} >= {"cutting", "encoding"}
     assert ProgressWatch(plan).look(0).rows_sampled == 40, "all rows, each once"
 
 
