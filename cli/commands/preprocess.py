@@ -15,8 +15,7 @@ from cli.flags_of_fields import options_of
 from cli.libraries import import_tensorflow
 from cli.shared_options import DEFAULT_DATASET, DEFAULT_INPUT, Detach, DryRun, Number
 from model.errors import UserError, require
-from pipelines.preprocess.description import describe_manifest
-from pipelines.preprocess.job import PreprocessRequest
+from pipelines.preprocess.request import PreprocessRequest
 from pipelines.remote.options import RunnerOptions
 from pipelines.runners.status_line import StatusLine
 
@@ -125,6 +124,8 @@ def preprocess_command(
         manifest = job.run(
             lambda found: line.show(found.describe()), report=line.say, detach=detach
         )
+    from pipelines.preprocess.description import describe_manifest  # arrays, which help needs not
+
     for text in describe_manifest(manifest):
         say(text)
     say(f"Dataset: {output}")

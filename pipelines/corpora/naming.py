@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from model.errors import UserError
+from pipelines.corpora.encodings import UTF8
 from pipelines.storage.text_files import COMPRESSIONS
 
 Kind = Literal["text", "tsv", "jsonl", "parquet", "tfds"]
@@ -31,6 +32,44 @@ _GIVEN_NAME = re.compile(r"(?P<name>[^=/:+*?\[]+)=(?P<rest>.+)")
 _TFDS = re.compile(
     r"tfds:(?P<dataset>[^:]+(?::(?:\d+|\*)(?:\.(?:\d+|\*)){2})?)(?::(?P<columns>.*))?"
 )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CorpusOptions:
+    """How corpora are read.
+
+    Attributes:
+      source_column: Column of the source in corpora whose names do not say it: a number from 0 in
+        TSV, a name in Parquet, a key in JSONL.
+
+        By default 0, or the source language, or "source".
+      target_column: Column of the target in corpora whose names do not say it: a number from 0 in
+        TSV, a name in Parquet, a key in JSONL.
+
+        By default 1, or the target language, or "target".
+      encoding: Encoding of all files of text, TSV and JSONL too: latin-1, cp1252, gb18030, utf-16,
+        ...
+      source_language: Code of the source language, such as en, pt-BR or zh-Hant. It tells the
+        script, and the direction of a TFDS corpus.
+      target_language: Code of the target language, such as en, pt-BR or zh-Hant.
+      split: Split of TFDS corpora in TFDS's own syntax, such as 'train[:70%]'.
+      data_dir: Folder in which TFDS corpora are prepared. By default, TFDS's own.
+      download: Download and prepare TFDS corpora that are missing.
+      language_pair: Languages of wmt_translate: SOURCE-TARGET, such as de-en.
+      subsets: Subset of wmt_translate to build: SPLIT=NAME, such as train=newscommentary_v14;
+        repeatable.
+    """
+
+    source_column: str | None = None
+    target_column: str | None = None
+    encoding: str = UTF8
+    source_language: str = ""
+    target_language: str = ""
+    split: str = "train"
+    data_dir: str | None = None
+    download: bool = False
+    language_pair: str | None = None
+    subsets: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

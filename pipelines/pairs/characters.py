@@ -82,9 +82,8 @@ def _characters() -> pa.Array:
     return cut_bytes(utf8, sizes).cast(pa.large_string())
 
 
-_COUNTER_BITS = 16
+_COUNTER_BITS = 16  # of each count: texts have at most as many characters, see `Filters`
 _COUNTER_MASK = np.uint64((1 << _COUNTER_BITS) - 1)
-MOST_CHARACTERS = (1 << _COUNTER_BITS) - 1
 _COUNTED_AT_ONCE = 512  # texts: their code points and counters fit into the processor's cache
 
 # The bytes 0x80 to 0xBF, which follow the first one of a character in UTF-8, read as Windows-1252.

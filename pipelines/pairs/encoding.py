@@ -36,7 +36,6 @@ from pipelines.pairs.rejected import Rejections
 from pipelines.pairs.spills import HEADER, Batch, Headers, SpillPart, SplitPlan, without_copies
 from pipelines.pairs.units import Unit
 
-DEDUPLICATE = ("pair", "source", "target", "none")
 _SPECIAL_IDS = 2  # BOS and EOS
 _Flags = npt.NDArray[np.bool_]
 _ONLY_MOJIBAKE = Filters(max_characters=65_535, min_letters=0, reject_identical=False)
@@ -50,7 +49,7 @@ class EncodingOptions:
     """Options of encoding and splitting."""
 
     filters: Filters
-    deduplicate: str  # part of a pair that duplicates share: one of `DEDUPLICATE`
+    deduplicate: str  # part of a pair that duplicates share: one of `filters.DEDUPLICATE`
     short_tokens: int  # a side of so many tokens at most is not held out by itself
     seed: int  # seed of the order
     validation_below: int  # pairs whose source hashes below this are for validation

@@ -9,17 +9,19 @@ from __future__ import annotations
 import dataclasses
 import math
 import operator
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING
 
 from model.errors import require
-from pipelines.pairs.characters import (
-    MOST_CHARACTERS,
-    check_script,
-    count_characters,
-    find_mojibake,
-)
+
+if TYPE_CHECKING:  # arrays are imported where they are needed: limits and their help need none
+    import numpy as np
+    import numpy.typing as npt
+
+MOST_CHARACTERS = 65_535  # of a side: counts of characters have 16 bits
+DEDUPLICATE = ("pair", "source", "target", "none")  # parts of a pair that duplicates share
+LONG_SIDE = "long-side"
+SIDE = "side"
+HELD_OUT_BY = (LONG_SIDE, "pair", "source", SIDE)  # rules that tell held-out pairs
 
 EMPTY_SOURCE = "empty_source"
 EMPTY_TARGET = "empty_target"
@@ -113,6 +115,8 @@ class Filters:
         require(0 <= self.min_script <= 1, "`min_script` must be 0 to 1", self.min_script)
         for script in (self.source_script, self.target_script):
             if script:
+                from pipelines.pairs.characters import check_script
+
                 check_script(script)
 
     @property
@@ -147,6 +151,10 @@ def text_reasons(sources: list[str], targets: list[str], *, filters: Filters) ->
     >>> text_reasons(["dog", "", "cat"], ["Hund", "Hund", "cat"], filters=Filters())
     {1: 'empty_source', 2: 'identical'}
     """
+    import numpy as np
+
+    from pipelines.pairs.characters import count_characters, find_mojibake
+
     reasons: dict[int, str] = {}
 
     def reject(is_rejected: npt.NDArray[np.bool_], reason: str) -> None:
@@ -197,9 +205,12 @@ def token_reasons(
     The lengths are of shape [B], BOS and EOS not counted. A pair that several limits reject has
     the first of these reasons: too long, too short, length ratio.
 
+    >>> import numpy as np
     >>> token_reasons(np.array([3, 300, 9]), np.array([4, 9, 99]), filters=Filters())
     {1: 'too_long', 2: 'length_ratio'}
     """
+    import numpy as np
+
     shorter = np.minimum(source_tokens, target_tokens)
     longer = np.maximum(source_tokens, target_tokens)
     is_long, is_short = longer > filters.max_tokens, shorter < filters.min_tokens

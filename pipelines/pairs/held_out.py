@@ -14,10 +14,8 @@ from model.text.normalization import TextNormalization
 from model.text.placeholders import normalize_pairs
 from model.text.spans import Protection
 from pipelines.pairs.digests import UInt64s, digest_halves, digest_texts
+from pipelines.pairs.filters import LONG_SIDE, SIDE
 
-LONG_SIDE = "long-side"
-SIDE = "side"
-HELD_OUT_BY = (LONG_SIDE, "pair", "source", SIDE)
 HELD_OUT_PAIR = "held_out_pair"  # the pair is one of the held-out corpus
 HELD_OUT_SOURCE = "held_out_source"  # the source is a held-out text
 HELD_OUT_TARGET = "held_out_target"
@@ -105,7 +103,7 @@ def hash_pairs(
     normalization: TextNormalization,
     protection: Protection,
 ) -> HeldOut:
-    """Hashes what is held out of tables of pairs by a rule of `HELD_OUT_BY`.
+    """Hashes what is held out of tables of pairs by a rule of `filters.HELD_OUT_BY`.
 
     A pair with placeholders is held out with them and without.
     """

@@ -1,8 +1,8 @@
 """The preprocess job: corpora to a dataset folder.
 
 options            the options of a dataset
-plan               shards, buckets and units, before anything is read
-dataset_folder     who may write the dataset folder
+request            a dataset that is asked for
+plan               shards, buckets and units, and who may write the dataset folder
 vocabulary_sample  SentencePiece on a sample of lines
 encode_steps       ListUnits | FindHeldOut | TrainVocabularies | EncodeUnits
 merge_steps        MergeShards, and what a shard holds

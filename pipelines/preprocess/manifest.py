@@ -26,9 +26,8 @@ from pipelines.pairs.encoding import UnitStatistics
 from pipelines.pairs.rejected import count_reasons, describe_reasons
 from pipelines.pairs.units import Unit
 from pipelines.pairs.work_folder import WORK_FOLDER
-from pipelines.preprocess.dataset_folder import find_finished
 from pipelines.preprocess.merge_steps import RecordStatistics, ShardStatistics
-from pipelines.preprocess.plan import DatasetPlan
+from pipelines.preprocess.plan import DatasetPlan, find_finished
 from pipelines.runners.jobs.transforms import versions_here
 from pipelines.storage import files
 from pipelines.storage.paths import join

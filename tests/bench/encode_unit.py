@@ -34,8 +34,8 @@ def main() -> None:
     from pipelines.pairs.encoding import encode_unit
     from pipelines.pairs.held_out import HeldOut
     from pipelines.pairs.units import Part, Unit
-    from pipelines.preprocess.job import PreprocessRequest
     from pipelines.preprocess.options import PreprocessOptions
+    from pipelines.preprocess.request import PreprocessRequest
 
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter

@@ -10,7 +10,8 @@ from toy import parse_record
 
 from model.dataset.manifest import MANIFEST_FILE, DatasetManifest
 from model.text.vocabulary import load_vocabularies
-from pipelines.corpora.opening import CorpusOptions, open_corpora
+from pipelines.corpora.naming import CorpusOptions
+from pipelines.corpora.opening import open_corpora
 from pipelines.corpora.text import TextPair
 from pipelines.pairs.filters import Filters
 from pipelines.preprocess.job import PreprocessJob

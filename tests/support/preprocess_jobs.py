@@ -3,8 +3,8 @@
 from model.errors import UserError
 from pipelines.pairs.filters import Filters
 from pipelines.preprocess import encode_steps, plan
-from pipelines.preprocess.job import PreprocessRequest
 from pipelines.preprocess.options import PreprocessOptions
+from pipelines.preprocess.request import PreprocessRequest
 
 UNIT_PAIRS = 100
 

@@ -7,6 +7,7 @@ import pytest
 
 from model.errors import UserError
 from pipelines.pairs import characters
+from pipelines.pairs.filters import MOST_CHARACTERS
 
 
 @pytest.mark.parametrize("name", ["Latin", "Yi", "Nko", "Ol_Chiki", "Japanese", "Korean"])
@@ -30,6 +31,11 @@ def test_classes_agree_with_unicodedata():
     np.testing.assert_array_equal(characters.letters()[points], letters)
     space = [chr(c).isspace() for c in range(characters.CODE_POINTS)]
     np.testing.assert_array_equal(characters.white_space(), space)
+
+
+def test_the_longest_text_can_be_counted():
+    [count] = characters.count_characters(["a" * MOST_CHARACTERS], script="Latin").letter_share
+    assert count == 1
 
 
 @pytest.mark.parametrize(

@@ -26,8 +26,8 @@ from model.text.normalization import TextNormalization
 from model.text.spans import Protection
 from model.text.vocabulary import UNK_ID, load_vocabularies
 from pipelines.pairs.digests import digest_halves, digest_texts
+from pipelines.pairs.filters import HELD_OUT_BY
 from pipelines.pairs.held_out import (
-    HELD_OUT_BY,
     SHORT_TOKENS,
     HeldOut,
     hash_pairs,

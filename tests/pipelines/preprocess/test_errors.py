@@ -10,12 +10,12 @@ from model.dataset.manifest import MANIFEST_FILE
 from model.errors import UserError
 from model.text.normalization import TextNormalization
 from pipelines.corpora.text import Tsv
-from pipelines.pairs.held_out import HELD_OUT_BY
+from pipelines.pairs.filters import HELD_OUT_BY
 from pipelines.preprocess import encode_steps
 from pipelines.preprocess import plan as preprocess_plan
-from pipelines.preprocess.job import PreprocessRequest
 from pipelines.preprocess.options import PreprocessOptions
 from pipelines.preprocess.plan import plan_preprocess
+from pipelines.preprocess.request import PreprocessRequest
 from pipelines.preprocess.vocabulary_sample import _trainer_message
 
 

@@ -30,7 +30,7 @@ from pipelines.corpora.parquet_columns import ParquetColumns
 from pipelines.corpora.text import TextPair, Tsv
 from pipelines.pairs import units
 from pipelines.pairs.filters import Filters
-from pipelines.preprocess import dataset_folder, encode_steps, manifest, merge_steps
+from pipelines.preprocess import encode_steps, manifest, merge_steps, plan
 from pipelines.preprocess import plan as preprocess_plan
 from pipelines.preprocess.options import PreprocessOptions
 from pipelines.storage import files
@@ -216,7 +216,7 @@ def test_a_run_that_is_not_taken_deletes_nothing_of_one_that_joined_it(
 
     def refuse(*_, **__):
         if has_joined:
-            assert dataset_folder.claim_output(plan, run_id="the second") is None
+            assert plan.claim_output(plan, run_id="the second") is None
             plan.work.write_text(plan.work.spill("of-the-second"), "what it did")
         raise UserError("there is no such jar")
 
@@ -256,7 +256,7 @@ def test_what_a_user_error_ends_deletes_nothing_behind_links(tmp_path):
     (tmp_path / "out/deep/x.spm").write_text("of another")
     (tmp_path / "out/linked").symlink_to(other)
     (tmp_path / "out/own.spm").write_text("begun")
-    dataset_folder.abandon_output(str(tmp_path / "out"))
+    plan.abandon_output(str(tmp_path / "out"))
     assert not (tmp_path / "out/own.spm").exists()
     assert (tmp_path / "out/deep/x.spm").exists()
     assert (other / "vocabulary.spm").read_text() == "of another"

@@ -18,8 +18,8 @@ from model.runs.initial_model import InitialModel
 from model.text.normalization import TextNormalization
 from model.text.vocabulary import load_vocabularies
 from model.training.request import TrainRequest
-from pipelines.preprocess.job import PreprocessRequest
 from pipelines.preprocess.options import PreprocessOptions
+from pipelines.preprocess.request import PreprocessRequest
 from pipelines.runners import beam_options, staging
 
 LOWER = TextNormalization(lowercase=True)

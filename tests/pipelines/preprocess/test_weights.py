@@ -9,7 +9,7 @@ from corpora import ONE_THREAD, PAIRS, options, records, write_pairs
 from model.dataset.manifest import DatasetManifest
 from model.errors import UserError
 from model.text.vocabulary import load_vocabularies
-from pipelines.preprocess.job import PreprocessRequest
+from pipelines.preprocess.request import PreprocessRequest
 
 FEW = PAIRS[:50]
 MANY = PAIRS[50:]
