@@ -56,8 +56,12 @@ class WorkFolder:
         """Returns the path of the statistics of a shard: it says that the shard is finished."""
         return self._join(f"shard-{split}-{shard:05d}.json")
 
+    def training(self, vocabulary: str) -> str:
+        """Returns the path of how far the training of a vocabulary is, named by its file."""
+        return self._join(f"training-{vocabulary}.json")
+
     def list_finished(self) -> Mapping[str, list[str]]:
-        """Lists the paths of finished files by kind: units, chunk, spill or shard."""
+        """Lists the paths of finished files by kind: units, chunk, training, spill or shard."""
         found: defaultdict[str, list[str]] = defaultdict(list)
         for name in listing.list_names(self.path):
             if not name.endswith(".tmp"):

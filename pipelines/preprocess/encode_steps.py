@@ -23,7 +23,7 @@ from pipelines.pairs.spills import find_spill, write_spill
 from pipelines.pairs.units import Unit, cut_sources
 from pipelines.preprocess.options import PreprocessOptions
 from pipelines.preprocess.plan import DatasetPlan
-from pipelines.preprocess.progress import count_sampled
+from pipelines.preprocess.progress import count_sampled, note_stages
 from pipelines.preprocess.vocabulary_sample import (
     Sample,
     VocabularySpec,
@@ -258,8 +258,9 @@ class _Train(beam.DoFn):
             if not lines.num_rows:
                 reason = describe_rejected(sample.rejected)
                 raise UserError(f"no text to train the {spec.name} vocabulary on: {reason}")
+            tell = note_stages(self._plan.work, spec.file)
             with self._plan.work.write_whole(join(output, spec.file)) as file:
-                file.write(train_vocabulary(lines, spec))
+                file.write(train_vocabulary(lines, spec, tell=tell))
         yield output
 
 

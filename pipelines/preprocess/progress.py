@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
+import json
+import time
+from collections.abc import Callable
 
+from model.text.vocabulary import SOURCE_MODEL, TARGET_MODEL
+from model.text.vocabulary_training import TrainingStage
 from pipelines.pairs.spills import read_spill_footer
 from pipelines.pairs.units import read_index
+from pipelines.pairs.work_folder import WorkFolder
 from pipelines.preprocess.plan import PreprocessPlan
 from pipelines.runners.formatting import format_seconds
+from pipelines.runners.status_line import look_seconds
 from pipelines.storage import files
 from pipelines.storage.listing import list_names
+from pipelines.storage.paths import is_local
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -22,6 +31,9 @@ class Progress:
     chunks: int = 0  # chunk files written
     rows_sampled: int = 0  # rows that this process has read for the vocabularies' sample
     has_vocabularies: bool = False  # whether all vocabularies are in place
+    training: str = ""  # file of the vocabulary that says how far its training is
+    stage: TrainingStage | None = None  # how far it was
+    stage_seconds: float = 0.0  # since that was first seen
     units: int = 0  # units of the sources that are cut
     rows: int = 0  # their rows
     units_done: int = 0  # units encoded
@@ -66,7 +78,7 @@ shards_done=2).describe()
                 parts.append(f"{format_seconds((self.rows - self.rows_sampled) / rate)} left")
             return ", ".join(parts)
         if self.phase == "vocabulary":
-            return f"training the vocabulary: {format_seconds(self.phase_seconds)}"
+            return self._describe_training()
         if self.phase == "merging":
             parts = [f"merging: shard {self.shards_done + 1:,} of {self.shards:,}"]
             if self.shards_done_here and self.phase_seconds > 0:
@@ -88,6 +100,15 @@ shards_done=2).describe()
             parts.append(f"{format_seconds((self.rows - self.rows_done) / rate)} left")
         return ", ".join(parts)
 
+    def _describe_training(self) -> str:
+        side = {SOURCE_MODEL: "source ", TARGET_MODEL: "target "}.get(self.training, "")
+        parts = [f"training the {side}vocabulary: {format_seconds(self.phase_seconds)}"]
+        if stage := self.stage:
+            parts.append(f"{stage.rounds} of {stage.of} rounds")
+            left = max(0.0, stage.seconds_left - self.stage_seconds)
+            parts.append(f"{format_seconds(left)} left")
+        return ", ".join(parts)
+
 
 # Rows that this process has read for samples, by the work folder.
 _sampled: collections.Counter[str] = collections.Counter()
@@ -96,6 +117,27 @@ _sampled: collections.Counter[str] = collections.Counter()
 def count_sampled(work_folder: str, rows: int) -> None:
     """Counts rows of which the sample for the vocabularies was taken; a retry counts them again."""
     _sampled[work_folder] += rows
+
+
+def note_stages(work: WorkFolder, vocabulary: str) -> Callable[[TrainingStage], None]:
+    """Returns what notes in the work folder how far the training of a vocabulary is.
+
+    It writes as seldom as somebody looks: on an object store, each file costs requests.
+    """
+    interval = look_seconds(is_local=is_local(work.path))
+    due = time.monotonic() + interval
+
+    def note(stage: TrainingStage) -> None:
+        nonlocal due
+        if time.monotonic() < due:
+            return
+        due = time.monotonic() + interval
+        text = json.dumps(dataclasses.asdict(stage))
+        # If nothing can be written here, then neither can the vocabulary, and that is told.
+        with contextlib.suppress(Exception):
+            work.write_text(work.training(vocabulary), text)
+
+    return note
 
 
 class ProgressWatch:
@@ -110,6 +152,8 @@ class ProgressWatch:
         self._reused: set[str] | None = None  # spills of an earlier run
         self._has_vocabularies = False
         self._first_seen: dict[str, tuple[float, int]] = {}  # phase to time, and shards done then
+        self._old_stages: dict[str, bytes] = {}  # how far trainings of an earlier run were
+        self._stage: tuple[str, TrainingStage, float] | None = None  # of what, how far, seen when
         self._last: Progress | None = None
 
     def look(self, now: float) -> Progress:
@@ -123,6 +167,7 @@ class ProgressWatch:
         if self._last and len(finished["units"]) < len(self._unit_rows):  # it is being deleted
             return dataclasses.replace(self._last, shards_done=self._last.shards)
         if self._reused is None:
+            self._old_stages = {path: files.read_bytes(path) for path in finished["training"]}
             self._reused = set(finished["spill"])
         for path in finished["units"]:
             if path not in self._unit_rows:
@@ -136,8 +181,9 @@ class ProgressWatch:
                     sum(count for _, _, count in statistics["rejected"]),
                 )
         if not self._has_vocabularies:
-            models = set(plan.options.model_files)
-            self._has_vocabularies = models <= set(list_names(plan.options.output))
+            missing = set(plan.options.model_files) - set(list_names(plan.options.output))
+            self._has_vocabularies = not missing
+            self._look_at_training(missing, now, noted=finished["training"])
         unit_rows = [rows for source in self._unit_rows.values() for rows in source]
         progress = Progress(
             sources=len(plan.sources),
@@ -156,6 +202,11 @@ class ProgressWatch:
             shards=sum(split.shards for split in plan.splits.values()),
             shards_done=len(finished["shard"]),
         )
+        if self._stage is not None:
+            training, stage, seen = self._stage
+            progress = dataclasses.replace(
+                progress, training=training, stage=stage, stage_seconds=now - seen
+            )
         since, shards = self._first_seen.setdefault(progress.phase, (now, progress.shards_done))
         self._last = dataclasses.replace(
             progress,
@@ -163,3 +214,17 @@ class ProgressWatch:
             shards_done_here=progress.shards_done - shards,
         )
         return self._last
+
+    def _look_at_training(self, missing: set[str], now: float, *, noted: list[str]) -> None:
+        """Reads how far the training of a vocabulary that is not there yet is, if it is noted."""
+        for name in sorted(missing):
+            path = self._plan.work.training(name)
+            if path not in noted or (content := files.read_bytes(path)) == self._old_stages.get(
+                path
+            ):
+                continue
+            stage = TrainingStage(**json.loads(content))
+            if self._stage is None or self._stage[:2] != (name, stage):
+                self._stage = name, stage, now
+            return
+        self._stage = None

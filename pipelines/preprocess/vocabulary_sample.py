@@ -8,18 +8,23 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import hashlib
-import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import sentencepiece
 
 from model.errors import UserError
 from model.text import vocabulary
+from model.text.vocabulary_training import (
+    REFUSALS,
+    TrainingStage,
+    train_pieces,
+    train_pieces_apart,
+)
 from pipelines.corpora.rows import INVALID_UTF8
 from pipelines.pairs.held_out import HELD_OUT_SOURCE, HELD_OUT_TARGET
 from pipelines.pairs.rejected import describe_reasons
@@ -50,6 +55,9 @@ _LARGE_SCRIPT_RANGES = (
 )
 
 _COVERAGE_LINES = 100_000
+
+# From so many bytes of text on, a unigram model takes seconds, and says meanwhile how far it is.
+_LONG_BYTES = 2_000_000
 
 
 # No text of the sample may have them, and U+0020 always has its piece.
@@ -211,8 +219,15 @@ class VocabularySpec:
         }[self.name]
 
 
-def train_vocabulary(sample: pa.Table, spec: VocabularySpec) -> bytes:
+def train_vocabulary(
+    sample: pa.Table,
+    spec: VocabularySpec,
+    *,
+    tell: Callable[[TrainingStage], object] = lambda stage: None,
+) -> bytes:
     """Trains a SentencePiece model on lines, of `SAMPLE_SCHEMA`; returns the bytes of its file.
+
+    Of a training that takes long, `tell` is called with how far it is.
 
     Raises:
       UserError: There are no lines, or the size does not suit them.
@@ -226,39 +241,36 @@ def train_vocabulary(sample: pa.Table, spec: VocabularySpec) -> bytes:
     symbols = [*spec.user_symbols]
     if spec.keep_whitespace:
         symbols += [s for s in _KEPT_WHITESPACE if s not in spec.user_symbols]
+    options = {
+        "model_type": spec.kind,
+        "pad_id": vocabulary.PAD_ID,
+        "unk_id": vocabulary.UNK_ID,
+        "bos_id": vocabulary.BOS_ID,
+        "eos_id": vocabulary.EOS_ID,
+        "character_coverage": coverage,
+        "normalization_rule_name": spec.normalization_rule,
+        "byte_fallback": spec.byte_fallback,
+        "user_defined_symbols": symbols,
+        "remove_extra_whitespaces": not spec.keep_whitespace,
+        "num_threads": TRAINER_THREADS,
+    }
+    train = train_pieces
+    if spec.kind == "unigram" and sample["line"].nbytes >= _LONG_BYTES:
+        train = functools.partial(train_pieces_apart, tell=tell)
     size = spec.size
     while True:
-        model = io.BytesIO()
         try:
-            sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=_lines(sample),
-                model_writer=model,
-                model_type=spec.kind,
-                vocab_size=size,
-                pad_id=vocabulary.PAD_ID,
-                unk_id=vocabulary.UNK_ID,
-                bos_id=vocabulary.BOS_ID,
-                eos_id=vocabulary.EOS_ID,
-                character_coverage=coverage,
-                normalization_rule_name=spec.normalization_rule,
-                byte_fallback=spec.byte_fallback,
-                user_defined_symbols=symbols,
-                remove_extra_whitespaces=not spec.keep_whitespace,
-                num_threads=TRAINER_THREADS,
-                minloglevel=2,
-            )
-        except (RuntimeError, ValueError, TypeError, OverflowError) as error:
+            return train(_batches(sample), options | {"vocab_size": size})
+        except REFUSALS as error:
             most = _greatest_size(str(error))
             if spec.is_size_given or not vocabulary.SIZE_MULTIPLE <= most < size:
                 raise UserError(_trainer_message(str(error), name=spec.name, size=size)) from error
             size = most
-        else:
-            return model.getvalue()
 
 
-def _lines(sample: pa.Table) -> Iterator[str]:
+def _batches(sample: pa.Table) -> Iterator[list[str]]:
     for batch in sample.to_batches(max_chunksize=4096):
-        yield from batch.column("line").to_pylist()
+        yield batch.column("line").to_pylist()
 
 
 def _greatest_size(message: str) -> int:

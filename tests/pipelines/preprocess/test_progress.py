@@ -11,15 +11,17 @@ from memory_filesystem import MemoryFileSystem
 
 from model.errors import UserError
 from model.text.normalization import TextNormalization
+from model.text.vocabulary_training import TrainingStage
 from pipelines.corpora.text import TextPair
 from pipelines.pairs.filters import Filters
 from pipelines.pairs.spills import write_spill
-from pipelines.preprocess import encode_steps, job
+from pipelines.pairs.work_folder import WorkFolder
+from pipelines.preprocess import encode_steps, job, progress, vocabulary_sample
 from pipelines.preprocess.description import describe_plan
 from pipelines.preprocess.job import PreprocessJob
 from pipelines.preprocess.options import PreprocessOptions
 from pipelines.preprocess.plan import plan_preprocess
-from pipelines.preprocess.progress import Progress, ProgressWatch, count_sampled
+from pipelines.preprocess.progress import Progress, ProgressWatch, count_sampled, note_stages
 from pipelines.runners import runner
 from pipelines.storage import files
 
@@ -73,6 +75,14 @@ def index_of(*sizes):
         ({"sources": 1, "sources_cut": 1, "units": 120, "rows": 9_000, "rows_sampled": 9_000,
           "phase_seconds": 42.3},
          "training the vocabulary: 0:42"),
+        ({"sources": 1, "sources_cut": 1, "units": 120, "phase_seconds": 42.3,
+          "training": "vocabulary.spm", "stage": TrainingStage(rounds=5, of=12, seconds_left=61),
+          "stage_seconds": 9},
+         "training the vocabulary: 0:42, 5 of 12 rounds, 0:52 left"),
+        ({"sources": 1, "sources_cut": 1, "units": 120, "phase_seconds": 42.3,
+          "training": "target.spm", "stage": TrainingStage(rounds=5, of=12, seconds_left=61),
+          "stage_seconds": 70},
+         "training the target vocabulary: 0:42, 5 of 12 rounds, 0:00 left"),
         ({"sources": 1, "sources_cut": 1, "units": 120, "rows": 9_000, "rows_sampled": 3_000,
           "phase_seconds": 30},
          "sampling for the vocabulary: 3,000 of 9,000 pairs, 100 pairs/s, 1:00 left"),
@@ -172,6 +182,47 @@ def test_separate_vocabularies_are_there_when_both_are(tmp_path):
     assert watch.look(1).phase == "encoding"
 
 
+def test_the_rounds_of_a_training_are_seen(tmp_path, monkeypatch):
+    monkeypatch.setattr(progress, "look_seconds", lambda **_: 0)
+    plan = make_plan(tmp_path, shared_vocabulary=False)
+    work = Path(plan.work.path)
+    work.mkdir(parents=True)
+    (work / "units-000.json").write_text(index_of(1))
+    note_source, note_target = (
+        note_stages(plan.work, name) for name in ("source.spm", "target.spm")
+    )
+    note_source(TrainingStage(rounds=9, of=10, seconds_left=1))  # by a run that was killed
+    watch = ProgressWatch(plan)
+    assert watch.look(0).describe() == "training the vocabulary: 0:00"
+    note_source(TrainingStage(rounds=1, of=10, seconds_left=50))
+    assert watch.look(5).describe() == (
+        "training the source vocabulary: 0:05, 1 of 10 rounds, 0:50 left"
+    )
+    assert watch.look(15).describe().endswith("0:15, 1 of 10 rounds, 0:40 left")
+    note_source(TrainingStage(rounds=2, of=10, seconds_left=30))
+    assert watch.look(20).describe().endswith("0:20, 2 of 10 rounds, 0:30 left")
+    (tmp_path / "out/source.spm").touch()
+    assert watch.look(30).describe() == "training the vocabulary: 0:30"
+    note_target(TrainingStage(rounds=1, of=3, seconds_left=9))
+    assert watch.look(31).describe() == (
+        "training the target vocabulary: 0:31, 1 of 3 rounds, 0:09 left"
+    )
+    (tmp_path / "out/target.spm").touch()
+    assert watch.look(32).describe() == "reading: unit 1 of 1"
+
+
+def test_rounds_are_noted_seldom_and_where_it_can_be(plan, tmp_path):
+    note = note_stages(plan.work, "vocabulary.spm")
+    for rounds in range(100):
+        note(TrainingStage(rounds=rounds, of=100, seconds_left=1))
+    assert not Path(plan.work.path).exists(), "a training of less than a second writes nothing"
+    (tmp_path / "out").write_text("no folder")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(progress, "look_seconds", lambda **_: 0)
+        note_stages(plan.work, "vocabulary.spm")(TrainingStage(rounds=1, of=2, seconds_left=1))
+    assert (tmp_path / "out").read_text() == "no folder"
+
+
 def test_a_run_on_another_file_system_is_watched(tmp_path):
     MemoryFileSystem.clear()
     plan = make_plan(tmp_path, output="mem://bucket/out")
@@ -221,6 +272,30 @@ def test_a_run_tells_how_far_it_is(plan, monkeypatch):
     assert seen[0].describe() == "cutting: source 1 of 1"
     assert {found.phase for found in seen} >= {"cutting", "encoding"}
     assert ProgressWatch(plan).look(0).rows_sampled == 40, "all rows, each once"
+
+
+@pytest.mark.slow
+def test_a_run_tells_the_rounds_of_a_long_training(tmp_path, monkeypatch):
+    """And its dataset has the same bytes."""
+    here = PreprocessJob(plan=make_plan(tmp_path), beam_arguments=ONE_WORKER).run()
+    vocabulary = (tmp_path / "out/vocabulary.spm").read_bytes()
+    monkeypatch.setattr(vocabulary_sample, "_LONG_BYTES", 0)
+    monkeypatch.setattr(progress, "look_seconds", lambda **_: 0)
+    monkeypatch.setattr(job, "look_seconds", lambda **_: 0.01)
+    noted = []
+    real = WorkFolder.write_text
+
+    def write_text(work, path, text):
+        noted.extend([text] if path == work.training("vocabulary.spm") else [])
+        real(work, path, text)
+
+    monkeypatch.setattr(WorkFolder, "write_text", write_text)
+    plan = make_plan(tmp_path, output=str(tmp_path / "apart"))
+    assert PreprocessJob(plan=plan, beam_arguments=ONE_WORKER).run() == here
+    assert (tmp_path / "apart/vocabulary.spm").read_bytes() == vocabulary
+    stages = [TrainingStage(**json.loads(text)) for text in noted]
+    assert stages
+    assert [each.rounds for each in stages] == list(range(1, stages[-1].of + 1))
 
 
 # The plan.
