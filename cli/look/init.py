@@ -23,8 +23,9 @@ def init_command(
 ) -> None:
     """Write tt.yaml, the options for what lies in this folder.
 
-    It has a section for each of preprocess, train and translate-batch, for the parallel texts, the
-    Parquet, the dataset and the model that lie here; its comments say what was guessed.
+    It has a section for each of preprocess, train and translate-batch, for the parallel texts and
+    tables (TSV, JSONL, Parquet, CSV, Arrow), the dataset and the model that lie here; its comments
+    say what was guessed.
 
     Example: tt init
     """
@@ -49,7 +50,7 @@ def init_command(
     except OSError as error:
         raise UserError(f"{output} cannot be written: {error.strerror or error}") from error
     for name in project.unreadable:
-        say(f"tt: warning: {name} cannot be read as Parquet, and is left out")
+        say(f"tt: warning: {name} cannot be read as its ending says, and is left out")
     say(f"Options: {output}. Read it, then run:")
     for name in OFTEN_WANTED:
         if f"\n{name}:\n" in text:

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from model.errors import UserError
+from model.formats.argos import SUFFIX as PACKAGE
 from model.text.languages import is_one_language
 from pipelines.storage.text_files import compression_ending
-from pipelines.summaries.folders import DATASET, MODEL, RUN, kind_of_folder
+from pipelines.summaries.folders import DATASET, MODEL, RUN, TRANSLATED, kind_of_folder
 
 TRAIN, VALIDATION, TEST = "train", "validation", "test"
 _WORDS = {  # in the name of a file, what it is for
@@ -19,6 +20,13 @@ _WORDS = {  # in the name of a file, what it is for
     **dict.fromkeys(("test", "newstest", "eval"), TEST),
 }
 _PLAIN_NAMES = (("source", "target"), ("src", "tgt"), ("src", "trg"))
+_HEADINGS = {  # of columns, which no sentence is
+    "abstract", "article", "author", "body", "category", "comment", "content", "date",
+    "description", "id", "label", "lang", "language", "message", "name", "review", "sentence",
+    "source", "src", "summary", "target", "text", "tgt", "title", "trg", "url",
+}  # fmt: skip
+_SIDES = {side for pair in _PLAIN_NAMES for side in pair}
+_LEAST_LETTERS = 0.2  # of a column of texts, as a share of those of the column with the most
 _ENDINGS = {  # of files, which are languages of ISO 639-3, too
     "bak", "bin", "bpe", "cfg", "css", "csv", "dat", "doc", "htm", "ids", "idx", "ini", "log", "md",
     "new", "old", "out", "pdf", "pkl", "png", "ps", "py", "rs", "sh", "spm", "sql", "tar", "tmp",
@@ -41,21 +49,33 @@ class TextFiles:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Table:
-    """A Parquet file with columns of texts."""
+    """A file with columns of texts, or a folder or glob of such files."""
 
     path: str
-    rows: int
+    rows: int | None  # None where all of it would have to be read
     text_columns: tuple[str, ...]  # those of the longest texts first
-    # The columns of source and target, by their names; None where it is no corpus.
+    # The columns of source and target, names or numbers from 0; None where it is no corpus.
     pair: tuple[str, str] | None
+    headings: tuple[str, ...] = ()  # the first line of TSV with a pair, if that names columns
+    use: str = TRAIN  # TRAIN, VALIDATION or TEST, of a corpus
 
     @property
     def languages(self) -> tuple[str, str]:
-        """The languages of source and target, where its columns tell them; else ""."""
+        """The languages of source and target, where names of columns or file tell them; else ""."""
         if self.pair is None:
             return "", ""
-        source, target = (_language_in(name) for name in self.pair)
-        return (source, target) if source and target else ("", "")
+        names = self.pair
+        if self.headings:
+            names = self.headings[int(names[0])], self.headings[int(names[1])]
+        source, target = map(_language_in, names)
+        if source and target:
+            return source, target
+        return _languages_of(self.path)
+
+    @property
+    def corpus(self) -> str:
+        """What `tt preprocess` calls it."""
+        return ":".join((self.path, *(self.pair or ())))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -64,30 +84,62 @@ class Project:
 
     texts: list[TextFiles]
     tables: list[Table]
-    unreadable: list[str]  # Parquet files
+    unreadable: list[str]  # tables that are damaged
+    undecided: list[str]  # files with tabs, of which it cannot be told what they hold
     datasets: list[str]
-    models: list[str]  # runs and model folders
+    models: list[str]  # runs, model folders and packages of Argos Translate
+    translated: list[str]  # folders of `tt translate-batch`
 
 
 def look_around(folder: Path = Path()) -> Project:
-    """Looks at the files and folders that lie in a folder, by their names and schemas."""
-    names = sorted(each.name for each in folder.iterdir() if not each.name.startswith("."))
+    """Looks at the files and folders that lie in a folder, by their names and first rows."""
+    names = sorted(each.name for each in folder.iterdir() if not each.name.startswith((".", "_")))
     files = [name for name in names if (folder / name).is_file()]
     kinds = {name: _kind(folder / name) for name in names if (folder / name).is_dir()}
-    tables, unreadable = [], []
+    texts = list(pair_texts(files))
+    paired = {name for each in texts for name in (each.source, each.target, *each.others)}
+    tables: list[Table] = []
+    unreadable, undecided = [], []
     for name in files:
-        if name.endswith(".parquet"):
-            try:
-                tables.append(read_table(folder / name))
-            except (OSError, ValueError):  # Arrow's errors are such
-                unreadable.append(name)
+        if name in paired:
+            continue
+        try:
+            if (table := read_table(folder / name)) is not None:
+                tables.append(table)
+        except NotToldError:
+            undecided.append(name)
+        except (OSError, ValueError, UserError):  # Arrow's errors are such
+            unreadable.append(name)
+    tables += [found for name, kind in kinds.items() if not kind for found in _parts(folder, name)]
+    packages = [name for name in files if name.endswith(PACKAGE)]
     return Project(
-        texts=list(pair_texts(files)),
+        texts=texts,
         tables=[table for table in tables if table.text_columns],
         unreadable=unreadable,
+        undecided=undecided,
         datasets=_usual_first(kinds, "dataset", (DATASET,)),
-        models=_usual_first(kinds, "run", (RUN, MODEL)),
+        models=[*_usual_first(kinds, "run", (RUN, MODEL)), *packages],
+        translated=_usual_first(kinds, "translated", (TRANSLATED,)),
     )
+
+
+def _parts(folder: Path, name: str) -> Iterator[Table]:
+    """Yields the tables whose parts lie in a folder, one for each ending, by its first part."""
+    from pipelines.tables.reading import table_suffix
+
+    seen = set()
+    for path in sorted((folder / name).iterdir()):
+        suffix = table_suffix(path.name)
+        if not suffix or suffix in seen or not path.is_file():
+            continue
+        seen.add(suffix)
+        try:
+            found = read_table(path)
+        except (OSError, ValueError, UserError, NotToldError):
+            continue
+        if found is not None:
+            glob = f"{name}/*{suffix}"
+            yield dataclasses.replace(found, path=glob, rows=None, use=_use_of(name))
 
 
 def _kind(folder: Path) -> str:
@@ -104,45 +156,114 @@ def _usual_first(kinds: dict[str, str], usual: str, wanted: tuple[str, ...]) -> 
 
 
 def pair_texts(names: list[str]) -> Iterator[TextFiles]:
-    """Yields pairs of text files whose names differ in the language that they end in.
+    """Yields pairs of text files whose names differ in the language or side that they end in.
 
     Names such as train.de-en.de tell the direction; else English is the source, or else the first.
 
     >>> [pair] = pair_texts(["dev.fr.gz", "dev.de", "notes.txt"])
     >>> pair.source, pair.target, pair.use
     ('dev.de', 'dev.fr.gz', 'validation')
+    >>> [pair] = pair_texts(["train_de.txt", "train_en.txt"])
+    >>> pair.source, pair.target
+    ('train_en.txt', 'train_de.txt')
     """
     found: dict[str, dict[str, str]] = collections.defaultdict(dict)
     for name in names:
-        stem, dot, code = name.removesuffix(compression_ending(name)).rpartition(".")
-        is_code = re.fullmatch("[a-z]{2,3}([-_][A-Za-z]{2,4})?", code) and code not in _ENDINGS
-        if dot and stem and is_code and is_one_language(code):
+        stem, code = _stem_and_code(name)
+        if code:
             found[stem].setdefault(code, name)
     for stem, by_code in found.items():
-        if len(by_code) < 2:
+        sides = next((pair for pair in _PLAIN_NAMES if set(pair) <= by_code.keys()), None)
+        languages = [code for code in by_code if code not in _SIDES]
+        codes = sorted(languages, key=lambda code: (code != "en", code))
+        told = _languages_of(stem)
+        if any(told):
+            codes.sort(key=lambda code: told.index(code) if code in told else 2)
+        if sides is not None:
+            codes = [*sides, *codes]
+        if len(codes) < 2:
             continue
-        codes = sorted(by_code, key=lambda code: (code != "en", code))
-        if told := re.search(r"(?:^|[\W_])([a-z]{2,3})-([a-z]{2,3})$", stem):
-            codes.sort(key=lambda code: told.groups().index(code) if code in told.groups() else 2)
         source, target, *others = codes
-        words = re.findall("[a-z]+", stem.lower())
         yield TextFiles(
             source=by_code[source],
             target=by_code[target],
-            source_language=source,
-            target_language=target,
-            use=next((_WORDS[word] for word in words if word in _WORDS), TRAIN),
+            source_language=told[0] if sides else source,
+            target_language=told[1] if sides else target,
+            use=_use_of(stem),
             others=tuple(by_code[code] for code in others),
         )
 
 
-def read_table(path: Path) -> Table:
-    """Reads the schema and the first rows of a Parquet file.
+def _stem_and_code(name: str) -> tuple[str, str]:
+    """Returns what a file's name begins with, and the language or side that it ends in, or ""."""
+    plain = name.removesuffix(compression_ending(name))
+    stem, dot, code = plain.rpartition(".")
+    if code == "txt":  # train_en.txt, en.txt
+        parted = re.fullmatch(r"(|.*[._-])([A-Za-z]+(?:-[A-Z][A-Za-z]+)?)", stem)
+        stem, code = parted.groups() if parted else ("", "")
+        stem = f"{stem}txt"
+    elif not dot or not stem:
+        return "", ""
+    if code in _SIDES:
+        return stem, code
+    is_code = re.fullmatch("[a-z]{2,3}([-_][A-Za-z]{2,4})?", code) and code not in _ENDINGS
+    return (stem, code) if is_code and is_one_language(code) else ("", "")
+
+
+def _use_of(name: str) -> str:
+    """Returns what the name of a file says it is for."""
+    words = re.findall("[a-z]+", name.lower())
+    return next((_WORDS[word] for word in words if word in _WORDS), TRAIN)
+
+
+def _languages_of(name: str) -> tuple[str, str]:
+    """Returns the two languages in a file's name, as in crawl.de-en.tsv.gz; else "".
+
+    >>> _languages_of("crawl.de-en.tsv.gz"), _languages_of("web-crawl.tsv")
+    (('de', 'en'), ('', ''))
+    """
+    found = re.findall(r"(?:^|[\W_])(?=([a-z]{2,3})[-_]([a-z]{2,3})(?:$|[\W_]))", name)
+    pairs = [pair for pair in found if all(map(is_one_language, pair)) and pair[0] != pair[1]]
+    return pairs[0] if len(pairs) == 1 and not _ENDINGS & set(pairs[0]) else ("", "")
+
+
+class NotToldError(Exception):
+    """A file has tabs, and neither columns with names nor two columns of texts."""
+
+
+def read_table(path: Path) -> Table | None:
+    """Reads the first rows of a table or of a corpus in one file; None of any other file.
 
     Raises:
-      OSError: It cannot be read.
-      ValueError: It is no Parquet.
+      OSError, UserError: It cannot be read.
+      ValueError: It is not what its name says.
+      NotToldError: It cannot be told what it holds.
     """
+    from pipelines.storage import parquet
+    from pipelines.tables.reading import table_suffix
+
+    plain = path.name.lower().removesuffix(compression_ending(path.name))
+    if plain.endswith((".tsv", ".txt")):
+        return _read_tabs(path, is_table=plain.endswith(".tsv"))
+    suffix = table_suffix(path.name)
+    if not suffix:
+        return None
+    rows, columns = _read_parquet(path) if suffix == parquet.SUFFIX else _read_rows(path)
+    lengths = {name: sum(map(len, filter(None, texts))) for name, texts in columns.items()}
+    is_corpus = suffix == parquet.SUFFIX or suffix.startswith(".jsonl")
+    return Table(
+        path=path.name,
+        rows=rows,
+        text_columns=tuple(sorted(columns, key=lambda name: -lengths[name])),
+        pair=pair_columns(list(columns)) if is_corpus else None,
+        use=_use_of(path.name),
+    )
+
+
+_Columns = dict[str, list[str | None]]
+
+
+def _read_parquet(path: Path) -> tuple[int, _Columns]:
     import pyarrow.parquet as pq
 
     from pipelines.storage.parquet import is_text
@@ -150,17 +271,62 @@ def read_table(path: Path) -> Table:
     with pq.ParquetFile(path) as file:
         names = [field.name for field in file.schema_arrow if is_text(field.type)]
         batch = next(file.iter_batches(_LOOKED_AT, columns=names), None) if names else None
-        rows = int(file.metadata.num_rows)
-    lengths = {
-        name: sum(len(text) for text in batch.column(name).to_pylist() if text) if batch else 0
-        for name in names
-    }
+        columns = {name: batch.column(name).to_pylist() if batch else [] for name in names}
+        return int(file.metadata.num_rows), columns
+
+
+def _read_rows(path: Path) -> tuple[None, _Columns]:
+    """Reads the columns of texts of CSV, JSONL or Arrow; those in objects have dotted names."""
+    from pipelines.storage.parquet import is_text
+    from pipelines.tables.reading import OpenTable
+
+    with OpenTable(str(path)) as table:
+        batch = next(table.batches(), None)
+    columns: _Columns = {}
+    if batch is not None:
+        for row in batch.slice(0, _LOOKED_AT).to_pylist():
+            for name, value in row.items():
+                inner = value if isinstance(value, dict) else {}
+                cells = {f"{name}.{key}": cell for key, cell in inner.items()} or {name: value}
+                for key, cell in cells.items():
+                    if isinstance(cell, str):
+                        columns.setdefault(key, []).append(cell)
+        for field in batch.schema:
+            if is_text(field.type):
+                columns.setdefault(field.name, [])
+    return None, columns
+
+
+def _read_tabs(path: Path, *, is_table: bool) -> Table | None:
+    """Reads TSV, with names in its first line or without; None of a text without tabs."""
+    from pipelines.corpora.lines import first_lines
+
+    lines = [line.decode(errors="replace") for line in first_lines(str(path))[:_LOOKED_AT]]
+    rows = [line.rstrip("\r").split("\t") for line in lines]
+    width = min(map(len, rows), default=0)
+    if width < 2 and (not is_table or not rows):
+        return None
+    letters = [sum(sum(map(str.isalpha, row[i])) for row in rows) for i in range(width)]
+    headings = rows[0]
+    pair = pair_columns(headings)
+    if pair is None and is_table and {each.lower() for each in headings} & _HEADINGS:
+        order = sorted(range(width), key=lambda i: -letters[i])
+        columns = tuple(headings[i] for i in order if letters[i])
+        return Table(path=path.name, rows=None, text_columns=columns, pair=None)
+    if pair is not None:
+        sides = (headings.index(pair[0]), headings.index(pair[1]))
+    else:
+        if width < 2:
+            raise NotToldError
+        first, second = sorted(sorted(range(width), key=lambda i: -letters[i])[:2])
+        if min(letters[first], letters[second]) < _LEAST_LETTERS * max(letters):
+            raise NotToldError
+        sides, headings = (first, second), []
+    numbers = (str(sides[0]), str(sides[1]))
     return Table(
-        path=path.name,
-        rows=rows,
-        text_columns=tuple(sorted(names, key=lambda name: -lengths[name])),
-        pair=pair_columns(names),
-    )
+        path=path.name, rows=None, text_columns=numbers, pair=numbers, headings=tuple(headings),
+        use=_use_of(path.name),
+    )  # fmt: skip
 
 
 def pair_columns(names: list[str]) -> tuple[str, str] | None:

@@ -10,11 +10,21 @@ from typing import Any
 
 import yaml
 
-from pipelines.summaries.project import TEST, TRAIN, VALIDATION, Project, Table, TextFiles
+from model.formats.argos import SUFFIX as PACKAGE
+from pipelines.summaries.project import (
+    TEST,
+    TRAIN,
+    VALIDATION,
+    Project,
+    Table,
+    TextFiles,
+    pair_columns,
+)
 
 FILE = "tt.yaml"
 _WIDTH = 100
 _DATASET, _RUN, _TRANSLATED = "dataset", "run", "translated"
+_HELD_OUT = (VALIDATION, TEST)
 
 # Options that are often wanted, with a value to begin with: they stand there as comments.
 OFTEN_WANTED: Mapping[str, Mapping[str, Any]] = {
@@ -39,7 +49,7 @@ def write_sections(project: Project, *, helps: Mapping[str, Mapping[str, str]]) 
         "guessed says so.",
         indent="",
     )
-    corpora = [table for table in project.tables if table.pair]
+    corpora = [table for table in project.tables if table.pair and table.use == TRAIN]
     texts = [each for each in project.texts if each.use == TRAIN]
     has_corpus = bool(texts or corpora)
     is_empty = not (has_corpus or project.datasets or project.models)
@@ -100,11 +110,13 @@ def _preprocess(
     lines.section("preprocess")
     if not texts and not corpora:
         lines.comment(
-            "No corpus lies here (two files such as train.en and train.de, or Parquet with the "
-            "columns en and de), so this uses the embedded English-Spanish one. To name yours:"
+            "No corpus lies here (two files such as train.en and train.de, TSV, or JSONL or "
+            "Parquet with the columns en and de), so this uses the embedded English-Spanish one. "
+            "To name yours:"
         )
         lines.comment("source: [train.en]")
         lines.comment("target: [train.de]")
+        lines.comment("corpora: [pairs.tsv:0:1]")
     if texts:
         lines.option(
             "source", [each.source for each in texts],
@@ -116,29 +128,64 @@ def _preprocess(
         lines.comment(f"Left out, as one dataset has two languages: {', '.join(others)}.")
     if corpora:
         lines.option(
-            "corpora", [":".join((each.path, *(each.pair or ()))) for each in corpora],
-            "Parquet with the columns of source and target, a guess by their names.",
+            "corpora", [each.corpus for each in corpora],
+            "A pair a row, with the columns of source and target (names, or numbers from 0), which "
+            "are a guess. In the other direction, exchange them, and the languages.",
         )  # fmt: skip
+    if headings := [each.path for each in corpora if each.headings]:
+        lines.comment(f"The first line names columns and becomes a pair: {', '.join(headings)}.")
+    for name in project.undecided:
+        lines.comment(f"What {name} holds cannot be told. If it has pairs, with their columns:")
+        lines.comment(f"corpora: [{_show(f'{name}:0:1')}]")
+    if unread := [each.path for each in project.tables if not each.pair and _seems_corpus(each)]:
+        lines.comment(
+            f"With columns of two languages, but of a format that preprocess does not read, which "
+            f"reads TSV, JSONL and Parquet: {', '.join(unread)}."
+        )
     _languages(lines, texts, corpora)
-    for use, key in ((VALIDATION, "validation_"), (TEST, "")):
-        found = [each for each in project.texts if each.use == use]
-        if found and key:
-            lines.option("validation_source", [each.source for each in found],
-                         "Validation pairs, by their names.")  # fmt: skip
-            lines.option("validation_target", [each.target for each in found])
-        elif found:
-            lines.option("exclude", [name for each in found for name in (each.source, each.target)],
-                         "Test texts, by their names, which training must not see.")  # fmt: skip
-    lines.option("output", _DATASET, "Folder to write.")
+    _held_out(lines, project)
+    there = f" There is one already: {', '.join(project.datasets)}." if project.datasets else ""
+    lines.option("output", _DATASET, f"Folder to write.{there}")
     lines.often_wanted("preprocess")
 
 
+def _seems_corpus(table: Table) -> bool:
+    return pair_columns(list(table.text_columns)) is not None
+
+
+def _held_out(lines: _Lines, project: Project) -> None:
+    """Names the texts and tables of pairs that are for validation and tests."""
+    texts = {use: [each for each in project.texts if each.use == use] for use in _HELD_OUT}
+    tables = {
+        use: [each for each in project.tables if each.pair and each.use == use] for use in _HELD_OUT
+    }
+    why = "Validation pairs, by their names."
+    if found := texts[VALIDATION]:
+        lines.option("validation_source", [each.source for each in found], why)
+        lines.option("validation_target", [each.target for each in found])
+        why = ""
+    if tables[VALIDATION]:
+        lines.option("validation", [each.corpus for each in tables[VALIDATION]], why)
+    if found := texts[TEST]:
+        lines.option("exclude", [name for each in found for name in (each.source, each.target)],
+                     "Test texts, by their names, which training must not see.")  # fmt: skip
+    if tables[TEST]:
+        names = ", ".join(each.path for each in tables[TEST])
+        lines.comment(
+            f"Test pairs, by their names, which are left out: {names}. For training not to see "
+            "their texts elsewhere, write these to files, a text a line, and name them:"
+        )
+        lines.comment("exclude: [test.source, test.target]")
+
+
 def _languages(lines: _Lines, texts: list[TextFiles], corpora: list[Table]) -> None:
-    found = [(each.source_language, each.target_language) for each in texts]
+    found = [(each.source_language, each.target_language) for each in texts if each.source_language]
     found += [each.languages for each in corpora if any(each.languages)]
     if len(set(found)) == 1:
         [(source, target)] = set(found)
-        lines.option("source_language", source, "Languages, by the same names.")
+        is_told = len(found) == len(texts) + len(corpora)
+        why = "Languages, by the same names." if is_told else "Languages, by the names of some."
+        lines.option("source_language", source, why)
         lines.option("target_language", target)
         return
     if found:
@@ -159,32 +206,38 @@ def _train(lines: _Lines, project: Project, *, makes_dataset: bool) -> None:
         more = f" There are others: {', '.join(others)}." if others else ""
         lines.option("dataset", project.datasets[0], f"The dataset folder that lies here.{more}")
     lines.option("run", _RUN, "Folder to write; the same command goes on from where it ended.")
+    if others := [name for name in project.models if name != _RUN and not name.endswith(PACKAGE)]:
+        lines.comment(
+            "To begin with a model that lies here, whose vocabulary the dataset must have:"
+        )
+        lines.comment(f"init_from: {_show(others[0])}")
     lines.comment("Model and steps are chosen by the dataset's size, unless you set them:")
     lines.often_wanted("train")
 
 
 def _translate(lines: _Lines, project: Project, *, trains: bool) -> None:
     lines.section("translate-batch")
-    tables = [table for table in project.tables if not table.pair]
+    tables = sorted((table for table in project.tables if not table.pair), key=_seems_corpus)
     if tables:
         table = tables[0]
         more = "".join(f", {each.path}" for each in tables[1:])
+        rows = "" if table.rows is None else f" ({table.rows:,} rows)"
         lines.option(
             "input", [table.path],
-            f"Parquet with columns of texts ({table.rows:,} rows)"
+            f"A table with columns of texts{rows}"
             + (f"; others lie here: {more[2:]}." if more else "."),
         )  # fmt: skip
         rest = ", ".join(table.text_columns[1:])
         why = f"The column of the longest texts; others have texts, too: {rest}." if rest else ""
         lines.option("text_column", [table.text_columns[0]], why)
-    elif corpora := [table for table in project.tables if table.pair]:
+    elif corpora := [table for table in project.tables if table.pair and not _is_tsv(table)]:
         pair = corpora[0].pair or ("", "")
         lines.option(
             "input", [corpora[0].path],
             "No other table lies here, so that the corpus stands for it: name yours.",
         )  # fmt: skip
         lines.option("text_column", [pair[0]])
-    elif not (project.texts or project.datasets or project.models):
+    elif not (project.texts or project.tables or project.datasets or project.models):
         lines.option("input", ["input.parquet"],
                      "Sentences that preprocess leaves out of the embedded corpus.")  # fmt: skip
     else:
@@ -197,5 +250,11 @@ def _translate(lines: _Lines, project: Project, *, trains: bool) -> None:
         others = project.models[1:]
         more = f" There are others: {', '.join(others)}." if others else ""
         lines.option("model", project.models[0], f"The run or model that lies here.{more}")
-    lines.option("output", _TRANSLATED, "Folder to write.")
+    there = f" There is one already: {', '.join(project.translated)}." if project.translated else ""
+    lines.option("output", _TRANSLATED, f"Folder to write.{there}")
     lines.often_wanted("translate-batch")
+
+
+def _is_tsv(table: Table) -> bool:
+    """Says whether the columns of a corpus have numbers: then translate-batch knows no names."""
+    return all(column.isdigit() for column in table.pair or ())

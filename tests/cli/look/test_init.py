@@ -5,6 +5,8 @@ That the three commands run by it is tested with docs/start.md.
 
 from __future__ import annotations
 
+import gzip
+import json
 import re
 
 import pyarrow as pa
@@ -66,6 +68,53 @@ def test_parquet_with_two_languages(tmp_path, monkeypatch, capsys):
     assert "pairs.parquet" in capsys.readouterr().out
 
 
+def write_tsv(path, count=30):
+    text = "".join(f"The dog sees {n} of {n} houses.\t{n} von {n} Katzen.\n" for n in range(count))
+    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+
+
+def test_tsv_by_its_uses_and_a_table_of_csv(tmp_path, monkeypatch, capsys):
+    for name in ("pairs.tsv.gz", "dev.tsv", "test.tsv"):
+        write_tsv(tmp_path / name)
+    (tmp_path / "products.csv").write_text("id,title\n7,two one\n")
+    found = init(monkeypatch, tmp_path)
+    assert found["preprocess"] == {
+        "corpora": ["pairs.tsv.gz:0:1"], "validation": ["dev.tsv:0:1"], "output": "dataset",
+    }  # fmt: skip
+    assert found["translate-batch"]["input"] == ["products.csv"]
+    assert found["translate-batch"]["text_column"] == ["title"]
+    assert "which are left out: test.tsv." in (tmp_path / "tt.yaml").read_text("utf-8")
+    assert run("preprocess", "--config", "tt.yaml", "--dry-run") == 0
+    assert "dev.tsv  0.001 MB (held out)" in capsys.readouterr().out
+
+
+def test_pairs_of_jsonl_and_parts_of_a_table(tmp_path, monkeypatch):
+    lines = [{"translation": {"en": f"the {n} dogs", "de": f"die {n} Hunde"}} for n in range(30)]
+    (tmp_path / "old.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (tmp_path / "articles").mkdir()
+    for name in ("a", "b"):
+        write_table(tmp_path / f"articles/{name}.parquet", body=["a text"])
+    found = init(monkeypatch, tmp_path)
+    assert found["preprocess"]["corpora"] == ["old.jsonl:translation.en:translation.de"]
+    assert found["preprocess"]["target_language"] == "de"
+    assert found["translate-batch"]["input"] == ["articles/*.parquet"]
+    assert run("preprocess", "--config", "tt.yaml", "--dry-run") == 0
+
+
+def test_what_cannot_be_told_is_a_comment(tmp_path, monkeypatch, trained_toy):
+    write_tsv(tmp_path / "pairs.tsv")
+    (tmp_path / "odd.tsv").write_text("1\tThe dog.\n2\tThe cat.\n")
+    (tmp_path / "pairs.csv").write_text("en,de\na,b\n")
+    (tmp_path / "my-run").symlink_to(trained_toy.run)
+    found = init(monkeypatch, tmp_path)
+    assert found["preprocess"]["corpora"] == ["pairs.tsv:0:1"]
+    text = " ".join((tmp_path / "tt.yaml").read_text("utf-8").replace("\n  #", "").split())
+    assert "What odd.tsv holds cannot be told. If it has pairs, with their columns:" in text
+    assert 'corpora: ["odd.tsv:0:1"]' in text or "corpora: [odd.tsv:0:1]" in text
+    assert "which reads TSV, JSONL and Parquet: pairs.csv." in text
+    assert "init_from: my-run" in text
+
+
 def test_a_dataset_alone_is_trained_on(tmp_path, monkeypatch, dataset):
     (tmp_path / "my-data").symlink_to(dataset)
     found = init(monkeypatch, tmp_path)
@@ -116,7 +165,7 @@ def test_what_cannot_be_read_or_written_is_told(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.parquet").write_bytes(b"no Parquet")
     assert run("init") == 0
-    assert "a.parquet cannot be read as Parquet, and is left out" in capsys.readouterr().err
+    assert "a.parquet cannot be read as its ending says, and is left out" in capsys.readouterr().err
     assert run("init", "--output", "no/such/folder.yaml") == 2
     assert "no/such/folder.yaml cannot be written" in last_error(capsys)
 

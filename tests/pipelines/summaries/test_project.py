@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import feather
 
 from pipelines.summaries import project
 from pipelines.summaries.project import TEST, TRAIN, VALIDATION, look_around, pair_columns
@@ -21,6 +24,11 @@ from pipelines.summaries.project import TEST, TRAIN, VALIDATION, look_around, pa
         (["newstest2019.en", "newstest2019.zh-Hant"],
          ("newstest2019.en", "newstest2019.zh-Hant", "en", "zh-Hant", TEST)),
         (["contest.en", "contest.de"], ("contest.en", "contest.de", "en", "de", TRAIN)),
+        (["dev_en.txt", "dev_de.txt.gz"], ("dev_en.txt", "dev_de.txt.gz", "en", "de", VALIDATION)),
+        (["en.txt", "pt-BR.txt"], ("en.txt", "pt-BR.txt", "en", "pt-BR", TRAIN)),
+        (["test.tgt", "test.src.gz"], ("test.src.gz", "test.tgt", "", "", TEST)),
+        (["a.fr-en.source", "a.fr-en.target"],
+         ("a.fr-en.source", "a.fr-en.target", "fr", "en", TRAIN)),
     ],
 )  # fmt: skip
 def test_texts_are_paired_by_the_languages_that_they_end_in(names, expected):
@@ -30,7 +38,18 @@ def test_texts_are_paired_by_the_languages_that_they_end_in(names, expected):
 
 
 @pytest.mark.parametrize(
-    "names", [["a.en"], ["a.en", "b.de"], ["a.txt", "a.csv"], ["en", "de"], [".en", ".de"], []]
+    "names",
+    [
+        ["a.en"],
+        ["a.en", "b.de"],
+        ["a.txt", "a.csv"],
+        ["en", "de"],
+        [".en", ".de"],
+        [],
+        ["a.src", "a.en"],
+        ["notes.txt", "readme.txt"],
+        ["train_en.txt", "dev_de.txt"],
+    ],
 )
 def test_other_files_are_no_pair(names):
     assert not list(project.pair_texts(names))
@@ -73,12 +92,79 @@ def test_a_table_has_its_longest_texts_first(tmp_path):
     assert found.unreadable == ["broken.parquet"]
 
 
+ENGLISH = [f"The {word} dog sees a house." for word in ("big", "red", "old", "new", "small")]
+GERMAN = [f"Der Hund sieht ein Haus, {word}." for word in ("groß", "rot", "alt", "neu", "klein")]
+
+
+def tabs(*columns, headings=()):
+    rows = ([headings] if headings else []) + list(zip(*columns, strict=True))
+    return "".join("\t".join(row) + "\n" for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "pair", "languages"),
+    [
+        ("a.tsv", tabs(ENGLISH, GERMAN), ("0", "1"), ("", "")),
+        ("fra.txt", tabs(ENGLISH, GERMAN, ["x"] * 5), ("0", "1"), ("", "")),
+        ("a.de-en.tsv", tabs("12345", GERMAN, ENGLISH), ("1", "2"), ("de", "en")),
+        ("a.tsv", tabs(GERMAN, ENGLISH, headings=("de", "en")), ("1", "0"), ("en", "de")),
+        ("a.tsv", tabs(ENGLISH, GERMAN, headings=("target", "source")), ("1", "0"), ("", "")),
+    ],
+)  # fmt: skip
+def test_tsv_with_pairs(tmp_path, name, text, pair, languages):
+    (tmp_path / name).write_text(text, "utf-8")
+    [found] = look_around(tmp_path).tables
+    assert (found.pair, found.languages) == (pair, languages)
+    assert found.corpus == f"{name}:{pair[0]}:{pair[1]}"
+    assert bool(found.headings) == (text[:2] in ("de", "ta"))
+
+
+def test_tsv_with_named_columns_is_a_table(tmp_path):
+    (tmp_path / "a.tsv").write_text(tabs("12345", ENGLISH, headings=("id", "body")))
+    [found] = look_around(tmp_path).tables
+    assert (found.text_columns, found.pair) == (("body", "id"), None)
+
+
+def test_what_tsv_holds_is_not_guessed_without_a_sign(tmp_path):
+    (tmp_path / "a.tsv").write_text(tabs("12345", ENGLISH))
+    (tmp_path / "b.tsv").write_text("one column\n")
+    (tmp_path / "notes.txt").write_text("a text\nwithout tabs\n")
+    (tmp_path / "empty.tsv").write_text("")
+    found = look_around(tmp_path)
+    assert (found.tables, found.undecided) == ([], ["a.tsv", "b.tsv"])
+
+
+def test_tables_of_other_formats(tmp_path):
+    (tmp_path / "a.csv").write_text("id,body\n" + "".join(f"7,{text}\n" for text in ENGLISH))
+    lines = [{"translation": {"en": a, "de": b}} for a, b in zip(ENGLISH, GERMAN, strict=True)]
+    (tmp_path / "dev.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (tmp_path / "empty.jsonl").write_text("")
+    feather.write_feather(pa.table({"n": [1], "text": ["a"]}), tmp_path / "c.arrow", "uncompressed")
+    (tmp_path / "pairs.csv").write_text("en,de\na b,c d\n")
+    (tmp_path / "parts").mkdir()
+    for name in ("a", "b"):
+        pq.write_table(pa.table({"en": ENGLISH, "de": GERMAN}), tmp_path / f"parts/{name}.parquet")
+    found = {each.path: each for each in look_around(tmp_path).tables}
+    assert {path: (each.text_columns, each.pair) for path, each in found.items()} == {
+        "a.csv": (("body", "id"), None),
+        "c.arrow": (("text",), None),
+        "dev.jsonl": (("translation.de", "translation.en"), ("translation.en", "translation.de")),
+        "pairs.csv": (("en", "de"), None),
+        "parts/*.parquet": (("de", "en"), ("en", "de")),
+    }  # fmt: skip
+    assert found["dev.jsonl"].use == VALIDATION
+
+
 def test_folders_are_known_by_what_lies_in_them(tmp_path, dataset, trained_toy):
     (tmp_path / "older-data").symlink_to(dataset)
     (tmp_path / "dataset").symlink_to(dataset)
     (tmp_path / "best").symlink_to(trained_toy.run / "model")
     (tmp_path / "run").symlink_to(trained_toy.run)
     (tmp_path / "other").mkdir()
+    (tmp_path / "en_es.argosmodel").touch()
+    (tmp_path / "old/_tt").mkdir(parents=True)
+    (tmp_path / "old/_tt/plan.json").touch()
     found = look_around(tmp_path)
     assert found.datasets == ["dataset", "older-data"]
-    assert found.models == ["run", "best"]
+    assert found.models == ["run", "best", "en_es.argosmodel"]
+    assert found.translated == ["old"]
