@@ -98,6 +98,17 @@ def test_the_demo_runs_the_three_bare_commands(tmp_path, shallow_presets, monkey
     assert table["english"].to_pylist() == [pair.source for pair in few]
     # A model of few updates hardly ends by itself.
     assert set(table["translation_status"].to_pylist()) <= {"ok", "incomplete"}
+    assert "Next:" not in printed.out
+    monkeypatch.setattr(demo, "LEAST_BLEU", 0)
+    monkeypatch.setenv("PATH", "")
+    assert run("demo", "--folder", "there") == 0, "all of it is there"
+    _, following = capsys.readouterr().out.split("\nNext:\n")
+    activate, _, report, *_ = following.splitlines()
+    assert activate.endswith("/activate")
+    assert report == "  tt report there/run --output report.html"
+    assert "  tt init\n" in following
+    monkeypatch.setattr(demo.shutil, "which", lambda name: name)
+    assert "activate" not in "".join(demo._next_steps(tmp_path))
 
 
 def test_a_bare_preprocess_leaves_an_input_that_is_there(tmp_path, monkeypatch, capsys):

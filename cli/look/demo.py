@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import shlex
+import shutil
+import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -123,6 +126,21 @@ def run_demo(folder: Path, *, run_command: Callable[[Sequence[str]], None]) -> N
     if model_score < LEAST_BLEU:
         say(f"tt: a model that works reaches {LEAST_BLEU} BLEU here; this one does not")
         raise typer.Exit(1)
+    typer.echo("\nNext:")
+    for line in _next_steps(folder):
+        typer.echo(f"  {line}")
+
+
+def _next_steps(folder: Path) -> Iterator[str]:
+    """Yields lines with commands for what a user does after the demo."""
+    binaries = Path(sys.executable).parent
+    if shutil.which("tt") is None and (binaries / "activate").exists():
+        yield f". {shlex.quote(str(binaries / 'activate'))}"
+        yield "    puts tt on the PATH of this shell"
+    yield f"tt report {shlex.quote(str(folder / 'run'))} --output report.html"
+    yield "    shows how the demo's model was trained"
+    yield "tt init"
+    yield "    writes the options for your own texts, in their folder"
 
 
 def _write_examples(path: Path) -> None:
