@@ -12,6 +12,8 @@ MARIAN := $(VENV)/marian
 FLINK := .cache/flink/.installed
 KAFKA := .cache/kafka/.installed
 
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
 .PHONY: demo pictures check test test-dataflow test-portable test-flink test-stream test-marian mutants bench bench-train bench-translate bench-stream bench-translate-variables flink kafka lint types lock clean
 
 demo: $(RUNTIME)
@@ -122,6 +124,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
 $(RUNTIME): requirements.lock pyproject.toml | $(VENV)/bin/python
+	@echo "Installing the packages of requirements.lock into $(VENV): 3 GB, some minutes"
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --no-deps --editable .
 	touch $@
