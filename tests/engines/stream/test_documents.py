@@ -23,7 +23,7 @@ def test_the_five_commands_lead_to_translated_messages(trained_toy, tmp_path):
     assert lines[0].startswith("pip install")  # which `make test-stream` has done
     text = "\n".join(lines[1:]).replace("9092", str(free_port()))
     text = text.replace("The teacher reads the book.", "two one").replace(
-        "A dog sees the cat.", "nine eight seven"
+        "My brother likes tea.", "nine eight seven"
     )
     script = subprocess.Popen(
         ["bash", "-euo", "pipefail", "-c", f"{text}\nkill %2; wait %2; kill %1"],
