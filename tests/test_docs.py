@@ -245,6 +245,14 @@ def prepare_gpus(folder, request):
     shutil.copytree(request.getfixturevalue("dataset"), folder / "dataset")
 
 
+def prepare_fine_tuning(folder, request):
+    shutil.copytree(request.getfixturevalue("trained_toy").run, folder / "run")
+    write_text(folder / "manuals.tsv", map("\t".join, toy_sentences(60, seed=11)))
+    write_text(folder / "general.tsv.gz", map("\t".join, toy_sentences(200, seed=12)))
+    write_pair(folder, "test", toy_sentences(5, seed=13))
+    write_pair(folder, "general", toy_sentences(5, seed=14))
+
+
 PREPARE = {
     "README.md": prepare_readme,
     "docs/formats.md": prepare_formats,
@@ -254,6 +262,7 @@ PREPARE = {
     "docs/train.md": prepare_train,
     "docs/start.md": prepare_start,
     "docs/translate.md": prepare_translate,
+    "docs/tutorials/fine-tuning.md": prepare_fine_tuning,
     "docs/tutorials/gpus.md": prepare_gpus,
     "docs/tutorials/news.md": prepare_news,
     "docs/tutorials/parquet.md": prepare_parquet,
