@@ -73,7 +73,7 @@ class _Row:
 
 _TABLE = (
     _Row(1e6, "tiny", 0.25, 2048, 1000,
-         "a larger model, or one with less dropout, learns so little text by heart"),
+         "a larger model, or one with less dropout, would learn so little text by heart"),
     _Row(10e6, "small", 0.2, 4096, 2000,
          "there is enough text for a model of medium size, with more dropout than usual"),
     _Row(50e6, "base", 0.2, 4096, 4000,
@@ -204,7 +204,8 @@ def choose_options(size: DatasetSize, given: Mapping[str, Any]) -> dict[str, Any
 
     What is given stands (None is not given), and the rest is chosen to fit: half the steps come
     with half the warm-up where that was a quarter of them, and larger batches with fewer steps. A
-    preset that is given brings its own dropout. Steps are those of one replica.
+    preset that is given brings its own dropout, unless it is the one that the size has chosen.
+    Steps are those of one replica.
 
     >>> multi30k = DatasetSize(pairs=29_000, tokens=465_000, longest=60)
     >>> chosen = choose_options(multi30k, {"batch_tokens": 4096})
@@ -214,7 +215,7 @@ def choose_options(size: DatasetSize, given: Mapping[str, Any]) -> dict[str, Any
     stated = {name: value for name, value in given.items() if value is not None}
     row = _row(size)
     chosen: dict[str, Any] = {"preset": row.preset}
-    if "preset" not in stated:
+    if stated.get("preset", row.preset) == row.preset:
         chosen["dropout"] = row.dropout
     # A power of two that the longest pair fits into.
     chosen["batch_tokens"] = max(row.batch_tokens, 1 << (size.longest - 1).bit_length())

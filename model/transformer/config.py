@@ -87,7 +87,7 @@ class TransformerConfig:
       d_model: Width of the model.
       heads: Attention heads; twice their number divides `d_model`.
       d_ff: Inner width of the feed-forward layers.
-      dropout: Dropout rate after sub-layers and embeddings, rounded to 1/256, at least one.
+      dropout: Dropout rate after sub-layers and embeddings, in steps of 1/256.
       attention_dropout: Dropout rate of the attention weights; 0 in the paper.
       norm: Place of the layer normalisation: "post", after each residual sum as in the paper, or
         "pre", before each sub-layer and once at the end of each side.

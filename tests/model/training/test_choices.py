@@ -56,6 +56,10 @@ def test_what_is_given_stands_and_the_rest_fits():
     with_base = choose_options(TATOEBA, {"preset": "base"})
     assert "dropout" not in with_base
     assert with_base["peak_learning_rate"] == 0.0007
+    # Of the preset that its size would choose, a dataset chooses the dropout.
+    assert choose_options(MULTI30K, {"preset": "tiny"}) == {
+        name: value for name, value in choose_options(MULTI30K, {}).items() if name != "preset"
+    }
     assert choose_options(TATOEBA, {"d_model": 512})["peak_learning_rate"] == 0.0007
     # Twice the tokens an update, half the updates.
     assert choose_options(MULTI30K, {})["steps"] == 16_000
