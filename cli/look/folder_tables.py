@@ -51,6 +51,14 @@ def print_model(console: Console, summary: ModelSummary) -> None:
     print_vocabularies(console, summary.vocabularies)
 
 
+def _state_of(run: RunSummary) -> str:
+    if run.is_finished:
+        return "finished"
+    if run.is_under_training:
+        return "being trained now"
+    return f"stopped: the same command goes on from update {run.saved_step:,}"
+
+
 def print_run(console: Console, run: RunSummary) -> None:
     """Prints a run."""
     log = run.log
@@ -60,8 +68,8 @@ def print_run(console: Console, run: RunSummary) -> None:
         console,
         [
             ("run", run.folder),
-            ("state", "finished" if run.is_finished else "not finished"),
-            ("updates", f"{log.step:,} of {run.steps:,}"),
+            ("state", _state_of(run)),
+            ("updates", f"{max(log.step, run.saved_step):,} of {run.steps:,}"),
             ("time", took),
             ("dataset", run.dataset_source.get("folder")),
             ("corpora", ", ".join(run.data.corpora)),

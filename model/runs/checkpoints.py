@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,13 @@ def _is_damage(error: Exception) -> bool:
 def best_name(step: int | str) -> str:
     """Returns the name of the weights of a validation."""
     return f"best-{step}"
+
+
+def read_step(path: str | Path) -> int:
+    """Returns the updates that a checkpoint of all that resuming needs was saved after."""
+    reader = tf.train.load_checkpoint(str(path))
+    [state] = [name for name in reader.get_variable_to_shape_map() if name.startswith("state/")]
+    return int(json.loads(reader.get_tensor(state))["step"])
 
 
 def named_weights(

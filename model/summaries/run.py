@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from model.errors import UserError
+from model.folders.lock import check_lock
 from model.formats.model_card import TrainingData
 from model.formats.model_folder import load_about
 from model.summaries.models import PartSize, parameters_of
@@ -53,6 +54,8 @@ class RunSummary:
     vocabularies: list[VocabularySummary]
     schedule: list[RatePoint]  # of all steps
     log: TrainingLog
+    is_under_training: bool  # now, by a process of this machine
+    saved_step: int  # updates that the same command goes on from
     last_checkpoints: list[str]
     best_checkpoints: list[str]
     models: list[ExportedModel]
@@ -96,6 +99,7 @@ def summarize_run(folder: str | Path) -> RunSummary:
         raise UserError(f"{path}/config.json cannot be read: {error!r}") from error
     index = path / "checkpoints/checkpoints.json"
     kept = _read(index) if index.is_file() else {}
+    stop = kept.get("stop")
     parts = parameters_of(architecture)
     return RunSummary(
         folder=str(folder),
@@ -109,10 +113,34 @@ def summarize_run(folder: str | Path) -> RunSummary:
         vocabularies=summarize_vocabularies(load_vocabularies(path / "vocabulary")),
         schedule=rate_points(known_training(training), width=architecture.d_model),
         log=read_log(path / "train.jsonl"),
-        last_checkpoints=list(kept.get("last", ())),
+        is_under_training=_is_locked(path),
+        saved_step=_saved_step(path, kept),
+        last_checkpoints=[*kept.get("last", ()), *([stop] if stop else [])],
         best_checkpoints=list(kept.get("best", ())),
         models=_find_models(path),
     )
+
+
+def _is_locked(run: Path) -> bool:
+    from model.runs.run_folder import LOCK_FILE
+
+    try:
+        check_lock(run, name=LOCK_FILE, remedy="")
+    except UserError:
+        return True
+    return False
+
+
+def _saved_step(run: Path, kept: dict[str, Any]) -> int:
+    """Returns the updates of the newest checkpoint that is there, 0 if none is."""
+    from model.runs.checkpoints import read_step
+
+    names = [*([kept["stop"]] if kept.get("stop") else []), *reversed(kept.get("last", ()))]
+    for name in names:
+        path = run / "checkpoints" / name
+        if path.with_name(f"{name}.index").is_file():
+            return read_step(path)
+    return 0
 
 
 def known_training(values: dict[str, Any]) -> TrainingConfig:

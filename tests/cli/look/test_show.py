@@ -10,11 +10,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from command_line import last_error, run
+from commands import Child, run_tt
 from translation_jobs import translate, write
 
 from model.dataset.manifest import DatasetManifest
+from model.folders.lock import lock_folder
 from model.formats.ctranslate2_files import load_tokens
 from model.formats.foreign import open_foreign
+from model.runs.run_folder import LOCK_FILE
 from pipelines.summaries.tfds_names import DATASETS, list_tfds
 
 
@@ -58,6 +61,21 @@ def test_a_run_and_its_model_are_shown(trained_toy, capsys):
     model = shown(capsys, trained_toy.run / "model")
     assert "encoder_0/attention" in model
     assert "Architecture" in model
+
+
+def test_a_run_that_was_stopped_is_shown_with_what_it_saved(toy_dataset, tmp_path, capsys):
+    folder = tmp_path / "run"
+    arguments = ["train", f"--dataset={toy_dataset}", f"--run={folder}", "--preset=tiny",
+                 "--layers=1", "--d-model=16", "--heads=2", "--d-ff=32", "--steps=9",
+                 "--batch-tokens=128", "--effective-batch-size=256", "--save-every=2"]  # fmt: skip
+    hook = {"where": "model.updates.step:TrainingStep.update", "call": 6}
+    assert Child(run_tt, arguments, hook=hook).wait().code == 143
+    printed = shown(capsys, folder)
+    assert "stopped: the same command goes on from update 6" in printed
+    assert "6 of 9" in printed
+    assert "stop-" in printed
+    with lock_folder(folder, name=LOCK_FILE, remedy=""):
+        assert "being trained now" in shown(capsys, folder)
 
 
 def test_a_translation_is_shown(tmp_path, capsys):
