@@ -106,6 +106,10 @@ def _describe(error: Any, command: str) -> str:
         found = error.__cause__.errors()[0]
         kind = KINDS[{"int": int, "float": float}[found["type"].partition("_")[0]]]
         said = f"{error.param.opts[0]} must be {kind}. Received: {found['input']}"
+    if command == "translate" and "unexpected extra argument" in said:
+        said = (
+            f"{said.rstrip('.')}: it translates stdin, a line for a line, as in tt translate < FILE"
+        )
     advice = f"See `tt {command} --help`" if command in COMMANDS else "See `tt --help`"
     return f"{said if said[-1] in '.?' else f'{said}.'} {advice}"
 

@@ -171,7 +171,7 @@ class DatasetManifest:
         except FileNotFoundError:
             problem = (
                 f"{folder} is not a finished dataset folder (it has no {MANIFEST_FILE}): run its "
-                "`tt preprocess` again to finish it"
+                "`tt preprocess` again to finish it, or name another folder"
             )
             if read is read_local and not Path(folder).is_dir():
                 problem = f"no dataset folder at {folder}: make one with `tt preprocess`"

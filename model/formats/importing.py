@@ -94,8 +94,8 @@ class ImportRequest:
         if not is_foreign(folder):
             raise UserError(
                 describe_other_tool(folder)
-                or f"{self.model} is no model for CTranslate2 that another program wrote: there is "
-                "no model.bin, or `tt export` wrote it, which needs no import. Name another folder"
+                or f"{self.model} is no model for CTranslate2 that another program wrote, with a "
+                "model.bin: name another folder. Models of `tt` need no import"
             )
         model = open_foreign(folder, models=self._vocabularies())
         model = dataclasses.replace(model, tokenization=self._tokenize(model))

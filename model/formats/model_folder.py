@@ -28,6 +28,7 @@ from model.transformer.config import TransformerConfig
 
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.weights.h5"
+_DATASET_FILE = "dataset.json"  # which a model folder has not
 ABOUT_FILE = "about.json"
 _ABOUT, _DIGESTS = "about", "digests"
 _CHUNK_BYTES = 8 << 20
@@ -64,8 +65,18 @@ def find_model_folder(folder: str | Path) -> Path:
         )
     raise UserError(
         f"{folder} holds no exported model ({CONFIG_FILE} and {WEIGHTS_FILE}, there or in "
-        "model/): let its `tt train` finish, or name another folder"
+        f"model/): {_remedy(given)}"
     )
+
+
+def _remedy(folder: Path) -> str:
+    """Says what to do where a folder holds no exported model."""
+    best = folder / "best_model"  # of a run that is under way
+    if (folder / _DATASET_FILE).is_file():
+        return "it is a dataset; name the run folder of a `tt train`"
+    if (best / WEIGHTS_FILE).is_file():
+        return f"let its `tt train` finish, or name {best}, its best one so far"
+    return "let its `tt train` finish, or name another folder"
 
 
 def is_ctranslate2(folder: str | Path) -> bool:

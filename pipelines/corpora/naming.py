@@ -129,6 +129,8 @@ target_column='2')
         return spec("tsv", numbered["path"], numbered["columns"])
     if "+" in path:
         return CorpusSpec(kind="text", paths=_parse_pair(path, text=text, exists=exists), name=name)
+    if path.lower().endswith((".csv", ".csv.gz")):
+        raise UserError(f"corpus {text!r} is CSV, which is not read: make it TSV, JSONL or Parquet")
     raise UserError(f"corpus {text!r} is none of {CORPUS_KINDS}")
 
 

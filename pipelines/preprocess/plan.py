@@ -312,7 +312,7 @@ def check_output(plan: PreprocessPlan) -> DatasetManifest | None:
         if manifest.fingerprint != plan.fingerprint:
             difference = _describe_difference(manifest.options, plan)
             raise UserError(
-                f"{output} holds a finished dataset of {manifest.pairs_kept:,} pairs "
+                f"the folder {output} holds a finished dataset of {manifest.pairs_kept:,} pairs "
                 f"{difference}: {remedy}"
             )
         return manifest
@@ -371,9 +371,17 @@ def is_last_run(plan: PreprocessPlan, *, run_id: str) -> bool:
 
 
 def _describe_difference(saved: dict[str, Any], plan: PreprocessPlan) -> str:
+    before, now = as_given(saved), as_given(plan.options.resolved())
+    # A language that is another one has another script.
+    ignored = [
+        f"filters.{side}_script"
+        for side in ("source", "target")
+        if before.get(f"{side}_language") != now.get(f"{side}_language")
+    ]
     differences = describe_differences(
-        as_given(saved),
-        as_given(plan.options.resolved()),
+        before,
+        now,
+        ignored=ignored,
         words={
             "protect": _describe_placeholders,
             "vocabulary": lambda *_: ["`vocabulary` names other models"],

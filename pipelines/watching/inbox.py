@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import os
 import re
+from pathlib import Path
 
 from model.errors import UserError, require
 from pipelines.storage.listing import find_listed, is_folder, list_with_links
@@ -49,6 +50,11 @@ class Inbox:
         self._path = normalize_path(pattern)
         self._output = real_path(normalize_path(output)) if output else ""
         self._is_glob = _GLOB.search(self._path) is not None
+        if not self._is_glob and is_local(self._path) and not Path(self._path).exists():
+            raise UserError(
+                f"there is no folder {pattern} to watch: make it first, or name messages as "
+                "kafka:// or pubsub://"
+            )
         require(
             self._is_glob or is_folder(self._path),
             "`input` must be a folder to watch, a glob of files, or an address as kafka:// or "

@@ -139,6 +139,13 @@ def test_what_is_no_model_folder_is_refused(model_folder, tmp_path):
         TensorFlowTranslator.load(tmp_path / "nowhere")
     with pytest.raises(UserError, match="holds no exported model"):
         TensorFlowTranslator.load(tmp_path)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/dataset.json").touch()
+    with pytest.raises(UserError, match="it is a dataset; name the run folder"):
+        TensorFlowTranslator.load(tmp_path / "data")
+    shutil.copytree(model_folder, tmp_path / "run/best_model")
+    with pytest.raises(UserError, match=r"finish, or name .*/run/best_model, its best one so far"):
+        TensorFlowTranslator.load(tmp_path / "run")
     shutil.copytree(model_folder, tmp_path / "run/model")
     assert find_model_folder(tmp_path / "run") == tmp_path / "run/model"
     (tmp_path / "run/model" / WEIGHTS_FILE).write_bytes(b"not HDF5")

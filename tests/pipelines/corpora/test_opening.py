@@ -145,6 +145,8 @@ def test_a_path_that_exists_wins_over_the_syntax(there, text, expected):
         ),
         ("a.txt:en:de", "corpus 'a.txt:en:de' is none of"),
         ("a.txt:0", "corpus 'a.txt:0' is none of"),
+        ("pairs.csv", "corpus 'pairs.csv' is CSV, which is not read: make it TSV, JSONL or"),
+        ("pairs.csv.gz", "'pairs.csv.gz' is CSV"),
         (":0:1", "corpus ':0:1' is none of"),
         ("", "corpus '' is none of"),
         ("a=", "corpus 'a=' is none of"),
@@ -298,7 +300,7 @@ def test_embedded_corpus(tmp_path, monkeypatch):
     assert read(EmbeddedCorpus("train"), tmp_path, max_pairs=2) == rows
     assert read(EmbeddedCorpus("held_out"), tmp_path / "other") == [("a", "b", None)]
     assert EmbeddedCorpus("train").identity() != EmbeddedCorpus("held_out").identity()
-    assert EmbeddedCorpus("train").describe() == ("embedded  embedded:train  2e-05 MB, 5 pairs")
+    assert EmbeddedCorpus("train").describe() == ("embedded  embedded:train  20 bytes, 5 pairs")
     with pytest.raises(UserError, match="splits train and held_out"):
         EmbeddedCorpus("test")
 
