@@ -80,8 +80,8 @@ def translate_batch_command(
     """Translate text columns of tables in bulk.
 
     Tables are Parquet, CSV, TSV, JSONL or Arrow. All rows and columns are kept. Adds the columns
-    translation, translation_score, translation_status, translation_error and translation_flags (no
-    --with-scores is needed), and with --n-best translation_n_best; of several text columns with
+    translation, translation_score, translation_status, translation_error and translation_flags,
+    and with --n-best translation_n_best; of several text columns with
     <column>_ before the name.
     Beam's own options go after `--`: tt translate-batch in.parquet -- --direct_num_workers=2
 

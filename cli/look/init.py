@@ -53,5 +53,6 @@ def init_command(
         say(f"tt: warning: {name} cannot be read as its ending says, and is left out")
     say(f"Options: {output}. Read it, then run:")
     for name in OFTEN_WANTED:
-        if f"\n{name}:\n" in text:
+        _, is_there, section = text.partition(f"\n{name}:\n")
+        if is_there and "# input:" not in section.partition("\n\n")[0]:
             typer.echo(f"tt {name} --config {output}")

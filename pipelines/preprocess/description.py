@@ -61,8 +61,9 @@ def describe_plan(
         f"input: about {megabytes(text_bytes)} of text, in units of up to {plan.unit_pairs:,} pairs"
     )
     for split, spread in plan.splits.items():
-        buckets = counted(spread.buckets_per_shard, "bucket")
-        lines.append(f"{split}: {counted(spread.shards, 'shard')} of {buckets} each")
+        parts = spread.buckets_per_shard
+        merged = "" if parts == 1 else f", each merged in {parts} parts"
+        lines.append(f"{split}: {counted(spread.shards, 'shard')}{merged}")
     if plan.has_held_out:
         lines.append("held out: all pairs of the held-out sources, unfiltered")
     else:

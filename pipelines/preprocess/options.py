@@ -75,9 +75,9 @@ class PreprocessOptions(CorpusOptions):
       deduplicate: Keep only the first of the pairs that are equal in this: "pair" (both sides),
         "source" or "target"; "none" keeps all.
       exclude: File of texts, one a line, that training must not see on any side; repeatable.
-      held_out_by: Rule that keeps a pair out of training: "pair" (it is held out), "source" (its
-        source is), "side" (a side is) or "long-side" (it is, or a side of more than 4 tokens). Only
-        with "side", short texts of `exclude` count. By default "long-side".
+      held_out_by: What keeps a pair out of training: the "pair" itself is held out, its "source"
+        is, any "side" of it is, or "long-side": the pair is, or a side of more than 4 tokens. Texts
+        of `exclude` with 4 tokens or fewer count with "side" alone. By default "long-side".
       validation_fraction: Share of the pairs, by a hash of the source, that is held out where no
         validation corpus is named.
       validation_split: Split of TFDS validation corpora, in TFDS's own syntax.

@@ -74,7 +74,7 @@ class Estimate:
         if has_direct_workers(arguments):
             where = f"{counted(each, 'core')} of this machine"
         lines += [
-            f"work: {_about(self.core_seconds)} of one core, by {self.basis}",
+            f"work: {_about(self.core_seconds)} of one core, reckoned with {self.basis}",
             f"time: {_about(seconds)} on {where}, without start and end",
         ]
         if price_per_hour is not None:
@@ -132,8 +132,8 @@ def estimate_preprocess(
     of_unit = 5 + shards + (0 if is_in_place else 11)
     return Estimate(
         core_seconds=text_bytes / _PAIR_BYTES / _PAIRS_PER_SECOND,
-        basis=f"{_PAIRS_PER_SECOND:,} pairs/s of {_PAIR_BYTES} bytes a core "
-        "(docs/measurements.md#preprocessing), without a vocabulary's training",
+        basis=f"{_PAIRS_PER_SECOND:,} pairs of {_PAIR_BYTES} bytes a second "
+        "(docs/measurements.md#preprocessing), without training a vocabulary",
         requests=(
             40 + 13 * files - 5 * unopened_files + 7 * shards + units * of_unit
             if is_remote
@@ -177,7 +177,7 @@ def estimate_translation(
     scaled = "" if math.isclose(share, 1) else f", times {share:.2g} for this model and search"
     return Estimate(
         core_seconds=characters / _SENTENCE_CHARACTERS / rate * share,
-        basis=f"{rate} sentences/s of {_SENTENCE_CHARACTERS} characters a core ({name}, {search}, "
+        basis=f"{rate} sentences of {_SENTENCE_CHARACTERS} characters a second ({name}, {search}, "
         f"docs/measurements.md#translation-speed-the-decoder){scaled}",
         requests=requests,
     )

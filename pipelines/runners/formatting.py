@@ -6,11 +6,13 @@ from model.folders.long_work import BYTES, Work
 
 
 def megabytes(size: int) -> str:
-    """Writes a number of bytes in MB.
+    """Writes a number of bytes in MB, and a few as they are.
 
-    >>> megabytes(1_234_567), megabytes(1234), megabytes(0)
-    ('1.2 MB', '0.001 MB', '0 MB')
+    >>> megabytes(1_234_567), megabytes(1234), megabytes(30)
+    ('1.2 MB', '0.001 MB', '30 bytes')
     """
+    if size < 500:
+        return f"{size} bytes"
     return f"{size / 1e6:,.1f} MB" if size >= 100_000 else f"{size / 1e6:.1g} MB"
 
 

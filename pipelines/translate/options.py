@@ -30,8 +30,8 @@ class TranslateOptions:
         these endings counts, at any depth.
       output: Folder to write; the same request again resumes it. What is finished is known by its
         size and footer, or the checksum of JSONL and CSV.
-      overwrite: Delete what another or a finished job left in `output`; with other files in it
-        that is refused. An unfinished job of this very request goes on.
+      overwrite: Delete what a job has left in `output`, unless it is this one, unfinished: that
+        goes on. A folder with other files in it is refused.
       format: Format of the output files: "parquet", "jsonl", or "csv"; refused where it cannot hold
         a column.
       compression: Compression of the output files: "zstd", "snappy", "gzip", "brotli", "lz4" or
@@ -42,7 +42,7 @@ class TranslateOptions:
       target_language_column: Column of strings with the code of the language to translate each row
         into, for models of several languages; where it is null, `texts.target_language` holds.
       limit: Translate only so many rows, the first of all: to try.
-      unit_rows: Most consecutive rows of one file that are one unit of work, and one output file.
+      unit_rows: Most rows of a unit of work, which are rows of one file and make one output file.
       max_failed: Share of rows that may fail or be skipped; with more the run has failed, and the
         exit code is 1.
       retry_failed: Translate the failed rows of a finished `output` again, and no others; of JSONL

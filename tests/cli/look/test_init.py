@@ -53,7 +53,9 @@ def test_parallel_texts_and_a_table(tmp_path, monkeypatch, capsys):
         },
     }  # fmt: skip
     printed = capsys.readouterr()
-    assert printed.out.splitlines()[0] == "tt preprocess --config tt.yaml"
+    assert printed.out.splitlines() == [
+        f"tt {name} --config tt.yaml" for name in ("preprocess", "train", "translate-batch")
+    ]
     assert "Options: tt.yaml" in printed.err
 
 
@@ -115,11 +117,13 @@ def test_what_cannot_be_told_is_a_comment(tmp_path, monkeypatch, trained_toy):
     assert "init_from: my-run" in text
 
 
-def test_a_dataset_alone_is_trained_on(tmp_path, monkeypatch, dataset):
+def test_a_dataset_alone_is_trained_on(tmp_path, monkeypatch, capsys, dataset):
     (tmp_path / "my-data").symlink_to(dataset)
     found = init(monkeypatch, tmp_path)
     assert set(found) == {"train", "translate-batch"}
     assert found["train"]["dataset"] == "my-data"
+    printed = capsys.readouterr().out
+    assert printed == "tt train --config tt.yaml\n", "there is no table to translate yet"
 
 
 def test_a_model_alone_translates(tmp_path, monkeypatch, trained_toy):

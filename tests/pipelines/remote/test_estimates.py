@@ -84,7 +84,7 @@ def test_the_work_of_a_dataset_is_that_of_its_texts():
 def test_an_estimate_is_told_with_workers_and_money():
     job = Estimate(core_seconds=16 * 3600, basis="a figure")
     assert job.describe((*DATAFLOW, "--max_num_workers=4"), price_per_hour=2.5) == [
-        "work: about 16:00:00 of one core, by a figure",
+        "work: about 16:00:00 of one core, reckoned with a figure",
         "time: about 30:00 on 4 workers of 8 cores, without start and end",
         "price: about 1.25, at 2.50 an hour",
     ]
