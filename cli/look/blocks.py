@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Sequence
+from typing import Any, TextIO
 
 from rich import box
 from rich.console import Console
@@ -14,6 +16,7 @@ from model.summaries.histograms import Histogram
 from model.summaries.vocabularies import VocabularySummary
 
 _PLAIN_WIDTH = 120  # columns, where there is no terminal
+_LONGEST = 240  # characters of a text among others
 _BAR = 30  # columns of the longest bar
 _ROWS = 16  # bars of a histogram
 
@@ -24,10 +27,37 @@ def plain(text: str) -> Text:
     return Text("".join(shown))
 
 
+def cut(text: str | None) -> str | None:
+    """Returns the beginning of a text that is too long to be read among others, and its length.
+
+    >>> cut("a text"), cut("ab" * 1500)[-27:]
+    ('a text', 'abab ... (3,000 characters)')
+    """
+    if text is None or len(text) <= _LONGEST:
+        return text
+    return f"{text[:_LONGEST].rstrip()} ... ({len(text):,} characters)"
+
+
+class _WithoutPadding:
+    """A text file whose lines end where their text does: rich fills them up to their width."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+
+    def write(self, text: str) -> int:
+        self._file.write(re.sub(r" +(?=\n)", "", text))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
 def make_console() -> Console:
     """Returns a console on stdout that takes texts as they are: no markup, no colours."""
-    width = None if sys.stdout.isatty() else _PLAIN_WIDTH
-    return Console(file=sys.stdout, width=width, markup=False, highlight=False, emoji=False)
+    is_terminal = sys.stdout.isatty()
+    file: Any = sys.stdout if is_terminal else _WithoutPadding(sys.stdout)
+    width = None if is_terminal else _PLAIN_WIDTH
+    return Console(file=file, width=width, markup=False, highlight=False, emoji=False)
 
 
 def print_heading(console: Console, heading: str) -> None:
@@ -76,8 +106,12 @@ def print_histogram(console: Console, name: str, histogram: Histogram | None) ->
     for low, high, count in zip(edges, edges[1:], counts, strict=False):
         length = round(_BAR * count / max(counts))
         bar = "█" * length if length or not count else "▏"
-        table.add_row(Text(f"{low:.3g} to {high:.3g}"), Text(f"{count:,}"), Text(bar))
+        table.add_row(Text(f"{_edge(low)} to {_edge(high)}"), Text(f"{count:,}"), Text(bar))
     console.print(table)
+
+
+def _edge(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def print_vocabularies(console: Console, vocabularies: Sequence[VocabularySummary]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from cli.look.blocks import (
+    cut,
     print_facts,
     print_heading,
     print_histogram,
@@ -196,17 +197,22 @@ def _print_column(console: Console, column: ColumnSummary) -> None:
         "Longest for their texts": column.relatively_longest,
         "Shortest for their texts": column.relatively_shortest,
     }
+    shown: set[tuple[str, int]] = set()
     for heading, examples in groups.items():
         if examples:
             print_heading(console, heading)
-            print_facts(console, [fact for each in examples for fact in _example_facts(each)])
+            print_facts(console, [fact for e in examples for fact in _example_facts(e, shown)])
 
 
-def _example_facts(example: TextExample) -> list[tuple[str, object]]:
+def _example_facts(example: TextExample, shown: set[tuple[str, int]]) -> list[tuple[str, object]]:
+    """Returns what is said of an example: the texts only once, and of long ones the beginning."""
     score = "" if example.score is None else f"  score {example.score:.3g}"
     where = f"{example.file}, row {example.row:,}{score}"
-    return [("where", where), ("text", example.text), ("translation", example.translation),
-            ("error", example.error)]  # fmt: skip
+    if (place := (example.file, example.row)) in shown:
+        return [("where", f"{where}  (its texts stand above)")]
+    shown.add(place)
+    return [("where", where), ("text", cut(example.text)),
+            ("translation", cut(example.translation)), ("error", example.error)]  # fmt: skip
 
 
 def _part(name: str, sizes: dict[str, int]) -> str:

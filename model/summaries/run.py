@@ -139,7 +139,8 @@ def _saved_step(run: Path, kept: dict[str, Any]) -> int:
     for name in names:
         path = run / "checkpoints" / name
         if path.with_name(f"{name}.index").is_file():
-            return read_step(path)
+            _, _, step = name.partition("ckpt-")
+            return int(step) if step else read_step(path)  # of a stop
     return 0
 
 

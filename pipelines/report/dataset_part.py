@@ -133,7 +133,7 @@ def _vocabulary(found: DatasetSummary) -> Section:
 
 def _padding(found: DatasetSummary) -> Section:
     rows = [
-        [each.rows, each.source_length, each.target_length, each.batches, each.padding]
+        [each.rows, each.source_length, each.target_length, each.batches, f"{each.padding:.1%}"]
         for each in found.batches.shapes[:_SHAPES]
     ]
     return Section(
@@ -144,7 +144,7 @@ def _padding(found: DatasetSummary) -> Section:
                 facts(
                     [
                         ("tokens a batch, at most", found.batches.batch_tokens),
-                        ("share of padding", found.batches.padding),
+                        ("share of padding", f"{found.batches.padding:.1%}"),
                     ]
                 ),
                 table(["rows", "source length", "target length", "batches", "padding"], rows),

@@ -16,6 +16,8 @@ _HERE = Path(__file__).parent
 _VOID = ("meta", "link", "br")
 _DECIMALS = 4  # significant digits of a number
 _LONG = 24  # characters of a cell that wants room
+# Characters of a cell that is folded, and of what is seen of it then.
+_FOLDED, _BEGIN = 600, 240
 
 
 class Html(str):
@@ -83,6 +85,9 @@ def _cell(value: object) -> Html:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return element("td", show(value), class_="number")
     text = show(value)
+    if len(text) > _FOLDED:
+        begin = f"{text[:_BEGIN].rstrip()} … ({len(text):,} characters)"
+        return element("td", details(begin, text), class_="long")
     return element("td", text, **({"class_": "long"} if len(text) > _LONG else {}))
 
 

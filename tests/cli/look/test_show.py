@@ -87,6 +87,19 @@ def test_a_translation_is_shown(tmp_path, capsys):
     assert "Time by worker" in printed
 
 
+def test_a_long_text_is_cut_and_stands_once(tmp_path, capsys):
+    write(tmp_path / "in.parquet", {"text": [f"one {'two ' * 900}end", "one"]})
+    translate(tmp_path / "in.parquet", tmp_path / "out")
+    printed = shown(capsys, tmp_path / "out")
+    assert printed.count("... (3,607 characters)") == 2, "a text and its translation"
+    assert "(its texts stand above)" in printed
+    assert len(printed) < 8000
+    assert not [line for line in printed.splitlines() if line.endswith(" ")]
+    assert run("report", tmp_path / "out", "--output", tmp_path / "a.html") == 0
+    assert "<summary>one two" in (tmp_path / "a.html").read_text("utf-8")
+    assert "… (3,607 characters)</summary>" in (tmp_path / "a.html").read_text("utf-8")
+
+
 @pytest.mark.parametrize("kind", ["dataset", "run", "model"])
 def test_json_is_all_of_it(dataset, trained_toy, capsys, kind):
     folder = {"dataset": dataset, "run": trained_toy.run, "model": trained_toy.run / "model"}[kind]
