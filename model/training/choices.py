@@ -41,6 +41,7 @@ MAX_STEPS = 100_000
 _MAX_PASSES = 100
 _FILL = 0.85  # of a batch's tokens are real: measured on Multi30k and Tatoeba
 _PAPER_WARMUP = 4000  # section 5.3; with the width, it makes the paper's peak rate
+_FEWEST_TO_VALIDATE = 50  # pairs
 _SANE_PEAK = 4  # times the paper's: 0.0056 at width 128, where 0.005 is the highest published
 
 
@@ -238,7 +239,9 @@ def paper_peak(width: int) -> float:
     return float(width**-0.5 * _PAPER_WARMUP**-0.5)
 
 
-def doubts(training: TrainingConfig, *, width: int) -> list[str]:
+def doubts(
+    training: TrainingConfig, *, width: int, validation_pairs: int = _FEWEST_TO_VALIDATE
+) -> list[str]:
     """Returns what speaks against the training of a model of a width, a line each."""
     found = []
     steps, warmup = training.steps, training.warmup_steps
@@ -255,6 +258,11 @@ def doubts(training: TrainingConfig, *, width: int) -> list[str]:
             f"a peak rate of {peak:.3g} is above {most:.3g}, which is {_SANE_PEAK} / sqrt(width * "
             f"{_PAPER_WARMUP}) with the width {width}: training is likely to diverge; lower "
             "`peak_learning_rate`"
+        )
+    if validation_pairs < _FEWEST_TO_VALIDATE:
+        found.append(
+            f"{validation_pairs} validation pairs are too few to tell which model is the best: "
+            "hold out more, by a validation corpus or `tt preprocess --validation-fraction`"
         )
     return found
 

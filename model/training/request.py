@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from model.dataset.manifest import DatasetManifest
+from model.dataset.manifest import VALIDATION, DatasetManifest
 from model.errors import UserError, counted
 from model.formats.model_card import TrainingData
 from model.runs.identity import describe_dataset
@@ -229,7 +229,8 @@ class TrainJob:
     @property
     def doubts(self) -> list[str]:
         """Lines on what speaks against this training."""
-        return doubts(self.training, width=self.model.d_model)
+        pairs = self.data.manifest.splits[VALIDATION].records
+        return doubts(self.training, width=self.model.d_model, validation_pairs=pairs)
 
     def describe(self) -> list[str]:
         """Returns a line with the number of parameters of each part of the model."""

@@ -132,3 +132,5 @@ def test_what_is_warned_of():
     (line,) = doubts(TrainingConfig(warmup_steps=100), width=512)
     assert line.startswith("a peak rate of 0.00442 is above")
     assert doubts(TrainingConfig(), width=512) == []
+    (line,) = doubts(TrainingConfig(), width=512, validation_pairs=5)
+    assert line.startswith("5 validation pairs are too few to tell which model is the best: hold")
