@@ -16,6 +16,7 @@ from apache_beam.options.pipeline_options import (
     PortableOptions,
     SetupOptions,
 )
+from apache_beam.runners.portability.fn_api_runner import worker_handlers
 from apache_beam.runners.runner import PipelineResult, PipelineState
 
 from model.errors import UserError, counted
@@ -26,6 +27,7 @@ from pipelines.runners.foreign_errors import explain_submission
 from pipelines.runners.jobs import job_states
 from pipelines.runners.jobs.flink_server import job_server
 from pipelines.runners.jobs.job_file import JobFile, JobNote
+from pipelines.runners.patches import Patch
 
 
 def make_pipeline(beam_arguments: Sequence[str], *, detach: bool = False) -> beam.Pipeline:
@@ -107,6 +109,12 @@ def _check_goes_on(pipeline: beam.Pipeline) -> None:
         )
 
 
+# Beam's workers that are threads send each second what an element's coder has written so far. Where
+# that is a part, as while another thread has the interpreter's lock, whoever reads the rest takes
+# anything for its length: memory without end. Workers of all other kinds send whole elements.
+_elements_sent_whole = Patch(worker_handlers, "DATA_BUFFER_TIME_LIMIT_MS", lambda limit: 0)
+
+
 def run_pipeline(
     pipeline: beam.Pipeline,
     report: Callable[[str], object] = lambda line: None,
@@ -137,6 +145,7 @@ def run_pipeline(
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(contextlib.redirect_stderr(failures.WithoutUserErrors(sys.stderr)))
+            stack.enter_context(_elements_sent_whole())
             if runner == "FlinkRunner":
                 stack.enter_context(job_server(pipeline.options))
             stack.enter_context(note)
