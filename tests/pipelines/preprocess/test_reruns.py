@@ -216,7 +216,7 @@ def test_a_run_that_is_not_taken_deletes_nothing_of_one_that_joined_it(
 
     def refuse(*_, **__):
         if has_joined:
-            assert plan.claim_output(plan, run_id="the second") is None
+            assert preprocess_plan.claim_output(plan, run_id="the second") is None
             plan.work.write_text(plan.work.spill("of-the-second"), "what it did")
         raise UserError("there is no such jar")
 
