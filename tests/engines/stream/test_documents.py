@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from documents import ROOT, blocks_of
+from documents import ROOT, blocks_of, type_script
 from kafka_broker import PATIENCE, free_port
 
 
@@ -25,21 +25,8 @@ def test_the_five_commands_lead_to_translated_messages(trained_toy, tmp_path):
     text = text.replace("The teacher reads the book.", "two one").replace(
         "My brother likes tea.", "nine eight seven"
     )
-    script = subprocess.Popen(
-        ["bash", "-euo", "pipefail", "-c", f"{text}\nkill %2; wait %2; kill %1"],
-        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env=os.environ | {
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "XDG_CACHE_HOME": str(tmp_path / ".cache"),
-        },
-        start_new_session=True,
-    )  # fmt: skip
-    try:
-        printed, said = script.communicate(timeout=180)
-    finally:
-        if script.poll() is None:
-            os.killpg(script.pid, signal.SIGKILL)
-    assert script.returncode == 0, said
+    text = f"{text}\nkill %2; wait %2; kill %1"
+    printed, said = type_script(text, folder=tmp_path, options="-euo pipefail", seconds=180)
     made = [line for line in printed.splitlines() if "tt-source" in line]
     assert len(made) == 2
     assert all("('tt-status', b'ok')" in line and "b'titles/" in line for line in made)

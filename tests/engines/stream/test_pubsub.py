@@ -12,18 +12,15 @@ import time
 
 import pytest
 from commands import Child
-from pubsub_service import PATIENCE, PROJECT, PubsubService
+from pubsub_service import PATIENCE, PROJECT
 from streaming import end, memory_of, run_stream, run_tt_with, values
 
 MEGABYTES = 2**20
 
 
 @pytest.fixture
-def service(monkeypatch):
-    service = PubsubService()
-    monkeypatch.setenv("PUBSUB_EMULATOR_HOST", service.address)
-    yield service
-    service.stop()
+def service(pubsub):
+    return pubsub
 
 
 @pytest.fixture

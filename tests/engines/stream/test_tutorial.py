@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
-from documents import ROOT, blocks_of
+from documents import ROOT, blocks_of, type_script
 from kafka_broker import free_port
 
 
@@ -23,21 +18,7 @@ def test_the_tutorial_leads_to_translated_messages(trained_toy, tmp_path):
     text = text.replace("The teacher reads the book.", "two one")
     text = text.replace("My brother likes tea.", "nine eight seven")
     shutil.copytree(trained_toy.run, tmp_path / "run")
-    script = subprocess.Popen(
-        ["bash", "-uo", "pipefail", "-c", text],
-        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env=os.environ | {
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "XDG_CACHE_HOME": str(tmp_path / ".cache"),
-        },
-        start_new_session=True,
-    )  # fmt: skip
-    try:
-        printed, said = script.communicate(timeout=300)
-    finally:
-        if script.poll() is None:
-            os.killpg(script.pid, signal.SIGKILL)
-    assert script.returncode == 0, said
+    printed, said = type_script(text, folder=tmp_path, options="-uo pipefail", seconds=300)
     lines = [line.split(" ", 1) for line in printed.splitlines() if line.startswith("titles")]
     made = [json.loads(text) for topic, text in lines if topic == "titles.es"]
     # Without a key, a message goes to any partition, and order is that of a partition.
