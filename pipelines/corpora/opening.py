@@ -27,7 +27,6 @@ from pipelines.storage import paths as storage_paths
 from pipelines.storage.listing import ListedFile
 
 WEIGHT = "weight"  # of a source's identity: the share of its pairs that is kept, if not all are
-_OWN_FOLDER = "_tt"  # of a folder that `tt translate-batch` wrote
 
 
 def open_corpora(
@@ -208,7 +207,7 @@ def _find_translated(
     Raises:
       UserError: There are none, or not all yet.
     """
-    own = f"{folder}{_OWN_FOLDER}"
+    own = f"{folder}{storage_paths.JOB_FOLDER}"
     if look_up(f"{own}/plan.json") and not look_up(f"{own}/manifest.json"):
         raise UserError(
             f"{folder} is not whole yet: run its `tt translate-batch` again, which finishes it"
@@ -220,7 +219,7 @@ def _find_translated(
         files_there = [each for each in below if each.path.endswith(".parquet")]
         listed.update((each.path, each) for each in files_there)
         there = [each.path for each in files_there]
-    found = [path for path in there if f"/{_OWN_FOLDER}/" not in path]
+    found = [path for path in there if f"/{storage_paths.JOB_FOLDER}/" not in path]
     if not found:
         storage_paths.check_is_open(folder)
         raise UserError(f"no Parquet file in {folder}: check the path")

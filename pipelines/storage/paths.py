@@ -11,6 +11,8 @@ from model.errors import ServiceError, UserError
 from model.extras import pip_install
 from pipelines.storage.amazon import share_clients
 
+JOB_FOLDER = "_tt"  # in a translated folder: what is the job's own
+
 # What Beam lacks for file systems that it knows, by scheme: the module and the package.
 _PACKAGES = {
     "s3": ("boto3", "boto3"),

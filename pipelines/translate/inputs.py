@@ -18,14 +18,14 @@ from pipelines.storage import paths as storage_paths
 from pipelines.storage.forward import read_rows
 from pipelines.storage.listing import compile_glob, exists, file_identity
 from pipelines.storage.parquet import is_text
-from pipelines.storage.paths import check_no_glob, is_local, normalize_path
+from pipelines.storage.paths import JOB_FOLDER, check_no_glob, is_local, normalize_path
 from pipelines.tables.finding import FoundFile, find_tables
 from pipelines.tables.formats import PARQUET
 from pipelines.tables.reading import Contents, OpenTable, is_read_in_place, look_through
 from pipelines.tables.text_columns import is_text_list, read_text_column, type_of
 from pipelines.tables.writing import check_schema
 from pipelines.texts.columns import ROW_FLAGS
-from pipelines.translate.job_folder import JOB_FOLDER, PLAN_PATH, SkippedFile
+from pipelines.translate.job_folder import PLAN_PATH, SkippedFile
 from pipelines.translate.options import SKIP, TranslateOptions
 from pipelines.translate.plan import (
     InputFile,

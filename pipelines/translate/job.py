@@ -48,7 +48,7 @@ from pipelines.runners.workers import are_elsewhere
 from pipelines.storage.files import delete
 from pipelines.storage.first_look import look_first
 from pipelines.storage.listing import list_files
-from pipelines.storage.paths import is_local, normalize_path
+from pipelines.storage.paths import JOB_FOLDER, is_local, normalize_path
 from pipelines.texts.model_languages import SAMPLE, describe_other_script
 from pipelines.texts.planning import describe_cuts
 from pipelines.translate import job_folder
@@ -297,7 +297,7 @@ class TranslateJob:
             dataflow.check_staging(self.request.beam)
             wheel = with_own_wheel(self.arguments, engine=str(self.request.engine.name))
             pipeline = make_pipeline(stack.enter_context(wheel), detach=detach)
-            job_file = JobFile(f"{self.output}/{job_folder.JOB_FOLDER}")
+            job_file = JobFile(f"{self.output}/{JOB_FOLDER}")
             try:
                 is_alone = is_local(self.output) and stack.enter_context(
                     job_folder.lock(self.output)

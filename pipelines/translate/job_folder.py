@@ -22,10 +22,9 @@ from model.text.glossary import Glossary
 from pipelines.flags.limits import Limits
 from pipelines.storage.files import delete_folder, open_binary, read_bytes, write_text, write_whole
 from pipelines.storage.listing import ListedFile
-from pipelines.storage.paths import is_local
+from pipelines.storage.paths import JOB_FOLDER, is_local
 from pipelines.translate.plan import InputFile, installed_versions, output_stem, planned_outputs
 
-JOB_FOLDER = "_tt"
 UNITS_FOLDER = f"{JOB_FOLDER}/units"
 ROWS_FOLDER = f"{JOB_FOLDER}/rows"  # of files that are read from their start, cut into units
 MODEL_FOLDER = f"{JOB_FOLDER}/model"  # of what was converted for workers of other machines

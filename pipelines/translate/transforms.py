@@ -15,6 +15,7 @@ from pipelines.runners.jobs.transforms import CheckWorker
 from pipelines.storage.files import delete
 from pipelines.storage.forward import ForwardReader
 from pipelines.storage.listing import list_files
+from pipelines.storage.paths import JOB_FOLDER
 from pipelines.tables.formats import COMPRESSIONS
 from pipelines.translate import job_folder
 from pipelines.translate.job_folder import SkippedFile, write_json
@@ -176,7 +177,7 @@ class WriteManifest(beam.DoFn):
             bad_rows={file.relative_path: file.rows for file in skipped},
             max_failed=self.max_failed,
         )
-        files = list_files(f"{self.output}/{job_folder.JOB_FOLDER}")
+        files = list_files(f"{self.output}/{JOB_FOLDER}")
         # Before the manifest, after which no run looks for them any more.
         delete(
             job_folder.find_leftovers(

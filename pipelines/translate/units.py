@@ -21,14 +21,13 @@ from pipelines.storage.files import make_folder, open_binary, write_whole
 from pipelines.storage.forward import ForwardReader, read_rows
 from pipelines.storage.listing import exists
 from pipelines.storage.memory import cut_by_bytes, has_dictionary
-from pipelines.storage.paths import is_local
+from pipelines.storage.paths import JOB_FOLDER, is_local
 from pipelines.tables.formats import PARQUET, output_suffix
 from pipelines.tables.reading import OpenTable
 from pipelines.tables.writing import file_state, table_writer
 from pipelines.texts.translating import TranslatedTexts
 from pipelines.translate import plan
 from pipelines.translate.job_folder import (
-    JOB_FOLDER,
     read_glossary,
     rows_path,
     statistics_path,
