@@ -7,6 +7,7 @@ has none to turn away.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import io
 import itertools
@@ -124,6 +125,8 @@ def train_pieces_apart(
                 said = _follow(child, LogReader(size=options["vocab_size"]), tell)
             finally:
                 child.kill()  # unless it has ended
+        with contextlib.suppress(BrokenPipeError):
+            _input_of(child).close()  # what it did not read is still to be written
         fed.result()
         if child.returncode < 0:
             raise UserError(
@@ -151,16 +154,21 @@ def _start(result: IO[bytes]) -> Child:
 
 def _feed(child: Child, batches: Iterable[list[str]], options: Mapping[str, Any]) -> None:
     """Gives the other process its work, and leaves the pipe open: it ends where that is closed."""
-    assert child.stdin is not None
+    given = _input_of(child)
     try:
         for each in itertools.chain([dict(options)], batches, [_END]):
-            pickle.dump(each, child.stdin)
-        child.stdin.flush()
+            pickle.dump(each, given)
+        given.flush()
     except BrokenPipeError:  # it has ended, and its exit code says why
         pass
     except BaseException:
         child.kill()
         raise
+
+
+def _input_of(child: Child) -> IO[bytes]:
+    assert child.stdin is not None
+    return child.stdin
 
 
 def _follow(child: Child, reader: LogReader, tell: Callable[[TrainingStage], object]) -> str:

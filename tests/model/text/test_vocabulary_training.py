@@ -142,8 +142,10 @@ def test_a_process_that_does_not_end_well_is_told(monkeypatch, script, error, me
         return subprocess.Popen([sys.executable, "-c", script], stdout=result, **pipes)
 
     monkeypatch.setattr(vocabulary_training, "_start", start)
-    with pytest.raises(error, match=message):
-        train_pieces_apart(batches(40_000), OPTIONS, tell=lambda stage: None)
+    few, many = batches(40_000), [[line for batch in batches(8192) for line in batch]] * 9
+    for lines in (few, many):  # of many, some are still to be written when it has ended
+        with pytest.raises(error, match=message):
+            train_pieces_apart(lines, OPTIONS, tell=lambda stage: None)
 
 
 def test_lines_that_cannot_be_read_end_it(children):
