@@ -14,6 +14,9 @@ _CHARACTERS_LOOP = re.compile(
 )
 
 
+# Of the end of a text: rounds of a loop, characters in all of them and of one.
+_ROUNDS, _LEAST_AT_END, _LONGEST_PERIOD = 3, 16, 120
+
 # Characters of a word with a loop of them that stand in it already: those that begin its rounds.
 _LEAST_REPEATED = THRESHOLDS.loop_character_times - 1
 
@@ -32,6 +35,23 @@ def has_loop(text: str, *, source: str) -> bool:
     long = [word for word in words if len(word) >= THRESHOLDS.loop_length]
     looped = [word for word in long if len(word) - len({*word}) >= _LEAST_REPEATED]
     return any(map(_has_characters_loop, looped)) and not _has_characters_loop(source)
+
+
+def ends_in_loop(text: str) -> bool:
+    """Says whether a text that was cut off goes round in a loop at its end, of words or characters.
+
+    Each of the last characters is that of some characters before, for three rounds at least.
+
+    >>> ends_in_loop("Er und der Hund und der Hund und der Hund"), ends_in_loop("Bus" + 20 * "s")
+    (True, True)
+    >>> ends_in_loop("Es war sehr, sehr, sehr, sehr, sehr kalt, als der Hund")
+    False
+    """
+    return any(
+        text[-same:] == text[-same - period : -period]
+        for period in range(1, min(_LONGEST_PERIOD, len(text) // _ROUNDS) + 1)
+        if len(text) >= (same := max((_ROUNDS - 1) * period, _LEAST_AT_END - period)) + period
+    )
 
 
 def _times(period: int) -> int:

@@ -17,7 +17,7 @@ from model.text.glossary import Glossary
 from model.text.spans import BRACKET
 from pipelines.flags.judging import Judge
 from pipelines.flags.limits import SPAN_REPAIRED, Limits
-from pipelines.flags.loops import has_loop
+from pipelines.flags.loops import ends_in_loop
 from pipelines.texts.bisection import call_on_parts, one_line, raise_if_not_at_fault
 from pipelines.texts.choosing import (
     Chosen,
@@ -223,7 +223,7 @@ def _translate(sources: Mapping[Source, str], *, translator: Translator) -> tupl
         if isinstance(result, Translation)
         and not result.hypotheses[0].is_complete
         and _can_grow(source, translator.decoding)
-        and not has_loop(result.hypotheses[0].text, source=sources[source])
+        and (not ends_in_loop(result.hypotheses[0].text) or ends_in_loop(sources[source]))
     ]
     again = call_on_parts(
         lambda some: translate(some, growth=2), cut_off, is_input_error=translator.is_input_error

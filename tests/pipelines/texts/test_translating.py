@@ -275,12 +275,13 @@ def test_what_is_cut_off_in_a_loop_is_not_given_more_room():
             return made, work
 
     translator = Loops(18)
-    texts = ["Stop it!", "so so so so so so so!", "abcdefghijklmnopqrstuvwxyz"]
+    middle = "uvw abc abc abc abc abc xyz"  # is reversed, and cut off behind a loop
+    texts = ["Stop it!", "so so so so so so so so", "abcdefghijklmnopqrstuvwxyz", middle]
     result = translate(texts, translator)
     assert translator.calls == [texts, texts[1:]], "the loop of a source is none"
-    assert statuses_of(result) == ["incomplete", "incomplete", "ok"]
+    assert statuses_of(result) == ["incomplete", "ok", "ok", "ok"]
     assert texts_of(result)[0] == "so so so so so so "
-    assert result.work.sources == 3 + 2
+    assert result.work.sources == 4 + 3
 
 
 def test_what_may_grow_no_more_is_not_tried_twice():
