@@ -64,9 +64,11 @@ def check_lock(folder: str | Path, *, name: str, activity: str = "works", remedy
       UserError: One has.
     """
     path = Path(folder, name)
-    if not path.is_file():  # it is there only while it is locked, or if its holder was killed
+    try:
+        opened = path.open()
+    except FileNotFoundError:  # it is there only while it is locked, or if its holder was killed
         return
-    with path.open() as file:
+    with opened as file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # given back at once
         except OSError as error:

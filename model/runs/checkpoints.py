@@ -56,11 +56,14 @@ def best_name(step: int | str) -> str:
     return f"best-{step}"
 
 
-def read_step(path: str | Path) -> int:
-    """Returns the updates that a checkpoint of all that resuming needs was saved after."""
-    reader = tf.train.load_checkpoint(str(path))
-    [state] = [name for name in reader.get_variable_to_shape_map() if name.startswith("state/")]
-    return int(json.loads(reader.get_tensor(state))["step"])
+def read_step(path: str | Path) -> int | None:
+    """Returns the updates that a checkpoint was saved after; None if it cannot be read."""
+    try:
+        reader = tf.train.load_checkpoint(str(path))
+        [state] = [name for name in reader.get_variable_to_shape_map() if name.startswith("state/")]
+        return int(json.loads(reader.get_tensor(state))["step"])
+    except (tf.errors.OpError, IndexError, ValueError, KeyError):  # cut off, or deleted just now
+        return None
 
 
 def named_weights(

@@ -135,13 +135,12 @@ def _saved_step(run: Path, kept: dict[str, Any]) -> int:
     """Returns the updates of the newest checkpoint that is there, 0 if none is."""
     from model.runs.checkpoints import read_step
 
-    names = [*([kept["stop"]] if kept.get("stop") else []), *reversed(kept.get("last", ()))]
-    for name in names:
-        path = run / "checkpoints" / name
-        if path.with_name(f"{name}.index").is_file():
-            _, _, step = name.partition("ckpt-")
-            return int(step) if step else read_step(path)  # of a stop
-    return 0
+    folder = run / "checkpoints"
+    if (stop := kept.get("stop")) and (step := read_step(folder / stop)) is not None:
+        return step
+    there = {path.stem for path in folder.glob("ckpt-*.index")}
+    saved = there & {*kept["last"]} if kept.get("last") else there  # as resuming takes them
+    return max((int(name.removeprefix("ckpt-")) for name in saved), default=0)
 
 
 def known_training(values: dict[str, Any]) -> TrainingConfig:

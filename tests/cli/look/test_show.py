@@ -74,6 +74,11 @@ def test_a_run_that_was_stopped_is_shown_with_what_it_saved(toy_dataset, tmp_pat
     assert "stopped: the same command goes on from update 6" in printed
     assert "6 of 9" in printed
     assert "stop-" in printed
+    for damaged in (folder / "checkpoints").glob("stop-*.data*"):
+        damaged.write_bytes(b"cut off")
+    assert "goes on from update 4" in shown(capsys, folder), "the checkpoint before"
+    (folder / "checkpoints/checkpoints.json").unlink()
+    assert "goes on from update 4" in shown(capsys, folder), "as resuming takes it"
     with lock_folder(folder, name=LOCK_FILE, remedy=""):
         assert "being trained now" in shown(capsys, folder)
 
