@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import io
 import itertools
+import json
 import math
 import os
 import pickle
@@ -23,6 +24,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import IO, Any
 
 import sentencepiece
@@ -50,6 +52,18 @@ class TrainingStage:
     rounds: int  # done
     of: int  # rounds in all
     seconds_left: float  # about
+
+    @classmethod
+    def from_json(cls, text: bytes) -> TrainingStage:
+        """Reads what `dataclasses.asdict` gave.
+
+        Raises:
+          ValueError: It is something else.
+        """
+        try:
+            return cls(**json.loads(text))
+        except TypeError as error:
+            raise ValueError(f"no stage of a training: {error}") from error
 
 
 class LogReader:
@@ -143,7 +157,9 @@ def train_pieces_apart(
 
 
 def _start(result: IO[bytes]) -> Child:
-    path = os.pathsep.join(each for each in sys.path if each)
+    # The folder of this package may be on the path as "", the current one, alone.
+    own = str(Path(__file__).resolve().parents[2])
+    path = os.pathsep.join(dict.fromkeys([*filter(None, sys.path), own]))
     return subprocess.Popen(
         # -P: what lies in the current folder is none of Python's.
         [sys.executable, "-P", "-c", f"import {__name__} as training; training.serve()"],

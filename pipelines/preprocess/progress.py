@@ -223,7 +223,7 @@ class ProgressWatch:
                 path
             ):
                 continue
-            stage = TrainingStage(**json.loads(content))
+            stage = TrainingStage.from_json(content)
             if self._stage is None or self._stage[:2] != (name, stage):
                 self._stage = name, stage, now
             return
