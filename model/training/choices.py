@@ -21,6 +21,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from model.errors import counted
 from model.training.options import TrainingConfig
 from model.transformer.config import PRESETS, TransformerConfig, preset_fields, put_on_top
 
@@ -178,8 +179,11 @@ def describe_choices(
 
 
 def _with_shape(given: Mapping[str, Any], initial: TransformerConfig | None) -> dict[str, Any]:
-    """Returns what is given, and what the initial model says of its size: no preset is chosen."""
-    return {"preset": "", "d_model": initial.d_model, **given} if initial else dict(given)
+    """Returns what is given, and what the initial model says: no preset or dropout is chosen."""
+    if initial is None:
+        return dict(given)
+    known = {"preset": "", "d_model": initial.d_model, "dropout": initial.dropout}
+    return {**known, **preset_fields(given.get("preset")), **given}
 
 
 def _begun_fields(
@@ -260,8 +264,9 @@ def doubts(
             "`peak_learning_rate`"
         )
     if validation_pairs < _FEWEST_TO_VALIDATE:
+        few = counted(validation_pairs, "validation pair")
         found.append(
-            f"{validation_pairs} validation pairs are too few to tell which model is the best: "
+            f"{few}: too few to tell which model is the best; "
             "hold out more, by a validation corpus or `tt preprocess --validation-fraction`"
         )
     return found

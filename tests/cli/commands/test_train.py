@@ -87,7 +87,7 @@ def test_what_the_size_of_a_dataset_chooses_is_said(folder, small_dataset, capsy
     )
     pairs = manifest.splits["validation"].records
     few = (
-        f"tt: warning: {pairs} validation pairs are too few to tell which model is the best: hold "
+        f"tt: warning: {pairs} validation pairs: too few to tell which model is the best; hold "
         "out more, by a validation corpus or `tt preprocess --validation-fraction`"
     )
     assert capsys.readouterr().err.splitlines() == [chosen, few]

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.training.choices import MAX_STEPS, DatasetSize, choose_options, doubts
+from model.training.choices import (
+    MAX_STEPS,
+    DatasetSize,
+    choose_options,
+    configure,
+    describe_choices,
+    doubts,
+)
 from model.training.options import TrainingConfig
-from model.transformer.config import PRESETS, preset_fields
+from model.transformer.config import PRESETS, TransformerConfig, preset_fields
 
 
 def size_of(pairs, tokens, longest=60):
@@ -115,6 +124,24 @@ def test_more_text_is_never_trained_on_for_fewer_tokens(first, second):
     assert tokens[0] <= 1.06 * tokens[1]  # steps are rounded to two digits
 
 
+@pytest.mark.parametrize(
+    ("stated", "expected"), [({}, 0.1), ({"preset": "tiny"}, 0.1), ({"dropout": 0.3}, 0.3)]
+)
+def test_the_dropout_of_an_initial_model_is_not_chosen(stated, expected):
+    train = SimpleNamespace(records=29_000, source_tokens=465_000, target_tokens=1, longest=60)
+    manifest = SimpleNamespace(
+        corpus="files", splits={"train": train}, source_vocabulary_size=9,
+        target_vocabulary_size=9, shared_vocabulary=True,
+    )  # fmt: skip
+    sizes = {"source_vocabulary_size": 9, "target_vocabulary_size": 9, "shared_vocabulary": True}
+    initial = TransformerConfig.from_preset("tiny", **sizes)
+    about = {"manifest": manifest, "initial": initial}
+    model, training = configure(stated, **about)
+    assert model.dropout == expected
+    [line] = describe_choices(stated, model=model, training=training, **about)
+    assert "dropout" not in line
+
+
 def test_what_is_warned_of():
     short = TrainingConfig(steps=60, warmup_steps=4000, peak_learning_rate=0.001)
     assert doubts(short, width=128) == [
@@ -133,4 +160,4 @@ def test_what_is_warned_of():
     assert line.startswith("a peak rate of 0.00442 is above")
     assert doubts(TrainingConfig(), width=512) == []
     (line,) = doubts(TrainingConfig(), width=512, validation_pairs=5)
-    assert line.startswith("5 validation pairs are too few to tell which model is the best: hold")
+    assert line.startswith("5 validation pairs: too few to tell which model is the best; hold")
