@@ -101,7 +101,7 @@ def bar_chart(title: str, counts: Sequence[tuple[str, float]], *, x_label: str) 
     def draw(axes: Any) -> None:
         names, values = [name for name, _ in counts], [value for _, value in counts]
         bars = axes.barh(names, values, color=_colour(0))
-        axes.bar_label(bars, [f"{value:,g}" for value in values], padding=3)
+        axes.bar_label(bars, [f"{value:,.0f}" for value in values], padding=3)
         axes.margins(x=0.15)
         axes.invert_yaxis()
         axes.set_xlabel(x_label)

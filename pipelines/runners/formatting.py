@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from model.errors import counted
 from model.folders.long_work import BYTES, Work
 
 
@@ -12,7 +13,7 @@ def megabytes(size: int) -> str:
     ('1.2 MB', '0.001 MB', '30 bytes')
     """
     if size < 500:
-        return f"{size} bytes"
+        return counted(size, "byte")
     return f"{size / 1e6:,.1f} MB" if size >= 100_000 else f"{size / 1e6:.1g} MB"
 
 

@@ -196,7 +196,7 @@ def test_a_second_run_into_the_same_folder_is_refused(tmp_path, start):
 @pytest.mark.parametrize(
     ("options", "beam", "said"),
     [
-        ({"input": "missing"}, (), "`input` must be a folder to watch"),
+        ({"input": "missing"}, (), "there is no folder missing to watch"),
         ({"output": "inbox/out"}, (), "would be translated again"),
         ({}, ("--runner=FlinkRunner",), "leave out --runner"),
     ],
