@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import glob
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -124,22 +125,56 @@ def look_around(folder: Path = Path()) -> Project:
 
 
 def _parts(folder: Path, name: str) -> Iterator[Table]:
-    """Yields the tables whose parts lie in a folder, one for each ending, by its first part."""
+    """Yields the tables whose parts lie in a folder.
+
+    Each ending is a table, and each use of a corpus, by the names of its parts and of the folder.
+    Columns are those of its first part.
+    """
     from pipelines.tables.reading import table_suffix
 
-    seen = set()
-    for path in sorted((folder / name).iterdir()):
-        suffix = table_suffix(path.name)
-        if not suffix or suffix in seen or not path.is_file():
-            continue
-        seen.add(suffix)
-        try:
-            found = read_table(path)
-        except (OSError, ValueError, UserError, NotToldError):
-            continue
-        if found is not None:
-            glob = f"{name}/*{suffix}"
-            yield dataclasses.replace(found, path=glob, rows=None, use=_use_of(name))
+    by_suffix: dict[str, list[str]] = collections.defaultdict(list)
+    for part in sorted(each.name for each in (folder / name).iterdir()):
+        # Globs leave out what begins with a dot.
+        if table_suffix(part) and (folder / name / part).is_file() and part[0] != ".":
+            by_suffix[table_suffix(part)].append(part)
+    for suffix, parts in by_suffix.items():
+        by_use: dict[str, list[str]] = {use: [] for use in (TRAIN, VALIDATION, TEST)}
+        for part in parts:
+            by_use[_use_of(f"{part}/{name}")].append(part)
+        found = {use: _read_part(folder / name / some[0]) for use, some in by_use.items() if some}
+        tables = {use: table for use, table in found.items() if table is not None}
+        if not any(table.pair for table in tables.values()):  # all of it is to be translated
+            by_use = dict.fromkeys(tables, parts)
+            tables = dict(list(tables.items())[:1])
+        for use, table in tables.items():
+            for path in _globs(by_use[use], suffix=suffix, among=parts):
+                yield dataclasses.replace(table, path=f"{name}/{path}", rows=None, use=use)
+
+
+def _read_part(path: Path) -> Table | None:
+    try:
+        return read_table(path)
+    except (OSError, ValueError, UserError, NotToldError):
+        return None
+
+
+def _globs(names: list[str], *, suffix: str, among: list[str]) -> list[str]:
+    """Returns globs, or names, of some of the files that a folder has with an ending.
+
+    >>> _globs(["train-0.tsv", "train-1.tsv"], suffix=".tsv", among=["dev.tsv", "train-0.tsv",
+    ...     "train-1.tsv"])
+    ['train-*.tsv']
+    """
+    by_stem: dict[str, list[str]] = collections.defaultdict(list)
+    for name in names:
+        stem = "" if names == among else re.split(r"\d", name)[0]  # train-00000-of-00002.parquet
+        by_stem[stem].append(name)
+    found = []
+    for stem, alike in by_stem.items():
+        matched = [name for name in among if name.startswith(stem) and name.endswith(suffix)]
+        is_glob = matched == alike and (names == among or len(alike) > 1)
+        found += [f"{glob.escape(stem)}*{suffix}"] if is_glob else alike
+    return found
 
 
 def _kind(folder: Path) -> str:

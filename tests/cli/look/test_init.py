@@ -103,6 +103,25 @@ def test_pairs_of_jsonl_and_parts_of_a_table(tmp_path, monkeypatch):
     assert run("preprocess", "--config", "tt.yaml", "--dry-run") == 0
 
 
+def test_parts_of_a_folder_by_their_uses(tmp_path, monkeypatch, capsys):
+    (tmp_path / "corpus").mkdir()
+    for name in ("dev", "test", "train"):
+        write_tsv(tmp_path / f"corpus/{name}.tsv")
+    (tmp_path / "data").mkdir()
+    texts = [f"The dog sees {n} of {n} houses." for n in range(30)]
+    for name in ("test-0-of-1", "train-0-of-2", "train-1-of-2", "validation-0-of-1"):
+        write_table(tmp_path / f"data/{name}.parquet", en=texts, de=texts[::-1])
+    found = init(monkeypatch, tmp_path)["preprocess"]
+    assert found["corpora"] == ["corpus/train.tsv:0:1", "data/train-*.parquet:en:de"]
+    assert found["validation"] == ["corpus/dev.tsv:0:1", "data/validation-0-of-1.parquet:en:de"]
+    text = " ".join((tmp_path / "tt.yaml").read_text("utf-8").replace("\n  #", "").split())
+    assert "left out: corpus/test.tsv, data/test-0-of-1.parquet." in text
+    assert run("preprocess", "--config", "tt.yaml", "--dry-run") == 0
+    printed = capsys.readouterr().out
+    assert "train-1-of-2.parquet" in printed
+    assert "test" not in printed
+
+
 def test_what_cannot_be_told_is_a_comment(tmp_path, monkeypatch, trained_toy):
     write_tsv(tmp_path / "pairs.tsv")
     (tmp_path / "odd.tsv").write_text("1\tThe dog.\n2\tThe cat.\n")

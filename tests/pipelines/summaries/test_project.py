@@ -155,6 +155,37 @@ def test_tables_of_other_formats(tmp_path):
     assert found["dev.jsonl"].use == VALIDATION
 
 
+@pytest.mark.parametrize(
+    ("folder", "names", "expected"),
+    [
+        ("data", ["a1.tsv", "a2.tsv"], {TRAIN: ["data/*.tsv"]}),
+        ("dev", ["a1.tsv", "a2.tsv"], {VALIDATION: ["dev/*.tsv"]}),
+        ("dev", ["a.tsv", "test.tsv"], {VALIDATION: ["dev/a.tsv"], TEST: ["dev/test.tsv"]}),
+        ("data", ["a.tsv", "b1.tsv", "b2.tsv", "dev.tsv"],
+         {TRAIN: ["data/a.tsv", "data/b*.tsv"], VALIDATION: ["data/dev.tsv"]}),
+        ("data", ["a-dev.tsv", "a-x.tsv", "a-y.tsv"],
+         {TRAIN: ["data/a-x.tsv", "data/a-y.tsv"], VALIDATION: ["data/a-dev.tsv"]}),
+        ("data", ["1-dev.tsv", "2.tsv", "3.tsv"],
+         {TRAIN: ["data/2.tsv", "data/3.tsv"], VALIDATION: ["data/1-dev.tsv"]}),
+        ("data", [".dev.tsv", "a.tsv"], {TRAIN: ["data/*.tsv"]}),
+    ],
+)  # fmt: skip
+def test_parts_by_the_uses_that_their_names_say(tmp_path, folder, names, expected):
+    (tmp_path / folder).mkdir()
+    for name in names:
+        (tmp_path / folder / name).write_text(tabs(ENGLISH, GERMAN), "utf-8")
+    found = look_around(tmp_path).tables
+    uses = dict.fromkeys(each.use for each in found)
+    assert {use: [each.path for each in found if each.use == use] for use in uses} == expected
+
+
+def test_parts_of_a_table_to_translate_stay_one(tmp_path):
+    (tmp_path / "articles").mkdir()
+    for name in ("test", "train"):
+        pq.write_table(pa.table({"body": ENGLISH}), tmp_path / f"articles/{name}.parquet")
+    assert [each.path for each in look_around(tmp_path).tables] == ["articles/*.parquet"]
+
+
 def test_folders_are_known_by_what_lies_in_them(tmp_path, dataset, trained_toy):
     (tmp_path / "older-data").symlink_to(dataset)
     (tmp_path / "dataset").symlink_to(dataset)
