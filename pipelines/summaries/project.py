@@ -133,10 +133,14 @@ def _parts(folder: Path, name: str) -> Iterator[Table]:
     from pipelines.tables.reading import table_suffix
 
     by_suffix: dict[str, list[str]] = collections.defaultdict(list)
-    for part in sorted(each.name for each in (folder / name).iterdir()):
-        # Globs leave out what begins with a dot.
-        if table_suffix(part) and (folder / name / part).is_file() and part[0] != ".":
-            by_suffix[table_suffix(part)].append(part)
+    try:
+        names = sorted(each.name for each in (folder / name).iterdir())
+        for part in names:
+            # Globs leave out what begins with a dot.
+            if table_suffix(part) and (folder / name / part).is_file() and part[0] != ".":
+                by_suffix[table_suffix(part)].append(part)
+    except OSError:  # nobody but its owner may look into it, as into lost+found of a disk
+        return
     for suffix, parts in by_suffix.items():
         by_use: dict[str, list[str]] = {use: [] for use in (TRAIN, VALIDATION, TEST)}
         for part in parts:

@@ -7,6 +7,7 @@ import json
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from permissions import with_mode
 from pyarrow import feather
 
 from pipelines.summaries import project
@@ -184,6 +185,15 @@ def test_parts_of_a_table_to_translate_stay_one(tmp_path):
     for name in ("test", "train"):
         pq.write_table(pa.table({"body": ENGLISH}), tmp_path / f"articles/{name}.parquet")
     assert [each.path for each in look_around(tmp_path).tables] == ["articles/*.parquet"]
+
+
+@pytest.mark.parametrize("mode", [0o000, 0o444])
+def test_a_folder_that_may_not_be_looked_into_is_passed_by(tmp_path, mode):
+    (tmp_path / "private").mkdir()
+    for name in ("a.tsv", "private/b.tsv"):
+        (tmp_path / name).write_text(tabs(ENGLISH, GERMAN), "utf-8")
+    with with_mode(tmp_path / "private", mode):
+        assert [each.path for each in look_around(tmp_path).tables] == ["a.tsv"]
 
 
 def test_folders_are_known_by_what_lies_in_them(tmp_path, dataset, trained_toy):
