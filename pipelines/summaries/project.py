@@ -12,6 +12,8 @@ from pathlib import Path
 from model.errors import UserError
 from model.formats.argos import SUFFIX as PACKAGE
 from model.text.languages import is_one_language
+from pipelines.pairs.work_folder import WORK_FOLDER
+from pipelines.storage.paths import JOB_FOLDER
 from pipelines.storage.text_files import compression_ending
 from pipelines.summaries.folders import DATASET, MODEL, RUN, TRANSLATED, kind_of_folder
 
@@ -135,6 +137,8 @@ def _parts(folder: Path, name: str) -> Iterator[Table]:
     by_suffix: dict[str, list[str]] = collections.defaultdict(list)
     try:
         names = sorted(each.name for each in (folder / name).iterdir())
+        if WORK_FOLDER in names or JOB_FOLDER in names:  # what preprocess or translate-batch began
+            return
         for part in names:
             # Globs leave out what begins with a dot.
             if table_suffix(part) and (folder / name / part).is_file() and part[0] != ".":

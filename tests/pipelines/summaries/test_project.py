@@ -196,6 +196,14 @@ def test_a_folder_that_may_not_be_looked_into_is_passed_by(tmp_path, mode):
         assert [each.path for each in look_around(tmp_path).tables] == ["a.tsv"]
 
 
+@pytest.mark.parametrize("own", ["_work", "_tt"])
+def test_an_unfinished_folder_of_a_command_is_no_table(tmp_path, own):
+    (tmp_path / "dataset" / own).mkdir(parents=True)
+    texts = pa.table({"source": ENGLISH, "target": GERMAN})
+    pq.write_table(texts, tmp_path / "dataset/rejected-00000.parquet")
+    assert look_around(tmp_path).tables == []
+
+
 def test_folders_are_known_by_what_lies_in_them(tmp_path, dataset, trained_toy):
     (tmp_path / "older-data").symlink_to(dataset)
     (tmp_path / "dataset").symlink_to(dataset)
