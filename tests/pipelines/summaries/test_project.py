@@ -156,6 +156,37 @@ def test_tables_of_other_formats(tmp_path):
     assert found["dev.jsonl"].use == VALIDATION
 
 
+@pytest.mark.parametrize("unit", ["us", "ns"])
+def test_times_that_python_has_not_are_no_harm(tmp_path, unit):
+    times = pa.array([2**60 + 1], pa.timestamp(unit))
+    days = pa.array([2**30], pa.int32()).cast(pa.date32())
+    inner = pa.StructArray.from_arrays([times, pa.array(["b"])], ["when", "text"])
+    table = pa.table({"when": times, "day": days, "body": ["long"], "of": inner})
+    feather.write_feather(table, tmp_path / "a.feather", "uncompressed")
+    found = look_around(tmp_path)
+    assert [(each.path, each.text_columns) for each in found.tables] == [
+        ("a.feather", ("body", "of.text"))
+    ]
+    assert found.unreadable == []
+
+
+def test_two_columns_of_one_name_are_no_harm(tmp_path):
+    arrays = [pa.array(["a"]), pa.array(["b"]), pa.array(["long"])]
+    pq.write_table(pa.Table.from_arrays(arrays, ["x", "x", "body"]), tmp_path / "a.parquet")
+    [found] = look_around(tmp_path).tables
+    assert found.text_columns == ("body", "x")
+
+
+@pytest.mark.parametrize("error", [pa.ArrowTypeError, pa.ArrowKeyError, pa.ArrowCapacityError])
+def test_every_error_of_arrow_is_a_file_that_cannot_be_read(tmp_path, monkeypatch, error):
+    def fail(path):
+        raise error("odd")
+
+    (tmp_path / "a.parquet").touch()
+    monkeypatch.setattr(project, "_read_parquet", fail)
+    assert look_around(tmp_path).unreadable == ["a.parquet"]
+
+
 @pytest.mark.parametrize(
     ("folder", "names", "expected"),
     [
