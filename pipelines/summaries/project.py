@@ -349,7 +349,7 @@ def _read_rows(path: Path) -> tuple[None, _Columns]:
 
 
 def _read_tabs(path: Path, *, is_table: bool) -> Table | None:
-    """Reads TSV, with names in its first line or without; None of a text without tabs."""
+    """Reads TSV, with names in its first line or without; None without tabs or texts."""
     from pipelines.corpora.lines import first_lines
 
     lines = [line.decode(errors="replace") for line in first_lines(str(path))[:_LOOKED_AT]]
@@ -369,8 +369,12 @@ def _read_tabs(path: Path, *, is_table: bool) -> Table | None:
     else:
         if width < 2:
             raise NotToldError
+        texts = [i for i in range(width) if _are_texts([row[i] for row in rows])]
+        if not texts:  # a table of numbers
+            return None
         first, second = sorted(sorted(range(width), key=lambda i: -letters[i])[:2])
-        if min(letters[first], letters[second]) < _LEAST_LETTERS * max(letters):
+        is_short = min(letters[first], letters[second]) < _LEAST_LETTERS * max(letters)
+        if is_short or not {first, second} <= set(texts):
             raise NotToldError
         sides, headings = (first, second), []
     numbers = (str(sides[0]), str(sides[1]))
@@ -378,6 +382,16 @@ def _read_tabs(path: Path, *, is_table: bool) -> Table | None:
         path=path.name, rows=None, text_columns=numbers, pair=numbers, headings=tuple(headings),
         use=_use_of(path.name),
     )  # fmt: skip
+
+
+def _are_texts(cells: list[str]) -> bool:
+    """Says whether most cells have more letters than digits.
+
+    >>> _are_texts(["loss", "2.5e-05", "nan"]), _are_texts(["loss", "2.5e-05", "1"])
+    (True, False)
+    """
+    texts = [each for each in cells if sum(map(str.isalpha, each)) > sum(map(str.isdigit, each))]
+    return 2 * len(texts) > len(cells)
 
 
 def pair_columns(names: list[str]) -> tuple[str, str] | None:

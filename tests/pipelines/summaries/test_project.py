@@ -135,6 +135,22 @@ def test_what_tsv_holds_is_not_guessed_without_a_sign(tmp_path):
     assert (found.tables, found.undecided) == ([], ["a.tsv", "b.tsv"])
 
 
+@pytest.mark.parametrize(
+    "text", ["1\t0.5\n", "1\t2\n", "step\tloss\n1\t0.5\n2\t1e-05\n", "\t\n", "1\t\n2\t\n"]
+)
+@pytest.mark.parametrize("name", ["scores.tsv", "counts.txt"])
+def test_numbers_are_no_corpus(tmp_path, name, text):
+    (tmp_path / name).write_text(text)
+    found = look_around(tmp_path)
+    assert (found.tables, found.undecided, found.unreadable) == ([], [], [])
+
+
+def test_mostly_empty_cells_are_no_side_of_a_corpus(tmp_path):
+    (tmp_path / "a.tsv").write_text(tabs(ENGLISH, ["", "", "", *GERMAN[:2]]), "utf-8")
+    found = look_around(tmp_path)
+    assert (found.tables, found.undecided) == ([], ["a.tsv"])
+
+
 def test_tables_of_other_formats(tmp_path):
     (tmp_path / "a.csv").write_text("id,body\n" + "".join(f"7,{text}\n" for text in ENGLISH))
     lines = [{"translation": {"en": a, "de": b}} for a, b in zip(ENGLISH, GERMAN, strict=True)]
