@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import textwrap
@@ -75,10 +76,10 @@ class _Lines:
             break_on_hyphens=False, break_long_words=False,
         )  # fmt: skip
 
-    def option(self, key: str, value: Any, note: str = "") -> None:
+    def option(self, key: str, value: Any, note: str = "", *, is_comment: bool = False) -> None:
         if note:
             self.comment(note)
-        self._lines.append(f"  {key}: {_show(value)}")
+        self._lines.append(f"  {'# ' if is_comment else ''}{key}: {_show(value)}")
 
     def often_wanted(self, command: str) -> None:
         for key, value in OFTEN_WANTED[command].items():
@@ -143,7 +144,7 @@ def _preprocess(
             f"reads TSV, JSONL and Parquet: {', '.join(unread)}."
         )
     _languages(lines, texts, corpora)
-    _held_out(lines, project)
+    _held_out(lines, project, has_corpus=bool(texts or corpora))
     there = f" There is one already: {', '.join(project.datasets)}." if project.datasets else ""
     lines.option("output", _DATASET, f"Folder to write.{there}")
     lines.often_wanted("preprocess")
@@ -153,22 +154,28 @@ def _seems_corpus(table: Table) -> bool:
     return pair_columns(list(table.text_columns)) is not None
 
 
-def _held_out(lines: _Lines, project: Project) -> None:
-    """Names the texts and tables of pairs that are for validation and tests."""
+def _held_out(lines: _Lines, project: Project, *, has_corpus: bool) -> None:
+    """Names the texts and tables of pairs that are for validation and tests.
+
+    Those of no corpus are comments: the embedded one has its own, and takes no others.
+    """
+    option = functools.partial(lines.option, is_comment=not has_corpus)
     texts = {use: [each for each in project.texts if each.use == use] for use in _HELD_OUT}
     tables = {
         use: [each for each in project.tables if each.pair and each.use == use] for use in _HELD_OUT
     }
     why = "Validation pairs, by their names."
+    if not has_corpus:
+        why += " They can be used once your corpus is named."
     if found := texts[VALIDATION]:
-        lines.option("validation_source", [each.source for each in found], why)
-        lines.option("validation_target", [each.target for each in found])
+        option("validation_source", [each.source for each in found], why)
+        option("validation_target", [each.target for each in found])
         why = ""
     if tables[VALIDATION]:
-        lines.option("validation", [each.corpus for each in tables[VALIDATION]], why)
+        option("validation", [each.corpus for each in tables[VALIDATION]], why)
     if found := texts[TEST]:
-        lines.option("exclude", [name for each in found for name in (each.source, each.target)],
-                     "Test texts, by their names, which training must not see.")  # fmt: skip
+        option("exclude", [name for each in found for name in (each.source, each.target)],
+               "Test texts, by their names, which training must not see.")  # fmt: skip
     if tables[TEST]:
         names = ", ".join(each.path for each in tables[TEST])
         lines.comment(

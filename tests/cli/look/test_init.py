@@ -161,6 +161,24 @@ def test_an_empty_folder_gets_the_embedded_corpus(tmp_path, monkeypatch):
     assert run("preprocess", "--config", "tt.yaml", "--dry-run") == 0
 
 
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["dev.tsv"], ["  # validation: [dev.tsv:0:1]"]),
+        (["dev.en", "dev.de"],
+         ["  # validation_source: [dev.en]", "  # validation_target: [dev.de]"]),
+        (["test.en", "test.de"], ["  # exclude: [test.en, test.de]"]),
+    ],
+)  # fmt: skip
+def test_what_is_held_out_of_no_corpus_is_a_comment(tmp_path, monkeypatch, names, expected):
+    for name in names:
+        write_tsv(tmp_path / name)
+    assert init(monkeypatch, tmp_path)["preprocess"] == {"output": "dataset"}
+    lines = (tmp_path / "tt.yaml").read_text("utf-8").splitlines()
+    assert [line for line in lines if line in expected] == expected
+    assert run("preprocess", "--config", "tt.yaml", "--dry-run") == 0
+
+
 def test_every_option_that_stands_there_as_a_comment_can_be_used(tmp_path, monkeypatch):
     init(monkeypatch, tmp_path)
     text = (tmp_path / "tt.yaml").read_text("utf-8")
