@@ -359,7 +359,7 @@ def _read_tabs(path: Path, *, is_table: bool) -> Table | None:
         return None
     letters = [sum(sum(map(str.isalpha, row[i])) for row in rows) for i in range(width)]
     headings = rows[0]
-    pair = pair_columns(headings)
+    pair = pair_columns(headings, most=width)
     if pair is None and is_table and {each.lower() for each in headings} & _HEADINGS:
         order = sorted(range(width), key=lambda i: -letters[i])
         columns = tuple(headings[i] for i in order if letters[i])
@@ -394,8 +394,10 @@ def _are_texts(cells: list[str]) -> bool:
     return 2 * len(texts) > len(cells)
 
 
-def pair_columns(names: list[str]) -> tuple[str, str] | None:
+def pair_columns(names: list[str], *, most: int = 2) -> tuple[str, str] | None:
     """Returns the columns of source and target, if their names say that they are such.
+
+    Of more languages than `most`, none are.
 
     >>> pair_columns(["id", "text_de", "text_en"]), pair_columns(["title", "body"])
     (('text_en', 'text_de'), None)
@@ -408,10 +410,10 @@ def pair_columns(names: list[str]) -> tuple[str, str] | None:
         code = _language_in(name)
         if code and name != "id":  # Indonesian, too
             by_stem[name.removesuffix(code)].append(name)
-    pairs = [columns for columns in by_stem.values() if len(columns) == 2]
-    if len(pairs) != 1:
+    groups = [columns for columns in by_stem.values() if 2 <= len(columns) <= most]
+    if len(groups) != 1:
         return None
-    source, target = sorted(pairs[0], key=lambda name: (_language_in(name) != "en", name))
+    source, target, *_ = sorted(groups[0], key=lambda name: (_language_in(name) != "en", name))
     return source, target
 
 

@@ -120,6 +120,14 @@ def test_tsv_with_pairs(tmp_path, name, text, pair, languages):
     assert bool(found.headings) == (text[:2] in ("de", "ta"))
 
 
+def test_tsv_with_three_languages_in_its_first_line(tmp_path):
+    text = tabs(GERMAN, ["Le chien."] * 5, ENGLISH, headings=("de", "fr", "en"))
+    (tmp_path / "a.tsv").write_text(text, "utf-8")
+    [found] = look_around(tmp_path).tables
+    assert (found.pair, found.languages) == (("2", "0"), ("en", "de"))
+    assert found.headings == ("de", "fr", "en")
+
+
 def test_tsv_with_named_columns_is_a_table(tmp_path):
     (tmp_path / "a.tsv").write_text(tabs("12345", ENGLISH, headings=("id", "body")))
     [found] = look_around(tmp_path).tables
