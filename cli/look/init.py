@@ -30,6 +30,7 @@ def init_command(
     Example: tt init
     """
     from cli.main import load_command
+    from pipelines.storage.text_files import compression_ending
     from pipelines.summaries.project import look_around
     from pipelines.summaries.project_file import OFTEN_WANTED, write_sections
 
@@ -50,7 +51,9 @@ def init_command(
     except OSError as error:
         raise UserError(f"{output} cannot be written: {error.strerror or error}") from error
     for name in project.unreadable:
-        say(f"tt: warning: {name} cannot be read as its ending says, and is left out")
+        is_any = name.lower().removesuffix(compression_ending(name)).endswith(".txt")
+        how = "as text in UTF-8" if is_any else "as its ending says"
+        say(f"tt: warning: {name} cannot be read {how}, and is left out")
     say(f"Options: {output}. Read it, then run:")
     for name in OFTEN_WANTED:
         _, is_there, section = text.partition(f"\n{name}:\n")

@@ -207,6 +207,10 @@ def test_what_cannot_be_read_or_written_is_told(tmp_path, monkeypatch, capsys):
     (tmp_path / "a.parquet").write_bytes(b"no Parquet")
     assert run("init") == 0
     assert "a.parquet cannot be read as its ending says, and is left out" in capsys.readouterr().err
+    (tmp_path / "notes.txt").write_text("some notes\n", "utf-16")
+    assert run("init", "--force") == 0
+    told = "notes.txt cannot be read as text in UTF-8, and is left out"
+    assert told in capsys.readouterr().err
     assert run("init", "--output", "no/such/folder.yaml") == 2
     assert "no/such/folder.yaml cannot be written" in last_error(capsys)
 
