@@ -11,7 +11,7 @@ from pathlib import Path
 
 from model.errors import UserError
 from model.formats.argos import SUFFIX as PACKAGE
-from model.text.languages import is_one_language
+from model.text.languages import find_language, is_one_language
 from pipelines.pairs.work_folder import WORK_FOLDER
 from pipelines.storage.paths import JOB_FOLDER
 from pipelines.storage.text_files import compression_ending
@@ -29,6 +29,10 @@ _HEADINGS = {  # of columns, which no sentence is
     "source", "src", "summary", "target", "text", "tgt", "title", "trg", "url",
 }  # fmt: skip
 _SIDES = {side for pair in _PLAIN_NAMES for side in pair}
+_ENGLISH_WORDS = {  # which are codes of languages, too
+    "am", "an", "as", "be", "fin", "he", "her", "hi", "ho", "ice", "id", "is", "it", "kin", "lit",
+    "lo", "mac", "may", "mi", "my", "no", "or", "os", "pan", "per", "run", "sin", "so", "to", "ton",
+}  # fmt: skip
 _LEAST_LETTERS = 0.2  # of a column of texts, as a share of those of the column with the most
 _ENDINGS = {  # of files, which are languages of ISO 639-3, too
     "bak", "bin", "bpe", "cfg", "css", "csv", "dat", "doc", "htm", "ids", "idx", "ini", "log", "md",
@@ -226,6 +230,8 @@ def pair_texts(names: list[str]) -> Iterator[TextFiles]:
             codes = [*sides, *codes]
         if len(codes) < 2:
             continue
+        if sides is None and stem.endswith("txt") and all(map(_may_be_a_word, codes)):
+            continue  # id.txt, no.txt
         source, target, *others = codes
         yield TextFiles(
             source=by_code[source],
@@ -251,6 +257,16 @@ def _stem_and_code(name: str) -> tuple[str, str]:
         return stem, code
     is_code = re.fullmatch("[a-z]{2,3}([-_][A-Za-z]{2,4})?", code) and code not in _ENDINGS
     return (stem, code) if is_code and is_one_language(code) else ("", "")
+
+
+def _may_be_a_word(code: str) -> bool:
+    """Says whether a code is rather a word: an English one, or of a language with no short code.
+
+    >>> _may_be_a_word("no"), _may_be_a_word("all"), _may_be_a_word("eng")
+    (True, True, False)
+    """
+    language = find_language(code)
+    return code in _ENGLISH_WORDS or language is None or len(language.primary) > 2
 
 
 def _use_of(name: str) -> str:

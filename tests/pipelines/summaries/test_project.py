@@ -27,6 +27,9 @@ from pipelines.summaries.project import TEST, TRAIN, VALIDATION, look_around, pa
         (["contest.en", "contest.de"], ("contest.en", "contest.de", "en", "de", TRAIN)),
         (["dev_en.txt", "dev_de.txt.gz"], ("dev_en.txt", "dev_de.txt.gz", "en", "de", VALIDATION)),
         (["en.txt", "pt-BR.txt"], ("en.txt", "pt-BR.txt", "en", "pt-BR", TRAIN)),
+        (["en.txt", "no.txt"], ("en.txt", "no.txt", "en", "no", TRAIN)),
+        (["id.txt", "de.txt"], ("de.txt", "id.txt", "de", "id", TRAIN)),
+        (["a.id", "a.no"], ("a.id", "a.no", "id", "no", TRAIN)),
         (["test.tgt", "test.src.gz"], ("test.src.gz", "test.tgt", "", "", TEST)),
         (["a.fr-en.source", "a.fr-en.target"],
          ("a.fr-en.source", "a.fr-en.target", "fr", "en", TRAIN)),
@@ -50,6 +53,9 @@ def test_texts_are_paired_by_the_languages_that_they_end_in(names, expected):
         ["a.src", "a.en"],
         ["notes.txt", "readme.txt"],
         ["train_en.txt", "dev_de.txt"],
+        ["id.txt", "my.txt", "no.txt"],
+        ["order_id.txt", "order_no.txt"],
+        ["all.txt", "map.txt"],
     ],
 )
 def test_other_files_are_no_pair(names):
