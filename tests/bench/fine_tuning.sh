@@ -8,7 +8,7 @@
 # like are added. What is finished stays: the same command goes on.
 set -euo pipefail
 model=$(realpath "$1") general=$(realpath -m "$2") domain=$(realpath -m "$3") output=$4
-pairs=${PAIRS:-5000} steps=${STEPS:-500} alone_steps=${ALONE_STEPS:-1500} mix=${MIX:-0.03}
+pairs=${PAIRS:-5000} steps=${STEPS:-1500} alone_steps=${ALONE_STEPS:-1500} mix=${MIX:-0.03}
 mkdir -p "$output"; cd "$output"
 for side in en de; do
   head -n "$pairs" "$domain.train.$side" > "domain.$side"
@@ -30,7 +30,7 @@ score() { # NAME MODEL
     echo "$1 $test $(tt evaluate "$1.$test.de" --reference "$prefix.test.de" --language de | grep -m1 BLEU)"
   done
 }
-tune=(--init-from "$model" --steps "$steps" --peak-learning-rate 0.0005 --warmup-steps 100 --schedule constant)
+tune=(--init-from "$model" --steps "$steps" --peak-learning-rate 0.001 --warmup-steps 100 --schedule constant)
 score before "$model"
 make tuned domain.en+domain.de --vocab-of "$model"
 train tuned "${tune[@]}"
