@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from model.dataset.manifest import MANIFEST_FILE
 from model.errors import UserError
 from model.folders.access import no_access
 from model.folders.long_work import Work, long_work
@@ -28,7 +29,6 @@ from model.transformer.config import TransformerConfig
 
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.weights.h5"
-_DATASET_FILE = "dataset.json"  # which a model folder has not
 ABOUT_FILE = "about.json"
 _ABOUT, _DIGESTS = "about", "digests"
 _CHUNK_BYTES = 8 << 20
@@ -72,7 +72,7 @@ def find_model_folder(folder: str | Path) -> Path:
 def _remedy(folder: Path) -> str:
     """Says what to do where a folder holds no exported model."""
     best = folder / "best_model"  # of a run that is under way
-    if (folder / _DATASET_FILE).is_file():
+    if (folder / MANIFEST_FILE).is_file():
         return "it is a dataset; name the run folder of a `tt train`"
     if (best / WEIGHTS_FILE).is_file():
         return f"let its `tt train` finish, or name {best}, its best one so far"
