@@ -131,7 +131,13 @@ target_column='2')
         return CorpusSpec(kind="text", paths=_parse_pair(path, text=text, exists=exists), name=name)
     if path.lower().endswith((".csv", ".csv.gz")):
         raise UserError(f"corpus {text!r} is CSV, which is not read: make it TSV, JSONL or Parquet")
-    raise UserError(f"corpus {text!r} is none of {CORPUS_KINDS}")
+    two = ""
+    if path and exists(path):
+        two = (
+            f". If {path} is one of two line-aligned texts, name both, as in {path}+OTHER or under "
+            "`source` and `target`"
+        )
+    raise UserError(f"corpus {text!r} is none of {CORPUS_KINDS}{two}")
 
 
 def parse_weights(texts: Sequence[str]) -> dict[str, float]:

@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from model.dataset.corpora import WEIGHT
 from model.errors import UserError
 from pipelines.corpora.embedded import EmbeddedCorpus
 from pipelines.corpora.encodings import find_encoding
@@ -25,8 +26,6 @@ from pipelines.corpora.tfds import TfdsPairs, open_tfds
 from pipelines.storage import files, listing
 from pipelines.storage import paths as storage_paths
 from pipelines.storage.listing import ListedFile
-
-WEIGHT = "weight"  # of a source's identity: the share of its pairs that is kept, if not all are
 
 
 def open_corpora(
@@ -140,7 +139,8 @@ def _open_file(
     # Languages are given for other reasons, too.
     choices = [names] if any(columns) else [names, plain]
     known = (listed[path],) if path in listed else ()
-    return open_columns(path, choices, given_name=spec.name, listed=known)
+    are_in_name = spec.source_column is not None
+    return open_columns(path, choices, given_name=spec.name, listed=known, are_in_name=are_in_name)
 
 
 def _pair_texts(
@@ -287,6 +287,10 @@ class SourceList:
         """Returns what told the source from another when the run was planned, and its weight."""
         identity: dict[str, Any] = self._line(order)["identity"]
         return identity
+
+    def name(self, order: int) -> str:
+        """Returns the name of the source in a place of the list."""
+        return str(self.identity(order)["name"])
 
     def has_changed(self, order: int, source: Source) -> bool:
         """Says whether a source in a place of the list is another than when it was planned."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import difflib
 import functools
 import itertools
 from collections.abc import Iterator, Sequence
@@ -110,6 +111,12 @@ class ParquetColumns(ColumnsSource):
                 yield decode_columns(*map(cells_as_binary, sides), faults=faults)
 
     @functools.cached_property
+    def has_translations(self) -> bool:
+        """Whether `tt translate-batch` wrote the targets."""
+        with _read_footer(self.path, self.listed) as footer:
+            return bool(_judgements(footer.schema_arrow, self.target_column))
+
+    @functools.cached_property
     def _groups(self) -> list[tuple[int, int]]:
         """Rows of each row group, and about how many bytes of text."""
         with _read_footer(self.path, self.listed) as footer:
@@ -132,8 +139,11 @@ def open_columns(
     *,
     given_name: str = "",
     listed: tuple[ListedFile, ...] = (),
+    are_in_name: bool = False,
 ) -> ParquetColumns:
     """Opens the first pair of columns that a file has, and checks that they hold strings.
+
+    `are_in_name` says that the user gave them in the corpus's name, behind its colons.
 
     Raises:
       UserError: The file is not Parquet, or has none of the pairs; then it is about the first.
@@ -142,9 +152,12 @@ def open_columns(
         schema = footer.schema_arrow
         there = (each for each in choices if _has(schema, each))
         columns = next(there, choices[0])
-        check_columns(schema, columns, path=path)
+        check_columns(schema, columns, path=path, are_in_name=are_in_name)
         source = ParquetColumns(path, *columns, given_name=given_name, listed=listed)
-        vars(source)["_groups"] = _group_sizes(footer, columns)  # the footer is not read again
+        vars(source).update(  # the footer is not read again
+            _groups=_group_sizes(footer, columns),
+            has_translations=bool(_judgements(schema, columns[1])),
+        )
         return source
 
 
@@ -248,24 +261,38 @@ def _column(batch: pa.RecordBatch, column: str) -> pa.Array:
     return pc.struct_field(values, inner) if inner else values
 
 
-def check_columns(schema: pa.Schema, columns: tuple[str, str], *, path: str) -> None:
+def check_columns(
+    schema: pa.Schema, columns: tuple[str, str], *, path: str, are_in_name: bool = False
+) -> None:
     """Checks that two columns of a file are there and hold strings.
+
+    Args:
+      schema: Schema of the file.
+      columns: Columns of the source and of the target.
+      path: The file.
+      are_in_name: Whether they were given in the corpus's name, behind its colons.
 
     Raises:
       UserError: It is not so.
     """
-    for option, column in zip(("`source_column`", "`target_column`"), columns, strict=True):
+    places = ("behind the first colon", "behind the second colon")
+    if not are_in_name:
+        places = ("as `source_column`", "as `target_column`")
+    for place, column in zip(places, columns, strict=True):
         kind = _kind_of(schema, column)
-        if kind is None:
+        if kind is not None and is_text(kind):
+            continue
+        names = list(_text_names(schema))
+        remedy = "name another file: this has no column of strings"
+        if names:
+            remedy = f"name one of {', '.join(names)} {place}"
+        if kind is not None:
             raise UserError(
-                f"{path} has no column {column!r}, or more than one: give {option} one of "
-                f"{', '.join(_names(schema))}"
+                f"column {column!r} of {path} must hold strings. Received: {kind} ({remedy})"
             )
-        if not is_text(kind):
-            raise UserError(
-                f"column {column!r} of {path} must hold strings. Received: {kind} "
-                f"({option} chooses another of {', '.join(_names(schema))})"
-            )
+        near = difflib.get_close_matches(column, names, n=1)
+        meant = f"did you mean {near[0]}? Else " if near else ""
+        raise UserError(f"{path} has no column {column!r}, or more than one: {meant}{remedy}")
 
 
 def _has(schema: pa.Schema, columns: tuple[str, str]) -> bool:
@@ -282,9 +309,9 @@ def _kind_of(schema: pa.Schema, column: str) -> pa.DataType | None:
     return kind
 
 
-def _names(schema: pa.Schema) -> Iterator[str]:
+def _text_names(schema: pa.Schema) -> Iterator[str]:
     for field in schema:
         if pa.types.is_struct(field.type):
-            yield from (f"{field.name}.{inner.name}" for inner in field.type)
-        else:
+            yield from (f"{field.name}.{inner.name}" for inner in field.type if is_text(inner.type))
+        elif is_text(field.type):
             yield field.name

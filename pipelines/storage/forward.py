@@ -14,7 +14,13 @@ import pyarrow.parquet as pq
 from model.errors import BadFileError
 from pipelines.storage.files import open_for_parts
 from pipelines.storage.memory import cut_by_bytes, has_dictionary, rows_at_once
-from pipelines.storage.parquet import changed_error, iter_rows, open_footer, told_of_damage
+from pipelines.storage.parquet import (
+    changed_error,
+    iter_rows,
+    open_footer,
+    read_batches,
+    told_of_damage,
+)
 from pipelines.storage.paths import is_local
 
 _BATCH_ROWS = 8192
@@ -240,8 +246,11 @@ class ForwardReader:
         if not is_on_the_way or (self._has_dictionary and start != self._begun_at):
             last = min(bisect.bisect_left(self._starts, self._end), len(self._starts) - 1)
             last = group + 1 if self._has_dictionary else last
-            self._batches = file.iter_batches(
-                batch_size=self._batch_rows, row_groups=list(range(group, last))
+            self._batches = read_batches(
+                file,
+                path=self._path,
+                batch_rows=self._batch_rows,
+                row_groups=range(group, last),
             )
             self._rest, self._next_row, self._begun_at = None, start, start
         for _ in self._take(first_row - self._next_row):

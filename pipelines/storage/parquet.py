@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from model.errors import BadFileError, UserError
 from pipelines.storage.files import is_damage, open_for_parts
+from pipelines.storage.paths import is_local
 
 SUFFIX = ".parquet"
 _MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
@@ -137,7 +138,9 @@ def iter_rows(
         rows=rows,
     )
     missing = rows
-    batches = file.iter_batches(batch_size=batch_rows, row_groups=groups, columns=columns)
+    batches = read_batches(
+        file, path=path, batch_rows=batch_rows, row_groups=groups, columns=columns
+    )
     while missing and (batch := next(batches, None)) is not None:
         piece = batch.slice(min(skipped, batch.num_rows), missing)
         skipped -= min(skipped, batch.num_rows)
@@ -146,6 +149,25 @@ def iter_rows(
             yield piece
     if missing:
         raise pa.ArrowInvalid(f"{path} lacks {missing} of {rows} rows from row {first_row} on")
+
+
+def read_batches(
+    file: pq.ParquetFile,
+    *,
+    path: str,
+    batch_rows: int,
+    row_groups: Sequence[int],
+    columns: Sequence[str] | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Yields row groups of an open file, with columns of None all of them.
+
+    On an object store columns are read in their order: threads would have one ask for its bytes
+    before those that lie before it, which is a request more.
+    """
+    batches: Iterator[pa.RecordBatch] = file.iter_batches(
+        batch_size=batch_rows, row_groups=row_groups, columns=columns, use_threads=is_local(path)
+    )
+    return batches
 
 
 def changed_error(path: str) -> UserError:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import os
 import re
+from collections.abc import Callable
 from typing import Any
 
 from model.errors import ServiceError, UserError
-from model.extras import pip_install
+from model.extras import install_extra, pip_install
 from pipelines.storage.amazon import share_clients
 
 JOB_FOLDER = "_tt"  # in a translated folder: what is the job's own
 
-# What Beam lacks for file systems that it knows, by scheme: the module and the package.
-_PACKAGES = {
-    "s3": ("boto3", "boto3"),
-    "hdfs": ("hdfs", "hdfs"),
-    "azfs": ("azure", "apache-beam[azure]"),
+# What Beam lacks for file systems that it knows, by scheme: the module, and what installs it.
+_PACKAGES: dict[str, tuple[str, Callable[[], str]]] = {
+    "s3": ("boto3", functools.partial(install_extra, "s3")),
+    "hdfs": ("hdfs", functools.partial(pip_install, "hdfs")),
+    "azfs": ("azure", functools.partial(pip_install, "apache-beam[azure]")),
 }
 _NO_RIGHT = re.compile(r"\bForbidden\b|\b403\b|\bAccessDenied\b")
 # Google's client asks for the bucket's place, to name it in traces that nobody records: with each
@@ -84,8 +86,8 @@ def lookup_error(path: str, error: Exception) -> UserError:
 def lookup_reason(path: str, error: Exception) -> str:
     """Says why Beam's file systems cannot find a path."""
     scheme = file_systems().get_scheme(path)
-    if package := _missing_package(path):
-        return f"it needs a package that is not installed: {pip_install(package)}"
+    if install := _missing_package(path):
+        return f"it needs a package that is not installed: {install()}"
     if isinstance(error, ValueError) and scheme not in (None, "gs", *_PACKAGES):
         known = ", ".join(f"{name}://" for name in _PACKAGES)
         return f"{scheme}:// is no file system that tt knows, which are local paths, gs://, {known}"
@@ -94,10 +96,10 @@ def lookup_reason(path: str, error: Exception) -> str:
     return " ".join(str(error).split())
 
 
-def _missing_package(path: str) -> str:
-    """Returns the package that a path's file system lacks, or ""."""
-    module, package = _PACKAGES.get(file_systems().get_scheme(path), ("", ""))
-    return package if module and importlib.util.find_spec(module) is None else ""
+def _missing_package(path: str) -> Callable[[], str] | None:
+    """Returns what says how to install the package that a path's file system lacks, or None."""
+    module, install = _PACKAGES.get(file_systems().get_scheme(path), ("", None))
+    return install if module and importlib.util.find_spec(module) is None else None
 
 
 def check_is_open(path: str) -> None:

@@ -12,6 +12,8 @@ from werkzeug.serving import make_server
 
 logging.getLogger("werkzeug").setLevel(logging.WARNING)  # it tells of each request
 
+_DENIED = b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
+
 
 class S3Store:
     """A store with one bucket.
@@ -22,6 +24,7 @@ class S3Store:
       environment: Variables with which Amazon's client does not look for an account elsewhere.
       requests: Requests since it was emptied.
       meets: Is told of each request as it comes, by its number.
+      denied: Methods of HTTP that nobody has the right to, as "PUT".
     """
 
     bucket = "s3://bucket"
@@ -30,6 +33,7 @@ class S3Store:
         self._application = DomainDispatcherApplication(create_backend_app)
         self.requests = 0
         self.meets: Callable[[int], object] = lambda number: None
+        self.denied: tuple[str, ...] = ()
         self._lock = threading.Lock()
         self._server = make_server("127.0.0.1", 0, self._answer, threaded=True)
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
@@ -53,6 +57,9 @@ class S3Store:
             self.requests += 1
             number = self.requests
         self.meets(number)
+        if environment["REQUEST_METHOD"] in self.denied:
+            start_response("403 Forbidden", [("Content-Type", "application/xml")])
+            return [_DENIED]
         return self._application(environment, start_response)
 
     def objects(self, under: str = "") -> dict[str, bytes]:
@@ -67,7 +74,8 @@ class S3Store:
         return dict(sorted(found.items()))
 
     def wipe(self) -> None:
-        """Deletes all objects, and forgets all requests."""
+        """Deletes all objects, forgets all requests, and grants all rights."""
+        self.denied = ()
         for path in self.objects():
             self._client.delete_object(Bucket="bucket", Key=path.removeprefix(f"{self.bucket}/"))
         self.requests = 0

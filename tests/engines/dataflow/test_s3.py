@@ -156,3 +156,27 @@ def test_a_first_look_is_told_in_a_line(s3_bucket, capsys, tmp_path, monkeypatch
         "configure`, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
     )
     assert not (tmp_path / "o").exists()
+
+
+@pytest.mark.parametrize("denied", [("GET",), ("PUT", "POST")])
+@pytest.mark.parametrize("command", ["preprocess", "translate-batch"])
+def test_a_bucket_without_rights_is_told_in_a_line(
+    s3_bucket, model_folder, capsys, tmp_path, monkeypatch, command, denied
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    given = preprocess_arguments(s3_bucket.bucket)
+    if command == "translate-batch":
+        given = translate_arguments(s3_bucket.bucket, model_folder)
+    before = s3_bucket.objects()
+    s3_bucket.denied = denied
+    assert run(*given, "--output", "s3://bucket/out", "--", *s3_bucket.arguments) == 2
+    s3_bucket.denied = ()
+    told = capsys.readouterr().err
+    assert told.count("tt: error: ") == 1
+    assert "Traceback" not in told
+    line = told.splitlines()[-1]
+    print(line)
+    assert "(An error occurred (AccessDenied) when calling the " in line
+    assert "your rights there" in line
+    assert s3_bucket.objects() == before

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import random
+import threading
 
+import pyarrow as pa
 import pytest
+from engine_jobs import upload
 
 from pipelines.storage import files
+from pipelines.storage.forward import ForwardReader
+from pipelines.storage.parquet import read_footer, table_writer
 from pipelines.storage.paths import file_systems
 
 
@@ -46,3 +53,41 @@ def test_an_error_leaves_what_was_there(object_store, size):
         begin_and_die(path, work, size=size)
     gc.collect()  # a writer that is left alone is closed then
     assert object_store.objects() == {path: b"before"}
+
+
+@contextlib.contextmanager
+def busy_interpreter():
+    """Has two threads compete for the interpreter."""
+    is_over = threading.Event()
+
+    def work():
+        while not is_over.is_set():
+            sum(range(1000))
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        for thread in threads:
+            thread.join()
+
+
+def test_columns_of_parquet_are_asked_for_in_their_order(object_store):
+    texts = random.Random(1)
+    cells = {f"column{n}": [texts.randbytes(20).hex() for _ in range(300)] for n in range(24)}
+    table = pa.table(cells)
+    content = pa.BufferOutputStream()
+    with table_writer(content, table.schema, compression="zstd") as write:
+        write(table)
+    path = f"{object_store.bucket}/in/wide.parquet"
+    upload(path, content.getvalue().to_pybytes())
+    checksum = read_footer(path).checksum
+    with busy_interpreter():  # where threads of Arrow overtake each other
+        for _ in range(30):
+            object_store.forget()
+            with ForwardReader(path, footer_checksum=checksum, end=300, most_rows=300) as reader:
+                assert reader.read(first_row=0, rows=300).equals(table)
+            assert object_store.count("media") == 4, "the footer, and the columns"

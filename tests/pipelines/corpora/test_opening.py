@@ -339,13 +339,22 @@ def parquet_file(tmp_path):
         ("/dev/null+/dev/nul?", {"source_texts": ["/dev/null"]}, "1 `source` .* and 0 `target`"),
         ("/dev/null+/dev/nul*ll", {}, r"no file at /dev/nul\*ll"),
         (lambda path: f"{path}:en", {}, "must end in both its columns"),
-        (lambda path: f"{path}:fr:de", {}, r"no column 'fr'.*one of en, de, n, t\.s, t\.n"),
+        (
+            lambda path: f"{path}:fr:de",
+            {},
+            r"no column 'fr'.*: name one of en, de, t\.s behind the first",
+        ),
+        (lambda path: f"{path}:en:dee", {}, "no column 'dee'.* mean de. Else .* the second colon$"),
         (lambda path: f"{path}:t.x:de", {}, "no column 't.x'"),
         (lambda path: f"{path}:en.x:de", {}, "no column 'en.x'"),
-        (lambda path: f"{path}:en:n", {}, r"'n' of .* must hold strings. Received: int64"),
+        (
+            lambda path: f"{path}:en:n",
+            {},
+            r"'n' of .* Received: int64 \(name one of en, de, t\.s behind",
+        ),
         (lambda path: f"{path}:en:t.n", {}, r"'t.n' of .* must hold strings. Received: int64"),
         (lambda path: f"{path}:en:t", {}, r"'t' of .* must hold strings. Received: struct.*t\.s"),
-        (lambda path: path, {"source_column": "fr"}, "no column 'fr'"),
+        (lambda path: path, {"source_column": "fr"}, "no column 'fr'.* as `source_column`$"),
     ],
 )
 def test_bad_corpora(tmp_path, corpus, options, message):
