@@ -27,7 +27,7 @@ class Decoding:
     A translation has at most min(max_decoding_length, ceil(max_length_ratio * source) +
     max_extra_tokens) tokens, EOS counted, where the source counts with BOS and EOS; there it is
     made to end. By default that is the paper's source + 50 (section 6.1). A job tries what was
-    cut off there once more, with twice the room, unless it ends in a loop.
+    cut off there once more, with twice the room, unless much of it is repetition.
 
     Attributes:
       beam_size: Hypotheses kept for each sentence; 1 is greedy search.

@@ -42,7 +42,8 @@ def greedy_search(
       step: Called with N = 1.
       caches: What `step` remembers before the first id, B rows.
       sources: What it knows of the sources, B rows.
-      limits: int32 [B], ids a sentence may have, EOS included; there it is made to end.
+      limits: int32 [B], ids a sentence may have, EOS included; there it is made to end, with an
+        EOS that does not count in its score.
       no_repeat_ngram_size: No n-gram of this size comes twice in a hypothesis; 0 lets them.
     """
     batch = tf.shape(limits)[0]
@@ -58,8 +59,10 @@ def greedy_search(
             allowed = without_repeats(logits, beams.ids, size=no_repeat_ngram_size)
         ids = top_k(allowed, 1)[1][:, 0]  # [B]
         log_totals = log_normalizers(logits, hidden)  # [B]
-        ids = tf.where(position + 1 >= beams.limits, EOS_ID, ids)
         log_probability = tf.gather(logits, ids, batch_dims=1) - log_totals  # [B]
+        is_cut_off = position + 1 >= beams.limits
+        log_probability = tf.where(is_cut_off, 0.0, log_probability)
+        ids = tf.where(is_cut_off, EOS_ID, ids)
         ids = tf.where(beams.done, PAD_ID, ids)
         beams = Greedy(
             sentences=beams.sentences,

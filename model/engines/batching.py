@@ -13,7 +13,7 @@ from model.engines.translator import Work
 from model.text.vocabulary import PAD_ID
 
 Result = TypeVar("Result")
-_MOST_PADDING = 0.1  # of the positions of a batch
+MOST_PADDING = 0.1  # of the positions of a batch
 _SMALL = 2048  # padded positions; a smaller batch for less padding would take longer
 
 
@@ -36,13 +36,14 @@ def translate_in_batches(
     budget: TokenBudget,
     translate_batch: Callable[[list[list[int]]], tuple[list[Result], Work]],
     is_memory_error: Callable[[Exception], bool],
+    most_padding: float = MOST_PADDING,
 ) -> tuple[list[Result], Work]:
     """Translates rows in batches of like length, the longest first, and puts them back in order.
 
     A batch ends where the budget (rows times the longest length; one row always fits) does, or
-    before a tenth of it would be padding if it is large. One for which memory runs out is cut in
-    half, and the budget with it: later batches, and those of other threads, keep to what fits.
-    `translate_batch` gives a result for each row of a batch, and what it took.
+    before more than `most_padding` of it would be padding if it is large. One for which memory runs
+    out is cut in half, and the budget with it: later batches, and those of other threads, keep to
+    what fits. `translate_batch` gives a result for each row of a batch, and what it took.
 
     Raises:
       Exception: What `translate_batch` raised, if it was no lack of memory or one row's.
@@ -54,7 +55,8 @@ def translate_in_batches(
         first = len(results)
         longest = max(1, len(rows[order[first]]))
         candidates = order[first : first + max(1, budget.tokens // longest)]
-        batch = candidates[: _rows_with_little_padding([len(rows[i]) for i in candidates])]
+        lengths = [len(rows[i]) for i in candidates]
+        batch = candidates[: _rows_with_little_padding(lengths, most_padding=most_padding)]
         try:
             found, took = translate_batch([rows[i] for i in batch])
         except Exception as error:
@@ -69,13 +71,13 @@ def translate_in_batches(
     return [results[i] for i in range(len(rows))], work
 
 
-def _rows_with_little_padding(lengths: list[int]) -> int:
-    """Returns how many of the rows, whose lengths fall, make a batch that is hardly padded."""
+def _rows_with_little_padding(lengths: list[int], *, most_padding: float) -> int:
+    """Returns how many of the rows, whose lengths fall, make a batch with no more padding."""
     ids = 0
     for rows, length in enumerate(lengths, 1):
         ids += length
         positions = rows * lengths[0]
-        if positions > _SMALL and ids < (1 - _MOST_PADDING) * positions:
+        if positions > _SMALL and ids < (1 - most_padding) * positions:
             return rows - 1
     return len(lengths)
 

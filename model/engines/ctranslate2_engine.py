@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from model.decoding.options import GPU_BATCH_TOKENS, Decoding
-from model.engines.batching import TokenBudget, count_work, translate_in_batches
+from model.engines.batching import MOST_PADDING, TokenBudget, count_work, translate_in_batches
 from model.engines.machine import calls_at_once
 from model.engines.tokens import ExportTokens, ForeignTokens, Tokens
 from model.engines.translator import Engine, Hypothesis, Translation, Work, check_scores
@@ -44,7 +44,7 @@ class _Found(NamedTuple):
     """A hypothesis."""
 
     tokens: list[str]  # EOS included, unless the search was cut short
-    score: float  # its log-probability; of no meaning without EOS
+    score: float  # the log-probability of these tokens
 
 
 class CTranslate2Translator:
@@ -150,6 +150,8 @@ class CTranslate2Translator:
             budget=self._budget,
             translate_batch=functools.partial(self._translate_batch, growth=growth),
             is_memory_error=_is_memory_error,
+            # A batch of one length has one limit, so that CTranslate2 itself scores what it cuts.
+            most_padding=0.0 if self.decoding.beam_size == 1 else MOST_PADDING,
         )
 
     def is_input_error(self, error: Exception) -> bool:
@@ -165,13 +167,10 @@ class CTranslate2Translator:
         # CTranslate2 has one limit a call. A search whose longest hypothesis is shorter than its
         # own limit was over before; a greedy one went the same way up to its limit.
         if self.decoding.beam_size == 1:
-            found = [
-                [_cut(hypothesis, limit, end=self.tokens.end) for hypothesis in row]
-                for row, limit in zip(found, limits, strict=True)
-            ]
+            best = self._cut(sources, found, limits)
         else:
             self._search_again(sources, found, limits)
-        best = [self._rank(hypotheses) for hypotheses in self._end(sources, found)]
+            best = [self._rank(hypotheses) for hypotheses in self._end(sources, found)]
         texts = iter(self.tokens.decode([h.tokens for row in best for h in row]))
         translations = [
             Translation(
@@ -229,35 +228,63 @@ class CTranslate2Translator:
             for result in results
         ]
 
+    def _cut(
+        self, sources: list[list[str]], found: list[list[_Found]], limits: list[int]
+    ) -> list[list[_Found]]:
+        """Makes greedy hypotheses end at their limits, with an EOS that is not in their score.
+
+        What is longer, or ended at the limit by itself, is scored again; so is everything with
+        `no_repeat_ngram_size`, as in `_end`.
+        """
+        end = self.tokens.end
+        scores_all = self.decoding.no_repeat_ngram_size > 0
+        cut, unscored = [], []
+        for i, ([hypothesis], limit) in enumerate(zip(found, limits, strict=True)):
+            if scores_all or len(hypothesis.tokens) >= limit:
+                unscored.append(i)
+            cut.append([_end_at(limit, hypothesis, end=end)])
+        scored = self._score([sources[i] for i in unscored], [cut[i][0] for i in unscored])
+        for i, log_probabilities in zip(unscored, scored, strict=True):
+            tokens = cut[i][0].tokens
+            counted = len(tokens) - (len(tokens) == limits[i])
+            cut[i] = [_Found(tokens, sum(log_probabilities[:counted]))]
+        return cut
+
     def _end(self, sources: list[list[str]], found: list[list[_Found]]) -> list[list[_Found]]:
-        """Appends EOS to what was cut at the limit, and scores that.
+        """Appends EOS to hypotheses of beams that were cut at the limit, and scores that.
 
         Ids that were forbidden because of `no_repeat_ngram_size` keep their share of the
         probability: with it, all hypotheses are scored again.
         """
         scores_all = self.decoding.no_repeat_ngram_size > 0
-        end, prefix, counted = (
-            self.tokens.end, self.tokens.target_prefix, self.tokens.counted_prefix,
-        )  # fmt: skip
+        end = self.tokens.end
         places = [
             (i, j)
             for i, row in enumerate(found)
             for j, hypothesis in enumerate(row)
             if scores_all or hypothesis.tokens[-1:] != [end]
         ]
-        if not places:
-            return found
-        inner = [[token for token in found[i][j].tokens if token != end] for i, j in places]
+        for i, j in places:
+            inner = [token for token in found[i][j].tokens if token != end]
+            found[i][j] = _Found([*inner, end], 0.0)
+        scored = self._score([sources[i] for i, _ in places], [found[i][j] for i, j in places])
+        for (i, j), log_probabilities in zip(places, scored, strict=True):
+            found[i][j] = found[i][j]._replace(score=sum(log_probabilities))
+        return found
+
+    def _score(self, sources: list[list[str]], hypotheses: list[_Found]) -> list[list[float]]:
+        """Returns the log-probabilities of each hypothesis's tokens, EOS included."""
+        if not sources:
+            return []
+        prefix, counted = self.tokens.target_prefix, self.tokens.counted_prefix
         scored = self._translator.score_batch(
-            [sources[i] for i, _ in places],
-            [[*prefix, *tokens] for tokens in inner],
+            sources,
+            [[*prefix, *hypothesis.tokens[:-1]] for hypothesis in hypotheses],
             max_batch_size=_FAST_SCORING,
             batch_type="tokens",
             max_input_length=0,
         )
-        for (i, j), tokens, result in zip(places, inner, scored, strict=True):
-            found[i][j] = _Found([*tokens, end], sum(result.log_probs[counted:]))
-        return found
+        return [result.log_probs[counted:] for result in scored]
 
     def _rank(self, hypotheses: list[_Found]) -> list[_Found]:
         """Returns the best hypotheses by our length penalty, at least one."""
@@ -320,14 +347,16 @@ def check_length(field: str, length: int, *, positions: int = POSITIONS) -> None
     )
 
 
-def _cut(hypothesis: _Found, limit: int, *, end: str) -> _Found:
-    """Returns as much of a hypothesis as leaves room for EOS.
+def _end_at(limit: int, hypothesis: _Found, *, end: str) -> _Found:
+    """Returns a hypothesis that ends at the limit, if it has not before; with the score it had.
 
-    >>> _cut(_Found(["a", "b", "c"], -1.0), limit=3, end="</s>").tokens
-    ['a', 'b']
+    >>> _end_at(3, _Found(["a", "b", "c", "</s>"], -1.0), end="</s>").tokens
+    ['a', 'b', '</s>']
     """
-    length = len(hypothesis.tokens) - (hypothesis.tokens[-1:] == [end])
-    return hypothesis if length < limit else _Found(hypothesis.tokens[: limit - 1], 0.0)
+    tokens = hypothesis.tokens
+    if tokens[-1:] == [end] and len(tokens) <= limit:
+        return hypothesis
+    return hypothesis._replace(tokens=[*tokens[: limit - 1], end])
 
 
 def _is_memory_error(error: Exception) -> bool:

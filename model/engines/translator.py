@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from model.decoding.options import Decoding
-from model.errors import NotFiniteError, require, require_one_of
+from model.errors import NotFiniteError, one_of, require, require_one_of
 from model.text.unknown import UnknownParts
 
 ENGINES = {
@@ -18,6 +18,7 @@ ENGINES = {
         "int8_bfloat16",
     ),
 }  # fmt: skip
+COMPUTE_TYPES = tuple(dict.fromkeys(kind for kinds in ENGINES.values() for kind in kinds))
 AUTO = "auto"
 DEVICES = (AUTO, "cpu", "cuda")
 
@@ -36,15 +37,14 @@ class Engine:
         if there are any.
     """
 
-    name: str | None = None
-    compute_type: str = "float32"
-    device: str = AUTO
+    name: str | None = one_of(tuple(ENGINES), default=None)
+    compute_type: str = one_of(COMPUTE_TYPES, default="float32")
+    device: str = one_of(DEVICES, default=AUTO)
 
     def __post_init__(self) -> None:
         require_one_of("`device`", self.device, DEVICES)
         if self.name is None:
-            every = dict.fromkeys(kind for kinds in ENGINES.values() for kind in kinds)
-            require_one_of("`compute_type`", self.compute_type, tuple(every))
+            require_one_of("`compute_type`", self.compute_type, COMPUTE_TYPES)
             return
         require_one_of("`engine`", self.name, tuple(ENGINES))
         require_one_of(
@@ -79,7 +79,8 @@ class Hypothesis:
     """A text, the log-probability of its ids under the model, and whether it ended by itself.
 
     EOS counts in the score and among the tokens. A hypothesis that was made to end at its length
-    limit is not complete.
+    limit is not complete; in the score of a greedy one, that EOS does not count. With beam search
+    it does, as such a hypothesis competes with those that ended by themselves.
     """
 
     text: str

@@ -124,14 +124,18 @@ def test_one_beam_is_greedy(seed):
     ids, scores = search(table, limits=limits, beam_size=1, alpha=0.6)
     greedy_ids, greedy_scores = greedy(table, limits=limits)
     assert [strip(row) for row in greedy_ids] == [strip(r[0]) for r in ids]
-    np.testing.assert_allclose(greedy_scores, scores[:, 0], atol=1e-5)
-    for row, limit in zip(greedy_ids, limits, strict=True):
+    for row, limit, score, one_beam in zip(
+        greedy_ids, limits, greedy_scores, scores[:, 0], strict=True
+    ):
         expected, before, last = [], BOS_ID, BOS_ID
         while not expected or expected[-1] != EOS_ID:
             choice = max([EOS_ID, A, B], key=lambda i: table[before, last, i])
             expected.append(choice if len(expected) + 1 < limit else EOS_ID)
             before, last = last, expected[-1]
         assert strip(row) == expected
+        assert one_beam == pytest.approx(log_probability(table, expected), abs=1e-5)
+        counted = expected[: limit - 1]  # the EOS at the limit is not
+        assert score == pytest.approx(log_probability(table, counted), abs=1e-5)
 
 
 def test_a_trellis_drawn_by_hand():

@@ -314,6 +314,60 @@ def test_batch_mates_with_other_limits_change_nothing(random_model, monkeypatch,
     assert equal >= 99  # noise, as above
 
 
+@pytest.mark.parametrize("no_repeat", [0, 2])
+def test_the_eos_at_the_limit_does_not_count_in_the_score(random_model, monkeypatch, no_repeat):
+    decoding = Decoding(
+        beam_size=1, max_length_ratio=0, max_extra_tokens=3, no_repeat_ngram_size=no_repeat
+    )
+    translator = load(random_model, CTRANSLATE2, decoding)
+    rows = random_rows(translator, count=200)
+    cut = CTranslate2Translator._cut
+    hypotheses = []
+
+    def observed(self, sources, found, limits):
+        ended = cut(self, sources, found, limits)
+        rescored = self._score(sources, [row[0] for row in ended])
+        hypotheses.extend(zip(limits, [row[0] for row in ended], rescored, strict=True))
+        return ended
+
+    monkeypatch.setattr(CTranslate2Translator, "_cut", observed)
+    found, _ = translator.translate_ids(rows)
+    assert 20 < sum(not each.hypotheses[0].is_complete for each in found) < 200
+    for limit, hypothesis, log_probabilities in hypotheses:
+        assert len(log_probabilities) == len(hypothesis.tokens) <= limit
+        counted = log_probabilities[: limit - 1]
+        assert hypothesis.score == pytest.approx(sum(counted), abs=1e-3)
+
+
+@pytest.mark.parametrize("least_positions", [0, 2048])
+def test_what_is_cut_off_is_scored_as_it_is_found(random_model, monkeypatch, least_positions):
+    monkeypatch.setattr("model.engines.batching._SMALL", least_positions)
+    translator = load(random_model, CTRANSLATE2, Decoding(beam_size=1, max_extra_tokens=2))
+    rows = random_rows(translator, count=300)
+    scored = []
+    score = CTranslate2Translator._score
+
+    def observed(self, sources, hypotheses):
+        scored.extend(sources)
+        return score(self, sources, hypotheses)
+
+    monkeypatch.setattr(CTranslate2Translator, "_score", observed)
+    found, _ = translator.translate_ids(rows)
+    cut_off = sum(not each.hypotheses[0].is_complete for each in found)
+    assert cut_off > 10
+    if least_positions:  # one batch, in which most have a lower limit than the longest
+        assert 0 < len(scored) <= cut_off
+    else:
+        assert not scored
+    alone = [translator.translate_ids([row])[0][0] for row in rows]
+    compared = 0
+    for one, other in zip(found, alone, strict=True):
+        if one.text == other.text:
+            compared += 1
+            assert one.score == pytest.approx(other.score, abs=1e-3)
+    assert compared > 290
+
+
 def test_a_source_beyond_the_positions_is_an_input_error(model_folder):
     translator = load(model_folder, CTRANSLATE2)
     with pytest.raises(ValueError, match="a source has 2,049 ids") as caught:

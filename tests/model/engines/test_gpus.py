@@ -195,13 +195,14 @@ def refusal(capsys, *arguments):
 @pytest.mark.parametrize("strategy", ["auto", "one-device", "mirrored"])
 def test_training_on_the_cpu_beside_a_gpu_is_said(strategy, toy_dataset, tmp_path, capsys):
     run = tmp_path / "run"
-    run.write_text("")  # so that it ends behind the warning
+    run.mkdir()
+    (run / "vocabulary").write_text("")  # no folder, so that it ends behind the warning
     options = ["--dataset", toy_dataset, "--run", run, "--strategy", strategy]
     *lines, error = refusal(capsys, "train", *options)
     (warning,) = [line for line in lines if THERE in line]
     assert warning.startswith(f"tt: warning: {THERE}it cannot open libcudnn.so.9, ")
     assert warning.endswith("'. The CPU computes; with --devices GPU:0, nothing but a GPU would")
-    assert error.startswith(f"tt: error: {run} is a file")
+    assert error.startswith(f"tt: error: the run folder {run} cannot be written: ")
 
 
 @pytest.mark.usefixtures("machine")

@@ -143,6 +143,10 @@ def test_what_is_no_model_folder_is_refused(model_folder, tmp_path):
     (tmp_path / "data/dataset.json").touch()
     with pytest.raises(UserError, match="it is a dataset; name the run folder"):
         TensorFlowTranslator.load(tmp_path / "data")
+    (tmp_path / "saved").mkdir()
+    (tmp_path / "saved/saved_model.pb").touch()
+    with pytest.raises(UserError, match=r"saved is a SavedModel, .* which tt does not load: name"):
+        TensorFlowTranslator.load(tmp_path / "saved")
     shutil.copytree(model_folder, tmp_path / "run/best_model")
     with pytest.raises(UserError, match=r"finish, or name .*/run/best_model, its best one so far"):
         TensorFlowTranslator.load(tmp_path / "run")
