@@ -117,6 +117,16 @@ def is_one_language(code: str) -> bool:
     return find_language(code) is not None and not _special_meaning(code)
 
 
+def are_different(code: str, other: str) -> bool:
+    """Says whether two codes are of different languages; of what is no code, nobody knows.
+
+    >>> are_different("en", "de"), are_different("en-GB", "eng"), are_different("en", "")
+    (True, False, False)
+    """
+    one, another = (find_language(each) if each else None for each in (code, other))
+    return one is not None and another is not None and one.primary != another.primary
+
+
 def named_script(code: str) -> str:
     """Returns the script of ISO 15924 that a code names, or that its region has; else "".
 

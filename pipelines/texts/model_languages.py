@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import regex
 
 from model.formats.model_card import TrainingData
-from model.text.languages import OF_TWO_SCRIPTS, find_language
+from model.text.languages import OF_TWO_SCRIPTS, are_different, find_language
+from pipelines.flags.languages import other_language
 
 SAMPLE = 1000  # texts that are looked at
 _LEAST_SHARE = 0.2  # of the letters of a text that is in a script
@@ -26,7 +27,7 @@ def describe_other_language(given: str, *, data: TrainingData) -> list[str]:
     >>> describe_other_language("en-GB", data=TrainingData(source_language="en"))
     []
     """
-    said, own = find_language(given), find_language(data.source_language)
+    said = find_language(given)
     if said is None:
         return []
     found = []
@@ -35,13 +36,32 @@ def describe_other_language(given: str, *, data: TrainingData) -> list[str]:
             f"little is known here of the language {given}: where texts are cut into sentences, "
             "it may be by the rules of English"
         )
-    if own is not None and said.primary != own.primary:
+    if are_different(given, data.source_language):
         target = f" to {data.target_language}" if data.target_language else ""
         found.append(
             f"`source_language` is {given}, and the model was trained to translate from "
             f"{data.source_language}{target}: what it makes of another language means little"
         )
     return found
+
+
+def describe_other_texts(texts: Sequence[str], *, data: TrainingData) -> list[str]:
+    """Returns a line where most texts are plainly not in the model's language, by script or words.
+
+    Args:
+      texts: The first texts; of these, `SAMPLE` are looked at.
+      data: What the model was trained on.
+    """
+    if found := describe_other_script(texts, data=data):
+        return found
+    language, count, told = other_language(texts[:SAMPLE], code=data.source_language)
+    if not language:
+        return []
+    return [
+        f"{count:,} of the first {told:,} texts that tell their language seem to be in {language}, "
+        f"and the model was trained to translate from {data.source_language}: what it makes of "
+        "another language means little. Is this the column, or the model, that you mean?"
+    ]
 
 
 def describe_other_script(texts: Sequence[str], *, data: TrainingData) -> list[str]:

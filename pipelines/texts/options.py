@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from model.decoding.options import MAX_SOURCE_TOKENS
-from model.errors import require, require_one_of
+from model.errors import one_of, require, require_one_of
 from model.formats.model_card import About, TrainingData
 from model.text.languages import find_language, read_language
 from model.text.spans import PLACEHOLDERS, Protection
@@ -51,15 +51,15 @@ class TextOptions:
     """
 
     max_source_tokens: int = MAX_SOURCE_TOKENS
-    split: str = SENTENCES
-    on_too_long: str | None = None
+    split: str = one_of(SPLITS, default=SENTENCES)
+    on_too_long: str | None = one_of(ON_TOO_LONG, default=None)
     placeholders: int | None = None
     glossary: str | None = None
     protection: Protection = dataclasses.field(default_factory=Protection)
     source_language: str = ""
     target_language: str = ""
-    flags: tuple[str, ...] = FLAGS
-    on_flag: str = KEEP
+    flags: tuple[str, ...] = one_of((*FLAGS, "none"), default=FLAGS)
+    on_flag: str = one_of(ON_FLAG, default=KEEP)
 
     def __post_init__(self) -> None:
         rule = "`max_source_tokens` must be at least 3 (BOS, a token and EOS)"

@@ -17,7 +17,7 @@ from model.text.glossary import Glossary
 from model.text.spans import BRACKET
 from pipelines.flags.judging import Judge
 from pipelines.flags.limits import SPAN_REPAIRED, Limits
-from pipelines.flags.loops import ends_in_loop
+from pipelines.flags.loops import repeats_itself
 from pipelines.texts.bisection import call_on_parts, one_line, raise_if_not_at_fault
 from pipelines.texts.choosing import (
     Chosen,
@@ -199,7 +199,7 @@ def _translate(sources: Mapping[Source, str], *, translator: Translator) -> tupl
     """Translates sources; one at which the model fails has its error instead.
 
     A source whose best translation was cut off is translated again, with room for twice as much.
-    One that was cut off in a loop is not: more room would make more of the loop.
+    One that repeats itself is not: more room would make more of that.
     """
     work = Work()
     begin_sources(len(sources))
@@ -223,7 +223,7 @@ def _translate(sources: Mapping[Source, str], *, translator: Translator) -> tupl
         if isinstance(result, Translation)
         and not result.hypotheses[0].is_complete
         and _can_grow(source, translator.decoding)
-        and (not ends_in_loop(result.hypotheses[0].text) or ends_in_loop(sources[source]))
+        and not repeats_itself(result.hypotheses[0].text, source=sources[source])
     ]
     again = call_on_parts(
         lambda some: translate(some, growth=2), cut_off, is_input_error=translator.is_input_error

@@ -1,6 +1,7 @@
 """What is suspicious about a translation, sentence by sentence."""
 
 import dataclasses
+import gzip
 import time
 
 import pytest
@@ -12,7 +13,7 @@ from pipelines.flags.copies import is_copy
 from pipelines.flags.ends import find_lost_ends, has_lost_end
 from pipelines.flags.judging import flag_sentence
 from pipelines.flags.limits import FLAGS, Limits
-from pipelines.flags.loops import _LEAST_REPEATED, _has_characters_loop, has_loop
+from pipelines.flags.loops import _LEAST_REPEATED, _has_characters_loop, has_loop, repeats_itself
 from pipelines.flags.signs import (
     _foreign_word,
     _maybe_foreign,
@@ -72,6 +73,68 @@ def test_any_run_of_words_that_comes_five_times_is_a_loop(words, data):
     assert has_loop(" ".join(looped), source="x y z")
     assert not has_loop(" ".join(words), source="x y z")
     assert not has_loop(" ".join(looped), source=" ".join(looped))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Bus" + 20 * "s",
+        "Zwei Männer am Strand und der Hund und der Hund und der Hund und der Hund und",
+        "Ein Mann in einem schwarzen Lederkrrrrrrrrrrrrrrrrrrrrrrrrrrrim Ster ist in eine schw",
+        "während man während man während man während der einent, der einentrtrtrt, während",
+        "两个男人在海滩上，两个男人在海滩上，两个男人在海滩上，两个男人在海",
+        # Of a model, cut off on captions that it did not know.
+        "Eine Art von Rettungs-Lolen, die die „Forttttttttttttttttttetetttttttettetetttttet",
+        "Ein Frau, der die gewänttttttent, der sich für die Ausssssssssssssstttttttttt",
+        "n einem Klünktenenenenenen einertertertertererterter in inter eine gelbertrtrt",
+    ],
+)
+def test_what_was_cut_off_in_a_loop_repeats_itself(text):
+    assert repeats_itself(text, source="Two men on a beach.")
+    assert not repeats_itself(text, source=text), "and so does its source"
+
+
+@pytest.mark.parametrize(
+    ("text", "source"),
+    [
+        ("", ""),
+        ("Hund", "dog"),
+        ("Es war sehr, sehr, sehr kalt, als der alte Mann", "It was very cold when the old man"),
+        (
+            "Ich weiß nicht, was ich tun soll, ich weiß nicht, was ich tun soll, und dann ging ich",
+            "我不知道我应该做什么，我不知道我应该做什么，然后我就离开了",
+        ),
+        (
+            "Artikel 3 Absatz 1, Artikel 5 Absatz 2, Artikel 7 Absatz 1, Artikel 9 Absatz 4 und "
+            "Artikel 11 Absatz 2 der Verordnung sowie Artikel 3 Absatz",
+            "Arts. 3(1), 5(2), 7(1), 9(4) and 11(2) of the Regulation and Art. 3(",
+        ),
+        (
+            "the World Health Organization, the World Trade Organization, the International Labour "
+            "Organization, the World Meteorological Organization, the International Maritime",
+            "世界卫生组织、世界贸易组织、国际劳工组织、世界气象组织、国际海事组织",
+        ),
+        (
+            "He said that he knew that she said that he knew that she had said it and",
+            "他说他知道她说",
+        ),
+        ("government of the people, by the people, for the people, shall not", "民有、民治、民享"),
+        ("11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29,", "11 to 99"),
+    ],
+)
+def test_a_sound_text_that_was_cut_off_does_not_repeat_itself(text, source):
+    assert not repeats_itself(text, source=source)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["news_zh_en/train.en.gz", "multi30k/train.de.gz", "tatoeba_de_en/train.de.gz",
+     "ted_ru_en/dev.ru.gz"],
+)  # fmt: skip
+def test_no_long_line_of_a_real_corpus_repeats_itself(shared_data, path):
+    with gzip.open(shared_data / path, "rt", encoding="utf-8") as file:
+        lines = [line.strip() for line in file if len(line) > 60][:8000]
+    assert [line for line in lines if repeats_itself(line, source="")] == []
 
 
 # Copies.

@@ -19,9 +19,11 @@ from pipelines.texts.model_languages import (
     SAMPLE,
     describe_other_language,
     describe_other_script,
+    describe_other_texts,
 )
 
 FROM_GERMAN = TrainingData(source_language="de", target_language="en")
+FROM_ENGLISH = TrainingData(source_language="en", target_language="de")
 
 
 def test_another_language_than_the_models_is_said():
@@ -78,8 +80,39 @@ def test_real_texts_give_no_false_warning_and_all_others_one(shared_data, path, 
     windows = [lines[i : i + SAMPLE] for i in range(0, len(lines) - SAMPLE, SAMPLE)]
     assert len(windows) > 10
     for window in windows:
-        assert describe_other_script(window, data=TrainingData(source_language=language)) == []
+        assert describe_other_texts(window, data=TrainingData(source_language=language)) == []
         assert describe_other_script(window, data=TrainingData(source_language=other)) != []
+
+
+@pytest.mark.parametrize(
+    ("path", "language", "other"),
+    [
+        ("tatoeba_de_en/train.de.gz", "de", "en"),
+        ("tatoeba_de_en/train.en.gz", "en", "de"),
+        ("multi30k/train.fr.gz", "fr", "en"),
+        ("multi30k/train.de.gz", "de", "en"),
+    ],
+)
+def test_a_column_of_another_language_in_the_same_script_is_told(
+    shared_data, path, language, other
+):
+    with gzip.open(shared_data / path, "rt", encoding="utf-8") as file:
+        lines = file.read().split("\n")[: 20 * SAMPLE]
+    for window in (lines[i : i + SAMPLE] for i in range(0, len(lines), SAMPLE)):
+        assert describe_other_texts(window, data=TrainingData(source_language=language)) == []
+        [line] = describe_other_texts(window, data=TrainingData(source_language=other))
+        assert f" texts that tell their language seem to be in {language}, and " in line
+
+
+def test_of_a_few_texts_their_language_is_not_doubted():
+    german = ["Die Hunde sind in dem Haus, und die Katze ist nicht da."]
+    assert describe_other_texts(german * 19, data=FROM_ENGLISH) == []
+    assert describe_other_texts(german * 20, data=FROM_ENGLISH) == [
+        "20 of the first 20 texts that tell their language seem to be in de, and the model was "
+        "trained to translate from en: what it makes of another language means little. Is this "
+        "the column, or the model, that you mean?"
+    ]
+    assert describe_other_texts(german * 20, data=TrainingData()) == []
 
 
 @pytest.mark.parametrize(

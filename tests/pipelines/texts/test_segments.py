@@ -228,3 +228,11 @@ def test_the_mark_of_a_list_is_no_part_of_a_sentence():
         *("-", " ", "One thing.", "\n ", "*", " ", "Another - thing.", "\n"),
         *("—", " ", "Yes.", " ", "— No.", "\n", "-5 degrees"),
     ]
+
+
+def test_the_mark_of_a_heading_or_a_quotation_is_no_part_of_a_sentence():
+    text = "## One thing.\n> Another > thing.\n#tag is none. # Nor this.\n####### Nor that"
+    assert split_sentences(text, language="en") == [
+        *("##", " ", "One thing.", "\n", ">", " ", "Another > thing.", "\n"),
+        *("#tag is none.", " ", "# Nor this.", "\n", "####### Nor that"),
+    ]

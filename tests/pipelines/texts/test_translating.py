@@ -259,7 +259,7 @@ def test_a_translation_that_is_cut_off_is_tried_once_with_twice_the_room():
     assert result.distinct_texts == 6
 
 
-def test_what_is_cut_off_in_a_loop_is_not_given_more_room():
+def test_what_is_cut_off_and_repeats_itself_is_not_given_more_room():
     class Loops(Limited):
         """Goes round in a loop at what ends in an exclamation mark."""
 

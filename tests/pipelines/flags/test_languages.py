@@ -1,0 +1,174 @@
+"""The language that texts seem to be in, and sides that are the wrong way round."""
+
+import collections
+import gzip
+
+import numpy as np
+import pytest
+
+from pipelines.flags.function_words import WORDS
+from pipelines.flags.languages import (
+    describe_wrong_languages,
+    language_of_side,
+    likely_language,
+    other_language,
+    sample_languages,
+)
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        ("en", "Two young men are outside near the bushes."),
+        ("de", "Zwei junge Männer sind im Freien in der Nähe der Büsche."),
+        ("fr", "Deux jeunes hommes sont dehors près des buissons."),
+        ("es", "Dos hombres están fuera con un perro, y no hay nadie más en el parque."),
+        ("it", "Due giovani sono all'aperto vicino ai cespugli della casa."),
+        ("pt", "Dois homens jovens não estão fora, mas perto dos arbustos."),
+        ("nl", "Twee jonge mannen zijn buiten bij het huis."),
+        ("sv", "Två unga män är inte ute och de kan inte se buskarna."),
+        ("pl", "Dwaj młodzi mężczyźni nie są na dworze, bo już jest noc."),
+        ("tr", "İki genç adam çok uzak değil ve bu ev için geldiler."),
+        ("ru", "Двое молодых людей стоят у кустов, и это всё, что он видел."),
+        ("uk", "Це двоє молодих людей, які стоять біля кущів, але він їх не бачив."),
+        ("de", "Du hast recht, aber wo bist du?"),
+        ("en", "Go to the settings, and go back"),
+        ("ar", "رجلان في الخارج على الطريق إلى هذا المكان"),
+        ("fa", "دو مرد جوان در بیرون هستند و این را می‌بینند"),
+        ("", "Berlin 1990, OK"),
+        ("", "两个年轻人在外面"),
+        ("", ""),
+    ],
+)
+def test_function_words_tell_the_language(language, text):
+    assert likely_language(text) == language
+
+
+def test_danish_and_norwegian_are_alike():
+    danish = ["Jeg kan ikke se dig nu", "Hun er på vej hjem", "Vi skal til byen"] * 20
+    norwegian = ["Jeg kan ikke se deg nå", "Hun er på vei hjem", "Vi skal til byen"] * 20
+    for code, texts in (("da", danish), ("nb", norwegian), ("no", danish), ("nn", danish)):
+        assert other_language(texts, code=code)[0] == ""
+        assert other_language(texts, code="en")[0] in {"da", "no"}
+
+
+@pytest.mark.parametrize(
+    ("path", "language"),
+    [
+        ("tatoeba_de_en/train.de.gz", "de"),
+        ("tatoeba_de_en/train.en.gz", "en"),
+        ("news_zh_en/train.en.gz", "en"),
+        ("multi30k/train.en.gz", "en"),
+        ("multi30k/train.fr.gz", "fr"),
+        ("ted_ru_en/train_not_ted.ru.gz", "ru"),
+    ],
+)
+def test_no_run_of_lines_of_a_real_corpus_seems_to_be_in_another_language(
+    shared_data, path, language
+):
+    """Not even of sorted lines, of which many begin with the same words."""
+    with gzip.open(shared_data / path, "rt", encoding="utf-8") as file:
+        lines = [line.strip() for line in file][:10_000]
+    for ordered in (lines, sorted(lines)):
+        for first in range(0, len(ordered), 50):
+            assert other_language(ordered[first : first + 50], code=language) == ("", 0, 0)
+
+
+def test_a_row_has_each_word_once_in_lower_case():
+    for words in map(str.split, WORDS.values()):
+        assert len({*words}) == len(words)
+        assert [word.lower() for word in words] == words
+
+
+def test_of_a_corpus_the_first_rows_and_some_others_are_looked_at():
+    """The same ones, however its rows are cut into slices."""
+    rows = np.arange(1000)
+    texts = ["They are here."] * 1000
+    whole = collections.Counter(sample_languages(rows, texts, texts))
+    # Of 1,000 rows the first 128, and 256, 512 and 768.
+    assert whole == {("source", "en"): 131, ("target", "en"): 131}
+    cut = [sample_languages(rows[i : i + 7], texts[:7], texts[:7]) for i in range(0, 994, 7)]
+    assert sum(map(collections.Counter, cut), collections.Counter()) == whole
+
+
+ENGLISH = {"en": 90, "": 30, "de": 2}
+GERMAN = {"de": 100, "nl": 5, "": 17}
+UNKNOWN = {"": 110, "id": 12}  # a language without a row
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "languages"),
+    [
+        (ENGLISH, GERMAN, ("en", "de")),
+        (ENGLISH, GERMAN, ("en-GB", "deu")),
+        (ENGLISH, GERMAN, ("", "")),
+        (ENGLISH, UNKNOWN, ("en", "sw")),
+        (GERMAN, GERMAN, ("lb", "de")),  # Luxembourgish, written much like German
+        ({"en": 19}, {"de": 19}, ("de", "en")),  # too few to tell
+        ({"en": 25, "": 100}, GERMAN, ("fr", "de")),  # mostly names
+        ({"en": 50, "de": 50}, GERMAN, ("de", "de")),  # mixed
+        ({"en": 85, "fr": 15}, GERMAN, ("fr", "de")),  # much quoted
+        ({"no": 80, "da": 5}, ENGLISH, ("da", "en")),
+    ],
+)
+def test_no_doubt_of_what_may_well_be_right(source, target, languages):
+    assert not describe_wrong_languages(
+        "a.tsv", source, target, source_language=languages[0], target_language=languages[1]
+    )
+
+
+def test_sides_the_wrong_way_round_are_told():
+    doubt = describe_wrong_languages(
+        "a.tsv", ENGLISH, GERMAN, source_language="de", target_language="en-US"
+    )
+    assert doubt == (
+        "a.tsv seems to have its sides the wrong way round: 90 of 92 source texts that tell their "
+        "language are in en and 100 of 105 target texts that tell their language are in de, but "
+        "`source_language` is de and `target_language` is en-US. Swap the texts (of TSV, the "
+        "columns: FILE:1:0), or the languages"
+    )
+
+
+@pytest.mark.parametrize("named", ["source", "target"])
+def test_sides_are_the_wrong_way_round_where_one_language_is_named_too(named):
+    codes = {"source": "de", "target": "en"}
+    given = {f"{side}_language": codes[side] if side == named else "" for side in codes}
+    doubt = describe_wrong_languages("a.tsv", ENGLISH, GERMAN, **given)
+    assert doubt.startswith("a.tsv seems to have its sides the wrong way round: 90 of 92 source")
+    assert doubt.endswith(
+        f"in de, but `{named}_language` is {codes[named]}. Swap the texts (of TSV, the columns: "
+        "FILE:1:0), or name the other one"
+    )
+    right = {f"{named}_language": codes["target" if named == "source" else "source"]}
+    assert not describe_wrong_languages("a.tsv", ENGLISH, GERMAN, **{**given, **right})
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "languages", "expected"),
+    [
+        (ENGLISH, GERMAN, ("fr", "de"), "90 of 92 source texts that tell their language are in en, "
+         "and `source_language` is fr"),
+        (ENGLISH, ENGLISH, ("en", "de"), "90 of 92 target texts that tell their language are in "
+         "en, and `target_language` is de"),
+        (UNKNOWN, ENGLISH, ("en", "sw"), "90 of 92 target texts that tell their language are in "
+         "en, and `target_language` is sw"),
+        (ENGLISH, UNKNOWN, ("de", ""), "90 of 92 source texts that tell their language are in en, "
+         "and `source_language` is de"),
+        (ENGLISH, {"": 9}, ("zh", "en"), "90 of 92 source texts that tell their language are in "
+         "en, and `source_language` is zh"),
+    ],
+)  # fmt: skip
+def test_a_side_in_another_language_is_told(source, target, languages, expected):
+    doubt = describe_wrong_languages(
+        "a.tsv", source, target, source_language=languages[0], target_language=languages[1]
+    )
+    assert doubt == (
+        f"a.tsv seems to be in another language: {expected}. Name the language that it has, or "
+        "other texts"
+    )
+
+
+def test_a_side_is_in_the_language_of_nearly_all_its_texts():
+    assert language_of_side(ENGLISH) == "en"
+    assert language_of_side(UNKNOWN) == ""
+    assert language_of_side({}) == ""
