@@ -86,11 +86,13 @@ class DatasetManifest:
     lines_read: int  # pairs read from all sources: `pairs_kept` and all of `rejected`
     pairs_kept: int  # pairs in the records of all splits
     rejected: dict[str, int]  # pairs left out, by reason code
-    # For each source of pairs: kind, name, files and columns, whether it is held out, and what was
-    # read, kept and rejected.
+    # For each source of pairs: kind, name, files and columns, whether it is held out, what was
+    # read, kept and rejected, and how many of the texts of each side that were looked at seem to be
+    # in which language ("" where that is not told); the last not in a manifest of an older `tt`.
     sources: list[dict[str, Any]]
     splits: dict[str, SplitInfo]  # by name, "train" and "validation"
     options: dict[str, Any]  # the resolved options of the run
+    excluded_texts: int | None = None  # read of the files of `--exclude`; None if not known
     # Digests (`digest_file`) of the vocabulary's files, by name; none in one of an older `tt`.
     vocabulary_digests: dict[str, str] = dataclasses.field(default_factory=dict)
     format: int = MANIFEST_FORMAT

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
+
+_FEW = 3
 
 # Describes how a whole field differs, given its two values (None where it is missing).
 Describe = Callable[[Any, Any], Iterable[str]]
@@ -42,6 +44,16 @@ def describe_differences(
         else:
             found.append(f"`{word}` was {_show(before)} and is now {_show(now)}")
     return found
+
+
+def first_few(found: Sequence[str], *, noun: str) -> list[str]:
+    """Returns the first of many phrases, and how many more things there are.
+
+    >>> first_few(["a has changed", "b is new", "c is new", "d is new", "e is gone"], noun="inputs")
+    ['a has changed', 'b is new', 'c is new', '2 more inputs']
+    """
+    more = len(found) - _FEW
+    return [*found[:_FEW], f"{more:,} more {noun}"] if more > 1 else list(found)
 
 
 def _flatten(

@@ -21,6 +21,7 @@ from model.text.spans import Protection
 from model.text.vocabulary import FlatIds, VocabularyPair
 from pipelines.corpora.opening import SourceList
 from pipelines.flags.ends import find_lost_ends
+from pipelines.flags.languages import sample_languages
 from pipelines.pairs import digests
 from pipelines.pairs.examples import ExampleWriter, with_texts
 from pipelines.pairs.filters import (
@@ -283,6 +284,7 @@ def encode_unit(
     validation_records: dict[int, bytes] = {}
     rejections = Rejections()
     rows_read: collections.Counter[int] = collections.Counter()
+    languages: collections.Counter[tuple[int, str, str]] = collections.Counter()
     slices = _clean_slices(
         unit,
         sources_of_run,
@@ -294,7 +296,9 @@ def encode_unit(
         rows_read[clean.order] += clean.table.num_rows
         part = _make_headers(clean.sources, clean.targets, options=options)
         part["order"] = clean.order
-        part["row"] = clean.first_row + clean.positions
+        part["row"] = rows = clean.first_row + clean.positions
+        found = sample_languages(rows, clean.sources, clean.targets)
+        languages.update((clean.order, side, language) for side, language in found)
         part["source_length"], part["target_length"] = source_ids.lengths, target_ids.lengths
         encoded = writer.serialize(source_ids, target_ids)
         part["size"] = pc.binary_length(encoded)
@@ -355,6 +359,8 @@ def encode_unit(
         index=unit.index,
         rows=[[part.order, part.rows] for part in unit.parts],
         rejected=rejections.counts(),
+        excluded_texts=held_out.excluded,
+        languages=[(*key, count) for key, count in sorted(languages.items())],
         least_source_hash=least_hash,
     )
     return EncodedUnit(parts=parts, rejections=rejections, statistics=statistics)
@@ -437,5 +443,8 @@ class UnitStatistics:
     index: int  # the place of the unit in its group
     rows: list[list[int]]  # the orders of its sources, each with the rows that were read
     rejected: list[tuple[int, str, int]]  # pairs rejected: source's order, reason, number
+    excluded_texts: int | None = None  # 0 of a held-out unit; None in the spill of an older `tt`
+    # Texts that were looked at: source's order, side, language that they seem to be in, number.
+    languages: list[tuple[int, str, str, int]] = dataclasses.field(default_factory=list)
     # The least hash of a source that was kept; None for held-out units and where nothing was kept.
     least_source_hash: int | None = None

@@ -43,6 +43,7 @@ class HeldOut:
     sources: UInt64s = dataclasses.field(default_factory=_NONE.copy)
     # Hashes of texts that no pair may have on a side that is not short.
     texts: UInt64s = dataclasses.field(default_factory=_NONE.copy)
+    excluded: int = 0  # texts of files, each as often as it stands there
 
     @property
     def is_empty(self) -> bool:
@@ -56,6 +57,7 @@ def unite(parts: Sequence[HeldOut]) -> HeldOut:
         pairs=_unite(part.pairs for part in parts),
         sources=_unite(part.sources for part in parts),
         texts=_unite(part.texts for part in parts),
+        excluded=sum(part.excluded for part in parts),
     )
 
 
@@ -131,7 +133,8 @@ def hash_texts(columns: Iterable[pa.Array], *, normalization: TextNormalization)
     found = []
     for column in columns:
         texts = [text for text in normalization.column(column.fill_null("")) if text]
-        found.append(HeldOut(texts=_hash_texts(texts).copy()))  # not its other halves
+        hashes = _hash_texts(texts).copy()  # not its other halves
+        found.append(HeldOut(texts=hashes, excluded=len(texts)))
     return unite(found)
 
 

@@ -7,6 +7,7 @@ places, and each is accounted for.
 from __future__ import annotations
 
 import collections
+import concurrent.futures
 import dataclasses
 import itertools
 import json
@@ -14,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
+from model.engines import machine
 from pipelines.corpora.opening import SourceList
 from pipelines.corpora.rows import ROW_SCHEMA
 from pipelines.corpora.source import Source
@@ -170,7 +172,9 @@ def _cut(
                 yield rows, ""
                 index += 1
             continue
-        tables = ((order, table) for order, source, _ in run for table in source.read_all())
+        tables = _read_ahead(
+            (order, table) for order, source, _ in run for table in source.read_all()
+        )
         for pieces in _in_runs(tables, max_pairs):
             chunk = work.chunk(group, index)
             if files.is_there(chunk):
@@ -215,13 +219,30 @@ def _in_runs(tables: Iterator[_Tagged], max_pairs: int) -> Iterator[Iterator[_Ta
             pending = order, table.slice(piece.num_rows)
             del table
             yield order, piece
-            del piece  # before the next is read: it may be of many MB
+            del piece  # before the next is taken: it may be of many MB
             if not pending[1].num_rows:
                 pending = None
                 pending = _next_table(tables)
 
     while pending is not None:
         yield run()
+
+
+def _read_ahead(tables: Iterator[_Tagged]) -> Iterator[_Tagged]:
+    """Yields tables; a thread reads each while the one before is written.
+
+    Cutting a file is one worker's work, and all others wait for it. On a single core the thread
+    would only take turns with this one, so there is none. Whoever stops early waits until the table
+    that is being read is there.
+    """
+    if machine.cores() == 1:
+        yield from tables
+        return
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        following = pool.submit(next, tables, None)
+        while (tagged := following.result()) is not None:
+            following = pool.submit(next, tables, None)
+            yield tagged
 
 
 def _next_table(tables: Iterator[_Tagged]) -> _Tagged | None:

@@ -4,26 +4,89 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from model.dataset.corpora import WEIGHT
 from model.dataset.manifest import MANIFEST_FILE, DatasetManifest
 from model.errors import counted
 from model.text.normalization import TextNormalization
 from pipelines.corpora.encodings import is_other_encoding
-from pipelines.corpora.opening import WEIGHT
 from pipelines.corpora.rows import INVALID_UTF8
+from pipelines.corpora.source import FileSource, Source
+from pipelines.flags.languages import describe_wrong_languages, language_of_side
 from pipelines.pairs.filters import Filters
-from pipelines.pairs.held_out import SHORT_TOKENS
+from pipelines.pairs.held_out import (
+    HELD_OUT_PAIR,
+    HELD_OUT_SOURCE,
+    HELD_OUT_TARGET,
+    SHORT_TOKENS,
+)
 from pipelines.pairs.rejected import count_reasons, describe_reasons
 from pipelines.preprocess.options import PreprocessOptions
 from pipelines.preprocess.plan import PreprocessPlan
-from pipelines.runners.formatting import megabytes
+from pipelines.runners.formatting import as_read, megabytes
 from pipelines.storage import files, listing, paths
 from pipelines.storage.listing import list_names
 
 # The plan.
+
+
+def describe_first_pairs(plan: PreprocessPlan) -> Iterator[str]:
+    """Yields a line with the first pair of each of the first corpora, by which wrong columns show.
+
+    Files of other machines and pipes are not read, and corpora whose columns have the names of the
+    languages need not be.
+
+    Raises:
+      UserError: A file cannot be read.
+    """
+    sides = "source", "target"
+    languages = [getattr(plan.options, f"{side}_language") or side for side in sides]
+    for source in _first_of_each_name(plan.sources):
+        tables = (
+            source.read_all()
+            if source.kind != "parquet"
+            else source.read_rows(first_row=0, rows=_FIRST_ROWS)
+        )
+        pairs = (
+            pair
+            for rows in itertools.islice(tables, 1)
+            for *pair, fault in zip(
+                *(rows[name].to_pylist() for name in (*sides, "fault")), strict=True
+            )
+            if not fault and all(text and text.strip() for text in pair)
+        )
+        if pair := next(pairs, None):
+            texts = (f'{code} "{_cut(text)}"' for code, text in zip(languages, pair, strict=True))
+            yield f"first pair of {_shorten(source.name)}: {', '.join(texts)}"
+
+
+def _first_of_each_name(sources: Sequence[Source]) -> list[Source]:
+    """Returns the first files of a few corpora that can be read, and read again."""
+    by_name: dict[str, Source] = {}
+    for source in sources:
+        by_name.setdefault(source.name, source)
+    return [
+        source
+        for source in itertools.islice(by_name.values(), _FIRST_NAMES)
+        if isinstance(source, FileSource) and all(Path(path).is_file() for path in source.paths())
+    ]
+
+
+def _cut(text: str) -> str:
+    r"""Returns a text, or its beginning, on one line; what a terminal would obey is shown.
+
+    >>> print(_cut("\x1b[31mred"))
+    \x1b[31mred
+    >>> _cut("A man" + " sings" * 20)
+    'A man sings sings sings sings sings sings sings sings sings s...'
+    """
+    line = " ".join(text.split())
+    line = as_read(line[: 2 * _TEXT_WIDTH])
+    return line if len(line) <= _TEXT_WIDTH else line[: _TEXT_WIDTH - 3] + "..."
 
 
 def describe_plan(
@@ -185,6 +248,10 @@ def _describe_output(plan: PreprocessPlan) -> str:
 
 
 _NAME_WIDTH = 40
+_FIRST_NAMES = 3  # of corpora, of which a pair is shown
+_FIRST_ROWS = 20  # of a Parquet file, among which it is looked for
+_TEXT_WIDTH = 64  # characters of a text
+_MOST_WARNINGS = 3  # of corpora in other languages
 
 
 def describe_manifest(manifest: DatasetManifest) -> list[str]:
@@ -196,11 +263,12 @@ def describe_manifest(manifest: DatasetManifest) -> list[str]:
     lines += _table_of_sources(manifest.sources)
     lines += _describe_encodings(manifest.sources)
     lines += _describe_validation(manifest.sources)
+    lines += _describe_excluded(manifest)
     for name, split in manifest.splits.items():
         mean_source = split.source_tokens / max(split.records, 1)
         mean_target = split.target_tokens / max(split.records, 1)
         lines.append(
-            f"{name}: {split.records:,} pairs in {counted(len(split.shards), 'shard')}, "
+            f"{name}: {counted(split.records, 'pair')} in {counted(len(split.shards), 'shard')}, "
             f"{split.source_tokens:,} source and {split.target_tokens:,} target tokens "
             f"(on average {mean_source:.1f} and {mean_target:.1f}, at most {split.longest})"
         )
@@ -221,6 +289,57 @@ def describe_manifest(manifest: DatasetManifest) -> list[str]:
         wanted = manifest.options["vocabulary_size"]
         vocabulary += f": the corpus allows no more, where {wanted:,} are the default"
     return [*lines, vocabulary]
+
+
+def describe_languages(manifest: DatasetManifest) -> list[str]:
+    """Returns lines on the languages that the texts seem to be in, where they are not as named.
+
+    These are a warning for each corpus that seems to have its sides the wrong way round, or a side
+    in another language; and what the texts seem to be in, where a language is not named.
+    """
+    named = {"source": manifest.source_language, "target": manifest.target_language}
+    lines: list[str] = []
+    all_texts = _no_texts()
+    for name, texts in _texts_by_language(manifest.sources).items():
+        for side, counts in texts.items():
+            all_texts[side].update(counts)
+        wrong = describe_wrong_languages(
+            _shorten(name), texts["source"], texts["target"],
+            source_language=named["source"], target_language=named["target"],
+        )  # fmt: skip
+        if wrong:
+            lines.append(f"warning: {wrong}, and make the dataset again")
+    if len(lines) > _MOST_WARNINGS:
+        more = len(lines) - _MOST_WARNINGS
+        lines[_MOST_WARNINGS:] = [f"warning: the same of {more:,} more of the corpora"]
+    if not lines and not all(named.values()):
+        parts = []
+        for side in (side for side in named if not named[side]):
+            language = language_of_side(all_texts[side])
+            told = f"seem to be in {language}" if language else "do not tell theirs"
+            option = f"{side}_language={language}" if language else f"{side}_language"
+            parts.append(f"the {side} texts {told} (`{option}`)")
+        lines.append(
+            f"languages not named: {', '.join(parts)}. Name them, and scripts are checked, and the "
+            "commands that follow cut texts into sentences and score them by the language"
+        )
+    return lines
+
+
+def _no_texts() -> dict[str, collections.Counter[str]]:
+    return {"source": collections.Counter(), "target": collections.Counter()}
+
+
+def _texts_by_language(
+    sources: Sequence[dict[str, Any]],
+) -> dict[str, dict[str, collections.Counter[str]]]:
+    """Adds up the languages of the texts of each corpus, by name and side."""
+    found: dict[str, dict[str, collections.Counter[str]]] = {}
+    for source in sources:
+        texts = found.setdefault(source["name"], _no_texts())
+        for side, counts in source.get("languages", {}).items():
+            texts[side].update(counts)
+    return found
 
 
 def _has_small_vocabulary(manifest: DatasetManifest) -> bool:
@@ -260,6 +379,26 @@ def _describe_validation(sources: Sequence[dict[str, Any]]) -> list[str]:
     return [f"validation corpus: {kept:,} of {read:,} pairs kept, without {reasons}"]
 
 
+def _describe_excluded(manifest: DatasetManifest) -> list[str]:
+    """Says how many texts were excluded, and how many pairs were left out for these."""
+    files_of_texts = manifest.options.get("exclude")
+    if not files_of_texts or manifest.excluded_texts is None:
+        return []
+    left_out = sum(
+        count
+        for source in manifest.sources
+        for reason, count in source["rejected"].items()
+        if reason in (HELD_OUT_PAIR, HELD_OUT_SOURCE, HELD_OUT_TARGET)
+    )
+    names = ", ".join(file["path"] for file in files_of_texts)
+    has_held_out = any(source["is_held_out"] for source in manifest.sources)
+    besides = " or those of the validation corpus" if has_held_out else ""
+    return [
+        f"excluded: {counted(manifest.excluded_texts, 'text')} of {_shorten(names)}; "
+        f"{counted(left_out, 'pair')} left out for these{besides}"
+    ]
+
+
 def _table_of_sources(sources: Sequence[dict[str, Any]]) -> list[str]:
     # Files that one name was given to are one entry.
     totals: dict[str, collections.Counter[str]] = {}
@@ -285,4 +424,4 @@ def _table_of_sources(sources: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _shorten(name: str) -> str:
-    return name if len(name) <= _NAME_WIDTH else "..." + name[3 - _NAME_WIDTH :]
+    return name if len(name) <= _NAME_WIDTH else "..." + name[3 - _NAME_WIDTH :].lstrip()

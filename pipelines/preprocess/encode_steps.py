@@ -256,7 +256,8 @@ class _Train(beam.DoFn):
         for side, spec in self._specs.items():
             lines = sample.table(side)
             if not lines.num_rows:
-                reason = describe_rejected(sample.rejected)
+                names = map(self._plan.source_list.name, range(self._plan.held_out_from))
+                reason = describe_rejected(sample.rejected, corpora=list(names))
                 raise UserError(f"no text to train the {spec.name} vocabulary on: {reason}")
             tell = note_stages(self._plan.work, spec.file)
             with self._plan.work.write_whole(join(output, spec.file)) as file:

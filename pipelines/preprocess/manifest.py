@@ -85,6 +85,9 @@ class Totals:
         self.read: Counts = collections.Counter()
         self.kept: Counts = collections.Counter()
         self.rejected: dict[str, Counts] = collections.defaultdict(collections.Counter)  # by reason
+        self.excluded_texts: int | None = 0  # None once a unit does not know
+        # Texts that were looked at, by side and the language that they seem to be in.
+        self.languages: dict[tuple[str, str], Counts] = collections.defaultdict(collections.Counter)
         self.splits: dict[str, SplitTotals] = {}
 
     def add_unit(self, unit: UnitStatistics) -> None:
@@ -94,6 +97,9 @@ class Totals:
             self.read[order] += rows
         for order, reason, count in unit.rejected:
             self.rejected[reason][order] += count
+        self.excluded_texts = _greater(self.excluded_texts, unit.excluded_texts)
+        for order, side, language, count in unit.languages:
+            self.languages[side, language][order] += count
 
     def add_shard(self, shard: ShardStatistics, *, duplicate_reason: str) -> None:
         """Adds a merged shard."""
@@ -111,6 +117,9 @@ class Totals:
         self.kept.update(other.kept)
         for reason, counts in other.rejected.items():
             self.rejected[reason].update(counts)
+        self.excluded_texts = _greater(self.excluded_texts, other.excluded_texts)
+        for key, counts in other.languages.items():
+            self.languages[key].update(counts)
         for name, split in other.splits.items():
             self.splits.setdefault(name, SplitTotals()).merge(split)
 
@@ -118,6 +127,18 @@ class Totals:
         """Returns how many pairs of a source were rejected, by reason."""
         counts = ((reason, counts[order]) for reason, counts in sorted(self.rejected.items()))
         return {reason: count for reason, count in counts if count}
+
+    def languages_of(self, order: int) -> dict[str, dict[str, int]]:
+        """Returns how many texts of each side of a source seem to be in a language, by language."""
+        found: dict[str, dict[str, int]] = {"source": {}, "target": {}}
+        for (side, language), counts in sorted(self.languages.items()):
+            if counts[order]:
+                found[side][language] = counts[order]
+        return found
+
+
+def _greater(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else max(one, other)
 
 
 # Beam sets its label when it applies it: it cannot be frozen.
@@ -234,6 +255,7 @@ class _Complete(beam.DoFn):
             shared_vocabulary=options.is_shared,
             lines_read=sum(source["read"] for source in sources),
             pairs_kept=sum(source["kept"] for source in sources),
+            excluded_texts=totals.excluded_texts,
             rejected=dict(sorted(count_reasons(sources).items())),
             sources=sources,
             splits=splits,
@@ -292,6 +314,7 @@ def describe_sources(plan: DatasetPlan, totals: Totals) -> list[dict[str, Any]]:
             "read": totals.read[order],
             "kept": totals.kept[order],
             "rejected": totals.rejected_of(order),
+            "languages": totals.languages_of(order),
         }
         for order in range(plan.source_count)
     ]

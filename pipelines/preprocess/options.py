@@ -7,8 +7,9 @@ import hashlib
 from collections.abc import Collection
 from typing import Any
 
-from model.errors import UserError, require, require_one_of
+from model.errors import UserError, one_of, require, require_one_of
 from model.folders.cache import default_cache
+from model.formats.model_card import LITTLE_KNOWN
 from model.formats.model_folder import find_model_folder, load_about
 from model.text.languages import read_language
 from model.text.normalization import TextNormalization
@@ -94,20 +95,20 @@ class PreprocessOptions(CorpusOptions):
     shard_megabytes: float = 8.0
     seed: int = 1
     vocabulary_size: int | None = None
-    vocabulary_type: str = "unigram"
-    source_vocabulary_type: str | None = None
-    target_vocabulary_type: str | None = None
+    vocabulary_type: str = one_of(_VOCABULARY_TYPES, default="unigram")
+    source_vocabulary_type: str | None = one_of(_VOCABULARY_TYPES, default=None)
+    target_vocabulary_type: str | None = one_of(_VOCABULARY_TYPES, default=None)
     shared_vocabulary: bool = True
     vocabulary: tuple[str, ...] = ()
     vocabulary_sample: int = 200_000
     character_coverage: float | None = None
     byte_fallback: bool = False
     user_symbols: tuple[str, ...] = ()
-    sentencepiece_rule: str | None = None
+    sentencepiece_rule: str | None = one_of(_SENTENCEPIECE_RULES, default=None)
     filters: Filters = dataclasses.field(default_factory=Filters)
-    deduplicate: str = "pair"
+    deduplicate: str = one_of(DEDUPLICATE, default="pair")
     exclude: tuple[str, ...] = ()
-    held_out_by: str | None = None
+    held_out_by: str | None = one_of(HELD_OUT_BY, default=None)
     validation_fraction: float = 0.01
     validation_split: str = "validation"
     normalization: TextNormalization = dataclasses.field(default_factory=TextNormalization)
@@ -243,11 +244,13 @@ class PreprocessOptions(CorpusOptions):
         return values | {name: values.pop(name) for name in _LAST if name in values}
 
 
-def with_vocabulary_of(model: str, *, options: PreprocessOptions) -> PreprocessOptions:
-    """Returns the options with all that a model's texts were made tokens by.
+def with_vocabulary_of(
+    model: str, *, options: PreprocessOptions
+) -> tuple[PreprocessOptions, list[str]]:
+    """Returns the options with all that a model's texts were made tokens by, and warnings.
 
     That are its vocabulary, its normalisation and the patterns of its placeholders; and its
-    languages where the options name none.
+    languages where the options name none. It is warned of others.
 
     Raises:
       UserError: There is no model of ours, or the options say something else.
@@ -273,14 +276,21 @@ def with_vocabulary_of(model: str, *, options: PreprocessOptions) -> PreprocessO
         f"`vocab_of` takes the normalisation of {model}, {normalization.as_json()}",
         options.normalization.as_json(),
     )
-    return dataclasses.replace(
+    source_language = options.source_language or data.source_language
+    target_language = options.target_language or data.target_language
+    other = data.describe_other_languages(
+        source_language=source_language, target_language=target_language
+    )
+    notices = [f"`vocab_of={model}` {other}: {LITTLE_KNOWN}"] if other else []
+    with_vocabulary = dataclasses.replace(
         options,
         vocabulary=tuple(str(found / name) for name in vocabularies.files[1:]),
         normalization=normalization,
         protect_regex=tuple(data.protect_regex),
-        source_language=options.source_language or data.source_language,
-        target_language=options.target_language or data.target_language,
+        source_language=source_language,
+        target_language=target_language,
     )
+    return with_vocabulary, notices
 
 
 def as_given(resolved: dict[str, Any]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from typing import Any
 
 import sentencepiece
 
+from model.dataset.corpora import HELD_OUT, WEIGHT, compare_corpora
 from model.dataset.manifest import (
     MANIFEST_FILE,
     MANIFEST_FORMAT,
@@ -27,7 +28,7 @@ from model.folders.differences import describe_differences
 from model.text.normalization import TextNormalization
 from model.text.spans import digest_patterns
 from model.text.vocabulary import VOCABULARY_FILE, Vocabulary
-from pipelines.corpora.opening import WEIGHT, SourceList
+from pipelines.corpora.opening import SourceList
 from pipelines.corpora.rows import SLICE_PAIRS
 from pipelines.corpora.source import Source
 from pipelines.pairs.encoding import EncodingOptions
@@ -310,7 +311,7 @@ def check_output(plan: PreprocessPlan) -> DatasetManifest | None:
     if MANIFEST_FILE in names:
         manifest = DatasetManifest.load(output, read=files.read_bytes)
         if manifest.fingerprint != plan.fingerprint:
-            difference = _describe_difference(manifest.options, plan)
+            difference = _describe_difference(manifest.options, manifest.sources, plan)
             raise UserError(
                 f"the folder {output} holds a finished dataset of {manifest.pairs_kept:,} pairs "
                 f"{difference}: {remedy}"
@@ -324,10 +325,8 @@ def check_output(plan: PreprocessPlan) -> DatasetManifest | None:
                 f"{output} holds an unfinished dataset of another version of tt: finish it with "
                 f"that, or {remedy}"
             )
-        raise UserError(
-            f"{output} holds an unfinished dataset "
-            f"{_describe_difference(run['options'], plan)}: {remedy}"
-        )
+        difference = _describe_difference(run["options"], _begun_sources(root + begun[0]), plan)
+        raise UserError(f"{output} holds an unfinished dataset {difference}: {remedy}")
     foreign = [name for name in names if not name.startswith(f"{WORK_FOLDER}/")]
     if foreign and not begun:
         shown = ", ".join(foreign[:3]) + (", ..." if len(foreign) > 3 else "")
@@ -353,7 +352,12 @@ def claim_output(plan: PreprocessPlan, *, run_id: str = "") -> DatasetManifest |
         files.make_folder(work.path)
         text = SourceList.text(plan.sources, identities=plan.identities, groups=plan.groups)
         work.write_text(work.sources, text)
-        run = {"fingerprint": plan.fingerprint, "options": plan.options.resolved(), "run": run_id}
+        run = {
+            "fingerprint": plan.fingerprint,
+            "options": plan.options.resolved(),
+            "run": run_id,
+            "held_out_from": plan.held_out_from,
+        }
         work.write_text(work.run_file, json.dumps(run))
     except OSError as error:
         raise UserError(
@@ -370,7 +374,18 @@ def is_last_run(plan: PreprocessPlan, *, run_id: str) -> bool:
     return bool(json.loads(files.read_bytes(run_file)).get("run") == run_id)
 
 
-def _describe_difference(saved: dict[str, Any], plan: PreprocessPlan) -> str:
+def _begun_sources(run_file: str) -> list[dict[str, Any]]:
+    """Returns the corpora of an unfinished run as a manifest lists them."""
+    run = json.loads(files.read_bytes(run_file))
+    lines = files.read_bytes(WorkFolder(paths.folder_of(run_file)).sources).splitlines()
+    first = run.get("held_out_from", len(lines))
+    identities = (json.loads(line)["identity"] for line in lines)
+    return [{**found, HELD_OUT: order >= first} for order, found in enumerate(identities)]
+
+
+def _describe_difference(
+    saved: dict[str, Any], sources: Sequence[Mapping[str, Any]], plan: PreprocessPlan
+) -> str:
     before, now = as_given(saved), as_given(plan.options.resolved())
     # A language that is another one has another script.
     ignored = [
@@ -378,7 +393,7 @@ def _describe_difference(saved: dict[str, Any], plan: PreprocessPlan) -> str:
         for side in ("source", "target")
         if before.get(f"{side}_language") != now.get(f"{side}_language")
     ]
-    differences = describe_differences(
+    options = describe_differences(
         before,
         now,
         ignored=ignored,
@@ -388,9 +403,16 @@ def _describe_difference(saved: dict[str, Any], plan: PreprocessPlan) -> str:
             "exclude": lambda *_: ["the files of `exclude` are others, or have changed"],
         },
     )
-    if not differences:
-        return "made from other input (a corpus of another name, size or time of change)"
-    return f"made with other options ({'; '.join(differences)})"
+    corpora = compare_corpora(
+        sources,
+        [
+            {**identity, HELD_OUT: order >= plan.held_out_from}
+            for order, identity in enumerate(plan.identities)
+        ],
+    )
+    found = [f"with other options ({'; '.join(options)})"] if options else []
+    found += [f"from other input ({'; '.join(corpora)})"] if corpora else []
+    return f"made {' and '.join(found) or 'by another version of tt or of its libraries'}"
 
 
 def _describe_placeholders(before: bool | None, now: bool | None) -> list[str]:

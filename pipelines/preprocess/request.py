@@ -100,8 +100,10 @@ class PreprocessRequest:
 
         if self.vocab_of is not None:
             set_file_system_options(self.beam_arguments)
-            options = with_vocabulary_of(self.vocab_of, options=self.options)
-            return dataclasses.replace(self, options=options, vocab_of=None).plan()
+            options, notices = with_vocabulary_of(self.vocab_of, options=self.options)
+            job = dataclasses.replace(self, options=options, vocab_of=None).plan()
+            plan = dataclasses.replace(job.plan, notices=[*notices, *job.plan.notices])
+            return dataclasses.replace(job, plan=plan)
         arguments, options = self.beam_arguments, self.options
         folders = [options.data_dir] if options.data_dir else self._default_folders()
         # Not `vocabulary`, which this process copies to the output folder.

@@ -55,6 +55,7 @@ _LARGE_SCRIPT_RANGES = (
 )
 
 _COVERAGE_LINES = 100_000
+_SHOWN_NAMES = 3  # of corpora, in a message
 
 # From so many bytes of text on, a unigram model takes seconds, and says meanwhile how far it is.
 _LONG_BYTES = 2_000_000
@@ -160,10 +161,13 @@ def _from_bytes(content: bytes) -> pa.Table:
         return reader.read_all()
 
 
-def describe_rejected(rejected: collections.Counter[str]) -> str:
-    """Says why a sample holds no line."""
+def describe_rejected(rejected: collections.Counter[str], *, corpora: Sequence[str]) -> str:
+    """Says why a sample of these corpora holds no line."""
     if not rejected:
-        return "the corpus has no pairs, or held out all"
+        names = list(dict.fromkeys(corpora))
+        shown = [*names[:_SHOWN_NAMES], *(["..."] if len(names) > _SHOWN_NAMES else [])]
+        verb = "has" if len(names) == 1 else "have"
+        return f"{', '.join(shown)} {verb} no pairs, or all are held out"
     encoding = ", the `encoding`" if INVALID_UTF8 in rejected else ""
     by_a_side = {HELD_OUT_SOURCE, HELD_OUT_TARGET} & rejected.keys()
     held_out = "; `held_out_by=pair` holds out no text by itself" if by_a_side else ""

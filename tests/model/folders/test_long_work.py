@@ -7,12 +7,17 @@ import threading
 
 import pytest
 from trainers import changed, ignore, make_trainer
+from translation_jobs import translate, write
 from works import remember_works
 
-from model.folders.long_work import current_work, long_work
+from model.folders.long_work import current_work, long_work, writing
 from model.formats.model_folder import check_files, model_fingerprint
 from model.runs.averaging import AverageRequest
+from model.runs.exporting import ExportRequest
+from model.summaries.dataset import summarize_dataset
 from model.text.scores import describe_scores
+from pipelines.runners.formatting import describe_work
+from pipelines.summaries.translated import summarize_translated
 
 
 @pytest.fixture
@@ -49,6 +54,36 @@ def test_each_byte_of_a_model_that_is_checked_counts(trained_toy, works):
     model_fingerprint(folder)
     assert works[1].done == works[1].total - sizes["config.json"]
     assert {work.name for work in works} == {"checking the model's digests"}
+
+
+@pytest.mark.parametrize("kind", ["model", "saved-model", "ctranslate2"])
+def test_bytes_of_an_export_count(trained_toy, tmp_path, works, kind):
+    ExportRequest(model=str(trained_toy.run), output=str(tmp_path / kind), format=kind).write()
+    [work] = [each for each in works if each.name == "writing the model"]
+    weights = (trained_toy.run / "model/model.weights.h5").stat().st_size
+    assert weights / 2 < work.total < 2 * weights
+    assert work.done >= work.total, "with what else such a folder has"
+
+
+def test_what_is_written_is_measured_while_it_is(tmp_path):
+    with writing(tmp_path, total=100) as work:
+        assert work.look() == 0
+        (tmp_path / "a").mkdir()
+        (tmp_path / "a/weights").write_bytes(bytes(40))
+        assert current_work().look() == 40
+        assert "of 100 bytes" in describe_work(work, seconds=1)
+    assert work.done == 40
+
+
+def test_pairs_and_rows_that_are_looked_at_count(dataset, tmp_path, works):
+    found = summarize_dataset(dataset)
+    [work] = [each for each in works if each.name == "looking at training pairs"]
+    assert work.done == work.total == found.splits[0].pairs
+    write(tmp_path / "in.parquet", {"text": ["one", None, "two"]})
+    translate(tmp_path / "in.parquet", tmp_path / "out")
+    summarize_translated(tmp_path / "out", rows=2)
+    [work] = [each for each in works if each.name == "looking at rows"]
+    assert work.done == work.total == 2
 
 
 def test_each_text_that_is_scored_counts(works):

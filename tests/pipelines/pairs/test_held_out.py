@@ -1,5 +1,6 @@
 """Which pairs training must not see, by every rule, against the rules written out on texts."""
 
+import dataclasses
 import pickle
 from pathlib import Path
 
@@ -327,8 +328,31 @@ def test_what_is_held_out_of_training_goes_by_the_option(tmp_path, monkeypatch, 
     assert manifest.rejected == {f"held_out_{reason}": count for reason, count in reasons.items()}
     assert manifest.lines_read == manifest.pairs_kept + sum(reasons.values())
     assert manifest.options["held_out_by"] == (by or "long-side")
+    [line] = [line for line in describe_manifest(manifest) if line.startswith("excluded")]
+    assert line.startswith("excluded: 2 texts of ")
+    assert line.endswith(
+        f"; {sum(reasons.values())} pairs left out for these or those of the validation corpus"
+    )
+    older = dataclasses.replace(manifest, excluded_texts=None)
+    assert line not in describe_manifest(older)
     found = sorted(row["line"] - 1 for row in rejected(tmp_path / "out"))
     assert found == [row for row in range(6) if row not in left]
+
+
+def test_texts_of_excluded_files_are_counted_though_none_is_in_the_corpus(tmp_path, monkeypatch):
+    monkeypatch.setattr(plan, "MAX_UNIT_PAIRS", 10)  # several units, which all know of them
+    for name, text in (("a", "nowhere\n\nnot here\n"), ("b", "nowhere\n")):
+        (tmp_path / f"{name}.txt").write_text(text)
+    manifest = preprocess(
+        sources=[write_pairs(tmp_path, CORPUS[:40])],
+        options=options(
+            tmp_path / "out", vocabulary_type="char",
+            exclude=(str(tmp_path / "a.txt"), str(tmp_path / "b.txt")),
+        ),
+    )  # fmt: skip
+    assert manifest.excluded_texts == 3
+    [line] = [line for line in describe_manifest(manifest) if line.startswith("excluded")]
+    assert line.endswith("; 0 pairs left out for these")
 
 
 def test_a_validation_corpus_is_kept_whole_but_for_what_cannot_be_encoded(tmp_path):

@@ -71,6 +71,9 @@ def test_manifest(dataset, corpus):
     assert manifest.lines_read == manifest.pairs_kept == 400
     assert manifest.rejected == {}
     [source] = manifest.sources
+    looked_at = source.pop("languages")
+    # Of 400 rows the first 128, and the one at 256.
+    assert [sum(looked_at[side].values()) for side in ("source", "target")] == [129, 129]
     assert source == corpus.identity() | {
         "is_held_out": False, "read": 400, "kept": 400, "rejected": {},
     }  # fmt: skip

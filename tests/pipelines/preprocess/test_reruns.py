@@ -1,5 +1,6 @@
 """The same bytes whoever works on what, and whatever was finished before the run was cut short."""
 
+import dataclasses
 import gzip
 import random
 from pathlib import Path
@@ -33,6 +34,7 @@ from pipelines.pairs.filters import Filters
 from pipelines.preprocess import encode_steps, manifest, merge_steps, plan
 from pipelines.preprocess import plan as preprocess_plan
 from pipelines.preprocess.options import PreprocessOptions
+from pipelines.preprocess.plan import plan_preprocess
 from pipelines.storage import files
 
 # The same bytes.
@@ -300,6 +302,42 @@ def test_an_unfinished_run_with_other_options_is_not_overwritten(tmp_path, monke
         preprocess(sources=[corpus], options=options(tmp_path))
     with pytest.raises(UserError, match=r"unfinished .* other options .`seed` was 1 and is now 9."):
         preprocess(sources=[corpus], options=options(tmp_path, seed=9))
+
+
+def write_tsv(folder, name, *, first=0, rows=50):
+    lines = (f"{source}\t{target}\n" for source, target in PAIRS[first : first + rows])
+    (folder / name).write_text("".join(lines))
+    return Tsv(str(folder / name))
+
+
+@pytest.mark.parametrize("is_finished", [True, False])
+def test_other_options_and_other_corpora_are_told_at_once(tmp_path, monkeypatch, is_finished):
+    kept, held_out = (write_tsv(tmp_path, f"{n}.tsv", first=100 * n) for n in range(2))
+    changed, swapped = write_pairs(tmp_path, PAIRS[200:300]), write_tsv(tmp_path, "2.tsv", first=90)
+    settled = options(tmp_path / "out", vocabulary_type="char")
+    begun = plan_preprocess(
+        sources=[kept, changed, swapped], validation_sources=[held_out], options=settled
+    )
+    if is_finished:
+        run_preprocess(begun)
+    else:
+        plan.claim_output(begun)
+    with pytest.raises(
+        UserError, match=r"made from other input \(the corpora are in another order"
+    ):
+        preprocess(sources=[swapped, kept, changed], validation_sources=[held_out], options=settled)
+    write_pairs(tmp_path, PAIRS[200:290])
+    other = Tsv(swapped.path, source_column=1, target_column=0)
+    with pytest.raises(UserError, match="finished dataset") as caught:
+        preprocess(
+            sources=[kept, changed, other, held_out],
+            options=dataclasses.replace(settled, validation_fraction=0.3),
+        )
+    assert (
+        "made with other options (`validation_fraction` was 0.01 and is now 0.3) and from other "
+        f"input (the corpus {changed.name} has changed; the corpus {other.path} has other columns; "
+        f"the held-out corpus {held_out.path} is gone; the corpus {held_out.path} is new): choose"
+    ) in str(caught.value)
 
 
 @pytest.mark.parametrize(

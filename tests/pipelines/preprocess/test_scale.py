@@ -230,6 +230,25 @@ def test_statistics_of_a_unit_are_small_however_many_sources_there_are(tmp_path,
     assert len(pickle.dumps(totals)) < 1000
 
 
+def test_excluded_texts_are_not_known_once_a_unit_of_an_older_tt_does_not_know_them():
+    def totals_of(*numbers):
+        totals = Totals()
+        for index, number in enumerate(numbers):
+            unit = UnitStatistics(order=0, index=index, rows=[], rejected=[], excluded_texts=number)
+            totals.add_unit(unit)
+        return totals
+
+    whole = totals_of(0, 5, 5)  # the first unit is held out
+    assert whole.excluded_texts == 5
+    whole.merge(totals_of(5))
+    assert whole.excluded_texts == 5
+    assert totals_of(None, 5).excluded_texts is None
+    whole.merge(totals_of(5, None))
+    assert whole.excluded_texts is None
+    values = {"order": 0, "index": 0, "rows": [], "rejected": []}  # of an older spill
+    assert UnitStatistics(**values).excluded_texts is None
+
+
 def test_statistics_add_up_however_they_are_spread(sum_statistics):
     found = [shard_statistics(n) for n in range(64)]
     found += [make(n) for n in range(40) for make in (cut_unit, unit_statistics)]

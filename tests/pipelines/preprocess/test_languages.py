@@ -1,0 +1,138 @@
+"""Corpora whose texts are in other languages than was named."""
+
+import dataclasses
+import os
+import re
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from corpora import PAIRS, open_named, options, preprocess, write_pairs
+
+from pipelines.corpora.text import TextPair, Tsv
+from pipelines.preprocess.description import describe_first_pairs, describe_languages
+from pipelines.preprocess.plan import plan_preprocess
+
+NOUNS = ["man", "dog", "boy", "girl", "bird", "house", "cat"]
+ENGLISH = [f"The {a} and the {b} were at the {c}." for a in NOUNS for b in NOUNS for c in NOUNS]
+GERMAN = [f"Das {a} und der {b} sind bei dem {c}." for a in NOUNS for b in NOUNS for c in NOUNS]
+
+
+def write_tsv(path, sources, targets):
+    lines = [f"{source}\t{target}\n" for source, target in zip(sources, targets, strict=True)]
+    path.write_text("".join(lines), "utf-8")
+    return Tsv(str(path))
+
+
+@pytest.fixture(scope="module")
+def manifest(tmp_path_factory):
+    """A good corpus, and one with its sides the wrong way round."""
+    folder = tmp_path_factory.mktemp("languages")
+    return preprocess(
+        sources=[
+            write_tsv(folder / "good.tsv", ENGLISH, GERMAN),
+            write_tsv(folder / "swapped.tsv", GERMAN, ENGLISH),
+        ],
+        options=options(
+            folder / "out", vocabulary_type="char", source_language="en", target_language="de"
+        ),
+    )
+
+
+def test_the_manifest_says_what_languages_the_texts_of_a_source_seem_to_be_in(manifest):
+    # Of 343 rows the first 128, and that at 256.
+    assert [source["languages"] for source in manifest.sources] == [
+        {"source": {"en": 129}, "target": {"de": 129}},
+        {"source": {"de": 129}, "target": {"en": 129}},
+    ]
+
+
+def test_of_several_corpora_the_one_that_is_the_wrong_way_round_is_named(manifest):
+    [line] = describe_languages(manifest)
+    assert line.startswith("warning: ")
+    assert "swapped.tsv seems to have its sides the wrong way round: 129 of 129 source" in line
+    assert line.endswith("or the languages, and make the dataset again")
+
+
+def test_what_was_not_named_is_guessed_of_all_texts(tmp_path):
+    corpus = write_tsv(tmp_path / "a.tsv", ENGLISH, GERMAN)
+    made = preprocess(
+        sources=[corpus],
+        options=options(tmp_path / "out", vocabulary_type="char", target_language="de"),
+    )
+    assert describe_languages(made) == [
+        "languages not named: the source texts seem to be in en (`source_language=en`). Name them, "
+        "and scripts are checked, and the commands that follow cut texts into sentences and score "
+        "them by the language"
+    ]
+
+
+def test_languages_that_the_texts_do_not_tell_are_asked_for(tmp_path):
+    corpus = write_pairs(tmp_path, PAIRS)
+    made = preprocess(sources=[corpus], options=options(tmp_path / "out"))
+    [line] = describe_languages(made)
+    assert line.startswith(
+        "languages not named: the source texts do not tell theirs (`source_language`), the target "
+        "texts do not tell theirs (`target_language`). Name them"
+    )
+
+
+def test_of_half_named_languages_a_swap_is_told_and_nothing_guessed(manifest):
+    [_, swapped] = manifest.sources
+    half = dataclasses.replace(manifest, sources=[swapped], target_language="")
+    [line] = describe_languages(half)
+    assert "the wrong way round" in line
+
+
+def test_the_first_pair_of_each_corpus_is_shown_with_its_languages(tmp_path):
+    lines = ["\ttwo", "one", "The  old\tDas alte", "The new\tDas neue"]  # two are no pairs
+    (tmp_path / "a.tsv").write_text("".join(f"{line}\n" for line in lines))
+    table = pa.table({"en": [None, "A" + " long" * 20], "de": ["x", "Ein Satz"]})
+    pq.write_table(table, tmp_path / "b.parquet")
+    (tmp_path / "empty.tsv").write_text("")
+    names = [f"a={tmp_path}/a.tsv", f"b={tmp_path}/b.parquet:en:de", f"c={tmp_path}/empty.tsv"]
+    plan = plan_preprocess(
+        sources=open_named(corpora=names),
+        options=options(tmp_path / "out", source_language="en-GB"),
+    )
+    assert list(describe_first_pairs(plan)) == [
+        'first pair of a: en-GB "The old", target "Das alte"',
+        f'first pair of b: en-GB "{("A" + " long" * 20)[:61]}...", target "Ein Satz"',
+    ]
+
+
+def test_a_long_name_is_cut_without_a_space_behind_the_dots(tmp_path):
+    for width in range(1, 9):
+        (tmp_path / str(width)).mkdir()
+        names = [f"{tmp_path}/{width}/{side}.{'x' * 20}{'y' * width}" for side in ("en", "de")]
+        for name in names:
+            Path(name).write_text("one\n")
+        plan = plan_preprocess(
+            sources=[TextPair(*names)], options=options(tmp_path / f"out{width}")
+        )
+        [line] = describe_first_pairs(plan)
+        assert re.match(r"first pair of \.\.\.\S", line)
+
+
+def test_what_cannot_be_read_twice_is_not_read_for_a_first_pair(tmp_path):
+    os.mkfifo(tmp_path / "a.tsv")
+    plan = plan_preprocess(
+        sources=[Tsv(str(tmp_path / "a.tsv"))], options=options(tmp_path / "out")
+    )
+    assert list(describe_first_pairs(plan)) == []
+
+
+def test_datasets_of_earlier_versions_say_nothing_of_languages(manifest):
+    sources = [dict(source) for source in manifest.sources]
+    for source in sources:
+        del source["languages"]
+    assert describe_languages(dataclasses.replace(manifest, sources=sources)) == []
+
+
+def test_of_many_corpora_three_are_named(manifest):
+    [_, swapped] = manifest.sources
+    sources = [swapped | {"name": f"{i}.tsv"} for i in range(8)]
+    lines = describe_languages(dataclasses.replace(manifest, sources=sources))
+    assert [line.split()[1] for line in lines] == ["0.tsv", "1.tsv", "2.tsv", "the"]
+    assert lines[-1] == "warning: the same of 5 more of the corpora"
