@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+CHOICES = "choices"  # in the metadata of a dataclass's field
+
 
 class UserError(Exception):
     """A mistake that the user can mend: a wrong path, option or input.
@@ -51,6 +57,18 @@ def require(condition: bool, rule: str, received: object = None) -> None:
 def require_one_of(name: str, value: str | None, choices: tuple[str, ...]) -> None:
     """Raises a UserError unless the value is one of the choices."""
     require(value in choices, f"{name} must be one of {', '.join(choices)}", str(value))
+
+
+def one_of(choices: Sequence[str], **default: Any) -> Any:
+    """Returns a field of a dataclass that takes one of the choices, for command lines to offer.
+
+    >>> @dataclasses.dataclass
+    ... class Options:
+    ...     kind: str = one_of(("cross", "encoder"), default="cross")
+    >>> Options(), dataclasses.fields(Options)[0].metadata[CHOICES]
+    (Options(kind='cross'), ('cross', 'encoder'))
+    """
+    return dataclasses.field(metadata={CHOICES: tuple(choices)}, **default)
 
 
 def require_text(name: str, text: str) -> None:

@@ -9,8 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from model.errors import UserError, require_one_of
+from model.errors import UserError, one_of, require_one_of
 from model.folders.atomic import atomic_folder, is_free
+from model.folders.long_work import writing
 from model.formats.argos import open_package
 from model.formats.foreign import (
     TOKENIZATION_FILE,
@@ -18,10 +19,11 @@ from model.formats.foreign import (
     describe_other_tool,
     is_foreign,
     open_foreign,
+    tells_languages,
 )
 from model.formats.model_card import About, TrainingData
 from model.formats.model_folder import WEIGHTS_FILE, write_about
-from model.text.languages import read_language
+from model.text.languages import are_different, read_language
 from model.text.tokenization import SOURCE_LANGUAGE, TARGET_LANGUAGE, Tokenization, find_token
 from model.text.vocabulary import SHARED_MODEL, SOURCE_MODEL, TARGET_MODEL
 
@@ -56,15 +58,17 @@ class ImportRequest:
         those of the SentencePiece models.
       source_prefix: Tokens that the model gets before those of a source, with spaces between them;
         "{source_language}" and "{target_language}" stand for the tokens of the languages. By
-        default as the vocabulary tells.
-      source_suffix: Tokens behind those of a source, likewise.
-      target_prefix: Tokens that every translation begins with, likewise.
+        default those tokens, where the vocabulary has such as NLLB's and M2M's are, else none.
+      source_suffix: Tokens that the model gets behind those of a source, with spaces between them;
+        by default as `source_prefix`.
+      target_prefix: Tokens that every translation begins with, with spaces between them; by default
+        as `source_prefix`.
       source_language: Code of the language to translate from; of a model of several, from it alone.
-      target_language: Code of the language to translate into, likewise.
+      target_language: Code of the language to translate into; of a model of several, into it alone.
       overwrite: Replace an earlier import.
     """
 
-    format: str
+    format: str = one_of(FORMATS)
     model: str
     output: str
     source_vocabulary: str | None = None
@@ -109,7 +113,7 @@ class ImportRequest:
             if name in model.tokenization.added:
                 tokens[name] = find_token(code, languages=languages, field=field)
             else:
-                read_language(code, name=f"`{field}`")
+                _check_own(code, field=field, model=model)
         return dataclasses.replace(
             model,
             tokenization=model.tokenization.with_tokens(tokens),
@@ -141,8 +145,10 @@ class ImportRequest:
         )
         try:
             with atomic_folder(output) as folder:
-                for name, path in copied.items():
-                    shutil.copyfile(path, folder / name)
+                size = sum(path.stat().st_size for path in copied.values())
+                with writing(folder, total=size):
+                    for name, path in copied.items():
+                        shutil.copyfile(path, folder / name)
                 text = json.dumps(dataclasses.asdict(tokenization), indent=2, ensure_ascii=False)
                 (folder / TOKENIZATION_FILE).write_text(f"{text}\n", "utf-8")
                 write_about(folder, About(data=model.data))
@@ -204,6 +210,19 @@ class ImportRequest:
             if (tokens := getattr(self, field)) is not None
         }
         return dataclasses.replace(model.tokenization, **given)
+
+
+def _check_own(code: str, *, field: str, model: ForeignModel) -> None:
+    """Raises if a model of two languages tells another one than is given."""
+    read_language(code, name=f"`{field}`")
+    own = getattr(model.data, field)
+    if are_different(code, own):
+        named = tells_languages(model.folder.name)
+        raise UserError(
+            f"`{field}` is {code}, and {model.folder.name} translates "
+            f"{'from' if field == 'source_language' else 'to'} {own} alone: leave it out"
+            f"{', or rename the folder if its name is wrong' if named else ''}"
+        )
 
 
 _BOTH = "`target_vocabulary` needs `source_vocabulary`: give both, or neither"

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from model.dataset.manifest import TRAIN, DatasetManifest, ratio_of_place
+from model.text.languages import are_different
 
 if TYPE_CHECKING:  # the help of a command needs none
     import numpy as np
@@ -20,6 +21,7 @@ if TYPE_CHECKING:  # the help of a command needs none
 
 _PROGRAMS = ("tt-translate", "tensorflow", "keras", "sentencepiece")
 _SCORE_QUANTILES = (0.001, 0.01, 0.1, 0.5)
+LITTLE_KNOWN = "it has learnt little of other languages, and its vocabulary cuts them to pieces"
 _QUANTILES = (0.0001, 0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999, 0.9999)
 
 
@@ -66,6 +68,24 @@ class TrainingData:
             protect_regex=list(manifest.options.get("protect_regex", ())),
         )
 
+    def describe_other_languages(self, *, source_language: str, target_language: str) -> str:
+        """Says that a dataset is of other languages than this; "" where that is not known.
+
+        >>> data = TrainingData(source_language="en", target_language="de")
+        >>> data.describe_other_languages(source_language="en-GB", target_language="es")
+        'translates from en to de, and the dataset is from en-GB to es'
+        >>> data.describe_other_languages(source_language="eng", target_language="")
+        ''
+        """
+        pairs = (self.source_language, source_language), (self.target_language, target_language)
+        if not any(are_different(own, other) for own, other in pairs):
+            return ""
+        [(source, other_source), (target, other_target)] = pairs
+        return (
+            f"translates from {source or '?'} to {target or '?'}, and the dataset is from "
+            f"{other_source or '?'} to {other_target or '?'}"
+        )
+
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> TrainingData:
         """Takes what `dataclasses.asdict` gave; what is not known here is left out."""
@@ -83,10 +103,20 @@ class About:
     token_scores: dict[str, float] = dataclasses.field(default_factory=dict)
     # Names of those of which it is one, or the mean; none of the weights at the end of a training.
     checkpoints: list[str] = dataclasses.field(default_factory=list)
+    # What the model was whose weights it began with: its path, and of its card pairs, corpora,
+    # steps and `began_with`, as far as they are known; empty where it began at random.
+    began_with: dict[str, Any] = dataclasses.field(default_factory=dict)
     # The options of the training, and the number of replicas.
     recipe: dict[str, Any] = dataclasses.field(default_factory=dict)
     # Versions of the programs that wrote it.
     versions: dict[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """What a model that begins with its weights says of it."""
+        data = self.data
+        known = {"pairs": data.pairs, "corpora": data.corpora, "steps": self.steps}
+        return {k: v for k, v in {**known, "began_with": self.began_with}.items() if v}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> About:
@@ -104,9 +134,35 @@ def describe_run(config: Mapping[str, Any]) -> About:
     data = config.get("data") or {"fingerprint": config["dataset"]}
     return About(
         data=TrainingData.from_json(data),
+        began_with=origin_of_run(config),
         recipe={**config["training"], "replicas": config["replicas"], **initial},
         versions=versions_of(_PROGRAMS),
     )
+
+
+def origin_of_run(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what the configuration of a run says of the model that it began with."""
+    initial = config.get("init_from") or {}
+    return {name: value for name, value in initial.items() if name != "fingerprint"}
+
+
+def describe_origin(began_with: Mapping[str, Any]) -> str:
+    """Says what a model began with, as `About.began_with` has it; "" where it began at random.
+
+    >>> first = {"model": "big", "steps": 800}
+    >>> describe_origin({"model": "run", "pairs": 7000, "corpora": ["a.tsv"], "began_with": first})
+    'run (7,000 pairs of a.tsv; began with big (800 updates))'
+    """
+    if not began_with:
+        return ""
+    parts = []
+    if pairs := began_with.get("pairs"):
+        parts.append(f"{pairs:,} pairs of {', '.join(began_with.get('corpora', ()))}")
+    if steps := began_with.get("steps"):
+        parts.append(f"{steps:,} updates")
+    if earlier := describe_origin(began_with.get("began_with", {})):
+        parts.append(f"began with {earlier}")
+    return f"{began_with['model']} ({'; '.join(parts)})" if parts else str(began_with["model"])
 
 
 def ratio_quantiles(counts: list[int]) -> dict[str, float]:

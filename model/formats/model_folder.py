@@ -30,6 +30,7 @@ from model.transformer.config import TransformerConfig
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.weights.h5"
 ABOUT_FILE = "about.json"
+SAVED_MODEL_FILE = "saved_model.pb"
 _ABOUT, _DIGESTS = "about", "digests"
 _CHUNK_BYTES = 8 << 20
 
@@ -56,13 +57,17 @@ def find_model_folder(folder: str | Path) -> Path:
     if is_foreign(given):
         raise UserError(
             f"{folder} is a model for CTranslate2, of another program: it translates with "
-            "`engine=ctranslate2`"
+            "`engine=ctranslate2`, and cannot be trained, exported or drawn. What it translates "
+            "can train a model (docs/train.md#distillation), and a Marian .npz that it was made "
+            "from can be imported (`tt import marian`)"
         )
     if is_ctranslate2(given):
         raise UserError(
             f"{folder} was exported for CTranslate2: translate with `engine=ctranslate2`, or name "
             "the folder that it was exported from"
         )
+    if said := describe_saved_model(given):
+        raise UserError(said)
     raise UserError(
         f"{folder} holds no exported model ({CONFIG_FILE} and {WEIGHTS_FILE}, there or in "
         f"model/): {_remedy(given)}"
@@ -77,6 +82,16 @@ def _remedy(folder: Path) -> str:
     if (best / WEIGHTS_FILE).is_file():
         return f"let its `tt train` finish, or name {best}, its best one so far"
     return "let its `tt train` finish, or name another folder"
+
+
+def describe_saved_model(folder: Path) -> str | None:
+    """Says of a folder with an export for TensorFlow that it is one; of any other, nothing."""
+    if not (folder / SAVED_MODEL_FILE).is_file():
+        return None
+    return (
+        f"{folder} is a SavedModel, an export for TensorFlow's own programs, which tt does not "
+        "load: name the run, or the model folder, that it was exported from"
+    )
 
 
 def is_ctranslate2(folder: str | Path) -> bool:

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from model.decoding.options import Decoding
 from model.folders.atomic import atomic_folder
+from model.folders.long_work import writing
 from model.folders.remote import storage_errors
 from model.formats.model_folder import find_model_folder, load_about, write_about
 from model.formats.weights import check_output, copy_vocabularies, load_model
@@ -55,7 +56,8 @@ def export_saved_model(
         # A plain module with plain variables: a saved Keras model would want Keras to load.
         module = tf.Module()
         module.weights = [variable.value for variable in model.variables]
-        tf.saved_model.save(module, str(folder), signatures={SIGNATURE: search})
+        with writing(folder, total=loaded.bytes):
+            tf.saved_model.save(module, str(folder), signatures={SIGNATURE: search})
         vocabulary_folder = folder / VOCABULARY_FOLDER
         vocabulary_folder.mkdir()
         copy_vocabularies(path, vocabulary_folder)

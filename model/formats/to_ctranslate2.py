@@ -12,6 +12,7 @@ import tensorflow as tf
 from model.errors import UserError
 from model.extras import install_extra
 from model.folders.atomic import atomic_folder
+from model.folders.long_work import writing
 from model.folders.remote import OTHER_OUTPUT, storage_errors
 from model.formats.ctranslate2_files import POSITIONS
 from model.formats.model_folder import find_model_folder, load_about, write_about
@@ -95,7 +96,8 @@ def export_ctranslate2(
         spec.config.layer_norm_epsilon = LayerNorm.EPSILON
         spec.validate()
         spec.optimize()  # writes a matrix that stands in several places once
-        spec.save(str(folder))
+        with writing(folder, total=loaded.bytes):
+            spec.save(str(folder))
         copy_vocabularies(path, folder)
         write_about(folder, load_about(path))
 

@@ -13,11 +13,13 @@ import tensorflow as tf
 from model.errors import UserError
 from model.folders.access import check_readable
 from model.folders.atomic import atomic_folder, is_free
+from model.folders.long_work import writing
 from model.folders.remote import storage_errors
 from model.formats.ctranslate2_files import CTRANSLATE2_FILE
 from model.formats.model_card import About
 from model.formats.model_folder import (
     CONFIG_FILE,
+    SAVED_MODEL_FILE,
     WEIGHTS_FILE,
     check_files,
     check_vocabulary_sizes,
@@ -56,6 +58,11 @@ class LoadedModel(NamedTuple):
 
     model: Transformer
     vocabularies: VocabularyPair
+
+    @property
+    def bytes(self) -> int:
+        """The size of its weights in float32."""
+        return 4 * int(self.model.count_params())
 
 
 def load_model(
@@ -122,7 +129,7 @@ def _not_finite(model: Transformer) -> list[str]:
 
 
 MARIAN_FILE = "model.npz"  # of an export for Marian
-_EXPORT_FILES = (WEIGHTS_FILE, "saved_model.pb", CTRANSLATE2_FILE, MARIAN_FILE)
+_EXPORT_FILES = (WEIGHTS_FILE, SAVED_MODEL_FILE, CTRANSLATE2_FILE, MARIAN_FILE)
 
 
 def copy_model(model_folder: Path, output: Path, *, overwrite: bool = False) -> None:
@@ -139,7 +146,8 @@ def copy_model(model_folder: Path, output: Path, *, overwrite: bool = False) -> 
         check_readable(path / name)
     check_files(path)
     with storage_errors(str(output.resolve())), atomic_folder(output) as folder:
-        shutil.copyfile(path / WEIGHTS_FILE, folder / WEIGHTS_FILE)
+        with writing(folder, total=(path / WEIGHTS_FILE).stat().st_size):
+            shutil.copyfile(path / WEIGHTS_FILE, folder / WEIGHTS_FILE)
         copy_vocabularies(path, folder)
         write_config(folder, load_config(path), load_about(path))
 

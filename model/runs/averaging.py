@@ -11,11 +11,13 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from model.errors import UserError, require, require_one_of
+from model.errors import UserError, one_of, require, require_one_of
 from model.folders.atomic import is_free
 
 if TYPE_CHECKING:
     from model.runs.checkpoints import Checkpoints
+
+KEPT = ("last", "best")  # checkpoints
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -31,11 +33,11 @@ class AverageRequest:
 
     run: str
     output: str
-    of: str = "last"
+    of: str = one_of(KEPT, default="last")
     count: int | None = None
 
     def __post_init__(self) -> None:
-        require_one_of("`of`", self.of, ("last", "best"))
+        require_one_of("`of`", self.of, KEPT)
         require(self.count is None or self.count >= 1, "`count` must be at least 1", self.count)
 
     def check(self) -> None:

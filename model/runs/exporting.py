@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from model.decoding.options import Decoding
-from model.errors import UserError, require_one_of
+from model.errors import UserError, one_of, require_one_of
 from model.formats.model_folder import find_model_folder
 from model.runs.averaging import check_is_run, export_checkpoint
 
@@ -33,7 +33,7 @@ class ExportRequest:
 
     model: str
     output: str
-    format: str = "model"
+    format: str = one_of(FORMATS, default="model")
     checkpoint: str | None = None
     overwrite: bool = False
     search: Decoding | None = None

@@ -18,6 +18,11 @@ _MAY_CHANGE = (
     "training.average", "training.log_every", "training.jit",
 )  # fmt: skip
 
+# What follows from the dataset: where that is another, it says nothing more.
+_OF_THE_DATASET = (
+    "model.source_vocabulary_size", "model.target_vocabulary_size", "model.shared_vocabulary",
+)  # fmt: skip
+
 
 def describe_dataset(manifest: DatasetManifest, *, folder: str) -> dict[str, Any]:
     """Returns what of a configuration tells which dataset it is; runs are not compared by it."""
@@ -49,7 +54,15 @@ def describe_difference(saved: dict[str, Any], asked: dict[str, Any]) -> str:
         return [f"it began with {words[0]}, not with {words[1]}"]
 
     words = {"dataset": datasets, "init_from": initial}
-    return "; ".join(describe_differences(saved, asked, words=words, ignored=_MAY_CHANGE))
+    is_other = saved.get("dataset") != asked.get("dataset")
+    ignored = (*_MAY_CHANGE, *(_OF_THE_DATASET if is_other else ()))
+    saved, asked = (_dataset_first(config) for config in (saved, asked))
+    return "; ".join(describe_differences(saved, asked, words=words, ignored=ignored))
+
+
+def _dataset_first(config: dict[str, Any]) -> dict[str, Any]:
+    """Returns it in the order of messages: what else differs may follow from the dataset."""
+    return {name: config[name] for name in ("dataset",) if name in config} | config
 
 
 def _dataset_words(source: dict[str, Any] | None) -> str:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from model.errors import UserError
-from model.formats.model_folder import find_model_folder, load_config, model_fingerprint
+from model.formats.model_folder import (
+    find_model_folder,
+    load_about,
+    load_config,
+    model_fingerprint,
+)
 from model.text.vocabulary import load_vocabularies
 from model.transformer.config import TransformerConfig
 
@@ -27,6 +32,8 @@ class InitialModel:
     name: str  # the absolute path of the model folder; of one elsewhere, as it was given
     known: str = ""  # its fingerprint when the run was begun, or ""
     fetch: Fetch = Path  # returns a local copy of a model elsewhere
+    # What its card said when the run was begun, as `About.origin` gives it.
+    origin: Mapping[str, Any] = dataclasses.field(default_factory=dict, hash=False)
 
     @classmethod
     def find(
@@ -53,8 +60,10 @@ class InitialModel:
         cls, config: Mapping[str, Any] | None, *, fetch: Fetch = Path
     ) -> InitialModel | None:
         """Returns the model that a run was begun from, by its configuration."""
-        saved = (config or {}).get("init_from")
-        return cls(saved["model"], saved["fingerprint"], fetch) if saved else None
+        saved = dict((config or {}).get("init_from") or {})
+        if not saved:
+            return None
+        return cls(saved.pop("model"), saved.pop("fingerprint"), fetch, origin=saved)
 
     @functools.cached_property
     def folder(self) -> Path:
@@ -65,13 +74,16 @@ class InitialModel:
         """
         return find_model_folder(self.fetch(self.name))
 
-    def to_json(self) -> dict[str, str]:
+    def to_json(self) -> dict[str, Any]:
         """Returns what the configuration of a run says of it.
 
         Raises:
           UserError: A file of the model is damaged.
         """
-        return {"model": self.name, "fingerprint": self.known or model_fingerprint(self.folder)}
+        if self.known:
+            return {"model": self.name, "fingerprint": self.known, **self.origin}
+        fingerprint, origin = model_fingerprint(self.folder), load_about(self.folder).origin
+        return {"model": self.name, "fingerprint": fingerprint, **origin}
 
     @property
     def config(self) -> TransformerConfig:
@@ -106,8 +118,15 @@ class InitialModel:
                 f"{self.name}`"
             )
 
-    def check_shape(self, asked: TransformerConfig) -> None:
+    def check_shape(
+        self, asked: TransformerConfig, *, preset: str | None = None, given: Collection[str] = ()
+    ) -> None:
         """Checks that the weights suit an architecture.
+
+        Args:
+          asked: The architecture.
+          preset: The preset that was asked for; None if none was.
+          given: Fields of the architecture that were asked for by themselves.
 
         Raises:
           UserError: They do not.
@@ -115,10 +134,13 @@ class InitialModel:
         there, here = dataclasses.asdict(self.config), dataclasses.asdict(asked)
         for name, value in there.items():
             if here[name] != value and name not in _NO_SHAPE:
+                received = f"{_shown(here[name])}"
+                if preset is not None and name not in given:
+                    received = f"`preset={preset}`, which makes it {received}"
                 raise UserError(
                     f"`init_from` takes the shape of {self.name}, whose `{name}` is "
-                    f"{_shown(value)}. Received: {_shown(here[name])}; leave it out, or train "
-                    "without `init_from`"
+                    f"{_shown(value)}. Received: {received}; leave it out, or train without "
+                    "`init_from`"
                 )
 
     def load_into(self, model: Transformer) -> None:

@@ -63,6 +63,7 @@ class Reporter:
         """Passes a report on, to the log, to TensorBoard and to the caller."""
         kind = "validation" if isinstance(what, Validation) else "train"
         values = {k: v for k, v in dataclasses.asdict(what).items() if v not in (None, "")}
+        values.pop("took", None)
         with self._run.errors():
             self._log.write(kind=kind, **values, seconds=self._seconds())
             with self._writer.as_default(what.step):

@@ -49,6 +49,8 @@ class Validation:
     # The first sentences: "source", "reference" and the "translation" under these weights.
     samples: list[dict[str, str]] | None = None
     is_best: bool = False  # better than every one before, by the run's metric
+    # Seconds that it took; the log, which has the time, leaves it out.
+    took: float | None = dataclasses.field(default=None, compare=False)
 
 
 Report = Callable[[Progress | Validation], None]

@@ -77,15 +77,8 @@ class RunFolder:
           UserError: It holds another run or something else, another process trains there, or it
             cannot be written.
         """
-        if tf.io.gfile.exists(self.path) and not tf.io.gfile.isdir(self.path):
-            raise UserError(f"{self.path} is a file: name a folder for the run with `run`")
+        self.check_place()
         config = {"format": _FORMAT, **config}
-        if tf.io.gfile.exists(self.inside(CONFIG_FILE)):
-            self.load_config()  # before anything is written: the folder may be something else's
-        elif self._names() - _UNFINISHED:
-            raise UserError(
-                f"{self.path} holds something else than a run: choose another folder with `run`"
-            )
         notes = []
         if is_local(self.path) and not self._take_lock():
             notes.append(
@@ -104,6 +97,21 @@ class RunFolder:
                 if not tf.io.gfile.exists(copied) or not has_trained:
                     copy_file(str(vocabulary_folder / name), copied)
         return notes
+
+    def check_place(self) -> None:
+        """Checks that a run may be here, this or another; writes nothing.
+
+        Raises:
+          UserError: There is something else.
+        """
+        if tf.io.gfile.exists(self.path) and not tf.io.gfile.isdir(self.path):
+            raise UserError(f"{self.path} is a file: name a folder for the run with `run`")
+        if tf.io.gfile.exists(self.inside(CONFIG_FILE)):
+            self.load_config()
+        elif self._names() - _UNFINISHED:
+            raise UserError(
+                f"{self.path} holds something else than a run: choose another folder with `run`"
+            )
 
     def write_config(self, config: dict[str, Any]) -> None:
         """Writes what a claimed folder trains, once it is sure that it will."""

@@ -6,7 +6,7 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
-from model.errors import require, require_one_of
+from model.errors import one_of, require, require_one_of
 from model.transformer.config import TransformerConfig
 
 if TYPE_CHECKING:
@@ -79,24 +79,24 @@ class TrainingConfig:
     effective_batch_size: int | None = None
     peak_learning_rate: float | None = None
     warmup_steps: int = 4000
-    schedule: str = "inverse-sqrt"
+    schedule: str = one_of(SCHEDULES, default="inverse-sqrt")
     label_smoothing: float = 0.1
     subword_dropout: float = 0.0
     r_drop: float | None = None
     ema: float | None = None
     clip_norm: float | None = None
-    compute_type: str = "float32"
+    compute_type: str = one_of(COMPUTE_TYPES, default="float32")
     jit: bool = False
     seed: int = 1
     validate_every: int = 500
     score_every: int | None = None
     score_sentences: int = 2000
-    best_metric: str = "loss"
+    best_metric: str = one_of(METRICS, default="loss")
     patience: int | None = None
     keep_best: int = 1
     save_every: int = 500
     keep_checkpoints: int = 3
-    average: str = "none"
+    average: str = one_of(AVERAGES, default="none")
     log_every: int = 50
 
     def __post_init__(self) -> None:

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from model.dataset.manifest import VALIDATION, DatasetManifest
-from model.errors import UserError, counted
-from model.formats.model_card import TrainingData
+from model.errors import UserError, counted, one_of
+from model.formats.model_card import LITTLE_KNOWN, TrainingData
+from model.formats.model_folder import load_about
 from model.runs.identity import describe_dataset
 from model.runs.initial_model import InitialModel
 from model.training.choices import configure, describe_choices, doubts
 from model.training.options import TrainingConfig, run_config
-from model.transformer.config import TransformerConfig
+from model.transformer.config import PRESETS, TransformerConfig
 
 if TYPE_CHECKING:  # TensorFlow is imported by the functions that need it
     import tensorflow as tf
@@ -24,6 +25,8 @@ if TYPE_CHECKING:  # TensorFlow is imported by the functions that need it
     from model.training.stops import StopRequest
     from model.training.trainer import Trainer
     from model.transformer.transformer import Transformer
+
+STRATEGIES = ("auto", "one-device", "mirrored", "multi-worker")  # of `model.updates.strategies`
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -59,10 +62,10 @@ class TrainRequest:
 
     dataset: str | Path
     run: str | Path
-    preset: str | None = None
+    preset: str | None = one_of(tuple(PRESETS), default=None)
     model: TransformerConfig | Mapping[str, Any] = dataclasses.field(default_factory=dict)
     training: TrainingConfig | Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    strategy: str = "auto"
+    strategy: str = one_of(STRATEGIES, default="auto")
     devices: tuple[str, ...] = ()
     init_from: str | Path | None = None
     restart_from_model: bool = False
@@ -117,8 +120,7 @@ class TrainRequest:
             training = dataclasses.replace(self.training, steps=training.steps)
         data = TrainingDataset.open(manifest, folder, model=model, training=training)
         job = TrainJob(request=self, model=model, data=data, initial=initial, notes=notes)
-        if begun is not None:
-            self._check_run(job, is_to_run=is_to_run)
+        self._check_run(job, is_begun=begun is not None, is_to_run=is_to_run)
         return job
 
     def _configure(
@@ -143,7 +145,7 @@ class TrainRequest:
         if isinstance(self.model, TransformerConfig):
             model = self.model
         if initial and is_new:
-            initial.check_shape(model)
+            initial.check_shape(model, preset=given.get("preset"), given=given.keys())
         if training.r_drop and not (model.dropout or model.attention_dropout):
             raise UserError(
                 "`r_drop` compares two passes with different dropout, so `dropout` must be above "
@@ -151,9 +153,12 @@ class TrainRequest:
             )
         return model, training, initial
 
-    def _check_run(self, job: TrainJob, *, is_to_run: bool) -> None:
+    def _check_run(self, job: TrainJob, *, is_begun: bool, is_to_run: bool) -> None:
         from model.runs.run_folder import RunFolder
 
+        if not is_begun:
+            RunFolder(self.run).check_place()
+            return
         data = job.data
         config = run_config(
             model=job.model,
@@ -229,8 +234,15 @@ class TrainJob:
     @property
     def doubts(self) -> list[str]:
         """Lines on what speaks against this training."""
-        pairs = self.data.manifest.splits[VALIDATION].records
-        return doubts(self.training, width=self.model.d_model, validation_pairs=pairs)
+        manifest = self.data.manifest
+        pairs = manifest.splits[VALIDATION].records
+        found = doubts(self.training, width=self.model.d_model, validation_pairs=pairs)
+        if self.initial and not self.initial.known:  # else the run goes on from its checkpoints
+            other = load_about(self.initial.folder).data.describe_other_languages(
+                source_language=manifest.source_language, target_language=manifest.target_language
+            )
+            found += [f"{self.initial.name} {other}: {LITTLE_KNOWN}"] if other else []
+        return found
 
     def describe(self) -> list[str]:
         """Returns a line with the number of parameters of each part of the model."""

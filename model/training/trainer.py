@@ -254,7 +254,7 @@ class Trainer:
             raise Terminated
 
     def _validate(self) -> None:
-        state, training = self.state, self.training
+        state, training, start = self.state, self.training, time.monotonic()
         validation = self._validator.validate(state.step)
         if not math.isfinite(validation.loss):
             raise self._failures.not_finite_validation(validation.loss, state.step)
@@ -269,7 +269,8 @@ class Trainer:
         if self.workers.is_chief and place is not None:
             self._saver.write_best(state, is_best=place == 0)
         if self._reporter:
-            self._reporter.tell(dataclasses.replace(validation, is_best=place == 0))
+            took = time.monotonic() - start
+            self._reporter.tell(dataclasses.replace(validation, is_best=place == 0, took=took))
             for i, images in enumerate(self._validator.attention()):
                 self._reporter.show(f"attention/sentence_{i}", images, step=state.step)
 

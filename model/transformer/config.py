@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from model.errors import require, require_one_of
+from model.errors import one_of, require, require_one_of
 
 NORMS = ("post", "pre")
 ACTIVATIONS = ("relu", "swish", "gelu")
@@ -114,13 +114,13 @@ class TransformerConfig:
     d_ff: int = 2048
     dropout: float = 0.1
     attention_dropout: float = 0.0
-    norm: str = "post"
+    norm: str = one_of(NORMS, default="post")
     tie_embeddings: bool = True
     position_base: float = 10000.0
     encoder_layers: int | None = None
     decoder_layers: int | None = None
-    position_scale: str = "paper"
-    activation: str = "relu"
+    position_scale: str = one_of(POSITION_SCALES, default="paper")
+    activation: str = one_of(ACTIVATIONS, default="relu")
     projection_bias: bool = False
     output_bias: bool = False
     embedding_norm: bool = False

@@ -8,6 +8,7 @@ import numpy as np
 import yaml
 
 from model.folders.atomic import atomic_folder
+from model.folders.long_work import writing
 from model.folders.remote import storage_errors
 from model.formats.marian.architecture import write_architecture
 from model.formats.marian.archive import Array, write_archive
@@ -45,11 +46,12 @@ def export_marian(model_folder: Path, output: Path, *, overwrite: bool = False) 
             (folder / name).write_bytes(content)
             ids.append(of_side)
         source, target = ids[0], ids[-1]
-        write_archive(
-            folder / MARIAN_FILE,
-            settings=write_architecture(config, sizes=(len(source), len(target))),
-            arrays=_arrays(model, source=source, target=target),
-        )
+        with writing(folder, total=loaded.bytes):
+            write_archive(
+                folder / MARIAN_FILE,
+                settings=write_architecture(config, sizes=(len(source), len(target))),
+                arrays=_arrays(model, source=source, target=target),
+            )
         decoder = {
             "relative-paths": True,
             "models": [MARIAN_FILE],

@@ -8,6 +8,7 @@ import shutil
 
 import pytest
 from foreign_models import ENGLISH, LAYOUTS, argos, marian, nllb, opus, pack_argos, train_pieces
+from works import remember_works
 
 from model.decoding.options import Decoding
 from model.engines.loading import check_engine, load_translator
@@ -213,9 +214,12 @@ def test_a_damaged_package_is_an_error(tmp_path, monkeypatch, content, message):
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_an_import_translates_as_the_folder_does(layouts, name, tmp_path):
+def test_an_import_translates_as_the_folder_does(layouts, name, tmp_path, monkeypatch):
     layout = layouts[name]
+    works = remember_works(monkeypatch)
     ImportRequest(format="ctranslate2", model=str(layout.folder), output=f"{tmp_path}/M").write()
+    [writing] = [work for work in works if work.name == "writing the model"]
+    assert writing.done == writing.total > (tmp_path / "M/model.bin").stat().st_size
     assert is_foreign(tmp_path / "M")
     expected, found = translate(load(layout)), translate(load(layout, folder=tmp_path / "M"))
     assert found == expected
@@ -278,6 +282,17 @@ def test_a_wrong_import_writes_nothing(layouts, tmp_path, options, message):
     with pytest.raises(UserError, match=message):
         ImportRequest(**{**values, **options}).write()
     assert not (tmp_path / "M").exists()
+
+
+def test_an_import_into_another_language_than_the_model_has_is_refused(layouts, tmp_path):
+    asked = {"format": "ctranslate2", "output": f"{tmp_path}/M"}
+    named, packed = (str(layouts[name].folder) for name in ("opus-mt-en-es", "argos"))
+    for model, remedy in ((named, "leave it out, or rename the folder"), (packed, "leave it out$")):
+        for field, words in (("target_language", "to es"), ("source_language", "from en")):
+            with pytest.raises(UserError, match=rf"is fr, and .* {words} alone: {remedy}"):
+                ImportRequest(model=model, **asked, **{field: "fr"}).write()
+    assert not (tmp_path / "M").exists()
+    ImportRequest(model=named, **asked, source_language="en-GB", target_language="spa").write()
 
 
 # ------------------------------------------------------------------------------- bad input
@@ -348,6 +363,8 @@ def test_the_folder_tells_the_engine(layouts):
         check_engine(
             folder, decoding=GREEDY, engine=Engine(name="tensorflow"), max_source_tokens=10
         )
+    with pytest.raises(UserError, match="cannot be trained, exported or drawn"):
+        find_model_folder(folder)
     check_engine(folder, decoding=GREEDY, engine=Engine(), max_source_tokens=10)
     with pytest.raises(UserError, match="600 positions: `max_source_tokens`"):
         check_engine(folder, decoding=GREEDY, engine=Engine(), max_source_tokens=700)

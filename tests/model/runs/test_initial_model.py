@@ -11,8 +11,10 @@ from toy import DIGITS, write_dataset, write_spelled_vocabularies, write_vocabul
 from trainers import changed, ignore, log_of, one_device, two_replicas, weights_in, weights_of
 
 from model.errors import UserError
+from model.formats.model_card import describe_origin
 from model.formats.model_folder import load_about, model_fingerprint
 from model.formats.weights import load_model
+from model.summaries.run import summarize_run
 from model.text.vocabulary import SHARED_MODEL, VOCABULARY_FILE
 from model.training.request import TrainRequest
 
@@ -55,17 +57,45 @@ def test_it_has_the_shape_and_the_weights_of_the_model(initial, toy_dataset, tmp
     assert load_about(tmp_path / "run").recipe["init_from"] == str(initial / "model")
 
 
-def test_steps_are_chosen_by_the_dataset_and_dropout_may_be_given(initial, toy_dataset, tmp_path):
-    request = request_from(
-        initial, toy_dataset, tmp_path / "run", model={"dropout": 0.5}, training={"seed": 2}
+def test_a_model_says_what_it_began_with_and_what_that_began_with(initial, toy_dataset, tmp_path):
+    second, third = tmp_path / "second", tmp_path / "third"
+    request_from(initial, toy_dataset, second).plan().run(ignore)
+    request_from(second, toy_dataset, third).plan().run(ignore)
+    steps = load_about(initial).steps
+    first = {"model": str(initial / "model"), "pairs": 2000, "corpora": ["toy"], "steps": steps}
+    origin = {"model": str(second / "model"), "pairs": 2000, "corpora": ["toy"], "steps": 2}
+    assert load_about(second).began_with == first
+    assert load_about(third).began_with == {**origin, "began_with": first}
+    assert load_about(initial).began_with == {}
+    again = request_from(None, toy_dataset, third, training=changed(steps=4)).plan()
+    assert again.initial.to_json()["began_with"] == first, "a run that goes on keeps it"
+    assert (
+        summarize_run(third).began_with
+        == describe_origin(load_about(third).began_with)
+        == (
+            f"{second / 'model'} (2,000 pairs of toy; 2 updates; began with {initial / 'model'} "
+            f"(2,000 pairs of toy; {steps} updates))"
+        )
     )
-    job = request.plan()
-    assert (job.model.dropout, job.model.d_model, job.training.seed) == (0.5, 32, 2)
-    (_, chosen) = job.notes
-    assert chosen.startswith("Chosen by the dataset's size")
-    assert "`steps=" in chosen
-    assert "`preset=" not in chosen
-    assert "`dropout=" not in chosen
+
+
+def test_a_model_of_other_languages_is_warned_of(initial, toy_dataset, tmp_path):
+    config = json.loads((initial / "model/config.json").read_text())
+    config["about"]["data"] |= {"source_language": "en", "target_language": "de"}
+    (initial / "model/config.json").write_text(json.dumps(config))
+    dataset = shutil.copytree(toy_dataset, tmp_path / "dataset")
+    manifest = json.loads((dataset / "dataset.json").read_text())
+    found = {}
+    for target in ("de-AT", "es"):
+        languages = {"source_language": "eng", "target_language": target}
+        (dataset / "dataset.json").write_text(json.dumps(manifest | languages))
+        doubts = request_from(initial, dataset, tmp_path / "run").plan().doubts
+        found[target] = [doubt for doubt in doubts if "translates from" in doubt]
+    assert found["de-AT"] == []
+    assert found["es"] == [
+        f"{initial / 'model'} translates from en to de, and the dataset is from eng to es: it has "
+        "learnt little of other languages, and its vocabulary cuts them to pieces"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -74,7 +104,8 @@ def test_steps_are_chosen_by_the_dataset_and_dropout_may_be_given(initial, toy_d
         ({"model": {"layers": 3}}, "whose `layers` is 1. Received: 3; leave it out"),
         ({"model": {"decoder_layers": 2}}, "whose `encoder_layers` is not set. Received: 1"),
         ({"model": {"norm": "pre"}}, "whose `norm` is post. Received: pre"),
-        ({"preset": "small"}, "whose `layers` is 1. Received: 3"),
+        ({"preset": "small"}, "whose `layers` is 1. Received: `preset=small`, which makes it 3; l"),
+        ({"preset": "small", "model": {"layers": 2}}, "whose `layers` is 1. Received: 2; leave"),
         ({"init_from": "nowhere"}, "no model folder at nowhere"),
     ],
     ids=str,
@@ -166,7 +197,8 @@ def test_a_model_elsewhere_is_fetched_once_and_keeps_its_name(initial, toy_datas
     first.run(ignore)
     assert fetched == [url]
     config = json.loads((run / "config.json").read_text())["init_from"]
-    assert config == {"model": url, "fingerprint": model_fingerprint(initial)}
+    data = {"pairs": 2000, "corpora": ["toy"], "steps": load_about(initial).steps}
+    assert config == {"model": url, "fingerprint": model_fingerprint(initial), **data}
     long = changed(steps=4, validate_every=2, save_every=2)
     request_from(url, toy_dataset, run, training=long, fetch_model=fetch).plan().run(ignore)
     assert fetched == [url]

@@ -20,7 +20,7 @@ from trainers import changed, ignore, make_trainer
 from model.dataset.manifest import MANIFEST_FILE, digest_file
 from model.dataset.windows import Position
 from model.errors import UserError
-from model.runs.identity import describe_dataset
+from model.runs.identity import describe_dataset, describe_difference
 from model.runs.run_folder import RunFolder
 from model.training.stops import Terminated
 
@@ -77,6 +77,20 @@ def test_another_dataset_is_named_by_its_folder(tmp_path, toy_dataset, found, sa
         "`run`"
     )
     assert "0a1b" not in str(caught.value)
+
+
+def test_the_dataset_comes_first_and_what_follows_from_it_is_not_said():
+    sizes = {"source_vocabulary_size": 8000, "target_vocabulary_size": 8000}
+    saved = config_of("0a1b", folder="/d/one")
+    saved["model"] |= sizes
+    asked = config_of("2c3d", **OURS) | {"training": {"seed": 2}}
+    asked["model"] |= dict.fromkeys(sizes, 4264)
+    assert describe_difference(saved, asked) == (
+        "it trains on the dataset /d/one (12 pairs of a.en + a.xx), not on /d/other (3,400 pairs "
+        "of 1, 2, 3, ...); `seed` was 1 and is now 2"
+    )
+    same = {**asked, "dataset": "0a1b"}
+    assert "`source_vocabulary_size` was 8000 and is now 4264" in describe_difference(saved, same)
 
 
 @pytest.mark.parametrize("found", [{}, {"folder": "/before/it/was/moved"}])
