@@ -12,6 +12,8 @@ import numpy.typing as npt
 from model.dataset.batches import Batch, TokenBatches
 from model.dataset.manifest import TRAIN, DatasetManifest
 from model.dataset.windows import Position
+from model.folders.long_work import long_work
+from model.summaries.histograms import Histogram
 from model.summaries.vocabularies import token_names
 from model.text.normalization import WORD_BOUNDARY
 from model.text.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Vocabulary, VocabularyPair
@@ -60,6 +62,7 @@ class Coverage:
     unknown: int  # tokens that are UNK
     pairs_with_unknown: int
     longest_words: list[tuple[str, int]]  # those of most tokens, and how many
+    lengths: Histogram  # tokens of each text, here with BOS and EOS
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -94,26 +97,33 @@ def summarize_batches(
     shapes: dict[tuple[int, int, int], collections.Counter[str]] = {}
     narrow: Batch | None = None
     seen = 0
-    for batch in TokenBatches(
+    batches = TokenBatches(
         files=[folder / name for name in manifest.splits[TRAIN].shards],
         max_tokens=batch_tokens,
         seed=_SEED,
         vocabulary_sizes=(manifest.source_vocabulary_size, manifest.target_vocabulary_size),
         records=manifest.splits[TRAIN].records,
-    ).epoch(Position()):
-        sources, targets = batch.source, batch.target
-        counts = shapes.setdefault((*sources.shape, targets.shape[1]), collections.Counter())
-        real = int(np.count_nonzero(sources) + np.count_nonzero(targets))
-        counts.update(
-            batches=1, pairs=len(batch.records), real=real, positions=sources.size + targets.size
-        )
-        if narrow is None or _width(batch) < _width(narrow):
-            narrow = batch
-        for side, ids in zip(sides, (sources, targets), strict=True):
-            side.add(ids)
-        seen += len(batch.records)
-        if seen >= pairs:
-            break
+    ).epoch(Position())
+    total = min(pairs, manifest.splits[TRAIN].records)
+    with long_work("looking at training pairs", total=total, unit="pairs") as work:
+        for batch in batches:
+            sources, targets = batch.source, batch.target
+            counts = shapes.setdefault((*sources.shape, targets.shape[1]), collections.Counter())
+            real = int(np.count_nonzero(sources) + np.count_nonzero(targets))
+            counts.update(
+                batches=1,
+                pairs=len(batch.records),
+                real=real,
+                positions=sources.size + targets.size,
+            )
+            if narrow is None or _width(batch) < _width(narrow):
+                narrow = batch
+            for side, ids in zip(sides, (sources, targets), strict=True):
+                side.add(ids)
+            seen += len(batch.records)
+            work.add(len(batch.records))
+            if seen >= pairs:
+                break
     assert narrow is not None, "a finished dataset has records"
     every = sum(shapes.values(), collections.Counter())
     order = sorted(shapes, key=lambda shape: (-shapes[shape]["positions"], shape))
@@ -179,9 +189,11 @@ class _SideCounts:
         self._counts = np.zeros(vocabulary.size, np.int64)
         self._words = self._pairs_with_unknown = 0
         self._longest: dict[str, int] = {}
+        self._lengths: collections.Counter[int] = collections.Counter()
 
     def add(self, ids: npt.NDArray[np.int32]) -> None:
         """Takes the rows of a batch, int32 [B, T]."""
+        self._lengths.update(np.count_nonzero(ids != PAD_ID, axis=1).tolist())
         is_token = (ids != PAD_ID) & (ids != BOS_ID) & (ids != EOS_ID)
         flat = ids[is_token]
         if not flat.size:
@@ -227,4 +239,5 @@ class _SideCounts:
             unknown=int(self._counts[UNK_ID]),
             pairs_with_unknown=self._pairs_with_unknown,
             longest_words=list(self._longest.items()),
+            lengths=Histogram.of_lengths(self._lengths),
         )

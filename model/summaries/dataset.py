@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from model.dataset.manifest import (
     HISTOGRAM_STEP,
     RATIO_STEPS,
+    TRAIN,
     VALIDATION,
     DatasetManifest,
     SplitInfo,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:  # they import TensorFlow
     from model.summaries.pairs import PairSample
 
 LOOKED_AT = 50_000  # pairs of the training split, for all that is not in the manifest
-_TEXTS = 2_000  # validation pairs whose unknown parts are looked for
+_TEXTS = 2_000  # validation pairs that are looked at
 _HALF_STEP = 2 ** (0.5 / RATIO_STEPS)  # from the middle of a bin of ratios to its edge
 
 
@@ -58,10 +59,18 @@ class SplitSummary:
     longest: int  # the most tokens on any side of any pair
     source_lengths: Histogram
     target_lengths: Histogram
+    # Tokens of the sources and of the targets of the pairs that were looked at, in bins of one.
+    fine_lengths: list[Histogram]
     length_ratios: Histogram | None  # target tokens for a source token, in eighths of an octave
     placeholder_pairs: list[int]  # `placeholder_pairs[k - 1]` have at least k placeholders
     padding_as_stored: float
     padding_by_length: float
+
+    @property
+    def looked_at(self) -> str:
+        """Says of how many pairs the fine lengths are, as in ", the first 2,000 pairs"."""
+        count = self.fine_lengths[0].total if self.fine_lengths else 0
+        return f", the first {count:,} pairs" if count < self.pairs else ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -121,6 +130,9 @@ def summarize_dataset(
     manifest = DatasetManifest.load(path)
     vocabularies = load_vocabularies(path)
     tokens = batch_tokens or configure({}, manifest=manifest)[1].batch_tokens
+    batches = summarize_batches(path, manifest, vocabularies, batch_tokens=tokens, pairs=pairs)
+    unknown, lengths = _look_into_validation(path, manifest, vocabularies)
+    fine = {TRAIN: [each.lengths for each in batches.coverage], VALIDATION: lengths}
     return DatasetSummary(
         folder=str(folder),
         version=manifest.version,
@@ -132,15 +144,18 @@ def summarize_dataset(
         pairs_kept=manifest.pairs_kept,
         sources=summarize_sources(manifest.sources),
         rejected=summarize_rejected(path, manifest.rejected, examples=examples),
-        splits=[_summarize_split(*each) for each in manifest.splits.items()],
+        splits=[
+            _summarize_split(name, split, fine_lengths=fine.get(name, []))
+            for name, split in manifest.splits.items()
+        ],
         vocabularies=summarize_vocabularies(vocabularies),
-        unknown=_find_unknown(path, manifest, vocabularies),
+        unknown=unknown,
         samples=[
             sample
             for split in manifest.splits
             for sample in sample_pairs(path, manifest, vocabularies, split=split, count=samples)
         ],
-        batches=summarize_batches(path, manifest, vocabularies, batch_tokens=tokens, pairs=pairs),
+        batches=batches,
     )
 
 
@@ -168,7 +183,7 @@ def summarize_sources(sources: Sequence[dict[str, Any]]) -> list[SourceSummary]:
 _NONE: collections.Counter[str] = collections.Counter()
 
 
-def _summarize_split(name: str, split: SplitInfo) -> SplitSummary:
+def _summarize_split(name: str, split: SplitInfo, *, fine_lengths: list[Histogram]) -> SplitSummary:
     return SplitSummary(
         name=name,
         pairs=split.records,
@@ -179,6 +194,7 @@ def _summarize_split(name: str, split: SplitInfo) -> SplitSummary:
         longest=split.longest,
         source_lengths=_lengths(split.source_lengths),
         target_lengths=_lengths(split.target_lengths),
+        fine_lengths=fine_lengths,
         length_ratios=_ratios(split.length_ratios) if any(split.length_ratios) else None,
         placeholder_pairs=split.placeholder_pairs,
         padding_as_stored=split.padding_as_stored,
@@ -197,18 +213,25 @@ def _ratios(counts: list[int]) -> Histogram:
     return ratios.trimmed()
 
 
-def _find_unknown(
+def _look_into_validation(
     folder: Path, manifest: DatasetManifest, vocabularies: VocabularyPair
-) -> list[UnknownText]:
-    """Looks into validation texts: of training pairs the ids alone are stored."""
+) -> tuple[list[UnknownText], list[Histogram]]:
+    """Returns what is unknown in validation texts, and the lengths of their two sides.
+
+    Of training pairs the ids alone are stored.
+    """
     from model.summaries.pairs import read_pairs
 
     found: collections.Counter[tuple[str, str]] = collections.Counter()
+    lengths: list[collections.Counter[int]] = [collections.Counter(), collections.Counter()]
     for pair in itertools.islice(read_pairs(folder, manifest, VALIDATION), _TEXTS):
         for (side, vocabulary), text in zip(vars(vocabularies).items(), pair.texts, strict=True):
             if text is not None:
                 found.update((side, part) for part in vocabulary.find_unknown(text))
-    return [
+        for counts, ids in zip(lengths, pair.ids, strict=True):
+            counts[len(ids)] += 1
+    unknown = [
         UnknownText(side=side, text=text, count=count)
         for (side, text), count in sorted(found.items(), key=lambda each: (-each[1], each[0]))
     ]
+    return unknown, [Histogram.of_lengths(counts) for counts in lengths]

@@ -5,10 +5,13 @@ from __future__ import annotations
 import bisect
 import dataclasses
 import itertools
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
+
+_MOST = 0.999  # share of lengths that bins are made for
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -46,6 +49,33 @@ class Histogram:
         counts, _ = np.histogram(inside, bins=np.asarray(edges, np.float64))
         return cls(unit=unit, edges=[float(edge) for edge in edges], counts=counts.tolist())
 
+    @classmethod
+    def of_lengths(cls, counts: Mapping[int, int]) -> Histogram:
+        """Returns what counts of texts by their tokens say, in bins of one token; of 0, nothing.
+
+        >>> Histogram.of_lengths({0: 5, 2: 3, 4: 1})
+        Histogram(unit='tokens', edges=[2.0, 3.0, 4.0, 5.0], counts=[3, 0, 1])
+        """
+        lengths = sorted(length for length, count in counts.items() if length and count)
+        every = range(lengths[0], lengths[-1] + 1) if lengths else range(0)
+        first = every.start
+        edges = [float(first + place) for place in range(len(every) + 1)]
+        return cls(unit="tokens", edges=edges, counts=[counts.get(each, 0) for each in every])
+
+    def merged(self, bins: int) -> Histogram:
+        """Returns it with neighbouring bins together, so that there are at most so many.
+
+        >>> Histogram(unit="", edges=[0, 1, 2, 3], counts=[4, 5, 6]).merged(2)
+        Histogram(unit='', edges=[0, 2, 3], counts=[9, 6])
+        """
+        at_once = -(-len(self.counts) // bins) or 1
+        starts = range(0, len(self.counts), at_once)
+        return Histogram(
+            unit=self.unit,
+            edges=[*(self.edges[start] for start in starts), self.edges[-1]],
+            counts=[sum(self.counts[start : start + at_once]) for start in starts],
+        )
+
     @property
     def total(self) -> int:
         """The number of values."""
@@ -82,3 +112,34 @@ class Histogram:
         return Histogram(
             unit=self.unit, edges=self.edges[first : last + 1], counts=self.counts[first:last]
         )
+
+
+def with_same_bins(histograms: Sequence[Histogram], *, bins: int) -> list[Histogram]:
+    """Returns histograms of lengths with the same bins, at most so many.
+
+    The last bin has the longest thousandth of each as well: a single text of ten times the length
+    of all others would leave these a few bins.
+
+    Args:
+      histograms: In bins of one token, as of `Histogram.of_lengths`.
+      bins: The most bins.
+
+    >>> short, long = (Histogram.of_lengths(each) for each in ({2: 7, 3: 1}, {3: 5, 6: 2}))
+    >>> [each.edges for each in with_same_bins([short, long], bins=3)]
+    [[2.0, 4.0, 6.0, 8.0], [2.0, 4.0, 6.0, 8.0]]
+    >>> [each.counts for each in with_same_bins([short, long], bins=3)]
+    [[8, 0, 0], [5, 0, 2]]
+    """
+    there = [each for each in histograms if each.total]
+    if not there:
+        return list(histograms)
+    first = int(min(each.trimmed().edges[0] for each in there))
+    last = max(math.ceil(each.quantile(_MOST) or 0) for each in there)
+    width = max(1, math.ceil((last - first) / bins))
+    edges = [float(edge) for edge in range(first, max(last, first + 1) + width, width)][: bins + 1]
+    found = []
+    for each in histograms:
+        lengths = np.clip(each.edges[:-1], first, edges[-1] - 1)
+        counts, _ = np.histogram(lengths, bins=edges, weights=each.counts)
+        found.append(Histogram(unit=each.unit, edges=edges, counts=counts.astype(int).tolist()))
+    return found

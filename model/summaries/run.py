@@ -9,7 +9,7 @@ from typing import Any
 
 from model.errors import UserError
 from model.folders.lock import check_lock
-from model.formats.model_card import TrainingData
+from model.formats.model_card import TrainingData, describe_origin, origin_of_run
 from model.formats.model_folder import load_about
 from model.summaries.models import PartSize, parameters_of
 from model.summaries.training_log import TrainingLog, read_log
@@ -49,6 +49,7 @@ class RunSummary:
     data: TrainingData
     dataset_source: dict[str, Any]  # the dataset's folder, pairs and corpora, if known
     replicas: int
+    began_with: str  # as `describe_origin` says it; "" if it began with no model
     parts: list[PartSize]
     parameters: int
     vocabularies: list[VocabularySummary]
@@ -95,6 +96,7 @@ def summarize_run(folder: str | Path) -> RunSummary:
         training = config["training"]
         data = TrainingData.from_json(config.get("data") or {"fingerprint": config["dataset"]})
         replicas = int(config.get("replicas", 1))
+        began_with = describe_origin(origin_of_run(config))
     except (KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{path}/config.json cannot be read: {error!r}") from error
     index = path / "checkpoints/checkpoints.json"
@@ -108,6 +110,7 @@ def summarize_run(folder: str | Path) -> RunSummary:
         data=data,
         dataset_source=dict(config.get("dataset_source") or {}),
         replicas=replicas,
+        began_with=began_with,
         parts=parts,
         parameters=sum(part.parameters for part in parts),
         vocabularies=summarize_vocabularies(load_vocabularies(path / "vocabulary")),

@@ -46,6 +46,8 @@ class SentenceAttention:
     target: str
     is_own: bool  # whether the model made the translation
     maps: dict[str, AttentionMap]  # by kind
+    # Why the model cannot translate the sentence, of which more than half is unknown to it; or "".
+    doubt: str = ""
 
 
 def attention_of_ids(
@@ -105,7 +107,8 @@ def sentence_attention(
     maps = attention_of_ids(
         translator.model, vocabularies, source_ids=source_ids, target_ids=target_ids
     )
-    return SentenceAttention(sentence, target, reference is None, maps)
+    doubt = translator.count_unknown(sentence).describe() or ""
+    return SentenceAttention(sentence, target, reference is None, maps, doubt)
 
 
 def _check(name: str, ids: list[int]) -> None:

@@ -1,7 +1,7 @@
 """Heat maps of attention: pictures for TensorBoard, PNG and SVG.
 
 Axes: H heads, T target tokens (rows), S source tokens (columns). In pictures of all steps and
-layers white is a weight of 0 and dark blue 1.
+layers white is a weight of 0 and dark blue 1, as the scale below the maps says.
 """
 
 from __future__ import annotations
@@ -19,16 +19,19 @@ from matplotlib.ticker import NullLocator
 from model.text.vocabulary import VocabularyPair
 from model.transformer.transformer import Transformer
 from model.views.attention import AXES, AttentionMap, attention_of_ids
-from model.views.labels import drawable, font_families
+from model.views.labels import LEGEND, drawable, font_families
 
 MAX_TOKENS = 40  # of a side; what comes after them is left out and the title says so
 _PANEL_COLUMNS = 4
 _DPI = 100
+_COLOURS = "Blues"
 # Inches.
 _CELL = 0.16
-_LABELS = 1.3
 _TITLE = 0.5
 _GAP = 0.3
+_SPACE = 0.12  # around labels and texts
+_SCALE = 1.2  # width of the scale
+_FOOT = 0.65  # height of the scale and the legend
 
 
 class Panel(NamedTuple):
@@ -96,40 +99,60 @@ def map_figure(
 def _draw(
     panels: Sequence[Panel], *, rows: list[str], columns: list[str], title: str, across: int
 ) -> Figure:
-    height_cells, width_cells = len(rows[:MAX_TOKENS]), len(columns[:MAX_TOKENS])
-    # The sizes are chosen, not found by a layout engine: that would draw everything twice.
-    columns_used, down = min(len(panels), across), -(-len(panels) // across)
-    panel_width, panel_height = width_cells * _CELL, height_cells * _CELL
-    longest = max(map(len, title.split("\n")))
-    width = max(_LABELS + columns_used * (panel_width + _GAP), 0.08 * longest)
-    height = _TITLE + down * (panel_height + _GAP) + _LABELS
-    figure = Figure(figsize=(width, height), dpi=_DPI)
+    names_of_rows, names_of_columns = drawable(rows[:MAX_TOKENS]), drawable(columns[:MAX_TOKENS])
     text: dict[str, Any] = {"fontsize": 7, "fontfamily": font_families(), "parse_math": False}
-    figure.text(0.1 / width, 1 - 0.1 / height, title, va="top", **text)
+    # The sizes are chosen, not found by a layout engine: that would draw everything twice.
+    beside = _longest(names_of_rows, text) + 2 * _SPACE
+    below = _longest(names_of_columns, text) + _SPACE
+    columns_used, down = min(len(panels), across), -(-len(panels) // across)
+    panel_width, panel_height = len(names_of_columns) * _CELL, len(names_of_rows) * _CELL
+    width = max(
+        beside + columns_used * (panel_width + _GAP),
+        2 * _SPACE + _longest([*title.split("\n"), LEGEND], text),
+    )
+    height = _TITLE + down * (panel_height + below + _GAP) - _GAP / 2 + _FOOT
+    figure = Figure(figsize=(width, height), dpi=_DPI)
+    figure.text(_SPACE / width, 1 - 0.1 / height, title, va="top", **text)
+
+    def add_axes(left: float, top: float, axes_width: float, axes_height: float) -> Any:
+        bottom = height - top - axes_height
+        place = (left / width, bottom / height, axes_width / width, axes_height / height)
+        return figure.add_axes(place)
+
     for number, (name, weights) in enumerate(panels):
         row, column = divmod(number, across)
-        left = _LABELS + column * (panel_width + _GAP)
-        top = _TITLE + row * (panel_height + _GAP)
-        panel = figure.add_axes(
-            (
-                left / width,
-                1 - (top + panel_height) / height,
-                panel_width / width,
-                panel_height / height,
-            )
+        panel = add_axes(
+            beside + column * (panel_width + _GAP),
+            _TITLE + row * (panel_height + below + _GAP),
+            panel_width,
+            panel_height,
         )
         shown = weights[:MAX_TOKENS, :MAX_TOKENS]
-        panel.imshow(shown, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+        panel.imshow(shown, cmap=_COLOURS, vmin=0, vmax=1, aspect="auto")
         panel.set_title(name, pad=3, **text)
-        # Labels of all panels alike stand at the outer ones alone.
         panel.xaxis.set_major_locator(NullLocator())
         panel.yaxis.set_major_locator(NullLocator())
+        # Rows have their labels at the left panels alone, since all are alike.
         if column == 0:
-            panel.set_yticks(range(height_cells), drawable(rows[:MAX_TOKENS]), **text)
-        if number + across >= len(panels):
-            labels = drawable(columns[:MAX_TOKENS])
-            panel.set_xticks(range(width_cells), labels, rotation=90, **text)
+            panel.set_yticks(range(len(names_of_rows)), names_of_rows, **text)
+        panel.set_xticks(range(len(names_of_columns)), names_of_columns, rotation=90, **text)
+    scale = add_axes(beside, height - _FOOT, _SCALE, 0.12)
+    scale.imshow([np.linspace(0, 1, 256)], cmap=_COLOURS, aspect="auto", extent=(0, 1, 0, 1))
+    scale.yaxis.set_major_locator(NullLocator())
+    scale.set_xticks([0, 0.5, 1], ["0", "0.5", "weight 1"], **text)
+    figure.text(_SPACE / width, _SPACE / height, LEGEND, **text)
     return figure
+
+
+def _longest(labels: Sequence[str], text: dict[str, Any]) -> float:
+    """Returns the width of the longest label, inches."""
+    canvas = FigureCanvasAgg(Figure(dpi=_DPI))
+    written = canvas.figure.text(0, 0, "", **text)
+    widths: list[float] = []
+    for label in labels:
+        written.set_text(label)
+        widths.append(written.get_window_extent(canvas.get_renderer()).width / _DPI)
+    return max(widths)
 
 
 def sample_attention(

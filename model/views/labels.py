@@ -17,6 +17,7 @@ _FONT_FAMILIES = (
     "WenQuanYi Zen Hei", "WenQuanYi Micro Hei", "Droid Sans Fallback", "Arial Unicode MS",
 )  # fmt: skip
 _WORD_START = "▁"  # SentencePiece's mark, U+2581
+LEGEND = '"_" marks the start of a word; <bos> and <eos> are the start and the end of a sentence.'
 _SPECIAL = {PAD_ID: "<pad>", UNK_ID: "<unk>", BOS_ID: "<bos>", EOS_ID: "<eos>"}
 
 
@@ -37,12 +38,17 @@ def token_labels(vocabulary: Vocabulary, ids: list[int]) -> list[str]:
 
 
 def drawable(labels: list[str]) -> list[str]:
-    """Shortens long labels, and numbers those with a character that is in no font."""
+    """Shortens long labels, numbers those with a character that is in no font, and quotes marks.
+
+    A full stop alone, turned by 90 degrees, would look like a stain.
+    """
     missing = set(undrawable(labels))
     drawn = []
     for position, label in enumerate(labels):
         if missing & set(label):
             label = f"#{position}"
+        elif not any(character.isalnum() for character in label):
+            label = f'"{label}"'
         drawn.append(label if len(label) <= MAX_LABEL else label[: MAX_LABEL - 1] + "…")
     return drawn
 

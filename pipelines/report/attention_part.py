@@ -7,9 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from model.views.attention import AXES, KINDS, SentenceAttention
+from model.views.labels import LEGEND
 from pipelines.report.charts import as_base64
 from pipelines.report.page import Html, element, facts, join, script_data
 
+_DOUBT = "What is seen here means little: "
 _TITLES = {
     "cross": "cross-attention",
     "encoder": "encoder self-attention",
@@ -57,12 +59,16 @@ def attention_part(
     return join(
         [
             facts([("sentence", found.source), (said, found.target)]),
+            *([element("p", _DOUBT, found.doubt, ".", class_="note")] if found.doubt else []),
             script_data(name, data),
             element(
                 "div",
                 element("noscript", "Attention is drawn by a script of this page: allow it."),
                 class_="attention",
                 data_from=name,
+            ),
+            element(
+                "p", "Weight 0 ", element("span", class_="ramp"), f" 1. {LEGEND}", class_="note"
             ),
         ]
     )

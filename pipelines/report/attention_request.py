@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from model.decoding.options import Decoding
-from model.errors import UserError, require, require_one_of, require_text
+from model.errors import UserError, one_of, require, require_one_of, require_text
 
 if TYPE_CHECKING:  # they import TensorFlow
     from model.views.attention import SentenceAttention
@@ -42,7 +42,7 @@ class AttentionRequest:
     output: str
     model: str = "run"
     reference: str | None = None
-    kind: str = "cross"
+    kind: str = one_of(_KINDS, default="cross")
     layer: int | None = None
     head: int | None = None
     beam_size: int = 4

@@ -16,7 +16,7 @@ import matplotlib as mpl
 import numpy as np
 import numpy.typing as npt
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import Locator, LogLocator, MaxNLocator, NullLocator
 
 from model.summaries.histograms import Histogram
 from pipelines.report.page import Html, element
@@ -36,6 +36,11 @@ _STYLE: dict[str, Any] = {
     "axes.spines.top": False, "axes.spines.right": False, "text.parse_math": False,
     "axes.formatter.useoffset": False,
 }  # fmt: skip
+LINEAR, LOGARITHMIC = "linear", "logarithmic"  # scales of a curve's values
+PERCENT, SCORE = "percent", "score"  # those from 0 to a most
+_MOST = {PERCENT: 1.0, SCORE: 100.0}
+_LEAST_SPAN = 0.02  # of an axis, as a share of the most
+_STEPS = [1, 2, 5, 10]  # between ticks, and times a power of ten
 _STYLES = (("-", "solid"), ("--", "dashed"), (":", "dotted"))
 _numbers = itertools.count()
 
@@ -50,25 +55,59 @@ class Line(NamedTuple):
 
 
 def line_chart(
-    title: str, lines: Sequence[Line], *, x_label: str, y_label: str = "", is_log: bool = False
+    title: str,
+    lines: Sequence[Line],
+    *,
+    x_label: str,
+    y_label: str = "",
+    scale: str = LINEAR,
+    marks: Sequence[float] = (),
 ) -> Html:
-    """Returns curves over each other, with a legend; numbers from 6 on are dashed or dotted."""
+    """Returns curves over each other, with a legend; numbers from 6 on are dashed or dotted.
+
+    At each of the `marks` on the x axis a dotted line stands.
+    """
 
     def draw(axes: Any) -> None:
         for line in lines:
             marker = "o" if len(line.x) < 2 else ""
             style = _style(line.number)[0]
             axes.plot(
-                line.x, line.y, style, color=_colour(line.number), linewidth=1.8, marker=marker
-            )
-        if is_log:
+                line.x, line.y, style, color=_colour(line.number), linewidth=1.8, marker=marker,
+                clip_on=False,
+            )  # fmt: skip
+        for mark in marks:
+            axes.axvline(mark, color=_INK, linewidth=0.9, linestyle=":")
+        if scale == PERCENT:
+            axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:,.3g}%")
+        elif scale == LOGARITHMIC:
             axes.set_yscale("log")
+            axes.yaxis.set_major_locator(_logarithmic_ticks(*axes.get_ylim()))
             axes.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
-            axes.yaxis.set_minor_formatter(lambda value, _: "")
+            axes.yaxis.set_minor_locator(NullLocator())
+        if scale in _MOST:
+            axes.set_ylim(_within(*axes.get_ylim(), most=_MOST[scale]))
         axes.set_xlabel(x_label)
         axes.set_ylabel(y_label)
 
     return _figure(title, draw, legend=[(line.name, line.number) for line in lines])
+
+
+def _within(low: float, high: float, *, most: float) -> tuple[float, float]:
+    """Returns the ends of an axis between 0 and a most, not too close to each other.
+
+    >>> _within(94.5, 105.5, most=100), _within(20, 20.5, most=100)
+    ((94.5, 100), (19.25, 21.25))
+    """
+    wider = max(0.0, _LEAST_SPAN * most - (high - low)) / 2
+    return max(0.0, low - wider), min(most, high + wider)
+
+
+def _logarithmic_ticks(low: float, high: float) -> Locator:
+    """Returns ticks at 1, 2 and 5 times powers of ten; at equal steps within one such power."""
+    if high < 10 * low:
+        return MaxNLocator(5, steps=_STEPS)
+    return LogLocator(subs=_STEPS[:-1] if high < 1000 * low else (1,))
 
 
 def histogram_chart(
@@ -86,6 +125,8 @@ def histogram_chart(
             axes.set_xscale("log", base=2)
             axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
             axes.xaxis.set_minor_formatter(lambda value, _: "")
+        elif all(edge == int(edge) for _, each in histograms for edge in each.edges):
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_xlabel(x_label)
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
         axes.set_ylim(bottom=0)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from model.summaries.dataset import DatasetSummary
+from model.summaries.dataset import DatasetSummary, SplitSummary
+from model.summaries.histograms import with_same_bins
 from model.summaries.pairs import TextSample
 from pipelines.report.charts import bar_chart, charts, histogram_chart
-from pipelines.report.page import Section, details, element, facts, join, table
+from pipelines.report.page import Html, Section, details, element, facts, join, table
 
 _SHAPES = 12  # that are shown, those of most positions
+_BARS = 40  # of a histogram of lengths, at most
 
 
 def dataset_sections(found: DatasetSummary) -> list[Section]:
@@ -24,8 +26,7 @@ def dataset_sections(found: DatasetSummary) -> list[Section]:
 
 def _overview(found: DatasetSummary) -> Section:
     rows = [
-        [each.name, each.kind, "held out" if each.is_held_out else "", each.read, each.kept]
-        for each in found.sources
+        [each.name, each.kind, each.is_held_out, each.read, each.kept] for each in found.sources
     ]
     splits = [
         [each.name, each.pairs, each.shards, each.source_tokens, each.target_tokens, each.longest]
@@ -47,7 +48,7 @@ def _overview(found: DatasetSummary) -> Section:
                         ("fingerprint", found.fingerprint[:16]),
                     ]
                 ),
-                table(["source", "kind", "", "pairs read", "kept"], rows),
+                table(["source", "kind", "held out", "pairs read", "kept"], rows),
                 table(header, splits),
                 details("Options", table(["option", "value"], found.options.items())),
             ]
@@ -78,8 +79,8 @@ def _rejected(found: DatasetSummary) -> Section:
 def _lengths(found: DatasetSummary) -> Section:
     figures = []
     for each in found.splits:
-        sides = [("source", each.source_lengths), ("target", each.target_lengths)]
-        figures.append(histogram_chart(f"Lengths, {each.name}", sides, x_label="tokens"))
+        if each.fine_lengths:
+            figures.append(_lengths_chart(each))
         if each.length_ratios is not None:
             figures.append(
                 histogram_chart(
@@ -90,6 +91,15 @@ def _lengths(found: DatasetSummary) -> Section:
                 )
             )
     return Section("lengths", "Lengths", charts(*figures))
+
+
+def _lengths_chart(split: SplitSummary) -> Html:
+    source, target = with_same_bins(split.fine_lengths, bins=_BARS)
+    label = "tokens"
+    if max(lengths.edges[-1] for lengths in split.fine_lengths) > source.edges[-1]:
+        label += f"; the last bar: {source.edges[-2]:g} and more"
+    title = f"Lengths, {split.name}{split.looked_at}"
+    return histogram_chart(title, [("source", source), ("target", target)], x_label=label)
 
 
 def _vocabulary(found: DatasetSummary) -> Section:
@@ -154,30 +164,23 @@ def _padding(found: DatasetSummary) -> Section:
 
 
 def _samples(found: DatasetSummary) -> Section:
-    rows = [
-        [
-            each.split,
-            *(
-                cell
-                for side in (each.source, each.target)
-                for cell in (_original(side), " ".join(side.tokens), _way_back(side))
-            ),
+    said = "Of training pairs the ids alone are stored: their texts are made of these."
+    parts: list[Html] = [element("p", said, class_="note")]
+    for each in found.samples:
+        sides = (each.source, each.target)
+        rows = [
+            ["text", *(side.decoded if side.text is None else side.text for side in sides)],
+            ["tokens", *(" ".join(side.tokens) for side in sides)],
+            ["comes back", *map(_way_back, sides)],
         ]
-        for each in found.samples
-    ]  # fmt: skip
-    header = ["split", *(f"{side}{what}" for side in ("source", "target") for what in _OF_A_TEXT)]
-    return Section("samples", "Sample pairs", table(header, rows))
-
-
-_OF_A_TEXT = ("", ", its tokens", ", decoded again")
-
-
-def _original(sample: TextSample) -> str:
-    """Returns the text before the vocabulary; of training pairs the ids alone are stored."""
-    return "(not stored)" if sample.text is None else sample.text
+        parts += [
+            element("h3", f"{each.split}: record {each.record:,} of {each.shard}"),
+            table(["", "source", "target"], rows),
+        ]
+    return Section("samples", "Sample pairs", join(parts))
 
 
 def _way_back(sample: TextSample) -> str:
-    if sample.text is None:
-        return sample.decoded if sample.comes_back else f"other ids: {sample.decoded}"
-    return "the same" if sample.comes_back else f"another: {sample.decoded}"
+    if sample.comes_back:
+        return "yes"
+    return "as other ids" if sample.text is None else f"as another text: {sample.decoded}"

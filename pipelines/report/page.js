@@ -85,6 +85,7 @@ for (const box of document.querySelectorAll(".attention")) {
     scroll.replaceChildren();
     const table = make("table", scroll);
     table.className = "map";
+    table.style.setProperty("--columns", map.columns.length);  // by which the cells have their size
     const top = make("tr", make("thead", table));
     make("td", top);
     map.columns.forEach((text) => make("th", top, text));

@@ -6,18 +6,18 @@ import html
 import json
 import os
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from model.errors import DiskFullError, UserError
+from pipelines.runners.formatting import begin_of
 
 _HERE = Path(__file__).parent
 _VOID = ("meta", "link", "br")
 _DECIMALS = 4  # significant digits of a number
 _LONG = 24  # characters of a cell that wants room
-# Characters of a cell that is folded, and of what is seen of it then.
-_FOLDED, _BEGIN = 600, 240
+_NARROW = 3  # columns that find room on a phone
 
 
 class Html(str):
@@ -74,21 +74,26 @@ def show(value: object) -> str:
 
 
 def table(header: Sequence[object], rows: Iterable[Sequence[object]]) -> Html:
-    """Returns a table; numbers stand at the right."""
+    """Returns a table; numbers stand at the right.
+
+    On a phone each row of many cells becomes a block, a line for each cell with its heading.
+    """
     head = element("tr", *(element("th", cell, scope="col") for cell in header))
-    lines = [element("tr", *map(_cell, row)) for row in rows]
-    inner = element("table", element("thead", head), element("tbody", *lines))
+    is_narrow = len(header) <= _NARROW
+    labels = [{} if is_narrow else {"data_label": str(cell)} for cell in header]
+    lines = [element("tr", *map(_cell, row, labels)) for row in rows]
+    class_ = "narrow" if is_narrow else "wide"
+    inner = element("table", element("thead", head), element("tbody", *lines), class_=class_)
     return element("div", inner, class_="scroll", tabindex="0")
 
 
-def _cell(value: object) -> Html:
+def _cell(value: object, label: Mapping[str, str]) -> Html:
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return element("td", show(value), class_="number")
+        return element("td", show(value), class_="number", **label)
     text = show(value)
-    if len(text) > _FOLDED:
-        begin = f"{text[:_BEGIN].rstrip()} … ({len(text):,} characters)"
-        return element("td", details(begin, text), class_="long")
-    return element("td", text, **({"class_": "long"} if len(text) > _LONG else {}))
+    if begin := begin_of(text):
+        return element("td", details(begin, text), class_="long", **label)
+    return element("td", text, **({"class_": "long"} if len(text) > _LONG else {}), **label)
 
 
 def facts(rows: Iterable[tuple[str, object]]) -> Html:

@@ -88,7 +88,7 @@ class ReportRequest:
         names = ", ".join(os.path.basename(os.path.abspath(name)) for name in self.folders)  # noqa: PTH100, PTH119
         text = page(
             title=f"{kind.capitalize()}{'s' if len(self.folders) > 1 else ''}: {names}",
-            lead="A report of tt.",
+            lead="Made by tt report.",
             sections=self._sections(kind),
         )
         content = text.encode(errors="backslashreplace")  # names of folders may be no Unicode

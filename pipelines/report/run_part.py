@@ -10,19 +10,28 @@ from model.errors import UserError
 from model.summaries.run import RunSummary
 from model.summaries.training_log import Curve
 from model.views.positions import position_encodings, position_likeness
-from pipelines.report.charts import Line, charts, heat_chart, line_chart
+from pipelines.report.charts import (
+    LINEAR,
+    LOGARITHMIC,
+    PERCENT,
+    SCORE,
+    Line,
+    charts,
+    heat_chart,
+    line_chart,
+)
 from pipelines.report.page import Html, Section, details, element, facts, join, show, table
 
-# What is drawn, in this order, with its heading and whether its scale is logarithmic.
+# What is drawn, in this order, with its heading and its scale.
 CHARTS = {
-    "loss": ("Loss", False),
-    "perplexity": ("Perplexity", True),
-    "accuracy": ("Accuracy", False),
-    "bleu": ("BLEU", False),
-    "chrf": ("chrF", False),
-    "learning_rate": ("Learning rate", False),
-    "gradient_norm": ("Gradient norm", False),
-    "target_tokens_per_second": ("Target tokens/s", False),
+    "loss": ("Loss", LINEAR),
+    "perplexity": ("Perplexity", LOGARITHMIC),
+    "accuracy": ("Accuracy", PERCENT),
+    "bleu": ("BLEU", SCORE),
+    "chrf": ("chrF", SCORE),
+    "learning_rate": ("Learning rate", LINEAR),
+    "gradient_norm": ("Gradient norm", LINEAR),
+    "target_tokens_per_second": ("Target tokens/s", LINEAR),
 }
 _KINDS = ("train", "validation")  # of curves, in the order of their colours
 _POSITIONS = 128
@@ -34,7 +43,7 @@ def run_sections(found: RunSummary, *, attention: Sequence[Html]) -> list[Sectio
     has_times = found.log.seconds is not None
     return [
         _overview(found),
-        Section("curves", "Curves over steps", join([charts(*_curves(found))])),
+        Section("curves", "Curves over steps", _over_steps(found)),
         *([Section("time", "Curves over time", _over_time(found))] if has_times else []),
         Section("translations", "Sample translations", _samples(found)),
         Section("attention", "Attention", _attention(attention)),
@@ -64,6 +73,7 @@ def _overview(found: RunSummary) -> Section:
                         ("languages", languages),
                         ("pairs", found.data.pairs),
                         ("parameters", found.parameters),
+                        *([("began with", found.began_with)] if found.began_with else []),
                         ("steps", f"{log.step:,} of {found.steps:,}"),
                         ("last nll of a validation", last_value(found, "nll")),
                         ("last BLEU of a validation", last_value(found, "bleu")),
@@ -99,28 +109,33 @@ def last_value(found: RunSummary, name: str) -> str:
     return f"{show(curves[0].values[-1])} at step {curves[0].steps[-1]:,}" if curves else ""
 
 
-def _curves(found: RunSummary) -> list[Html]:
+def _over_steps(found: RunSummary) -> Html:
     drawn = []
-    for name, (title, is_log) in CHARTS.items():
+    resumed = sorted({each.step for each in found.log.starts} - {0})
+    for name, (title, scale) in CHARTS.items():
         lines = [
             Line(each.kind, each.steps, each.values, _KINDS.index(each.kind))
             for each in named_curves(found, name)
         ]
         if lines:
-            drawn.append(line_chart(title, lines, x_label="steps", is_log=is_log))
-    return drawn or [element("p", "Nothing was logged.")]
+            drawn.append(line_chart(title, lines, x_label="steps", scale=scale, marks=resumed))
+    if not drawn:
+        return element("p", "Nothing was logged.")
+    told = ", ".join(f"{step:,}" for step in resumed)
+    said = f"Dotted: where the command went on after a stop, at step {told}."
+    return join([charts(*drawn), *([element("p", said, class_="note")] if resumed else [])])
 
 
 def _over_time(found: RunSummary) -> Html:
     drawn = []
-    for name, (title, is_log) in CHARTS.items():
+    for name, (title, scale) in CHARTS.items():
         lines = [
             Line(each.kind, *over_minutes(each), _KINDS.index(each.kind))
             for each in named_curves(found, name)
             if any(second is not None for second in each.seconds)
         ]
         if lines:
-            drawn.append(line_chart(title, lines, x_label="minutes", is_log=is_log))
+            drawn.append(line_chart(title, lines, x_label="minutes", scale=scale))
     if drawn:
         return charts(*drawn)
     return element("p", "The log of this run has no times.", class_="note")

@@ -41,6 +41,7 @@ def differences(runs: Sequence[RunSummary]) -> list[list[object]]:
         {
             **{f"model.{name}": value for name, value in run.model.items()},
             **{f"training.{name}": value for name, value in run.training.items()},
+            "began with": run.began_with or None,
             "data.fingerprint": run.data.fingerprint[:16],
             "data.pairs": run.data.pairs,
             "replicas": run.replicas,
@@ -77,7 +78,7 @@ def _charts(
 ) -> list[Html]:
     """Returns a chart for each figure, with the curves of one kind that have points."""
     drawn = []
-    for name, (heading, is_log) in CHARTS.items():
+    for name, (heading, scale) in CHARTS.items():
         lines = [
             Line(run.folder, *points(each), number)
             for number, run in enumerate(runs)
@@ -85,5 +86,5 @@ def _charts(
             if each.kind == kind
         ]
         if lines := [line for line in lines if line.x]:
-            drawn.append(line_chart(heading, lines, x_label=x_label, is_log=is_log))
+            drawn.append(line_chart(heading, lines, x_label=x_label, scale=scale))
     return drawn

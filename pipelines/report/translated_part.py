@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import collections
+from collections.abc import Iterable, Mapping, Sequence
 
 from pipelines.report.charts import bar_chart, charts, histogram_chart
 from pipelines.report.page import Html, Section, details, element, facts, join, table
@@ -81,14 +82,16 @@ def _details(what: str, found: Mapping[str, Sequence[TextExample]]) -> list[Html
     ]
 
 
-def _examples(texts: Sequence[TextExample]) -> Html:
-    return table(
-        ["text", "translation", "status", "flags", "score", "file", "row"],
-        [
-            [t.text, t.translation, t.status, ", ".join(t.flags), t.score, t.file, t.row]
-            for t in texts
-        ],
-    )
+def _examples(texts: Iterable[TextExample], *, why: Iterable[str] = ()) -> Html:
+    header = ["text", "translation", "status", "flags", "score", "file", "row"]
+    rows = [
+        [t.text, t.translation, t.status, ", ".join(t.flags), t.score, t.file, t.row] for t in texts
+    ]
+    if reasons := list(why):
+        header.insert(2, "why")
+        for row, reason in zip(rows, reasons, strict=True):
+            row.insert(2, reason)
+    return table(header, rows)
 
 
 def _lengths(column: ColumnSummary) -> Html:
@@ -116,13 +119,21 @@ def _lengths(column: ColumnSummary) -> Html:
 
 def _outliers(column: ColumnSummary) -> Html:
     kinds = (
-        ("Least probable, for a character", column.least_probable),
-        ("Longest for their text", column.relatively_longest),
-        ("Shortest for their text", column.relatively_shortest),
+        ("least probable for a character", column.least_probable),
+        ("longest for its text", column.relatively_longest),
+        ("shortest for its text", column.relatively_shortest),
     )
-    parts: list[Html] = [element("h3", f"Column {column.name}")]
-    parts += [join([element("p", title), _examples(texts)]) for title, texts in kinds if texts]
-    return join(parts)
+    reasons: dict[tuple[str | None, str | None], list[str]] = collections.defaultdict(list)
+    texts: dict[tuple[str | None, str | None], TextExample] = {}
+    for why, examples in kinds:
+        for each in examples:
+            key = each.text, each.translation
+            reasons[key].append(why)
+            texts.setdefault(key, each)
+    heading = element("h3", f"Column {column.name}")
+    if not texts:
+        return join([heading, element("p", "There are none.", class_="note")])
+    return join([heading, _examples(texts.values(), why=map(", ".join, reasons.values()))])
 
 
 def _samples(column: ColumnSummary) -> Html:

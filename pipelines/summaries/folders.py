@@ -1,13 +1,18 @@
-"""What kind of folder a path names."""
+"""What kind of folder a path names, and its language."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
-from model.dataset.manifest import MANIFEST_FILE
+from model.dataset.manifest import MANIFEST_FILE, DatasetManifest
 from model.errors import UserError
-from model.formats.model_folder import WEIGHTS_FILE, is_ctranslate2
+from model.formats.model_folder import (
+    WEIGHTS_FILE,
+    describe_saved_model,
+    is_ctranslate2,
+    load_about,
+)
 from pipelines.translate.job_folder import PLAN_PATH
 
 DATASET, RUN, MODEL, TRANSLATED = "dataset", "run", "model", "translated"
@@ -39,6 +44,8 @@ def kind_of_folder(path: str | Path) -> str:
             f"{path} is an unfinished dataset: run its `tt preprocess` again, which goes on from "
             "what is finished"
         )
+    if said := describe_saved_model(folder):
+        raise UserError(said)
     raise UserError(
         f"{path} holds no dataset, run, model or translation: name a folder that `tt preprocess`, "
         "`tt train` or `tt translate-batch` wrote"
@@ -51,3 +58,13 @@ def _is_run(folder: Path) -> bool:
     except (OSError, ValueError):
         return False
     return isinstance(values, dict) and "training" in values
+
+
+def source_language(folder: Path, *, kind: str) -> str:
+    """Returns the source language of a dataset, a run or a model, or "" if it tells none."""
+    try:
+        if kind == DATASET:
+            return DatasetManifest.load(folder).source_language
+        return load_about(folder).data.source_language if kind in (RUN, MODEL) else ""
+    except (UserError, OSError):
+        return ""

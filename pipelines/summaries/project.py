@@ -6,16 +6,17 @@ import collections
 import dataclasses
 import glob
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from model.errors import UserError
 from model.formats.argos import SUFFIX as PACKAGE
 from model.text.languages import find_language, is_one_language
+from pipelines.flags.languages import main_language
 from pipelines.pairs.work_folder import WORK_FOLDER
 from pipelines.storage.paths import JOB_FOLDER
 from pipelines.storage.text_files import compression_ending
-from pipelines.summaries.folders import DATASET, MODEL, RUN, TRANSLATED, kind_of_folder
+from pipelines.summaries import folders
 
 TRAIN, VALIDATION, TEST = "train", "validation", "test"
 _WORDS = {  # in the name of a file, what it is for
@@ -65,6 +66,8 @@ class Table:
     pair: tuple[str, str] | None
     headings: tuple[str, ...] = ()  # the first line of TSV with a pair, if that names columns
     use: str = TRAIN  # TRAIN, VALIDATION or TEST, of a corpus
+    # What languages the texts seem to be in, by column; "" where that is not told.
+    seem_to_be_in: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def languages(self) -> tuple[str, str]:
@@ -96,6 +99,7 @@ class Project:
     datasets: list[str]
     models: list[str]  # runs, model folders and packages of Argos Translate
     translated: list[str]  # folders of `tt translate-batch`
+    source_languages: dict[str, str]  # of datasets and models; "" where they tell none
 
 
 def look_around(folder: Path = Path()) -> Project:
@@ -124,9 +128,12 @@ def look_around(folder: Path = Path()) -> Project:
         tables=[table for table in tables if table.text_columns],
         unreadable=unreadable,
         undecided=undecided,
-        datasets=_usual_first(kinds, "dataset", (DATASET,)),
-        models=[*_usual_first(kinds, "run", (RUN, MODEL)), *packages],
-        translated=_usual_first(kinds, "translated", (TRANSLATED,)),
+        datasets=_usual_first(kinds, "dataset", (folders.DATASET,)),
+        models=[*_usual_first(kinds, "run", (folders.RUN, folders.MODEL)), *packages],
+        translated=_usual_first(kinds, "translated", (folders.TRANSLATED,)),
+        source_languages={
+            name: folders.source_language(folder / name, kind=kind) for name, kind in kinds.items()
+        },
     )
 
 
@@ -191,7 +198,7 @@ def _globs(names: list[str], *, suffix: str, among: list[str]) -> list[str]:
 
 def _kind(folder: Path) -> str:
     try:
-        return kind_of_folder(folder)
+        return folders.kind_of_folder(folder)
     except (UserError, OSError):
         return ""
 
@@ -321,6 +328,7 @@ def read_table(path: Path) -> Table | None:
         text_columns=tuple(sorted(columns, key=lambda name: -lengths[name])),
         pair=pair_columns(list(columns)) if is_corpus else None,
         use=_use_of(path.name),
+        seem_to_be_in={name: main_language(filter(None, texts)) for name, texts in columns.items()},
     )
 
 
@@ -379,7 +387,10 @@ def _read_tabs(path: Path, *, is_table: bool) -> Table | None:
     if pair is None and is_table and {each.lower() for each in headings} & _HEADINGS:
         order = sorted(range(width), key=lambda i: -letters[i])
         columns = tuple(headings[i] for i in order if letters[i])
-        return Table(path=path.name, rows=None, text_columns=columns, pair=None)
+        languages = {headings[i]: main_language(row[i] for row in rows) for i in order}
+        return Table(
+            path=path.name, rows=None, text_columns=columns, pair=None, seem_to_be_in=languages
+        )
     if pair is not None:
         sides = (headings.index(pair[0]), headings.index(pair[1]))
     else:

@@ -7,11 +7,12 @@ import json
 import re
 import textwrap
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
 from model.formats.argos import SUFFIX as PACKAGE
+from pipelines.flags.languages import is_language
 from pipelines.summaries.project import (
     TEST,
     TRAIN,
@@ -35,8 +36,15 @@ OFTEN_WANTED: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def write_sections(project: Project, *, helps: Mapping[str, Mapping[str, str]]) -> str:
-    """Returns the file for what lies in a folder.
+class ProjectFile(NamedTuple):
+    """The file for what lies in a folder."""
+
+    text: str
+    commands: list[str]  # those that run with it as it is
+
+
+def write_sections(project: Project, *, helps: Mapping[str, Mapping[str, str]]) -> ProjectFile:
+    """Returns the file for what lies in a folder, and the commands that it is enough for.
 
     Args:
       project: What lies there.
@@ -54,12 +62,17 @@ def write_sections(project: Project, *, helps: Mapping[str, Mapping[str, str]]) 
     texts = [each for each in project.texts if each.use == TRAIN]
     has_corpus = bool(texts or corpora)
     is_empty = not (has_corpus or project.datasets or project.models)
+    commands = []
     if has_corpus or is_empty:
         _preprocess(lines, project, texts=texts, corpora=corpora)
-    if has_corpus or is_empty or project.datasets:
+        commands.append("preprocess")
+    trains = bool(has_corpus or is_empty or project.datasets)
+    if trains:
         _train(lines, project, makes_dataset=has_corpus or is_empty)
-    _translate(lines, project, trains=bool(has_corpus or is_empty or project.datasets))
-    return lines.text()
+        commands.append("train")
+    if _translate(lines, project, trains=trains, source=_known_source(project, texts, corpora)):
+        commands.append("translate-batch")
+    return ProjectFile(lines.text(), commands)
 
 
 class _Lines:
@@ -222,7 +235,51 @@ def _train(lines: _Lines, project: Project, *, makes_dataset: bool) -> None:
     lines.often_wanted("train")
 
 
-def _translate(lines: _Lines, project: Project, *, trains: bool) -> None:
+class _KnownSource(NamedTuple):
+    language: str
+    of: str  # what has it, in words
+
+
+def _known_source(
+    project: Project, texts: list[TextFiles], corpora: list[Table]
+) -> _KnownSource | None:
+    """Returns the language that texts are translated from, if names or what lies there tell it."""
+    if texts or corpora:
+        found = {each.source_language for each in texts} | {each.languages[0] for each in corpora}
+        if len(told := found - {""}) == 1:
+            return _KnownSource(told.pop(), "the corpus's source")
+        if told:
+            return None
+    for name in (*project.datasets, *project.models):
+        if language := project.source_languages.get(name, ""):
+            return _KnownSource(language, f"the source of {name}")
+    return None
+
+
+def _text_column(table: Table, source: _KnownSource | None) -> tuple[str, str]:
+    """Returns the column of the longest texts, of those in the source language if any are; why."""
+    column, why = table.text_columns[0], "The column of the longest texts"
+    if source is not None:
+        found = table.seem_to_be_in
+        own = [
+            name
+            for name in table.text_columns
+            if is_language(found.get(name, ""), code=source.language)
+        ]
+        if own:
+            column = own[0]
+            why = f"Its texts seem to be in {source.language}, as {source.of}"
+        if len(own) > 1:
+            why = f"The column of the longest texts in {source.language}, as {source.of}"
+    rest = ", ".join(name for name in table.text_columns if name != column)
+    return column, f"{why}; others have texts, too: {rest}." if rest else ""
+
+
+def _translate(
+    lines: _Lines, project: Project, *, trains: bool, source: _KnownSource | None
+) -> bool:
+    """Writes the section of translate-batch; returns whether it names a table."""
+    has_table = True
     lines.section("translate-batch")
     tables = sorted((table for table in project.tables if not table.pair), key=_seems_corpus)
     if tables:
@@ -234,9 +291,8 @@ def _translate(lines: _Lines, project: Project, *, trains: bool) -> None:
             f"A table with columns of texts{rows}"
             + (f"; others lie here: {more[2:]}." if more else "."),
         )  # fmt: skip
-        rest = ", ".join(table.text_columns[1:])
-        why = f"The column of the longest texts; others have texts, too: {rest}." if rest else ""
-        lines.option("text_column", [table.text_columns[0]], why)
+        column, why = _text_column(table, source)
+        lines.option("text_column", [column], why)
     elif corpora := [table for table in project.tables if table.pair and not _is_tsv(table)]:
         pair = corpora[0].pair or ("", "")
         lines.option(
@@ -248,6 +304,7 @@ def _translate(lines: _Lines, project: Project, *, trains: bool) -> None:
         lines.option("input", ["input.parquet"],
                      "Sentences that preprocess leaves out of the embedded corpus.")  # fmt: skip
     else:
+        has_table = False
         lines.comment("No table lies here: name Parquet, CSV or JSONL, and the column of texts.")
         lines.comment("input: [articles.parquet]")
         lines.comment("text_column: [body]")
@@ -260,6 +317,7 @@ def _translate(lines: _Lines, project: Project, *, trains: bool) -> None:
     there = f" There is one already: {', '.join(project.translated)}." if project.translated else ""
     lines.option("output", _TRANSLATED, f"Folder to write.{there}")
     lines.often_wanted("translate-batch")
+    return has_table
 
 
 def _is_tsv(table: Table) -> bool:

@@ -86,8 +86,8 @@ class ColumnLook:
                 score = example.score / lengths[1]
                 self._scores.append(score)
                 self._by_score.append((score, example))
-        self._by_score = sorted(self._by_score, key=_first)[: self._most]
-        by_ratio = sorted(self._by_ratio, key=_first)
+        self._by_score = _distinct(sorted(self._by_score, key=_first))[: self._most]
+        by_ratio = _distinct(sorted(self._by_ratio, key=_first))
         if len(by_ratio) > 2 * self._most:
             by_ratio = by_ratio[: self._most] + by_ratio[len(by_ratio) - self._most :]
         self._by_ratio = by_ratio
@@ -161,6 +161,14 @@ class ColumnLook:
 
 def _first(pair: tuple[float, TextExample]) -> float:
     return pair[0]
+
+
+def _distinct(ranked: list[tuple[float, TextExample]]) -> list[tuple[float, TextExample]]:
+    """Returns each text with its translation once, where it comes first."""
+    found: dict[tuple[str | None, str | None], tuple[float, TextExample]] = {}
+    for value, example in ranked:
+        found.setdefault((example.text, example.translation), (value, example))
+    return list(found.values())
 
 
 def _decode(cell: bytes | None) -> str | None:

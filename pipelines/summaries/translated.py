@@ -13,6 +13,8 @@ import pyarrow.parquet as pq
 
 from model.engines.translator import Work
 from model.errors import BadFileError, UserError
+from model.folders.long_work import Work as LongWork
+from model.folders.long_work import long_work
 from pipelines.storage.parquet import SUFFIX
 from pipelines.summaries.texts import ColumnLook, ColumnSummary
 from pipelines.tables.reading import OpenTable
@@ -106,7 +108,9 @@ def summarize_translated(
         ColumnLook(name, prefix=f"{name}_" if len(names) > 1 else "", examples=examples)
         for name in names
     ]
-    looked_at = _look(path, units, looks, rows=rows)
+    there = sum(unit.rows for unit in units if not unit.skipped)
+    with long_work("looking at rows", total=min(rows, there), unit="rows") as looking:
+        looked_at = _look(path, units, looks, rows=rows, work=looking)
     work = sum((unit.work for unit in units), Work())
     return TranslatedSummary(
         folder=str(folder),
@@ -145,7 +149,12 @@ def summarize_translated(
 
 
 def _look(
-    folder: Path, units: Sequence[UnitStatistics], looks: Sequence[ColumnLook], *, rows: int
+    folder: Path,
+    units: Sequence[UnitStatistics],
+    looks: Sequence[ColumnLook],
+    *,
+    rows: int,
+    work: LongWork,
 ) -> int:
     """Shows rows to each look, and returns how many."""
     seen: int = 0
@@ -159,6 +168,7 @@ def _look(
                 look.add(part, file=unit.output_path, first_row=first)
             first += int(part.num_rows)
             seen += int(part.num_rows)
+            work.add(int(part.num_rows))
             if seen >= rows:
                 return seen
     return seen

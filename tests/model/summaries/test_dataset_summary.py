@@ -48,6 +48,11 @@ def test_splits_have_the_lengths_of_their_records(summary, records):
             )
             assert lengths == expected
         assert split.length_ratios.total == len(pairs)
+        for side, lengths in enumerate(split.fine_lengths):
+            counts = collections.Counter(len(pair.ids[side]) for pair in pairs)
+            assert lengths.counts == [counts[n] for n in range(min(counts), max(counts) + 1)]
+            assert lengths.edges == list(range(min(counts), max(counts) + 2))
+        assert split.looked_at == ""
 
 
 @pytest.mark.parametrize("side", [0, 1], ids=["source", "target"])

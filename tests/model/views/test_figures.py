@@ -1,5 +1,7 @@
 """Heat maps of attention: the colour of every cell, the labels, and whose weights are drawn."""
 
+import itertools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -11,7 +13,7 @@ from model.transformer.config import TransformerConfig
 from model.transformer.transformer import Transformer
 from model.views import labels as label_module
 from model.views.figures import MAX_TOKENS, attention_figure, render, sample_attention
-from model.views.labels import token_labels
+from model.views.labels import LEGEND, token_labels
 
 WHITE, DARKEST = [247, 251, 255], [8, 48, 107]  # the ends of Matplotlib's "Blues"
 
@@ -50,8 +52,14 @@ def columns_of(panel):
     return [label.get_text() for label in panel.get_xticklabels()]
 
 
+def panels_of(figure):
+    """Returns the maps; below them is the scale."""
+    return figure.axes[:-1]
+
+
 def title_of(figure):
-    [title] = figure.texts
+    title, legend = figure.texts
+    assert legend.get_text() == LEGEND
     return title.get_text()
 
 
@@ -65,7 +73,9 @@ def test_each_cell_has_the_colour_of_its_weight():
     figure = draw(weights)
     image = render(figure)
 
-    assert [panel.get_title() for panel in figure.axes] == [f"head {head}" for head in range(5)]
+    assert [panel.get_title() for panel in panels_of(figure)] == [
+        f"head {head}" for head in range(5)
+    ]
     for head, row, column in np.ndindex(weights.shape):
         x, y = figure.axes[head].transData.transform((column, row))  # y goes up
         seen = image[len(image) - round(y) - 4 : len(image) - round(y) + 4, round(x) - 4 :][:, :8]
@@ -74,7 +84,7 @@ def test_each_cell_has_the_colour_of_its_weight():
 
 
 def test_weights_of_a_half_are_half_way():
-    [panel] = draw(np.array([[[0.5, 0.25, 0.25]]])).axes
+    [panel] = panels_of(draw(np.array([[[0.5, 0.25, 0.25]]])))
 
     [drawn] = panel.images
     np.testing.assert_array_equal(drawn.get_array(), [[0.5, 0.25, 0.25]])
@@ -84,12 +94,18 @@ def test_weights_of_a_half_are_half_way():
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-def test_shape_and_dtype(dtype):
-    image = render(draw(uniform(8, 20, 20).astype(dtype)))
+def test_the_picture_has_the_size_of_its_cells_and_labels(dtype):
+    figure = draw(uniform(8, 20, 20).astype(dtype))
+    image = render(figure)
 
-    # 4 x 2 panels of 20 cells of 16 pixels and a gap of 30, beside and above labels of 130 pixels.
-    assert image.shape == (50 + 2 * (320 + 30) + 130, 130 + 4 * (320 + 30), 3)
+    # 4 x 2 panels of 20 cells of 16 pixels, with gaps of 30; letters as labels take little room.
+    height, width, _ = image.shape
+    assert 0 < width - 4 * (320 + 30) < 45
+    assert 0 < height - 2 * (320 + 30) - 50 < 100
     assert image.dtype == np.uint8
+    label = draw(uniform(8, 20, 20), source=[*letters(19), "m" * 10])
+    more = render(label).shape[0] - height
+    assert more / 2 > 40, "there is room below each row of panels"
 
 
 def test_more_tokens_and_more_heads_grow_the_picture():
@@ -101,12 +117,30 @@ def test_more_tokens_and_more_heads_grow_the_picture():
     assert render(draw(uniform(3, 5, 6))).shape[1] < width
 
 
-def test_labels_stand_at_the_outer_panels():
+def test_each_row_of_panels_has_labels():
     figure = draw(uniform(6, 2, 3), source=["a", "b", "c"], target=["x", "y"])
 
-    assert [rows_of(panel) for panel in figure.axes] == [["x", "y"], [], [], [], ["x", "y"], []]
-    below = [["a", "b", "c"]]
-    assert [columns_of(panel) for panel in figure.axes] == [*2 * [[]], *4 * below]
+    panels = panels_of(figure)
+    assert [rows_of(panel) for panel in panels] == [["x", "y"], [], [], [], ["x", "y"], []]
+    assert [columns_of(panel) for panel in panels] == 6 * [["a", "b", "c"]]
+
+
+def test_a_scale_tells_the_colours_of_the_weights():
+    figure = draw(uniform(1, 2, 3))
+    [panel], scale = panels_of(figure), figure.axes[-1]
+
+    [drawn], [colours] = panel.images, scale.images
+    assert colours.cmap.name == drawn.cmap.name
+    assert (colours.norm.vmin, colours.norm.vmax) == (drawn.norm.vmin, drawn.norm.vmax)
+    assert list(colours.get_extent()[:2]) == [0, 1]
+    assert columns_of(scale) == ["0", "0.5", "weight 1"]
+
+
+def test_marks_alone_are_quoted():
+    figure = draw(uniform(1, 2, 3), source=["_a", ".", "_"], target=["b.", "<eos>"])
+
+    assert columns_of(figure.axes[0]) == ["_a", '"."', '"_"']
+    assert rows_of(figure.axes[0]) == ["b.", "<eos>"]
 
 
 def test_all_that_is_written_is_within_the_picture():
@@ -117,6 +151,9 @@ def test_all_that_is_written_is_within_the_picture():
     height, width, _ = image.shape
     texts = [*figure.texts, *(t for a in figure.axes for t in (a.title, *a.get_xticklabels()))]
     texts += [label for panel in figure.axes for label in panel.get_yticklabels()]
+    boxes = [text.get_window_extent() for text in texts if text.get_text()]
+    for one, other in itertools.combinations(boxes, 2):
+        assert not one.overlaps(other), "no text stands on another"
     for text in texts:
         box = text.get_window_extent()
         assert min(box.x0, box.y0) >= 0, text
@@ -128,8 +165,8 @@ def test_all_that_is_written_is_within_the_picture():
 def test_labels_are_no_formulas():
     figure = draw(uniform(1, 1, 2), source=["$x$", "$"], title="$y_1$ a_b")
 
-    labels = [*figure.texts, *figure.axes[0].get_xticklabels()]
-    assert [label.get_text() for label in labels] == ["$y_1$ a_b", "$x$", "$"]
+    labels = [figure.texts[0], *figure.axes[0].get_xticklabels()]
+    assert [label.get_text() for label in labels] == ["$y_1$ a_b", "$x$", '"$"']
     assert not any(label.get_parse_math() for label in labels)
 
 

@@ -19,6 +19,8 @@ from pipelines.report.charts import Line, line_chart
 from pipelines.report.dataset_part import dataset_sections
 from pipelines.report.run_part import CHARTS, last_value, run_sections
 from pipelines.report.runs_part import runs_sections
+from pipelines.report.translated_part import translated_sections
+from pipelines.summaries.translated import summarize_translated
 
 WIDTHS = {"desk": 1200, "phone": 390}
 SECTIONS = {
@@ -322,9 +324,9 @@ def test_samples_show_the_original_text_beside_what_comes_back(dataset):
     sample = dataclasses.replace(found.samples[-1], source=changed, target=ids_alone)
     *_, section = dataset_sections(dataclasses.replace(found, samples=[sample]))
     cells = re.findall(r"<td[^>]*>(.*?)</td>", section.body)
-    assert cells[1] == "Its original"
-    assert cells[3] == "another: its original"
-    assert (cells[4], cells[6]) == ("(not stored)", ids_alone.decoded)
+    assert cells[:3] == ["text", "Its original", ids_alone.decoded]
+    assert cells[6:] == ["comes back", "as another text: its original", "yes"]
+    assert "Of training pairs the ids alone are stored" in section.body
 
 
 def test_of_one_head_no_mean_is_offered_and_a_chosen_head_keeps_the_focus(
@@ -342,3 +344,103 @@ def test_of_one_head_no_mean_is_offered_and_a_chosen_head_keeps_the_focus(
     assert browser.value(names)[:2] == ["mean of all", "head 0"]
     browser.value("document.querySelectorAll('.heads button')[2].click()")
     assert browser.value("document.activeElement.textContent") == "head 1"
+
+
+def test_the_cells_of_a_map_grow_with_the_page_and_a_legend_explains_it(pages, browser):
+    width = "document.querySelector('.map tbody td').offsetWidth"
+    browser.open(pages["attention"], width=WIDTHS["phone"])
+    narrow = browser.value(width)
+    browser.open(pages["attention"], width=WIDTHS["desk"])
+    assert browser.value(width) == 2.75 * 16, "the most"
+    assert 20 <= narrow < 2.75 * 16
+    assert "marks the start of a word" in browser.value("document.querySelector('.note').innerText")
+    assert browser.value("document.querySelector('.ramp').offsetWidth") > 50
+
+
+def test_attention_of_a_sentence_that_is_unknown_is_doubted(trained_toy, tmp_path, capsys):
+    page = tmp_path / "a.html"
+    command = ("attention", "Привет мир", "--model", trained_toy.run, "--output", page)
+    assert run(*command) == 0
+    doubt = "9 of 9 letters and symbols are unknown to the model"
+    assert f"tt: warning: what is drawn means little, since {doubt}" in capsys.readouterr().err
+    assert f"What is seen here means little: {doubt}." in page.read_text()
+    assert run("attention", "one two", *command[2:], "--overwrite") == 0
+    assert "warning" not in capsys.readouterr().err
+    assert "means little" not in page.read_text()
+
+
+def test_a_run_that_went_on_is_marked_and_one_that_began_with_a_model_names_it(trained_toy):
+    found = summarize_run(trained_toy.run)
+    sections = {each.anchor: each.body for each in run_sections(found, attention=[])}
+    assert "Dotted" not in sections["curves"]
+    assert "began with" not in sections["overview"]
+    went_on = dataclasses.replace(found.log.starts[0], step=7)
+    log = dataclasses.replace(found.log, starts=[*found.log.starts, went_on])
+    changed = dataclasses.replace(found, log=log, began_with="/models/first")
+    sections = {each.anchor: each.body for each in run_sections(changed, attention=[])}
+    assert "Dotted: where the command went on after a stop, at step 7." in sections["curves"]
+    assert sections["curves"].count("stroke-dasharray") == len(CHARTS)
+    assert "<dt>began with</dt><dd>/models/first</dd>" in sections["overview"]
+    [_, different, *_] = runs_sections([found, changed])
+    assert "<td>began with</td><td>–</td><td>/models/first</td>" in different.body
+
+
+def test_an_outlier_is_shown_once_with_all_its_reasons(tmp_path):
+    write(tmp_path / "in.parquet", {"text": [text for text, _ in toy_sentences(2, 1)] * 3})
+    translate(tmp_path / "in.parquet", tmp_path / "out", text_columns=("text",))
+    found = summarize_translated(tmp_path / "out")
+    [column] = found.columns
+    example = column.samples[0]
+    column = dataclasses.replace(
+        column,
+        least_probable=[example],
+        relatively_longest=[dataclasses.replace(example, row=3)],
+        relatively_shortest=[dataclasses.replace(example, text="Another")],
+    )
+    sections = translated_sections(dataclasses.replace(found, columns=[column]))
+    [body] = [each.body for each in sections if each.anchor == "outliers"]
+    rows = re.findall(r"<tr>(<td.*?)</tr>", body)
+    assert len(rows) == 2
+    assert ">least probable for a character, longest for its text<" in rows[0]
+    assert ">shortest for its text<" in rows[1]
+
+
+@pytest.mark.parametrize("name", ["dataset", "run", "runs", "translated"])
+def test_tables_show_all_of_a_row_on_a_phone(pages, browser, name):
+    browser.open(pages[name], width=WIDTHS["phone"])
+    browser.value("document.querySelectorAll('details').forEach((each) => (each.open = true))")
+    wide = "[...document.querySelectorAll('.scroll')].filter((e) => e.scrollWidth > e.clientWidth)"
+    assert browser.value(f"{wide}.filter((e) => e.querySelector('table.wide')).length") == 0
+    if name == "translated":
+        cell = "document.querySelector('#outliers td:nth-child(6)')"
+        assert browser.value(f"{cell}.dataset.label") == "score"
+        shown = browser.value(f"getComputedStyle({cell}, '::before').content")
+        assert "score" in shown or "attr" in shown
+
+
+@pytest.mark.parametrize("width", [390, 800, 1200])
+def test_charts_fill_the_page(pages, browser, width):
+    browser.open(pages["run"], width=width)
+    box = "document.querySelector('#curves .charts').getBoundingClientRect()"
+    rights = (
+        "Math.max(...[...document.querySelectorAll('#curves svg')]"
+        ".map((each) => each.getBoundingClientRect().right))"
+    )
+    assert abs(browser.value(f"{box}.right") - browser.value(rights)) <= 1
+
+
+def test_two_runs_side_by_side_fit_a_phone(pages, browser):
+    browser.open(pages["runs"], width=WIDTHS["phone"])
+    for section in ("results", "differences"):
+        for side in ("scrollWidth", "clientWidth"):
+            found = browser.value(f"document.querySelector('#{section} .scroll').{side}")
+            assert found <= WIDTHS["phone"] - 2 * 16, (section, side)
+
+
+def test_a_table_of_a_dataset_is_as_wide_as_the_page(pages, browser):
+    browser.open(pages["dataset"], width=WIDTHS["desk"])
+    wide = "[...document.querySelectorAll('.scroll')].filter((e) => e.scrollWidth > e.clientWidth)"
+    assert browser.value(f"{wide}.length") == 0
+    text = pages["dataset"].read_text()
+    assert ">held out</th>" in text
+    assert '<th scope="col"></th><th scope="col">source</th>' in text, "of a sample"

@@ -51,6 +51,16 @@ def test_examples_stand_where_their_rows_are(translated):
     assert text.relatively_longest or text.relatively_shortest
 
 
+def test_an_outlier_that_occurs_often_is_named_once(tmp_path):
+    texts = ["one two three four", "two", *["a longer text by far"] * 9]
+    write(tmp_path / "in.parquet", {"text": texts})
+    translate(tmp_path / "in.parquet", tmp_path / "out", unit_rows=4)
+    [column] = summarize_translated(tmp_path / "out").columns
+    ratios = column.relatively_longest + column.relatively_shortest
+    assert sorted(each.text for each in ratios) == ["a longer text by far", "one two three four"]
+    assert len({each.text for each in column.least_probable}) == len(column.least_probable)
+
+
 def test_so_many_rows_are_looked_at_and_no_more(translated):
     summary = summarize_translated(translated, rows=5)
     assert summary.looked_at == 5
@@ -97,6 +107,10 @@ def test_folders_are_told_apart(translated, dataset, trained_toy, tmp_path):
     (tmp_path / "_work").mkdir()
     with pytest.raises(UserError, match="is an unfinished dataset"):
         kind_of_folder(tmp_path)
+    (tmp_path / "saved").mkdir()
+    (tmp_path / "saved/saved_model.pb").touch()
+    with pytest.raises(UserError, match="is a SavedModel, an export"):
+        kind_of_folder(tmp_path / "saved")
 
 
 def test_names_of_tfds_are_listed_without_the_network(tmp_path):
