@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
-from model.errors import UserError, counted, require_one_of
+from model.errors import UserError, counted, one_of, require_one_of
 from model.text.languages import find_language, read_language
 from model.text.scores import TOKENIZERS, bleu_tokenizer, describe_scores
 from pipelines.evaluate.lines import check_pipes, read_lines
@@ -57,7 +57,7 @@ class EvaluateRequest:
     references: tuple[str, ...] = ()
     reference_columns: tuple[str, ...] = ()
     column: str | None = None
-    tokenize: str | None = None
+    tokenize: str | None = one_of(TOKENIZERS, default=None)
     language: str | None = None
     lowercase: bool = False
 

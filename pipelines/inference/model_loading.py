@@ -22,7 +22,7 @@ from model.formats.model_folder import (
     load_about,
     model_fingerprint,
 )
-from model.text.languages import find_language, read_language
+from model.text.languages import are_different, read_language
 from pipelines.storage.first_look import look_first
 from pipelines.storage.paths import is_local, normalize_path
 from pipelines.texts.model_languages import describe_other_language
@@ -207,11 +207,8 @@ def check_languages(
     )
     if not target:
         return
-    asked, own = (
-        read_language(target, name="`target_language`"),
-        find_language(data.target_language),
-    )
-    if own is not None and asked.primary != own.primary:
+    read_language(target, name="`target_language`")  # which refuses what is no code
+    if are_different(target, data.target_language):
         raise UserError(
             f"`target_language` is {target}, and the model translates to {data.target_language} "
             "alone: leave it out, or name another model"

@@ -75,7 +75,7 @@ class RunnerOptions:
         """Returns Beam's own flags: those of these options, then the given ones, which win.
 
         Raises:
-          UserError: An option is for another runner, or does not go with another option.
+          UserError: There is no such runner, or an option does not go with it or with another.
         """
         given = {argument.partition("=")[0] for argument in beam}
         made = []
@@ -159,9 +159,14 @@ def _given_runner(beam: Sequence[str]) -> str | None:
 
 
 def _find_kind(arguments: Sequence[str]) -> str | None:
-    """Returns "dataflow", "flink", the name of another runner, or None if it is this machine's."""
-    from pipelines.runners.beam_options import LOCAL_RUNNERS, find_runner_name
+    """Returns "dataflow", "flink", the name of another runner, or None if it is this machine's.
 
+    Raises:
+      UserError: There is no such runner, or Beam cannot read a flag.
+    """
+    from pipelines.runners.beam_options import LOCAL_RUNNERS, check_runner, find_runner_name
+
+    check_runner(arguments)
     name = find_runner_name(arguments)
     if name in LOCAL_RUNNERS:
         return None

@@ -96,6 +96,22 @@ def find_runner_name(arguments: Sequence[str]) -> str:
     return whole if whole in _KNOWN_RUNNERS else name
 
 
+def check_runner(arguments: Sequence[str]) -> None:
+    """Checks that Beam has the runner, or that it is named with its module.
+
+    Raises:
+      UserError: It is not so, or Beam cannot read a flag.
+    """
+    runner = parse_arguments(arguments).view_as(StandardOptions).runner
+    if runner is None or "." in runner:
+        return
+    if find_runner_name(arguments) not in _KNOWN_RUNNERS:
+        raise UserError(
+            f"there is no runner {runner}: choose dataflow, flink, another of Beam's "
+            f"({', '.join(StandardOptions.KNOWN_RUNNER_NAMES)}) or MODULE.CLASS"
+        )
+
+
 def is_dataflow(arguments: Sequence[str]) -> bool:
     """Says whether Beam's flags name Dataflow's runner.
 

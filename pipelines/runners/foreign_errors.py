@@ -13,6 +13,10 @@ from collections.abc import Iterator, Mapping
 from model.errors import ServiceError, UserError
 from model.folders.access import explain_denied
 
+_AMAZON = (
+    "Amazon S3 does not do it: check the bucket and your rights there, and run the same command "
+    "again"
+)
 # What to do, by the type that is raised; the first that fits holds.
 _SERVICES = {
     "google.auth.exceptions.TransportError": "Google Cloud cannot be reached: check the network, "
@@ -21,6 +25,10 @@ _SERVICES = {
     "auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS",
     "google.api_core.exceptions.GoogleAPIError": "Google Cloud does not do it: check project, "
     "bucket and your rights there, and run the same command again",
+    "apache_beam.io.aws.clients.s3.messages.S3ClientError": _AMAZON,
+    "botocore.exceptions.ClientError": _AMAZON,
+    "botocore.exceptions.BotoCoreError": "Amazon S3 cannot be used: check keys and network, and "
+    "run the same command again",
     "requests.exceptions.ConnectionError": "a server cannot be reached: check the network, and run "
     "the same command again",
 }
@@ -155,5 +163,8 @@ def _explain_job_server(error: BaseException, *, runner: str, java: str) -> User
 def _reason(error: BaseException) -> str:
     details = getattr(error, "details", None)  # of grpc, whose text has many lines
     found = details() if callable(details) else None
-    line = " ".join(str(found or error).split()) or type(error).__name__
+    # Beam's client of S3 raises a text and a status; that would be shown as a tuple.
+    is_several = len(error.args) > 1 and isinstance(error.args[0], str)
+    told = found or (error.args[0] if is_several else error)
+    line = " ".join(str(told).split()) or type(error).__name__
     return line if len(line) <= _LONGEST_REASON else f"{line[:_LONGEST_REASON]}..."

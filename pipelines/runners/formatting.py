@@ -5,6 +5,8 @@ from __future__ import annotations
 from model.errors import counted
 from model.folders.long_work import BYTES, Work
 
+_LONG, _BEGIN = 400, 240  # characters of a text that is cut, and of what is shown of it
+
 
 def megabytes(size: int) -> str:
     """Writes a number of bytes in MB, and a few as they are.
@@ -15,6 +17,26 @@ def megabytes(size: int) -> str:
     if size < 500:
         return counted(size, "byte")
     return f"{size / 1e6:,.1f} MB" if size >= 100_000 else f"{size / 1e6:.1g} MB"
+
+
+def as_read(text: str) -> str:
+    r"""Returns a text in which what a terminal would take for a command is shown, but line ends.
+
+    >>> print(as_read("\x1b[31mred"))
+    \x1b[31mred
+    """
+    return "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text)
+
+
+def begin_of(text: str) -> str | None:
+    """Returns the beginning and the length of a text too long to be read among others, else None.
+
+    >>> begin_of("a text"), begin_of("ab" * 1500)[-25:]
+    (None, 'abab … (3,000 characters)')
+    """
+    if len(text) <= _LONG:
+        return None
+    return f"{text[:_BEGIN].rstrip()} … ({len(text):,} characters)"
 
 
 def format_seconds(seconds: float) -> str:
@@ -36,7 +58,7 @@ def describe_work(work: Work, *, seconds: float) -> str:
     >>> describe_work(Work("scoring", 10, "sentences"), seconds=4)
     'scoring: 0 of 10 sentences'
     """
-    done = min(work.done, work.total)
+    done = min(work.look(), work.total)
     rate = done / seconds if seconds > 0 else 0.0
     if work.unit == BYTES:
         parts = [f"{work.name}: {megabytes(done)} of {megabytes(work.total)}"]

@@ -123,7 +123,7 @@ class JsonlRows:
             except (ValueError, RecursionError) as reason:
                 return BadFileError(
                     f"{self._path} must have a JSON object in each line; line {number:,} is no "
-                    f"JSON ({one_line(reason)}): {shown}"
+                    f"JSON ({_without_line(reason)}): {shown}"
                 )
             if not isinstance(value, dict):
                 return BadFileError(
@@ -141,6 +141,13 @@ class JsonlRows:
                 text = one_line(reason).removeprefix("JSON parse error: ").partition(" in row ")[0]
                 return BadFileError(f"{self._path} cannot be read in line {number:,}: {text}")
         return BadFileError(f"{self._path} cannot be read: {one_line(error)}")
+
+
+def _without_line(reason: Exception) -> str:
+    """Says what is wrong in a line and where, without the number that the line has by itself."""
+    if isinstance(reason, json.JSONDecodeError):
+        return f"{reason.msg}: column {reason.colno}"
+    return one_line(reason)
 
 
 def _is_too_deep(line: bytes) -> bool:

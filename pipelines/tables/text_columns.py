@@ -14,7 +14,9 @@ from pipelines.storage.parquet import cell_bytes, is_text
 
 def is_text_list(kind: pa.DataType) -> bool:
     """Tells whether a type is a list of strings."""
-    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    is_list = (
+        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    )
     return bool(is_list and (is_text(kind.value_type) or pa.types.is_null(kind.value_type)))
 
 

@@ -312,17 +312,26 @@ def _first_rows(file: InputFile, *, rows: int) -> pa.Table:
         return next(table.runs([rows]), file.schema.empty_table())
 
 
-def first_texts(found: FoundInput, *, count: int) -> list[str]:
-    """Returns the texts, but for null ones, of the first rows of the first file that has any."""
+def first_texts(found: FoundInput, *, count: int) -> dict[str, list[str]]:
+    """Returns the texts, but for null ones, of the first rows of the first file that has any.
+
+    They stand by their column.
+    """
     file = next((file for file in found.files if file.rows), None)
     if file is None:
-        return []
+        return {}
     try:
         table = _first_rows(file, rows=min(count, file.rows))
     except BadFileError:  # which the job tells of, or skips
-        return []
-    cells = (cell for name in found.text_columns for cell in read_text_column(table, name).cells)
-    return [cell.decode(errors="ignore") for cell in cells if cell is not None]
+        return {}
+    return {
+        name: [
+            cell.decode(errors="ignore")
+            for cell in read_text_column(table, name).cells
+            if cell is not None
+        ]
+        for name in found.text_columns
+    }
 
 
 def find_text_columns(

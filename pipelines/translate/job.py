@@ -49,7 +49,7 @@ from pipelines.storage.files import delete
 from pipelines.storage.first_look import look_first
 from pipelines.storage.listing import list_files
 from pipelines.storage.paths import JOB_FOLDER, is_local, normalize_path
-from pipelines.texts.model_languages import SAMPLE, describe_other_script
+from pipelines.texts.model_languages import SAMPLE, describe_other_texts
 from pipelines.texts.planning import describe_cuts
 from pipelines.translate import job_folder
 from pipelines.translate.inputs import (
@@ -64,6 +64,7 @@ from pipelines.translate.options import TranslateOptions
 from pipelines.translate.plan import (
     installed_versions,
     make_plan,
+    plan_digest,
     planned_outputs,
     planned_rows,
     units_at_once,
@@ -209,7 +210,7 @@ class TranslateJob:
     @functools.cached_property
     def plan_digest(self) -> str:
         """Tells units of this plan from those of any other."""
-        return job_folder.plan_digest(self.plan)
+        return plan_digest(self.plan)
 
     @functools.cached_property
     def copies(self) -> ModelCopies:
@@ -263,9 +264,12 @@ class TranslateJob:
             is_here=not are_elsewhere(request.beam),
         )
         if self.model.folder is not None:
-            texts = first_texts(self.found, count=SAMPLE)
-            notices += describe_other_script(texts, data=data)
-            notices += describe_cuts(texts, options=self.table.texts)
+            columns = first_texts(self.found, count=SAMPLE)
+            for name, texts in columns.items():
+                said = describe_other_texts(texts, data=data)
+                notices += [f"{name}: {line}" if len(columns) > 1 else line for line in said]
+            all_texts = [text for texts in columns.values() for text in texts]
+            notices += describe_cuts(all_texts, options=self.table.texts)
         return notices
 
     def run(

@@ -5,8 +5,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import dataclasses
-import functools
-import hashlib
 import io
 import json
 import threading
@@ -16,14 +14,20 @@ from typing import Any
 import pyarrow as pa
 
 from model.errors import UserError
-from model.folders.differences import describe_differences
 from model.folders.lock import lock_folder
 from model.text.glossary import Glossary
-from pipelines.flags.limits import Limits
 from pipelines.storage.files import delete_folder, open_binary, read_bytes, write_text, write_whole
 from pipelines.storage.listing import ListedFile
 from pipelines.storage.paths import JOB_FOLDER, is_local
-from pipelines.translate.plan import InputFile, installed_versions, output_stem, planned_outputs
+from pipelines.translate.plan import (
+    InputFile,
+    compare_plans,
+    installed_versions,
+    output_stem,
+    plan_digest,
+    planned_outputs,
+    planned_suffix,
+)
 
 UNITS_FOLDER = f"{JOB_FOLDER}/units"
 ROWS_FOLDER = f"{JOB_FOLDER}/rows"  # of files that are read from their start, cut into units
@@ -55,11 +59,6 @@ PARTS: dict[str, dict[str, type]] = {
     },
 }
 
-# How a tt worked whose plans do not have these options yet.
-_BEFORE = {"split": "long", "protect": False, "protect_regex": [], "on_flag": "keep"}
-
-_SKIPPED = "skipped"  # in place of a bad file's reason, which may be worded otherwise
-_SHOWN_INPUTS = 3  # inputs that differ
 _glossary_lock = threading.Lock()
 _glossaries: dict[str, Glossary] = {}  # the last one, by its digest
 # Seconds that a temporary file of another run may still be written.
@@ -128,74 +127,6 @@ def delete_folders_of_runs(output: str, *, existing: Iterable[str]) -> None:
             delete_folder(f"{output}/{folder}")
 
 
-def compare_plans(saved: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:
-    """Returns a phrase for each difference of two plans; [] where one resumes the other."""
-    has_other_limit = saved["options"].get("limit") != asked["options"]["limit"]
-    plans = [
-        {
-            **plan,
-            "input": {**plan["input"], **plan["bad_files"]},
-            "bad_files": None,
-            "options": _BEFORE | plan["options"],
-        }
-        for plan in (_decisive(saved), _decisive(asked))
-    ]
-    return describe_differences(
-        *plans,
-        words={
-            "model_fingerprint": lambda *_: ["`model` is another one now"],
-            "engine.name": "engine",
-            "limits": _compare_limits,
-            "options.glossary": lambda *_: ["`glossary` is another one now"],
-            "options.flags": _compare_flags,
-            "options.placeholders": _compare_placeholders,
-            "format": lambda *_: ["it was begun by another version of tt"],
-            "input": functools.partial(_compare_inputs, has_other_limit=has_other_limit),
-        },
-    )
-
-
-def _compare_flags(then: Sequence[str] | None, now: Sequence[str]) -> list[str]:
-    if then is None:  # a plan of an older tt, without the column
-        return []
-    shown = (", ".join(flags) or "none" for flags in (then, now))
-    return ["`flags` was {} and is now {}".format(*shown)]
-
-
-def _compare_placeholders(then: int | None, now: int) -> list[str]:
-    if then is None:  # a plan of an older tt, whose models had none
-        return []
-    return [f"`placeholders` was {then} and is now {now}"]
-
-
-def _compare_limits(then: Mapping[str, Any] | None, now: Mapping[str, Any]) -> list[str]:
-    if then is None or {**dataclasses.asdict(Limits()), **then} == now:  # a plan of an older tt
-        return []
-    return ["the model card of `model` is another one now, and flags go by it"]
-
-
-def _compare_inputs(
-    then: Mapping[str, Any], now: Mapping[str, Any], *, has_other_limit: bool
-) -> list[str]:
-    found = []
-    for name in {**then, **now}:
-        before, after = ({**file, "rows": 0} if isinstance(file, dict) else file
-                         for file in (then.get(name), now.get(name)))  # fmt: skip
-        if before == after or (has_other_limit and None in (before, after)):
-            continue  # the limit alone decides how many rows count, and of which files
-        if before is None or after is None:
-            became = "is new" if before is None else "is gone"
-        elif _SKIPPED in (before, after):
-            became = "was skipped then" if before == _SKIPPED else "is skipped now"
-        elif {**before, "unit_rows": None} == {**after, "unit_rows": None}:
-            became = "is cut into other units by this version of tt"
-        else:
-            became = "has changed"
-        found.append(f"the input {name} {became}")
-    more = len(found) - _SHOWN_INPUTS
-    return [*found[:_SHOWN_INPUTS], f"{more:,} more inputs"] if more > 1 else found
-
-
 def check_plan(plan: Mapping[str, Any], *, output: str, existing: Iterable[str]) -> dict[str, Any]:
     """Returns the plan that stands in the folder; {} of a folder that holds nothing finished.
 
@@ -220,6 +151,7 @@ def check_plan(plan: Mapping[str, Any], *, output: str, existing: Iterable[str])
             f"the output folder {output} belongs to another run: {'; '.join(differences)}. Choose "
             "another folder, the same files and options, or `overwrite`"
         )
+    _check_tables_are_ours(existing, plan=standing, output=output)
     return standing
 
 
@@ -231,19 +163,6 @@ def _has_work(plan: Mapping[str, Any], *, existing: Sequence[str]) -> bool:
         or (path.startswith(f"{UNITS_FOLDER}/") and not path.endswith(TEMPORARY_SUFFIX))
         for path in existing
     )
-
-
-def _decisive(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the part of a plan that another run must share to resume it."""
-    part = {key: value for key, value in plan.items() if key not in ("versions", "languages")}
-    part["bad_files"] = dict.fromkeys(plan.get("bad_files", {}), _SKIPPED)  # whatever the reason
-    return part
-
-
-def plan_digest(plan: Mapping[str, Any]) -> str:
-    """Returns a digest (hex blake2b) that tells the units of this plan from others."""
-    content = json.dumps(_decisive(plan), sort_keys=True).encode()
-    return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
 def find_overwritten(plan: Mapping[str, Any], *, output: str, existing: Iterable[str]) -> list[str]:
@@ -274,6 +193,19 @@ def _check_is_ours(existing: Iterable[str], *, outputs: Iterable[str], output: s
             raise UserError(
                 f"the output folder {output} holds something else ({path}): "
                 "choose an empty or a new one"
+            )
+
+
+def _check_tables_are_ours(
+    existing: Iterable[str], *, plan: Mapping[str, Any], output: str
+) -> None:
+    """Raises a UserError for a table among the outputs of a plan that is none of them."""
+    outputs, suffix = set(planned_outputs(plan)), planned_suffix(plan)
+    for path in existing:
+        if path.endswith(suffix) and path not in outputs and not path.startswith(f"{JOB_FOLDER}/"):
+            raise UserError(
+                f"the output folder {output} holds a table that this run does not write ({path}), "
+                "and whoever reads the folder would take it for a part of it: move it elsewhere"
             )
 
 

@@ -247,12 +247,12 @@ def make_manifest(
         "skipped_file_rows": sum(rows or 0 for rows in bad_rows.values()),
     }
     counts, work = totals.counts, Work(**totals.work)
-    return {
+    manifest = {
         "format": FORMAT,
         "files": files,
         **row_counts,
         "max_failed": max_failed,
-        "has_failed": has_failed(row_counts, max_failed=max_failed),
+        "has_failed": False,  # until all is known
         "units": counts["units"],
         "output_bytes": dict(sorted(totals.output_bytes.items())),
         "skipped_files": [
@@ -278,12 +278,34 @@ def make_manifest(
             "source_characters": counts["run_characters"],
         },
     }
+    return {**manifest, "has_failed": has_failed(manifest, max_failed=max_failed)}
 
 
-def has_failed(counts: Mapping[str, Any], *, max_failed: float) -> bool:
-    """Says whether a larger share of all rows failed or was skipped than may."""
-    lost = counts["failed_rows"] + skipped_rows(counts)
-    return bool(lost > max_failed * all_rows(counts))
+def has_failed(manifest: Mapping[str, Any], *, max_failed: float) -> bool:
+    """Says whether a larger share of all rows failed or was skipped than may.
+
+    Files that do not say how many rows they hold count by their share of the files.
+    """
+    lost = manifest["failed_rows"] + skipped_rows(manifest)
+    return bool(
+        lost > max_failed * all_rows(manifest)
+        or files_of_unknown_rows(manifest) > max_failed * all_files(manifest)
+    )
+
+
+def files_of_unknown_rows(manifest: Mapping[str, Any]) -> int:
+    """Counts the skipped files that do not say how many rows they hold; with a limit, none.
+
+    A limit may have been reached before them.
+    """
+    if manifest["options"].get("limit") is not None:
+        return 0
+    return sum(file.get("rows") is None for file in manifest["skipped_files"])
+
+
+def all_files(manifest: Mapping[str, Any]) -> int:
+    """Returns the number of input files, skipped ones included."""
+    return len(manifest["files"]) + len(manifest["skipped_files"])
 
 
 def skipped_rows(counts: Mapping[str, Any]) -> int:

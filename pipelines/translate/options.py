@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from model.errors import require, require_one_of
+from model.errors import one_of, require, require_one_of
 from pipelines.tables.formats import (
     COMPRESSIONS,
     FORMATS,
@@ -55,15 +55,15 @@ class TranslateOptions:
     input: tuple[str, ...]
     output: str
     overwrite: bool = False
-    format: str = PARQUET
-    compression: str | None = None
+    format: str = one_of(FORMATS, default=PARQUET)
+    compression: str | None = one_of(COMPRESSIONS, default=None)
     text_columns: tuple[str, ...] = ()
     target_language_column: str | None = None
     limit: int | None = None
     unit_rows: int = 8192
     max_failed: float = 0.001
     retry_failed: bool = False
-    on_bad_file: str = FAIL
+    on_bad_file: str = one_of(ON_BAD_FILE, default=FAIL)
     texts: TextOptions = dataclasses.field(default_factory=TextOptions)
 
     def __post_init__(self) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import bisect
 import dataclasses
 import functools
+import hashlib
 import itertools
 import json
 import math
@@ -17,6 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from model.decoding.options import BATCH_TOKENS, Decoding
+from model.folders.differences import describe_differences, first_few
 from model.formats.model_card import versions_of
 from model.text.glossary import Glossary
 from pipelines.flags.limits import Limits
@@ -34,6 +36,11 @@ _PROGRAMS = (
     "tt-translate", "apache-beam", "pyarrow", "sentencepiece", "sentencex", "regex", "tensorflow",
     "ctranslate2",
 )  # fmt: skip
+
+# How a tt worked whose plans do not have these options yet.
+_BEFORE = {"split": "long", "protect": False, "protect_regex": [], "on_flag": "keep"}
+
+_SKIPPED = "skipped"  # in place of a bad file's reason, which may be worded otherwise
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -283,3 +290,83 @@ def planned_suffix(plan: Mapping[str, Any]) -> str:
 def installed_versions() -> dict[str, str]:
     """Returns the versions of what decides the bytes of an output file."""
     return versions_of(_PROGRAMS)
+
+
+def compare_plans(saved: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:
+    """Returns a phrase for each difference of two plans; [] where one resumes the other."""
+    has_other_limit = saved["options"].get("limit") != asked["options"]["limit"]
+    plans = [
+        {
+            **plan,
+            "input": {**plan["input"], **plan["bad_files"]},
+            "bad_files": None,
+            "options": _BEFORE | plan["options"],
+        }
+        for plan in (_decisive(saved), _decisive(asked))
+    ]
+    return describe_differences(
+        *plans,
+        words={
+            "model_fingerprint": lambda *_: ["`model` is another one now"],
+            "engine.name": "engine",
+            "limits": _compare_limits,
+            "options.glossary": lambda *_: ["`glossary` is another one now"],
+            "options.flags": _compare_flags,
+            "options.placeholders": _compare_placeholders,
+            "format": lambda *_: ["it was begun by another version of tt"],
+            "input": functools.partial(_compare_inputs, has_other_limit=has_other_limit),
+        },
+    )
+
+
+def _compare_flags(then: Sequence[str] | None, now: Sequence[str]) -> list[str]:
+    if then is None:  # a plan of an older tt, without the column
+        return []
+    shown = (", ".join(flags) or "none" for flags in (then, now))
+    return ["`flags` was {} and is now {}".format(*shown)]
+
+
+def _compare_placeholders(then: int | None, now: int) -> list[str]:
+    if then is None:  # a plan of an older tt, whose models had none
+        return []
+    return [f"`placeholders` was {then} and is now {now}"]
+
+
+def _compare_limits(then: Mapping[str, Any] | None, now: Mapping[str, Any]) -> list[str]:
+    if then is None or {**dataclasses.asdict(Limits()), **then} == now:  # a plan of an older tt
+        return []
+    return ["the model card of `model` is another one now, and flags go by it"]
+
+
+def _compare_inputs(
+    then: Mapping[str, Any], now: Mapping[str, Any], *, has_other_limit: bool
+) -> list[str]:
+    found = []
+    for name in {**then, **now}:
+        before, after = ({**file, "rows": 0} if isinstance(file, dict) else file
+                         for file in (then.get(name), now.get(name)))  # fmt: skip
+        if before == after or (has_other_limit and None in (before, after)):
+            continue  # the limit alone decides how many rows count, and of which files
+        if before is None or after is None:
+            became = "is new" if before is None else "is gone"
+        elif _SKIPPED in (before, after):
+            became = "was skipped then" if before == _SKIPPED else "is skipped now"
+        elif {**before, "unit_rows": None} == {**after, "unit_rows": None}:
+            became = "is cut into other units by this version of tt"
+        else:
+            became = "has changed"
+        found.append(f"the input {name} {became}")
+    return first_few(found, noun="inputs")
+
+
+def _decisive(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the part of a plan that another run must share to resume it."""
+    part = {key: value for key, value in plan.items() if key not in ("versions", "languages")}
+    part["bad_files"] = dict.fromkeys(plan.get("bad_files", {}), _SKIPPED)  # whatever the reason
+    return part
+
+
+def plan_digest(plan: Mapping[str, Any]) -> str:
+    """Returns a digest (hex blake2b) that tells the units of this plan from others."""
+    content = json.dumps(_decisive(plan), sort_keys=True).encode()
+    return hashlib.blake2b(content, digest_size=16).hexdigest()

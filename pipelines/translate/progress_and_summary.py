@@ -30,7 +30,9 @@ from pipelines.translate.inputs import first_texts
 from pipelines.translate.job_folder import UNITS_FOLDER
 from pipelines.translate.manifest import (
     UnitStatistics,
+    all_files,
     all_rows,
+    files_of_unknown_rows,
     has_failed,
     read_statistics,
     skipped_file_rows,
@@ -55,7 +57,7 @@ def describe_job(
     options, found, arguments = job.request.options, job.found, job.arguments
     counts = [len(plan_units(file, unit_rows=options.unit_rows)) for file in found.files]
     units = sum(counts)
-    texts = first_texts(found, count=SAMPLE)
+    texts = [text for column in first_texts(found, count=SAMPLE).values() for text in column]
     mean = sum(map(len, texts)) / len(texts) if texts else 0.0
     size = megabytes(sum(file.size for file in found.files))
     lines = [
@@ -337,10 +339,12 @@ def describe_summary(
     if manifest["texts"]:
         texts, distinct = manifest["texts"], manifest["distinct_texts"]
         work = Work(**{key: n for key, n in manifest["work"].items() if key != "padding"})
-        lines.append(
-            f"{counted(texts, 'sentence')}, {distinct:,} translated: "
-            f"{1 - distinct / texts:.1%} saved, since equal ones of a unit are translated once"
-        )
+        if distinct > texts:
+            said = "translations, since some were tried again"
+        else:
+            said = f"translated: {1 - distinct / texts:.1%} saved, since equal ones of a unit are "
+            said += "translated once"
+        lines.append(f"{counted(texts, 'sentence')}, {distinct:,} {said}")
         lines.append(
             f"{work.source_tokens:,} source tokens with {work.padding:.1%} padding, "
             f"{work.target_tokens:,} target tokens"
@@ -384,9 +388,14 @@ def describe_failure(summary: TranslateSummary) -> str:
             if failed
             else f"{skipped:,} of {all_rows(manifest):,} rows were skipped"
         )
+    if unknown := files_of_unknown_rows(manifest):
+        lost.append(
+            f"{unknown:,} of {counted(all_files(manifest), 'file')} "
+            f"{'was' if unknown == 1 else 'were'} skipped, with an unknown number of rows"
+        )
     parts = [
         f"{' and '.join(lost)}, more than `max_failed={summary.max_failed:g}`; all"
-        f"{' else' if skipped else ''} is written"
+        f"{' else' if skipped or unknown else ''} is written"
     ]
     if failed:
         columns = list(summary.rows_by_status)
@@ -395,10 +404,11 @@ def describe_failure(summary: TranslateSummary) -> str:
         parts.append(
             f"{'Those that failed' if skipped else 'They'} are those with {where}, and why is in "
             f"{names[0].removesuffix('status')}error. To try them again: `retry_failed`; "
-            "texts that are not UTF-8 fail again, unless they are mended in the input"
+            "texts that are not UTF-8 fail again: mend them in the input, and translate that into "
+            "another `output`"
         )
     if manifest["skipped_rows"]:
         parts.append("`retry_failed` translates skipped units of files that are mended")
-    if skipped_file_rows(manifest):
+    if skipped_file_rows(manifest) or unknown:
         parts.append("Files that were left out can be mended, and translated into another `output`")
     return ". ".join(parts)

@@ -21,7 +21,7 @@ from pipelines.translate import job_folder
 from pipelines.translate.job_folder import SkippedFile, write_json
 from pipelines.translate.manifest import UnitStatistics, UnitTotals, make_manifest
 from pipelines.translate.options import ON_BAD_FILE
-from pipelines.translate.plan import InputFile, TableUnit
+from pipelines.translate.plan import InputFile, TableUnit, plan_digest
 from pipelines.translate.units import (
     UnitOptions,
     cut_file,
@@ -167,7 +167,7 @@ class WriteManifest(beam.DoFn):
           UserError: Another run has overwritten the folder.
         """
         plan = job_folder.read_json(f"{self.output}/{job_folder.PLAN_PATH}")
-        if job_folder.plan_digest(plan) != self.plan_digest:
+        if plan_digest(plan) != self.plan_digest:
             raise job_folder.overwritten_error(self.output)
         every_file = job_folder.read_input(self.output, plan_digest=self.plan_digest)
         skipped = [file for file in every_file if isinstance(file, SkippedFile)]

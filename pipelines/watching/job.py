@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from model.engines.translator import Engine
-from model.errors import DiskFullError, UnfinishedError, UserError
+from model.errors import DiskFullError, UnfinishedError, UserError, counted
 from model.folders.lock import lock_folder
 from pipelines.inference.model_loading import FoundModel
 from pipelines.storage.listing import exists
@@ -18,7 +18,6 @@ from pipelines.storage.paths import is_local
 from pipelines.streams.live_run import Metrics, find_run, forget_run
 from pipelines.streams.metrics import appending, serving
 from pipelines.streams.options import StreamOptions
-from pipelines.texts.translating import FAILED
 from pipelines.translate.inputs import inspect_input
 from pipelines.translate.job import TranslateRequest
 from pipelines.watching.inbox import Inbox, WatchedFile
@@ -50,11 +49,8 @@ class WatchJob:
 
     def describe(self) -> list[str]:
         """Returns the lines that say what the run will do."""
-        known = len(self.records.read())
-        return [
-            f"Watching {self.options.input} every {self.options.poll:g} s: {known:,} files were "
-            f"seen to before"
-        ]
+        known = counted(len(self.records.read()), "file")
+        return [f"Watching {self.options.input} every {self.options.poll:g} s: {known} done before"]
 
     def look(self) -> Metrics:
         """Returns what is known of the run now; may be called from any thread."""
@@ -151,7 +147,7 @@ class WatchJob:
             if not exists(file.path):
                 raise  # no record of what is gone
             self.records.write(file, reason=str(error))
-            live.note_written([FAILED], [])
+            live.note_left_out()
             report(f"tt: warning: {file.name} is left out: {error}")
             return
         try:

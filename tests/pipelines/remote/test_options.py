@@ -17,6 +17,21 @@ def test_without_options_nothing_is_added():
     assert RunnerOptions().arguments(["--direct_num_workers=2"]) == ("--direct_num_workers=2",)
 
 
+@pytest.mark.parametrize("command", ["preprocess", "translate-batch", "translate-stream"])
+@pytest.mark.parametrize("given", [("--runner", "foo"), ("--", "--runner=foo")])
+def test_a_runner_that_there_is_not_is_the_first_thing_said(capsys, command, given):
+    places = ("in/", "out/") if command == "translate-stream" else ("in.tsv",)
+    assert run(command, *places, *given) == 2
+    assert capsys.readouterr().err.startswith(
+        "tt: error: there is no runner foo: choose dataflow, flink, another of Beam's (DataflowR"
+    )
+
+
+def test_a_runner_may_be_named_with_its_module():
+    runner = "apache_beam.runners.direct.direct_runner.BundleBasedDirectRunner"
+    assert RunnerOptions(runner=runner).arguments() == (f"--runner={runner}",)
+
+
 def test_options_of_dataflow_become_beams():
     options = RunnerOptions(
         **DATAFLOW, worker_image="image", max_workers=9, machine_type="n2-standard-8", spot=True

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import requests
+from apache_beam.io.aws.clients.s3.messages import S3ClientError
 from apache_beam.runners.portability import portable_runner
 from command_line import TEXTS, last_error, run, write_corpus
 
@@ -95,6 +96,12 @@ class Lost(grpc.RpcError):
         return "Socket\nclosed"
 
 
+def like(name, text):
+    """Makes an error of a class of this name, whose package may not be installed."""
+    module, _, kind = name.rpartition(".")
+    return type(kind, (Exception,), {"__module__": module})(text)
+
+
 SERVICES = [
     (google.auth.exceptions.DefaultCredentialsError("no\nkey"), "Google Cloud wants to know who "
      "you are (no key): run `gcloud auth application-default login`, or set "
@@ -103,6 +110,12 @@ SERVICES = [
      "the network, and run the same command again"),
     (google.api_core.exceptions.Forbidden("no"), "Google Cloud does not do it (403 no): check "
      "project, bucket and your rights there, and run the same command again"),
+    (S3ClientError("Access\nDenied", 403), "Amazon S3 does not do it (Access Denied): check the "
+     "bucket and your rights there, and run the same command again"),
+    (like("botocore.exceptions.ClientError", "AccessDenied"), "Amazon S3 does not do it "
+     "(AccessDenied): check the bucket and your rights there, and run the same command again"),
+    (like("botocore.exceptions.BotoCoreError", "no endpoint"), "Amazon S3 cannot be used (no "
+     "endpoint): check keys and network, and run the same command again"),
     (requests.ConnectionError("lost"), "a server cannot be reached (lost): check the network, and "
      "run the same command again"),
 ]  # fmt: skip

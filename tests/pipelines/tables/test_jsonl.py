@@ -89,13 +89,12 @@ NO_OBJECT = "PATH must have a JSON object in each line; line"
         (b'{"a":1}\nnull\n', f"{NO_OBJECT} 2 is another value: 'null'"),
         (
             b'{"a":1}{"a":2}\n',
-            f"{NO_OBJECT} 1 is no JSON (Extra data: line 1 column 8 (char 7)): "
-            '\'{"a":1}{"a":2}\'',
+            f'{NO_OBJECT} 1 is no JSON (Extra data: column 8): \'{{"a":1}}{{"a":2}}\'',
         ),
         (
             b'{"a":1}\n{\n"a":1}\n',
-            f"{NO_OBJECT} 2 is no JSON (Expecting property name enclosed in double quotes: line 1 "
-            "column 2 (char 1)): '{'",
+            f"{NO_OBJECT} 2 is no JSON (Expecting property name enclosed in double quotes: column "
+            "2): '{'",
         ),
         (
             b'{"a":1}\n{"a":"x"}\n',

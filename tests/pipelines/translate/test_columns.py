@@ -6,6 +6,7 @@ import itertools
 import os
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -34,6 +35,7 @@ from translation_jobs import (
 from model.decoding.options import Decoding
 from model.engines.translator import Work
 from model.errors import UserError
+from model.formats.model_card import TrainingData
 from model.text.glossary import Glossary
 from model.text.spans import Protection
 from pipelines.runners.runner import make_pipeline
@@ -49,6 +51,20 @@ from pipelines.translate.progress_and_summary import (
 )
 
 # Columns.
+
+
+def test_each_column_is_looked_at_for_texts_of_another_language(tmp_path):
+    english, german = "This is the dog that I had.", "Das ist der Hund, den ich hatte."
+    table = pa.table({"title": [english] * 900, "body": [german] * 900})
+    source = write(tmp_path / "in.parquet", table)
+    data = TrainingData(source_language="en")
+    model = SimpleNamespace(folder="run", data=data, check=lambda **_: [])
+    for columns, names in ((("title", "body"), ["body: "]), (("body",), [""]), (("title",), [])):
+        job = request(source, tmp_path / "out", text_columns=columns).plan()
+        lines = dataclasses.replace(job, model=model).check_start()
+        assert [
+            line.partition("900 of the first 900 texts that tell")[0] for line in lines
+        ] == names
 
 
 def test_several_columns_have_their_names_before_what_is_added(tmp_path):
@@ -319,6 +335,8 @@ def test_the_end_says_what_it_took_and_cost(tmp_path):
     source = write(tmp_path / "in.parquet", {"text": texts})
     summary = translate(source, tmp_path / "out", unit_rows=4)
     summary = dataclasses.replace(summary, seconds=90.0)
+    again = dataclasses.replace(summary, manifest={**summary.manifest, "distinct_texts": 5})
+    assert "4 sentences, 5 translations, since some were tried again" in describe_summary(again)
     # 3 dollars an hour for 90 s are 7.5 cents, for 6 rows of 14 characters.
     assert describe_summary(summary, price_per_hour=3.0) == [
         "6 rows of 1 file in 2 units",

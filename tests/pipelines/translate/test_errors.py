@@ -23,7 +23,7 @@ from translation_jobs import (
 )
 
 from model.errors import UserError
-from model.extras import pip_install
+from model.extras import install_extra, pip_install
 from pipelines.storage.files import delete
 from pipelines.translate.options import TranslateOptions
 
@@ -105,13 +105,17 @@ def test_a_file_system_that_does_not_answer_is_one_line(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("path", "package"),
-    [("s3://b/x", "boto3"), ("hdfs://b/x", "hdfs"), ("azfs://a/b/x", "apache-beam[azure]")],
+    ("path", "install"),
+    [
+        ("s3://b/x", install_extra("s3")),
+        ("hdfs://b/x", pip_install("hdfs")),
+        ("azfs://a/b/x", pip_install("apache-beam[azure]")),
+    ],
 )
-def test_what_a_file_system_lacks_is_named(tmp_path, path, package):
+def test_what_a_file_system_lacks_is_named(tmp_path, path, install):
     source = write(tmp_path / "input.parquet", numbered(3))
-    rest = f"cannot be looked up: it needs a package that is not installed: {pip_install(package)}"
-    if package == "boto3" and importlib.util.find_spec(package):
+    rest = f"cannot be looked up: it needs a package that is not installed: {install}"
+    if path.startswith("s3:") and importlib.util.find_spec("boto3"):
         pytest.skip("boto3 is installed, as the tests of engines do")
     for where in ((path, tmp_path / "out"), (source, path)):
         assert refused(*where) == f"{path} {rest}"

@@ -116,15 +116,33 @@ def test_rows_of_skipped_files_count_as_lost(tmp_path, rows, limit, skipped):
     assert (written["skipped_file_rows"], written["has_failed"]) == (skipped, skipped > 0)
     assert [file["rows"] for file in written["skipped_files"]] == [skipped, None]
     assert summary.has_failed == (skipped > 0)
+    unknown = " and 1 of 3 files was skipped, with an unknown number of rows"
     if skipped:
         assert describe_failure(summary) == (
-            f"{skipped} of {40 + skipped} rows were skipped, more than `max_failed=0.001`; all "
-            "else is written. Files that were left out can be mended, and translated into another "
-            "`output`"
+            f"{skipped} of {40 + skipped} rows were skipped{'' if limit else unknown}, more than "
+            "`max_failed=0.001`; all else is written. Files that were left out can be mended, and "
+            "translated into another `output`"
         )
         assert f"40 rows of 1 file in 1 unit; {skipped} rows skipped" in (describe_summary(summary))
     share = skipped / (40 + skipped)
     assert not translate(folder, out, **options, max_failed=share).has_failed
+
+
+def test_files_of_unknown_rows_count_by_their_share_of_the_files(tmp_path):
+    folder, out = tmp_path / "in", tmp_path / "out"
+    write(folder / "a.parquet", numbered(400))
+    for name in ("b", "c", "d"):
+        (folder / f"{name}.parquet").write_text("no Parquet")
+    options = {"text_columns": ("text",), "on_bad_file": "skip"}
+    summary = translate(folder, out, **options, max_failed=0.7)
+    assert summary.has_failed
+    assert manifest(out)["has_failed"]
+    assert describe_failure(summary) == (
+        "3 of 4 files were skipped, with an unknown number of rows, more than `max_failed=0.7`; "
+        "all else is written. Files that were left out can be mended, and translated into another "
+        "`output`"
+    )
+    assert not translate(folder, out, **options, max_failed=0.75).has_failed
 
 
 def test_only_bad_files_are_refused(tmp_path):
@@ -390,7 +408,8 @@ def test_more_failed_rows_than_may_are_said_in_a_line_and_in_the_manifest(source
     assert describe_failure(summary) == (
         "3 of 30 rows failed, more than `max_failed=0.09`; all is written. They are those with "
         "translation_status == 'failed', and why is in translation_error. To try them again: "
-        "`retry_failed`; texts that are not UTF-8 fail again, unless they are mended in the input"
+        "`retry_failed`; texts that are not UTF-8 fail again: mend them in the input, and "
+        "translate that into another `output`"
     )
     again = translate(source, out, unit_rows=10, max_failed=0.09)
     assert (again.already_finished, again.has_failed) == (True, True)
@@ -564,6 +583,21 @@ def test_a_folder_with_files_of_others_is_not_overwritten(tmp_path, name):
     alone.mkdir()
     (alone / name).write_text("mine")
     assert "holds something else" in refused(source, alone, overwrite=True)
+
+
+def test_a_strange_table_among_the_outputs_is_told(tmp_path):
+    source, out = write(tmp_path / "new.parquet", numbered(3)), tmp_path / "out"
+    translate(source, out)
+    (out / "report.html").write_text("no table")
+    assert translate(source, out).already_finished
+    write(out / "x/stray.parquet", numbered(2))
+    assert refused(source, out) == (
+        f"the output folder {out} holds a table that this run does not write (x/stray.parquet), "
+        "and whoever reads the folder would take it for a part of it: move it elsewhere"
+    )
+    (out / "x/stray.parquet").unlink()
+    (out / "new-00000-of-00001.parquet").unlink()
+    assert translate(source, out).rows == 3
 
 
 def test_a_limited_job_is_not_taken_for_the_whole(tmp_path):

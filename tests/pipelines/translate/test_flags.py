@@ -25,8 +25,8 @@ from model.text.spans import Protection
 from pipelines.flags.limits import Limits
 from pipelines.tables.writing import file_state
 from pipelines.texts.options import TextOptions
-from pipelines.translate.job_folder import plan_digest
 from pipelines.translate.manifest import UnitStatistics, UnitTotals, make_manifest
+from pipelines.translate.plan import plan_digest
 from pipelines.translate.progress_and_summary import describe_summary
 
 

@@ -334,6 +334,25 @@ def test_each_text_of_a_list_is_translated(tmp_path, kind):
     assert (summary.rows, summary.failed_rows) == (6, 0)
 
 
+@pytest.mark.parametrize("form", ["parquet", "arrow"])
+def test_lists_of_one_length_stay_so_and_get_plain_lists_beside_them(tmp_path, form):
+    lists = [["ab", None], ["cd", "ab"], [None, None], ["7", "ef"]]
+    table = pa.table({"tags": pa.array(lists, pa.list_(pa.string(), 2))})
+    source = tmp_path / f"in.{form}"
+    (pq.write_table if form == "parquet" else feather.write_feather)(table, source)
+    translate(source, tmp_path / "out", unit_rows=3, text_columns=("tags",))
+    found = read_all(tmp_path / "out")
+    assert pa.types.is_fixed_size_list(found.schema.field("tags").type)
+    assert found["tags"].to_pylist() == lists
+    assert found.schema.field("translation").type == pa.list_(pa.field("element", pa.string()))
+    assert found["translation"].to_pylist() == [
+        ["ba", None],
+        ["dc", "ba"],
+        [None, None],
+        ["7", "fe"],
+    ]
+
+
 def test_a_row_fails_if_a_text_of_its_list_does_and_that_is_tried_again(tmp_path):
     fail_at.update(["bad", "worse"])
     lists = [["ab", "bad"], ["cd"], ["bad", "worse", None], None]

@@ -32,12 +32,11 @@ from pipelines.storage.forward import read_rows
 from pipelines.storage.parquet import cell_bytes, overlapping_row_groups, read_footer
 from pipelines.translate.job_folder import (
     SkippedFile,
-    compare_plans,
     read_input,
     write_input,
 )
 from pipelines.translate.manifest import UnitStatistics, UnitTotals, make_manifest
-from pipelines.translate.plan import InputFile, plan_units
+from pipelines.translate.plan import InputFile, compare_plans, plan_units
 from pipelines.translate.table import TableOptions, translate_table
 from pipelines.translate.transforms import AddUpUnits, PlanUnits, TranslateUnits
 from pipelines.translate.units import UnitOptions

@@ -117,7 +117,7 @@ def test_files_are_translated_as_they_come_and_a_restart_does_nothing_twice(tmp_
     put(tmp_path, "d.parquet", ["seven"])
     wait_for(tmp_path, 4, child)
     lines = end(child).lines
-    assert any("3 files were seen to before" in line for line in lines)
+    assert any("3 files done before" in line for line in lines)
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
 
@@ -126,8 +126,11 @@ def test_a_file_that_is_broken_is_told_and_the_others_go_on(tmp_path, start):
     put(tmp_path, "good.parquet", ["one"])
     child = start()
     wait_for(tmp_path, 2, child)
-    lines = end(child).lines
+    ended = end(child)
+    lines = ended.lines
     found = records(tmp_path)
+    done = [ended.result[name] for name in ("messages", "failed", "left_out")]
+    assert done == [1, 0, 1], "no text has failed, and a file is left out"
     assert found["good.parquet"]["status"] == "done"
     assert found["broken.parquet"]["status"] == "failed"
     assert "broken.parquet" in found["broken.parquet"]["reason"]
