@@ -22,9 +22,9 @@ COMMANDS = {
 
 # As `tt --help` shows them.
 GROUPS = {
+    "Begin": ("doctor", "init", "demo"),
     "From a corpus to translations": ("preprocess", "train", "translate-batch"),
     "Other ways to translate": ("translate", "translate-stream", "evaluate"),
     "Models": ("average", "export", "import"),
     "Look inside": ("show", "report", "attention"),
-    "Begin": ("doctor", "init", "demo"),
 }

@@ -50,6 +50,12 @@ def say(message: str) -> None:
     typer.echo(in_users_words(message, _running[-1]) if _running else message, err=True)
 
 
+def say_next(*commands: str) -> None:
+    """Prints commands that a user may want next, unless another command runs this one."""
+    if len(_running) <= 1:
+        say(f"Next: {'; '.join(commands)}")
+
+
 def in_users_words(message: str, context: typer.Context) -> str:
     """Writes the fields that a message names in backticks as the user gave them.
 

@@ -10,7 +10,8 @@ gives `tt translate` a flag for each field of `Decoding`: `beam_size: int = 4` b
 <int>  [default: 4]`, and its help is the field's text under `Attributes:`, up to the first blank
 line in it. That text must be true in Python and on the command line. It names fields in backticks,
 `beam_size` or `beam_size=4`, of which the help makes flags, as `cli.errors` does in messages;
-choices in double quotes, which the help drops; and what None stands for by "By default".
+choices in double quotes, which the help drops; and what None stands for by "By default". A field
+made by `one_of` has the values that a shell completes.
 
 The function gets an instance; annotated `Annotated[Given, options_of(Decoding)]`, it gets a dict of
 the fields that a flag or `--config` gave. A tuple becomes a flag that repeats, a bool `--x/--no-x`,
@@ -30,10 +31,13 @@ from typing import Annotated, Any
 
 import typer
 
+from model.errors import CHOICES
+
 Given = dict[str, Any]  # fields by name, as far as a flag or a file gives them
 
 _ENTRY = re.compile(r"(\w+): +(.*)")
 FIELD = re.compile(r"`([a-z_][\w.]*)(?:=([^`]*))?`")  # as texts and messages name it
+_LONGEST_CHOICES = 45  # characters in a help of 80 columns, beside a flag
 _REQUIRED: Any = ...  # Typer's word for it
 
 
@@ -131,6 +135,7 @@ class _Field(typing.NamedTuple):
     hint: Any  # without None
     default: Any  # MISSING where it is required
     described: str
+    choices: tuple[str, ...]  # all of its values; none where any will do
 
 
 def _fields_of(kind: type[Any], prefix: str = "") -> Iterator[_Field]:
@@ -146,7 +151,10 @@ def _fields_of(kind: type[Any], prefix: str = "") -> Iterator[_Field]:
         default = field.default
         if field.default_factory is not dataclasses.MISSING:
             default = field.default_factory()
-        yield _Field(f"{prefix}{field.name}", hint, default, described[field.name])
+        choices = field.metadata.get(CHOICES, ())
+        if typing.get_origin(hint) is typing.Literal:
+            choices = typing.get_args(hint)
+        yield _Field(f"{prefix}{field.name}", hint, default, described[field.name], choices)
 
 
 def describe_fields(kind: type[Any]) -> dict[str, str]:
@@ -227,8 +235,10 @@ def _option(
         "show_default": False,
         "rich_help_panel": heading,
     }
+    if field.choices:
+        made["autocompletion"] = _completing(field.choices)
     if spelling.startswith("-"):
-        metavar = f"<{repeated[0].__name__}>..." if repeated else None
+        metavar = f"<{repeated[0].__name__}>..." if repeated else _show_choices(field.choices)
         info = typer.Option(*spelling.split(), metavar=metavar, **made)
     else:
         info = typer.Argument(metavar=spelling, **made)
@@ -241,6 +251,25 @@ def _option(
         default=default,
         info=info,
     )
+
+
+def _completing(choices: Sequence[str]) -> Callable[[str], list[str]]:
+    """Returns what a shell calls for the values that begin as the user does."""
+
+    def complete(incomplete: str) -> list[str]:
+        return [choice for choice in choices if choice.startswith(incomplete)]
+
+    return complete
+
+
+def _show_choices(choices: Sequence[str]) -> str | None:
+    """Returns the place of a value in the help, where there is room for all values.
+
+    >>> _show_choices(("last", "best")), _show_choices(())
+    ('[last|best]', None)
+    """
+    shown = f"[{'|'.join(choices)}]"
+    return shown if choices and len(shown) <= _LONGEST_CHOICES else None
 
 
 def _value_hint(hint: Any) -> Any:

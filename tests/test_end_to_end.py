@@ -30,7 +30,7 @@ def records(path):
         yield example["source"].numpy().tolist(), example["target"].numpy().tolist()
 
 
-def test_training_data_and_translation_see_the_same_ids(tmp_path, monkeypatch):
+def test_training_data_and_translation_see_the_same_ids(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     messy = [
         ("one  two\u00a0three", "three two one"),
@@ -51,6 +51,8 @@ def test_training_data_and_translation_see_the_same_ids(tmp_path, monkeypatch):
                "--keep-identical") == 0  # fmt: skip
     assert run("train", "--dataset", "data", *TINY, "--steps", "1", "--warmup-steps", "1",
                "--batch-tokens", "500") == 0  # fmt: skip
+    *_, following = capsys.readouterr().err.splitlines()
+    assert following.startswith("Next: tt translate --model run < TEXTS; tt translate-batch TABLE")
     translator = TensorFlowTranslator.load("run")
     sources = translator.encode([source for source, _ in pairs])
     targets = translator.vocabularies.target.encode([target for _, target in pairs])
@@ -99,6 +101,7 @@ def test_the_demo_runs_the_three_bare_commands(tmp_path, shallow_presets, monkey
     # A model of few updates hardly ends by itself.
     assert set(table["translation_status"].to_pylist()) <= {"ok", "incomplete"}
     assert "Next:" not in printed.out
+    assert "Next:" not in printed.err, "each command of the demo is followed by the next"
     monkeypatch.setattr(demo, "LEAST_BLEU", 0)
     monkeypatch.setenv("PATH", "")
     assert run("demo", "--folder", "there") == 0, "all of it is there"

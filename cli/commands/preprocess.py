@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cli.decorators import command
-from cli.errors import say
+from cli.errors import say, say_next
 from cli.flags_of_fields import options_of
 from cli.libraries import import_tensorflow
 from cli.shared_options import DEFAULT_DATASET, DEFAULT_INPUT, Detach, DryRun, Number
@@ -18,6 +19,9 @@ from model.errors import UserError, require
 from pipelines.preprocess.request import PreprocessRequest
 from pipelines.remote.options import RunnerOptions
 from pipelines.runners.status_line import StatusLine
+
+if TYPE_CHECKING:  # imported by the job that is planned, as the help needs none
+    from pipelines.preprocess.plan import PreprocessPlan
 
 _OPTIONS = options_of(
     PreprocessRequest,
@@ -113,24 +117,42 @@ def preprocess_command(
         say(f"tt: warning: {notice}")
     if request.is_embedded:
         say("No corpus named: using the embedded English-Spanish corpus.")
+    # They import arrays, which help needs not.
+    from pipelines.preprocess.description import (
+        describe_first_pairs,
+        describe_languages,
+        describe_manifest,
+    )
+
     if dry_run:
         for text in job.describe(price_per_hour=price_per_hour):
+            typer.echo(text)
+        for text in describe_first_pairs(job.plan):
             typer.echo(text)
         return
     output = request.options.output
     if job.is_finished:
         say(f"{output} is finished already: nothing is done.")
+    else:
+        for text in describe_first_pairs(job.plan):
+            typer.echo(text, err=True)  # not `say`: it is the corpus that may have backticks
     with StatusLine(stream=sys.stderr) as line:
         manifest = job.run(
             lambda found: line.show(found.describe()), report=line.say, detach=detach
         )
-    from pipelines.preprocess.description import describe_manifest  # arrays, which help needs not
-
-    for text in describe_manifest(manifest):
+    for text in (*describe_manifest(manifest), *describe_languages(manifest)):
         say(text)
     say(f"Dataset: {output}")
     if request.is_embedded:
         _leave_held_out_input(DEFAULT_INPUT)
+    say_next(f"tt train --dataset {shlex.quote(output)}{_next_options(request, job.plan)}")
+
+
+def _next_options(request: PreprocessRequest, plan: PreprocessPlan) -> str:
+    """Returns how to train on a dataset: a student, which has another shape, on translations."""
+    if any(getattr(source, "has_translations", False) for source in plan.sources):
+        return " --preset student-tiny --run student"
+    return f" --init-from {shlex.quote(request.vocab_of)} --run tuned" if request.vocab_of else ""
 
 
 def _leave_held_out_input(path: Path) -> None:

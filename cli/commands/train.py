@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 import typer
 
 from cli.decorators import command
-from cli.errors import say
+from cli.errors import say, say_next
 from cli.flags_of_fields import Given, options_of
 from cli.libraries import import_tensorflow, warn_of_unused_gpu
 from cli.shared_options import COMMAND, DEFAULT_DATASET, DEFAULT_RUN, Text, local_path
@@ -192,7 +192,7 @@ def _train(trainer: Trainer, job: TrainJob) -> None:
         stream=sys.stderr,
         is_shown_on_terminals=False,  # between the reports it would be in the way
     )
-    teller = Teller(trainer.state.step)
+    teller = Teller(trainer.state.step, training)
 
     def tell(report: Progress | Validation) -> None:
         teller(report)
@@ -219,6 +219,12 @@ def _train(trainer: Trainer, job: TrainJob) -> None:
         )
     if trainer.workers.is_chief:
         say(f"Model: {model} (TensorBoard: tensorboard --logdir {shlex.quote(run)})")
+        named = shlex.quote(run)
+        say_next(
+            f"tt translate --model {named} < TEXTS",
+            f"tt translate-batch TABLE --model {named}",
+            f"tt report {named}",
+        )
 
 
 def _say_stopping() -> None:

@@ -18,7 +18,7 @@ from cli.libraries import prepare_engine
 from cli.shared_options import DEFAULT_RUN, Detach, ModelFolder
 from model.decoding.options import Decoding
 from model.engines.translator import Engine
-from model.errors import counted, require
+from model.errors import require
 from pipelines.remote.options import RunnerOptions
 from pipelines.runners.status_line import StatusLine, TimeLine
 from pipelines.streams.options import StreamOptions
@@ -29,7 +29,7 @@ _PANELS = {
     "Metrics": ("metrics_port", "metrics_file"),
     "Texts": ("texts",),
 }
-_DRAINING = b"tt: ending when what is in hand is written; Ctrl-C ends at once\n"
+_DRAINING = b"tt: ending when what is in hand is written; a second Ctrl-C ends at once\n"
 
 
 @command(is_resumable=True, takes_beam=True)
@@ -67,7 +67,7 @@ def translate_stream_command(
     """
     from pipelines.streams.addresses import Folder
     from pipelines.streams.job import StreamJob, StreamRequest
-    from pipelines.streams.metrics import describe
+    from pipelines.streams.metrics import describe, describe_end
     from pipelines.watching.request import WatchRequest
 
     request: WatchRequest | StreamRequest
@@ -101,8 +101,7 @@ def translate_stream_command(
         StatusLine(lambda: describe(job.look()), stream=sys.stderr) as status_line,
     ):
         done = job.run(status_line.say)
-    what = "text" if is_watched else "message"
-    say(f"Ended: {counted(done.messages, what)} written, {done.failed:,} of them failed")
+    say(describe_end(done, what="text" if is_watched else "message"))
 
 
 @contextlib.contextmanager

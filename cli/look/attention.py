@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
@@ -12,6 +13,7 @@ from cli.flags_of_fields import options_of
 from cli.libraries import import_tensorflow
 from cli.shared_options import DEFAULT_RUN, local_path
 from pipelines.report.attention_request import AttentionRequest
+from pipelines.runners.status_line import TimeLine
 
 _OPTIONS = options_of(
     AttentionRequest,
@@ -31,8 +33,11 @@ def attention_command(request: Annotated[AttentionRequest, _OPTIONS]) -> None:
     local_path(request.model)
     request.check()
     import_tensorflow()
-    found = request.write()
+    with TimeLine("drawing the attention", stream=sys.stderr):
+        found = request.write()
     typer.echo(found.target)
+    if found.doubt:
+        say(f"tt: warning: what is drawn means little, since {found.doubt}")
     if not request.output.endswith(".html"):
         from model.views.labels import undrawable
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import sys
 from collections.abc import Iterable, Sequence
@@ -14,28 +15,17 @@ from rich.text import Text
 
 from model.summaries.histograms import Histogram
 from model.summaries.vocabularies import VocabularySummary
+from pipelines.runners.formatting import as_read
 
 _PLAIN_WIDTH = 120  # columns, where there is no terminal
-_LONGEST = 240  # characters of a text among others
 _BAR = 30  # columns of the longest bar
 _ROWS = 16  # bars of a histogram
+_COUNTED = ("tokens", "characters")  # units of whole numbers: a bin ends before its upper edge
 
 
 def plain(text: str) -> Text:
     """Returns a text as it is read: what a terminal would take for a command is shown."""
-    shown = (c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text)
-    return Text("".join(shown))
-
-
-def cut(text: str | None) -> str | None:
-    """Returns the beginning of a text that is too long to be read among others, and its length.
-
-    >>> cut("a text"), cut("ab" * 1500)[-27:]
-    ('a text', 'abab ... (3,000 characters)')
-    """
-    if text is None or len(text) <= _LONGEST:
-        return text
-    return f"{text[:_LONGEST].rstrip()} ... ({len(text):,} characters)"
+    return Text(as_read(text))
 
 
 class _WithoutPadding:
@@ -94,19 +84,16 @@ def print_histogram(console: Console, name: str, histogram: Histogram | None) ->
     if histogram is None or not histogram.total:
         return
     console.print(Text(f"{name} ({histogram.unit}), median {histogram.quantile(0.5):.3g}"))
-    at_once = -(-len(histogram.counts) // _ROWS)
-    counts = [
-        sum(histogram.counts[place : place + at_once])
-        for place in range(0, len(histogram.counts), at_once)
-    ]
-    edges = [*histogram.edges[:-1:at_once], histogram.edges[-1]]
+    merged = histogram.merged(_ROWS)
     table = Table.grid(padding=(0, 2))
     for justify in ("right", "right", "left"):
         table.add_column(justify=justify)  # type: ignore[arg-type]
-    for low, high, count in zip(edges, edges[1:], counts, strict=False):
-        length = round(_BAR * count / max(counts))
+    for (low, high), count in zip(itertools.pairwise(merged.edges), merged.counts, strict=True):
+        length = round(_BAR * count / max(merged.counts))
         bar = "█" * length if length or not count else "▏"
-        table.add_row(Text(f"{_edge(low)} to {_edge(high)}"), Text(f"{count:,}"), Text(bar))
+        last = high - 1 if histogram.unit in _COUNTED else high
+        name = _edge(low) if last == low else f"{_edge(low)} to {_edge(last)}"
+        table.add_row(Text(name), Text(f"{count:,}"), Text(bar))
     console.print(table)
 
 
@@ -123,7 +110,7 @@ def print_vocabularies(console: Console, vocabularies: Sequence[VocabularySummar
         print_facts(
             console,
             [
-                (each.side, f"{each.tokens:,} tokens ({each.type}), {each.file}"),
+                (each.side, f"{each.size:,} tokens ({each.type}){_padding(each)}, {each.file}"),
                 ("kinds", kinds),
                 ("begin a word", f"{each.word_starts:,}"),
                 ("longest", " ".join(each.longest)),
@@ -131,6 +118,12 @@ def print_vocabularies(console: Console, vocabularies: Sequence[VocabularySummar
                 ("normalisation", ", ".join(f"{k} {v}" for k, v in each.normalization.items())),
             ],
         )
+
+
+def _padding(vocabulary: VocabularySummary) -> str:
+    """Says how many tokens only fill a vocabulary up; as in `tt preprocess`, they count."""
+    empty = vocabulary.size - vocabulary.tokens
+    return f", {empty:,} of them empty, to fill it up" if empty else ""
 
 
 def show_bytes(count: int) -> str:

@@ -48,9 +48,9 @@ def print_dataset(console: Console, summary: DatasetSummary) -> None:
         ],
     )
     train = summary.splits[0]
-    print_heading(console, f"Lengths of {train.name}")
-    print_histogram(console, "source", train.source_lengths)
-    print_histogram(console, "target", train.target_lengths)
+    print_heading(console, f"Lengths of {train.name}{train.looked_at}")
+    for side, lengths in zip(("source", "target"), train.fine_lengths, strict=True):
+        print_histogram(console, side, lengths)
     print_histogram(console, "ratio", train.length_ratios)
     for rejected in summary.rejected:
         print_heading(console, f"Rejected: {rejected.reason}, {rejected.count:,}")

@@ -8,7 +8,6 @@ from typing import Any
 from rich.console import Console
 
 from cli.look.blocks import (
-    cut,
     print_facts,
     print_heading,
     print_histogram,
@@ -16,9 +15,10 @@ from cli.look.blocks import (
     print_vocabularies,
     show_bytes,
 )
+from model.formats.model_card import describe_origin
 from model.summaries.models import ModelSummary, PartSize
 from model.summaries.run import RunSummary
-from pipelines.runners.formatting import format_seconds
+from pipelines.runners.formatting import begin_of, format_seconds
 from pipelines.summaries.texts import ColumnSummary, TextExample
 from pipelines.summaries.tfds_names import TfdsSubset
 from pipelines.summaries.translated import TranslatedSummary
@@ -38,6 +38,7 @@ def print_model(console: Console, summary: ModelSummary) -> None:
             ("format", summary.format),
             ("languages", languages),
             ("trained on", trained),
+            ("began with", describe_origin(about.began_with)),
             ("updates", f"{about.steps:,}" if about.steps else None),
             ("mean of", ", ".join(about.checkpoints)),
             ("written by", _pairs(about.versions)),
@@ -76,6 +77,7 @@ def print_run(console: Console, run: RunSummary) -> None:
             ("corpora", ", ".join(run.data.corpora)),
             ("pairs", f"{run.data.pairs:,}"),
             ("replicas", run.replicas),
+            ("began with", run.began_with),
             ("command", last.command if last else None),
             ("versions", _pairs(last.versions) if last else None),
             ("machine", _pairs(last.machine) if last else None),
@@ -103,7 +105,10 @@ def print_run(console: Console, run: RunSummary) -> None:
         print_table(
             console,
             ("step", *(name.replace("_", " ") for name in names)),
-            [(step, *(values[name].get(step, "") for name in names)) for step in _some(steps, 8)],
+            [
+                (step, *(_value(name, values[name].get(step)) for name in names))
+                for step in _some(steps, 8)
+            ],
         )
     for sample in log.samples:
         print_heading(console, sample.source)
@@ -115,6 +120,13 @@ def print_run(console: Console, run: RunSummary) -> None:
             ],
         )
     print_vocabularies(console, run.vocabularies)
+
+
+def _value(name: str, value: float | None) -> object:
+    """Returns a value of a curve for a table: shares as percent, as `tt train` prints them."""
+    if value is None:
+        return ""
+    return f"{value:.1%}" if name in ("accuracy", "padding") else value
 
 
 def _some(items: Sequence[Any], count: int) -> list[Any]:
@@ -211,8 +223,12 @@ def _example_facts(example: TextExample, shown: set[tuple[str, int]]) -> list[tu
     if (place := (example.file, example.row)) in shown:
         return [("where", f"{where}  (its texts stand above)")]
     shown.add(place)
-    return [("where", where), ("text", cut(example.text)),
-            ("translation", cut(example.translation)), ("error", example.error)]  # fmt: skip
+    return [("where", where), ("text", _short(example.text)),
+            ("translation", _short(example.translation)), ("error", example.error)]  # fmt: skip
+
+
+def _short(text: str | None) -> str | None:
+    return text and (begin_of(text) or text)
 
 
 def _part(name: str, sizes: dict[str, int]) -> str:

@@ -45,7 +45,7 @@ def init_command(
         for name in OFTEN_WANTED
     }
     project = look_around()
-    text = write_sections(project, helps=helps)
+    text, commands = write_sections(project, helps=helps)
     try:
         output.write_text(text, "utf-8")
     except OSError as error:
@@ -55,7 +55,5 @@ def init_command(
         how = "as text in UTF-8" if is_any else "as its ending says"
         say(f"tt: warning: {name} cannot be read {how}, and is left out")
     say(f"Options: {output}. Read it, then run:")
-    for name in OFTEN_WANTED:
-        _, is_there, section = text.partition(f"\n{name}:\n")
-        if is_there and "# input:" not in section.partition("\n\n")[0]:
-            typer.echo(f"tt {name} --config {output}")
+    for name in commands:
+        typer.echo(f"tt {name} --config {output}")

@@ -33,6 +33,7 @@ class Metrics(NamedTuple):
     p95: float | None
     lag: Mapping[int, int]  # messages by partition that are not committed
     trouble: str  # what keeps the run from its work; "" if nothing does
+    left_out: int = 0  # files of a watched folder that cannot be read
 
 
 class LiveRun:
@@ -48,6 +49,7 @@ class LiveRun:
         self._written: collections.deque[tuple[float, int]] = collections.deque()
         self._ends: dict[int, int] = {}
         self._done: dict[int, int] = {}
+        self._left_out = 0
         self._trouble, self._troubled = "", 0.0
         self._start = time.monotonic()
 
@@ -65,6 +67,11 @@ class LiveRun:
             self._written.append((now, self._by_status.total() - before))
             self._latencies += [(now, each) for each in latencies if each is not None]
             self._forget(now)
+
+    def note_left_out(self) -> None:
+        """Takes note of a file that cannot be read."""
+        with self._lock:
+            self._left_out += 1
 
     def note_ends(self, ends: Mapping[int, int]) -> None:
         """Takes note of the offsets, by partition, at which the input ends."""
@@ -100,6 +107,7 @@ class LiveRun:
                     for partition, end in sorted(self._ends.items())
                 },
                 trouble=self._trouble if now - self._troubled < TROUBLE_SECONDS else "",
+                left_out=self._left_out,
             )
 
     def _forget(self, now: float) -> None:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from model.errors import UserError
+from model.errors import UserError, counted
 from pipelines.runners.status_line import repeating
 from pipelines.streams.live_run import Metrics
 
@@ -36,9 +36,21 @@ def describe(metrics: Metrics) -> str:
         total = sum(metrics.lag.values())
         parts.append(f"lag {total:,}, of partition {worst} {metrics.lag[worst]:,}")
     parts.append(f"{metrics.failed:,} failed")
+    if metrics.left_out:
+        parts.append(f"{counted(metrics.left_out, 'file')} left out")
     if metrics.trouble:
         parts.append(metrics.trouble)
     return ", ".join(parts)
+
+
+def describe_end(metrics: Metrics, *, what: str) -> str:
+    """Says what a run that has ended has written.
+
+    >>> describe_end(Metrics(2, 0, {}, 0, None, None, {}, "", left_out=1), what="text")
+    'Ended: 2 texts written, 0 of them failed; 1 file left out'
+    """
+    said = f"Ended: {counted(metrics.messages, what)} written, {metrics.failed:,} of them failed"
+    return said + (f"; {counted(metrics.left_out, 'file')} left out" if metrics.left_out else "")
 
 
 def as_json(metrics: Metrics, *, now: float) -> str:
@@ -57,6 +69,7 @@ def as_json(metrics: Metrics, *, now: float) -> str:
         "latency_p50_seconds": metrics.p50,
         "latency_p95_seconds": metrics.p95,
         "lag": metrics.lag,
+        "files_left_out": metrics.left_out,
         "trouble": metrics.trouble or None,
     }
     return json.dumps(content)
@@ -82,6 +95,9 @@ def as_prometheus(metrics: Metrics) -> str:
     lines.append("# TYPE tt_lag_messages gauge")
     for partition, lag in metrics.lag.items():
         lines.append(f'tt_lag_messages{{partition="{partition}"}} {lag}')
+    lines.append("# HELP tt_files_left_out_total Files of a watched folder that cannot be read.")
+    lines.append("# TYPE tt_files_left_out_total counter")
+    lines.append(f"tt_files_left_out_total {metrics.left_out}")
     lines.append("# HELP tt_in_trouble Whether something keeps the stream from its work.")
     lines += ["# TYPE tt_in_trouble gauge", f"tt_in_trouble {int(bool(metrics.trouble))}"]
     return "".join(f"{line}\n" for line in lines)

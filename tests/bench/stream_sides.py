@@ -8,7 +8,7 @@ flush, commit. With `--commit auto` it has the consumer commit by itself, as it 
 
 Bare has the ids of all texts in memory, sorts them by length over all, and cuts them into batches
 of the size that is the fastest for it. What is cut off at the limit of length stays so; a stream
-tries it once more with twice the room, unless it loops.
+tries it once more with twice the room, unless it repeats itself.
 """
 
 from __future__ import annotations

@@ -141,7 +141,7 @@ def test_the_help_is_what_the_dataclass_says(run, monkeypatch):
         "NAMES <list[str]> Names of what is made: all, or at most --count of them. ",
         "Output: --output <str> Folder to write. [default: out] "
         "--count <int> Number of them. [default: 3]",
-        "--form <str> Form, as it was: NFC. [default: as it is]",
+        "--form [NFC|none] Form, as it was: NFC. [default: as it is]",
         "--limit <int> At most so many; by default all. --column",
         "--column, --columns <str>... Columns to read. --jit / --no-jit Compile it. Output:",
         "Filters: --min-letters <float> Least share of letters. [default: 0.25] "

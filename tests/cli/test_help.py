@@ -18,10 +18,11 @@ from cli.main import load_command
 from model.decoding.options import Decoding
 from model.engines.translator import Engine
 from model.runs.averaging import AverageRequest
+from model.runs.exporting import FORMATS as EXPORTED
 from model.text.normalization import TextNormalization
 from model.text.spans import Protection
 from model.training.options import TrainingConfig
-from model.training.request import TrainRequest
+from model.training.request import STRATEGIES, TrainRequest
 from model.transformer.config import TransformerConfig
 from pipelines.evaluate.request import EvaluateRequest
 from pipelines.pairs.filters import Filters
@@ -32,6 +33,7 @@ from pipelines.streams.options import StreamOptions
 from pipelines.texts.options import TextOptions
 from pipelines.translate.options import TranslateOptions
 
+ROOT = Path(__file__).parents[2]
 SLOW = ("tensorflow", "keras", "apache_beam")
 ARRAYS = ("numpy", "pyarrow", "langcodes")  # a twentieth of a second each
 
@@ -151,6 +153,36 @@ def completed(words):
 def test_a_shell_completes_commands_and_flags():
     assert completed(["tt", "trans"]) == ["translate-batch", "translate-stream", "translate"]
     assert completed(["tt", "train", "--pat"]) == ["--patience"]
+
+
+def test_a_shell_completes_values(capsys):
+    assert completed(["tt", "train", "--preset", "s"]) == ["small", "student-tiny", "student-base"]
+    assert completed(["tt", "train", "--strategy", "m"]) == ["mirrored", "multi-worker"]
+    assert completed(["tt", "export", "run", "--format", ""]) == list(EXPORTED)
+    assert completed(["tt", "import", "m"]) == ["marian"]
+    assert completed(["tt", "translate", "--flags", "no"]) == ["none"]
+    assert completed(["tt", "preprocess", "--unicode-form", "NFK"]) == ["NFKC"]
+    assert completed(["tt", "preprocess", "--output", ""]) == []
+    assert run("average", "--help") == 0
+    assert "--of [last|best]" in capsys.readouterr().out
+
+
+def test_what_is_checked_against_choices_offers_them():
+    """All fields that `require_one_of` checks are made by `one_of`."""
+    checked = 0
+    for path in (*ROOT.glob("model/**/*.py"), *ROOT.glob("pipelines/**/*.py")):
+        text = path.read_text("utf-8")
+        for field in re.findall(r"require_one_of\([^)]*?self\.(\w+),", text):
+            checked += 1
+            is_literal = re.search(rf"^    {field}: UnicodeForm", text, re.MULTILINE)
+            assert is_literal or re.search(rf"^    {field}: .*= one_of\(", text, re.MULTILINE), path
+    assert checked > 15
+
+
+def test_the_strategies_that_are_offered_are_those_that_there_are():
+    from model.updates import strategies
+
+    assert strategies.STRATEGIES == STRATEGIES
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -298,9 +298,15 @@ def test_the_output_may_lie_on_another_file_system(folder, capsys):
     beam = ["--", "--direct_num_workers=2", "--direct_running_mode=multi_threading"]
     assert run("preprocess", *TEXTS, "--output", "mem://bucket/dataset", *beam) == 0
     assert "mem://bucket/dataset/dataset.json" in MemoryFileSystem.paths()
-    assert "Dataset: mem://bucket/dataset" in capsys.readouterr().err
+    printed = capsys.readouterr().err
+    assert "first pair of a.en + a.xx: source " in printed
+    assert printed.endswith(
+        "\nDataset: mem://bucket/dataset\nNext: tt train --dataset mem://bucket/dataset\n"
+    )
     assert run("preprocess", *TEXTS, "--output", "mem://bucket/dataset", "--dry-run") == 0
-    assert "finished already, with " in capsys.readouterr().out
+    planned = capsys.readouterr().out
+    assert "finished already, with " in planned
+    assert "first pair of a.en + a.xx: source " in planned
 
 
 @pytest.mark.parametrize(
@@ -309,7 +315,7 @@ def test_the_output_may_lie_on_another_file_system(folder, capsys):
         (["--data-dir", "x"], "no corpus is named, and --data-dir is about one"),
         ([*TEXTS, "--output", "nofs://b/x"], "nofs://b/x cannot be looked up"),
         ([*TEXTS, "--vocabulary-size", "0"], "--vocabulary-size must be 8 to"),
-        ([*TEXTS, "--", "--runner=Flnk"], "--runner=Flnk"),
+        ([*TEXTS, "--", "--runner=Flnk"], "there is no runner Flnk: choose dataflow"),
         ([*TEXTS, "--", "--direct_num_worker=2"], "Beam has no option --direct_num_worker:"),
         ([*TEXTS, "--", "--dry-run"], "Beam has no option --dry-run:"),
         ([*TEXTS, "--", "--no-such-flag=1"], "Beam has no option --no-such-flag=1:"),
@@ -331,6 +337,10 @@ def test_the_output_may_lie_on_another_file_system(folder, capsys):
         ([*TEXTS, "--encoding", "latin-99"], "--encoding must be one .* Received: 'latin-99'"),
         ([*TEXTS, "--held-out-by", "sides"], "long-side, pair, source, side. Received: sides"),
         (["corpus.docx"], "corpus 'corpus.docx' is none of"),
+        (
+            ["a.en", "a.xx"],
+            r"If a.en is one of two .* both, as in a.en\+OTHER or under --source and --target",
+        ),
         (["tfds:no_such_corpus"], "no_such_corpus"),
         (["a.parquet", "--source-column", "english"], "english.*en, xx"),
         (["--source", "a.en", "--target", "short.xx"], "60.*59|59.*60"),
@@ -452,17 +462,20 @@ def test_bad_files_are_skipped_when_asked(with_model, capsys):
     assert run("translate-batch", "in", "--model-copies", "0") == 2
     assert "--model-copies must be at least 1. Received: 0" in last_error(capsys)
     skip = ("translate-batch", "in", "--on-bad-file", "skip", "--beam-size", "1")
-    assert run(*skip, "--model-copies", "1") == 0
+    assert run(*skip, "--model-copies", "1") == 1
     shown = capsys.readouterr().err
     assert "Translating a unit of rows at a time, by" in shown
     assert "Skipped a file of an unknown number of rows: " in shown
+    assert "tt: error: 1 of 2 files was skipped, with an unknown number of rows, more" in shown
+    assert run(*skip, "--max-failed", "0.5", "--output", "most") == 0
     pq.write_table(pa.table({"words": ["one"] * 9}), "in/c.parquet")
     assert run(*skip, "--text-column", "text", "--output", "lost") == 1
     assert (
         capsys.readouterr()
         .err.splitlines()[-1]
         .startswith(
-            "tt: error: 9 of 10 rows were skipped, more than --max-failed 0.001; all else is"
+            "tt: error: 9 of 10 rows were skipped and 1 of 3 files was skipped, with an unknown "
+            "number of rows, more than --max-failed 0.001; all else is"
         )
     )
     assert run(*skip, "--text-column", "text", "--output", "lost", "--max-failed", "0.9") == 0

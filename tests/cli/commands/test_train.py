@@ -13,7 +13,7 @@ from command_line import DEFAULT, last_error, run
 from toy import write_dataset
 
 from cli.main import load_command
-from cli.training_lines import describe_report
+from cli.training_lines import Teller, describe_report
 from model.dataset.manifest import DatasetManifest
 from model.folders.lock import lock_folder
 from model.runs.reports import Progress, Validation
@@ -283,6 +283,17 @@ def test_describe_tells_of_a_run_that_is_under_training(folder, small_dataset, c
         assert "another process trains in" in last_error(capsys)
 
 
+def test_describe_refuses_a_place_that_a_run_could_not_have(folder, small_dataset, capsys):
+    Path("notes.txt").write_text("mine")
+    describe = (*SMALL, "--dataset", small_dataset, "--describe", "--run")
+    assert run(*describe, "notes.txt") == 2
+    assert last_error(capsys) == (
+        "tt: error: notes.txt is a file: name a folder for the run with --run"
+    )
+    assert run(*describe, ".") == 2
+    assert "holds something else than a run" in last_error(capsys)
+
+
 def test_describe_prints_the_parameters_by_part_and_trains_nothing(folder, small_dataset, capsys):
     assert run(*SMALL, "--dataset", small_dataset, "--describe", "--norm", "pre") == 0
     parameters, schedule, masks = capsys.readouterr().out.split("\n\n")
@@ -366,6 +377,44 @@ def test_lines_of_reports():
     )
     scored = dataclasses.replace(validation, bleu=32.4711, chrf=56.7, is_best=True)
     assert describe_report(scored).endswith("60.0%  BLEU 32.47  chrF 56.70  (best)")
+
+
+def test_the_time_that_is_left_has_that_of_validations_once_one_was_measured(capsys):
+    training = TrainingConfig(steps=400, validate_every=100, score_every=200)
+    progress = Progress(
+        step=50, steps=400, epoch=0, loss=3.0, nll=3.0, perplexity=20.0, accuracy=0.5,
+        learning_rate=1e-3, gradient_norm=1.0, source_tokens_per_second=1.0,
+        target_tokens_per_second=1.0, padding=0.0, seconds_left=350.0,
+    )  # fmt: skip
+    validation = Validation(step=100, loss=3.0, nll=3.0, perplexity=20.0, accuracy=0.5, took=6.0)
+
+    def lines_of(report):
+        teller(report)
+        return capsys.readouterr().err.splitlines()
+
+    teller = Teller(0, training)
+    [first, about] = lines_of(progress)
+    assert first.endswith("left 0:05:50")
+    assert about.endswith("validations come on top")
+    [_, about] = lines_of(validation)
+    assert about == "About 18 s for the 3 validations to come"  # 200, 300 and 400, as far as known
+    later = dataclasses.replace(progress, step=150, seconds_left=250.0)
+    assert lines_of(later)[0].endswith("left 0:04:28"), "250 s and three times 6"
+    assert (
+        len(lines_of(dataclasses.replace(validation, step=200, bleu=1.0, chrf=1.0, took=90.0))) == 1
+    )
+    later = dataclasses.replace(progress, step=250, seconds_left=150.0)
+    assert lines_of(later)[0].endswith("left 0:04:06"), "150 s, 6 s at 300 and 90 s at 400"
+    last = dataclasses.replace(validation, step=400)
+    teller = Teller(0, training)
+    assert len(lines_of(last)) == 1, "none is to come"
+    teller = Teller(0, training)
+    lines_of(dataclasses.replace(progress, seconds_left=100.0))
+    scored = dataclasses.replace(validation, bleu=0.1, chrf=1.0, took=20.0)
+    assert lines_of(scored)[1] == (
+        "About 1 min for the 3 validations to come; a larger `score_every` has fewer of them "
+        "translate, and 0 none"
+    )
 
 
 def test_average_and_export(folder, small_run, capsys):

@@ -5,9 +5,11 @@ That the three commands run by it is tested with docs/start.md.
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import json
 import re
+import shutil
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,6 +19,7 @@ from command_line import last_error, run
 
 from cli.config_file import section_of
 from cli.main import load_command
+from model.dataset.manifest import DatasetManifest
 from pipelines.summaries.project_file import OFTEN_WANTED
 
 
@@ -68,6 +71,70 @@ def test_parquet_with_two_languages(tmp_path, monkeypatch, capsys):
     assert found["translate-batch"]["text_column"] == ["en"]
     assert run("preprocess", "--config", "tt.yaml", "--dry-run") == 0
     assert "pairs.parquet" in capsys.readouterr().out
+
+
+ENGLISH = ["The dog is in the house.", "There was no one at the window."]
+GERMAN = [
+    "Der Hund ist in dem Haus, und das ist gut.",
+    "An dem Fenster war zu dieser Zeit niemand.",
+]
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv", "tsv"])
+def test_the_column_in_the_source_language_is_translated(tmp_path, monkeypatch, ending):
+    write(tmp_path, "train.en", "train.de")
+    columns = {"ref": GERMAN, "body": ENGLISH, "id": ["a", "b"]}
+    if ending == "parquet":
+        write_table(tmp_path / "a.parquet", **columns)
+    else:
+        rows = [list(columns), *zip(*columns.values(), strict=True)]
+        text = "\n".join("\t".join(row) for row in rows) + "\n"
+        if ending == "csv":
+            text = text.replace(",", "").replace("\t", ",")
+        (tmp_path / f"a.{ending}").write_text(text)
+    assert init(monkeypatch, tmp_path)["translate-batch"]["text_column"] == ["body"]
+    said = "# Its texts seem to be in en, as the corpus's source; others have texts, too: ref, id."
+    assert said in (tmp_path / "tt.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected", "why"),
+    [
+        ({"title": ENGLISH, "body": [2 * text for text in ENGLISH], "ref": [9 * t for t in GERMAN]},
+         "body", "The column of the longest texts in en, as the corpus's source; others"),
+        ({"ref": GERMAN, "id": ["a", "b"]}, "ref", "The column of the longest texts; others"),
+    ],
+)  # fmt: skip
+def test_the_longest_texts_of_those_that_may_be_meant(
+    tmp_path, monkeypatch, columns, expected, why
+):
+    write(tmp_path, "train.en", "train.de")
+    write_table(tmp_path / "a.parquet", **columns)
+    assert init(monkeypatch, tmp_path)["translate-batch"]["text_column"] == [expected]
+    assert f"# {why}" in (tmp_path / "tt.yaml").read_text()
+
+
+@pytest.mark.parametrize("name", ["run", "dataset"])
+def test_a_model_or_dataset_tells_the_language_of_the_column(
+    tmp_path, monkeypatch, trained_toy, dataset, name
+):
+    manifest = DatasetManifest.load(dataset)
+    german = dataclasses.replace(manifest, source_language="de")
+    write_table(tmp_path / "a.parquet", body=[9 * text for text in ENGLISH], ref=GERMAN)
+    if name == "dataset":
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "dataset.json").write_text(german.to_json())
+    else:
+        shutil.copytree(trained_toy.run, tmp_path / name)
+        set_source_language(tmp_path / name / "model", "de")
+    assert init(monkeypatch, tmp_path)["translate-batch"]["text_column"] == ["ref"]
+    assert f"seem to be in de, as the source of {name};" in (tmp_path / "tt.yaml").read_text()
+
+
+def set_source_language(model, code):
+    values = json.loads((model / "config.json").read_text())
+    values["about"]["data"]["source_language"] = code
+    (model / "config.json").write_text(json.dumps(values))
 
 
 def write_tsv(path, count=30):

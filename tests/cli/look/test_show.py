@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import json
+import re
 import shutil
 
 import foreign_models
@@ -11,13 +14,17 @@ import pyarrow.parquet as pq
 import pytest
 from command_line import last_error, run
 from commands import Child, run_tt
+from rich.console import Console
 from translation_jobs import translate, write
 
+from cli.look.blocks import print_vocabularies
 from model.dataset.manifest import DatasetManifest
 from model.folders.lock import lock_folder
 from model.formats.ctranslate2_files import load_tokens
 from model.formats.foreign import open_foreign
 from model.runs.run_folder import LOCK_FILE
+from model.summaries.vocabularies import summarize_vocabularies
+from model.text.vocabulary import load_vocabularies
 from pipelines.summaries.tfds_names import DATASETS, list_tfds
 
 
@@ -36,6 +43,28 @@ def test_a_dataset_is_shown(dataset, capsys):
         assert f"Rejected: {reason}, {count:,}" in printed
     assert printed.count("round trip") == 12
     assert "decoder ids" in printed
+    [vocabulary] = summarize_vocabularies(load_vocabularies(dataset))
+    size, empty = vocabulary.size, vocabulary.size - vocabulary.tokens
+    assert (size, size % 8) == (manifest.source_vocabulary_size, 0)
+    filled = f", {empty} of them empty, to fill it up" if empty else ""
+    assert f"{size:,} tokens ({vocabulary.type}){filled}, vocabulary.spm" in printed
+
+
+def test_a_vocabulary_is_as_large_as_preprocess_said(dataset, capsys):
+    [vocabulary] = summarize_vocabularies(load_vocabularies(dataset))
+    fewer = dataclasses.replace(vocabulary, size=1888, tokens=1882)
+    print_vocabularies(Console(width=120), [fewer])
+    assert "1,888 tokens (unigram), 6 of them empty, to fill it up" in capsys.readouterr().out
+
+
+def test_lengths_are_shown_token_by_token(dataset, capsys):
+    printed = shown(capsys, dataset).partition("Lengths of train\n")[2].partition("target (")[0]
+    bars = re.findall(r"^ *(\d+)(?: to (\d+))?  +([\d,]+)", printed, re.MULTILINE)
+    bins = [(int(low), int(high or low)) for low, high, _ in bars]
+    assert all(next_low == high + 1 for (_, high), (next_low, _) in itertools.pairwise(bins))
+    pairs = DatasetManifest.load(dataset).splits["train"].records
+    assert sum(int(count.replace(",", "")) for *_, count in bars) == pairs
+    assert all(low == high for low, high in bins), "not one bar for eight tokens"
 
 
 def test_rejected_texts_are_shown_as_they_are(dataset, tmp_path, capsys):
@@ -56,6 +85,7 @@ def test_rejected_texts_are_shown_as_they_are(dataset, tmp_path, capsys):
 
 def test_a_run_and_its_model_are_shown(trained_toy, capsys):
     printed = shown(capsys, trained_toy.run)
+    assert re.search(r"\n +\d+ .*\d%", printed.partition("Reports of train")[2]), "accuracy"
     for heading in ("finished", "Learning rate", "Reports of train", "Reports of validation"):
         assert heading in printed
     model = shown(capsys, trained_toy.run / "model")
@@ -96,7 +126,7 @@ def test_a_long_text_is_cut_and_stands_once(tmp_path, capsys):
     write(tmp_path / "in.parquet", {"text": [f"one {'two ' * 900}end", "one"]})
     translate(tmp_path / "in.parquet", tmp_path / "out")
     printed = shown(capsys, tmp_path / "out")
-    assert printed.count("... (3,607 characters)") == 2, "a text and its translation"
+    assert printed.count("… (3,607 characters)") == 2, "a text and its translation"
     assert "(its texts stand above)" in printed
     assert len(printed) < 8000
     assert not [line for line in printed.splitlines() if line.endswith(" ")]

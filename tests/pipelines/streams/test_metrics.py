@@ -94,6 +94,7 @@ def some_run():
     run = LiveRun()
     run.note_written(["ok", "failed"], [0.25, 0.75])
     run.note_ends({0: 7})
+    run.note_left_out()
     return run
 
 
@@ -102,7 +103,7 @@ def test_json_says_the_same():
     assert found == {
         "time": 12.5, "messages": 2, "failed": 1, "by_status": {"failed": 1, "ok": 1},
         "messages_per_second": 2.0, "latency_p50_seconds": 0.75, "latency_p95_seconds": 0.75,
-        "lag": {"0": 7}, "trouble": None,
+        "lag": {"0": 7}, "files_left_out": 1, "trouble": None,
     }  # fmt: skip
 
 
@@ -124,7 +125,7 @@ def test_prometheus_finds_the_same():
         'tt_messages_total{status="failed"}': "1", 'tt_messages_total{status="ok"}': "1",
         "tt_messages_per_second": "2", 'tt_latency_seconds{quantile="0.5"}': "0.75",
         'tt_latency_seconds{quantile="0.95"}': "0.75", 'tt_lag_messages{partition="0"}': "7",
-        "tt_in_trouble": "0",
+        "tt_files_left_out_total": "1", "tt_in_trouble": "0",
     }  # fmt: skip
     names = {name.partition("{")[0] for name in values}
     assert {line.split()[2] for line in lines if line.startswith("# TYPE")} == names
