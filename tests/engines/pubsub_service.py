@@ -102,13 +102,13 @@ class PubsubService:
             self._subscriptions[path] = _Subscription(description)
             return f"pubsub://{PROJECT}/{name}"
 
-    def put(self, topic, values, *, keys=None, attributes=None):
-        """Publishes texts; each has its number as attribute `n`."""
+    def put(self, topic, values, *, keys=None, attributes=None, first=0):
+        """Publishes texts; each has its number as attribute `n`, from `first` on."""
         messages = [
             types.PubsubMessage(
                 data=value,
                 ordering_key=keys[number] if keys else "",
-                attributes={"n": str(number), **(attributes or {})},
+                attributes={"n": str(first + number), **(attributes or {})},
             )
             for number, value in enumerate(values)
         ]
@@ -140,6 +140,14 @@ class PubsubService:
                 assert process.is_alive()
             time.sleep(0.02)
         raise AssertionError(f"{len(self.messages(topic))} of {count} messages came")
+
+    def wait_until_acknowledged(self, subscription, *, process):
+        """Waits until nothing is left, with what a killed process had leased."""
+        end = time.monotonic() + PATIENCE
+        while (left := self.unacknowledged(subscription)) and time.monotonic() < end:
+            assert process.is_alive()
+            time.sleep(0.02)
+        assert not left, f"{left} messages were not acknowledged"
 
     # What clients ask for.
 

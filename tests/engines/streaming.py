@@ -20,6 +20,7 @@ from pipelines.streams.kafka.connections import close_connection
 from pipelines.streams.options import StreamOptions
 
 PAUSE = 0.03  # seconds
+WAITING = 10_000  # messages: the slow model has them for 5 s, in batches of 64
 
 
 class Slow(Reverser):
@@ -110,21 +111,24 @@ def values(count, first=0):
     return [f"text {number}".encode() for number in range(first, first + count)]
 
 
-def survive_kills(broker, start, *, kills, early, seed, count, most=64):
+def survive_kills(broker, start, *, kills, early, seed, most=64):
     """Kills a stream again and again, each `early`-th time while it starts; then has it end.
 
-    Asserts that none of `count` messages is lost, and that a kill doubles at most a bundle.
+    Before each start, more messages wait than a stream can translate until it is killed, however fast
+    the machine is. Asserts that none of them is lost, and that a kill doubles at most a bundle.
 
     Returns:
-      Its options, and what has come into its output.
+      Its options, what has come into its output, and the number of messages.
     """
     options = stream(broker, partitions=2, max_batch=most)
-    broker.put(topic_of(options["input"]), values(count), partitions=2)
     watch = broker.watch(topic_of(options["output"]), partitions=2)
     moments = random.Random(seed)
-    doubles = 0
+    count = doubles = 0
     for kill in range(kills):
         before = watch.look(0.3)
+        while count - len(watch.keys()) < WAITING:
+            broker.put(topic_of(options["input"]), values(1000, count), partitions=2, first=count)
+            count += 1000
         child = start(options, model="slow")
         if kill % early:
             watch.wait_for(before + 1, process=child)
@@ -137,7 +141,7 @@ def survive_kills(broker, start, *, kills, early, seed, count, most=64):
         found = watch.keys().total() - len(watch.keys())
         assert found - doubles <= most, "more than a bundle came twice"
         doubles = found
-    assert len(watch.keys()) < count, "there was nothing left to lose"
+        assert len(watch.keys()) < count, "there was nothing left to lose"
     child = start(options)
     watch.wait_for_keys(count, process=child)
     end(child)
@@ -146,7 +150,7 @@ def survive_kills(broker, start, *, kills, early, seed, count, most=64):
     doubles = watch.keys().total() - count
     assert doubles <= kills * most
     print(f"{kills} kills: 0 of {count} lost, {doubles} twice")
-    return options, watch
+    return options, watch, count
 
 
 def memory_of(process):
