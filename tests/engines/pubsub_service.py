@@ -126,6 +126,13 @@ class PubsubService:
         with self._lock:
             return len(found.waiting) + len(found.leased)
 
+    def leased(self, subscription):
+        """Returns how many messages are kept from coming again, by readers that may have ended."""
+        found = self._subscriptions[_path(subscription, "subscriptions")]
+        with self._lock:
+            now = time.monotonic()
+            return sum(end > now for _, end in found.leased.values())
+
     def wait_for(self, topic, count, *, process=None, distinct=False):
         """Waits until so many messages were published; of other origin each, if they are to be."""
         end = time.monotonic() + PATIENCE
