@@ -114,8 +114,8 @@ def values(count, first=0):
 def survive_kills(broker, start, *, kills, early, seed, most=64):
     """Kills a stream again and again, each `early`-th time while it starts; then has it end.
 
-    Before each start, more messages wait than a stream can translate until it is killed, however fast
-    the machine is. Asserts that none of them is lost, and that a kill doubles at most a bundle.
+    Before each start, more messages wait than a stream can translate until it is killed, however
+    fast the machine is. Asserts that none is lost, and that a kill doubles at most a bundle.
 
     Returns:
       Its options, what has come into its output, and the number of messages.
