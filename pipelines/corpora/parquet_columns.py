@@ -7,7 +7,8 @@ import dataclasses
 import difflib
 import functools
 import itertools
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar
 
 import pyarrow as pa
@@ -23,7 +24,13 @@ from pipelines.corpora.rows import (
     TRANSLATED,
     decode_columns,
 )
-from pipelines.corpora.source import ColumnsSource, describe_source, listed_field, rows_within
+from pipelines.corpora.source import (
+    ColumnsSource,
+    describe_source,
+    even_sizes,
+    listed_field,
+    rows_within,
+)
 from pipelines.runners.formatting import megabytes
 from pipelines.storage import files, parquet
 from pipelines.storage.listing import ListedFile
@@ -33,6 +40,7 @@ from pipelines.storage.paths import is_local
 
 _FOOTER_BYTES = 64 << 10  # of a file's end, read at once: most footers are shorter
 _FEW_ROWS = 1024  # that are read at once, whatever the footer leaves open of their lengths
+_MOST_PARTS = 8  # of a row group, whose parts then decode 4.5 rows for each of theirs
 _BUFFER_BYTES = 1 << 20  # column chunks are streamed through it: a row group may be the file
 
 
@@ -64,14 +72,17 @@ class ParquetColumns(ColumnsSource):
         return describe_source(self, where=self.path, size=size, pairs=pairs)
 
     def sizes(self, *, max_pairs: int, max_bytes: int) -> list[int] | None:
-        """Returns the rows of runs of whole row groups; None where a row group is too large.
+        """Returns the rows of runs of row groups or of their parts; None where one is too large.
 
-        Each part of a large one would decode all that lies before it.
+        Each part of a row group decodes all that lies before it. Of a local file that takes less
+        than to have one worker cut the file, while the others wait, as long as the parts are few.
         """
         groups = self._groups
-        if any(rows > max_pairs or size > max_bytes for rows, size in groups):
+        most = _MOST_PARTS * max_pairs if is_local(self.path) else max_pairs
+        if any(rows > most or size > max_bytes for rows, size in groups):
             return None
-        return _join_groups(groups, max_pairs=max_pairs, max_bytes=max_bytes)
+        parts = (part for group in groups for part in _part(*group, max_pairs=max_pairs))
+        return _join_groups(parts, max_pairs=max_pairs, max_bytes=max_bytes)
 
     def read_all(self) -> Iterator[pa.Table]:
         """Reads all rows."""
@@ -208,17 +219,28 @@ def _group_sizes(file: pq.ParquetFile, columns: Sequence[str | int]) -> list[tup
     ]
 
 
-def _join_groups(groups: Sequence[tuple[int, int]], *, max_pairs: int, max_bytes: int) -> list[int]:
+def _part(rows: int, size: int, *, max_pairs: int) -> Iterator[tuple[int, int]]:
+    """Cuts a row group into as few parts of like size as fit; yields (rows, bytes) of each.
+
+    Of an empty one there is none.
+
+    >>> list(_part(10, 500, max_pairs=4)), list(_part(3, 70, max_pairs=4))
+    ([(4, 200), (4, 200), (2, 100)], [(3, 70)])
+    """
+    parts = max(1, math.ceil(rows / max_pairs))
+    for part in even_sizes(total=rows, most=max(1, math.ceil(rows / parts))):
+        yield part, size * part // rows
+
+
+def _join_groups(groups: Iterable[tuple[int, int]], *, max_pairs: int, max_bytes: int) -> list[int]:
     """Joins neighbouring row groups, of (rows, bytes), to runs; returns the rows of these.
 
-    >>> _join_groups([(3, 30), (4, 40), (5, 50), (0, 0), (1, 999)], max_pairs=9, max_bytes=100)
+    >>> _join_groups([(3, 30), (4, 40), (5, 50), (1, 999)], max_pairs=9, max_bytes=100)
     [7, 5, 1]
     """
     sizes: list[int] = []
     rows_left = bytes_left = 0
     for rows, size in groups:
-        if not rows:
-            continue
         if rows <= rows_left and size <= bytes_left:
             sizes[-1] += rows
         else:

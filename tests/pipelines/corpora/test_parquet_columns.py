@@ -84,6 +84,13 @@ def test_small_row_groups_are_read_in_place_and_never_split(tmp_path):
     assert [path.name for path in (tmp_path / "work").iterdir()] == ["units-000.json"]
 
 
+def test_parts_of_a_row_group_are_read_in_place(tmp_path):
+    source, rows = write_numbers(tmp_path / "a.parquet", 100, row_group_size=40)
+    assert read(source, tmp_path, max_pairs=15) == rows
+    assert unit_sizes(tmp_path) == [14, 14, 12, 14, 14, 12, 10, 10]
+    assert [path.name for path in (tmp_path / "work").iterdir()] == ["units-000.json"]
+
+
 def test_a_large_row_group_is_decoded_once(tmp_path, monkeypatch):
     source, rows = write_numbers(tmp_path / "a.parquet", 100, row_group_size=100)
     calls = []
