@@ -202,16 +202,31 @@ def table_writer(
 
 
 def schema_as_read(schema: pa.Schema) -> pa.Schema:
-    """Returns the schema with which a table of this schema comes back from Parquet.
+    """Returns a schema that holds the same values, and with which they come back from Parquet.
 
-    Elements of lists have another name then, and seconds are milliseconds.
+    Elements of lists have another name then, and seconds are milliseconds. Lists of one length are
+    plain lists: Arrow writes null ones, and then cannot read the file.
 
     Raises:
       ArrowException: Parquet cannot hold a type of it.
     """
     file = pa.BufferOutputStream()
-    pq.write_table(schema.empty_table(), file)
+    fields = [field.with_type(_with_plain_lists(field.type)) for field in schema]
+    pq.write_table(pa.schema(fields, schema.metadata).empty_table(), file)
     return pq.read_schema(pa.BufferReader(file.getvalue()))
+
+
+def _with_plain_lists(kind: pa.DataType) -> pa.DataType:
+    types = pa.types
+    if types.is_struct(kind):
+        return pa.struct([field.with_type(_with_plain_lists(field.type)) for field in kind])
+    if types.is_map(kind):
+        key, item = kind.key_field, kind.item_field
+        return pa.map_(key, item.with_type(_with_plain_lists(item.type)), kind.keys_sorted)
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        element = kind.value_field.with_type(_with_plain_lists(kind.value_type))
+        return pa.large_list(element) if types.is_large_list(kind) else pa.list_(element)
+    return kind
 
 
 def is_text(kind: pa.DataType) -> bool:
