@@ -102,6 +102,10 @@ class CTranslate2Translator:
     def _set_budget(self) -> None:
         tokens = self.decoding.batch_tokens or self._fast_batch
         self._budget = TokenBudget(tokens // self.decoding.beam_size)
+        # A greedy batch of one length has one limit, so that CTranslate2 itself scores what it
+        # cuts. GPUs need their large batches more.
+        has_one_length = self.decoding.beam_size == 1 and not self.is_on_gpus
+        self._most_padding = 0.0 if has_one_length else MOST_PADDING
 
     def _with(self, decoding: Decoding) -> CTranslate2Translator:
         """Returns one that searches otherwise, with the same model."""
@@ -150,8 +154,7 @@ class CTranslate2Translator:
             budget=self._budget,
             translate_batch=functools.partial(self._translate_batch, growth=growth),
             is_memory_error=_is_memory_error,
-            # A batch of one length has one limit, so that CTranslate2 itself scores what it cuts.
-            most_padding=0.0 if self.decoding.beam_size == 1 else MOST_PADDING,
+            most_padding=self._most_padding,
         )
 
     def is_input_error(self, error: Exception) -> bool:
@@ -233,14 +236,16 @@ class CTranslate2Translator:
     ) -> list[list[_Found]]:
         """Makes greedy hypotheses end at their limits, with an EOS that is not in their score.
 
-        What is longer, or ended at the limit by itself, is scored again; so is everything with
-        `no_repeat_ngram_size`, as in `_end`.
+        What is longer, or ended at the limit by itself, is scored again; so is an empty one, which
+        CTranslate2 gives unscored for an empty source, and everything with `no_repeat_ngram_size`,
+        as in `_end`.
         """
         end = self.tokens.end
         scores_all = self.decoding.no_repeat_ngram_size > 0
         cut, unscored = [], []
         for i, ([hypothesis], limit) in enumerate(zip(found, limits, strict=True)):
-            if scores_all or len(hypothesis.tokens) >= limit:
+            length = len(hypothesis.tokens)
+            if scores_all or length >= limit or (length == 0 and limit > 1):
                 unscored.append(i)
             cut.append([_end_at(limit, hypothesis, end=end)])
         scored = self._score([sources[i] for i in unscored], [cut[i][0] for i in unscored])

@@ -25,7 +25,7 @@ from toy import toy_sentences
 
 from model.decoding.options import Decoding
 from model.engines import ctranslate2_engine
-from model.engines.ctranslate2_engine import CTranslate2Translator
+from model.engines.ctranslate2_engine import CTranslate2Translator, _Found
 from model.engines.loading import check_engine, convert, load_translator
 from model.engines.machine import cores, set_threads
 from model.engines.tensorflow_engine import TensorFlowTranslator
@@ -366,6 +366,36 @@ def test_what_is_cut_off_is_scored_as_it_is_found(random_model, monkeypatch, lea
             compared += 1
             assert one.score == pytest.approx(other.score, abs=1e-3)
     assert compared > 290
+
+
+@pytest.mark.parametrize("is_on_gpus", [False, True], ids=["CPU", "GPU"])
+def test_large_greedy_batches_have_one_length_where_that_costs_little(
+    random_model, monkeypatch, is_on_gpus
+):
+    monkeypatch.setattr("model.engines.batching._SMALL", 0)
+    translator = load(random_model, CTRANSLATE2, GREEDY)
+    monkeypatch.setattr(translator, "is_on_gpus", is_on_gpus)
+    translator._set_budget()
+    batches = []
+    translate_batch = CTranslate2Translator._translate_batch
+
+    def observed(self, rows, **settings):
+        batches.append({len(row) for row in rows})
+        return translate_batch(self, rows, **settings)
+
+    monkeypatch.setattr(CTranslate2Translator, "_translate_batch", observed)
+    translator.translate_ids(random_rows(translator, count=100))
+    assert (max(map(len, batches)) == 1) != is_on_gpus
+
+
+def test_an_empty_source_has_the_score_of_its_translation(random_model):
+    translator = load(random_model, CTRANSLATE2, GREEDY)
+    [[best]] = [each.hypotheses for each in translate(translator, [""])]
+    assert (best.text, best.is_complete) == ("", True)
+    source = translator.tokens.name(translator.encode([""])[0])
+    [expected] = translator._score([source], [_Found([translator.tokens.end], 0.0)])
+    assert best.score == pytest.approx(sum(expected), abs=1e-4)
+    assert best.score < -0.1
 
 
 def test_a_source_beyond_the_positions_is_an_input_error(model_folder):
