@@ -6,6 +6,7 @@ import importlib.util
 import os
 import shutil
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -66,8 +67,12 @@ class ApacheKafka(Broker):
         return dict(line.split("=", 1) for line in lines)
 
     def add_partitions(self, topic, count):
-        """Gives a topic so many partitions in all."""
+        """Gives a topic so many partitions in all; returns when the broker tells all of them."""
         self._admin.create_partitions([NewPartitions(topic, count)])[topic].result(PATIENCE)
+        end = time.monotonic() + PATIENCE
+        while len(self._admin.list_topics(topic, timeout=5).topics[topic].partitions) < count:
+            assert time.monotonic() < end
+            time.sleep(0.05)
 
 
 def running(folder):

@@ -74,17 +74,25 @@ class Broker:
     def put(self, topic, values, *, partitions=1, first=0):
         """Puts values into the partitions in turn; their keys and the header `n` are numbers."""
         producer = Producer({**self._settings, "linger.ms": 5})
+        errors = []
+
+        def note(error, _):
+            if error is not None:
+                errors.append(error)
+
         for number, value in enumerate(values, first):
             name = str(number).encode()
             while True:
                 try:
                     producer.produce(
-                        topic, value, key=name, partition=number % partitions, headers=[("n", name)]
-                    )
+                        topic, value, key=name, partition=number % partitions,
+                        headers=[("n", name)], on_delivery=note,
+                    )  # fmt: skip
                     break
                 except BufferError:
                     producer.poll(0.1)
         assert producer.flush(PATIENCE) == 0
+        assert not errors, errors[0]
 
     def committed(self, topic, *, group, partitions=1):
         consumer = Consumer({**self._settings, "group.id": group})

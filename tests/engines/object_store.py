@@ -42,6 +42,7 @@ _KINDS = (
     ("delete", "DELETE", r".*/o/.+"),
     ("bucket", "GET|POST", r".*/b(/[^/]+)?"),
 )
+_GATHER_SECONDS = 10.0  # after which no more are waited for
 # The emulator's own links to content have the slashes of a name as they are.
 _OBJECT = re.compile(r".*/b/(?P<bucket>[^/]+)/o/(?P<name>.+?)(/(rewriteTo|copyTo)/.*)?")
 
@@ -65,6 +66,8 @@ class ObjectStore:
       requests: Requests since it was emptied or `forget` was called.
       most_at_once: The most requests that were answered at one time.
       delay: Seconds that each request takes at least, so that it shows what is asked at once.
+      gathers: As many requests at once are waited for before content is served, so that those of a
+        slow client meet.
       meets: Is told of each request as it comes, by its number; one that it does not let pass is
         not answered.
     """
@@ -72,7 +75,8 @@ class ObjectStore:
     bucket = "gs://bucket"
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # of the emulator's storage, which has none, and of counts
+        # Of the emulator's storage, which has none, and of counts; told of each request.
+        self._lock = threading.Condition(threading.Lock())
         self.storage = _MemoryStorage(use_memory_fs=True)
         self._server = _Server(("127.0.0.1", 0), functools.partial(_Handler, self))
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
@@ -90,6 +94,7 @@ class ObjectStore:
                 "retentionDurationSeconds": "0"
             }
         self.delay = 0.0
+        self.gathers = 0
         self.meets: Callable[[int], bool] | None = None
         self.forget()
 
@@ -145,6 +150,7 @@ class ObjectStore:
         with self._lock:
             self._under_work += 1
             self.most_at_once = max(self.most_at_once, self._under_work)
+            self._lock.notify_all()
             self._met += 1
             return self.meets is None or self.meets(self._met)
 
@@ -159,6 +165,8 @@ class ObjectStore:
         kind = _find_kind(handler.command, url.path)
         time.sleep(self.delay)
         with self._lock:
+            if kind == "media":
+                self._lock.wait_for(lambda: self.most_at_once >= self.gathers, _GATHER_SECONDS)
             path = self._find_object(url, body)
             answer = handler.route(body)
             served = len(answer.partition(b"\r\n\r\n")[2])

@@ -150,11 +150,16 @@ class PubsubService:
 
     def wait_until_acknowledged(self, subscription, *, process):
         """Waits until nothing is left, with what a killed process had leased."""
+        self.wait_until(lambda: not self.unacknowledged(subscription), process=process)
+
+    @staticmethod
+    def wait_until(condition, *, process):
+        """Waits until a condition holds."""
         end = time.monotonic() + PATIENCE
-        while (left := self.unacknowledged(subscription)) and time.monotonic() < end:
+        while not condition():
             assert process.is_alive()
+            assert time.monotonic() < end
             time.sleep(0.02)
-        assert not left, f"{left} messages were not acknowledged"
 
     # What clients ask for.
 

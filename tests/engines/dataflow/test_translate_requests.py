@@ -43,7 +43,7 @@ def many_files(object_store):
 def test_footers_take_at_most_three_requests_a_file_and_16_are_read_at_once(
     object_store, many_files
 ):
-    object_store.delay = 0.05
+    object_store.delay, object_store.gathers = 0.05, 12
     output = f"{object_store.bucket}/out"
     options = TranslateOptions(input=(many_files,), output=output, text_columns=("text",))
     found = inspect_input(options)

@@ -45,6 +45,16 @@ class Cluster:
         """Returns the states of all jobs, by name."""
         return {job["name"]: job["state"] for job in self.ask("jobs/overview")["jobs"]}
 
+    def wait_for_running_job(self):
+        """Waits until the one job that has not ended runs; returns its name."""
+        end = time.monotonic() + 60
+        while True:
+            [(name, state)] = [each for each in self.jobs().items() if each[1] not in ENDED]
+            if state == "RUNNING":
+                return name
+            assert time.monotonic() < end, state
+            time.sleep(0.1)
+
     def has_running_jobs(self):
         return any(state not in ENDED for state in self.jobs().values())
 

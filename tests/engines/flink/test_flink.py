@@ -17,7 +17,7 @@ from command_line import TEXTS, run, write_corpus
 from interrupting import interrupt
 from toy import toy_sentences
 
-UNIT_ROWS = 500
+UNIT_ROWS = 2500  # so that a unit takes a while on a fast machine, too
 ROWS = 40 * UNIT_ROWS
 GOES_ON = "; the same command goes on from what is finished"
 
@@ -135,7 +135,7 @@ def test_ctrl_c_reaches_the_cluster_and_a_detached_job_ends_alone(
 
     code, printed = cluster.run(*command, "--detach", cwd=tmp_path)
     assert code == 0, printed
-    [name] = [name for name, state in cluster.jobs().items() if state == "RUNNING"]
+    name = cluster.wait_for_running_job()
     job = json.loads((output / "_tt/job.json").read_text())
     assert job["name"] == name
     assert last_line(printed) == (

@@ -83,7 +83,6 @@ def values_of(messages):
 
 def test_a_task_manager_is_lost_and_no_message(cluster, kafka, trained_toy, tmp_path):
     topics = Topics(kafka, trained_toy, count=COUNT)
-    here = topics.translate_here()
     process = cluster.start(*topics.command(), more=[CHECKPOINTS], cwd=tmp_path)
     end = time.monotonic() + START_SECONDS
     while sum(max(each, 0) for each in topics.committed()) < COUNT // 6:
@@ -91,13 +90,13 @@ def test_a_task_manager_is_lost_and_no_message(cluster, kafka, trained_toy, tmp_
         assert time.monotonic() < end
         topics.watch.look(0.1)
     committed = topics.committed()
+    topics.put(COUNT)  # so that there is something to lose, however much a checkpoint committed
     os.kill(cluster.task_managers()[-1], signal.SIGKILL)
     cluster.add_task_manager()
-    assert sum(committed) < COUNT, "there was nothing left to lose"
-    topics.watch.wait_for_keys(COUNT, seconds=START_SECONDS)
+    topics.watch.wait_for_keys(topics.count, seconds=START_SECONDS)
     topics.wait_for_commits()
     topics.watch.look(1)
-    assert values_of(topics.watch.messages) == here
+    assert values_of(topics.watch.messages) == topics.translate_here()
     counts = topics.watch.keys()
     assert max(counts.values()) <= 2
     for each in topics.watch.messages:
@@ -106,13 +105,14 @@ def test_a_task_manager_is_lost_and_no_message(cluster, kafka, trained_toy, tmp_
         # What was committed does not come again.
         _, partition, offset = source_of(each).split("/")
         assert int(offset) >= committed[int(partition)]
-    print(f"1 task manager killed: 0 of {COUNT} lost, {counts.total() - COUNT} twice")
+    doubles = counts.total() - topics.count
+    print(f"1 task manager killed: 0 of {topics.count} lost, {doubles} twice")
 
     code, printed = cluster.run(*topics.command(), cwd=tmp_path)
     assert code == 2
     assert "tt: error: another tt works as group g (process " in printed.splitlines()[-1]
     topics.put(20)  # after a pause
-    topics.watch.wait_for_keys(COUNT + 20)
+    topics.watch.wait_for_keys(topics.count)
     topics.wait_for_commits()
 
     printed = interrupt(process, is_group=True)
@@ -126,7 +126,7 @@ def test_a_task_manager_is_lost_and_no_message(cluster, kafka, trained_toy, tmp_
     before = topics.watch.look(0.5)
     topics.put(20)
     child = Child(run_tt, [*topics.command()])  # on this machine, where the job has got to
-    topics.watch.wait_for_keys(COUNT + 40, process=child, seconds=START_SECONDS)
+    topics.watch.wait_for_keys(topics.count, process=child, seconds=START_SECONDS)
     os.kill(child.pid, signal.SIGTERM)
     assert child.wait(PATIENCE).code == 0
     assert topics.watch.look(0.5) == before + 20
@@ -136,7 +136,7 @@ def test_a_detached_stream_goes_on_until_it_is_ended_there(cluster, kafka, train
     topics = Topics(kafka, trained_toy, count=20)
     code, printed = cluster.run(*topics.command(), "--detach", more=[CHECKPOINTS], cwd=tmp_path)
     assert code == 0, printed
-    [name] = [name for name, state in cluster.jobs().items() if state == "RUNNING"]
+    name = cluster.wait_for_running_job()
     assert f"tt: the job {name} on FlinkRunner (" in printed.splitlines()[-1]
     assert printed.splitlines()[-1].endswith(") goes on by itself: end it there")
     topics.watch.wait_for_keys(20, seconds=START_SECONDS)

@@ -24,7 +24,7 @@ def test_ctrl_c_cancels_a_job_of_a_job_service(tmp_path, monkeypatch):
 
     original = BeamJob.set_state
     monkeypatch.setattr(BeamJob, "set_state", set_state)
-    write_corpus(tmp_path, count=200_000)  # many seconds of work
+    write_corpus(tmp_path, count=600_000)  # many seconds of work
     service = LocalJobServicer(tempfile.mkdtemp())
     port = service.start_grpc_server()
     beam = ("--runner=PortableRunner", "--environment_type=LOOPBACK")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 import urllib.request
 
 import pytest
@@ -26,6 +27,12 @@ def refused(*arguments):
     return line
 
 
+def metrics_of(port):
+    """Returns what a stream tells Prometheus, by the name of each value."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+        return dict(line.rsplit(" ", 1) for line in answer.read().decode().splitlines())
+
+
 def test_messages_are_translated_as_they_come(broker, trained_toy, tmp_path):
     topics = [broker.make_topic(partitions=2) for _ in range(3)]
     source, output, dead = map(broker.url, topics)
@@ -38,11 +45,14 @@ def test_messages_are_translated_as_they_come(broker, trained_toy, tmp_path):
         "--dead-letter", dead, "--metrics-port", port, "--metrics-file", metrics,
         "--beam-size", "1", "--", "--direct_num_workers=1",
     )  # fmt: skip
-    watch = broker.watch(topics[1], partitions=2)
+    watch, failed = (broker.watch(topic, partitions=2) for topic in topics[1:])
     watch.wait_for(40, process=child)
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
-        found = dict(line.rsplit(" ", 1) for line in answer.read().decode().splitlines())
-    assert found['tt_messages_total{status="ok"}'] == "40"
+    failed.wait_for(1, process=child)
+    end = time.monotonic() + PATIENCE  # what is written is counted a little later
+    while metrics_of(port).get('tt_messages_total{status="ok"}') != "40":
+        assert child.is_alive()
+        assert time.monotonic() < end, metrics_of(port)
+        time.sleep(0.05)
     os.kill(child.pid, signal.SIGTERM)
     ended = child.wait(PATIENCE)
     assert ended.code == 0, ended.lines
@@ -62,23 +72,28 @@ def test_messages_are_translated_as_they_come(broker, trained_toy, tmp_path):
 
 def test_killed_with_a_real_model_it_loses_nothing(broker, trained_toy):
     topics = [broker.make_topic(partitions=2) for _ in range(2)]
-    broker.put(topics[0], [b"one two three four"] * 3000, partitions=2)
     arguments = [
         *map(broker.url, topics), "--group", "g", "--model", trained_toy.run, "--max-batch", "50"
     ]  # fmt: skip
     watch = broker.watch(topics[1], partitions=2)
-    for share in (0.1, 0.4):
+    texts = [b"one two three four"] * 3000
+    count = 0
+    for _ in range(2):
+        broker.put(topics[0], texts, partitions=2, first=count)
         child = tt(*arguments)
-        watch.wait_for_keys(int(share * 3000), process=child)
+        watch.wait_for_keys(count + 300, process=child)
         os.kill(child.pid, signal.SIGKILL)
         child.wait(PATIENCE)
-    assert len(watch.keys()) < 3000
+        count += len(texts)
+    broker.put(topics[0], texts, partitions=2, first=count)
+    count += len(texts)
+    assert sum(broker.committed(topics[0], group="g", partitions=2)) < count
     child = tt(*arguments)
-    watch.wait_for_keys(3000, process=child)
+    watch.wait_for_keys(count, process=child)
     os.kill(child.pid, signal.SIGINT)
     assert child.wait(PATIENCE).code == 0
     watch.look(0.5)
-    assert watch.keys().total() - 3000 <= 100
+    assert watch.keys().total() - count <= 100
 
 
 def test_each_mistake_is_told_in_a_line(broker, trained_toy, tmp_path):

@@ -47,7 +47,7 @@ def test_fields_of_json_are_translated_as_the_text_says(broker, trained_toy, tmp
     )  # fmt: skip
     try:
         written, failed = broker.watch("products.de"), broker.watch("products.failed")
-        [made], [dead] = written.wait_for(1), failed.wait_for(1)
+        [made], [dead] = (each.wait_for(1, seconds=300) for each in (written, failed))
         stream.send_signal(signal.SIGTERM)
         _, said = stream.communicate(timeout=PATIENCE)
     finally:

@@ -57,11 +57,11 @@ def test_a_drain_finishes_what_is_in_hand_and_the_next_run_goes_on(broker, start
     options = stream(broker, partitions=2, max_batch=20)
     broker.put(topic_of(options["input"]), values(2000), partitions=2)
     watch = broker.watch(topic_of(options["output"]), partitions=2)
-    child = start(options, model="slow")
-    watch.wait_for(100, process=child)
+    child = start(options, model="very slow")
+    watch.wait_for(20, process=child)
     done = end(child, number)
-    written = watch.look(0.5)
-    assert 100 <= written == done["messages"] < 2000
+    written = len(watch.wait_for(done["messages"]))
+    assert 20 <= written == watch.look(0.5) == done["messages"] < 2000
     assert sum(broker.committed(topic_of(options["input"]), group="g", partitions=2)) == written
     child = start(options)
     watch.wait_for(2000, process=child)
