@@ -9,7 +9,16 @@ import time
 
 import pytest
 from kafka_broker import PATIENCE, Broker, Gate
-from streaming import end, memory_of, seconds_of, stream, survive_kills, topic_of, values
+from streaming import (
+    end,
+    memory_of,
+    seconds_of,
+    stream,
+    survive_kills,
+    text_of,
+    topic_of,
+    values,
+)
 
 MEGABYTES = 2**20
 
@@ -75,7 +84,7 @@ def test_kills_at_20_moments_lose_nothing(broker, start):
     sources = {each.key(): dict(each.headers())["tt-source"] for each in watch.messages}
     for each in watch.messages:  # what comes twice says so
         assert dict(each.headers())["tt-source"] == sources[each.key()]
-        assert each.value() == f"text {each.key().decode()}"[::-1].encode()
+        assert each.value() == text_of(int(each.key()))[::-1].encode()
 
 
 def test_poison_goes_to_the_dead_letters_with_its_reason(broker, start):
