@@ -58,7 +58,7 @@ class Glossary:
         chosen: list[Span] = []
         for span, _ in found:
             place = bisect.bisect(chosen, span)
-            before, behind = chosen[:place][-1:], chosen[place : place + 1]
+            before, behind = chosen[max(place - 1, 0) : place], chosen[place : place + 1]
             if all(each.end <= span.start for each in before) and all(
                 span.end <= each.start for each in behind
             ):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from model.errors import UserError
@@ -23,6 +25,21 @@ def test_whole_words_the_longest_first():
         ("C++", "C++"),
     ]
     assert find(glossary, "Tea") == []
+
+
+def test_time_is_linear_in_the_terms_of_a_text():
+    glossary = Glossary({"tea": "Tee"}, {})
+
+    def seconds(terms):
+        text, times = "tea " * terms, []
+        for _ in range(3):
+            start = time.process_time()
+            assert len(glossary.find(text)) == terms
+            times.append(time.process_time() - start)
+        return min(times)
+
+    few, many = seconds(5_000), seconds(80_000)
+    assert many < 16 * 5 * few + 0.1  # quadratic: 256 times
 
 
 def test_the_longest_wins_of_either_kind():
