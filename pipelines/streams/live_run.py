@@ -19,7 +19,7 @@ TROUBLE_SECONDS = 15.0  # after which one is over that is not told again: client
 _MOST_LATENCIES = 20_000
 
 _runs: dict[str, LiveRun] = {}
-_lock = threading.Lock()
+_lock = threading.RLock()  # a signal's handler may find a run while its thread does
 
 
 class Metrics(NamedTuple):

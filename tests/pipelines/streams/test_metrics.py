@@ -2,6 +2,7 @@
 
 import json
 import socket
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -24,6 +25,19 @@ def clock(monkeypatch):
     clock = Clock()
     monkeypatch.setattr(live_run.time, "monotonic", clock)
     return clock
+
+
+def test_a_signal_finds_a_run_while_its_thread_does():
+    def meet_a_signal():
+        with live_run._lock:  # as `find_run` has it while the handler drains a run
+            find_run("met").is_draining = True
+
+    thread = threading.Thread(target=meet_a_signal, daemon=True)
+    thread.start()
+    thread.join(60)
+    assert not thread.is_alive()
+    assert find_run("met").is_draining
+    forget_run("met")
 
 
 def test_messages_rate_latencies_and_lag_are_counted(clock):
