@@ -257,10 +257,9 @@ def committer_of(source: GroupReading) -> Committer:
     return _committers.find(source)
 
 
-def leave_committer(source: GroupReading) -> None:
-    """Ends the commits of a source whose readers are of another process by now, if of any."""
-    if (committer := _committers.take(source)) is not None:
-        committer.leave()
+def take_committer(source: GroupReading) -> Committer | None:
+    """Returns what commits the offsets of a source, if anything does: the next one is another."""
+    return _committers.take(source)
 
 
 def close_committer(source: GroupReading) -> None:

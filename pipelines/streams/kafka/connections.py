@@ -13,7 +13,7 @@ from pipelines.streams.kafka.committing import (
     GroupReading,
     close_committer,
     committer_of,
-    leave_committer,
+    take_committer,
 )
 from pipelines.streams.kafka.positions import find_positions, list_partitions
 from pipelines.streams.live_run import LiveRun, find_run
@@ -225,8 +225,13 @@ def connection_of(source: GroupReading) -> Connection:
 
 def leave(source: GroupReading) -> None:
     """Ends the connection of a source whose readers are of another process by now, if of any."""
-    _close(source)
-    leave_committer(source)
+    connection, committer = _connections.take(source), take_committer(source)
+    # Both are taken by now: a reader that comes while they are closed, which takes a while, gets
+    # others.
+    if connection is not None:
+        connection.close()
+    if committer is not None:
+        committer.leave()
 
 
 def close_connection(source: GroupReading) -> None:
@@ -235,10 +240,6 @@ def close_connection(source: GroupReading) -> None:
     Raises:
       UserError: The last offsets could not be committed.
     """
-    _close(source)
-    close_committer(source)
-
-
-def _close(source: GroupReading) -> None:
     if (connection := _connections.take(source)) is not None:
         connection.close()
+    close_committer(source)
