@@ -82,6 +82,14 @@ class Language:
     # several; "" where that is not known or not one alone.
     script: str
 
+    @property
+    def macrolanguage(self) -> str:
+        """The code of the macrolanguage of ISO 639-3 that it is a member of, else its own."""
+        from langcodes.data_dicts import MACROLANGUAGES
+
+        found: str = MACROLANGUAGES.get(self.primary, self.primary)
+        return found
+
 
 def read_language(code: str, *, name: str) -> Language:
     """Reads a language code that a user gave for the option `name`, such as "`source_language`".
@@ -117,14 +125,33 @@ def is_one_language(code: str) -> bool:
     return find_language(code) is not None and not _special_meaning(code)
 
 
+def are_same(code: str, other: str) -> bool:
+    """Says whether two codes are of one language, or of members of one macrolanguage.
+
+    Such as Bokmål and Norwegian, or Cantonese and Chinese: corpora and models are often named by
+    either. Members that are written in different scripts are different languages. A model that
+    tells them apart by tokens has a token for each, see `model.text.tokenization`.
+
+    >>> are_same("en-GB", "eng"), are_same("nb", "no"), are_same("ckb", "kmr"), are_same("", "")
+    (True, True, False, False)
+    """
+    one, another = (find_language(each) if each else None for each in (code, other))
+    if one is None or another is None:
+        return False
+    has_one_script = not (one.script and another.script) or one.script == another.script
+    return one.primary == another.primary or (
+        has_one_script and one.macrolanguage == another.macrolanguage
+    )
+
+
 def are_different(code: str, other: str) -> bool:
     """Says whether two codes are of different languages; of what is no code, nobody knows.
 
     >>> are_different("en", "de"), are_different("en-GB", "eng"), are_different("en", "")
     (True, False, False)
     """
-    one, another = (find_language(each) if each else None for each in (code, other))
-    return one is not None and another is not None and one.primary != another.primary
+    are_known = all(each and find_language(each) for each in (code, other))
+    return are_known and not are_same(code, other)
 
 
 def named_script(code: str) -> str:

@@ -156,6 +156,16 @@ def test_a_language_is_found_by_any_code_of_it():
         find_token("", languages=languages, field="target_language")
 
 
+def test_a_token_is_that_of_a_language_and_not_of_its_macrolanguage():
+    codes = ("dan_Latn", "nno_Latn", "nob_Latn", "yue_Hant", "zho_Hans")
+    languages = dict(zip(codes, codes, strict=True))
+    for code, token in {"nn": "nno_Latn", "nb": "nob_Latn", "yue": "yue_Hant"}.items():
+        assert find_token(code, languages=languages, field="x") == token
+    assert find_token("zh", languages=languages, field="x") == "zho_Hans"
+    with pytest.raises(UserError, match="Received: no"):
+        find_token("no", languages=languages, field="x")
+
+
 def test_a_language_changes_what_the_model_is_told(layouts):
     layout = layouts["nllb"]
     translator = load(layout)
@@ -293,6 +303,18 @@ def test_an_import_into_another_language_than_the_model_has_is_refused(layouts, 
                 ImportRequest(model=model, **asked, **{field: "fr"}).write()
     assert not (tmp_path / "M").exists()
     ImportRequest(model=named, **asked, source_language="en-GB", target_language="spa").write()
+
+
+def test_an_import_may_name_a_member_of_the_model_s_macrolanguage(layouts, tmp_path):
+    for of_model, given in (("no", "nb"), ("nn", "no"), ("zh", "yue")):
+        model = tmp_path / f"opus-mt-en-{of_model}"
+        shutil.copytree(layouts["opus-mt-en-es"].folder, model)
+        output = tmp_path / f"{of_model}-{given}"
+        asked = ImportRequest(
+            format="ctranslate2", model=str(model), output=str(output), target_language=given
+        )
+        asked.write()
+        assert load_about(output).data.target_language == given
 
 
 # ------------------------------------------------------------------------------- bad input

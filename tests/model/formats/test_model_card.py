@@ -132,3 +132,12 @@ def test_the_data_say_how_many_pairs_had_placeholders(trained_toy):
     options = {**manifest.options, "protect_regex": ["SKU-[0-9]+", "x+"]}
     protecting = dataclasses.replace(manifest, options=options)
     assert TrainingData.of(protecting).protect_regex == ["SKU-[0-9]+", "x+"]
+
+
+def test_a_dataset_of_a_member_of_a_macrolanguage_is_of_no_other_language():
+    data = TrainingData(source_language="yue", target_language="nb")
+    for target in ("nb", "no", "nn"):
+        assert not data.describe_other_languages(source_language="zh", target_language=target)
+    assert data.describe_other_languages(source_language="zh", target_language="da") == (
+        "translates from yue to nb, and the dataset is from zh to da"
+    )

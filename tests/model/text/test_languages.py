@@ -10,6 +10,8 @@ from model.text.languages import (
     _NAMES,
     _SCRIPT_NAMES,
     Language,
+    are_different,
+    are_same,
     find_language,
     read_language,
     suggestion,
@@ -116,6 +118,24 @@ def test_what_is_like_a_private_code_is_taken():
     """Kosovo, regions by number, collections, private words behind a language, and Quechua."""
     for code in ["sq-XK", "es-419", "en-001", "en-x-mine", "tlh-x-latn", "nah", "quz", "qya"]:
         assert read_language(code, name="code").code == code
+
+
+@pytest.mark.parametrize(
+    ("codes", "are_one"),
+    [("nb no", True), ("nb nn", True), ("nob nn-NO", True), ("yue zh", True), ("yue cmn", True),
+     ("zh_TW yue", True), ("arz ar", True), ("id ms", True), ("hr sr", True), ("hr sr-Cyrl", False),
+     ("sr-Latn sr-Cyrl", True), ("ckb kmr", False), ("azb az", False), ("no da", False)],
+)  # fmt: skip
+def test_members_of_a_macrolanguage_are_one_language_unless_their_scripts_differ(codes, are_one):
+    for one, other in (codes.split(), codes.split()[::-1]):
+        assert are_same(one, other) == are_one
+        assert are_different(one, other) != are_one
+
+
+def test_of_what_is_no_code_nobody_knows():
+    for code, other in (("", "en"), ("en", ""), ("", ""), ("English", "en"), ("de", "xx")):
+        assert not are_same(code, other)
+        assert not are_different(code, other)
 
 
 @given(st.text(max_size=12))
