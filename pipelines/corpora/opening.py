@@ -292,6 +292,10 @@ class SourceList:
         """Returns the name of the source in a place of the list."""
         return str(self.identity(order)["name"])
 
+    def names(self) -> tuple[str, ...]:
+        """Returns the names of all sources, in order."""
+        return _read_names(self.path)
+
     def has_changed(self, order: int, source: Source) -> bool:
         """Says whether a source in a place of the list is another than when it was planned."""
         planned = self.identity(order)
@@ -315,3 +319,8 @@ class SourceList:
 @functools.lru_cache(maxsize=2)
 def _read_lines(path: str) -> list[bytes]:
     return files.read_bytes(path).splitlines()
+
+
+@functools.lru_cache(maxsize=2)
+def _read_names(path: str) -> tuple[str, ...]:
+    return tuple(str(json.loads(line)["identity"]["name"]) for line in _read_lines(path))

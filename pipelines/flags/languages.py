@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import collections
 import functools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-import numpy as np
-import numpy.typing as npt
 import regex
 
 from model.text.languages import find_language
@@ -19,10 +17,6 @@ from pipelines.flags.function_words import WORDS
 
 NOT_TOLD = ""  # in place of a language
 Counts = Mapping[str, int]  # texts by the language that they seem to be in
-
-# Rows of a corpus that are looked at: the first ones, and every so many of the others.
-_FIRST_ROWS = 128
-_EVERY_ROW = 256  # it takes 0.1 µs for each pair of the corpus
 
 _CHARACTERS = 400  # of a text that are looked at
 _WORD = regex.compile(r"[\p{L}\p{M}]+")
@@ -67,24 +61,6 @@ def _languages_of_words() -> dict[str, list[tuple[str, float]]]:
     return {
         word: [(each, 1 / len(having)) for each in having] for word, having in languages.items()
     }
-
-
-def sample_languages(
-    rows: npt.NDArray[np.int64], sources: Sequence[str], targets: Sequence[str]
-) -> Iterator[tuple[str, str]]:
-    """Yields side and language of the texts of a few pairs.
-
-    Args:
-      rows: Rows [B] of the corpus that the pairs stand in, by which they are chosen.
-      sources: Their source texts, B of them.
-      targets: Their target texts.
-
-    >>> list(sample_languages(np.array([7, 200]), ["They are here.", "-"], ["Sie sind da.", "-"]))
-    [('source', 'en'), ('target', 'de')]
-    """
-    for i in np.flatnonzero((rows < _FIRST_ROWS) | (rows % _EVERY_ROW == 0)).tolist():
-        yield "source", likely_language(sources[i])
-        yield "target", likely_language(targets[i])
 
 
 def language_of_side(texts: Counts) -> str:

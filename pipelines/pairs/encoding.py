@@ -21,7 +21,7 @@ from model.text.spans import Protection
 from model.text.vocabulary import FlatIds, VocabularyPair
 from pipelines.corpora.opening import SourceList
 from pipelines.flags.ends import find_lost_ends
-from pipelines.flags.languages import sample_languages
+from pipelines.flags.language_sample import sample_languages
 from pipelines.pairs import digests
 from pipelines.pairs.examples import ExampleWriter, with_texts
 from pipelines.pairs.filters import (
@@ -297,8 +297,10 @@ def encode_unit(
         part = _make_headers(clean.sources, clean.targets, options=options)
         part["order"] = clean.order
         part["row"] = rows = clean.first_row + clean.positions
-        found = sample_languages(rows, clean.sources, clean.targets)
-        languages.update((clean.order, side, language) for side, language in found)
+        found = sample_languages(
+            rows, clean.sources, clean.targets, order=clean.order, names=sources_of_run.names()
+        )
+        languages.update((clean.order, *each) for each in found)
         part["source_length"], part["target_length"] = source_ids.lengths, target_ids.lengths
         encoded = writer.serialize(source_ids, target_ids)
         part["size"] = pc.binary_length(encoded)
@@ -343,11 +345,9 @@ def encode_unit(
                 "command again"
             )
 
+    batch = Batch(np.concatenate(headers), pa.concat_arrays(records))
     parts, least_hash = _split(
-        Batch(np.concatenate(headers), pa.concat_arrays(records)),
-        validation_records,
-        is_held_out=unit.is_held_out,
-        options=options,
+        batch, validation_records, is_held_out=unit.is_held_out, options=options
     )
     if options.deduplicate != "none" and not unit.is_held_out:
         parts = [

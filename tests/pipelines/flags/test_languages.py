@@ -1,9 +1,7 @@
 """The language that texts seem to be in, and sides that are the wrong way round."""
 
-import collections
 import gzip
 
-import numpy as np
 import pytest
 
 from pipelines.flags.function_words import WORDS
@@ -12,7 +10,6 @@ from pipelines.flags.languages import (
     language_of_side,
     likely_language,
     other_language,
-    sample_languages,
 )
 
 
@@ -78,17 +75,6 @@ def test_a_row_has_each_word_once_in_lower_case():
     for words in map(str.split, WORDS.values()):
         assert len({*words}) == len(words)
         assert [word.lower() for word in words] == words
-
-
-def test_of_a_corpus_the_first_rows_and_some_others_are_looked_at():
-    """The same ones, however its rows are cut into slices."""
-    rows = np.arange(1000)
-    texts = ["They are here."] * 1000
-    whole = collections.Counter(sample_languages(rows, texts, texts))
-    # Of 1,000 rows the first 128, and 256, 512 and 768.
-    assert whole == {("source", "en"): 131, ("target", "en"): 131}
-    cut = [sample_languages(rows[i : i + 7], texts[:7], texts[:7]) for i in range(0, 994, 7)]
-    assert sum(map(collections.Counter, cut), collections.Counter()) == whole
 
 
 ENGLISH = {"en": 90, "": 30, "de": 2}
