@@ -119,9 +119,10 @@ def preprocess_command(
         say("No corpus named: using the embedded English-Spanish corpus.")
     # They import arrays, which help needs not.
     from pipelines.preprocess.description import (
+        describe_doubts,
         describe_first_pairs,
-        describe_languages,
         describe_manifest,
+        describe_unnamed_languages,
     )
 
     if dry_run:
@@ -140,7 +141,11 @@ def preprocess_command(
         manifest = job.run(
             lambda found: line.show(found.describe()), report=line.say, detach=detach
         )
-    for text in (*describe_manifest(manifest), *describe_languages(manifest)):
+    for text in describe_manifest(manifest):
+        say(text)
+    for doubt in describe_doubts(manifest):
+        say(f"tt: warning: {doubt}")
+    for text in describe_unnamed_languages(manifest):
         say(text)
     say(f"Dataset: {output}")
     if request.is_embedded:

@@ -1,4 +1,4 @@
-"""The language that texts seem to be in, by their function words; and whether sides are swapped.
+"""The language that texts seem to be in, by their function words; and if it is that of a code.
 
 Function words are the commonest of any text, and no two languages share all of them. A text with
 few of them, such as a name, is not told; a side is judged by those of its texts that are.
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import regex
 
-from model.text.languages import find_language
+from model.text.languages import are_same, find_language
 from pipelines.flags.function_words import WORDS
 
 NOT_TOLD = ""  # in place of a language
@@ -29,7 +29,6 @@ _MOST = 0.8  # share of the told texts in one language, which then is that of th
 _FEW = 0.1  # share of the told texts in the language that was named: quotations, and mistakes
 
 _ALIKE = ({"da", "no"},)  # languages that a few words do not tell apart
-_NORWEGIAN = {"nb": "no", "nn": "no"}
 
 
 def likely_language(text: str) -> str:
@@ -69,7 +68,7 @@ def language_of_side(texts: Counts) -> str:
     >>> language_of_side({"de": 60, "nl": 3, "": 12}), language_of_side({"de": 60, "en": 30})
     ('de', '')
     """
-    told = _told(texts)
+    told = count_told(texts)
     if told < max(_LEAST_TEXTS, _LEAST_TOLD * sum(texts.values())):
         return NOT_TOLD
     language = max((each for each in texts if each != NOT_TOLD), key=lambda each: texts[each])
@@ -95,14 +94,35 @@ def is_language(found: str, *, code: str) -> bool:
     >>> is_language("en", code="en-GB"), is_language("de", code="en"), is_language("", code="")
     (True, False, False)
     """
-    return found != NOT_TOLD and found in _alike(_primary(code))
+    return found in _rows_of(code)
+
+
+@functools.lru_cache(maxsize=256)
+def _rows_of(code: str) -> frozenset[str]:
+    """Returns the languages of `WORDS` that texts in the language of a code may seem to be in."""
+    found = {row for row in WORDS if are_same(row, code)}
+    return frozenset(found.union(*(_alike(row) for row in found)))
+
+
+def _has_row(code: str) -> bool:
+    """Says whether there are words of a language, and not only of another of its macrolanguage.
+
+    Of Bokmål there are those of Norwegian; of Serbian, in two scripts, not those of Croatian.
+    """
+    known = find_language(code) if code else None
+    return known is not None and not WORDS.keys().isdisjoint((known.primary, known.macrolanguage))
 
 
 def _alike(language: str) -> set[str]:
     return next((group for group in _ALIKE if language in group), {language})
 
 
-def _told(texts: Counts) -> int:
+def count_told(texts: Counts) -> int:
+    """Returns how many of the texts tell their language.
+
+    >>> count_told({"de": 60, "nl": 3, "": 12})
+    63
+    """
     return sum(count for language, count in texts.items() if language != NOT_TOLD)
 
 
@@ -117,90 +137,55 @@ def other_language(texts: Sequence[str], *, code: str) -> tuple[str, int, int]:
     ('', 0, 0)
     """
     counts = collections.Counter(map(likely_language, texts))
-    if not _is_other(counts, _primary(code)):
+    if not _is_other(counts, code=code):
         return NOT_TOLD, 0, 0
     language = language_of_side(counts)
-    return language, counts[language], _told(counts)
+    return language, counts[language], count_told(counts)
 
 
-def describe_wrong_languages(
-    name: str, source: Counts, target: Counts, *, source_language: str, target_language: str
-) -> str:
-    """Says that a corpus seems to have its sides swapped, or one in another language; else "".
+def find_wrong_sides(
+    texts: Mapping[str, Counts], *, codes: Mapping[str, str]
+) -> tuple[list[str], bool]:
+    """Returns the sides of a corpus that seem to be in another language than was named.
 
-    Where the words of the named language are not known, only the other side's language is doubted.
+    And whether that is so because the sides are the wrong way round. Where there are no words of
+    the named language, only the other side's language is doubted.
 
     Args:
-      name: What the corpus is called.
-      source: Its source texts by the language that they seem to be in.
-      target: Its target texts, likewise.
-      source_language: The code that was given for the source, or "".
-      target_language: The code that was given for the target, or "".
+      texts: Texts of "source" and "target", each by the language that they seem to be in.
+      codes: The code that was given for each of the two, or "".
 
-    >>> english, german = {"en": 80, "": 20}, {"de": 90, "en": 3, "": 7}
-    >>> describe_wrong_languages(
-    ...     "a.tsv", english, german, source_language="en-GB", target_language="de"
-    ... )
-    ''
-    >>> describe_wrong_languages(
-    ...     "a.tsv", english, german, source_language="fr", target_language="de"
-    ... )
-    'a.tsv seems to be in another language: 80 of 80 source texts that tell their language are in \
-en, and `source_language` is fr. Name the language that it has, or other texts'
+    >>> texts = {"source": {"en": 80, "": 20}, "target": {"de": 90, "en": 3, "": 7}}
+    >>> find_wrong_sides(texts, codes={"source": "fr", "target": "de"})
+    (['source'], False)
+    >>> find_wrong_sides(texts, codes={"source": "de", "target": "en-GB"})
+    (['source', 'target'], True)
     """
-    sides = {"source": source, "target": target}
-    named = {"source": _primary(source_language), "target": _primary(target_language)}
-    seems = {side: language_of_side(texts) for side, texts in sides.items()}
-    given = {"source": source_language, "target": target_language}
-    found = {
-        side: f"{texts.get(seems[side], 0):,} of {_told(texts):,} {side} texts that tell their "
-        f"language are in {seems[side]}"
-        for side, texts in sides.items()
-    }
-    others = [
+    sides = (("source", "target"), ("target", "source"))
+    seems = {side: language_of_side(texts[side]) for side, _ in sides}
+    wrong = [
         side
-        for side, other in (("source", "target"), ("target", "source"))
-        if _is_other(sides[side], named[side])
-        or _is_other_side(seems[side], seems[other], named=named[side], other_named=named[other])
+        for side, other in sides
+        if _is_other(texts[side], code=codes[side])
+        or (
+            codes[side]
+            and not _has_row(codes[side])
+            and is_language(seems[side], code=codes[other])
+            and not is_language(seems[other], code=codes[other])
+        )
     ]
     is_crossed = all(
-        seems[side] and seems[side] == (named[other] or seems[side])
-        for side, other in (("source", "target"), ("target", "source"))
+        seems[side] and (not codes[other] or is_language(seems[side], code=codes[other]))
+        for side, other in sides
     )
-    if others and is_crossed:
-        codes = " and ".join(f"`{side}_language` is {code}" for side, code in given.items() if code)
-        languages = "the languages" if all(given.values()) else "name the other one"
-        return (
-            f"{name} seems to have its sides the wrong way round: {found['source']} and "
-            f"{found['target']}, but {codes}. Swap the texts (of TSV, the columns: FILE:1:0), or "
-            f"{languages}"
-        )
-    reasons = [f"{found[side]}, and `{side}_language` is {given[side]}" for side in others]
-    if not reasons:
-        return ""
-    return (
-        f"{name} seems to be in another language: {'; '.join(reasons)}. Name the language that it "
-        "has, or other texts"
-    )
+    return wrong, bool(wrong) and is_crossed
 
 
-def _is_other(texts: Counts, named: str) -> bool:
+def _is_other(texts: Counts, *, code: str) -> bool:
     """Says whether a side is plainly in another language than the one that was named for it."""
     language = language_of_side(texts)
-    if language == NOT_TOLD or named not in WORDS:
+    if language == NOT_TOLD or not _has_row(code):
         return False
-    alike = _alike(named)
-    in_named = sum(texts.get(each, 0) for each in alike)
-    return language not in alike and in_named <= _FEW * _told(texts)
-
-
-def _is_other_side(seems: str, other_seems: str, *, named: str, other_named: str) -> bool:
-    """Says whether a side whose language has no row is in that of the other side, which is not."""
-    is_open = NOT_TOLD not in (named, other_named) and named not in WORDS
-    return is_open and seems == other_named != other_seems
-
-
-def _primary(code: str) -> str:
-    language = find_language(code) if code else None
-    primary = language.primary if language else ""
-    return _NORWEGIAN.get(primary, primary)
+    rows = _rows_of(code)
+    in_named = sum(texts.get(each, 0) for each in rows)
+    return language not in rows and in_named <= _FEW * count_told(texts)

@@ -16,7 +16,8 @@ from model.text.normalization import TextNormalization
 from pipelines.corpora.encodings import is_other_encoding
 from pipelines.corpora.rows import INVALID_UTF8
 from pipelines.corpora.source import FileSource, Source
-from pipelines.flags.languages import describe_wrong_languages, language_of_side
+from pipelines.flags.languages import language_of_side
+from pipelines.flags.wrong_languages import describe_wrong_languages
 from pipelines.pairs.filters import Filters
 from pipelines.pairs.held_out import (
     HELD_OUT_PAIR,
@@ -261,7 +262,6 @@ def describe_manifest(manifest: DatasetManifest) -> list[str]:
         f"{manifest.lines_read - manifest.pairs_kept:,} rejected"
     ]
     lines += _table_of_sources(manifest.sources)
-    lines += _describe_encodings(manifest.sources)
     lines += _describe_validation(manifest.sources)
     lines += _describe_excluded(manifest)
     for name, split in manifest.splits.items():
@@ -291,43 +291,64 @@ def describe_manifest(manifest: DatasetManifest) -> list[str]:
     return [*lines, vocabulary]
 
 
-def describe_languages(manifest: DatasetManifest) -> list[str]:
-    """Returns lines on the languages that the texts seem to be in, where they are not as named.
+def describe_doubts(manifest: DatasetManifest) -> list[str]:
+    """Returns a warning for each corpus that seems to be in another encoding or language."""
+    return [*_describe_encodings(manifest.sources), *_describe_wrong_languages(manifest)]
 
-    These are a warning for each corpus that seems to have its sides the wrong way round, or a side
-    in another language; and what the texts seem to be in, where a language is not named.
+
+def _describe_encodings(sources: Sequence[dict[str, Any]]) -> Iterator[str]:
+    for source in sources:
+        invalid = source["rejected"].get(INVALID_UTF8, 0)
+        is_text = source["kind"] in ("text", "tsv", "jsonl")
+        if is_text and invalid and is_other_encoding(invalid=invalid, lines=source["read"]):
+            encoding = source.get("encoding", "UTF-8")
+            yield (
+                f"{invalid:,} of {source['read']:,} lines of {source['name']} are not {encoding}: "
+                "if it is in another encoding, such as latin-1 or cp1252, name that with "
+                "`encoding` and make the dataset again"
+            )
+
+
+def _describe_wrong_languages(manifest: DatasetManifest) -> list[str]:
+    codes = {"source": manifest.source_language, "target": manifest.target_language}
+    found = [
+        warning
+        for name, texts in _texts_by_language(manifest.sources).items()
+        if (warning := describe_wrong_languages(_shorten(name), texts, codes=codes))
+    ]
+    if len(found) > _MOST_WARNINGS:
+        found[_MOST_WARNINGS:] = [
+            f"the same of {len(found) - _MOST_WARNINGS:,} more of the corpora"
+        ]
+    return found
+
+
+def describe_unnamed_languages(manifest: DatasetManifest) -> list[str]:
+    """Returns a line on what the texts seem to be in, where a language is not named.
+
+    Where corpora seem to be in another language than the one that is named, that is said instead.
     """
     named = {"source": manifest.source_language, "target": manifest.target_language}
-    lines: list[str] = []
+    if all(named.values()) or _describe_wrong_languages(manifest):
+        return []
     all_texts = _no_texts()
-    for name, texts in _texts_by_language(manifest.sources).items():
+    for texts in _texts_by_language(manifest.sources).values():
         for side, counts in texts.items():
             all_texts[side].update(counts)
-        wrong = describe_wrong_languages(
-            _shorten(name), texts["source"], texts["target"],
-            source_language=named["source"], target_language=named["target"],
-        )  # fmt: skip
-        if wrong:
-            lines.append(f"warning: {wrong}, and make the dataset again")
-    if len(lines) > _MOST_WARNINGS:
-        more = len(lines) - _MOST_WARNINGS
-        lines[_MOST_WARNINGS:] = [f"warning: the same of {more:,} more of the corpora"]
-    if not lines and not all(named.values()):
-        parts = []
-        for side in (side for side in named if not named[side]):
-            language = language_of_side(all_texts[side])
-            told = f"seem to be in {language}" if language else "do not tell theirs"
-            option = f"{side}_language={language}" if language else f"{side}_language"
-            parts.append(f"the {side} texts {told} (`{option}`)")
-        lines.append(
-            f"languages not named: {', '.join(parts)}. Name them, and scripts are checked, and the "
-            "commands that follow cut texts into sentences and score them by the language"
-        )
-    return lines
+    parts = []
+    for side in (side for side in named if not named[side]):
+        language = language_of_side(all_texts[side])
+        told = f"seem to be in {language}" if language else "do not tell theirs"
+        option = f"{side}_language={language}" if language else f"{side}_language"
+        parts.append(f"the {side} texts {told} (`{option}`)")
+    return [
+        f"languages not named: {', '.join(parts)}. Name them, and scripts are checked, and the "
+        "commands that follow cut texts into sentences and score them by the language"
+    ]
 
 
 def _no_texts() -> dict[str, collections.Counter[str]]:
-    return {"source": collections.Counter(), "target": collections.Counter()}
+    return {side: collections.Counter() for side in ("source", "target")}
 
 
 def _texts_by_language(
@@ -352,20 +373,6 @@ def _has_small_vocabulary(manifest: DatasetManifest) -> bool:
         for side in ("source", "target")
     )
     return any(kind != "char" and size < wanted for kind, size in zip(kinds, sizes, strict=True))
-
-
-def _describe_encodings(sources: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Warns of each text file that seems to be in another encoding than was named."""
-    for source in sources:
-        invalid = source["rejected"].get(INVALID_UTF8, 0)
-        is_text = source["kind"] in ("text", "tsv", "jsonl")
-        if is_text and invalid and is_other_encoding(invalid=invalid, lines=source["read"]):
-            encoding = source.get("encoding", "UTF-8")
-            yield (
-                f"warning: {invalid:,} of {source['read']:,} lines of {source['name']} are not "
-                f"{encoding}: if it is in another encoding, such as latin-1 or cp1252, name that "
-                "with `encoding` and make the dataset again"
-            )
 
 
 def _describe_validation(sources: Sequence[dict[str, Any]]) -> list[str]:

@@ -14,7 +14,7 @@ from model.errors import UserError
 from pipelines.corpora.encodings import Utf8Stream, check_is_utf8, find_encoding, is_other_encoding
 from pipelines.corpora.lines import read_texts
 from pipelines.corpora.text import Jsonl, TextPair, Tsv
-from pipelines.preprocess.description import describe_manifest
+from pipelines.preprocess.description import describe_doubts
 
 ENCODINGS = ["latin-1", "cp1252", "gb18030", "shift_jis", "big5", "utf-16", "utf-16-be", "utf-32"]
 
@@ -162,9 +162,9 @@ def test_latin_1_is_suspected_where_many_lines_are_not_utf_8(tmp_path):
     chosen = options(tmp_path / "out", vocabulary_type="char")
     manifest = preprocess(sources=[corpus], options=chosen)
     assert manifest.rejected == {"invalid_utf8": 20}
-    [warning] = [line for line in describe_manifest(manifest) if line.startswith("warning")]
+    [warning] = describe_doubts(manifest)
     assert warning == (
-        f"warning: 20 of 60 lines of {corpus.name} are not UTF-8: if it is in another encoding, "
+        f"20 of 60 lines of {corpus.name} are not UTF-8: if it is in another encoding, "
         "such as latin-1 or cp1252, name that with `encoding` and make the dataset again"
     )
     paths = {"source_texts": [corpus.source_path], "target_texts": [corpus.target_path]}
@@ -175,7 +175,7 @@ def test_latin_1_is_suspected_where_many_lines_are_not_utf_8(tmp_path):
     manifest = preprocess(sources=[source], options=chosen)
     both = texts(tmp_path / "mended", "train") + texts(tmp_path / "mended", "validation")
     assert sorted(both) == sorted(pairs)
-    assert not [line for line in describe_manifest(manifest) if line.startswith("warning")]
+    assert describe_doubts(manifest) == []
     assert not rejected(tmp_path / "mended")
 
 

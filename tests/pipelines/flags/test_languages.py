@@ -1,4 +1,4 @@
-"""The language that texts seem to be in, and sides that are the wrong way round."""
+"""The language that texts seem to be in."""
 
 import gzip
 
@@ -6,7 +6,6 @@ import pytest
 
 from pipelines.flags.function_words import WORDS
 from pipelines.flags.languages import (
-    describe_wrong_languages,
     language_of_side,
     likely_language,
     other_language,
@@ -78,80 +77,7 @@ def test_a_row_has_each_word_once_in_lower_case():
 
 
 ENGLISH = {"en": 90, "": 30, "de": 2}
-GERMAN = {"de": 100, "nl": 5, "": 17}
 UNKNOWN = {"": 110, "id": 12}  # a language without a row
-
-
-@pytest.mark.parametrize(
-    ("source", "target", "languages"),
-    [
-        (ENGLISH, GERMAN, ("en", "de")),
-        (ENGLISH, GERMAN, ("en-GB", "deu")),
-        (ENGLISH, GERMAN, ("", "")),
-        (ENGLISH, UNKNOWN, ("en", "sw")),
-        (GERMAN, GERMAN, ("lb", "de")),  # Luxembourgish, written much like German
-        ({"en": 19}, {"de": 19}, ("de", "en")),  # too few to tell
-        ({"en": 25, "": 100}, GERMAN, ("fr", "de")),  # mostly names
-        ({"en": 50, "de": 50}, GERMAN, ("de", "de")),  # mixed
-        ({"en": 85, "fr": 15}, GERMAN, ("fr", "de")),  # much quoted
-        ({"no": 80, "da": 5}, ENGLISH, ("da", "en")),
-    ],
-)
-def test_no_doubt_of_what_may_well_be_right(source, target, languages):
-    assert not describe_wrong_languages(
-        "a.tsv", source, target, source_language=languages[0], target_language=languages[1]
-    )
-
-
-def test_sides_the_wrong_way_round_are_told():
-    doubt = describe_wrong_languages(
-        "a.tsv", ENGLISH, GERMAN, source_language="de", target_language="en-US"
-    )
-    assert doubt == (
-        "a.tsv seems to have its sides the wrong way round: 90 of 92 source texts that tell their "
-        "language are in en and 100 of 105 target texts that tell their language are in de, but "
-        "`source_language` is de and `target_language` is en-US. Swap the texts (of TSV, the "
-        "columns: FILE:1:0), or the languages"
-    )
-
-
-@pytest.mark.parametrize("named", ["source", "target"])
-def test_sides_are_the_wrong_way_round_where_one_language_is_named_too(named):
-    codes = {"source": "de", "target": "en"}
-    given = {f"{side}_language": codes[side] if side == named else "" for side in codes}
-    doubt = describe_wrong_languages("a.tsv", ENGLISH, GERMAN, **given)
-    assert doubt.startswith("a.tsv seems to have its sides the wrong way round: 90 of 92 source")
-    assert doubt.endswith(
-        f"in de, but `{named}_language` is {codes[named]}. Swap the texts (of TSV, the columns: "
-        "FILE:1:0), or name the other one"
-    )
-    right = {f"{named}_language": codes["target" if named == "source" else "source"]}
-    assert not describe_wrong_languages("a.tsv", ENGLISH, GERMAN, **{**given, **right})
-
-
-@pytest.mark.parametrize(
-    ("source", "target", "languages", "expected"),
-    [
-        (ENGLISH, GERMAN, ("fr", "de"), "90 of 92 source texts that tell their language are in en, "
-         "and `source_language` is fr"),
-        (ENGLISH, ENGLISH, ("en", "de"), "90 of 92 target texts that tell their language are in "
-         "en, and `target_language` is de"),
-        (UNKNOWN, ENGLISH, ("en", "sw"), "90 of 92 target texts that tell their language are in "
-         "en, and `target_language` is sw"),
-        (ENGLISH, UNKNOWN, ("de", ""), "90 of 92 source texts that tell their language are in en, "
-         "and `source_language` is de"),
-        (ENGLISH, {"": 9}, ("zh", "en"), "90 of 92 source texts that tell their language are in "
-         "en, and `source_language` is zh"),
-    ],
-)  # fmt: skip
-def test_a_side_in_another_language_is_told(source, target, languages, expected):
-    doubt = describe_wrong_languages(
-        "a.tsv", source, target, source_language=languages[0], target_language=languages[1]
-    )
-    assert doubt == (
-        f"a.tsv seems to be in another language: {expected}. Name the language that it has, or "
-        "other texts"
-    )
 
 
 def test_a_side_is_in_the_language_of_nearly_all_its_texts():

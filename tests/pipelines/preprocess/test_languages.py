@@ -8,10 +8,15 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from command_line import run
 from corpora import PAIRS, open_named, options, preprocess, write_pairs
 
 from pipelines.corpora.text import TextPair, Tsv
-from pipelines.preprocess.description import describe_first_pairs, describe_languages
+from pipelines.preprocess.description import (
+    describe_doubts,
+    describe_first_pairs,
+    describe_unnamed_languages,
+)
 from pipelines.preprocess.plan import plan_preprocess
 
 NOUNS = ["man", "dog", "boy", "girl", "bird", "house", "cat"]
@@ -41,7 +46,7 @@ def manifest(tmp_path_factory):
 
 
 def test_the_manifest_says_what_languages_the_texts_of_a_source_seem_to_be_in(manifest):
-    # Of 343 rows the first 128, and that at 256.
+    # Of 343 rows the first 128, and one of the others.
     assert [source["languages"] for source in manifest.sources] == [
         {"source": {"en": 129}, "target": {"de": 129}},
         {"source": {"de": 129}, "target": {"en": 129}},
@@ -49,10 +54,18 @@ def test_the_manifest_says_what_languages_the_texts_of_a_source_seem_to_be_in(ma
 
 
 def test_of_several_corpora_the_one_that_is_the_wrong_way_round_is_named(manifest):
-    [line] = describe_languages(manifest)
-    assert line.startswith("warning: ")
+    [line] = describe_doubts(manifest)
     assert "swapped.tsv seems to have its sides the wrong way round: 129 of 129 source" in line
     assert line.endswith("or the languages, and make the dataset again")
+
+
+def test_the_command_warns_of_it_as_of_all_else(tmp_path, capsys):
+    corpus = write_tsv(tmp_path / "swapped.tsv", GERMAN, ENGLISH).path
+    languages = ("--source-language", "en", "--target-language", "de", "--vocabulary-type", "char")
+    assert run("preprocess", corpus, *languages, "--output", tmp_path / "out") == 0
+    said = capsys.readouterr().err.splitlines()
+    [line] = [each for each in said if "the wrong way round" in each]
+    assert line.startswith("tt: warning: ...")
 
 
 def test_what_was_not_named_is_guessed_of_all_texts(tmp_path):
@@ -61,7 +74,7 @@ def test_what_was_not_named_is_guessed_of_all_texts(tmp_path):
         sources=[corpus],
         options=options(tmp_path / "out", vocabulary_type="char", target_language="de"),
     )
-    assert describe_languages(made) == [
+    assert describe_unnamed_languages(made) == [
         "languages not named: the source texts seem to be in en (`source_language=en`). Name them, "
         "and scripts are checked, and the commands that follow cut texts into sentences and score "
         "them by the language"
@@ -71,7 +84,7 @@ def test_what_was_not_named_is_guessed_of_all_texts(tmp_path):
 def test_languages_that_the_texts_do_not_tell_are_asked_for(tmp_path):
     corpus = write_pairs(tmp_path, PAIRS)
     made = preprocess(sources=[corpus], options=options(tmp_path / "out"))
-    [line] = describe_languages(made)
+    [line] = describe_unnamed_languages(made)
     assert line.startswith(
         "languages not named: the source texts do not tell theirs (`source_language`), the target "
         "texts do not tell theirs (`target_language`). Name them"
@@ -81,8 +94,9 @@ def test_languages_that_the_texts_do_not_tell_are_asked_for(tmp_path):
 def test_of_half_named_languages_a_swap_is_told_and_nothing_guessed(manifest):
     [_, swapped] = manifest.sources
     half = dataclasses.replace(manifest, sources=[swapped], target_language="")
-    [line] = describe_languages(half)
+    [line] = describe_doubts(half)
     assert "the wrong way round" in line
+    assert describe_unnamed_languages(half) == []
 
 
 def test_the_first_pair_of_each_corpus_is_shown_with_its_languages(tmp_path):
@@ -127,12 +141,12 @@ def test_datasets_of_earlier_versions_say_nothing_of_languages(manifest):
     sources = [dict(source) for source in manifest.sources]
     for source in sources:
         del source["languages"]
-    assert describe_languages(dataclasses.replace(manifest, sources=sources)) == []
+    assert describe_doubts(dataclasses.replace(manifest, sources=sources)) == []
 
 
 def test_of_many_corpora_three_are_named(manifest):
     [_, swapped] = manifest.sources
     sources = [swapped | {"name": f"{i}.tsv"} for i in range(8)]
-    lines = describe_languages(dataclasses.replace(manifest, sources=sources))
-    assert [line.split()[1] for line in lines] == ["0.tsv", "1.tsv", "2.tsv", "the"]
-    assert lines[-1] == "warning: the same of 5 more of the corpora"
+    lines = describe_doubts(dataclasses.replace(manifest, sources=sources))
+    assert [line.split()[0] for line in lines] == ["0.tsv", "1.tsv", "2.tsv", "the"]
+    assert lines[-1] == "the same of 5 more of the corpora"
