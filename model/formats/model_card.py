@@ -21,7 +21,10 @@ if TYPE_CHECKING:  # the help of a command needs none
 
 _PROGRAMS = ("tt-translate", "tensorflow", "keras", "sentencepiece")
 _SCORE_QUANTILES = (0.001, 0.01, 0.1, 0.5)
-LITTLE_KNOWN = "it has learnt little of other languages, and its vocabulary cuts them to pieces"
+LITTLE_KNOWN = (
+    "it has learnt little of other languages, and its vocabulary splits their words into many "
+    "tokens"
+)
 _QUANTILES = (0.0001, 0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999, 0.9999)
 
 

@@ -94,7 +94,7 @@ def test_a_model_of_other_languages_is_warned_of(initial, toy_dataset, tmp_path)
     assert found["de-AT"] == []
     assert found["es"] == [
         f"{initial / 'model'} translates from en to de, and the dataset is from eng to es: it has "
-        "learnt little of other languages, and its vocabulary cuts them to pieces"
+        "learnt little of other languages, and its vocabulary splits their words into many tokens"
     ]
 
 

@@ -124,7 +124,7 @@ def test_other_languages_than_the_model_s_are_warned_of(model, tmp_path, languag
     asked = request_with(model, tmp_path, source_language=source, target_language=target)
     expected = (
         f"`vocab_of={model}` translates from en to de, and the dataset is {other}: it has learnt "
-        "little of other languages, and its vocabulary cuts them to pieces"
+        "little of other languages, and its vocabulary splits their words into many tokens"
     )
     assert [*asked.plan().plan.notices] == ([expected] if other else [])
 
