@@ -13,7 +13,14 @@ from pipelines.flags.copies import is_copy
 from pipelines.flags.ends import find_lost_ends, has_lost_end
 from pipelines.flags.judging import flag_sentence
 from pipelines.flags.limits import FLAGS, Limits
-from pipelines.flags.loops import _LEAST_REPEATED, _has_characters_loop, has_loop, repeats_itself
+from pipelines.flags.loops import (
+    _LEAST_REPEATED,
+    _ROUNDS,
+    _has_characters_loop,
+    _share_in_rounds,
+    has_loop,
+    repeats_itself,
+)
 from pipelines.flags.signs import (
     _foreign_word,
     _maybe_foreign,
@@ -83,6 +90,8 @@ def test_any_run_of_words_that_comes_five_times_is_a_loop(words, data):
         "Ein Mann in einem schwarzen Lederkrrrrrrrrrrrrrrrrrrrrrrrrrrrim Ster ist in eine schw",
         "während man während man während man während der einent, der einentrtrtrt, während",
         "两个男人在海滩上，两个男人在海滩上，两个男人在海滩上，两个男人在海",
+        "Der Mann geht mit dem großen Hund und der Katze. " * 6,
+        ("Der Mann, der auf dem Strand sitzt, sieht den Hund, der im Wasser spielt. " * 4)[:250],
         # Of a model, cut off on captions that it did not know.
         "Eine Art von Rettungs-Lolen, die die „Forttttttttttttttttttetetttttttettetetttttet",
         "Ein Frau, der die gewänttttttent, der sich für die Ausssssssssssssstttttttttt",
@@ -92,6 +101,17 @@ def test_any_run_of_words_that_comes_five_times_is_a_loop(words, data):
 def test_what_was_cut_off_in_a_loop_repeats_itself(text):
     assert repeats_itself(text, source="Two men on a beach.")
     assert not repeats_itself(text, source=text), "and so does its source"
+
+
+@given(
+    period=st.text("abcdefgh ", min_size=41, max_size=120),
+    before=st.text("abc ", max_size=200),
+    rounds=st.integers(2, 4),
+)
+def test_a_quick_look_overlooks_no_loop(period, before, rounds):
+    text = before + period * rounds + "end"
+    in_rounds = sum(len(found[0]) for found in _ROUNDS.finditer(text))
+    assert _share_in_rounds(text) == in_rounds / len(text)
 
 
 @pytest.mark.parametrize(
