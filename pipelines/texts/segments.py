@@ -63,8 +63,9 @@ _MAYBE_OPENING = {
     code: rf"[a-zà-ÿ] (?:{'|'.join(words.split())}) {'' if code == 'de' else '[a-zà-ÿ]'}"
     for code, words in _OPENERS.items()
 }
-# Of a list; of a heading or a quotation in Markdown.
-_LINE_MARKER = re.compile(r"\s*(?:[-*+•‣◦▪▸►·●○■□–—>]|#{1,6})\s+(?=\w)")
+# Marks of a list, and of a heading or a quotation in Markdown, one or more. What an operator stands
+# before, as in "> = 5 kg", is a formula.
+_LINE_MARKS = re.compile(r"\s*(?:(?:[-*+•‣◦▪▸►·●○■□–—]|>+|#{1,6})\s+)+(?=[^\s=/])")
 _LAST_WORD = re.compile(r"(?:^|[^\w-])([^\W\d_]{2,})$")
 
 # "A" is a letter between such words: "vitamin A deficiency", "plan A is".
@@ -134,9 +135,9 @@ def find_plain(texts: Sequence[str], *, language: str) -> list[bool]:
 
 
 def _sentences_of_line(line: str, *, code: str) -> list[str]:
-    """Cuts a line that ends in no white space, unless it is the last, behind its marker."""
-    marker = _LINE_MARKER.match(line)
-    start = marker.end() if marker else 0
+    """Cuts a line that ends in no white space, unless it is the last, behind its marks."""
+    marks = _LINE_MARKS.match(line)
+    start = marks.end() if marks else 0
     parts = _apart_from_space(line[:start])
     line = line[start:]
     start = 0

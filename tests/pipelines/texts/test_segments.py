@@ -236,3 +236,38 @@ def test_the_mark_of_a_heading_or_a_quotation_is_no_part_of_a_sentence():
         *("##", " ", "One thing.", "\n", ">", " ", "Another > thing.", "\n"),
         *("#tag is none.", " ", "# Nor this.", "\n", "####### Nor that"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "pieces"),
+    [
+        ("## **Bold**", ["##", "**Bold**"]),
+        ('> "Quoted," she said.', [">", '"Quoted," she said.']),
+        ("> > x", ["> >", "x"]),
+        (">> x", [">>", "x"]),
+        ("- # x", ["- #", "x"]),
+        ("> - *This* is it.", ["> -", "*This* is it."]),
+        ("- [A link](b)", ["-", "[A link](b)"]),
+        ("- ¿Qué?", ["-", "¿Qué?"]),
+        ("— « Oui ! »", ["—", "« Oui ! »"]),
+        ("# #tag here", ["#", "#tag here"]),
+        # The amount that follows is whole, and what stands before it stays.
+        ("> 5 kg", [">", "5 kg"]),
+        ("# 1 hit", ["#", "1 hit"]),
+        ("- 3 °C", ["-", "3 °C"]),
+        ("> -3 °C", [">", "-3 °C"]),
+        ("* * *", ["* *", "*"]),
+        # No marks.
+        ("> = 5 kg", ["> = 5 kg"]),
+        ("+ / - 3 °C", ["+ / - 3 °C"]),
+        ("#hashtag", ["#hashtag"]),
+        ("-3 °C", ["-3 °C"]),
+        ("**Bold** text", ["**Bold** text"]),
+        (">5 kg", [">5 kg"]),
+        ("--", ["--"]),
+        ("a > b", ["a > b"]),
+    ],
+)
+def test_marks_stand_apart_from_what_they_mark(text, pieces):
+    assert pieces_of(text, "en") == pieces
+    assert "".join(split_sentences(f"One.\n{text}\nTwo.", language="en")) == f"One.\n{text}\nTwo."
