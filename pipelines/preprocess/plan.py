@@ -378,8 +378,10 @@ def _begun_sources(run_file: str) -> list[dict[str, Any]]:
     """Returns the corpora of an unfinished run as a manifest lists them."""
     run = json.loads(files.read_bytes(run_file))
     lines = files.read_bytes(WorkFolder(paths.folder_of(run_file)).sources).splitlines()
-    first = run.get("held_out_from", len(lines))
-    identities = (json.loads(line)["identity"] for line in lines)
+    identities = [json.loads(line)["identity"] for line in lines]
+    first = run.get("held_out_from")
+    if first is None:  # a run of an older tt
+        return identities
     return [{**found, HELD_OUT: order >= first} for order, found in enumerate(identities)]
 
 

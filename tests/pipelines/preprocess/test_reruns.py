@@ -2,6 +2,7 @@
 
 import dataclasses
 import gzip
+import json
 import random
 from pathlib import Path
 
@@ -338,6 +339,23 @@ def test_other_options_and_other_corpora_are_told_at_once(tmp_path, monkeypatch,
         f"input (the corpus {changed.name} has changed; the corpus {other.path} has other columns; "
         f"the held-out corpus {held_out.path} is gone; the corpus {held_out.path} is new): choose"
     ) in str(caught.value)
+
+
+def test_a_run_begun_by_an_older_tt_does_not_say_what_is_held_out(tmp_path):
+    kept, held_out = (write_tsv(tmp_path, f"{n}.tsv", first=100 * n) for n in range(2))
+    settled = options(tmp_path / "out")
+    begun = plan_preprocess(sources=[kept], validation_sources=[held_out], options=settled)
+    plan.claim_output(begun)
+    run = json.loads(Path(begun.work.run_file).read_text())
+    del run["held_out_from"]
+    Path(begun.work.run_file).write_text(json.dumps(run))
+    with pytest.raises(UserError, match="unfinished") as caught:
+        preprocess(
+            sources=[kept],
+            validation_sources=[held_out],
+            options=dataclasses.replace(settled, seed=9),
+        )
+    assert "made with other options (`seed` was 1 and is now 9): choose" in str(caught.value)
 
 
 @pytest.mark.parametrize(
