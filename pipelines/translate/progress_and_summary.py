@@ -402,7 +402,7 @@ def describe_failure(summary: TranslateSummary) -> str:
         names = [STATUS if len(columns) == 1 else f"{column}_{STATUS}" for column in columns]
         where = " or ".join(f"{name} == {FAILED!r}" for name in names)
         parts.append(
-            f"{'Those that failed' if skipped else 'They'} are those with {where}, and why is in "
+            f"The failed rows are those with {where}, and why is in "
             f"{names[0].removesuffix('status')}error. To try them again: `retry_failed`; "
             "texts that are not UTF-8 fail again: mend them in the input, and translate that into "
             "another `output`"

@@ -406,14 +406,26 @@ def test_more_failed_rows_than_may_are_said_in_a_line_and_in_the_manifest(source
     assert summary.has_failed
     assert (manifest(out)["failed_rows"], manifest(out)["has_failed"]) == (3, True)
     assert describe_failure(summary) == (
-        "3 of 30 rows failed, more than `max_failed=0.09`; all is written. They are those with "
-        "translation_status == 'failed', and why is in translation_error. To try them again: "
-        "`retry_failed`; texts that are not UTF-8 fail again: mend them in the input, and "
+        "3 of 30 rows failed, more than `max_failed=0.09`; all is written. The failed rows are "
+        "those with translation_status == 'failed', and why is in translation_error. To try them "
+        "again: `retry_failed`; texts that are not UTF-8 fail again: mend them in the input, and "
         "translate that into another `output`"
     )
     again = translate(source, out, unit_rows=10, max_failed=0.09)
     assert (again.already_finished, again.has_failed) == (True, True)
     assert not translate(source, out, unit_rows=10, max_failed=0.1).has_failed
+
+
+def test_failed_rows_are_told_from_skipped_files(tmp_path):
+    fail_at.add("bad")
+    write(tmp_path / "in/a.parquet", {"text": ["x", "bad"]})
+    (tmp_path / "in/b.parquet").write_text("no Parquet: nobody knows its rows")
+    summary = translate(tmp_path / "in", tmp_path / "out", on_bad_file="skip", max_failed=0.1)
+    assert describe_failure(summary).startswith(
+        "1 of 2 rows failed and 1 of 2 files was skipped, with an unknown number of rows, more "
+        "than `max_failed=0.1`; all else is written. The failed rows are those with "
+        "translation_status == 'failed', and why is in translation_error."
+    )
 
 
 def test_rows_fail_by_any_of_several_columns(tmp_path):
