@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from cli.errors import say
 from model.errors import counted
 from model.runs.reports import Progress, Validation
@@ -20,7 +22,7 @@ class Teller:
         self._step: int | None = step
         self._training = training
         self._took: dict[bool, float] = {}  # by a validation, by whether it translated
-        self._seconds_left = 0.0  # of updates
+        self._seconds_left = math.inf  # of updates, until the first report tells
 
     def __call__(self, report: Progress | Validation) -> None:
         """Prints a report."""

@@ -415,6 +415,8 @@ def test_the_time_that_is_left_has_that_of_validations_once_one_was_measured(cap
         "About 1 min for the 3 validations to come; a larger `score_every` has fewer of them "
         "translate, and 0 none"
     )
+    teller = Teller(0, training)  # with a `log_every` above `validate_every`
+    assert lines_of(scored)[1] == "About 1 min for the 3 validations to come", "of what is not told"
 
 
 def test_average_and_export(folder, small_run, capsys):
