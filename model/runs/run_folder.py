@@ -85,7 +85,7 @@ class RunFolder:
                 f"{self.path} is on a file system without locks: let no other process train there"
             )
         has_trained = is_lost or self._has_checkpoints()
-        if tf.io.gfile.exists(self.inside(CONFIG_FILE)):
+        if self._has_config():
             self._check(config, has_trained=has_trained)
         with self.errors():
             for name in self._names():
@@ -104,9 +104,11 @@ class RunFolder:
         Raises:
           UserError: There is something else.
         """
-        if tf.io.gfile.exists(self.path) and not tf.io.gfile.isdir(self.path):
+        with self._reading():
+            is_file = tf.io.gfile.exists(self.path) and not tf.io.gfile.isdir(self.path)
+        if is_file:
             raise UserError(f"{self.path} is a file: name a folder for the run with `run`")
-        if tf.io.gfile.exists(self.inside(CONFIG_FILE)):
+        if self._has_config():
             self.load_config()
         elif self._names() - _UNFINISHED:
             raise UserError(
@@ -163,7 +165,7 @@ class RunFolder:
         Raises:
           UserError: The folder holds something else, or a run of another version of tt.
         """
-        if not tf.io.gfile.exists(self.inside(CONFIG_FILE)):
+        if not self._has_config():
             return None
         config = self._load_whole_config()
         is_same = config.get("dataset") == dataset
@@ -178,14 +180,19 @@ class RunFolder:
         Raises:
           UserError: It holds another run, or another process trains there.
         """
-        if not tf.io.gfile.exists(self.inside(CONFIG_FILE)):
+        if not self._has_config():
             return
         self._check({"format": _FORMAT, **config}, has_trained=self._has_checkpoints())
         if is_alone and is_local(self.path):
             check_lock(self.path, name=LOCK_FILE, activity="trains", remedy=_OTHER_FOLDER)
 
+    def _has_config(self) -> bool:
+        with self._reading():
+            return bool(tf.io.gfile.exists(self.inside(CONFIG_FILE)))
+
     def _has_checkpoints(self) -> bool:
-        return bool(tf.io.gfile.glob(self.inside(CHECKPOINT_FOLDER, "*.index")))
+        with self._reading():
+            return bool(tf.io.gfile.glob(self.inside(CHECKPOINT_FOLDER, "*.index")))
 
     def model_config(self) -> TransformerConfig:
         """Returns the architecture that the run trains."""
@@ -238,6 +245,21 @@ class RunFolder:
         remedy = "; the same command goes on from the last checkpoint"
         return storage_errors(self.path, what="run folder", remedy=remedy)
 
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Turns failing to look into the folder into a UserError."""
+        try:
+            yield
+        except tf.errors.OpError as error:
+            reason = (error.message or str(error)).strip().splitlines()[0]
+            remedy = "check the path and your rights there"
+            if not is_local(self.path):
+                remedy = "check network, bucket and credentials"
+            raise UserError(
+                f"the run folder {self.path} cannot be read ({reason}): {remedy}, or name another "
+                "one with `run`"
+            ) from error
+
     def _take_lock(self) -> bool:
         """Locks the folder; returns whether its file system can."""
         lock = lock_folder(self.path, name=LOCK_FILE, activity="trains", remedy=_OTHER_FOLDER)
@@ -246,9 +268,10 @@ class RunFolder:
 
     def _names(self) -> set[str]:
         """Returns what is in the folder; nothing where there is none."""
-        if not tf.io.gfile.exists(self.path):
-            return set()
-        return {name.rstrip("/") for name in tf.io.gfile.listdir(self.path)}
+        with self._reading():
+            if not tf.io.gfile.exists(self.path):
+                return set()
+            return {name.rstrip("/") for name in tf.io.gfile.listdir(self.path)}
 
     def _check(self, config: dict[str, Any], *, has_trained: bool) -> None:
         found = self._load_whole_config()

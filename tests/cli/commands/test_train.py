@@ -9,6 +9,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import tensorflow as tf
 from command_line import DEFAULT, last_error, run
 from toy import write_dataset
 
@@ -102,6 +103,20 @@ def test_what_the_size_of_a_dataset_chooses_is_said(folder, small_dataset, capsy
          "4000) with the width 256"],
         few.split(":")[:3],
     ]  # fmt: skip
+
+
+def test_a_run_folder_out_of_reach_is_told_in_a_line(folder, small_dataset, monkeypatch, capsys):
+    def fail(path):
+        raise tf.errors.FailedPreconditionError(None, None, f"no such host\n\t when reading {path}")
+
+    monkeypatch.setattr(tf.io.gfile, "exists", fail)
+    given = ("train", "--dataset", small_dataset, "--run", "gs://bucket/run")
+    for more in (("--describe",), ()):
+        assert run(*given, *more) == 2
+        assert capsys.readouterr().err == (
+            "tt: error: the run folder gs://bucket/run cannot be read (no such host): check "
+            "network, bucket and credentials, or name another one with --run\n"
+        )
 
 
 def test_what_is_not_given_is_as_the_run_was_begun(folder, small_dataset, small_run, capsys):
