@@ -113,6 +113,7 @@ def preprocess_command(
         import_tensorflow()
     beam = runner.arguments(context.obj or ())
     job = dataclasses.replace(request, beam_arguments=beam).plan()
+    job.check_output()
     for notice in job.plan.notices:
         say(f"tt: warning: {notice}")
     if request.is_embedded:

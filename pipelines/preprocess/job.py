@@ -60,10 +60,18 @@ class PreprocessJob:
         Raises:
           UserError: Beam cannot take its flags, or the output folder holds something else.
         """
-        check_output(self.plan)
+        self.check_output()
         return describe_plan(
             self.plan, arguments=self._arguments(), steps=STEPS, price_per_hour=price_per_hour
         )
+
+    def check_output(self) -> None:
+        """Checks that the output folder is free for the dataset, or holds it or a part of it.
+
+        Raises:
+          UserError: The folder holds something else.
+        """
+        check_output(self.plan)
 
     @property
     def is_finished(self) -> bool:

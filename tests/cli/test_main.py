@@ -307,6 +307,9 @@ def test_the_output_may_lie_on_another_file_system(folder, capsys):
     planned = capsys.readouterr().out
     assert "finished already, with " in planned
     assert "first pair of a.en + a.xx: source " in planned
+    assert run("preprocess", *TEXTS, "--output", "mem://bucket/dataset", "--seed", "9") == 2
+    [refusal] = capsys.readouterr().err.splitlines()
+    assert "mem://bucket/dataset holds a finished dataset of" in refusal
 
 
 @pytest.mark.parametrize(
