@@ -14,8 +14,8 @@ from model.errors import ServiceError, UserError
 from model.folders.access import explain_denied
 
 _AMAZON = (
-    "Amazon S3 does not do it: check the bucket and your rights there, and run the same command "
-    "again"
+    "Amazon S3 refused the request: check the bucket and your rights there, and run the same "
+    "command again"
 )
 # What to do, by the type that is raised; the first that fits holds.
 _SERVICES = {
@@ -23,8 +23,8 @@ _SERVICES = {
     "and run the same command again",
     "google.auth.exceptions.GoogleAuthError": "Google Cloud wants to know who you are: run `gcloud "
     "auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS",
-    "google.api_core.exceptions.GoogleAPIError": "Google Cloud does not do it: check project, "
-    "bucket and your rights there, and run the same command again",
+    "google.api_core.exceptions.GoogleAPIError": "Google Cloud refused the request: check "
+    "project, bucket and your rights there, and run the same command again",
     "apache_beam.io.aws.clients.s3.messages.S3ClientError": _AMAZON,
     "botocore.exceptions.ClientError": _AMAZON,
     "botocore.exceptions.BotoCoreError": "Amazon S3 cannot be used: check keys and network, and "
@@ -36,7 +36,7 @@ _SERVICES = {
 _JOB_SERVICES = {
     "grpc.FutureTimeoutError": "no job service answers at --job_endpoint: start it, or name where "
     "it listens",
-    "grpc.RpcError": "the job service does not do it: see that the one at --job_endpoint runs, and "
+    "grpc.RpcError": "the job service failed: see that the one at --job_endpoint runs, and "
     "what it has logged",
 }
 

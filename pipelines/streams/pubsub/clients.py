@@ -111,7 +111,7 @@ def explain_error(error: Exception, *, name: str, path: str) -> UserError:
             f"Pub/Sub does not answer for {name} ({_reason(error)}): check the network, and run "
             "the same command again"
         )
-    return ServiceError(f"Pub/Sub does not do it for {name}: {_reason(error)}")
+    return ServiceError(f"Pub/Sub refused the request for {name}: {_reason(error)}")
 
 
 def _open(host: str) -> object:

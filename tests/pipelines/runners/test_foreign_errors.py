@@ -108,11 +108,11 @@ SERVICES = [
      "GOOGLE_APPLICATION_CREDENTIALS"),
     (google.auth.exceptions.TransportError("lost"), "Google Cloud cannot be reached (lost): check "
      "the network, and run the same command again"),
-    (google.api_core.exceptions.Forbidden("no"), "Google Cloud does not do it (403 no): check "
-     "project, bucket and your rights there, and run the same command again"),
-    (S3ClientError("Access\nDenied", 403), "Amazon S3 does not do it (Access Denied): check the "
-     "bucket and your rights there, and run the same command again"),
-    (like("botocore.exceptions.ClientError", "AccessDenied"), "Amazon S3 does not do it "
+    (google.api_core.exceptions.Forbidden("no"), "Google Cloud refused the request (403 no): "
+     "check project, bucket and your rights there, and run the same command again"),
+    (S3ClientError("Access\nDenied", 403), "Amazon S3 refused the request (Access Denied): "
+     "check the bucket and your rights there, and run the same command again"),
+    (like("botocore.exceptions.ClientError", "AccessDenied"), "Amazon S3 refused the request "
      "(AccessDenied): check the bucket and your rights there, and run the same command again"),
     (like("botocore.exceptions.BotoCoreError", "no endpoint"), "Amazon S3 cannot be used (no "
      "endpoint): check keys and network, and run the same command again"),
@@ -120,7 +120,7 @@ SERVICES = [
      "run the same command again"),
 ]  # fmt: skip
 JOB_SERVICES = [
-    (Lost(), "the job service does not do it (Socket closed): see that the one at --job_endpoint "
+    (Lost(), "the job service failed (Socket closed): see that the one at --job_endpoint "
      "runs, and what it has logged"),
     (grpc.FutureTimeoutError(), "no job service answers at --job_endpoint (FutureTimeoutError): "
      "start it, or name where it listens"),

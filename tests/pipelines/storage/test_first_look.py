@@ -167,7 +167,6 @@ def test_a_bucket_without_rights_is_told_of_in_one_line(
     assert seconds < 20
     line = printed.splitlines()[-1]
     begin, end = {
-        "output": ("Google Cloud does not do it (403 GET", "check project, bucket and your rights"),
         "train": ("gs://b/dataset/dataset.json cannot be read: 403", "that you may read it"),
     }.get(command, ("gs://b/", "your account has no right to read there: ask its owner for one"))
     assert line.startswith(f"tt: error: {begin}")
