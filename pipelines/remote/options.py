@@ -81,7 +81,7 @@ class RunnerOptions:
         made = []
         if self.runner is not None and "--runner" not in given:
             made.append(f"--runner={_SHORT_NAMES.get(self.runner.lower(), self.runner)}")
-        kind = _find_kind([*made, *beam])
+        kind = _find_kind([*made, *beam], is_own_flag=bool(made))
         self._check(kind, beam=beam)
         for names, values in (*self._flags(), *self._image_flags(kind, beam=beam)):
             if not given & set(names):
@@ -158,7 +158,7 @@ def _given_runner(beam: Sequence[str]) -> str | None:
     return None if runner is None else str(runner)
 
 
-def _find_kind(arguments: Sequence[str]) -> str | None:
+def _find_kind(arguments: Sequence[str], *, is_own_flag: bool) -> str | None:
     """Returns "dataflow", "flink", the name of another runner, or None if it is this machine's.
 
     Raises:
@@ -166,7 +166,7 @@ def _find_kind(arguments: Sequence[str]) -> str | None:
     """
     from pipelines.runners.beam_options import LOCAL_RUNNERS, check_runner, find_runner_name
 
-    check_runner(arguments)
+    check_runner(arguments, is_own_flag=is_own_flag)
     name = find_runner_name(arguments)
     if name in LOCAL_RUNNERS:
         return None

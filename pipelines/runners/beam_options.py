@@ -96,8 +96,10 @@ def find_runner_name(arguments: Sequence[str]) -> str:
     return whole if whole in _KNOWN_RUNNERS else name
 
 
-def check_runner(arguments: Sequence[str]) -> None:
+def check_runner(arguments: Sequence[str], *, is_own_flag: bool = False) -> None:
     """Checks that Beam has the runner, or that it is named with its module.
+
+    `is_own_flag` says that tt's own flag named it, and not Beam's.
 
     Raises:
       UserError: It is not so, or Beam cannot read a flag.
@@ -106,9 +108,15 @@ def check_runner(arguments: Sequence[str]) -> None:
     if runner is None or "." in runner:
         return
     if find_runner_name(arguments) not in _KNOWN_RUNNERS:
+        choices = (
+            "for `runner` choose dataflow, flink, another of Beam's runners such as portable"
+            if is_own_flag
+            else "after -- --runner= name one of Beam's, such as DataflowRunner, FlinkRunner or "
+            "PortableRunner"
+        )
         raise UserError(
-            f"there is no runner {runner}: choose dataflow, flink, another of Beam's "
-            f"({', '.join(StandardOptions.KNOWN_RUNNER_NAMES)}) or MODULE.CLASS"
+            f"there is no runner {runner}: {choices}, or MODULE.CLASS; without one the job runs on "
+            "this machine"
         )
 
 
