@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 
 import numpy as np
@@ -55,6 +56,20 @@ def test_it_has_the_shape_and_the_weights_of_the_model(initial, toy_dataset, tmp
     trainer.train(ignore)
     assert log_of(tmp_path / "run")[-1]["step"] == 2
     assert load_about(tmp_path / "run").recipe["init_from"] == str(initial / "model")
+
+
+def test_steps_are_chosen_by_the_dataset_and_dropout_may_be_given(initial, toy_dataset, tmp_path):
+    fields = {"model": {"dropout": 0.5}, "training": {"seed": 2}}
+    job = request_from(initial, toy_dataset, tmp_path / "run", **fields).plan()
+    assert (job.model.dropout, job.model.d_model, job.training.seed) == (0.5, 32, 2)
+    begins, chosen = job.notes
+    assert begins.startswith("Begins with the weights of ")
+    assert chosen.startswith("Chosen by the dataset's size, 2,000 pairs of ")
+    assert re.findall(r"`(\w+)=", chosen) == [
+        "batch_tokens", "steps", "warmup_steps", "peak_learning_rate", "validate_every",
+        "save_every",
+    ]  # fmt: skip
+    assert job.training.steps == int(re.search(r"`steps=(\d+)`", chosen)[1])
 
 
 def test_a_model_says_what_it_began_with_and_what_that_began_with(initial, toy_dataset, tmp_path):
