@@ -37,7 +37,7 @@ Given = dict[str, Any]  # fields by name, as far as a flag or a file gives them
 
 _ENTRY = re.compile(r"(\w+): +(.*)")
 FIELD = re.compile(r"`([a-z_][\w.]*)(?:=([^`]*))?`")  # as texts and messages name it
-_LONGEST_CHOICES = 45  # characters in a help of 80 columns, beside a flag
+_LONGEST_CHOICES = 50  # characters in a help of 80 columns, beside a flag
 _REQUIRED: Any = ...  # Typer's word for it
 
 

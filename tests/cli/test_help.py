@@ -165,6 +165,8 @@ def test_a_shell_completes_values(capsys):
     assert completed(["tt", "preprocess", "--output", ""]) == []
     assert run("average", "--help") == 0
     assert "--of [last|best]" in capsys.readouterr().out
+    assert run("train", "--help") == 0
+    assert "--preset [tiny|small|base|big|student-tiny|student-base]" in capsys.readouterr().out
 
 
 def test_what_is_checked_against_choices_offers_them():
