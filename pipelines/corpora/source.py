@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import itertools
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
@@ -88,6 +89,23 @@ class FileSource(Source):
     def file_of(self, row: int) -> str:
         """Returns the file that a row stands in: of a pair of files, that of the source."""
         return self.paths()[0]
+
+    def first_pair(self) -> list[str] | None:
+        """Returns the first pair of texts, of which none is blank; None if none is near the start.
+
+        Raises:
+          UserError: A file cannot be read.
+        """
+        for rows in itertools.islice(self._first_rows(), 1):
+            columns = (rows[name].to_pylist() for name in ("source", "target", "fault"))
+            for *pair, fault in zip(*columns, strict=True):
+                if not fault and all(text and text.strip() for text in pair):
+                    return pair
+        return None
+
+    def _first_rows(self) -> Iterator[pa.Table]:
+        """Yields tables, of which the first has the first rows."""
+        return self.read_all()
 
     def file_identities(self) -> list[dict[str, Any]]:
         """Returns path, bytes and time of change of each file; asks for those not listed."""

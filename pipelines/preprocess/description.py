@@ -44,28 +44,14 @@ def describe_first_pairs(plan: PreprocessPlan) -> Iterator[str]:
     Raises:
       UserError: A file cannot be read.
     """
-    sides = "source", "target"
-    languages = [getattr(plan.options, f"{side}_language") or side for side in sides]
+    languages = [plan.options.source_language or "source", plan.options.target_language or "target"]
     for source in _first_of_each_name(plan.sources):
-        tables = (
-            source.read_all()
-            if source.kind != "parquet"
-            else source.read_rows(first_row=0, rows=_FIRST_ROWS)
-        )
-        pairs = (
-            pair
-            for rows in itertools.islice(tables, 1)
-            for *pair, fault in zip(
-                *(rows[name].to_pylist() for name in (*sides, "fault")), strict=True
-            )
-            if not fault and all(text and text.strip() for text in pair)
-        )
-        if pair := next(pairs, None):
+        if pair := source.first_pair():
             texts = (f'{code} "{_cut(text)}"' for code, text in zip(languages, pair, strict=True))
             yield f"first pair of {_shorten(source.name)}: {', '.join(texts)}"
 
 
-def _first_of_each_name(sources: Sequence[Source]) -> list[Source]:
+def _first_of_each_name(sources: Sequence[Source]) -> list[FileSource]:
     """Returns the first files of a few corpora that can be read, and read again."""
     by_name: dict[str, Source] = {}
     for source in sources:
@@ -250,7 +236,6 @@ def _describe_output(plan: PreprocessPlan) -> str:
 
 _NAME_WIDTH = 40
 _FIRST_NAMES = 3  # of corpora, of which a pair is shown
-_FIRST_ROWS = 20  # of a Parquet file, among which it is looked for
 _TEXT_WIDTH = 64  # characters of a text
 _MOST_WARNINGS = 3  # of corpora in other languages
 
