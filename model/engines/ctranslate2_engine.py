@@ -102,8 +102,7 @@ class CTranslate2Translator:
     def _set_budget(self) -> None:
         tokens = self.decoding.batch_tokens or self._fast_batch
         self._budget = TokenBudget(tokens // self.decoding.beam_size)
-        # A greedy batch of one length has one limit, so that CTranslate2 itself scores what it
-        # cuts. GPUs need their large batches more.
+        # With one limit for a batch, CTranslate2 scores what it cuts; GPUs need large ones more.
         has_one_length = self.decoding.beam_size == 1 and not self.is_on_gpus
         self._most_padding = 0.0 if has_one_length else MOST_PADDING
 
@@ -236,18 +235,15 @@ class CTranslate2Translator:
     ) -> list[list[_Found]]:
         """Makes greedy hypotheses end at their limits, with an EOS that is not in their score.
 
-        What is longer, or ended at the limit by itself, is scored again; so is an empty one, which
-        CTranslate2 gives unscored for an empty source, and everything with `no_repeat_ngram_size`,
-        as in `_end`.
+        What is longer, or ended at the limit by itself, is scored again; so is the empty one that
+        CTranslate2 gives for an empty source, and all with `no_repeat_ngram_size`, as in `_end`.
         """
-        end = self.tokens.end
         scores_all = self.decoding.no_repeat_ngram_size > 0
         cut, unscored = [], []
         for i, ([hypothesis], limit) in enumerate(zip(found, limits, strict=True)):
-            length = len(hypothesis.tokens)
-            if scores_all or length >= limit or (length == 0 and limit > 1):
+            if scores_all or not min(1, limit - 1) <= len(hypothesis.tokens) < limit:
                 unscored.append(i)
-            cut.append([_end_at(limit, hypothesis, end=end)])
+            cut.append([_end_at(limit, hypothesis, end=self.tokens.end)])
         scored = self._score([sources[i] for i in unscored], [cut[i][0] for i in unscored])
         for i, log_probabilities in zip(unscored, scored, strict=True):
             tokens = cut[i][0].tokens
