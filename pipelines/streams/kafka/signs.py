@@ -189,8 +189,10 @@ def check_alone(
         f"to {wait:.0f} s to see whether it works"
     )
     end = time.monotonic() + wait
-    while time.monotonic() < end:
+    is_last = False
+    while not is_last:
         time.sleep(beat_seconds / _LOOKS_A_BEAT)
+        is_last = time.monotonic() >= end  # before the look: this process may be suspended
         for partition, text in look().items():
             found = Sign.parse(text)
             if found is None or text == before.get(partition):

@@ -122,12 +122,42 @@ def test_a_container_of_the_same_name_and_process_is_not_taken_for_this_one():
         assert not dataclasses.replace(here, run="5e", place=place, process=2**22 + 1).is_over
 
 
-def test_who_finds_a_sign_that_is_renewed_does_not_begin():
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that goes on while somebody sleeps, and at no other time."""
+
+    class Clock:
+        now = 0.0
+
+        def monotonic(self):
+            return self.now
+
+        def sleep(self, seconds):
+            self.now += seconds
+
+    clock = Clock()
+    monkeypatch.setattr(signs, "time", clock)
+    return clock
+
+
+def test_who_finds_a_sign_that_is_renewed_does_not_begin(clock):
     looks = iter([str(OTHER), str(OTHER), str(dataclasses.replace(OTHER, beat=1))])
     said = []
     with pytest.raises(UserError, match=r"another tt works as group g \(process 7 of elsewhere\)"):
         check_alone(lambda: {0: next(looks)}, group="g", report=said.append, beat_seconds=BEAT)
     assert len(said) == 1
+
+
+def test_who_is_suspended_beyond_the_wait_looks_once_more(clock):
+    looks = iter([str(OTHER), str(OTHER), str(dataclasses.replace(OTHER, beat=1))])
+
+    def look():
+        found = next(looks)
+        clock.sleep(1000 * BEAT)
+        return {0: found}
+
+    with pytest.raises(UserError, match="another tt works as group g"):
+        check_alone(look, group="g", report=lambda line: None, beat_seconds=BEAT)
 
 
 def test_who_finds_one_that_is_not_renewed_begins_after_a_while():
