@@ -15,15 +15,15 @@ from model.errors import UserError
 from pipelines.runners.jobs.flink_server import job_server
 from pipelines.runners.runner import make_pipeline
 
-# Stands for Java: listens where it is told to, and writes its process id.
+# Stands for Java: writes its process id, and then listens where it is told to.
 JAVA = f"""#!{sys.executable}
 import os, pathlib, socket, sys, time
 arguments = sys.argv
 if "broken" in arguments[2]:
     sys.exit("Error: Invalid or corrupt jarfile broken.jar")
 port = int(arguments[arguments.index("--job-port") + 1])
-server = socket.create_server(("127.0.0.1", port))
 pathlib.Path(__file__ + ".pid").write_text(str(os.getpid()))
+server = socket.create_server(("127.0.0.1", port))
 time.sleep(600)
 """
 
