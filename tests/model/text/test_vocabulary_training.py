@@ -172,13 +172,33 @@ def test_ctrl_c_is_left_to_the_process_that_began_it(children):
     assert train_pieces_apart(batches(), OPTIONS, tell=tell) == train_pieces(batches(), OPTIONS)
 
 
+# Trains without end on what it is given.
+ENDLESS = """
+from model.text import vocabulary_training
+train_pieces = vocabulary_training.train_pieces
+
+def train_on(batches, options):
+    batches = list(batches)
+    while True:
+        train_pieces(batches, options)
+
+vocabulary_training.train_pieces = train_on
+vocabulary_training.serve()
+"""
+
+
 def test_it_ends_with_the_process_that_began_it(tmp_path):
+    command = [sys.executable, "-c", ENDLESS]
+    pipes = {"stdin": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     with (tmp_path / "result").open("wb") as result:
-        child = vocabulary_training._start(result)
-        vocabulary_training._feed(child, batches(60_000), OPTIONS | {"vocab_size": 2000})
+        child = subprocess.Popen(command, stdout=result, env=environment, **pipes)
+    try:
+        vocabulary_training._feed(child, batches(60_000), OPTIONS)
         time.sleep(0.3)
         assert alive(child)
         child.stdin.close()  # as the system does where that process was killed
         assert child.wait(30) == 1
-        child.stderr.close()
+    finally:
+        child.kill()  # unless it has ended
     assert (tmp_path / "result").read_bytes() == b""
