@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -57,14 +58,26 @@ def test_plain_lines_come_at_their_interval_and_have_no_control_characters():
 
 
 def test_a_run_that_speaks_itself_is_not_spoken_for(monkeypatch):
-    monkeypatch.setattr(status_line, "PLAIN_SECONDS", 0.3)
-    stream = io.StringIO()
-    with StatusLine(lambda: "look", interval=LONG, stream=stream) as line:
-        for _ in range(60):
+    monkeypatch.setattr(status_line, "PLAIN_SECONDS", 60)
+    monkeypatch.setattr(status_line, "time", SimpleNamespace(monotonic=lambda: now))
+    stream, now = io.StringIO(), 0
+    line = StatusLine(lambda: f"look at {now:g} s", interval=LONG, stream=stream)
+    waits = []
+
+    def wait(seconds):
+        """Has the run print a line of its own 10 s before the end of the first two waits."""
+        nonlocal now
+        waits.append((now, seconds))
+        now += seconds - 10
+        if len(waits) <= 2:
             line.note_line()
-            time.sleep(0.01)
-        assert stream.getvalue() == ""
-        wait_for(lambda: stream.getvalue() == "look\n")
+        now += 10
+        return len(waits) == 5
+
+    monkeypatch.setattr(line, "_ended", SimpleNamespace(wait=wait, is_set=lambda: False))
+    line._run_plainly()
+    assert waits == [(0, 60), (60, 50), (110, 50), (160, 60), (220, 60)]
+    assert stream.getvalue() == "look at 160 s\nlook at 220 s\n"
 
 
 def test_a_look_that_fails_repeats_the_last_line():
@@ -203,7 +216,7 @@ def test_commands_without_a_terminal_print_plain_lines(
 ):
     monkeypatch.chdir(tmp_path)
     write_corpus(tmp_path)
-    monkeypatch.setattr(status_line, "PLAIN_SECONDS", 0.01)
+    monkeypatch.setattr(status_line, "PLAIN_SECONDS", 0.001)
     assert run("preprocess", *TEXTS) == 0
     assert lines_of(capsys, r"cutting: source 1 of 1.*|training the vocabulary: .*|reading: .*")
     pq.write_table(pa.table({"text": ["one two", "six"]}), "in.parquet")
