@@ -1,5 +1,10 @@
 """Preprocess jobs that say what they did."""
 
+import os
+import signal
+
+from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
+
 from model.errors import UserError
 from pipelines.pairs.filters import Filters
 from pipelines.preprocess import encode_steps, plan
@@ -36,3 +41,16 @@ def make_dataset(corpora, output, beam):
     except UserError as error:
         report["error"] = f"{type(error).__name__}: {error}"
     return report | {"encoded": len(encoded)}
+
+
+def make_dataset_until_merging(corpora, output, beam):
+    """Makes a dataset as `make_dataset` does, but this process stops before shards are merged."""
+    execute_bundle = FnApiRunner._execute_bundle
+
+    def stop_or_execute(runner, context, bundle, *arguments):
+        if "Merge-shards-Merge_" in bundle.stage.name:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return execute_bundle(runner, context, bundle, *arguments)
+
+    FnApiRunner._execute_bundle = stop_or_execute
+    return make_dataset(corpora, output, beam)

@@ -6,13 +6,14 @@ import random
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from commands import Child
 from corpora import TWO_THREADS, digest, sentence, write_pairs
-from preprocess_jobs import make_dataset
+from preprocess_jobs import make_dataset, make_dataset_until_merging
 
 from model.dataset.manifest import MANIFEST_FILE, DatasetManifest
 
@@ -26,9 +27,9 @@ class Job:
     def __init__(self, corpora):
         self._corpora = corpora
 
-    def start(self, output, *, beam=TWO_THREADS, **options):
+    def start(self, output, *, beam=TWO_THREADS, function=make_dataset, **options):
         """Starts it in a child."""
-        return Child(make_dataset, self._corpora, output, beam, **options)
+        return Child(function, self._corpora, output, beam, **options)
 
     def run(self, output, **options):
         """Runs it to its end; returns its exit code and what it reports."""
@@ -124,17 +125,32 @@ def test_a_killed_job_is_finished_by_the_same_command(job, undisturbed, tmp_path
     assert kills == KILLS_A_PHASE
 
 
+def wait_until_stopped(child, *, seconds):
+    """Waits until a child has got SIGSTOP."""
+    deadline = time.monotonic() + seconds
+    while Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
+        assert child.is_alive()
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
 def test_killed_worker_processes_leave_as_much(job, undisturbed, tmp_path):
     expected, seconds, manifest = undisturbed
     processes = ["--direct_num_workers=2", "--direct_running_mode=multi_processing"]
-    child = job.start(tmp_path / "data", beam=processes)
-    wait_for(tmp_path / "data", "_work/*/spill-*", seconds=30 * seconds)
-    child.kill_group()
-    assert child.wait().code == -signal.SIGKILL
-    assert not (tmp_path / "data" / MANIFEST_FILE).exists()
-    assert job.run(tmp_path / "data", beam=processes)[0] == 0
-    assert digest(tmp_path / "data") == expected
-    assert DatasetManifest.load(tmp_path / "data") == manifest
+    output = tmp_path / "data"
+    for phase in ("encoding", "merging"):
+        child = job.start(output, beam=processes, function=make_dataset_until_merging)
+        if phase == "encoding":
+            wait_for(output, "_work/*/spill-*", seconds=30 * seconds)
+        else:
+            wait_until_stopped(child, seconds=30 * seconds)
+        child.kill_group()
+        assert child.wait().code == -signal.SIGKILL
+        assert list(output.glob("_work/*/spill-*"))
+        assert not (output / MANIFEST_FILE).exists()
+    assert job.run(output, beam=processes)[0] == 0
+    assert digest(output) == expected
+    assert DatasetManifest.load(output) == manifest
 
 
 @pytest.fixture
