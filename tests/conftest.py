@@ -30,8 +30,11 @@ os.environ.setdefault(
     "XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 )
 
-# Machines are slow or shared: a first call that takes long is no failure.
-settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# Machines are slow or shared: a first call that takes long is no failure. Whether the tests pass
+# is no matter of chance: "patient" draws the same examples each time, "random" draws others.
+patience = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("patient", derandomize=True, **patience)
+settings.register_profile("random", derandomize=False, **patience)
 settings.load_profile("patient")
 
 WORKER_MEMORY = 3 * 2**30  # bytes that a process which runs tests may come to need
