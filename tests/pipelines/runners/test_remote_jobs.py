@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import held_runner
@@ -72,16 +73,18 @@ def test_a_job_that_is_not_cancelled_is_told_of(folder, capsys, monkeypatch, res
 def test_a_second_ctrl_c_ends_the_wait(monkeypatch):
     monkeypatch.setattr(HeldResult, "ends_as", None)
     monkeypatch.setattr(HeldResult, "cancelled", 0)
-    joins = []
+    joins, came_twice = [], threading.Event()
 
     class Impatient(remote_jobs.threading.Thread):
         def join(self, timeout=None):
             joins.append(HeldResult.cancelled)
+            if len(joins) == 2:
+                came_twice.set()
             time.sleep(0.02)
             raise KeyboardInterrupt
 
-    def report(line):
-        time.sleep(0.2)  # the runner is told after some more Ctrl-C
+    def report(line):  # before the runner is told
+        assert came_twice.wait(30)
 
     monkeypatch.setattr(remote_jobs.threading, "Thread", Impatient)
     interrupt = remote_jobs.cancel(HeldResult(), report=report)
