@@ -112,7 +112,7 @@ def some_run():
     return run
 
 
-def test_json_says_the_same():
+def test_json_says_the_same(clock):
     found = json.loads(metrics.as_json(some_run().look(), now=12.5))
     assert found == {
         "time": 12.5, "messages": 2, "failed": 1, "by_status": {"failed": 1, "ok": 1},
@@ -126,7 +126,7 @@ def free_port():
         return server.getsockname()[1]
 
 
-def test_prometheus_finds_the_same():
+def test_prometheus_finds_the_same(clock):
     port = free_port()
     with metrics.serving(some_run().look, port=port):
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:

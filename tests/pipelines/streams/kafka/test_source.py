@@ -266,7 +266,7 @@ def test_an_error_that_stays_ends_the_run_and_passes_over_nothing(client, source
 
 @pytest.fixture
 def share(source):
-    [share] = source.divide(1, leave_seconds=0.2)
+    [share] = source.divide(1, leave_seconds=60)
     yield share
     close_connection(share)
 
@@ -328,7 +328,8 @@ def test_no_commit_goes_back(client, share):
     reader.close()
 
 
-def test_a_share_without_a_reader_is_left_and_can_be_taken_up_again(client, share):
+def test_a_share_without_a_reader_is_left_and_can_be_taken_up_again(client, source):
+    [share] = source.divide(1, leave_seconds=0.2)
     reader = share.create_reader(None, None)
     reader.start()
     commits = list(client.commits)
@@ -339,6 +340,7 @@ def test_a_share_without_a_reader_is_left_and_can_be_taken_up_again(client, shar
     assert client.commits == commits  # what is committed, and its sign, are another's by now
     client.records = [Record(0, 0)]
     assert read(reader) == ["t/0/0"]
+    close_connection(share)
 
 
 @pytest.mark.parametrize("when", [(0, -1), (1, -5), (1, 2**62)])
@@ -386,11 +388,10 @@ def test_what_the_look_for_partitions_does_not_overcome_ends_the_run(client, sou
 
 def test_a_topic_that_a_broker_does_not_know_once_is_asked_for_again(client, source, monkeypatch):
     reader = source.create_reader(None, None)
-    client.partitions = 2
     answers = [KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)]
 
     def list_topics(name, timeout):
-        topics = Topics(client.partitions)
+        topics = Topics(2)
         topics.error = answers.pop() if answers else None
         return topics
 
