@@ -41,7 +41,7 @@ from pipelines.storage.paths import is_local
 _FOOTER_BYTES = 64 << 10  # of a file's end, read at once: most footers are shorter
 _FEW_ROWS = 1024  # that are read at once, whatever the footer leaves open of their lengths
 _FIRST_ROWS = 20  # among which a first pair is looked for
-_MOST_PARTS = 8  # of a row group, whose parts then decode 4.5 rows for each of theirs
+_MOST_PARTS = 4  # of a row group, whose parts then decode 2.5 rows for each of theirs
 _BUFFER_BYTES = 1 << 20  # column chunks are streamed through it: a row group may be the file
 
 
