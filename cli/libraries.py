@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import tempfile
@@ -65,6 +66,17 @@ def prepare_engine(folder: Path, engine: Engine) -> None:
 
         with TimeLine("preparing the model", stream=sys.stderr):
             convert(folder, prepare=import_tensorflow)
+
+
+def keep_what_is_loaded() -> None:
+    """Has the garbage collector leave alone what is loaded by now, once in a process.
+
+    Libraries have 200,000 objects that live as long as it. A job would have them looked through
+    again and again, by one thread for which all others wait.
+    """
+    if not gc.get_freeze_count():
+        gc.collect()
+        gc.freeze()
 
 
 def warn_of_unused_gpu(*, remedy: str = "") -> None:

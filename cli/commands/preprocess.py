@@ -13,7 +13,7 @@ import typer
 from cli.decorators import command
 from cli.errors import say, say_next
 from cli.flags_of_fields import options_of
-from cli.libraries import import_tensorflow
+from cli.libraries import import_tensorflow, keep_what_is_loaded
 from cli.shared_options import DEFAULT_DATASET, DEFAULT_INPUT, Detach, DryRun, Number
 from model.errors import UserError, require
 from pipelines.preprocess.request import PreprocessRequest
@@ -138,6 +138,7 @@ def preprocess_command(
     else:
         for text in describe_first_pairs(job.plan):
             typer.echo(text, err=True)  # not `say`: it is the corpus that may have backticks
+    keep_what_is_loaded()
     with StatusLine(stream=sys.stderr) as line:
         manifest = job.run(
             lambda found: line.show(found.describe()), report=line.say, detach=detach

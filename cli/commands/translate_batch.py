@@ -10,7 +10,7 @@ import typer
 from cli.decorators import command
 from cli.errors import say
 from cli.flags_of_fields import options_of
-from cli.libraries import import_tensorflow, prepare_engine
+from cli.libraries import import_tensorflow, keep_what_is_loaded, prepare_engine
 from cli.shared_options import (
     BEGUN,
     DEFAULT_RUN,
@@ -122,6 +122,7 @@ def translate_batch_command(
         prepare_engine(job.model.folder, job.request.engine)
     for line in job.describe():
         say(line)
+    keep_what_is_loaded()
     with StatusLine(stream=sys.stderr) as status_line:
         summary = job.run(
             lambda found: status_line.show(found.describe()),

@@ -14,7 +14,7 @@ import typer
 from cli.decorators import command
 from cli.errors import say
 from cli.flags_of_fields import options_of
-from cli.libraries import prepare_engine
+from cli.libraries import keep_what_is_loaded, prepare_engine
 from cli.shared_options import DEFAULT_RUN, Detach, ModelFolder
 from model.decoding.options import Decoding
 from model.engines.translator import Engine
@@ -96,6 +96,7 @@ def translate_stream_command(
     require(not detach, "`detach` is for a stream on a `runner` of other machines: leave it out")
     if job.model.folder is not None:
         prepare_engine(job.model.folder, job.engine)
+    keep_what_is_loaded()
     with (
         draining_on_signals(job.drain),
         StatusLine(lambda: describe(job.look()), stream=sys.stderr) as status_line,

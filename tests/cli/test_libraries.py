@@ -1,0 +1,42 @@
+"""What a command does with the libraries that it has imported."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+
+import pytest
+from command_line import TEXTS, run, write_corpus
+from commands import Child
+
+from cli.libraries import keep_what_is_loaded
+
+
+def keep_twice():
+    """Returns how many objects the garbage collector leaves alone, after one call and another."""
+    counts = []
+    for _ in range(2):
+        keep_what_is_loaded()
+        counts.append(gc.get_freeze_count())
+    return counts
+
+
+def test_the_garbage_collector_leaves_what_is_loaded_alone():
+    first, second = Child(keep_twice).wait().result
+    assert first == second > 10_000
+
+
+@pytest.mark.parametrize("name", ["preprocess", "translate_batch"])
+def test_jobs_begin_with_that(name, tmp_path, monkeypatch, trained_toy):
+    monkeypatch.chdir(tmp_path)
+    write_corpus(tmp_path)
+    (tmp_path / "in.jsonl").write_text('{"text": "one two"}\n')
+    calls = []
+    module = importlib.import_module(f"cli.commands.{name}")
+    monkeypatch.setattr(module, "keep_what_is_loaded", lambda: calls.append(name))
+    command = {
+        "preprocess": ("preprocess", *TEXTS),
+        "translate_batch": ("translate-batch", "in.jsonl", "--model", trained_toy.run),
+    }[name]
+    assert run(*command, "--output", "out") == 0
+    assert calls == [name]
