@@ -30,7 +30,7 @@ def sample_languages(
     targets: Sequence[str],
     *,
     order: int,
-    names: tuple[str, ...],
+    first_rows: int,
 ) -> Iterator[tuple[str, str]]:
     """Yields side and language of the texts of a few pairs.
 
@@ -39,10 +39,9 @@ def sample_languages(
       sources: Their source texts, B of them.
       targets: Their target texts.
       order: The place of their source among all sources.
-      names: The names of the corpora of all sources.
+      first_rows: How many of its first rows are looked at, of `share_first_rows`.
     """
-    first = share_first_rows(names)[order]
-    for i in np.flatnonzero((rows < first) | ((order + rows) % _EVERY_ROW == 0)).tolist():
+    for i in np.flatnonzero((rows < first_rows) | ((order + rows) % _EVERY_ROW == 0)).tolist():
         yield "source", likely_language(sources[i])
         yield "target", likely_language(targets[i])
 

@@ -21,7 +21,7 @@ from model.text.spans import Protection
 from model.text.vocabulary import FlatIds, VocabularyPair
 from pipelines.corpora.opening import SourceList
 from pipelines.flags.ends import find_lost_ends
-from pipelines.flags.language_sample import sample_languages
+from pipelines.flags.language_sample import sample_languages, share_first_rows
 from pipelines.pairs import digests
 from pipelines.pairs.examples import ExampleWriter, with_texts
 from pipelines.pairs.filters import (
@@ -292,15 +292,15 @@ def encode_unit(
         filters=filters,
         protection=options.protection,
     )
+    shares = share_first_rows(sources_of_run.names())
     for clean, source_ids, target_ids in _encode_ahead(slices, vocabularies):
         rows_read[clean.order] += clean.table.num_rows
         part = _make_headers(clean.sources, clean.targets, options=options)
-        part["order"] = clean.order
+        part["order"] = order = clean.order
         part["row"] = rows = clean.first_row + clean.positions
-        found = sample_languages(
-            rows, clean.sources, clean.targets, order=clean.order, names=sources_of_run.names()
-        )
-        languages.update((clean.order, *each) for each in found)
+        first = shares[order]
+        found = sample_languages(rows, clean.sources, clean.targets, order=order, first_rows=first)
+        languages.update((order, *each) for each in found)
         part["source_length"], part["target_length"] = source_ids.lengths, target_ids.lengths
         encoded = writer.serialize(source_ids, target_ids)
         part["size"] = pc.binary_length(encoded)

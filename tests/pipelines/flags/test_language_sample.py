@@ -12,7 +12,8 @@ MOST_FIRST_ROWS = 8192
 
 def sampled(names, *, order, rows):
     texts = ["They are here."] * len(rows), ["Sie sind da."] * len(rows)
-    found = sample_languages(rows, *texts, order=order, names=tuple(names))
+    first_rows = share_first_rows(tuple(names))[order]
+    found = sample_languages(rows, *texts, order=order, first_rows=first_rows)
     return collections.Counter(found)
 
 
