@@ -117,7 +117,8 @@ lint: $(DEVELOPMENT)
 types: $(DEVELOPMENT)
 	$(BIN)/mypy
 
-# The locks hold every version with its hashes; `tt` itself is installed from this folder.
+# The locks hold every package with its hashes, so pip need not look for dependencies; `tt` itself is
+# installed from this folder.
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
 		|| { echo "tt needs Python 3.11, 3.12 or 3.13; choose one with PYTHON=..." >&2; exit 1; }
@@ -125,20 +126,20 @@ $(VENV)/bin/python:
 
 $(RUNTIME): requirements.lock pyproject.toml | $(VENV)/bin/python
 	@echo "Installing the packages of requirements.lock into $(VENV): 3 GB, some minutes"
-	$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --no-deps --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --no-deps --editable .
 	touch $@
 
 $(DEVELOPMENT): requirements-dev.lock $(RUNTIME)
-	$(BIN)/python -m pip install --quiet --require-hashes -r requirements-dev.lock
+	$(BIN)/python -m pip install --quiet --no-deps --require-hashes -r requirements-dev.lock
 	touch $@
 
 $(BENCH): requirements-bench.lock $(RUNTIME)
-	$(BIN)/python -m pip install --quiet --require-hashes -r requirements-bench.lock
+	$(BIN)/python -m pip install --quiet --no-deps --require-hashes -r requirements-bench.lock
 	touch $@
 
 $(ENGINES): requirements-engines.lock $(DEVELOPMENT)
-	$(BIN)/python -m pip install --quiet --require-hashes -r requirements-engines.lock
+	$(BIN)/python -m pip install --quiet --no-deps --require-hashes -r requirements-engines.lock
 	touch $@
 
 # PyTorch is only compared with, and its versions of shared packages are its own.
@@ -151,7 +152,7 @@ $(TORCH)/.installed: | $(VENV)/bin/python
 PYTHON_MARIAN ?= $(PYTHON)
 $(MARIAN)/.installed: requirements-marian.lock | $(VENV)/bin/python
 	$(PYTHON_MARIAN) -m venv $(MARIAN)
-	$(MARIAN)/bin/python -m pip install --quiet --require-hashes -r requirements-marian.lock
+	$(MARIAN)/bin/python -m pip install --quiet --no-deps --require-hashes -r requirements-marian.lock
 	touch $@
 
 # Needs `uv` on the PATH. Without --upgrade, versions that still fit are kept.

@@ -19,7 +19,7 @@ def pip_install(*requirements: str) -> str:
 
 def install_lock(lock: str) -> str:
     """Returns the command that installs the packages of a lock, such as "requirements.lock"."""
-    return f"{_pip()} install --require-hashes -r {lock}"
+    return f"{_pip()} install --no-deps --require-hashes -r {lock}"
 
 
 def _pip() -> str:
