@@ -58,10 +58,7 @@ def normalize_pairs(
     originals: dict[int, tuple[str, str]] = {}
     stray: list[int] = []
     if protection.is_on and sources:
-        # NFC and cleaning make no signs of spans, but NFKC does.
-        is_new = normalization.unicode_form == "NFKC"
-        column = pa.array(sources) if is_new else columns[0]
-        replaced, stray = _find_shared_spans(sources, targets, column=column, protection=protection)
+        replaced, stray = _find_shared_spans(sources, targets, protection=protection)
         for row, (source, target, count) in replaced.items():
             originals[row] = sources[row], targets[row]
             sources[row], targets[row], placeholders[row] = source, target, count
@@ -119,16 +116,14 @@ def _find_shared_spans(
     sources: Sequence[str],
     targets: Sequence[str],
     *,
-    column: pa.Array | pa.ChunkedArray,
     protection: Protection,
 ) -> tuple[dict[int, Replaced], list[int]]:
-    """Returns what pairs with shared spans become, and the strays, by position.
-
-    Most sources are found to have no span in Arrow, in their `column`.
-    """
+    """Return the pairs with shared spans after their replacement, and the strays, by position."""
     # Of users' own patterns, nothing is known before they have searched a text.
     maybe: Iterable[int] = range(len(sources))
     if not protection.protect_regex:
+        # Arrow finds out fast that most sources have no span.
+        column = pa.array(sources, pa.large_string())
         found = np.asarray(pc.match_substring_regex(column, MAYBE_SPAN))
         maybe = np.flatnonzero(found).tolist()
     replaced: dict[int, Replaced] = {}

@@ -1,4 +1,4 @@
-"""What training must not see: held-out pairs and texts, and the rules that find them."""
+"""Hashes of the pairs and texts that training must not see, and the rules that apply them."""
 
 from __future__ import annotations
 
@@ -44,16 +44,37 @@ class HeldOut:
     # Hashes of texts that no pair may have on a side that is not short.
     texts: UInt64s = dataclasses.field(default_factory=_NONE.copy)
     excluded: int = 0  # texts of files, each as often as it stands there
+    # The greatest hash of a source that the split by hash puts into validation; None without it.
+    validation_up_to: int | None = None
+    # What the validation pairs of the split by hash keep out of the training pairs.
+    of_split: HeldOut | None = None
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing is held out."""
-        return not (self.pairs.size or self.sources.size or self.texts.size)
+        is_empty = self.of_split is None or self.of_split.is_empty
+        return is_empty and not (self.pairs.size or self.sources.size or self.texts.size)
+
+    def is_validation(self, source_hashes: UInt64s) -> npt.NDArray[np.bool_]:
+        """Return which sources the split by hash puts into validation."""
+        if self.validation_up_to is None:
+            return np.zeros(len(source_hashes), np.bool_)
+        return source_hashes <= np.uint64(self.validation_up_to)
 
 
 def unite(parts: Sequence[HeldOut]) -> HeldOut:
-    """Merges parts into one: a single sort, however many parts there are."""
+    """Merge parts into one, with a single sort.
+
+    Every part with a `validation_up_to` holds out its sources up to that hash. The least of these
+    limits is valid for the whole corpus: a part has a greater one if none of its own sources is
+    below the wanted limit.
+    """
+    limits = [part.validation_up_to for part in parts if part.validation_up_to is not None]
+    limit = min(limits, default=None)
+    of_split = [part.of_split for part in parts if part.of_split and part.validation_up_to == limit]
     return HeldOut(
+        validation_up_to=limit,
+        of_split=unite(of_split) if of_split else None,
         pairs=_unite(part.pairs for part in parts),
         sources=_unite(part.sources for part in parts),
         texts=_unite(part.texts for part in parts),
@@ -118,14 +139,20 @@ def hash_pairs(
         )
         rows = [row for row in zip(pairs.sources, pairs.targets, strict=True) if all(row)]
         rows += pairs.originals.values()
-        sources, targets = (_hash_texts([row[side] for row in rows]) for side in (0, 1))
-        part = HeldOut(
-            pairs=_pair_hashes(sources, targets),
-            sources=sources if by == "source" else _NONE,
-            texts=np.concatenate([sources, targets]) if by in (LONG_SIDE, SIDE) else _NONE,
+        found.append(
+            hold_out([source for source, _ in rows], [target for _, target in rows], by=by)
         )
-        found.append(part)
     return unite(found)
+
+
+def hold_out(sources: Sequence[str], targets: Sequence[str], *, by: str) -> HeldOut:
+    """Hash what training must not see of normalized pairs by a rule of `filters.HELD_OUT_BY`."""
+    source_hashes, target_hashes = hash_each(sources), hash_each(targets)
+    return HeldOut(
+        pairs=_pair_hashes(source_hashes, target_hashes),
+        sources=source_hashes.copy() if by == "source" else _NONE,
+        texts=np.concatenate([source_hashes, target_hashes]) if by in (LONG_SIDE, SIDE) else _NONE,
+    )
 
 
 def hash_texts(columns: Iterable[pa.Array], *, normalization: TextNormalization) -> HeldOut:
@@ -133,26 +160,23 @@ def hash_texts(columns: Iterable[pa.Array], *, normalization: TextNormalization)
     found = []
     for column in columns:
         texts = [text for text in normalization.column(column.fill_null("")) if text]
-        hashes = _hash_texts(texts).copy()  # not its other halves
+        hashes = hash_each(texts).copy()  # not its other halves
         found.append(HeldOut(texts=hashes, excluded=len(texts)))
     return unite(found)
 
 
 def held_out_reasons(
     source_hashes: UInt64s,
-    targets: Sequence[str],
+    target_hashes: UInt64s,
     held_out: HeldOut,
     *,
     is_short: tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]] | None = None,
 ) -> dict[int, str]:
-    """Returns the reason codes of the pairs that are held out, by their position from 0.
+    """Return the reason codes of the pairs that are held out, by their position from 0.
 
-    Each is held out by the first of its pair, its source and its target. Targets are normalised.
-    `is_short` flags the sources and the targets that are short; None holds out any length.
+    Each is held out by the first of its pair, its source and its target. `is_short` flags the
+    sources and the targets that are short; None holds out any length. `of_split` is not applied.
     """
-    if held_out.is_empty:
-        return {}
-    target_hashes = _hash_texts(targets)
     source_counts, target_counts = (~short for short in is_short) if is_short else (True, True)
     by = {
         HELD_OUT_PAIR: _is_among(_pair_hashes(source_hashes, target_hashes), held_out.pairs),
@@ -167,7 +191,8 @@ def held_out_reasons(
     return reasons
 
 
-def _hash_texts(texts: Sequence[str]) -> UInt64s:
+def hash_each(texts: Sequence[str]) -> UInt64s:
+    """Return the hash of each normalized text."""
     return digest_halves(digest_texts(texts))[0]
 
 

@@ -47,7 +47,7 @@ HEADER = np.dtype(
 READ_BYTES = 80 << 20
 
 _TAIL_BYTES = 64 << 10  # the footers of all but many shards
-_MAGIC = b"ttspill5"
+_MAGIC = b"ttspill6"
 _FOOTER_END = struct.Struct("<Q8s")
 
 
@@ -78,9 +78,6 @@ class Region:
     counts: tuple[int, ...]  # records of each bucket
     # Offsets at which each bucket begins and the last one ends; headers, then records.
     bounds: tuple[int, ...]
-    # Whether these are copies of training records, which are used only if the validation split
-    # would be empty.
-    is_candidate: bool = False
 
 
 RegionOfShard = tuple[tuple[str, int], Region]  # the key is (split, shard)
@@ -105,7 +102,6 @@ class SpillPart:
     split: str
     batch: Batch
     plan: SplitPlan
-    is_candidate: bool = False
 
 
 def bucket_bounds(buckets: int) -> UInt64s:
@@ -113,18 +109,12 @@ def bucket_bounds(buckets: int) -> UInt64s:
     return np.array([-(-(i << 64) // buckets) for i in range(1, buckets)], np.uint64)
 
 
-def without_copies(batch: Batch, *, apart: int | None = None) -> Batch:
-    """Drops the bytes of every record but the first of a group; the headers stay.
+def without_copies(batch: Batch) -> Batch:
+    """Drop the bytes of every record but the first of a group; the headers stay.
 
-    A pair that a unit holds a million times then takes the room of one. Records of the source with
-    the hash `apart`, which may be moved to another split, are compared only with each other.
+    A pair that a unit holds a million times then takes the space of one.
     """
-    is_copy = np.zeros(len(batch.records), np.bool_)
-    is_apart = np.zeros(len(batch.records), np.bool_)
-    if apart is not None:
-        is_apart = batch.headers["source_hash"] == apart
-    for rows in (np.flatnonzero(is_apart), np.flatnonzero(~is_apart)):
-        is_copy[rows] = _first_of_group(batch.headers[rows]) != np.arange(len(rows))
+    is_copy = _first_of_group(batch.headers) != np.arange(len(batch.records))
     headers = batch.headers.copy()
     headers["size"][is_copy] = 0
     nothing = pa.scalar(b"", pa.large_binary())
@@ -175,7 +165,6 @@ def write_spill(
                         index=index,
                         counts=tuple(counts),
                         bounds=tuple(region_bounds),
-                        is_candidate=part.is_candidate,
                     )
                     regions.append(((part.split, shard), region))
         footer = {
@@ -183,8 +172,7 @@ def write_spill(
             "order": order,
             "index": index,
             "regions": [
-                [split, shard, region.counts, region.bounds, region.is_candidate]
-                for (split, shard), region in regions
+                [split, shard, region.counts, region.bounds] for (split, shard), region in regions
             ],
         }
         text = json.dumps(footer).encode()
@@ -216,10 +204,9 @@ def read_spill_footer(path: str) -> tuple[list[RegionOfShard], dict[str, Any]]:
                 index=footer["index"],
                 counts=tuple(counts),
                 bounds=tuple(bounds),
-                is_candidate=is_candidate,
             ),
         )
-        for split, shard, counts, bounds, is_candidate in footer["regions"]
+        for split, shard, counts, bounds in footer["regions"]
     ]
     return regions, footer["statistics"]
 
@@ -305,13 +292,7 @@ class MergedBucket:
     survivors: Places  # for each of those, the place of the one that was kept instead
 
 
-def merge_bucket(
-    batches: Sequence[Batch],
-    *,
-    deduplicate: bool = True,
-    moved: int | None = None,
-    only: int | None = None,
-) -> MergedBucket:
+def merge_bucket(batches: Sequence[Batch], *, deduplicate: bool = True) -> MergedBucket:
     """Drops the duplicates among the records of a bucket from all spills, and sorts the others.
 
     Of each group of duplicates, the pair with the least (source order, row) is kept, so that the
@@ -320,17 +301,10 @@ def merge_bucket(
     Args:
       batches: The records of each spill, by the order of their source and their row.
       deduplicate: Without it all are kept.
-      moved: Hash of a source that was moved to another split: its pairs are passed over.
-      only: Hash of a source: all pairs of others are passed over.
     """
     headers = np.concatenate([np.empty(0, HEADER), *(batch.headers for batch in batches)])
     nothing = pa.array([], pa.large_binary())
     merged = Batch(headers, pa.concat_arrays([nothing, *(batch.records for batch in batches)]))
-    if moved is not None or only is not None:
-        is_other = headers["source_hash"] != (moved if only is None else only)
-        wanted = np.flatnonzero(is_other if only is None else ~is_other)
-        merged = merged.select(wanted)
-    headers = merged.headers
     places = Places(headers["order"].astype(np.int64), headers["row"].astype(np.int64))
     positions = np.arange(len(headers))
     survivors = _first_of_group(headers) if deduplicate else positions

@@ -16,6 +16,7 @@ from model.text.vocabulary import VocabularyPair, load_vocabularies
 from pipelines.corpora.encodings import find_encoding
 from pipelines.corpora.lines import read_texts
 from pipelines.corpora.opening import SourceList
+from pipelines.pairs.cleaning import find_validation
 from pipelines.pairs.encoding import UnitStatistics, encode_unit, training_lines
 from pipelines.pairs.held_out import HeldOut, hash_pairs, hash_texts, unite
 from pipelines.pairs.rejected import REJECTED_SCHEMA, SourceNames
@@ -97,7 +98,7 @@ class FindHeldOut(beam.PTransform):
 
     def expand(self, units: beam.PCollection) -> beam.PCollection:
         """Wires the steps."""
-        of_units = units | "Hash held-out units" >> beam.ParDo(_HashUnit(self.plan))
+        of_units = units | "Hash held-out pairs" >> beam.ParDo(_HashUnit(self.plan))
         of_files = (
             units.pipeline
             | "Name excluded files" >> beam.Create(list(self.plan.options.exclude))
@@ -115,8 +116,18 @@ class _HashUnit(beam.DoFn):
         self._plan = plan
 
     def process(self, unit: Unit) -> Iterator[HeldOut]:
-        if unit.is_held_out:
-            options = self._plan.options
+        options = self._plan.options
+        if not self._plan.has_held_out:
+            yield find_validation(
+                unit,
+                self._plan.source_list,
+                normalization=options.normalization,
+                filters=options.filters,
+                protection=options.protection,
+                validation_below=self._plan.encoding.validation_below,
+                by=options.holds_out_by,
+            )
+        elif unit.is_held_out:
             yield hash_pairs(
                 (rows.table for rows in unit.read(self._plan.source_list)),
                 by=options.holds_out_by,

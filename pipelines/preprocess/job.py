@@ -183,7 +183,7 @@ def _add_steps(pipeline: beam.Pipeline, whole_plan: PreprocessPlan) -> None:
     encoded = units | "Encode units" >> EncodeUnits(
         plan=plan, vocabulary_folder=beam.pvalue.AsSingleton(vocabularies), held_out=held_out
     )
-    shards = encoded.regions | "Merge shards" >> MergeShards(plan=plan, units=encoded.statistics)
+    shards = encoded.regions | "Merge shards" >> MergeShards(plan=plan)
     _ = pipeline | "Write manifest" >> WriteManifest(
         plan=plan, cut=cut, units=encoded.statistics, shards=shards
     )

@@ -18,13 +18,11 @@ import pyarrow.parquet as pq
 from model.dataset.manifest import (
     HISTOGRAM_STEP,
     PADDING_BATCH,
-    TRAIN,
     VALIDATION,
     ratio_places,
     shard_name,
 )
 from model.dataset.tfrecords import framed_runs
-from pipelines.pairs.encoding import UnitStatistics
 from pipelines.pairs.rejected import REJECTED_SCHEMA, SourceNames, duplicates_tables
 from pipelines.pairs.spills import Headers, MergedBucket, Region, merge_bucket, read_buckets
 from pipelines.preprocess.plan import DatasetPlan
@@ -155,7 +153,6 @@ class MergeShards(beam.PTransform):
     """Merges the regions of each shard into its TFRecord file; yields ShardStatistics."""
 
     plan: DatasetPlan
-    units: beam.PCollection  # of UnitStatistics
 
     def expand(self, regions: beam.PCollection) -> beam.PCollection:
         """Wires the steps."""
@@ -163,38 +160,12 @@ class MergeShards(beam.PTransform):
         splits = self.plan.splits.items()
         keys = [((name, i), None) for name, split in splits for i in range(split.shards)]
         nothing = regions.pipeline | "Start shards" >> beam.Create(keys)
-        moved = self.units | "Find moved source" >> beam.CombineGlobally(_FindMoved(self.plan))
         return (
             (nothing, regions)
             | "All regions" >> beam.Flatten()
             | "Group by shard" >> beam.GroupByKey()
-            | "Merge" >> beam.ParDo(_Merge(self.plan), beam.pvalue.AsSingleton(moved))
+            | "Merge" >> beam.ParDo(_Merge(self.plan))
         )
-
-
-class _FindMoved(beam.CombineFn):
-    """Combines UnitStatistics to the hash of the one source that is moved to validation, if any.
-
-    Where no source of the whole corpus hashes below the limit, the pairs with the least hash are
-    moved there from train: a validation split is never empty.
-    """
-
-    def __init__(self, plan: DatasetPlan) -> None:
-        self._plan = plan
-
-    def create_accumulator(self) -> int | None:
-        return None
-
-    def add_input(self, accumulator: int | None, unit: UnitStatistics) -> int | None:
-        return self.merge_accumulators([accumulator, unit.least_source_hash])
-
-    def merge_accumulators(self, accumulators: Iterable[int | None]) -> int | None:
-        return min((least for least in accumulators if least is not None), default=None)
-
-    def extract_output(self, accumulator: int | None) -> int | None:
-        if self._plan.has_held_out or accumulator is None:
-            return None
-        return accumulator if accumulator >= self._plan.encoding.validation_below else None
 
 
 class _Merge(beam.DoFn):
@@ -205,7 +176,7 @@ class _Merge(beam.DoFn):
         self._names = SourceNames(self._plan.source_list)
 
     def process(
-        self, element: tuple[ShardKey, Iterable[Region | None]], moved: int | None
+        self, element: tuple[ShardKey, Iterable[Region | None]]
     ) -> Iterator[ShardStatistics]:
         (split, shard), found = element
         work = self._plan.work
@@ -214,16 +185,13 @@ class _Merge(beam.DoFn):
             yield ShardStatistics.from_json(files.read_bytes(done))
             return
         regions = sorted(
-            (r for r in found if r and (moved is not None or not r.is_candidate)),
-            key=lambda region: (region.order, region.index),
+            (region for region in found if region), key=lambda region: (region.order, region.index)
         )
-        statistics = self._merge(split, shard, regions, moved)
+        statistics = self._merge(split, shard, regions)
         work.write_text(done, statistics.to_json())
         yield statistics
 
-    def _merge(
-        self, split: str, shard: int, regions: Sequence[Region], moved: int | None
-    ) -> ShardStatistics:
+    def _merge(self, split: str, shard: int, regions: Sequence[Region]) -> ShardStatistics:
         work, output = self._plan.work, self._plan.options.output
         spread, by = self._plan.splits[split], self._plan.options.deduplicate
         keeps_copies = self._plan.has_held_out and split == VALIDATION
@@ -234,12 +202,7 @@ class _Merge(beam.DoFn):
             file = opened.enter_context(work.write_whole(path))
             rejected: pq.ParquetWriter | None = None
             for batches in read_buckets(regions, buckets=spread.buckets_per_shard):
-                merged = merge_bucket(
-                    batches,
-                    deduplicate=by != "none" and not keeps_copies,
-                    moved=moved if split == TRAIN else None,
-                    only=moved if split == VALIDATION else None,
-                )
+                merged = merge_bucket(batches, deduplicate=by != "none" and not keeps_copies)
                 if not pc.binary_length(merged.batch.records).to_numpy().all():
                     raise RuntimeError(f"{path} would get a record without bytes")
                 for run in framed_runs(merged.batch.records):

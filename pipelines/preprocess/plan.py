@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import sentencepiece
 
 from model.dataset.corpora import HELD_OUT, WEIGHT, compare_corpora
@@ -41,7 +42,7 @@ from pipelines.storage import files, listing, paths
 from pipelines.storage.paths import join
 
 # Changes whenever the same input and options would give other bytes.
-_RESULT_VERSION = 3
+_RESULT_VERSION = 4
 # Changes whenever what a run keeps in its work folder means something else.
 _WORK_VERSION = 3
 _UNITS = 64  # at least, where the input is large enough: work for many workers
@@ -232,16 +233,14 @@ def _fingerprint(
     options: PreprocessOptions,
     corpus: str,
 ) -> str:
-    resolved = options.resolved()
-    if held_out_from == len(identities) and not options.exclude:  # then it changes nothing
-        del resolved["held_out_by"]
     described = {
         "sources": identities,
         "held_out_from": held_out_from,
-        "options": resolved,
+        "options": options.resolved(),
         "corpus": corpus,
         "result_version": _RESULT_VERSION,
         "manifest_format": MANIFEST_FORMAT,
+        "pyarrow": pa.__version__,  # its regular expressions decide filters
         "sentencepiece": sentencepiece.__version__,
         "unicode": unicodedata.unidata_version,
     }

@@ -167,7 +167,10 @@ def describe_rejected(rejected: collections.Counter[str], *, corpora: Sequence[s
         names = list(dict.fromkeys(corpora))
         shown = [*names[:_SHOWN_NAMES], *(["..."] if len(names) > _SHOWN_NAMES else [])]
         verb = "has" if len(names) == 1 else "have"
-        return f"{', '.join(shown)} {verb} no pairs, or all are held out"
+        return (
+            f"{', '.join(shown)} {verb} no pairs, or all are held out: a dataset needs at least "
+            "two pairs with different sources"
+        )
     encoding = ", the `encoding`" if INVALID_UTF8 in rejected else ""
     by_a_side = {HELD_OUT_SOURCE, HELD_OUT_TARGET} & rejected.keys()
     held_out = "; `held_out_by=pair` holds out no text by itself" if by_a_side else ""

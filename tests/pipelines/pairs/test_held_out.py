@@ -2,6 +2,7 @@
 
 import dataclasses
 import pickle
+import re
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from corpora import (
     ONE_THREAD,
     TWO_THREADS,
     digest,
+    examples,
     options,
     preprocess,
     records,
@@ -21,6 +23,7 @@ from corpora import (
 from corpora import PAIRS as CORPUS
 from hypothesis import given
 from hypothesis import strategies as st
+from toy import texts_of_record
 
 from model.errors import UserError
 from model.text.normalization import TextNormalization
@@ -31,6 +34,7 @@ from pipelines.pairs.filters import HELD_OUT_BY
 from pipelines.pairs.held_out import (
     SHORT_TOKENS,
     HeldOut,
+    hash_each,
     hash_pairs,
     hash_texts,
     held_out_reasons,
@@ -70,7 +74,7 @@ def find_reasons(pairs, *, validation, excluded, by, knows_tokens=True):
     lengths = [np.array([tokens(pair[side]) for pair in pairs], np.int64) for side in (0, 1)]
     return held_out_reasons(
         digest_halves(digest_texts(source for source, _ in pairs))[0],
-        [target for _, target in pairs],
+        hash_each([target for _, target in pairs]),
         held_out,
         is_short=tuple(side <= short_tokens(by) for side in lengths) if knows_tokens else None,
     )
@@ -198,7 +202,8 @@ def test_the_work_grows_as_the_texts_do(monkeypatch, collect):
 
 def test_nothing_held_out_is_small_to_send():
     assert len(pickle.dumps(HeldOut())) < 1000
-    assert held_out_reasons(np.array([7], np.uint64), ["a"], HeldOut()) == {}
+    seven = np.array([7], np.uint64)
+    assert held_out_reasons(seven, seven, HeldOut()) == {}
 
 
 @pytest.mark.parametrize(
@@ -337,6 +342,79 @@ def test_what_is_held_out_of_training_goes_by_the_option(tmp_path, monkeypatch, 
     assert line not in describe_manifest(older)
     found = sorted(row["line"] - 1 for row in rejected(tmp_path / "out"))
     assert found == [row for row in range(6) if row not in left]
+
+
+@pytest.mark.parametrize("max_pairs", [7, 1000])
+@pytest.mark.parametrize("by", HELD_OUT_BY)
+def test_training_sees_no_validation_text_of_the_split_by_hash(
+    tmp_path, monkeypatch, by, max_pairs
+):
+    """Every target belongs to four sources, and every source is a target as well."""
+    monkeypatch.setattr(plan, "MAX_UNIT_PAIRS", max_pairs)
+    sources = [source for source, _ in CORPUS[:80]]
+    pairs = [
+        (source, sources[(i + 7 * k + 1) % 20]) for i, source in enumerate(sources) for k in (0, 1)
+    ]
+    pairs += [("a", "bee"), ("bee", "a"), ("cab", "a")]
+    manifest = preprocess(
+        sources=[write_pairs(tmp_path, pairs)],
+        options=options(
+            tmp_path / "out", vocabulary_type="char", validation_fraction=0.05, held_out_by=by
+        ),
+    )
+    train, validation = texts(tmp_path / "out", "train"), texts(tmp_path / "out", "validation")
+    assert train
+    assert validation
+    held_out = {text for pair in validation for text in pair if len(text) >= SHORT_TOKENS}
+    seen = {text for pair in train for text in pair}
+    assert not {source for source, _ in validation} & {source for source, _ in train}
+    assert bool(held_out & seen) == (by in ("pair", "source"))
+    # No more is left out than the rule says.
+    long = held_out if by in ("long-side", "side") else set()
+    kept = [pair for pair in pairs if pair not in validation and not long & {*pair}]
+    if by != "side":
+        assert sorted(train) == sorted(kept)
+    assert len(pairs) == manifest.pairs_kept + sum(manifest.rejected.values())
+
+
+def test_the_least_limit_of_all_units_decides_what_the_split_holds_out():
+    def part(limit, *texts):
+        return HeldOut(validation_up_to=limit, of_split=HeldOut(texts=np.array(texts, np.uint64)))
+
+    found = unite([part(90, 1), HeldOut(excluded=2), part(50, 3), part(50, 2, 3), part(70, 9)])
+    assert (found.validation_up_to, found.excluded) == (50, 2)
+    assert found.of_split.texts.tolist() == [2, 3]
+    assert found.is_validation(np.array([50, 51], np.uint64)).tolist() == [True, False]
+
+
+GREETINGS = [pair for i in range(82)
+             for pair in [(f"Hi {{name}} {i}!", f"¡Hola {{name}} {i}!"),
+                          (f"Hi {{name}} {i}!", f"¡Hola {i}!")]]  # fmt: skip
+
+
+def test_a_source_with_a_placeholder_in_one_pair_only_is_in_one_split(tmp_path):
+    """Whether a span becomes a placeholder depends on the other side of the pair."""
+    preprocess(
+        sources=[write_pairs(tmp_path, GREETINGS)],
+        options=options(
+            tmp_path / "out", vocabulary_type="char", validation_fraction=0.5, held_out_by="pair"
+        ),
+    )
+    kept = [texts_of_record(each) for each in examples(tmp_path / "out", "validation")]
+    numbers = [re.search(r"\d+!$", target)[0] for _, target in kept]
+    assert 40 < len(kept) < 124
+    assert sorted(numbers) == sorted([*{*numbers}] * 2)  # both pairs of each source
+    assert len(texts(tmp_path / "out", "train")) == 164 - len(kept)
+
+
+def test_duplicates_of_a_source_are_found_with_and_without_a_placeholder(tmp_path):
+    manifest = preprocess(
+        sources=[write_pairs(tmp_path, GREETINGS)],
+        options=options(
+            tmp_path / "out", vocabulary_type="char", deduplicate="source", held_out_by="pair"
+        ),
+    )
+    assert manifest.rejected == {"duplicate_source": 82}
 
 
 def test_texts_of_excluded_files_are_counted_though_none_is_in_the_corpus(tmp_path, monkeypatch):

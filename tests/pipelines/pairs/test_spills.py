@@ -98,18 +98,15 @@ def test_two_splits_in_one_spill(tmp_path):
     plan = SplitPlan(shards=1, buckets_per_shard=1)
     parts = [
         SpillPart(split=TRAIN, batch=batch((1, 1, 0, b"train")), plan=plan),
-        SpillPart(split=VALIDATION, batch=batch((1, 1, 1, b"held")), plan=plan, is_candidate=True),
+        SpillPart(split=VALIDATION, batch=batch((1, 1, 1, b"held")), plan=plan),
     ]
     path = str(tmp_path / "spill")
     regions = dict(
         write_spill(path, parts, order=0, index=0, statistics={}, work=WorkFolder(str(tmp_path)))
     )
     [[train]] = read_buckets([regions[TRAIN, 0]], buckets=1)
-    # Its shard may have more buckets than the one in which candidates stand by.
-    [[held], nothing] = read_buckets([regions[VALIDATION, 0]], buckets=2)
-    assert (texts(train), texts(held), nothing) == ([b"train"], [b"held"], [])
-    assert not regions[TRAIN, 0].is_candidate
-    assert regions[VALIDATION, 0].is_candidate
+    [[held]] = read_buckets([regions[VALIDATION, 0]], buckets=1)
+    assert (texts(train), texts(held)) == ([b"train"], [b"held"])
 
 
 def spill(tmp_path, index, groups, *, buckets):
@@ -219,12 +216,6 @@ def test_copies_in_a_unit_take_no_room():
     merged = merge_bucket([small])
     assert texts(merged.batch) == [b"much text"]
     assert len(merged.duplicates.rows) == 999
-
-
-def test_merge_passes_over_sources_by_hash():
-    spills = [batch((1, 10, 0, b"a"), (2, 20, 1, b"b"), (3, 30, 2, b"c"))]
-    assert texts(merge_bucket(spills, moved=20).batch) == [b"a", b"c"]
-    assert texts(merge_bucket(spills, only=20).batch) == [b"b"]
 
 
 def test_merge_of_nothing():

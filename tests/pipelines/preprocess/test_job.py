@@ -181,6 +181,7 @@ def test_length_limits_count_neither_bos_nor_eos(tmp_path):
     corpus = write_pairs(tmp_path, [("a" * (n - 1) or "a", f"b{'a' * (n - 2)}") for n in lengths])
     manifest = preprocess(
         sources=[corpus],
+        validation_sources=[write_pairs(tmp_path, [("ba", "ab")], name="held")],
         options=options(
             tmp_path / "out",
             vocabulary_type="char",
@@ -189,8 +190,7 @@ def test_length_limits_count_neither_bos_nor_eos(tmp_path):
         ),
     )
     assert manifest.rejected == {"too_long": 1, "too_short": 2}
-    assert {len(source) for split in manifest.splits for source, _ in
-            records(tmp_path / "out", split)} == {5, 6}  # fmt: skip
+    assert {len(source) for source, _ in records(tmp_path / "out", "train")} == {5, 6}
 
 
 # Splits.
@@ -204,6 +204,9 @@ def test_a_source_stands_in_one_split_only(tmp_path):
     assert not {source for source, _ in train} & {source for source, _ in validation}
     assert sorted(train + validation) == sorted(pairs)
     assert 0.05 < len(validation) / 300 < 0.4
+
+
+UNKNOWN = " ⁇ "  # a text that the vocabulary does not know
 
 
 @pytest.mark.parametrize("max_pairs", [2, 1000])
@@ -222,13 +225,14 @@ def test_a_tiny_corpus_holds_out_the_source_with_the_least_hash(tmp_path, monkey
         options=options(tmp_path / "out", vocabulary_type="char", shards=2, validation_fraction=0),
     )
     train, validation = texts(tmp_path / "out", "train"), texts(tmp_path / "out", "validation")
-    assert {source for source, _ in validation} == {least}
-    assert sorted(train + validation) == sorted(set(pairs))
+    # The vocabulary is not trained on the pairs that are held out.
+    assert {source for source, _ in validation} == {UNKNOWN}
+    wanted = {(UNKNOWN if source == least else source, target) for source, target in pairs}
+    assert sorted(train + validation) == sorted(wanted)
     assert manifest.rejected == {"duplicate_pair": 1}
 
 
-def test_the_moved_source_takes_no_record_with_it(tmp_path):
-    """Its target stands with another source, too: that pair stays in training, whole."""
+def test_a_target_of_the_held_out_source_stays_in_training_if_it_is_short(tmp_path):
     sources = sorted("abcdefgh", key=lambda source: digest_texts([source])[0][7::-1])
     pairs = list(zip(sources, ["x", "x", *"abcdef"], strict=True))
     manifest = preprocess(
@@ -290,9 +294,9 @@ def test_validation_records_hold_the_texts_that_their_tokens_may_not_give_back(t
 @pytest.mark.parametrize("max_pairs", [3, 1000])
 @pytest.mark.parametrize("fraction", [0, 0.2])
 def test_records_held_out_by_hash_hold_their_texts(tmp_path, monkeypatch, max_pairs, fraction):
-    """With 0, the one source that is moved: its records wait in both splits, with and without."""
+    """With 0, only the source with the least hash is held out."""
     monkeypatch.setattr(plan, "MAX_UNIT_PAIRS", max_pairs)
-    pairs = [*PAIRS[:60], *PAIRS[20:40], *((source, "else") for source, _ in PAIRS[:60])]
+    pairs = [*PAIRS[:60], *PAIRS[20:40], *((source, "be") for source, _ in PAIRS[:60])]
     digests = []
     for i, arguments in enumerate((ONE_THREAD, TWO_THREADS)):
         output = tmp_path / f"{i}"
