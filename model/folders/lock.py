@@ -53,7 +53,9 @@ def lock_folder(
             try:
                 yield True
             finally:
-                path.unlink(missing_ok=True)
+                # If a job deleted its folder, another process may have locked a new file since.
+                if _is_file(file.fileno(), path):
+                    path.unlink(missing_ok=True)
             return
 
 

@@ -15,6 +15,7 @@ from pipelines.storage import files, listing, paths
 
 WORK_FOLDER = "_work"  # in the dataset folder
 RUN_FILE = "run.json"
+LOCK_FILE = "lock"  # in `_work`, while a run works in a local dataset folder
 
 
 @dataclasses.dataclass(frozen=True)

@@ -28,6 +28,7 @@ from pipelines.preprocess.plan import (
     claim_output,
     find_finished,
     is_last_run,
+    lock_output,
 )
 from pipelines.preprocess.progress import Progress, ProgressWatch
 from pipelines.preprocess.vocabulary_sample import VocabularySpec
@@ -85,17 +86,17 @@ class PreprocessJob:
         report: Callable[[str], object] = lambda line: None,
         detach: bool = False,
     ) -> DatasetManifest:
-        """Makes the dataset folder, or finishes one that the same command has begun.
+        """Make the dataset folder, or finish one that the same command has begun.
 
         Args:
           progress: Called now and then with how far the run is, in a thread of its own.
           report: Takes lines of the runner's job.
-          detach: Whether to leave the job to its runner as soon as that has it.
+          detach: Whether to leave the job to its runner as soon as the runner has it.
 
         Raises:
-          UserError: The input or the output folder does not suit, or an earlier job still runs.
+          UserError: The input or the output folder does not suit, or another run uses the folder.
           KeyboardInterrupt: The user wants the end; the job is cancelled.
-          JobHandedOver: The runner has the job, or wrote it down for another program to start.
+          JobHandedOver: The runner has the job, or wrote it to a file for another program to start.
         """
         from pipelines.remote.dataflow import check_staging
         from pipelines.remote.wheel import with_own_wheel
@@ -129,26 +130,28 @@ class PreprocessJob:
         plan = self.plan
         output = plan.options.output
         pipeline = make_pipeline(arguments, detach=detach)
-        has_begun = files.is_there(plan.work.run_file)
-        run_id = uuid.uuid4().hex
-        if finished := claim_output(plan, run_id=run_id):
-            return finished
-        job_file = JobFile(join(output, WORK_FOLDER))
-        job_file.check_no_job_runs()
-        _copy_vocabularies(plan.options, work=plan.work)
-        _add_steps(pipeline, plan)
-        try:
-            with _watched(plan, progress):
-                run_pipeline(pipeline, report, job_file=job_file, detach=detach)
-        except Exception as error:
-            if finished := find_finished(plan):
-                return finished  # by another run of the same command
-            is_mistake = isinstance(error, UserError) and not isinstance(error, UnfinishedError)
-            # Else there is work of runs before, or of one that came after.
-            if is_mistake and not has_begun and is_last_run(plan, run_id=run_id):
-                abandon_output(output)
-            raise
-        return DatasetManifest.load(output, read=files.read_bytes)
+        check_output(plan)  # before the lock, which writes to the folder
+        with lock_output(output):
+            job_file = JobFile(join(output, WORK_FOLDER))
+            job_file.check_no_job_runs()
+            has_begun = files.is_there(plan.work.run_file)
+            run_id = uuid.uuid4().hex
+            if finished := claim_output(plan, run_id=run_id):
+                return finished
+            _copy_vocabularies(plan.options, work=plan.work)
+            _add_steps(pipeline, plan)
+            try:
+                with _watched(plan, progress):
+                    run_pipeline(pipeline, report, job_file=job_file, detach=detach)
+            except Exception as error:
+                if finished := find_finished(plan):
+                    return finished  # by another run of the same command
+                is_mistake = isinstance(error, UserError) and not isinstance(error, UnfinishedError)
+                # Otherwise the folder has work of an earlier run, or of one that joined this one.
+                if is_mistake and not has_begun and is_last_run(plan, run_id=run_id):
+                    abandon_output(output)
+                raise
+            return DatasetManifest.load(output, read=files.read_bytes)
 
 
 def _watched(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import fnmatch
 import functools
@@ -9,7 +10,7 @@ import hashlib
 import json
 import math
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from model.dataset.manifest import (
 )
 from model.errors import UserError, require
 from model.folders.differences import describe_differences
+from model.folders.lock import lock_folder
 from model.text.normalization import TextNormalization
 from model.text.spans import digest_patterns
 from model.text.vocabulary import VOCABULARY_FILE, Vocabulary
@@ -36,7 +38,7 @@ from pipelines.pairs.encoding import EncodingOptions
 from pipelines.pairs.held_out import short_tokens
 from pipelines.pairs.spills import SplitPlan
 from pipelines.pairs.units import MAX_UNIT_BYTES, MAX_UNIT_PAIRS
-from pipelines.pairs.work_folder import RUN_FILE, WORK_FOLDER, WorkFolder
+from pipelines.pairs.work_folder import LOCK_FILE, RUN_FILE, WORK_FOLDER, WorkFolder
 from pipelines.preprocess.options import PreprocessOptions, as_given
 from pipelines.storage import files, listing, paths
 from pipelines.storage.paths import join
@@ -333,12 +335,38 @@ def check_output(plan: PreprocessPlan) -> DatasetManifest | None:
     return None
 
 
+@contextlib.contextmanager
+def lock_output(output: str) -> Iterator[None]:
+    """Keep other runs on this machine out of a local dataset folder during the `with` block.
+
+    Raises:
+      UserError: Another run works in the folder, or the folder cannot be written.
+    """
+    with contextlib.ExitStack() as stack:
+        if paths.is_local(output):
+            folder = join(output, WORK_FOLDER)
+            try:
+                stack.enter_context(
+                    lock_folder(folder, name=LOCK_FILE, remedy="choose another `output`")
+                )
+            except OSError as error:
+                raise _cannot_write(output, error) from error
+        yield
+
+
+def _cannot_write(output: str, error: OSError) -> UserError:
+    return UserError(
+        f"{output} cannot be written: {error.strerror or error}. Choose another `output`"
+    )
+
+
 def claim_output(plan: PreprocessPlan, *, run_id: str = "") -> DatasetManifest | None:
-    """Checks the folder like `check_output`, and marks it; returns a finished manifest.
+    """Check the folder like `check_output`, and mark it; return a finished manifest.
 
     Args:
       plan: What the folder is for.
-      run_id: The name of the run that works there from now on, beside others of the plan.
+      run_id: The name of the run that works there from now on. On an object store, which has no
+        locks, other runs of the plan may work there at the same time.
 
     Raises:
       UserError: The folder holds something else, or cannot be written.
@@ -359,9 +387,7 @@ def claim_output(plan: PreprocessPlan, *, run_id: str = "") -> DatasetManifest |
         }
         work.write_text(work.run_file, json.dumps(run))
     except OSError as error:
-        raise UserError(
-            f"{output} cannot be written: {error.strerror or error}. Choose another `output`"
-        ) from error
+        raise _cannot_write(output, error) from error
     return None
 
 

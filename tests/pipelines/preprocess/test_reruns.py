@@ -3,7 +3,9 @@
 import dataclasses
 import gzip
 import json
+import os
 import random
+import socket
 from pathlib import Path
 
 import pyarrow as pa
@@ -36,6 +38,8 @@ from pipelines.preprocess import encode_steps, manifest, merge_steps, plan
 from pipelines.preprocess import plan as preprocess_plan
 from pipelines.preprocess.options import PreprocessOptions
 from pipelines.preprocess.plan import plan_preprocess
+from pipelines.runners.jobs.job_file import JobFile
+from pipelines.runners.jobs.job_states import RunnerJob
 from pipelines.storage import files
 
 # The same bytes.
@@ -249,6 +253,75 @@ def test_a_rerun_encodes_anew_what_another_version_encoded(tmp_path, monkeypatch
         spill.write_bytes(content.removesuffix(b"ttspill6") + b"ttspill5")
     preprocess(sources=[corpus], options=options(tmp_path), beam_arguments=ONE_THREAD)
     assert digest(tmp_path) == digest(dataset)
+
+
+def files_below(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def crash_in_merging(corpus, chosen):
+    """Run a job up to the merging of shards."""
+
+    def crash(*args, **kwargs):
+        raise KilledError
+
+    with pytest.MonkeyPatch.context() as broken:
+        broken.setattr(merge_steps, "merge_bucket", crash)
+        with pytest.raises(Exception, match="KilledError"):
+            preprocess(sources=[corpus], options=chosen, beam_arguments=ONE_THREAD)
+
+
+def test_a_run_refused_because_a_job_runs_writes_nothing(tmp_path, monkeypatch, corpus, dataset):
+    out = tmp_path / "out"
+    crash_in_merging(corpus, options(out))
+    job = RunnerJob(runner="FlinkRunner", name="n", place={"flink_master": "127.0.0.1:1"})
+    JobFile(f"{out}/_work").write(job)
+    before = files_below(out)
+    with monkeypatch.context() as running:
+        running.setattr(RunnerJob, "is_running", lambda job: True)
+        running.setattr(JobFile.check_no_job_runs, "__kwdefaults__", {"ask": RunnerJob.is_running})
+        with pytest.raises(UserError, match="n on FlinkRunner still runs for this folder"):
+            preprocess(sources=[corpus], options=options(out), beam_arguments=ONE_THREAD)
+    assert files_below(out) == before
+    JobFile(f"{out}/_work").delete()
+    preprocess(sources=[corpus], options=options(out), beam_arguments=ONE_THREAD)
+    assert digest(out) == digest(dataset)
+
+
+def test_one_run_at_a_time_works_in_a_local_folder(tmp_path, monkeypatch, corpus, dataset):
+    out = tmp_path / "out"
+    found = []
+
+    def run_second(*args, **kwargs):
+        before = files_below(out)
+        with pytest.raises(UserError) as refused:
+            preprocess(sources=[corpus], options=options(out))
+        found.append((str(refused.value), files_below(out) == before))
+        raise UserError("the first run ends")
+
+    with monkeypatch.context() as second:
+        second.setattr("pipelines.runners.runner.run_pipeline", run_second)
+        with pytest.raises(UserError, match="the first run ends"):
+            preprocess(sources=[corpus], options=options(out))
+    assert found == [
+        (
+            f"another process works in {out}/_work (process {os.getpid()} of "
+            f"{socket.gethostname()}): wait until it has ended, or choose another `output`",
+            True,
+        )
+    ]
+    assert not out.exists(), "the run file still named the first run"
+    (out / "_work").mkdir(parents=True)
+    (out / "_work/lock").write_text("process 1 of a host")  # as a killed run leaves it
+    preprocess(sources=[corpus], options=options(out), beam_arguments=ONE_THREAD)
+    assert digest(out) == digest(dataset)
+
+
+def test_a_folder_with_something_else_gets_no_lock_file(tmp_path, corpus):
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(UserError, match="something else"):
+        preprocess(sources=[corpus], options=options(tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
 def test_what_a_user_error_ends_deletes_nothing_behind_links(tmp_path):
