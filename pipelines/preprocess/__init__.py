@@ -2,7 +2,8 @@
 
 options            the options of a dataset
 request            a dataset that is asked for
-plan               shards, buckets and units, and who may write the dataset folder
+plan               shards, buckets and units
+output_folder      which run may write the dataset folder, and whether its files are whole
 vocabulary_sample  SentencePiece on a sample of lines
 encode_steps       ListUnits | FindHeldOut | TrainVocabularies | EncodeUnits
 merge_steps        MergeShards, and what a shard holds

@@ -21,8 +21,7 @@ from model.text.vocabulary import VOCABULARY_FILE, vocabulary_json
 from pipelines.pairs.work_folder import WORK_FOLDER, WorkFolder
 from pipelines.preprocess.description import describe_plan
 from pipelines.preprocess.options import PreprocessOptions
-from pipelines.preprocess.plan import (
-    PreprocessPlan,
+from pipelines.preprocess.output_folder import (
     abandon_output,
     check_output,
     claim_output,
@@ -30,6 +29,7 @@ from pipelines.preprocess.plan import (
     is_last_run,
     lock_output,
 )
+from pipelines.preprocess.plan import PreprocessPlan
 from pipelines.preprocess.progress import Progress, ProgressWatch
 from pipelines.preprocess.vocabulary_sample import VocabularySpec
 from pipelines.runners.status_line import look_seconds, repeating

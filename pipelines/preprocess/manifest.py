@@ -27,7 +27,8 @@ from pipelines.pairs.rejected import count_reasons, describe_reasons
 from pipelines.pairs.units import Unit
 from pipelines.pairs.work_folder import WORK_FOLDER
 from pipelines.preprocess.merge_steps import RecordStatistics, ShardStatistics
-from pipelines.preprocess.plan import DatasetPlan, find_finished
+from pipelines.preprocess.output_folder import find_finished
+from pipelines.preprocess.plan import DatasetPlan
 from pipelines.runners.jobs.transforms import versions_here
 from pipelines.storage import files
 from pipelines.storage.paths import join

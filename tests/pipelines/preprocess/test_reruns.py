@@ -34,7 +34,7 @@ from pipelines.corpora.parquet_columns import ParquetColumns
 from pipelines.corpora.text import TextPair, Tsv
 from pipelines.pairs import units
 from pipelines.pairs.filters import Filters
-from pipelines.preprocess import encode_steps, manifest, merge_steps, plan
+from pipelines.preprocess import encode_steps, manifest, merge_steps, output_folder
 from pipelines.preprocess import plan as preprocess_plan
 from pipelines.preprocess.options import PreprocessOptions
 from pipelines.preprocess.plan import plan_preprocess
@@ -223,7 +223,7 @@ def test_a_run_that_is_not_taken_deletes_nothing_of_one_that_joined_it(
 
     def refuse(*_, **__):
         if has_joined:
-            assert preprocess_plan.claim_output(plan, run_id="the second") is None
+            assert output_folder.claim_output(plan, run_id="the second") is None
             plan.work.write_text(plan.work.spill("of-the-second"), "what it did")
         raise UserError("there is no such jar")
 
@@ -332,7 +332,7 @@ def test_what_a_user_error_ends_deletes_nothing_behind_links(tmp_path):
     (tmp_path / "out/deep/x.spm").write_text("of another")
     (tmp_path / "out/linked").symlink_to(other)
     (tmp_path / "out/own.spm").write_text("begun")
-    plan.abandon_output(str(tmp_path / "out"))
+    output_folder.abandon_output(str(tmp_path / "out"))
     assert not (tmp_path / "out/own.spm").exists()
     assert (tmp_path / "out/deep/x.spm").exists()
     assert (other / "vocabulary.spm").read_text() == "of another"
@@ -389,7 +389,7 @@ def test_other_options_and_other_corpora_are_told_at_once(tmp_path, monkeypatch,
     if is_finished:
         run_preprocess(begun)
     else:
-        plan.claim_output(begun)
+        output_folder.claim_output(begun)
     with pytest.raises(
         UserError, match=r"made from other input \(the corpora are in another order"
     ):
@@ -412,7 +412,7 @@ def test_a_run_begun_by_an_older_tt_does_not_say_what_is_held_out(tmp_path):
     kept, held_out = (write_tsv(tmp_path, f"{n}.tsv", first=100 * n) for n in range(2))
     settled = options(tmp_path / "out")
     begun = plan_preprocess(sources=[kept], validation_sources=[held_out], options=settled)
-    plan.claim_output(begun)
+    output_folder.claim_output(begun)
     run = json.loads(Path(begun.work.run_file).read_text())
     del run["held_out_from"]
     Path(begun.work.run_file).write_text(json.dumps(run))
