@@ -12,7 +12,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from model.errors import UserError
+from model.errors import BadFileError, UserError
 from model.folders.access import no_access
 from model.text.vocabulary import Reader, VocabularyPair, read_local
 
@@ -148,6 +148,7 @@ class DatasetManifest:
         """Reads the manifest of a finished dataset folder, by `read` where that is remote.
 
         Raises:
+          BadFileError: The file is damaged.
           UserError: There is no such folder, it is unfinished, or the file is of another format.
         """
         path = f"{folder}/{MANIFEST_FILE}"
@@ -186,7 +187,7 @@ class DatasetManifest:
         except PermissionError as error:
             raise no_access(path, reason=error.strerror or "permission denied") from error
         except (IsADirectoryError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise UserError(
+            raise BadFileError(
                 f"{path} cannot be read: {error!r}. Copy the folder again from where it came, or "
                 "make the dataset again with `tt preprocess`"
             ) from error

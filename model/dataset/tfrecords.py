@@ -110,8 +110,8 @@ def read_records(
 
 def _unusable(path: Path, problem: str) -> UserError:
     return UserError(
-        f"{path} {problem}. Copy the shard again from where it came, or make the dataset again "
-        "with `tt preprocess`"
+        f"{path} {problem}. Copy the shard again from where it came, or delete it and run the same "
+        "`tt preprocess` again"
     )
 
 

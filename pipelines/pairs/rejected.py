@@ -12,6 +12,7 @@ import pyarrow as pa
 from pipelines.corpora.opening import SourceList
 from pipelines.pairs.spills import Places
 
+PARQUET_END = b"PAR1"  # of every whole `rejected-*.parquet`
 _ROWS_AT_ONCE = 1 << 16
 
 # A duplicate has its survivor's place instead of texts. Lines and rows are counted from 1.

@@ -12,7 +12,7 @@ import itertools
 import json
 import struct
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -47,12 +47,12 @@ HEADER = np.dtype(
 READ_BYTES = 80 << 20
 
 _TAIL_BYTES = 64 << 10  # the footers of all but many shards
-_MAGIC = b"ttspill6"
+_MAGIC = b"ttspill7"
 _FOOTER_END = struct.Struct("<Q8s")
 
 
-class OtherSpillError(ValueError):
-    """A spill of another version."""
+class UnusableSpillError(ValueError):
+    """A spill is truncated, or another version of `tt` wrote it."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -81,6 +81,14 @@ class Region:
 
 
 RegionOfShard = tuple[tuple[str, int], Region]  # the key is (split, shard)
+
+
+class SpillFooter(NamedTuple):
+    """The footer of a spill."""
+
+    regions: list[RegionOfShard]  # where the records of each (split, shard) lie
+    statistics: dict[str, Any]  # of the unit
+    vocabulary: dict[str, str]  # digests of the vocabularies that encoded the records, by file name
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,12 +136,21 @@ def write_spill(
     order: int,
     index: int,
     statistics: dict[str, Any],
+    vocabulary: dict[str, str],
     work: WorkFolder,
 ) -> list[RegionOfShard]:
-    """Writes a unit's records and returns where those of each (split, shard) lie.
+    """Write the records of a unit, and return where those of each (split, shard) lie.
 
-    The unit is number `index` of the group that begins with the source in place `order`.
-    Statistics are JSON, for a rerun. The file lies in the work folder until it is whole.
+    The file has a temporary name in the work folder until it is whole.
+
+    Args:
+      path: The spill.
+      parts: The records of each split.
+      order: The place of the first source of the unit's group among all sources.
+      index: The place of the unit in its group.
+      statistics: Statistics of the unit as JSON, for a rerun.
+      vocabulary: Digests of the vocabularies that encoded the records, by file name.
+      work: The work folder.
     """
     regions: list[RegionOfShard] = []
     with work.write_whole(path) as file:
@@ -169,6 +186,7 @@ def write_spill(
                     regions.append(((part.split, shard), region))
         footer = {
             "statistics": statistics,
+            "vocabulary": vocabulary,
             "order": order,
             "index": index,
             "regions": [
@@ -180,18 +198,20 @@ def write_spill(
     return regions
 
 
-def read_spill_footer(path: str) -> tuple[list[RegionOfShard], dict[str, Any]]:
-    """Returns what `write_spill` returned, and the unit's statistics.
+def read_spill_footer(path: str) -> SpillFooter:
+    """Return what `write_spill` was given and returned.
 
     Raises:
-      OtherSpillError: An older `tt` wrote the spill.
+      UnusableSpillError: The spill is truncated, or another version of `tt` wrote it.
     """
     size = listing.file_identity(path)["bytes"]
     tail = files.read_range(path, max(0, size - _TAIL_BYTES), size)
-    length, magic = _FOOTER_END.unpack(tail[-_FOOTER_END.size :])
-    if magic != _MAGIC:
-        raise OtherSpillError(f"{path} is not a spill of this version")
+    if not tail.endswith(_MAGIC) or size < _FOOTER_END.size:
+        raise UnusableSpillError(f"{path} is not a whole spill of this version")
+    length, _ = _FOOTER_END.unpack(tail[-_FOOTER_END.size :])
     length += _FOOTER_END.size
+    if length > size:
+        raise UnusableSpillError(f"{path} is shorter than its footer")
     if length > len(tail):
         tail = files.read_range(path, size - length, size)
     footer = json.loads(tail[-length : -_FOOTER_END.size])
@@ -208,16 +228,19 @@ def read_spill_footer(path: str) -> tuple[list[RegionOfShard], dict[str, Any]]:
         )
         for split, shard, counts, bounds in footer["regions"]
     ]
-    return regions, footer["statistics"]
+    end = regions[-1][1].bounds[-1] if regions else 0
+    if end + length != size:
+        raise UnusableSpillError(f"{path} has {size - length} bytes of records instead of {end}")
+    return SpillFooter(regions, footer["statistics"], footer["vocabulary"])
 
 
-def find_spill(path: str) -> tuple[list[RegionOfShard], dict[str, Any]] | None:
-    """Returns what `write_spill` returned, with the statistics; None if an older `tt` wrote it."""
+def find_spill(path: str) -> SpillFooter | None:
+    """Return the footer of a spill; None if the spill is missing, truncated or of another `tt`."""
     if not files.is_there(path):
         return None
     try:
         return read_spill_footer(path)
-    except OtherSpillError:
+    except ValueError:  # also of a footer that is no JSON
         return None
 
 

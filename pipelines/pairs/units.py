@@ -19,7 +19,7 @@ from model.engines import machine
 from pipelines.corpora.opening import SourceList
 from pipelines.corpora.rows import ROW_SCHEMA
 from pipelines.corpora.source import Source
-from pipelines.pairs.work_folder import WorkFolder
+from pipelines.pairs.work_folder import WorkFolder, ends_with
 from pipelines.storage import files
 
 # A unit ends at whichever limit comes first.
@@ -29,6 +29,8 @@ MAX_UNIT_BYTES = 256 << 20  # of text
 # Rows that are worked on at once, of those that are read at once: with their texts, tokens and
 # records they stay in a core's cache, which takes a tenth off the time of two cores.
 _ROWS_AT_ONCE = 4096
+
+_CHUNK_END = b"ARROW1"  # of every whole Arrow file
 
 _Rows = dict[int, int]  # rows of a unit by the order of their source
 _Tagged = tuple[int, pa.Table]  # rows with the order of their source
@@ -133,7 +135,11 @@ def cut_sources(
 
 
 def read_index(content: bytes) -> list[tuple[_Rows, bool]]:
-    """Returns of each unit of an index its rows, by their source's order, and if it has a chunk."""
+    """Return of each unit of an index its rows, by their source's order, and if it has a chunk.
+
+    Raises:
+      ValueError: The index is truncated.
+    """
     return [
         ({int(order): rows for order, rows in unit["rows"].items()}, unit["chunk"])
         for unit in json.loads(content)
@@ -144,16 +150,31 @@ def _rows_and_chunks(
     members: Sequence[tuple[int, Source]], max_pairs: int, work: WorkFolder
 ) -> Iterator[tuple[_Rows, str]]:
     group = members[0][0]
-    index_path = work.index(group)
-    if files.is_there(index_path):
-        for index, (rows, has_chunk) in enumerate(read_index(files.read_bytes(index_path))):
-            yield rows, work.chunk(group, index) if has_chunk else ""
+    finished = _find_units(group, work)
+    if finished is not None:
+        yield from finished
         return
     units = []
     for rows, chunk in _cut(members, max_pairs, work):
         units.append({"rows": rows, "chunk": bool(chunk)})
         yield rows, chunk
-    work.write_text(index_path, json.dumps(units))
+    work.write_text(work.index(group), json.dumps(units))
+
+
+def _find_units(group: int, work: WorkFolder) -> list[tuple[_Rows, str]] | None:
+    """Return the rows and the chunk of each unit of a group; None if a file is not whole."""
+    if not files.is_there(work.index(group)):
+        return None
+    try:
+        units = read_index(files.read_bytes(work.index(group)))
+    except ValueError:
+        return None
+    found = [
+        (rows, work.chunk(group, index) if has_chunk else "")
+        for index, (rows, has_chunk) in enumerate(units)
+    ]
+    is_whole = all(ends_with(chunk, _CHUNK_END) for _, chunk in found if chunk)
+    return found if is_whole else None
 
 
 def _cut(
@@ -177,7 +198,7 @@ def _cut(
         )
         for pieces in _in_runs(tables, max_pairs):
             chunk = work.chunk(group, index)
-            if files.is_there(chunk):
+            if ends_with(chunk, _CHUNK_END):
                 rows = _count_rows(pieces)
             else:
                 rows = _write_chunk(chunk, pieces, work=work)

@@ -57,6 +57,10 @@ class WorkFolder:
         """Returns the path of the statistics of a shard: it says that the shard is finished."""
         return self._join(f"shard-{split}-{shard:05d}.json")
 
+    def digest(self, vocabulary: str) -> str:
+        """Return the path of the digest of a vocabulary, which is written after the vocabulary."""
+        return self._join(f"digest-{vocabulary}")
+
     def training(self, vocabulary: str) -> str:
         """Returns the path of how far the training of a vocabulary is, named by its file."""
         return self._join(f"training-{vocabulary}.json")
@@ -85,3 +89,14 @@ class WorkFolder:
 
     def _join(self, name: str) -> str:
         return paths.join(self.path, name)
+
+
+def find_size(path: str) -> int | None:
+    """Return the size of a file in bytes; None if there is no file."""
+    return int(listing.file_identity(path)["bytes"]) if files.is_there(path) else None
+
+
+def ends_with(path: str, mark: bytes) -> bool:
+    """Return whether a file exists and ends with a mark, which a truncated file does not."""
+    size = find_size(path) or 0
+    return size >= len(mark) and files.read_range(path, size - len(mark), size) == mark

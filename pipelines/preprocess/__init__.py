@@ -4,6 +4,7 @@ options            the options of a dataset
 request            a dataset that is asked for
 plan               shards, buckets and units
 output_folder      which run may write the dataset folder, and whether its files are whole
+vocabulary_files   vocabularies in the dataset folder, and whether they are whole
 vocabulary_sample  SentencePiece on a sample of lines
 encode_steps       ListUnits | FindHeldOut | TrainVocabularies | EncodeUnits
 merge_steps        MergeShards, and what a shard holds

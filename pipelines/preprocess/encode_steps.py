@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -12,19 +13,21 @@ from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.shared import Shared
 
 from model.errors import UserError
-from model.text.vocabulary import VocabularyPair, load_vocabularies
+from model.text.vocabulary import VocabularyPair
 from pipelines.corpora.encodings import find_encoding
 from pipelines.corpora.lines import read_texts
 from pipelines.corpora.opening import SourceList
 from pipelines.pairs.cleaning import find_validation
 from pipelines.pairs.encoding import UnitStatistics, encode_unit, training_lines
 from pipelines.pairs.held_out import HeldOut, hash_pairs, hash_texts, unite
-from pipelines.pairs.rejected import REJECTED_SCHEMA, SourceNames
+from pipelines.pairs.rejected import PARQUET_END, REJECTED_SCHEMA, SourceNames
 from pipelines.pairs.spills import find_spill, write_spill
 from pipelines.pairs.units import Unit, cut_sources
+from pipelines.pairs.work_folder import ends_with
 from pipelines.preprocess.options import PreprocessOptions
 from pipelines.preprocess.plan import DatasetPlan
 from pipelines.preprocess.progress import count_sampled, note_stages
+from pipelines.preprocess.vocabulary_files import load_planned, write_vocabulary
 from pipelines.preprocess.vocabulary_sample import (
     Sample,
     VocabularySpec,
@@ -32,7 +35,6 @@ from pipelines.preprocess.vocabulary_sample import (
     train_vocabulary,
 )
 from pipelines.runners.jobs.transforms import CheckWorker, Spread
-from pipelines.storage import files
 from pipelines.storage.paths import join
 
 # Beam sets the label of a transform when it applies it: these dataclasses cannot be frozen.
@@ -169,18 +171,18 @@ class _UniteHashes(beam.CombineFn):
 
 @_transform
 class TrainVocabularies(beam.PTransform):
-    """Trains vocabularies on a sample of the units; yields the folder that they are in."""
+    """Train vocabularies on a sample of the units; yield their digests by file name."""
 
     plan: DatasetPlan
-    # The vocabularies: one shared, one a side, or none where all are in place.
+    # The vocabularies to train: one shared one, or one per side; none if all are in place.
     specs: Sequence[VocabularySpec]
+    digests: Mapping[str, str]  # of the vocabularies in place, by file name
     held_out: beam.pvalue.AsSingleton  # side input: the `HeldOut` of what training must not see
 
     def expand(self, units: beam.PCollection) -> beam.PCollection:
         """Wires the steps."""
         if not self.specs:
-            output = self.plan.options.output
-            return units.pipeline | "Vocabularies in place" >> beam.Create([output])
+            return units.pipeline | "Vocabularies in place" >> beam.Create([dict(self.digests)])
         sides = _SIDES[: len(self.specs)]
         least = _LeastLines(self.plan.options.vocabulary_sample)
         samples = units | "Sample lines" >> beam.ParDo(
@@ -262,8 +264,8 @@ class _Train(beam.DoFn):
     def __init__(self, specs: Mapping[str, VocabularySpec], plan: DatasetPlan) -> None:
         self._specs, self._plan = specs, plan
 
-    def process(self, sample: Sample) -> Iterator[str]:
-        output = self._plan.options.output
+    def process(self, sample: Sample) -> Iterator[dict[str, str]]:
+        digests = {}
         for side, spec in self._specs.items():
             lines = sample.table(side)
             if not lines.num_rows:
@@ -271,9 +273,9 @@ class _Train(beam.DoFn):
                 reason = describe_rejected(sample.rejected, corpora=list(names))
                 raise UserError(f"no text to train the {spec.name} vocabulary on: {reason}")
             tell = note_stages(self._plan.work, spec.file)
-            with self._plan.work.write_whole(join(output, spec.file)) as file:
-                file.write(train_vocabulary(lines, spec, tell=tell))
-        yield output
+            content = train_vocabulary(lines, spec, tell=tell)
+            digests[spec.file] = write_vocabulary(self._plan, spec.file, content)
+        yield digests
 
 
 class EncodedUnits(NamedTuple):
@@ -285,16 +287,16 @@ class EncodedUnits(NamedTuple):
 
 @_transform
 class EncodeUnits(beam.PTransform):
-    """Cleans, encodes and filters units into a spill file each."""
+    """Clean, encode and filter units into a spill file each."""
 
     plan: DatasetPlan
-    vocabulary_folder: beam.pvalue.AsSingleton  # side input: where the vocabularies are
+    digests: beam.pvalue.AsSingleton  # side input: digests of the vocabularies, by file name
     held_out: beam.pvalue.AsSingleton  # side input: the `HeldOut` of what training must not see
 
     def expand(self, units: beam.PCollection) -> EncodedUnits:
         """Wires the steps."""
         encoded = units | "Encode" >> beam.ParDo(
-            _Encode(self.plan), self.vocabulary_folder, self.held_out
+            _Encode(self.plan), self.digests, self.held_out
         ).with_outputs(_STATISTICS, main=_REGION)
         return EncodedUnits(encoded[_REGION], encoded[_STATISTICS])
 
@@ -307,25 +309,30 @@ class _Encode(beam.DoFn):
     def setup(self) -> None:
         self._names = SourceNames(self._plan.source_list)
 
-    def process(self, unit: Unit, vocabulary_folder: str, held_out: HeldOut) -> Iterator[Any]:
+    def process(self, unit: Unit, digests: Mapping[str, str], held_out: HeldOut) -> Iterator[Any]:
         work = self._plan.work
         spill = work.spill(unit.label)
-        if finished := find_spill(spill):
-            regions, values = finished
-            statistics = UnitStatistics(**values)
+        rejected_path = join(self._plan.options.output, f"rejected-{unit.label}.parquet")
+        finished = find_spill(spill)
+        if (
+            finished
+            and finished.vocabulary == digests
+            and (not finished.statistics["rejected"] or ends_with(rejected_path, PARQUET_END))
+        ):
+            regions = finished.regions
+            statistics = UnitStatistics(**finished.statistics)
         else:
             encoded = encode_unit(
                 unit,
                 self._plan.source_list,
-                self._load_vocabularies(vocabulary_folder),
+                self._load_vocabularies(digests),
                 options=self._plan.encoding,
                 held_out=held_out,
             )
             statistics = encoded.statistics
             # First the rejected pairs: a spill says that its unit is finished.
             if encoded.rejections.rows:
-                path = join(self._plan.options.output, f"rejected-{unit.label}.parquet")
-                with work.open_parquet_writer(path, REJECTED_SCHEMA) as writer:
+                with work.open_parquet_writer(rejected_path, REJECTED_SCHEMA) as writer:
                     writer.write_table(encoded.rejections.table(self._names))
             regions = write_spill(
                 spill,
@@ -333,14 +340,13 @@ class _Encode(beam.DoFn):
                 order=unit.order,
                 index=unit.index,
                 statistics=dataclasses.asdict(statistics),
+                vocabulary=dict(digests),
                 work=work,
             )
         yield from regions
         yield beam.pvalue.TaggedOutput(_STATISTICS, statistics)
 
-    def _load_vocabularies(self, folder: str) -> VocabularyPair:
-        def load() -> VocabularyPair:
-            return load_vocabularies(folder, read=files.read_bytes)
-
-        loaded: VocabularyPair = self._vocabularies.acquire(load, tag=folder)
+    def _load_vocabularies(self, digests: Mapping[str, str]) -> VocabularyPair:
+        load = functools.partial(load_planned, self._plan.options.output, digests)
+        loaded: VocabularyPair = self._vocabularies.acquire(load, tag=self._plan.options.output)
         return loaded

@@ -18,19 +18,26 @@ from typing import TYPE_CHECKING
 from model.dataset.manifest import DatasetManifest
 from model.errors import UnfinishedError, UserError
 from model.text.vocabulary import VOCABULARY_FILE, vocabulary_json
-from pipelines.pairs.work_folder import WORK_FOLDER, WorkFolder
+from pipelines.pairs.work_folder import WORK_FOLDER
 from pipelines.preprocess.description import describe_plan
 from pipelines.preprocess.options import PreprocessOptions
 from pipelines.preprocess.output_folder import (
     abandon_output,
     check_output,
     claim_output,
+    find_damage,
     find_finished,
     is_last_run,
     lock_output,
+    take_finished,
 )
 from pipelines.preprocess.plan import PreprocessPlan
 from pipelines.preprocess.progress import Progress, ProgressWatch
+from pipelines.preprocess.vocabulary_files import (
+    delete_vocabularies,
+    find_vocabularies,
+    write_vocabulary,
+)
 from pipelines.preprocess.vocabulary_sample import VocabularySpec
 from pipelines.runners.status_line import look_seconds, repeating
 from pipelines.storage import files
@@ -76,8 +83,8 @@ class PreprocessJob:
 
     @property
     def is_finished(self) -> bool:
-        """Whether the folder holds this very dataset: then a run leaves it as it is."""
-        return find_finished(self.plan) is not None
+        """Whether the folder holds this very dataset, whole, so that a run does nothing."""
+        return find_finished(self.plan) is not None and not find_damage(self.plan)
 
     def run(
         self,
@@ -101,8 +108,10 @@ class PreprocessJob:
         from pipelines.remote.dataflow import check_staging
         from pipelines.remote.wheel import with_own_wheel
 
-        if self.is_finished and (finished := claim_output(self.plan)):
+        if finished := take_finished(self.plan):
             return finished  # whether or not the runner is still there
+        for path in find_damage(self.plan):
+            report(f"{path} is missing or damaged: the dataset is made again")
         check_staging(self.beam_arguments)
         with with_own_wheel(self._arguments()) as arguments:
             return self._run(arguments, progress, report, detach=detach)
@@ -134,11 +143,11 @@ class PreprocessJob:
         with lock_output(output):
             job_file = JobFile(join(output, WORK_FOLDER))
             job_file.check_no_job_runs()
-            has_begun = files.is_there(plan.work.run_file)
+            has_begun = files.is_there(plan.work.run_file) or find_finished(plan) is not None
             run_id = uuid.uuid4().hex
             if finished := claim_output(plan, run_id=run_id):
                 return finished
-            _copy_vocabularies(plan.options, work=plan.work)
+            _copy_vocabularies(plan)
             _add_steps(pipeline, plan)
             try:
                 with _watched(plan, progress):
@@ -179,16 +188,20 @@ def _add_steps(pipeline: beam.Pipeline, whole_plan: PreprocessPlan) -> None:
     plan = whole_plan.for_steps
     units, cut = pipeline | "List units" >> ListUnits(plan=plan)
     held_out = beam.pvalue.AsSingleton(units | "Find held-out texts" >> FindHeldOut(plan=plan))
-    specs = [] if _has_vocabularies(plan.options) else _vocabulary_specs(plan.options)
+    in_place = find_vocabularies(plan)  # from the user, or from a run that was stopped
+    if in_place is None:
+        delete_vocabularies(plan)
     vocabularies = units | "Train vocabularies" >> TrainVocabularies(
-        plan=plan, specs=specs, held_out=held_out
+        plan=plan,
+        specs=[] if in_place else _vocabulary_specs(plan.options),
+        digests=in_place or {},
+        held_out=held_out,
     )
-    encoded = units | "Encode units" >> EncodeUnits(
-        plan=plan, vocabulary_folder=beam.pvalue.AsSingleton(vocabularies), held_out=held_out
-    )
+    digests = beam.pvalue.AsSingleton(vocabularies)
+    encoded = units | "Encode units" >> EncodeUnits(plan=plan, digests=digests, held_out=held_out)
     shards = encoded.regions | "Merge shards" >> MergeShards(plan=plan)
     _ = pipeline | "Write manifest" >> WriteManifest(
-        plan=plan, cut=cut, units=encoded.statistics, shards=shards
+        plan=plan, digests=digests, cut=cut, units=encoded.statistics, shards=shards
     )
 
 
@@ -214,14 +227,9 @@ def _vocabulary_specs(options: PreprocessOptions) -> list[VocabularySpec]:
     ]
 
 
-def _has_vocabularies(options: PreprocessOptions) -> bool:
-    """Says whether the folder has its vocabularies: given ones, or from a run cut short."""
-    return all(files.is_there(join(options.output, name)) for name in options.model_files)
-
-
-def _copy_vocabularies(options: PreprocessOptions, *, work: WorkFolder) -> None:
+def _copy_vocabularies(plan: PreprocessPlan) -> None:
+    options = plan.options
     text = vocabulary_json(shared=options.is_shared, normalization=options.normalization)
-    work.write_text(join(options.output, VOCABULARY_FILE), text)
+    plan.work.write_text(join(options.output, VOCABULARY_FILE), text)
     for given, name in zip(options.vocabulary, options.model_files, strict=False):
-        with work.write_whole(join(options.output, name)) as file:
-            file.write(files.read_bytes(given))
+        write_vocabulary(plan, name, files.read_bytes(given))

@@ -6,7 +6,7 @@ import collections
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -21,7 +21,6 @@ from model.dataset.manifest import (
     shard_name,
 )
 from model.errors import UserError
-from model.text.vocabulary import load_vocabularies
 from pipelines.pairs.encoding import UnitStatistics
 from pipelines.pairs.rejected import count_reasons, describe_reasons
 from pipelines.pairs.units import Unit
@@ -29,6 +28,7 @@ from pipelines.pairs.work_folder import WORK_FOLDER
 from pipelines.preprocess.merge_steps import RecordStatistics, ShardStatistics
 from pipelines.preprocess.output_folder import find_finished
 from pipelines.preprocess.plan import DatasetPlan
+from pipelines.preprocess.vocabulary_files import load_planned
 from pipelines.runners.jobs.transforms import versions_here
 from pipelines.storage import files
 from pipelines.storage.paths import join
@@ -148,6 +148,7 @@ class WriteManifest(beam.PTransform):
     """Checks that every pair is accounted for and writes `dataset.json`, the last of all files."""
 
     plan: DatasetPlan
+    digests: beam.pvalue.AsSingleton  # side input: digests of the vocabularies, by file name
     cut: beam.PCollection  # of Units, as they were cut
     units: beam.PCollection  # of UnitStatistics
     shards: beam.PCollection  # of ShardStatistics
@@ -161,7 +162,7 @@ class WriteManifest(beam.PTransform):
             (cut, self.units, self.shards)
             | "All statistics" >> beam.Flatten()
             | "Add up" >> beam.CombineGlobally(_SumStatistics(self.plan))
-            | "Complete" >> beam.ParDo(_Complete(self.plan))
+            | "Complete" >> beam.ParDo(_Complete(self.plan), self.digests)
             | "Delete work folder" >> beam.ParDo(_DeleteWork(self.plan))
         )
 
@@ -232,7 +233,7 @@ class _Complete(beam.DoFn):
         # Of the program that plans, and of the files that it saw.
         self._version, self._options = versions_here()["tt"], plan.options.resolved()
 
-    def process(self, totals: Totals) -> Iterator[str]:
+    def process(self, totals: Totals, digests: Mapping[str, str]) -> Iterator[str]:
         plan = self._plan
         if find_finished(plan):  # by this very step, which is tried again: there is no work folder
             yield join(plan.options.output, MANIFEST_FILE)
@@ -244,7 +245,7 @@ class _Complete(beam.DoFn):
         }
         check_splits(splits[TRAIN], splits[VALIDATION], sources=sources)
         options = plan.options
-        vocabularies = load_vocabularies(options.output, read=files.read_bytes)
+        vocabularies = load_planned(options.output, digests)
         manifest = DatasetManifest(
             fingerprint=plan.fingerprint,
             version=self._version,

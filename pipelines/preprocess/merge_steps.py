@@ -23,8 +23,14 @@ from model.dataset.manifest import (
     shard_name,
 )
 from model.dataset.tfrecords import framed_runs
-from pipelines.pairs.rejected import REJECTED_SCHEMA, SourceNames, duplicates_tables
+from pipelines.pairs.rejected import (
+    PARQUET_END,
+    REJECTED_SCHEMA,
+    SourceNames,
+    duplicates_tables,
+)
 from pipelines.pairs.spills import Headers, MergedBucket, Region, merge_bucket, read_buckets
+from pipelines.pairs.work_folder import ends_with, find_size
 from pipelines.preprocess.plan import DatasetPlan
 from pipelines.storage import files
 from pipelines.storage.paths import join
@@ -111,7 +117,11 @@ class ShardStatistics(RecordStatistics):
 
     @classmethod
     def from_json(cls, text: str | bytes) -> ShardStatistics:
-        """Reads what `to_json` returned; JSON has made the orders of sources texts."""
+        """Read the text that `to_json` returned; JSON has made the orders of sources texts.
+
+        Raises:
+          ValueError: The text is truncated.
+        """
         values = json.loads(text)
         for name in ("kept_by_source", "duplicates_by_source"):
             values[name] = {int(order): value for order, value in values[name].items()}
@@ -179,25 +189,45 @@ class _Merge(beam.DoFn):
         self, element: tuple[ShardKey, Iterable[Region | None]]
     ) -> Iterator[ShardStatistics]:
         (split, shard), found = element
-        work = self._plan.work
-        done = work.shard_statistics(split, shard)
-        if files.is_there(done):
-            yield ShardStatistics.from_json(files.read_bytes(done))
+        if finished := self._find_finished(split, shard):
+            yield finished
             return
         regions = sorted(
             (region for region in found if region), key=lambda region: (region.order, region.index)
         )
         statistics = self._merge(split, shard, regions)
-        work.write_text(done, statistics.to_json())
+        work = self._plan.work
+        work.write_text(work.shard_statistics(split, shard), statistics.to_json())
         yield statistics
 
+    def _find_finished(self, split: str, shard: int) -> ShardStatistics | None:
+        """Return the statistics of a finished shard; None if one of its files is not whole."""
+        done = self._plan.work.shard_statistics(split, shard)
+        if not files.is_there(done):
+            return None
+        try:
+            statistics = ShardStatistics.from_json(files.read_bytes(done))
+        except ValueError:  # truncated
+            return None
+        path, rejected_path = self._paths(split, shard)
+        has_rejected = bool(statistics.duplicates_by_source)
+        is_whole = find_size(path) == statistics.size and (
+            not has_rejected or ends_with(rejected_path, PARQUET_END)
+        )
+        return statistics if is_whole else None
+
+    def _paths(self, split: str, shard: int) -> tuple[str, str]:
+        """Return the paths of a shard and of the list of its rejected pairs."""
+        output = self._plan.options.output
+        path = join(output, shard_name(split, shard, self._plan.splits[split].shards))
+        return path, join(output, f"rejected-{PurePath(path).stem}.parquet")
+
     def _merge(self, split: str, shard: int, regions: Sequence[Region]) -> ShardStatistics:
-        work, output = self._plan.work, self._plan.options.output
+        work = self._plan.work
         spread, by = self._plan.splits[split], self._plan.options.deduplicate
         keeps_copies = self._plan.has_held_out and split == VALIDATION
         statistics = ShardStatistics(split=split, shard=shard)
-        path = join(output, shard_name(split, shard, spread.shards))
-        rejected_path = join(output, f"rejected-{PurePath(path).stem}.parquet")
+        path, rejected_path = self._paths(split, shard)
         with contextlib.ExitStack() as opened:
             file = opened.enter_context(work.write_whole(path))
             rejected: pq.ParquetWriter | None = None

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import fnmatch
+import functools
 import json
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from model.dataset.corpora import HELD_OUT, compare_corpora
-from model.dataset.manifest import MANIFEST_FILE, DatasetManifest
-from model.errors import UserError
+from model.dataset.manifest import MANIFEST_FILE, DatasetManifest, digest_file
+from model.errors import BadFileError, UserError
 from model.folders.differences import describe_differences
 from model.folders.lock import lock_folder
 from model.text.vocabulary import VOCABULARY_FILE
@@ -24,7 +26,9 @@ from pipelines.storage.paths import join
 
 
 def check_output(plan: PreprocessPlan) -> DatasetManifest | None:
-    """Checks that the folder is ours to write to; returns a finished manifest.
+    """Check that the folder is ours to write to; return the manifest of a finished dataset.
+
+    A dataset of this plan with a missing or damaged file is not finished: a run makes it again.
 
     Raises:
       UserError: The folder holds something else.
@@ -34,26 +38,36 @@ def check_output(plan: PreprocessPlan) -> DatasetManifest | None:
     if paths.is_local(output) and Path(output).exists() and not Path(output).is_dir():
         raise UserError(f"{output} is a file, not a folder: choose another `output`")
     root = f"{output.rstrip('/')}/"
-    names = [path.removeprefix(root) for path in listing.list_folder(output)]
-    if MANIFEST_FILE in names:
-        manifest = DatasetManifest.load(output, read=files.read_bytes)
+    sizes = {file.path.removeprefix(root): file.size for file in listing.list_files(output)}
+    names = list(sizes)
+    manifest = _read_manifest(output) if MANIFEST_FILE in names else None
+    if manifest:
         if manifest.fingerprint != plan.fingerprint:
             difference = _describe_difference(manifest.options, manifest.sources, plan)
             raise UserError(
                 f"the folder {output} holds a finished dataset of {manifest.pairs_kept:,} pairs "
                 f"{difference}: {remedy}"
             )
-        return manifest
+        return None if _find_damage(output, manifest, sizes) else manifest
     begun = [name for name in names if fnmatch.fnmatch(name, f"{WORK_FOLDER}/*/{RUN_FILE}")]
     if begun and root + begun[0] != work.run_file:
-        run = json.loads(files.read_bytes(root + begun[0]))
+        read = functools.partial(_read_begun, output=output, remedy=remedy)
+        [run] = read(root + begun[0])
         if run["fingerprint"] == plan.fingerprint:
             raise UserError(
                 f"{output} holds an unfinished dataset of another version of tt: finish it with "
                 f"that, or {remedy}"
             )
-        difference = _describe_difference(run["options"], _begun_sources(root + begun[0]), plan)
+        lines = read(WorkFolder(paths.folder_of(root + begun[0])).sources)
+        sources = _begun_sources(lines, held_out_from=run.get("held_out_from"))
+        difference = _describe_difference(run["options"], sources, plan)
         raise UserError(f"{output} holds an unfinished dataset {difference}: {remedy}")
+    if MANIFEST_FILE in names and not begun:
+        raise UserError(
+            f"{join(output, MANIFEST_FILE)} is damaged, and nothing else says what the dataset was "
+            f"made from: run `rm -r {shlex.quote(output)}`, and then the same command again, or "
+            "choose another `output`"
+        )
     foreign = [name for name in names if not name.startswith(f"{WORK_FOLDER}/")]
     if foreign and not begun:
         shown = ", ".join(foreign[:3]) + (", ..." if len(foreign) > 3 else "")
@@ -98,8 +112,7 @@ def claim_output(plan: PreprocessPlan, *, run_id: str = "") -> DatasetManifest |
       UserError: The folder holds something else, or cannot be written.
     """
     output, work = plan.options.output, plan.work
-    if finished := check_output(plan):
-        files.delete_folder(join(output, WORK_FOLDER))
+    if finished := take_finished(plan):
         return finished
     try:
         files.make_folder(work.path)
@@ -112,6 +125,7 @@ def claim_output(plan: PreprocessPlan, *, run_id: str = "") -> DatasetManifest |
             "held_out_from": plan.held_out_from,
         }
         work.write_text(work.run_file, json.dumps(run))
+        _delete_manifest(plan)
     except OSError as error:
         raise _cannot_write(output, error) from error
     return None
@@ -125,15 +139,29 @@ def is_last_run(plan: PreprocessPlan, *, run_id: str) -> bool:
     return bool(json.loads(files.read_bytes(run_file)).get("run") == run_id)
 
 
-def _begun_sources(run_file: str) -> list[dict[str, Any]]:
-    """Returns the corpora of an unfinished run as a manifest lists them."""
-    run = json.loads(files.read_bytes(run_file))
-    lines = files.read_bytes(WorkFolder(paths.folder_of(run_file)).sources).splitlines()
-    identities = [json.loads(line)["identity"] for line in lines]
-    first = run.get("held_out_from")
-    if first is None:  # a run of an older tt
+def _begun_sources(
+    lines: Sequence[Mapping[str, Any]], *, held_out_from: int | None
+) -> list[dict[str, Any]]:
+    """Return the corpora of an unfinished run as a manifest lists them."""
+    identities = [line["identity"] for line in lines]
+    if held_out_from is None:  # a run of an older tt
         return identities
-    return [{**found, HELD_OUT: order >= first} for order, found in enumerate(identities)]
+    return [{**found, HELD_OUT: order >= held_out_from} for order, found in enumerate(identities)]
+
+
+def _read_begun(path: str, *, output: str, remedy: str) -> list[dict[str, Any]]:
+    """Read the lines of JSON in a file that an unfinished run wrote about itself.
+
+    Raises:
+      UserError: The file is missing or damaged.
+    """
+    try:
+        return [json.loads(line) for line in files.read_bytes(path).splitlines() or [b""]]
+    except (ValueError, FileNotFoundError) as error:
+        raise UserError(
+            f"{output} holds an unfinished dataset, and {path} is damaged, which says what it is "
+            f"made from: {remedy}"
+        ) from error
 
 
 def _describe_difference(
@@ -175,12 +203,73 @@ def _describe_placeholders(before: bool | None, now: bool | None) -> list[str]:
 
 
 def find_finished(plan: DatasetPlan) -> DatasetManifest | None:
-    """Returns the manifest of the folder, if a run of the same plan has finished it."""
+    """Return the manifest of the folder if a run of the same plan has written it."""
     output = plan.options.output
     if not listing.exists(join(output, MANIFEST_FILE)):
         return None
-    manifest = DatasetManifest.load(output, read=files.read_bytes)
-    return manifest if manifest.fingerprint == plan.fingerprint else None
+    manifest = _read_manifest(output)
+    return manifest if manifest and manifest.fingerprint == plan.fingerprint else None
+
+
+def _read_manifest(output: str) -> DatasetManifest | None:
+    """Read the manifest of a folder; None if the file is damaged."""
+    try:
+        return DatasetManifest.load(output, read=files.read_bytes)
+    except BadFileError:
+        return None
+
+
+def take_finished(plan: PreprocessPlan) -> DatasetManifest | None:
+    """Return the manifest of a finished dataset, without what its run left in the work folder.
+
+    Raises:
+      UserError: The folder holds something else.
+    """
+    finished = check_output(plan)
+    if finished:
+        files.delete_folder(join(plan.options.output, WORK_FOLDER))
+    return finished
+
+
+def find_damage(plan: DatasetPlan) -> list[str]:
+    """Return the missing and damaged files of a dataset that a run of the same plan has finished.
+
+    Shards are compared by their size, and vocabularies by their digest.
+    """
+    manifest, output = find_finished(plan), plan.options.output
+    if manifest is None:
+        return []
+    root = f"{output.rstrip('/')}/"
+    sizes = {file.path.removeprefix(root): file.size for file in listing.list_files(output)}
+    return _find_damage(output, manifest, sizes)
+
+
+def _find_damage(output: str, manifest: DatasetManifest, sizes: Mapping[str, int]) -> list[str]:
+    """Return the damaged files, given the sizes of all files by their path in the folder."""
+    damaged = [
+        name
+        for split in manifest.splits.values()
+        for name, size in zip(split.shards, split.shard_sizes, strict=True)
+        if sizes.get(name) != size
+    ]
+    for name, digest in manifest.vocabulary_digests.items():
+        if name not in sizes or digest_file(files.read_bytes(join(output, name))) != digest:
+            damaged.append(name)
+    return [join(output, name) for name in damaged]
+
+
+def _delete_manifest(plan: PreprocessPlan) -> None:
+    """Delete the manifest of a damaged dataset, which is made again.
+
+    The run keeps the vocabularies that are whole: models may have been trained with them.
+    """
+    path = join(plan.options.output, MANIFEST_FILE)
+    if manifest := find_finished(plan):
+        for name in plan.options.model_files:
+            if digest := manifest.vocabulary_digests.get(name):
+                plan.work.write_text(plan.work.digest(name), digest)
+    if files.is_there(path):
+        files.delete([path])
 
 
 def abandon_output(output: str) -> None:

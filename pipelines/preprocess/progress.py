@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from model.text.vocabulary import SOURCE_MODEL, TARGET_MODEL
 from model.text.vocabulary_training import TrainingStage
-from pipelines.pairs.spills import read_spill_footer
+from pipelines.pairs.spills import find_spill
 from pipelines.pairs.units import read_index
 from pipelines.pairs.work_folder import WorkFolder
 from pipelines.preprocess.plan import PreprocessPlan
@@ -171,11 +171,12 @@ class ProgressWatch:
             self._reused = set(finished["spill"])
         for path in finished["units"]:
             if path not in self._unit_rows:
-                units = read_index(files.read_bytes(path))
-                self._unit_rows[path] = [sum(rows.values()) for rows, _ in units]
+                with contextlib.suppress(ValueError):  # truncated: its sources are cut again
+                    units = read_index(files.read_bytes(path))
+                    self._unit_rows[path] = [sum(rows.values()) for rows, _ in units]
         for path in finished["spill"]:
-            if path not in self._spills:
-                statistics = read_spill_footer(path)[1]
+            if path not in self._spills and (spill := find_spill(path)):
+                statistics = spill.statistics
                 self._spills[path] = (
                     sum(rows for _, rows in statistics["rows"]),
                     sum(count for _, _, count in statistics["rejected"]),

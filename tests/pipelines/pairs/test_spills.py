@@ -16,6 +16,7 @@ from pipelines.pairs.spills import (
     SpillPart,
     SplitPlan,
     bucket_bounds,
+    find_spill,
     merge_bucket,
     read_buckets,
     read_spill_footer,
@@ -76,9 +77,10 @@ def test_a_spill_gives_every_record_back_by_bucket(
         order=3,
         index=4,
         statistics={"rows": 5},
+        vocabulary={"a.spm": "7f"},
         work=WorkFolder(work),
     )
-    assert read_spill_footer(path) == (written, {"rows": 5})
+    assert read_spill_footer(path) == (written, {"rows": 5}, {"a.spm": "7f"})
     found = {}
     for (split, shard), region in written:
         assert (split, region.order, region.index) == (TRAIN, 3, 4)
@@ -102,7 +104,15 @@ def test_two_splits_in_one_spill(tmp_path):
     ]
     path = str(tmp_path / "spill")
     regions = dict(
-        write_spill(path, parts, order=0, index=0, statistics={}, work=WorkFolder(str(tmp_path)))
+        write_spill(
+            path,
+            parts,
+            order=0,
+            index=0,
+            statistics={},
+            vocabulary={},
+            work=WorkFolder(str(tmp_path)),
+        )
     )
     [[train]] = read_buckets([regions[TRAIN, 0]], buckets=1)
     [[held]] = read_buckets([regions[VALIDATION, 0]], buckets=1)
@@ -115,8 +125,23 @@ def spill(tmp_path, index, groups, *, buckets):
     whole = batch(*((group, 7, row, b"x" * 50) for row, group in enumerate(groups)))
     work, path = WorkFolder(str(tmp_path)), str(tmp_path / f"spill-{index}")
     parts = [SpillPart(split=TRAIN, batch=whole, plan=plan)]
-    [[_, region]] = write_spill(path, parts, order=0, index=index, statistics={}, work=work)
+    [[_, region]] = write_spill(
+        path, parts, order=0, index=index, statistics={}, vocabulary={}, work=work
+    )
     return region
+
+
+def test_a_spill_of_any_other_size_counts_as_missing(tmp_path):
+    path = Path(spill(tmp_path, 0, range(3), buckets=2).path)
+    assert find_spill(str(path)) == read_spill_footer(str(path))
+    content = path.read_bytes()
+    for size in range(len(content)):
+        path.write_bytes(content[:size])
+        assert find_spill(str(path)) is None
+        path.write_bytes(content[-size:] if size else b"")  # with a whole footer
+        assert find_spill(str(path)) is None
+    path.unlink()
+    assert find_spill(str(path)) is None
 
 
 @pytest.mark.parametrize(("most_bytes", "reads"), [(1 << 20, 1), (2500, 4), (0, 8)])
@@ -145,7 +170,7 @@ def test_neighbouring_buckets_are_read_at_once_as_far_as_memory_allows(
 def test_a_footer_that_is_longer_than_usual_is_read_too(tmp_path, monkeypatch):
     region = spill(tmp_path, 0, range(9), buckets=3)
     monkeypatch.setattr(spills, "_TAIL_BYTES", 20)
-    assert read_spill_footer(region.path) == ([((TRAIN, 0), region)], {})
+    assert read_spill_footer(region.path) == ([((TRAIN, 0), region)], {}, {})
 
 
 def test_merge_sorts_and_keeps_the_least_place_of_a_group():

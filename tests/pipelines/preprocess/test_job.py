@@ -42,6 +42,7 @@ from pipelines.pairs.digests import digest_texts
 from pipelines.preprocess import encode_steps, plan
 from pipelines.preprocess.description import describe_manifest
 from pipelines.preprocess.options import PreprocessOptions
+from pipelines.preprocess.vocabulary_files import load_planned
 
 
 def test_every_pair_is_in_one_split_once(dataset):
@@ -545,11 +546,11 @@ def test_a_vocabulary_is_loaded_once_a_process(tmp_path, monkeypatch, corpus, da
     monkeypatch.setattr(plan, "MAX_UNIT_PAIRS", 40)  # 10 units
     loads = []
 
-    def count_load(folder, **options):
+    def count_load(folder, digests):
         loads.append(folder)
-        return load_vocabularies(folder, **options)
+        return load_planned(folder, digests)
 
-    monkeypatch.setattr(encode_steps, "load_vocabularies", count_load)
+    monkeypatch.setattr(encode_steps, "load_planned", count_load)
     preprocess(
         sources=[corpus],
         options=options(tmp_path, vocabulary=(str(dataset / "vocabulary.spm"),)),

@@ -249,8 +249,8 @@ def test_a_rerun_encodes_anew_what_another_version_encoded(tmp_path, monkeypatch
             preprocess(sources=[corpus], options=options(tmp_path), beam_arguments=ONE_THREAD)
     for spill in tmp_path.glob("_work/*/spill-*"):
         content = spill.read_bytes()
-        assert content.endswith(b"ttspill6")
-        spill.write_bytes(content.removesuffix(b"ttspill6") + b"ttspill5")
+        assert content.endswith(b"ttspill7")
+        spill.write_bytes(content.removesuffix(b"ttspill7") + b"ttspill6")
     preprocess(sources=[corpus], options=options(tmp_path), beam_arguments=ONE_THREAD)
     assert digest(tmp_path) == digest(dataset)
 

@@ -1,0 +1,347 @@
+"""Truncated files of an unfinished dataset count as missing; a damaged dataset is made again."""
+
+import contextlib
+import shutil
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from corpora import ONE_THREAD, PAIRS, digest, options, preprocess, records, texts
+
+from model.dataset.manifest import MANIFEST_FILE, DatasetManifest
+from model.dataset.tfrecords import read_records
+from model.errors import UnfinishedError, UserError
+from model.text.normalization import TextNormalization
+from model.text.vocabulary import Vocabulary
+from pipelines.corpora.parquet_columns import ParquetColumns
+from pipelines.corpora.text import Tsv
+from pipelines.preprocess import encode_steps, manifest, merge_steps
+from pipelines.preprocess import plan as preprocess_plan
+from pipelines.preprocess.job import PreprocessJob
+from pipelines.preprocess.plan import plan_preprocess
+from pipelines.preprocess.progress import ProgressWatch
+from pipelines.preprocess.vocabulary_files import write_vocabulary
+
+
+class KilledError(Exception):
+    """Stands for the end of the process."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_units():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(preprocess_plan, "MAX_UNIT_PAIRS", 100)
+        yield
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory):
+    """A text file and a Parquet file of two units each, with duplicates and empty texts."""
+    folder = tmp_path_factory.mktemp("sources")
+    pairs = [*PAIRS[:120], *PAIRS[:20], ("", "x"), ("", "y")]
+    (folder / "a.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
+    source, target = zip(*PAIRS[100:250], strict=True)
+    table = pa.table({"source": source, "target": target})
+    pq.write_table(table, folder / "b.parquet", row_group_size=50)
+    parquet = ParquetColumns(str(folder / "b.parquet"), "source", "target")
+    return [Tsv(str(folder / "a.tsv")), parquet]
+
+
+def make(sources, output, **changes):
+    return preprocess(
+        sources=sources, options=options(output, **changes), beam_arguments=ONE_THREAD
+    )
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory, sources):
+    """A finished dataset that nothing happened to, to be read only."""
+    output = tmp_path_factory.mktemp("whole") / "data"
+    make(sources, output)
+    return output
+
+
+def kill_in(sources, output, module, name, **changes):
+    """Run a job until it calls a function."""
+
+    def kill(*args, **kwargs):
+        raise KilledError
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, name, kill)
+        with pytest.raises(Exception, match="KilledError"):
+            make(sources, output, **changes)
+
+
+@pytest.fixture(scope="module")
+def half_done(tmp_path_factory, sources):
+    """A dataset whose job was killed before it wrote the manifest, to be read only."""
+    output = tmp_path_factory.mktemp("half done") / "data"
+    kill_in(sources, output, manifest, "check_splits")
+    return output
+
+
+@pytest.fixture(scope="module")
+def cutting(tmp_path_factory, sources):
+    """A dataset whose job was killed before it wrote the list of units, to be read only."""
+    output = tmp_path_factory.mktemp("cutting") / "data"
+    kill_in(sources, output, manifest, "check_splits")
+    for path in output.glob("_work/*/units-*.json"):
+        path.unlink()
+    return output
+
+
+def truncate(path, share):
+    content = path.read_bytes()
+    assert content
+    path.write_bytes(content[: int(share * len(content))])
+
+
+FILES = [
+    "_work/*/spill-000-00000",
+    "_work/*/chunk-000-00001.arrow",
+    "_work/*/units-000.json",
+    "_work/*/shard-train-00001.json",
+    "_work/*/run.json",
+    "_work/*/sources.jsonl",
+    MANIFEST_FILE,
+    "vocabulary.json",
+    "vocabulary.spm",
+    "train-00001-of-00003.tfrecord",
+    "rejected-000-00001.parquet",
+    "rejected-train-00001-of-00003.parquet",
+]
+
+
+@pytest.mark.parametrize("share", [0, 0.5])
+@pytest.mark.parametrize("pattern", FILES)
+def test_a_truncated_file_counts_as_missing(tmp_path, sources, whole, half_done, pattern, share):
+    output = tmp_path / "data"
+    shutil.copytree(half_done, output)
+    shutil.copy(whole / MANIFEST_FILE, output)
+    if pattern != MANIFEST_FILE:
+        (output / MANIFEST_FILE).unlink()
+    [path] = output.glob(pattern)
+    truncate(path, share)
+    make(sources, output)
+    assert digest(output) == digest(whole)
+    assert DatasetManifest.load(output) == DatasetManifest.load(whole)
+
+
+@pytest.mark.parametrize("share", [0, 0.5])
+def test_a_truncated_chunk_of_an_unfinished_list_of_units_counts_as_missing(
+    tmp_path, sources, whole, cutting, share
+):
+    output = tmp_path / "data"
+    shutil.copytree(cutting, output)
+    [path] = output.glob("_work/*/chunk-000-00001.arrow")
+    truncate(path, share)
+    make(sources, output)
+    assert digest(output) == digest(whole)
+
+
+@pytest.mark.parametrize("name", ["run.json", "sources.jsonl"])
+@pytest.mark.parametrize("share", [0, 0.5])
+def test_a_damaged_description_of_another_run_is_one_clear_error(
+    tmp_path, sources, half_done, name, share
+):
+    output = tmp_path / "data"
+    shutil.copytree(half_done, output)
+    [path] = output.glob(f"_work/*/{name}")
+    truncate(path, share)
+    with pytest.raises(UserError) as refused:
+        make(sources, output, seed=7)
+    assert str(refused.value) == (
+        f"{output} holds an unfinished dataset, and {path} is damaged, which says what it is made "
+        f"from: choose another `output`, or remove {output} first"
+    )
+
+
+def test_truncated_files_are_not_read_while_progress_is_shown(tmp_path, sources, half_done):
+    output = tmp_path / "data"
+    shutil.copytree(half_done, output)
+    watch = ProgressWatch(plan_preprocess(sources=sources, options=options(output)))
+    assert (watch.look(0).units, watch.look(0).units_done) == (4, 4)
+    for pattern in ("units-000.json", "spill-001-00000"):
+        [path] = output.glob(f"_work/*/{pattern}")
+        truncate(path, 0.5)
+    watch = ProgressWatch(plan_preprocess(sources=sources, options=options(output)))
+    assert (watch.look(0).units, watch.look(0).units_done) == (2, 3)
+
+
+# Vocabularies of unfinished datasets.
+
+
+@pytest.fixture(scope="module")
+def other_vocabulary(tmp_path_factory, sources):
+    """A vocabulary of the same size that was trained on a part of the texts."""
+    output = tmp_path_factory.mktemp("other") / "data"
+    make(sources[1:], output)
+    return (output / "vocabulary.spm").read_bytes()
+
+
+def test_a_vocabulary_replaced_in_an_unfinished_dataset_is_trained_again(
+    tmp_path, sources, whole, half_done, other_vocabulary
+):
+    output = tmp_path / "data"
+    shutil.copytree(half_done, output)
+    assert (output / "vocabulary.spm").read_bytes() != other_vocabulary
+    (output / "vocabulary.spm").write_bytes(other_vocabulary)
+    make(sources, output)
+    assert digest(output) == digest(whole)
+
+
+def test_a_vocabulary_cut_between_two_pieces_is_trained_again(tmp_path, sources, whole, half_done):
+    """SentencePiece loads a file that is cut there, with fewer tokens."""
+    output = tmp_path / "data"
+    shutil.copytree(half_done, output)
+    path = output / "vocabulary.spm"
+    content = path.read_bytes()
+    for size in range(len(content) // 2, 0, -1):
+        path.write_bytes(content[:size])
+        with contextlib.suppress(UserError):
+            assert 8 < Vocabulary(path, TextNormalization()).piece_count < 48
+            break
+    assert size > 1
+    make(sources, output)
+    assert digest(output) == digest(whole)
+
+
+def test_units_are_encoded_again_if_another_vocabulary_encoded_them(
+    tmp_path, sources, whole, half_done, other_vocabulary
+):
+    output = tmp_path / "data"
+    shutil.copytree(half_done, output)
+    plan = plan_preprocess(sources=sources, options=options(output))
+    write_vocabulary(plan, "vocabulary.spm", other_vocabulary)
+    for path in output.glob("_work/*/shard-*"):
+        path.unlink()
+    make(sources, output)
+    assert (output / "vocabulary.spm").read_bytes() == other_vocabulary
+    assert texts(output, "train") == texts(whole, "train")
+    assert records(output, "train") != records(whole, "train")
+
+
+def test_a_vocabulary_replaced_while_the_job_runs_ends_it(
+    tmp_path, sources, whole, other_vocabulary
+):
+    output = tmp_path / "data"
+
+    def write_and_replace(plan, name, content):
+        digest_of = write_vocabulary(plan, name, content)
+        (output / name).write_bytes(other_vocabulary)
+        return digest_of
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(encode_steps, "write_vocabulary", write_and_replace)
+        with pytest.raises(UnfinishedError) as refused:
+            make(sources, output)
+    assert str(refused.value) == (
+        f"{output}/vocabulary.spm has changed since the job began. Run the same command again, "
+        "which makes the file again"
+    )
+    make(sources, output)
+    assert digest(output) == digest(whole)
+
+
+# Finished datasets.
+
+
+def cut(path):
+    truncate(path, 0.5)
+
+
+def append(path):
+    with path.open("ab") as file:
+        file.write(b"more")
+
+
+def delete(path):
+    path.unlink()
+
+
+@pytest.mark.parametrize("damage", [cut, append, delete])
+@pytest.mark.parametrize(
+    "name", ["train-00001-of-00003.tfrecord", "vocabulary.spm", "vocabulary.json"]
+)
+def test_a_damaged_dataset_is_made_again(tmp_path, sources, whole, name, damage):
+    output = tmp_path / "data"
+    shutil.copytree(whole, output)
+    damage(output / name)
+    told = []
+    plan = plan_preprocess(sources=sources, options=options(output))
+    job = PreprocessJob(plan=plan, beam_arguments=ONE_THREAD)
+    assert not job.is_finished
+    job.run(report=told.append)
+    assert told[0] == f"{output}/{name} is missing or damaged: the dataset is made again"
+    assert digest(output) == digest(whole)
+    assert DatasetManifest.load(output) == DatasetManifest.load(whole)
+    assert job.is_finished
+
+
+def test_a_shard_with_a_damaged_record_is_made_again_once_it_is_deleted(tmp_path, sources, whole):
+    output = tmp_path / "data"
+    shutil.copytree(whole, output)
+    shard = output / "train-00001-of-00003.tfrecord"
+    content = shard.read_bytes()
+    shard.write_bytes(content[:-9] + bytes([content[-9] ^ 1]) + content[-8:])
+    with pytest.raises(UserError) as refused:
+        list(read_records([shard]))
+    assert str(refused.value).endswith(
+        "Copy the shard again from where it came, or delete it and run the same `tt preprocess` "
+        "again"
+    )
+    shard.unlink()
+    make(sources, output)
+    assert digest(output) == digest(whole)
+
+
+def test_making_a_damaged_dataset_again_can_be_interrupted(tmp_path, sources, whole):
+    output = tmp_path / "data"
+    shutil.copytree(whole, output)
+    cut(output / "train-00001-of-00003.tfrecord")
+    kill_in(sources, output, merge_steps, "merge_bucket")
+    assert not (output / MANIFEST_FILE).exists(), "nothing says that the damaged shard is whole"
+    make(sources, output)
+    assert digest(output) == digest(whole)
+
+
+def test_a_user_error_does_not_delete_a_damaged_dataset(tmp_path, monkeypatch, sources, whole):
+    def refuse(*args, **kwargs):
+        raise UserError("there is no such jar")
+
+    output = tmp_path / "data"
+    shutil.copytree(whole, output)
+    cut(output / "train-00001-of-00003.tfrecord")
+    before = digest(output)
+    monkeypatch.setattr("pipelines.runners.runner.run_pipeline", refuse)
+    with pytest.raises(UserError, match="no such jar"):
+        make(sources, output)
+    shutil.rmtree(output / "_work")
+    assert digest(output) == before
+
+
+def test_a_damaged_dataset_of_another_command_is_not_replaced(tmp_path, sources, whole):
+    output = tmp_path / "data"
+    shutil.copytree(whole, output)
+    cut(output / "train-00001-of-00003.tfrecord")
+    with pytest.raises(UserError, match=r"finished dataset of .*`seed` was 1 and is now 7"):
+        make(sources, output, seed=7)
+
+
+@pytest.mark.parametrize("share", [0, 0.5])
+def test_a_damaged_manifest_of_a_finished_dataset_is_one_clear_error(
+    tmp_path, sources, whole, share
+):
+    output = tmp_path / "a folder"
+    shutil.copytree(whole, output)
+    truncate(output / MANIFEST_FILE, share)
+    with pytest.raises(UserError) as refused:
+        make(sources, output)
+    assert str(refused.value) == (
+        f"{output}/dataset.json is damaged, and nothing else says what the dataset was made from: "
+        f"run `rm -r '{output}'`, and then the same command again, or choose another `output`"
+    )
+    shutil.rmtree(output)  # as the message says
+    make(sources, output)
+    assert digest(output) == digest(whole)
