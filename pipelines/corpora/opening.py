@@ -296,10 +296,9 @@ class SourceList:
         """Returns the names of all sources, in order."""
         return _read_names(self.path)
 
-    def has_changed(self, order: int, source: Source) -> bool:
-        """Says whether a source in a place of the list is another than when it was planned."""
-        planned = self.identity(order)
-        return source.identity() != {k: v for k, v in planned.items() if k != WEIGHT}
+    def files(self, orders: Iterable[int]) -> list[dict[str, Any]]:
+        """Return the identities that the files of some sources had when the run was planned."""
+        return [file for order in orders for file in self.identity(order)["files"]]
 
     def weight(self, order: int) -> float:
         """Returns the share of the pairs of a source that is kept."""

@@ -11,7 +11,8 @@ import concurrent.futures
 import dataclasses
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 
 import pyarrow as pa
 
@@ -20,7 +21,7 @@ from pipelines.corpora.opening import SourceList
 from pipelines.corpora.rows import ROW_SCHEMA
 from pipelines.corpora.source import Source
 from pipelines.pairs.work_folder import WorkFolder, ends_with
-from pipelines.storage import files
+from pipelines.storage import files, listing
 
 # A unit ends at whichever limit comes first.
 MAX_UNIT_PAIRS = 128 * 1024  # two threads hold one each, with its records
@@ -33,6 +34,7 @@ _ROWS_AT_ONCE = 4096
 _CHUNK_END = b"ARROW1"  # of every whole Arrow file
 
 _Rows = dict[int, int]  # rows of a unit by the order of their source
+_Unchanged = Callable[[], AbstractContextManager[None]]
 _Tagged = tuple[int, pa.Table]  # rows with the order of their source
 
 
@@ -66,14 +68,19 @@ class Unit:
         return sum(part.rows for part in self.parts)
 
     def read(self, sources: SourceList) -> Iterator[RowSlice]:
-        """Reads the rows, in order, in slices of at most `_ROWS_AT_ONCE` rows of one source."""
+        """Read the rows, in order, in slices of at most `_ROWS_AT_ONCE` rows of one source.
+
+        Raises:
+          UserError: A file that the rows are read from has changed since the run was planned.
+        """
         if self.chunk:
             yield from _slice_parts(_read_chunk(self.chunk), self.parts)
             return
         for part in self.parts:
             source = sources.source(part.order)
-            tables = source.read_rows(first_row=part.first_row, rows=part.rows)
-            yield from _slice_parts(tables, [part])
+            with listing.unchanged(sources.files([part.order])):
+                tables = source.read_rows(first_row=part.first_row, rows=part.rows)
+                yield from _slice_parts(tables, [part])
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -106,21 +113,24 @@ def cut_sources(
     is_held_out: bool,
     max_pairs: int,
     work: WorkFolder,
+    unchanged: _Unchanged,
 ) -> Iterator[Unit]:
-    """Yields the units of a group of sources, in order; of text it writes chunks.
+    """Yield the units of a group of sources, in order, and write the chunks of text.
 
-    The work folder holds the chunks, and the list of the units' row counts once it is known: with
-    it a rerun need not read the sources again.
+    The work folder holds the chunks, and the list of the units' row counts once it is known, so
+    that a rerun need not read the sources again.
 
     Args:
       members: The sources with their places among all; several are small ones, and share units.
       is_held_out: Whether their pairs are for validation as a whole.
       max_pairs: The most rows of a unit.
       work: The work folder.
+      unchanged: Returns a context that raises at its end if a source has changed. Each chunk and
+        the list of row counts is written inside such a context.
     """
     group = members[0][0]
     done: collections.Counter[int] = collections.Counter()
-    for index, (rows, chunk) in enumerate(_rows_and_chunks(members, max_pairs, work)):
+    for index, (rows, chunk) in enumerate(_rows_and_chunks(members, max_pairs, work, unchanged)):
         yield Unit(
             order=group,
             index=index,
@@ -147,7 +157,10 @@ def read_index(content: bytes) -> list[tuple[_Rows, bool]]:
 
 
 def _rows_and_chunks(
-    members: Sequence[tuple[int, Source]], max_pairs: int, work: WorkFolder
+    members: Sequence[tuple[int, Source]],
+    max_pairs: int,
+    work: WorkFolder,
+    unchanged: _Unchanged,
 ) -> Iterator[tuple[_Rows, str]]:
     group = members[0][0]
     finished = _find_units(group, work)
@@ -155,9 +168,10 @@ def _rows_and_chunks(
         yield from finished
         return
     units = []
-    for rows, chunk in _cut(members, max_pairs, work):
-        units.append({"rows": rows, "chunk": bool(chunk)})
-        yield rows, chunk
+    with unchanged():
+        for rows, chunk in _cut(members, max_pairs, work, unchanged):
+            units.append({"rows": rows, "chunk": bool(chunk)})
+            yield rows, chunk
     work.write_text(work.index(group), json.dumps(units))
 
 
@@ -178,7 +192,10 @@ def _find_units(group: int, work: WorkFolder) -> list[tuple[_Rows, str]] | None:
 
 
 def _cut(
-    members: Sequence[tuple[int, Source]], max_pairs: int, work: WorkFolder
+    members: Sequence[tuple[int, Source]],
+    max_pairs: int,
+    work: WorkFolder,
+    unchanged: _Unchanged,
 ) -> Iterator[tuple[_Rows, str]]:
     group = members[0][0]
     sized = [
@@ -201,7 +218,7 @@ def _cut(
             if ends_with(chunk, _CHUNK_END):
                 rows = _count_rows(pieces)
             else:
-                rows = _write_chunk(chunk, pieces, work=work)
+                rows = _write_chunk(chunk, pieces, work=work, unchanged=unchanged)
             yield rows, chunk
             index += 1
 
@@ -277,10 +294,13 @@ def _count_rows(tables: Iterable[_Tagged]) -> _Rows:
     return dict(rows)
 
 
-def _write_chunk(path: str, tables: Iterable[_Tagged], *, work: WorkFolder) -> _Rows:
+def _write_chunk(
+    path: str, tables: Iterable[_Tagged], *, work: WorkFolder, unchanged: _Unchanged
+) -> _Rows:
     options = pa.ipc.IpcWriteOptions(compression="lz4")
     with (
         work.write_whole(path) as file,
+        unchanged(),
         pa.ipc.new_file(file, ROW_SCHEMA, options=options) as writer,
     ):
 

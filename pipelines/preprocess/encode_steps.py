@@ -35,6 +35,7 @@ from pipelines.preprocess.vocabulary_sample import (
     train_vocabulary,
 )
 from pipelines.runners.jobs.transforms import CheckWorker, Spread
+from pipelines.storage import listing
 from pipelines.storage.paths import join
 
 # Beam sets the label of a transform when it applies it: these dataclasses cannot be frozen.
@@ -78,15 +79,13 @@ class _CutSources(beam.DoFn):
 
     def process(self, orders: range) -> Iterator[Unit]:
         plan = self._plan
-        members = [(order, plan.source_list.source(order)) for order in orders]
-        for order, source in members:
-            if plan.source_list.has_changed(order, source):
-                raise UserError(f"{source.name} has changed just now: run the same command again")
+        planned = plan.source_list.files(orders)
         return cut_sources(
-            members,
+            [(order, plan.source_list.source(order)) for order in orders],
             is_held_out=orders.start >= plan.held_out_from,
             max_pairs=plan.unit_pairs,
             work=plan.work,
+            unchanged=functools.partial(listing.unchanged, planned),
         )
 
 
@@ -103,7 +102,7 @@ class FindHeldOut(beam.PTransform):
         of_units = units | "Hash held-out pairs" >> beam.ParDo(_HashUnit(self.plan))
         of_files = (
             units.pipeline
-            | "Name excluded files" >> beam.Create(list(self.plan.options.exclude))
+            | "Name excluded files" >> beam.Create(list(self.plan.resolved["exclude"]))
             | "Hash excluded files" >> beam.ParDo(_HashFile(self.plan.options))
         )
         return (
@@ -143,10 +142,12 @@ class _HashFile(beam.DoFn):
         self._encoding = find_encoding(options.encoding)
         self._normalization = options.normalization
 
-    def process(self, path: str) -> Iterator[HeldOut]:
-        batches = read_texts(path, encoding=self._encoding)
-        columns = (pa.array(texts, pa.large_string()) for texts in batches)
-        yield hash_texts(columns, normalization=self._normalization)
+    def process(self, planned: dict[str, Any]) -> Iterator[HeldOut]:
+        with listing.unchanged([planned]):
+            batches = read_texts(planned["path"], encoding=self._encoding)
+            columns = (pa.array(texts, pa.large_string()) for texts in batches)
+            found = hash_texts(columns, normalization=self._normalization)
+        yield found
 
 
 class _UniteHashes(beam.CombineFn):

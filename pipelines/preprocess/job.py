@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
 import time
 import uuid
 from collections.abc import Callable, Sequence
@@ -147,9 +148,9 @@ class PreprocessJob:
             run_id = uuid.uuid4().hex
             if finished := claim_output(plan, run_id=run_id):
                 return finished
-            _copy_vocabularies(plan)
-            _add_steps(pipeline, plan)
             try:
+                _copy_vocabularies(plan)
+                _add_steps(pipeline, plan)
                 with _watched(plan, progress):
                     run_pipeline(pipeline, report, job_file=job_file, detach=detach)
             except Exception as error:
@@ -231,5 +232,12 @@ def _copy_vocabularies(plan: PreprocessPlan) -> None:
     options = plan.options
     text = vocabulary_json(shared=options.is_shared, normalization=options.normalization)
     plan.work.write_text(join(options.output, VOCABULARY_FILE), text)
-    for given, name in zip(options.vocabulary, options.model_files, strict=False):
-        write_vocabulary(plan, name, files.read_bytes(given))
+    for given, digest, name in zip(
+        options.vocabulary, plan.resolved["vocabulary"], options.model_files, strict=False
+    ):
+        content = files.read_bytes(given)
+        if hashlib.sha256(content).hexdigest() != digest:
+            raise UserError(
+                f"{given} has changed since the job was planned. Run the same command again"
+            )
+        write_vocabulary(plan, name, content)

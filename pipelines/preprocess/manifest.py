@@ -230,8 +230,7 @@ def check_totals(plan: DatasetPlan, totals: Totals) -> None:
 class _Complete(beam.DoFn):
     def __init__(self, plan: DatasetPlan) -> None:
         self._plan = plan
-        # Of the program that plans, and of the files that it saw.
-        self._version, self._options = versions_here()["tt"], plan.options.resolved()
+        self._version = versions_here()["tt"]  # of the program that plans
 
     def process(self, totals: Totals, digests: Mapping[str, str]) -> Iterator[str]:
         plan = self._plan
@@ -261,7 +260,7 @@ class _Complete(beam.DoFn):
             rejected=dict(sorted(count_reasons(sources).items())),
             sources=sources,
             splits=splits,
-            options=self._options,
+            options=plan.resolved,
             vocabulary_digests={
                 name: digest_file(files.read_bytes(join(options.output, name)))
                 for name in vocabularies.files

@@ -120,7 +120,7 @@ def claim_output(plan: PreprocessPlan, *, run_id: str = "") -> DatasetManifest |
         work.write_text(work.sources, text)
         run = {
             "fingerprint": plan.fingerprint,
-            "options": plan.options.resolved(),
+            "options": plan.resolved,
             "run": run_id,
             "held_out_from": plan.held_out_from,
         }
@@ -167,7 +167,7 @@ def _read_begun(path: str, *, output: str, remedy: str) -> list[dict[str, Any]]:
 def _describe_difference(
     saved: dict[str, Any], sources: Sequence[Mapping[str, Any]], plan: PreprocessPlan
 ) -> str:
-    before, now = as_given(saved), as_given(plan.options.resolved())
+    before, now = as_given(saved), as_given(plan.resolved)
     # A language that is another one has another script.
     ignored = [
         f"filters.{side}_script"

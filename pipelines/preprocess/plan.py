@@ -53,6 +53,8 @@ class DatasetPlan:
     held_out_from: int  # index of the first held-out corpus
     source_count: int  # of all corpora, the held-out ones last
     options: PreprocessOptions  # options of the dataset
+    # Options as the manifest has them, with the identities that files had when the run was planned.
+    resolved: dict[str, Any]
     corpus: str  # name of the corpus for the manifest
     fingerprint: str  # hex digest of all that the result depends on
     unit_pairs: int  # the most pairs of a unit of work
@@ -156,6 +158,7 @@ def plan_preprocess(
     text_bytes = [source.text_bytes() for source in every_source]
     unit_pairs = _unit_pairs(sum(text_bytes))
     groups = _group_sources(text_bytes, held_out_from=len(sources))
+    resolved = options.resolved()
     return PreprocessPlan(
         sources=every_source,
         identities=identities,
@@ -163,9 +166,14 @@ def plan_preprocess(
         held_out_from=len(sources),
         source_count=len(every_source),
         options=options,
+        resolved=resolved,
         corpus=corpus,
         fingerprint=_fingerprint(
-            identities, held_out_from=len(sources), options=options, corpus=corpus
+            identities,
+            held_out_from=len(sources),
+            resolved=resolved,
+            corpus=corpus,
+            has_spans=options.protection.is_on,
         ),
         unit_pairs=unit_pairs,
         unit_estimate=max(len(set(groups)), sum(text_bytes) // _PAIR_BYTES // unit_pairs),
@@ -220,13 +228,14 @@ def _fingerprint(
     identities: Sequence[dict[str, Any]],
     *,
     held_out_from: int,
-    options: PreprocessOptions,
+    resolved: Mapping[str, Any],
     corpus: str,
+    has_spans: bool,
 ) -> str:
     described = {
         "sources": identities,
         "held_out_from": held_out_from,
-        "options": options.resolved(),
+        "options": resolved,
         "corpus": corpus,
         "result_version": _RESULT_VERSION,
         "manifest_format": MANIFEST_FORMAT,
@@ -234,7 +243,7 @@ def _fingerprint(
         "sentencepiece": sentencepiece.__version__,
         "unicode": unicodedata.unidata_version,
     }
-    if options.protection.is_on:
+    if has_spans:
         described["spans"] = digest_patterns()
     return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import errno
 import os
 import re
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +142,52 @@ def file_identity(path: str) -> dict[str, Any]:
         "bytes": metadata.size_in_bytes,
         "changed": metadata.last_updated_in_seconds,
     }
+
+
+def check_unchanged(identities: Iterable[Mapping[str, Any]]) -> None:
+    """Check that files still have the identities that `file_identity` returned.
+
+    Pipes are not compared: writing to a pipe changes its time.
+
+    Raises:
+      UserError: A file has changed, or is no longer there.
+    """
+    for identity in identities:
+        if _has_changed(identity):
+            raise UserError(
+                f"{identity['path']} has changed since the job was planned. Run the same command "
+                "again"
+            )
+
+
+def _has_changed(identity: Mapping[str, Any]) -> bool:
+    path = identity["path"]
+    if is_local(path) and Path(path).exists() and not Path(path).is_file():
+        return False
+    try:
+        return file_identity(path) != identity
+    except OSError:
+        if file_systems().exists(path):
+            raise
+        return True
+
+
+@contextlib.contextmanager
+def unchanged(identities: Iterable[Mapping[str, Any]]) -> Iterator[None]:
+    """Check that files have not changed by the end of the `with` block, which reads them.
+
+    An error of reading a file that has changed is about the change.
+
+    Raises:
+      UserError: A file has changed; see `check_unchanged`.
+    """
+    identities = list(identities)
+    try:
+        yield
+    except Exception:
+        check_unchanged(identities)
+        raise
+    check_unchanged(identities)
 
 
 def find_listed(pattern: str) -> list[ListedFile]:

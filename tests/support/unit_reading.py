@@ -1,5 +1,6 @@
 """How the tests of sources cut and read them."""
 
+import contextlib
 import uuid
 
 from pipelines.corpora.opening import SourceList
@@ -10,7 +11,15 @@ from pipelines.pairs.work_folder import WorkFolder
 def cut(source, tmp_path, *, max_pairs=1000):
     (tmp_path / "work").mkdir(parents=True, exist_ok=True)
     work = WorkFolder(str(tmp_path / "work"))
-    return list(cut_sources([(0, source)], is_held_out=False, max_pairs=max_pairs, work=work))
+    return list(
+        cut_sources(
+            [(0, source)],
+            is_held_out=False,
+            max_pairs=max_pairs,
+            work=work,
+            unchanged=contextlib.nullcontext,
+        )
+    )
 
 
 def unit_sizes(tmp_path):

@@ -1,6 +1,7 @@
 """Text pairs, TSV and JSONL: cut into units and read, whole, compressed or damaged."""
 
 import bz2
+import contextlib
 import gzip
 import io
 import json
@@ -224,7 +225,13 @@ def test_finished_chunks_are_not_written_again(tmp_path):
 def test_an_interrupted_cut_goes_on(tmp_path):
     source = text_pair(tmp_path, b"a\nb\nc\n", b"x\ny\nz\n")
     work = WorkFolder(str(tmp_path / "work"))
-    started = cut_sources([(0, source)], is_held_out=False, max_pairs=1, work=work)
+    started = cut_sources(
+        [(0, source)],
+        is_held_out=False,
+        max_pairs=1,
+        work=work,
+        unchanged=contextlib.nullcontext,
+    )
     (tmp_path / "work").mkdir()
     next(started)
     started.close()
@@ -432,7 +439,13 @@ def test_text_of_any_file_system(tmp_path, memory):
         for work in works:
             for _ in range(2):  # the second time from the index
                 found = list(
-                    cut_sources([(7, source)], is_held_out=True, max_pairs=1, work=WorkFolder(work))
+                    cut_sources(
+                        [(7, source)],
+                        is_held_out=True,
+                        max_pairs=1,
+                        work=WorkFolder(work),
+                        unchanged=contextlib.nullcontext,
+                    )
                 )
                 rows = [row for unit in found for row in rows_of(unit)]
                 assert [(row["source"], row["target"]) for row in rows] == [("a", "x"), ("b", "y")]

@@ -4,7 +4,7 @@ import dataclasses
 from pathlib import Path
 
 import pytest
-from corpora import ONE_THREAD, PAIRS, options, preprocess, run_preprocess, write_pairs
+from corpora import ONE_THREAD, PAIRS, options, preprocess, write_pairs
 
 from model.dataset.manifest import MANIFEST_FILE
 from model.errors import UserError
@@ -224,15 +224,6 @@ def test_a_folder_may_have_any_name(tmp_path, corpus, folder):
 def test_a_folder_of_an_object_store_may_not_be_a_glob(corpus):
     with pytest.raises(UserError, match=r"^mem://bucket/a\[1\] has one of the characters \* \? "):
         preprocess(sources=[corpus], options=options("mem://bucket/a[1]"))
-
-
-def test_input_that_changes_while_it_is_read_is_one_clear_error(tmp_path, monkeypatch):
-    corpus = write_pairs(tmp_path, PAIRS)
-    plan = plan_preprocess(sources=[corpus], options=options(tmp_path / "out"))
-    write_pairs(tmp_path, PAIRS[:300])
-    with pytest.raises(UserError, match="has changed just now: run the same command again"):
-        run_preprocess(plan)
-    assert not (tmp_path / "out").exists()
 
 
 def test_a_missing_unit_is_noticed(tmp_path, monkeypatch, corpus):

@@ -448,8 +448,9 @@ def test_fingerprints_stay(monkeypatch, held_out_from, changes, digest):
     found = preprocess_plan._fingerprint(
         [{"name": "a", "files": []}],
         held_out_from=held_out_from,
-        options=PreprocessOptions(output="x", protect=False, **changes),
+        resolved=PreprocessOptions(output="x", protect=False, **changes).resolved(),
         corpus="c",
+        has_spans=False,
     )
     assert found == digest
 

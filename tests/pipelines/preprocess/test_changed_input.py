@@ -1,0 +1,193 @@
+"""Input that changes between the plan of a job and its last read ends the job with one line."""
+
+import dataclasses
+import os
+import threading
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from corpora import ONE_THREAD, PAIRS, digest, options, preprocess, run_preprocess, write_pairs
+
+from model.errors import UserError
+from pipelines.corpora.parquet_columns import ParquetColumns
+from pipelines.corpora.text import TextPair, Tsv
+from pipelines.preprocess import encode_steps, output_folder
+from pipelines.preprocess.plan import plan_preprocess
+
+
+def refused(plan):
+    with pytest.raises(UserError) as caught:
+        run_preprocess(plan, beam_arguments=ONE_THREAD)
+    return str(caught.value)
+
+
+def changed(path):
+    return f"{path} has changed since the job was planned. Run the same command again"
+
+
+def write_parquet(path, pairs):
+    source, target = zip(*pairs, strict=True)
+    pq.write_table(pa.table({"source": source, "target": target}), path)
+    return ParquetColumns(str(path), "source", "target")
+
+
+def write_tsv(path, pairs):
+    path.write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
+    return Tsv(str(path))
+
+
+def call_before(monkeypatch, owner, name, change):
+    """Have a function, or a generator's first step, begin with another function."""
+    function = getattr(owner, name)
+
+    def wrapper(*given, **named):
+        change()
+        return function(*given, **named)
+
+    monkeypatch.setattr(owner, name, wrapper)
+
+
+def change_at_the_end(monkeypatch, owner, change):
+    """Have `read_all` of a source end with another function."""
+    read_all = owner.read_all
+
+    def wrapper(self):
+        yield from read_all(self)
+        change()
+
+    monkeypatch.setattr(owner, "read_all", wrapper)
+
+
+def test_input_that_changed_since_the_plan(tmp_path):
+    corpus = write_pairs(tmp_path, PAIRS)
+    plan = plan_preprocess(sources=[corpus], options=options(tmp_path / "out"))
+    write_pairs(tmp_path, PAIRS[:300])
+    assert refused(plan) == changed(corpus.source_path)
+    assert not (tmp_path / "out").exists()
+    Path(corpus.target_path).unlink()
+    write_pairs(tmp_path, PAIRS[:200], name="other")
+    assert refused(plan) == changed(corpus.source_path)
+
+
+@pytest.mark.parametrize("step", ["find_validation", "training_lines", "encode_unit"])
+def test_a_parquet_file_that_is_replaced_by_one_with_as_many_rows(tmp_path, monkeypatch, step):
+    corpus = write_parquet(tmp_path / "a.parquet", PAIRS[:200])
+    plan = plan_preprocess(sources=[corpus], options=options(tmp_path / "out"))
+    call_before(
+        monkeypatch, encode_steps, step, lambda: write_parquet(tmp_path / "a.parquet", PAIRS[200:])
+    )
+    assert refused(plan) == changed(corpus.path)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_held_out_parquet_file_that_is_replaced(tmp_path, monkeypatch, corpus):
+    held_out = write_parquet(tmp_path / "a.parquet", PAIRS[:20])
+    plan = plan_preprocess(
+        sources=[corpus], validation_sources=[held_out], options=options(tmp_path / "out")
+    )
+    call_before(
+        monkeypatch,
+        encode_steps,
+        "hash_pairs",
+        lambda: write_parquet(tmp_path / "a.parquet", PAIRS[20:40]),
+    )
+    assert refused(plan) == changed(held_out.path)
+
+
+def test_a_parquet_file_that_is_damaged_while_the_job_runs(tmp_path, monkeypatch):
+    corpus = write_parquet(tmp_path / "a.parquet", PAIRS)
+    plan = plan_preprocess(sources=[corpus], options=options(tmp_path / "out"))
+    call_before(
+        monkeypatch,
+        encode_steps,
+        "encode_unit",
+        lambda: (tmp_path / "a.parquet").write_bytes(b"PAR1"),
+    )
+    assert refused(plan) == changed(corpus.path)
+
+
+@pytest.mark.parametrize("first", [0, 200])
+def test_a_text_file_that_changes_while_it_is_cut(tmp_path, monkeypatch, first):
+    """It gets more lines, or others of the same size."""
+    path = tmp_path / "a.tsv"
+    corpus = write_tsv(path, PAIRS[:200])
+    plan = plan_preprocess(sources=[corpus], options=options(tmp_path / "out"))
+    pairs = PAIRS[:201] if first == 0 else PAIRS[200:]
+    change_at_the_end(monkeypatch, Tsv, lambda: write_tsv(path, pairs))
+    assert refused(plan) == changed(path)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_text_file_that_gets_lines_is_not_told_to_have_other_lines(tmp_path, monkeypatch):
+    corpus = write_pairs(tmp_path, PAIRS)
+    plan = plan_preprocess(sources=[corpus], options=options(tmp_path / "out"))
+
+    def append():
+        with Path(corpus.target_path).open("a") as file:
+            file.write("one more\n")
+
+    call_before(monkeypatch, TextPair, "read_all", append)
+    assert refused(plan) == changed(corpus.target_path)
+
+
+def test_no_chunk_of_a_changed_file_is_kept(tmp_path, monkeypatch):
+    """The user restores the file with its time, and the first run had begun the folder."""
+    path, out = tmp_path / "a.tsv", tmp_path / "out"
+    corpus = write_tsv(path, PAIRS[:200])
+    stamp = path.stat().st_mtime_ns
+    preprocess(sources=[corpus], options=options(tmp_path / "whole"), beam_arguments=ONE_THREAD)
+    plan = plan_preprocess(sources=[corpus], options=options(out))
+    output_folder.claim_output(plan)
+    with monkeypatch.context() as changing:
+        call_before(changing, Tsv, "read_all", lambda: write_tsv(path, PAIRS[200:]))
+        assert refused(plan) == changed(path)
+    assert not [*out.glob("_work/*/chunk-*"), *out.glob("_work/*/units-*")]
+    write_tsv(path, PAIRS[:200])
+    os.utime(path, ns=(stamp, stamp))
+    assert run_preprocess(plan, beam_arguments=ONE_THREAD).pairs_kept == 200
+    assert digest(out) == digest(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("is_reading", [False, True])
+def test_a_list_of_excluded_texts_that_changes(tmp_path, monkeypatch, corpus, is_reading):
+    excluded = tmp_path / "excluded.txt"
+    excluded.write_text(f"{PAIRS[0][0]}\n")
+    chosen = options(tmp_path / "out", exclude=(str(excluded),))
+    plan = plan_preprocess(sources=[corpus], options=chosen)
+
+    def change():
+        excluded.write_text(f"{PAIRS[0][0]}\n{PAIRS[1][0]}\n")
+
+    if is_reading:
+        call_before(monkeypatch, encode_steps, "hash_texts", change)
+    else:
+        change()
+    assert refused(plan) == changed(excluded)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_given_vocabulary_that_changed_since_the_plan(tmp_path, corpus, dataset):
+    given = tmp_path / "given.spm"
+    given.write_bytes((dataset / "vocabulary.spm").read_bytes())
+    chosen = options(tmp_path / "out", vocabulary=(str(given),))
+    plan = plan_preprocess(sources=[corpus], options=chosen)
+    given.write_bytes(b"another")
+    assert refused(plan) == changed(given)
+    assert not (tmp_path / "out").exists()
+
+
+def test_pipes_are_read(tmp_path, corpus, dataset):
+    """Their time changes when something is written to them."""
+    pipes = []
+    for path in corpus.paths():
+        pipe = tmp_path / Path(path).name
+        os.mkfifo(pipe)
+        os.utime(pipe, (0, 0))
+        content = Path(path).read_bytes()
+        threading.Thread(target=pipe.write_bytes, args=(content,), daemon=True).start()
+        pipes.append(str(pipe))
+    source = dataclasses.replace(corpus, source_path=pipes[0], target_path=pipes[1])
+    preprocess(sources=[source], options=options(tmp_path / "out"), beam_arguments=ONE_THREAD)
+    assert digest(tmp_path / "out") == digest(dataset)
