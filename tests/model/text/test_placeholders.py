@@ -101,9 +101,7 @@ def test_what_nfkc_makes_a_span_is_one():
     assert normalize([pair], unicode_form="NFKC").sources == ["it is ⟦1⟧"]
 
 
-@pytest.mark.parametrize(
-    "span", ["\u1fefcode\u1fef", "ex\u200bample.com", "https:\u200b//example.com/a"]
-)
+@pytest.mark.parametrize("span", ["\u1fefcode\u1fef", "example\u200b.com"])
 def test_spans_that_normalization_completes_are_found(span):
     """NFC makes a backquote of U+1FEF, and cleaning removes zero-width spaces."""
     assert normalize([(f"see {span} now", f"siehe {span} jetzt")]).sources == ["see ⟦1⟧ now"]

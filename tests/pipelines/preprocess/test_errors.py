@@ -115,6 +115,26 @@ def test_the_fingerprint_tells_input_and_options_but_not_the_folder(tmp_path, co
         assert len({fingerprint(held_out=held_out, held_out_by=by) for by in HELD_OUT_BY}) == 4
 
 
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        (preprocess_plan.pa, "__version__"),
+        (preprocess_plan.sentencepiece, "__version__"),
+        (preprocess_plan.unicodedata, "unidata_version"),
+    ],
+)
+def test_the_fingerprint_contains_versions_of_libraries(
+    tmp_path, monkeypatch, corpus, module, name
+):
+    def fingerprint():
+        chosen = options(tmp_path / "out")
+        return plan_preprocess(sources=[corpus], options=chosen).fingerprint
+
+    base = fingerprint()
+    monkeypatch.setattr(module, name, "0.1")
+    assert fingerprint() != base
+
+
 def test_options_of_training_do_not_count_with_a_given_vocabulary(dataset):
     given = (str(dataset / "vocabulary.spm"),)
     assert "vocabulary_size" not in options("x", vocabulary=given).resolved()

@@ -274,3 +274,15 @@ def test_filters_judge_what_the_model_gets(tmp_path):
     assert manifest.rejected == {"identical": 1, "wrong_script_source": 1}
     found = texts(tmp_path / "out", "train") + texts(tmp_path / "out", "validation")
     assert ("狗 ⟦1⟧", "dog ⟦1⟧") in found
+
+
+@pytest.mark.parametrize("span", ["\u1fefrm -r\u1fef", "example\u200b.com"])
+def test_records_have_placeholders_for_spans_that_normalization_completes(tmp_path, span):
+    words = [f"{a}{b}" for a in "abcde" for b in "klmnopqrst"]  # a digit may begin a span
+    pairs = [(f"see {span} {word}", f"siehe {span} {word}") for word in words]
+    made = options(tmp_path / "out", vocabulary_type="char")
+    preprocess(sources=[write_pairs(tmp_path, pairs)], options=made)
+    found = [pair for split in ("train", "validation") for pair in texts(tmp_path / "out", split)]
+    first = PLACEHOLDERS[0]
+    expected = [(f"see {first} {word}", f"siehe {first} {word}") for word in words]
+    assert sorted(found) == sorted(expected)
