@@ -20,6 +20,8 @@ class UserError(Exception):
 class BadFileError(UserError):
     """A file that is there cannot be read, or does not hold what is asked for."""
 
+    remedy = "Fetch the file again"
+
 
 class NotFiniteError(UserError):
     """A model's numbers overflow or are not numbers: no translation has a probability."""

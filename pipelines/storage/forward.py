@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from model.errors import BadFileError
 from pipelines.storage.files import open_for_parts
+from pipelines.storage.int96 import ExactParquetFile
 from pipelines.storage.memory import cut_by_bytes, has_dictionary, rows_at_once
 from pipelines.storage.parquet import (
     changed_error,
@@ -90,8 +91,9 @@ def _open_planned(handle: IO[bytes], *, path: str, checksum: str, end: int) -> p
     if found != checksum:
         raise changed_error(path)
     handle.seek(0)
-    return pq.ParquetFile(
+    return ExactParquetFile(
         handle,
+        path=path,
         metadata=footer.metadata,
         buffer_size=_buffer_bytes(path, footer.metadata, end=end),
         pre_buffer=False,

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from model.errors import BadFileError, UserError
 from pipelines.storage.files import is_damage, open_for_parts
+from pipelines.storage.int96 import ExactParquetFile
 from pipelines.storage.paths import is_local
 
 SUFFIX = ".parquet"
@@ -61,8 +62,8 @@ def read_footer(path: str) -> Footer:
     )
 
 
-def open_footer(handle: IO[bytes], *, path: str) -> tuple[int, str, pq.ParquetFile]:
-    """Returns the file's size, the footer's checksum, and a Parquet file of the footer alone."""
+def open_footer(handle: IO[bytes], *, path: str) -> tuple[int, str, ExactParquetFile]:
+    """Return the file's size, the footer's checksum, and a Parquet file with only the footer."""
     size = handle.seek(0, os.SEEK_END)
     handle.seek(max(0, size - _TAIL_BYTES))
     tail = handle.read(_TAIL_BYTES)
@@ -78,7 +79,7 @@ def open_footer(handle: IO[bytes], *, path: str) -> tuple[int, str, pq.ParquetFi
     tail = tail[-needed:]
     checksum = hashlib.blake2b(tail[:-8], digest_size=16).hexdigest()
     with told_of_damage(f"{path} is not a readable Parquet file"):
-        return size, checksum, pq.ParquetFile(pa.BufferReader(_MAGIC + tail))
+        return size, checksum, ExactParquetFile(pa.BufferReader(_MAGIC + tail), path=path)
 
 
 @contextlib.contextmanager

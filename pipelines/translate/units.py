@@ -318,7 +318,7 @@ def _write_unit(unit: TableUnit, work: _Work) -> UnitStatistics:
     except _BadInputError as error:
         if options.on_bad_file != SKIP:
             raise UserError(
-                f"{error}. Fetch the file again, or go on without such rows by `on_bad_file=skip`"
+                f"{error}. {error.remedy}, or go on without such rows by `on_bad_file=skip`"
             ) from error
         statistics = dataclasses.replace(_new_statistics(unit, options), skipped=str(error))
     _write_statistics(statistics, options=options)
@@ -338,6 +338,10 @@ def _translate_rows(unit: TableUnit, work: _Work) -> Iterator[_Translated]:
 class _BadInputError(Exception):
     """The rows of a unit cannot be read; a fault of an output file is none of these."""
 
+    def __init__(self, error: BadFileError) -> None:
+        super().__init__(str(error))
+        self.remedy = error.remedy
+
 
 def _read_input(
     unit: TableUnit, *, options: UnitOptions, reader: ForwardReader
@@ -345,7 +349,7 @@ def _read_input(
     try:
         yield from _read_rows(unit, options=options, reader=reader)
     except BadFileError as error:
-        raise _BadInputError(str(error)) from error
+        raise _BadInputError(error) from error
 
 
 def _retry_unit(unit: TableUnit, found: UnitStatistics, work: _Work) -> UnitStatistics:
