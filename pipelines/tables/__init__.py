@@ -7,6 +7,7 @@ ipc           Arrow files and streams
 reading       any format, told by its name
 finding       the files that a user names
 text_columns  strings, lists of strings and fields of structs
+footers       schemas of other programs in footers of Parquet
 formats       the formats of what is written
 writing       Parquet, JSONL and CSV
 """

@@ -14,6 +14,7 @@ from model.engines.translator import Translator, Work
 from model.text.glossary import Glossary
 from pipelines.flags.limits import FLAGS, Limits
 from pipelines.inference.languages import translate_by_language
+from pipelines.tables.footers import with_added_fields
 from pipelines.tables.text_columns import TextColumn, read_text_column
 from pipelines.texts.columns import (
     ERROR,
@@ -118,10 +119,11 @@ def added_fields(schema: pa.Schema, *, options: TableOptions) -> list[pa.Field]:
 def translate_table(
     table: pa.Table, *, options: TableOptions, translator: Translator
 ) -> tuple[pa.Table, TranslatedTexts]:
-    """Returns the table with the added columns at its end; a text of two columns counts once.
+    """Return the table with the added columns at its end; a text of two columns counts once.
 
-    What is added to a column of lists are lists, with a value for each text.
+    A column of lists gets columns of lists, with a value for each text.
     """
+    schema = with_added_fields(table.schema, added_fields(table.schema, options=options))
     columns = [read_text_column(table, name) for name in options.text_columns]
     every_cell = [cell for column in columns for cell in column.cells]
     codes = [code for column in columns for code in _codes_of(column, table, options=options)]
@@ -134,7 +136,7 @@ def translate_table(
             values = texts.arrange([value(cell) for cell in of_column])
             column = pa.array(values, texts.type_with(kind))
             table = table.append_column(options.name(name, added), column)
-    return table, found
+    return table.replace_schema_metadata(schema.metadata), found
 
 
 def has_added(table: pa.Table, *, options: TableOptions) -> bool:
