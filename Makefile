@@ -9,12 +9,13 @@ BENCH := $(VENV)/.bench
 ENGINES := $(VENV)/.engines
 TORCH := $(VENV)/torch
 MARIAN := $(VENV)/marian
+SPARK := $(VENV)/spark
 FLINK := .cache/flink/.installed
 KAFKA := .cache/kafka/.installed
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo pictures check test test-dataflow test-portable test-flink test-stream test-marian mutants bench bench-train bench-translate bench-stream bench-translate-variables flink kafka lint types lock clean
+.PHONY: demo pictures check test test-dataflow test-portable test-flink test-stream test-marian test-spark mutants bench bench-train bench-translate bench-stream bench-translate-variables flink kafka lint types lock clean
 
 demo: $(RUNTIME)
 	$(BIN)/tt demo --folder demo
@@ -58,6 +59,10 @@ check: lint types
 # Models of Marian's against Marian itself, whose wheel has 600 MB; it trains a small one first.
 test-marian: $(DEVELOPMENT) $(MARIAN)/.installed
 	$(BIN)/python -m pytest tests/engines/marian
+
+# Translated tables, written and read by Spark. Without Java 17 or later, the tests are skipped.
+test-spark: $(DEVELOPMENT) $(SPARK)/.installed
+	$(BIN)/python -m pytest tests/engines/spark
 
 # Changes the code in one place after the other, in copies, and fails if no test notices one of them.
 mutants: $(DEVELOPMENT)
@@ -155,6 +160,11 @@ $(MARIAN)/.installed: requirements-marian.lock | $(VENV)/bin/python
 	$(MARIAN)/bin/python -m pip install --quiet --no-deps --require-hashes -r requirements-marian.lock
 	touch $@
 
+$(SPARK)/.installed: requirements-spark.lock | $(VENV)/bin/python
+	$(BIN)/python -m venv $(SPARK)
+	$(SPARK)/bin/python -m pip install --quiet --no-deps --require-hashes -r requirements-spark.lock
+	touch $@
+
 # Needs `uv` on the PATH. Without --upgrade, versions that still fit are kept.
 COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--custom-compile-command "make lock" pyproject.toml
@@ -170,6 +180,9 @@ lock:
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 		--custom-compile-command "make lock" --group pyproject.toml:marian \
 		--output-file requirements-marian.lock
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+		--custom-compile-command "make lock" --group pyproject.toml:spark \
+		--output-file requirements-spark.lock
 
 clean:
 	rm -rf $(VENV) .cache demo .mypy_cache .pytest_cache .ruff_cache .hypothesis
