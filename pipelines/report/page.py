@@ -18,6 +18,7 @@ _VOID = ("meta", "link", "br")
 _DECIMALS = 4  # significant digits of a number
 _LONG = 24  # characters of a cell that wants room
 _NARROW = 3  # columns that find room on a phone
+_MOST = 4_000  # characters of a cell: a page may show a text several times
 
 
 class Html(str):
@@ -92,7 +93,8 @@ def _cell(value: object, label: Mapping[str, str]) -> Html:
         return element("td", show(value), class_="number", **label)
     text = show(value)
     if begin := begin_of(text):
-        return element("td", details(begin, text), class_="long", **label)
+        shown = text if len(text) <= _MOST else f"{text[:_MOST]} … (cut after {_MOST:,} characters)"
+        return element("td", details(begin, shown), class_="long", **label)
     return element("td", text, **({"class_": "long"} if len(text) > _LONG else {}), **label)
 
 

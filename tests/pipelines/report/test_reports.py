@@ -405,6 +405,18 @@ def test_an_outlier_is_shown_once_with_all_its_reasons(tmp_path):
     assert ">shortest for its text<" in rows[1]
 
 
+def test_long_texts_are_cut_in_a_report(tmp_path):
+    texts = [f"{number} " + "some words " * 27_000 for number in range(3)]
+    write(tmp_path / "in.parquet", {"text": texts})
+    translate(tmp_path / "in.parquet", tmp_path / "out")
+    assert run("report", tmp_path / "out", "--output", tmp_path / "report.html") == 0
+    page = (tmp_path / "report.html").read_text()
+    assert f"{texts[0][:4000]} … (cut after 4,000 characters)" in page
+    assert f" … ({len(texts[0]):,} characters)" in page
+    assert texts[0][:4001] not in page
+    assert len(page) < 500_000
+
+
 @pytest.mark.parametrize("name", ["dataset", "run", "runs", "translated"])
 def test_tables_show_all_of_a_row_on_a_phone(pages, browser, name):
     browser.open(pages[name], width=WIDTHS["phone"])
