@@ -73,6 +73,26 @@ def one_of(choices: Sequence[str], **default: Any) -> Any:
     return dataclasses.field(metadata={CHOICES: tuple(choices)}, **default)
 
 
+def accept_one_string(options: Any) -> None:
+    """Replace a string by a tuple with it, in each field of a dataclass that is a tuple of strings.
+
+    Without this, `for name in options.names` loops over the letters. Lists become tuples, too.
+
+    >>> @dataclasses.dataclass(frozen=True)
+    ... class Options:
+    ...     names: tuple[str, ...] = ()
+    ...     def __post_init__(self):
+    ...         accept_one_string(self)
+    >>> Options(names="body"), Options(names=["title", "body"])
+    (Options(names=('body',)), Options(names=('title', 'body')))
+    """
+    for field in dataclasses.fields(options):
+        value = getattr(options, field.name)
+        if field.type == "tuple[str, ...]" and isinstance(value, str | list):
+            values = (value,) if isinstance(value, str) else tuple(value)
+            object.__setattr__(options, field.name, values)
+
+
 def require_text(name: str, text: str) -> None:
     r"""Raises a UserError unless a text is Unicode: of other bytes of a command, Python makes none.
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from model.errors import UserError, one_of, require_one_of
+from model.errors import UserError, accept_one_string, one_of, require_one_of
 from model.folders.atomic import atomic_folder, is_free
 from model.folders.long_work import writing
 from model.formats.argos import open_package
@@ -82,6 +82,7 @@ class ImportRequest:
     overwrite: bool = False
 
     def __post_init__(self) -> None:
+        accept_one_string(self)
         require_one_of("`format`", self.format, FORMATS)
         for name in _NOT_OF[self.format]:
             if getattr(self, name) not in (None, ()):

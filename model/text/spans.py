@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import regex
 
-from model.errors import UserError
+from model.errors import UserError, accept_one_string
 
 # What stands for the spans of a text, in their order. No text has them as they are: a text that
 # seems to is a span itself.
@@ -128,6 +128,7 @@ class Protection:
     protect_regex: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        accept_one_string(self)
         for pattern in self.protect_regex:
             _compile(pattern)
 

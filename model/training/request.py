@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from model.dataset.manifest import VALIDATION, DatasetManifest
-from model.errors import UserError, counted, one_of
+from model.errors import UserError, accept_one_string, counted, one_of
 from model.formats.model_card import LITTLE_KNOWN, TrainingData
 from model.formats.model_folder import load_about
 from model.runs.identity import describe_dataset
@@ -71,6 +71,9 @@ class TrainRequest:
     restart_from_model: bool = False
     dataset_name: str = ""
     fetch_model: Callable[[str], Path] = Path
+
+    def __post_init__(self) -> None:
+        accept_one_string(self)
 
     def check(self) -> None:
         """Checks what can be known of a new local run before TensorFlow is imported.

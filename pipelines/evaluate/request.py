@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
-from model.errors import UserError, counted, one_of, require_one_of
+from model.errors import UserError, accept_one_string, counted, one_of, require_one_of
 from model.text.languages import find_language, read_language
 from model.text.scores import TOKENIZERS, bleu_tokenizer, describe_scores
 from pipelines.evaluate.lines import check_pipes, read_lines
@@ -62,6 +62,7 @@ class EvaluateRequest:
     lowercase: bool = False
 
     def __post_init__(self) -> None:
+        accept_one_string(self)
         if not (self.references or self.reference_columns):
             raise UserError(
                 "there is no reference: name a text with `references`, or a column of the "

@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Collection
 from typing import Any
 
-from model.errors import UserError, one_of, require, require_one_of
+from model.errors import UserError, accept_one_string, one_of, require, require_one_of
 from model.folders.cache import default_cache
 from model.formats.model_card import LITTLE_KNOWN
 from model.formats.model_folder import find_model_folder, load_about
@@ -116,6 +116,7 @@ class PreprocessOptions(CorpusOptions):
     protect_regex: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        accept_one_string(self)
         for side in ("source", "target"):
             if code := getattr(self, f"{side}_language"):
                 read_language(code, name=f"`{side}_language`")

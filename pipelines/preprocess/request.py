@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from model.errors import UserError
+from model.errors import UserError, accept_one_string
 from model.text.languages import find_language, read_language
 from pipelines.corpora.naming import parse_weights
 from pipelines.preprocess.options import PreprocessOptions, changed_fields, with_vocabulary_of
@@ -81,6 +81,9 @@ class PreprocessRequest:
     target_script: str = _AUTO
     options: PreprocessOptions
     beam_arguments: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        accept_one_string(self)
 
     @property
     def is_embedded(self) -> bool:

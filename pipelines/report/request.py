@@ -6,7 +6,7 @@ import dataclasses
 import os
 from typing import TYPE_CHECKING
 
-from model.errors import UserError, require_text
+from model.errors import UserError, accept_one_string, require_text
 
 if TYPE_CHECKING:  # the help of the command needs none
     from pipelines.report.page import Section
@@ -33,6 +33,7 @@ class ReportRequest:
     overwrite: bool = False
 
     def __post_init__(self) -> None:
+        accept_one_string(self)
         if not self.folders:
             raise UserError(
                 "there is nothing to report on: name a dataset, a run, several runs, or a "

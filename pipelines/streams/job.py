@@ -20,7 +20,7 @@ from apache_beam.runners.worker import bundle_processor
 
 from model.decoding.options import Decoding
 from model.engines.translator import Engine, Translator
-from model.errors import UserError, require
+from model.errors import UserError, accept_one_string, require
 from pipelines.flags.limits import Limits
 from pipelines.inference.model_loading import (
     CustomModel,
@@ -79,6 +79,9 @@ class StreamRequest:
     engine: Engine = dataclasses.field(default_factory=Engine)
     beam: tuple[str, ...] = ()  # Beam's own flags
     accelerator: str | None = None  # GPUs of each worker of Dataflow, "nvidia-l4"
+
+    def __post_init__(self) -> None:
+        accept_one_string(self)
 
     @property
     def is_elsewhere(self) -> bool:

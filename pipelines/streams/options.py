@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from model.errors import require
+from model.errors import accept_one_string, require
 from pipelines.streams.addresses import Address, Folder, KafkaTopic, parse_address
 from pipelines.texts.options import TextOptions
 
@@ -55,6 +55,7 @@ class StreamOptions:
     texts: TextOptions = dataclasses.field(default_factory=TextOptions)
 
     def __post_init__(self) -> None:
+        accept_one_string(self)
         self._check_addresses()
         require(
             all(all(field.split(".")) for field in self.fields),

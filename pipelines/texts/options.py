@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from model.decoding.options import MAX_SOURCE_TOKENS
-from model.errors import one_of, require, require_one_of
+from model.errors import accept_one_string, one_of, require, require_one_of
 from model.formats.model_card import About, TrainingData
 from model.text.languages import find_language, read_language
 from model.text.spans import PLACEHOLDERS, Protection
@@ -62,6 +62,7 @@ class TextOptions:
     on_flag: str = one_of(ON_FLAG, default=KEEP)
 
     def __post_init__(self) -> None:
+        accept_one_string(self)
         rule = "`max_source_tokens` must be at least 3 (BOS, a token and EOS)"
         require(self.max_source_tokens >= 3, rule, self.max_source_tokens)
         require_one_of("`split`", self.split, SPLITS)

@@ -25,7 +25,7 @@ import apache_beam as beam
 from model.decoding.options import Decoding
 from model.engines.gpus import count_gpus
 from model.engines.translator import Engine
-from model.errors import UserError
+from model.errors import UserError, accept_one_string
 from pipelines.flags.limits import Limits
 from pipelines.inference.model_copies import ModelCopies, plan_copies
 from pipelines.inference.model_loading import (
@@ -116,6 +116,9 @@ class TranslateRequest:
     copies: int | None = None
     beam: tuple[str, ...] = ()  # Beam's own flags
     accelerator: str | None = None  # GPUs of each worker of Dataflow that translates, "nvidia-l4"
+
+    def __post_init__(self) -> None:
+        accept_one_string(self)
 
     def plan(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from model.errors import one_of, require, require_one_of
+from model.errors import accept_one_string, one_of, require, require_one_of
 from pipelines.tables.formats import (
     COMPRESSIONS,
     FORMATS,
@@ -67,6 +67,7 @@ class TranslateOptions:
     texts: TextOptions = dataclasses.field(default_factory=TextOptions)
 
     def __post_init__(self) -> None:
+        accept_one_string(self)
         require(bool(self.input), "`input` is empty: name files, folders or globs")
         require(bool(self.output), "`output` is empty: name a folder")
         require(self.unit_rows >= 1, "`unit_rows` must be at least 1", self.unit_rows)

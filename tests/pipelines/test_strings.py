@@ -1,0 +1,75 @@
+"""Options that take several strings also take one string or a list."""
+
+import dataclasses
+
+import pytest
+from translation_jobs import request, translate, write
+
+from model.formats.importing import ImportRequest
+from model.text.spans import Protection
+from model.training.request import TrainRequest
+from pipelines.evaluate.request import EvaluateRequest
+from pipelines.preprocess.options import PreprocessOptions
+from pipelines.preprocess.request import PreprocessRequest
+from pipelines.report.request import ReportRequest
+from pipelines.streams.job import StreamRequest
+from pipelines.streams.options import StreamOptions
+from pipelines.texts.options import TextOptions
+from pipelines.translate.job import TranslateRequest
+from pipelines.translate.options import TranslateOptions
+
+TRANSLATE = TranslateOptions(input=("in.parquet",), output="out")
+STREAM = StreamOptions(input="kafka://host:9092/in", output="kafka://host:9092/out", group="g")
+CASES = [
+    *((TRANSLATE, name) for name in ("input", "text_columns")),
+    (TextOptions(), "flags"),
+    (TranslateRequest(options=TRANSLATE, model="run"), "beam"),
+    *(
+        (PreprocessOptions(output="out"), name)
+        for name in ("vocabulary", "user_symbols", "exclude", "protect_regex", "subsets")
+    ),
+    *(
+        (PreprocessRequest(options=PreprocessOptions(output="out")), name)
+        for name in (
+            "corpora", "source", "target", "validation", "validation_source",
+            "validation_target", "weights", "beam_arguments",
+        )
+    ),
+    *(
+        (EvaluateRequest(translations="a", references=("b",)), name)
+        for name in ("references", "reference_columns")
+    ),
+    *((ReportRequest(folders=("run",)), name) for name in ("folders", "sentences")),
+    (STREAM, "fields"),
+    (StreamRequest(options=STREAM, model="run"), "beam"),
+    (TrainRequest(dataset="dataset", run="run"), "devices"),
+    (ImportRequest(format="marian", model="m.npz", output="out"), "vocab"),
+    (Protection(), "protect_regex"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("options", "name"), CASES, ids=[f"{type(each).__name__}.{name}" for each, name in CASES]
+)
+def test_one_string_and_a_list_become_a_tuple(options, name):
+    value = "copy" if name == "flags" else "words"
+    for given in (value, [value]):
+        assert getattr(dataclasses.replace(options, **{name: given}), name) == (value,)
+
+
+def test_no_tuple_of_strings_of_these_options_is_left_out():
+    named = {(type(options), name) for options, name in CASES}
+    found = {
+        (kind, field.name)
+        for kind in {kind for kind, _ in named}
+        for field in dataclasses.fields(kind)
+        if field.type == "tuple[str, ...]"
+    }
+    assert named == found
+
+
+def test_one_text_column_by_its_name(tmp_path):
+    source = write(tmp_path / "in.parquet", {"id": ["x"], "body": ["ab"]})
+    job = request(source, tmp_path / "out", text_columns="body").plan()
+    assert job.table.text_columns == ("body",)
+    translate(source, tmp_path / "out", text_columns="body")
