@@ -16,6 +16,7 @@ from pipelines.runners.formatting import megabytes
 from pipelines.storage import listing
 from pipelines.storage import paths as storage_paths
 from pipelines.storage.forward import read_rows
+from pipelines.storage.int96 import TwoCalendarsError
 from pipelines.storage.listing import compile_glob, exists, file_identity
 from pipelines.storage.parquet import is_text
 from pipelines.storage.paths import JOB_FOLDER, check_no_glob, is_local, normalize_path
@@ -143,6 +144,8 @@ def inspect_input(
 
 
 def _remedy(contents: Contents | BadFileError, *, text_columns: Sequence[str]) -> str:
+    if isinstance(contents, TwoCalendarsError):
+        return contents.remedy
     if isinstance(contents, BadFileError) or not contents.schema.names:
         return "Check the file"
     wanted = text_columns or [field.name for field in contents.schema if is_text(field.type)]

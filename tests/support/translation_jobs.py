@@ -57,6 +57,16 @@ def write(path: Path, table, **options) -> Path:
     return path
 
 
+def write_like_spark(path: Path, table: pa.Table, **options) -> Path:
+    """Writes timestamps as INT96, and metadata but no schema of Arrow."""
+    with pq.ParquetWriter(
+        path, table.schema, use_deprecated_int96_timestamps=True, store_schema=False, **options
+    ) as writer:
+        writer.write_table(table)
+        writer.add_key_value_metadata(table.schema.metadata or {})
+    return path
+
+
 def files_below(folder: Path) -> list[str]:
     return sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
 

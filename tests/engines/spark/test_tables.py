@@ -28,19 +28,30 @@ ADDED = {
 }  # fmt: skip
 VALUES = "id, text, tags, info, unix_micros(time) as micros"
 LAST, FIRST = 253402300799999999, -62135596800000000  # from 1970 on, in microseconds
-KINDS = ("INT96", "TIMESTAMP_MICROS")
+KINDS = {  # settings by folder; LEGACY is the Julian calendar, for INT96 and for all other times
+    "plain": ("INT96", "CORRECTED", "CORRECTED"),
+    "julian": ("INT96", "LEGACY", "CORRECTED"),
+    "other_julian": ("INT96", "CORRECTED", "LEGACY"),
+    "micros": ("TIMESTAMP_MICROS", "CORRECTED", "LEGACY"),
+}
 
 
 def test_spark_sees_the_new_columns_and_the_old_values(tmp_path, model_folder, capsys):
     source, output = tmp_path / "in", tmp_path / "out"
     for_each_kind = (
-        "set spark.sql.parquet.outputTimestampType={kind}",
+        "set spark.sql.parquet.outputTimestampType={type}",
+        "set spark.sql.parquet.int96RebaseModeInWrite={int96}",
+        "set spark.sql.parquet.datetimeRebaseModeInWrite={others}",
         f"insert overwrite directory '{source}/{{kind}}' using parquet "
         f"select /*+ coalesce(1) */ * from {ROWS}",
         f"select {VALUES} from parquet.`{source}/{{kind}}` order by id",
     )
     written = run_sql(
-        *(statement.format(kind=kind) for kind in KINDS for statement in for_each_kind),
+        *(
+            statement.format(kind=kind, type=type_, int96=int96, others=others)
+            for kind, (type_, int96, others) in KINDS.items()
+            for statement in for_each_kind
+        ),
         folder=tmp_path,
     )
     code = run(
@@ -61,7 +72,7 @@ def test_spark_sees_the_new_columns_and_the_old_values(tmp_path, model_folder, c
     added = [f"text_{name}:{kind}" for name, kind in ADDED.items()]
     added += [f"tags_{name}:array<{kind}>" for name, kind in ADDED.items()]
     for place, kind in enumerate(KINDS):
-        old = written[3 * place + 2]
+        old = written[5 * place + 4]
         schema, kept, new = found[3 * place : 3 * place + 3]
         assert schema["schema"] == f"struct<{','.join([COLUMNS, *added])}>"
         assert kept == old

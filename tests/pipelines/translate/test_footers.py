@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fakes import Reverser
-from translation_jobs import ADDED, outputs, read, read_all, translate, write
+from translation_jobs import ADDED, outputs, read, read_all, translate, write, write_like_spark
 
 from model.decoding.options import Decoding
 from pipelines.tables.footers import DROPPED, HUGGING_FACE, PANDAS, SPARK
@@ -214,9 +214,8 @@ def test_duckdb_polars_and_pandas_read_what_spark_had_written(tmp_path):
         spark_field("tags", spark_list("string")), spark_field("when", "timestamp"),
     ]  # fmt: skip
     table = with_metadata(table, **{SPARK.decode(): {"type": "struct", "fields": fields}})
-    source = write(
-        tmp_path / "in.parquet", table, use_deprecated_int96_timestamps=True, store_schema=False
-    )
+    source = write_like_spark(tmp_path / "in.parquet", table)
+    assert set(pq.read_metadata(source).metadata) == {SPARK}
     translate(source, tmp_path / "out", text_columns=("text",))
     [name] = outputs(tmp_path / "out")
     output = str(tmp_path / "out" / name)

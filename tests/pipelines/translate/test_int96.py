@@ -6,7 +6,16 @@ import struct
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from translation_jobs import outputs, read, read_all, refused, translate, unit_statistics, write
+from translation_jobs import (
+    outputs,
+    read,
+    read_all,
+    refused,
+    translate,
+    unit_statistics,
+    write,
+    write_like_spark,
+)
 
 UTC = dt.UTC
 LAST = dt.datetime(9999, 12, 31, 23, 59, 59, 999999)
@@ -15,20 +24,13 @@ WHEN = [LAST, None, FIRST, dt.datetime(1969, 12, 31, 23, 59, 59, 999999)]
 US = pa.timestamp("us")
 
 
-def write_int96(path, table, *, store_schema=False, **options):
-    """Writes all timestamps as INT96; without Arrow's schema, as Spark and Impala do."""
-    return write(
-        path, table, use_deprecated_int96_timestamps=True, store_schema=store_schema, **options
-    )
-
-
 def in_utc(times):
     return [time and time.replace(tzinfo=UTC) for time in times]
 
 
 def test_int96_keeps_its_values_as_instants_in_utc(tmp_path):
     table = pa.table({"text": list("abcd"), "when": pa.array(WHEN, US)})
-    source = write_int96(tmp_path / "in.parquet", table)
+    source = write_like_spark(tmp_path / "in.parquet", table)
     translate(source, tmp_path / "out")
     found = read_all(tmp_path / "out")
     assert found.schema.field("when").type == pa.timestamp("us", "UTC")
@@ -51,7 +53,7 @@ def test_int96_inside_lists_structs_and_maps_keeps_its_values(tmp_path):
             "map": pa.array([[("x", LAST)], None, [], [("y", FIRST)]], pa.map_(pa.string(), US)),
         }
     )  # fmt: skip
-    source = write_int96(tmp_path / "in.parquet", table)
+    source = write_like_spark(tmp_path / "in.parquet", table)
     translate(source, tmp_path / "out", text_columns=("text",))
     found = read_all(tmp_path / "out")
     assert found["list"].to_pylist() == [in_utc([LAST, None]), None, [], in_utc([FIRST])]
@@ -64,7 +66,11 @@ def test_int96_inside_lists_structs_and_maps_keeps_its_values(tmp_path):
 def test_int96_of_several_units_and_row_groups_keeps_its_order(tmp_path):
     times = [FIRST + dt.timedelta(days=300 * i, microseconds=i) for i in range(1000)]
     table = pa.table({"text": [f"t{i}" for i in range(1000)], "when": pa.array(times, US)})
-    source = write_int96(tmp_path / "in.parquet", table, row_group_size=170)
+    source = tmp_path / "in.parquet"
+    with pq.ParquetWriter(
+        source, table.schema, use_deprecated_int96_timestamps=True, store_schema=False
+    ) as writer:
+        writer.write_table(table, row_group_size=170)
     translate(source, tmp_path / "out", unit_rows=64)
     assert read_all(tmp_path / "out")["when"].to_pylist() == in_utc(times)
 
@@ -73,7 +79,7 @@ def test_int96_of_several_units_and_row_groups_keeps_its_order(tmp_path):
 def test_int96_of_arrow_keeps_the_time_zone_of_the_stored_schema(tmp_path, zone):
     """Arrow writes its schema next to INT96, and then does not use it for the time zone."""
     table = pa.table({"text": ["a"], "when": pa.array([0], pa.timestamp("us", zone))})
-    source = write_int96(tmp_path / "in.parquet", table, store_schema=True)
+    source = write(tmp_path / "in.parquet", table, use_deprecated_int96_timestamps=True)
     assert b"ARROW:schema" in pq.read_metadata(source).metadata
     translate(source, tmp_path / "out")
     assert read_all(tmp_path / "out").schema.field("when").type == pa.timestamp("us", zone)
@@ -81,7 +87,7 @@ def test_int96_of_arrow_keeps_the_time_zone_of_the_stored_schema(tmp_path, zone)
 
 def test_two_columns_of_one_name_and_int96_in_one_of_them(tmp_path):
     arrays = [pa.array(["a"]), pa.array([LAST], US), pa.array([7]), pa.array([FIRST], US)]
-    source = write_int96(
+    source = write_like_spark(
         tmp_path / "in.parquet", pa.Table.from_arrays(arrays, names=["text", "x", "x", "a"])
     )
     translate(source, tmp_path / "out")
@@ -92,11 +98,45 @@ def test_two_columns_of_one_name_and_int96_in_one_of_them(tmp_path):
     assert found.column(3).to_pylist() == in_utc([FIRST])
 
 
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ({"version": "3.5.0"}, False),
+        ({"version": "3.5.0", "legacyINT96": ""}, True),
+        ({"version": "3.5.0", "legacyDateTime": ""}, False),
+        ({"version": "3.5.0", "legacyDateTime": "", "legacyINT96": ""}, True),
+        ({"version": "3.0.1"}, True),
+    ],
+)
+def test_spark_reads_the_calendar_of_int96_from_the_key_of_other_timestamps(
+    tmp_path, keys, expected
+):
+    metadata = {f"org.apache.spark.{key}": value for key, value in keys.items()}
+    table = pa.table({"text": ["a"], "when": pa.array([FIRST], US)})
+    source = write_like_spark(tmp_path / "in.parquet", table.replace_schema_metadata(metadata))
+    translate(source, tmp_path / "out")
+    [name] = outputs(tmp_path / "out")
+    found = pq.read_metadata(tmp_path / "out" / name).metadata
+    assert (b"org.apache.spark.legacyDateTime" in found) == expected
+
+
+def test_int96_and_dates_in_two_calendars_are_refused(tmp_path):
+    days = pa.array([0], pa.date32())
+    table = pa.table({"text": ["a"], "when": pa.array([FIRST], US), "day": days})
+    keys = {"org.apache.spark.legacyINT96": "", "org.apache.spark.version": "3.5.0"}
+    source = write_like_spark(tmp_path / "in.parquet", table.replace_schema_metadata(keys))
+    assert refused(source, tmp_path / "out") == (
+        f"{source} has INT96 timestamps in another calendar than its other dates and timestamps "
+        "(org.apache.spark.legacyINT96 and org.apache.spark.legacyDateTime differ). "
+        "Write the file with one calendar"
+    )
+
+
 def nanoseconds(path, value):
     """Writes a file whose second row has so many nanoseconds after the epoch."""
     values = pa.array([0, value], pa.timestamp("ns"))
     table = pa.table({"text": ["a", "b"], "when": values})
-    return write_int96(path, table, use_dictionary=False, compression="none")
+    return write_like_spark(path, table, use_dictionary=False, compression="none")
 
 
 def test_nanoseconds_are_refused_in_one_line_or_skipped(tmp_path):
