@@ -42,9 +42,7 @@ def train_command(
         options_of(
             TrainRequest,
             panels={_PLACES: ["strategy"], "Model": ["preset"]},
-            flags={"restart_from_model": "--restart-from-model"},
             defaults={"dataset": str(DEFAULT_DATASET), "run": str(DEFAULT_RUN)},
-            shown={"restart_from_model": ""},
             leave_out=("model", "training", "devices", "dataset_name", "fetch_model"),
         ),
     ],

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,15 @@ import tensorflow as tf
 from model.errors import UserError, counted
 from model.folders.long_work import long_work
 from model.folders.remote import read_text, write_text
-from model.runs.run_folder import CHECKPOINT_FOLDER, MODEL_FOLDER, RunFolder
+from model.runs.reporter import RunLog
+from model.runs.run_folder import (
+    BEST_MODEL_FOLDER,
+    CHECKPOINT_FOLDER,
+    CONFIG_FILE,
+    LOG_FILE,
+    MODEL_FOLDER,
+    RunFolder,
+)
 from model.transformer.transformer import Transformer
 
 INDEX_FILE = "checkpoints.json"
@@ -79,10 +88,6 @@ def named_weights(
     }
 
 
-class NoneReadableError(Exception):
-    """A run has checkpoints, but none that can be read."""
-
-
 class Checkpoints:
     """The folder of checkpoints of a run."""
 
@@ -135,15 +140,15 @@ class Checkpoints:
                 self._remove(file)
 
     def restore_last(
-        self, checkpoint: tf.train.Checkpoint, note: Callable[[str], None]
+        self, checkpoint: tf.train.Checkpoint, note: Callable[[str], None], *, dataset: str
     ) -> str | None:
-        """Restores the newest checkpoint that can be read; returns its name, None if there is none.
+        """Restore the newest checkpoint that can be read; return its name, or None without any.
 
-        Those after it no longer count; `note` is told of each that cannot be read.
+        Later checkpoints no longer count. `note` gets a line for each that cannot be read;
+        `dataset` is the name of the dataset in the command that an error recommends.
 
         Raises:
-          NoneReadableError: There are some, but none can be read.
-          UserError: What keeps one from being read may pass.
+          UserError: There are checkpoints but none can be read, or a file system fails.
         """
         for name in self.kept.to_go_on_from():
             try:
@@ -159,7 +164,10 @@ class Checkpoints:
             last = [other for other in self.kept.last if other != name]
             self.kept = Kept(last, self.kept.best)
         if self._found:
-            raise NoneReadableError(f"none of the checkpoints in {self._folder} can be read")
+            raise UserError(
+                f"none of the checkpoints in {self._folder} can be read. "
+                f"{_remedy(self.run, dataset=dataset)}"
+            )
         return None
 
     def names(self, which: str, count: int | None = None) -> list[str]:
@@ -254,3 +262,53 @@ class Checkpoints:
             tf.io.gfile.rmtree(path)
         else:
             tf.io.gfile.remove(path)
+
+
+def check_not_lost(run: RunFolder, *, dataset: str) -> list[str]:
+    """Check that a run that saved checkpoints still has some; return lines for the user.
+
+    `dataset` is the name of the dataset in the command that an error recommends.
+
+    Raises:
+      UserError: The checkpoints are gone, or the folder holds something else than a run.
+    """
+    if not tf.io.gfile.exists(run.inside(CONFIG_FILE)):
+        return []
+    kinds = ("ckpt", "stop")
+    if any(tf.io.gfile.glob(run.inside(CHECKPOINT_FOLDER, f"{kind}-*.index")) for kind in kinds):
+        return []
+    with run.config_errors():
+        first_save = run.load_config()["training"]["save_every"]
+    lines = RunLog(run.inside(LOG_FILE)).read()
+    step = max((line["step"] for line in lines), default=0)
+    reached = f" although {LOG_FILE} reaches step {step:,}" if step else ""
+    # A run writes the weights of its best validation before it exports them, and both of them
+    # before its first checkpoint. It reports a step before it saves it.
+    models = _models(run)
+    weights = tf.io.gfile.glob(run.inside(CHECKPOINT_FOLDER, best_name("*")))
+    has_index = tf.io.gfile.exists(run.inside(CHECKPOINT_FOLDER, INDEX_FILE))
+    has_exported = MODEL_FOLDER in models or (models and not weights)
+    if has_index or has_exported or step > first_save:
+        raise UserError(
+            f"the checkpoints of {run.path} are gone{reached}. {_remedy(run, dataset=dataset)}"
+        )
+    if not step:
+        return []
+    return [f"{run.path} has no checkpoint{reached}: training restarts at step 0"]
+
+
+def _remedy(run: RunFolder, *, dataset: str) -> str:
+    """Return the advice to a user whose run cannot resume."""
+    restore = f"Restore {run.inside(CHECKPOINT_FOLDER)}"
+    models = _models(run)
+    if not models:
+        return f"{restore}, or train in another folder with `run`"
+    words = ["tt", "train", "--dataset", dataset, "--run", f"{run.path}-2"]
+    command = shlex.join([*words, "--init-from", run.inside(models[0])])
+    return f"{restore}, or start another run from its model with `{command}`"
+
+
+def _models(run: RunFolder) -> list[str]:
+    """Return the names of the exported models of a run, the last model before the best."""
+    names = (MODEL_FOLDER, BEST_MODEL_FOLDER)
+    return [name for name in names if tf.io.gfile.exists(run.inside(name, CONFIG_FILE))]

@@ -64,14 +64,11 @@ class RunFolder:
         """Returns the path of something in the folder."""
         return "/".join((self.path, *names))
 
-    def claim(
-        self, config: dict[str, Any], *, vocabulary_folder: Path, is_lost: bool = False
-    ) -> list[str]:
-        """Makes the folder for a run, or checks that what was trained in it was this very run.
+    def claim(self, config: dict[str, Any], *, vocabulary_folder: Path) -> list[str]:
+        """Make the folder for a run, or check that it holds this run; return lines for the user.
 
-        Until `release`, or the end of this process, no other one can claim a local folder. `config`
-        is that of `run_config`, with what `describe_dataset` adds; `is_lost` says that the folder
-        holds a run whose checkpoints are gone. Returns what a user should know, a line each.
+        No other process can claim a local folder until `release` or the end of this process.
+        `config` is the result of `run_config` with the fields that `describe_dataset` adds.
 
         Raises:
           UserError: It holds another run or something else, another process trains there, or it
@@ -84,7 +81,7 @@ class RunFolder:
             notes.append(
                 f"{self.path} is on a file system without locks: let no other process train there"
             )
-        has_trained = is_lost or self._has_checkpoints()
+        has_trained = self._has_checkpoints()
         if self._has_config():
             self._check(config, has_trained=has_trained)
         with self.errors():
@@ -196,12 +193,12 @@ class RunFolder:
 
     def model_config(self) -> TransformerConfig:
         """Returns the architecture that the run trains."""
-        with self._config_errors():
+        with self.config_errors():
             return TransformerConfig(**self.load_config()["model"])
 
     def about(self) -> About:
         """Returns what is known of the run's models, whatever their steps."""
-        with self._config_errors():
+        with self.config_errors():
             return describe_run(self.load_config())
 
     def vocabularies(self, folder: Path) -> VocabularyPair:
@@ -275,7 +272,7 @@ class RunFolder:
 
     def _check(self, config: dict[str, Any], *, has_trained: bool) -> None:
         found = self._load_whole_config()
-        with self._config_errors():
+        with self.config_errors():
             difference = describe_difference(found, config)
         if difference and has_trained:
             raise UserError(
@@ -284,7 +281,8 @@ class RunFolder:
             )
 
     @contextlib.contextmanager
-    def _config_errors(self) -> Iterator[None]:
+    def config_errors(self) -> Iterator[None]:
+        """Turn the errors of a configuration that lacks a part into a UserError."""
         try:
             yield
         except (KeyError, TypeError, AttributeError) as error:

@@ -53,8 +53,6 @@ class TrainRequest:
       init_from: Model to begin with, ours or imported: a model folder or the run folder around it.
         Its shape and weights are taken; the optimizer begins anew, and the dataset must have its
         vocabulary (`tt preprocess --vocab-of`).
-      restart_from_model: Where the checkpoints of the run are gone, go on from the weights of its
-        model/, or else of its best_model/, with an optimizer that begins anew.
       dataset_name: Name of the dataset in the run folder, where it is a copy of a remote one.
       fetch_model: Function that returns a local copy of a remote `init_from`; called where it is
         needed.
@@ -68,7 +66,6 @@ class TrainRequest:
     strategy: str = one_of(STRATEGIES, default="auto")
     devices: tuple[str, ...] = ()
     init_from: str | Path | None = None
-    restart_from_model: bool = False
     dataset_name: str = ""
     fetch_model: Callable[[str], Path] = Path
 
@@ -287,7 +284,6 @@ class TrainJob:
             strategy=strategy,
             stop=stop,
             initial=self.initial,
-            restart_from_model=request.restart_from_model,
             dataset_name=request.dataset_name,
         )
 

@@ -17,19 +17,13 @@ from model.runs.checkpoints import (
     AVERAGE,
     Checkpoints,
     Kept,
-    NoneReadableError,
     best_name,
+    check_not_lost,
     named_weights,
 )
 from model.runs.identity import describe_dataset
-from model.runs.initial_model import InitialModel, copy_weights
+from model.runs.initial_model import InitialModel
 from model.runs.run_folder import BEST_MODEL_FOLDER, MODEL_FOLDER, RunFolder
-from model.training.lost_checkpoints import (
-    check_remains,
-    find_models,
-    how_to_go_on,
-    restart_from_model,
-)
 from model.training.options import run_config
 from model.training.splits import TrainingDataset
 from model.training.state import TrainingState
@@ -39,12 +33,11 @@ from model.updates.strategies import Workers
 
 
 class RunSaver:
-    """Writes what a run needs to go on, and reads it again; claims the run folder.
+    """Claims the run folder, and writes and restores what a run needs to resume.
 
-    `initial` is the model whose weights a new run gets. `from_model` goes on from the run's model
-    where its checkpoints are gone; `dataset_name` is the user's. `notes` are lines for the user on
-    how the run was resumed; of several workers one `writes`. What the step accumulates is not
-    saved.
+    `initial` is the model whose weights a new run gets; `dataset_name` is the user's name of the
+    dataset. `notes` are lines for the user on how the run was resumed. One of several workers
+    `writes`. The gradients that a step accumulates are not saved.
 
     Raises:
       UserError: The folder holds another run or something else, another process trains there, or
@@ -61,13 +54,12 @@ class RunSaver:
         dataset_name: str,
         writes: bool,
         initial: InitialModel | None,
-        from_model: bool,
     ) -> None:
         self._run = run
         self._model = model
         self._data, self._training = data, data.training
         self.writes = writes
-        self._initial, self._from_model = initial, from_model
+        self._initial = initial
         self._config = run_config(
             model=model.config,
             training=data.training,
@@ -76,9 +68,10 @@ class RunSaver:
             initial=initial,
         )
         self._described = self._config | describe_dataset(data.manifest, folder=dataset_name)
-        is_lost, self.notes = check_remains(run, restart_from_model=from_model)
+        self._dataset_name = dataset_name
+        self.notes = check_not_lost(run, dataset=dataset_name)
         if writes:
-            self.notes += run.claim(self._described, vocabulary_folder=data.folder, is_lost=is_lost)
+            self.notes += run.claim(self._described, vocabulary_folder=data.folder)
         self.checkpoints = Checkpoints(run)
         self._state = tf.Variable("", dtype=tf.string)
         self._written = ""
@@ -91,9 +84,7 @@ class RunSaver:
         self._checkpoint = tf.train.Checkpoint(**parts)
 
     def restore(self) -> TrainingState:
-        """Restores the newest checkpoint that can be read, for the replicas that train now.
-
-        Where there is none, a run that goes on from its model is saved at once.
+        """Restore the newest checkpoint that can be read, for the replicas that train now.
 
         Raises:
           UserError: No checkpoint can be read, or more steps are done than are wanted.
@@ -121,22 +112,13 @@ class RunSaver:
         return TrainingState(replicas=replicas)
 
     def _load(self) -> TrainingState | None:
-        """Returns where the run stood, or None where nothing was saved."""
+        """Return the state of the newest checkpoint that can be read, or None if there is none."""
         checkpoints = self.checkpoints
-        try:
-            name = checkpoints.restore_last(self._checkpoint, self.notes.append)
-        except NoneReadableError as error:
-            if not self._from_model:
-                remedy = how_to_go_on(find_models(self._run))
-                raise UserError(f"{error}: put them back{remedy}") from error
-            name = None
+        name = checkpoints.restore_last(
+            self._checkpoint, self.notes.append, dataset=self._dataset_name
+        )
         if name is None:
-            return self._restart() if self._from_model else None
-        if self._from_model:
-            self.notes.append(
-                f"{self._run.path} goes on from its checkpoints: `restart_from_model` is for runs "
-                "that have lost them"
-            )
+            return None
         state = TrainingState.from_json(self._state.numpy().decode())
         self._check_steps(state)
         # After an older checkpoint than the newest, some of its best may be gone.
@@ -145,26 +127,6 @@ class RunSaver:
         self._written = state.to_json()
         if self.writes and not checkpoints.has_left_out:
             checkpoints.delete_others()
-        return state
-
-    def _restart(self) -> TrainingState:
-        """Goes on from the weights of the run's model, and saves that before anything else."""
-        found = restart_from_model(
-            self._run,
-            config=self._model.config,
-            training=self._training,
-            replicas=self._data.replicas,
-        )
-        state = found.state
-        self._check_steps(state)
-        copy_weights(found.weights, self._model)
-        self._begin_average()
-        if found.best and self.writes:
-            best = tf.train.Checkpoint(weights=named_weights(found.best))
-            self.checkpoints.write(best, best_name(state.best[0][1]))
-        self.checkpoints.kept = Kept()
-        self.save_stop(state)
-        self.notes.append(found.note)
         return state
 
     def _begin_average(self) -> None:

@@ -62,7 +62,6 @@ class Trainer:
         strategy: tf.distribute.Strategy,
         stop: StopRequest | None = None,
         initial: InitialModel | None = None,
-        restart_from_model: bool = False,
         dataset_name: str = "",
     ) -> None:
         self.workers = Workers(strategy)
@@ -93,7 +92,6 @@ class Trainer:
                 dataset_name=dataset_name or str(data.folder.absolute()),
                 writes=self.workers.is_chief,
                 initial=initial,
-                from_model=restart_from_model,
             )
             self.state = self._saver.restore()
             self.notes = self._saver.notes + self._validator.notes()

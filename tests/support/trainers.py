@@ -98,14 +98,13 @@ class BuiltModels:
 BUILT_MODELS = BuiltModels()
 
 
-def make_trainer(dataset, run, strategy=None, training=FAST, restart=False, **fields):
+def make_trainer(dataset, run, strategy=None, training=FAST, **fields):
     # One layer: tracing takes most of the time of these tests.
     request = TrainRequest(
         dataset=dataset,
         run=run,
         model=toy_config(**{"layers": 1, **fields}),
         training=training,
-        restart_from_model=restart,
     )
     with mock.patch("model.training.trainer._build", BUILT_MODELS.build):
         return request.plan().start(strategy or one_device())

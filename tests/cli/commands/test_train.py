@@ -215,20 +215,17 @@ def test_a_run_goes_on_under_the_name_of_the_preset_that_its_dataset_chose(
     assert "run is trained already, to step 1: " in capsys.readouterr().err
 
 
-def test_a_run_that_lost_its_checkpoints_goes_on_from_its_model(
+def test_run_that_lost_its_checkpoints_is_refused_with_a_command(
     folder, small_dataset, small_run, capsys
 ):
     shutil.copytree(small_run, "run")
     shutil.rmtree("run/checkpoints")
-    log = (folder / "run/train.jsonl").read_text()
-    command = ("train", "--dataset", small_dataset, "--steps", "6")
-    assert run(*command) == 2
-    assert "a run goes on from its checkpoints, and those of run are gone" in last_error(capsys)
-    assert run(*command, "--restart-from-model") == 0
-    printed = capsys.readouterr().err
-    assert "tt: warning: the checkpoints of run are gone: it goes on from the weights" in printed
-    assert "Resuming at step 4 from run" in printed
-    assert (folder / "run/train.jsonl").read_text().startswith(log)
+    assert run("train", "--dataset", small_dataset, "--steps", "6") == 2
+    assert last_error(capsys) == (
+        "tt: error: the checkpoints of run are gone although train.jsonl reaches step 4. Restore "
+        "run/checkpoints, or start another run from its model with `tt train --dataset "
+        f"{small_dataset} --run run-2 --init-from run/model`"
+    )
 
 
 def test_errors_of_train(folder, small_dataset, capsys):
