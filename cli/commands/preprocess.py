@@ -16,6 +16,7 @@ from cli.flags_of_fields import options_of
 from cli.libraries import import_tensorflow, keep_what_is_loaded
 from cli.shared_options import DEFAULT_DATASET, DEFAULT_INPUT, Detach, DryRun, Number
 from model.errors import UserError, require
+from model.folders.durable import publish
 from pipelines.preprocess.request import PreprocessRequest
 from pipelines.remote.options import RunnerOptions
 from pipelines.runners.status_line import StatusLine
@@ -177,7 +178,7 @@ def _leave_held_out_input(path: Path) -> None:
     temporary = path.with_name(f".{path.name}.tmp")
     try:
         pq.write_table(table, temporary)
-        temporary.replace(path)
+        publish(temporary, path)
     except OSError as error:
         raise UserError(
             f"{path} cannot be written: {error.strerror or error}. Start in another folder"

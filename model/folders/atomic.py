@@ -1,4 +1,4 @@
-"""Atomic folders: whole, or not there."""
+"""Atomic folders: either whole or absent, after a power loss too."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from model.folders.cache import delete_stale
+from model.folders.durable import make_folder, publish
 
 
 @contextlib.contextmanager
 def atomic_folder(output: Path, *, is_shared: bool = False) -> Iterator[Path]:
-    """Gives a new folder to write into; it replaces `output` if nothing is raised.
+    """Yield a new folder to write into, which replaces `output` unless the block raises.
 
-    If it is shared, several processes may make it at once, as in a cache: each writes a folder of
-    its own, and the first that is whole becomes `output` and stays.
+    If `is_shared`, several processes may make the same `output`, such as a folder of a cache. Each
+    process writes its own folder. The first finished folder becomes `output` and stays.
     """
     output = output.resolve()
     name = f".{output.name}.{uuid.uuid4().hex}.tmp" if is_shared else f".{output.name}.tmp"
     temporary = output.with_name(name)
     try:
-        output.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(output.parent)
         if is_shared:
             delete_stale(output.parent, f"*{output.name}.*.tmp")
         shutil.rmtree(temporary, ignore_errors=True)
@@ -32,7 +33,7 @@ def atomic_folder(output: Path, *, is_shared: bool = False) -> Iterator[Path]:
             _replace(temporary, output)
             return
         try:
-            temporary.rename(output)
+            publish(temporary, output)
         except OSError:
             if not output.is_dir():  # else another process was faster
                 raise
@@ -45,7 +46,7 @@ def _replace(temporary: Path, output: Path) -> None:
     shutil.rmtree(replaced, ignore_errors=True)
     if output.exists():
         output.replace(replaced)
-    temporary.replace(output)
+    publish(temporary, output)
     shutil.rmtree(replaced, ignore_errors=True)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from model.errors import UserError
+from model.folders.durable import make_folder
 
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP)  # of a file system without locks
 
@@ -29,7 +30,7 @@ def lock_folder(
       UserError: Another process has locked it.
       OSError: The file cannot be written.
     """
-    Path(folder).mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     path = Path(folder, name)
     while True:
         with path.open("a+") as file:

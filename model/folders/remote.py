@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from pathlib import Path
 
 import tensorflow as tf
 
 from model.errors import DiskFullError, UserError
+from model.folders import durable
+from model.folders.durable import publish, sync_file, sync_folder
 
 # What to do where the disk is full, beside making room.
 OTHER_OUTPUT = ", or name another `output`"
@@ -50,15 +53,37 @@ def read_text(path: str) -> str:
 
 
 def write_text(path: str, text: str) -> None:
-    """Writes a text file under a temporary name, then renames it into place."""
+    """Write a text file under a temporary name, then publish it."""
     temporary = f"{path}.tmp"
     with tf.io.gfile.GFile(temporary, "w") as file:
         file.write(text)
-    tf.io.gfile.rename(temporary, path, overwrite=True)
+    publish_file(temporary, path)
+
+
+def publish_file(temporary: str, path: str) -> None:
+    """Rename a file so that it has its new name and its content after a power loss."""
+    if is_local(path):
+        publish(temporary, path)
+    else:
+        tf.io.gfile.rename(temporary, path, overwrite=True)
+
+
+def make_folder(path: str) -> None:
+    """Make a folder and its missing parents."""
+    if is_local(path):
+        durable.make_folder(path)
+    else:
+        tf.io.gfile.makedirs(path)
 
 
 def copy_file(source: str, target: str) -> None:
-    """Copies a file over another; not every file system cuts off what was there before."""
+    """Copy a file to a path, in place of any file there.
+
+    Some file systems do not truncate an older file, so this function deletes it first.
+    """
     if tf.io.gfile.exists(target):
         tf.io.gfile.remove(target)
     tf.io.gfile.copy(source, target)
+    if is_local(target):
+        sync_file(target)
+        sync_folder(Path(target).parent)

@@ -17,8 +17,9 @@ import numpy as np
 import tensorflow as tf
 
 from model.errors import UserError, counted
+from model.folders.durable import sync_file, sync_folder
 from model.folders.long_work import long_work
-from model.folders.remote import read_text, write_text
+from model.folders.remote import is_local, make_folder, read_text, write_text
 from model.runs.reporter import RunLog
 from model.runs.run_folder import (
     BEST_MODEL_FOLDER,
@@ -108,22 +109,30 @@ class Checkpoints:
         return f"{self._folder}/{name}"
 
     def write(self, checkpoint: tf.train.Checkpoint, name: str) -> None:
-        """Writes a checkpoint; it counts once `keep` names it.
+        """Write a checkpoint, which counts once `keep` names it, and sync it to disk.
 
         Raises:
           UserError: There is no room, or the folder cannot be written; no part of it stays.
         """
         try:
             with self.run.errors():
+                make_folder(self._folder)
                 checkpoint.write(self.path(name))
+                if is_local(self._folder):
+                    for file in Path(self._folder).glob(f"{name}.*"):
+                        sync_file(file)
+                    sync_folder(self._folder)
         except UserError:
             self._delete(name)
             raise
 
     def keep(self, kept: Kept) -> None:
-        """Makes these the checkpoints that count, and deletes all others."""
+        """Make these the checkpoints that count, then delete all others.
+
+        The deletion begins only when the index is on the disk.
+        """
         with self.run.errors():
-            tf.io.gfile.makedirs(self._folder)
+            make_folder(self._folder)
             text = json.dumps(dataclasses.asdict(kept), indent=2) + "\n"
             write_text(f"{self._folder}/{INDEX_FILE}", text)
         self.kept = kept

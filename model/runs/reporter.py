@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from model.folders.remote import read_text, write_text
+from model.folders.remote import publish_file, read_text, write_text
 from model.runs.reports import Progress, Report, Validation, read_log_lines
 from model.runs.run_folder import LOG_FILE, TENSORBOARD_FOLDER, RunFolder
 
@@ -103,7 +103,7 @@ def drop_later_events(folder: str, *, step: int, validated: int) -> None:
             with tf.io.TFRecordWriter(f"{path}.tmp") as writer:
                 for event in kept:
                     writer.write(event.SerializeToString())
-            tf.io.gfile.rename(f"{path}.tmp", path, overwrite=True)
+            publish_file(f"{path}.tmp", path)
 
 
 def _read_events(path: str) -> Iterator[Any]:

@@ -22,8 +22,16 @@ from typing import Any
 import tensorflow as tf
 
 from model.errors import UserError
+from model.folders.durable import sync_folder
 from model.folders.lock import check_lock, lock_folder
-from model.folders.remote import copy_file, is_local, read_text, storage_errors, write_text
+from model.folders.remote import (
+    copy_file,
+    is_local,
+    make_folder,
+    read_text,
+    storage_errors,
+    write_text,
+)
 from model.formats.model_card import About, describe_run
 from model.runs.identity import describe_difference
 from model.text.vocabulary import VocabularyPair, load_vocabularies
@@ -88,7 +96,7 @@ class RunFolder:
             for name in self._names():
                 if name.startswith(_SCRATCH):  # of an export that was killed
                     tf.io.gfile.rmtree(self.inside(name))
-            tf.io.gfile.makedirs(self.inside(VOCABULARY_FOLDER))
+            make_folder(self.inside(VOCABULARY_FOLDER))
             for name in load_vocabularies(vocabulary_folder).files:
                 copied = self.inside(VOCABULARY_FOLDER, name)
                 if not tf.io.gfile.exists(copied) or not has_trained:
@@ -222,7 +230,8 @@ class RunFolder:
             if is_local(self.path):
                 if Path(target).exists():  # out of the way; it goes with the scratch folder
                     Path(target).rename(folder.with_name("replaced"))
-                folder.rename(target)
+                folder.rename(target)  # `save_model` has synced its content
+                sync_folder(self.path)
                 return
             if tf.io.gfile.exists(target):
                 tf.io.gfile.rmtree(target)

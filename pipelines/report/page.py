@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from model.errors import DiskFullError, UserError
+from model.folders.durable import publish
 from pipelines.runners.formatting import begin_of
 
 _HERE = Path(__file__).parent
@@ -181,7 +182,7 @@ def write_whole_file(output: Path, content: bytes) -> None:
         mask = os.umask(0)
         os.umask(mask)
         temporary.chmod(0o666 & ~mask)
-        temporary.replace(output)
+        publish(temporary, output)
     except OSError as error:
         if temporary is not None:
             temporary.unlink(missing_ok=True)

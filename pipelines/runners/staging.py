@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 from model.dataset.manifest import MANIFEST_FILE, DatasetManifest
 from model.errors import DiskFullError, UserError
 from model.folders.cache import delete_stale
+from model.folders.durable import publish
 from model.folders.long_work import Work, long_work
 from model.formats.argos import SUFFIX as PACKAGE
 from model.formats.argos import open_package
@@ -148,7 +149,7 @@ def stage_model(model: str, *, cache: Path, report: Callable[[str], object]) -> 
         staged.mkdir(exist_ok=True)
         for name in names:  # another process may do the same, with files of equal content
             (staged / name).parent.mkdir(exist_ok=True)
-            (temporary / name).replace(staged / name)
+            publish(temporary / name, staged / name)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     files.write_text(str(pointer), staged.name, temporary_folder=str(cache))

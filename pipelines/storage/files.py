@@ -19,7 +19,9 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from model.errors import BadFileError, DiskFullError, UserError
+from model.folders import durable
 from model.folders.access import explain_denied
+from model.folders.durable import publish
 from pipelines.storage.listing import list_folder
 from pipelines.storage.paths import check_no_glob, file_systems, is_local, lookup_reason
 
@@ -38,9 +40,9 @@ _LEAST_READ = 64 << 10  # bytes of a request for a part of a file
 
 
 def make_folder(path: str) -> None:
-    """Makes a folder and its parents; on object stores, which have none, this does nothing."""
+    """Make a folder and its missing parents; do nothing on object stores, which have none."""
     if is_local(path):
-        os.makedirs(path, exist_ok=True)  # noqa: PTH103 (the path may be of any file system)
+        durable.make_folder(path)
 
 
 def is_there(path: str) -> bool:
@@ -207,11 +209,12 @@ def delete_folder(folder: str) -> None:
 
 @contextlib.contextmanager
 def write_whole(path: str, *, temporary_folder: str, run_id: str = "") -> Iterator[IO[bytes]]:
-    """Opens a file for writing that gets its name only when the block ends without an error.
+    """Open a file for writing that gets its name only when the block ends without an error.
 
     Two workers may write the same path at once: each has its own temporary name, with `run_id` in
     it, and the rename of the second replaces a file of equal content. Google Cloud Storage needs
-    no such name, where each upload is one of its own until it ends.
+    no temporary name, because an object appears when its upload ends. A local file and its name
+    are on the disk when this returns.
     """
     if file_systems().get_scheme(path) in _APPEAR_WHOLE:
         with file_systems().create(path, compression_type=_AS_IT_IS) as file:
@@ -224,7 +227,7 @@ def write_whole(path: str, *, temporary_folder: str, run_id: str = "") -> Iterat
         with file_systems().create(temporary, compression_type=_AS_IT_IS) as file:
             yield file
         if is_local(path):  # Beam would put its own error around that of the system
-            Path(temporary).replace(path)
+            publish(temporary, path)
         else:
             file_systems().rename([temporary], [path])
     except BaseException as error:
