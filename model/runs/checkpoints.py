@@ -255,7 +255,8 @@ class Checkpoints:
                 raise ValueError(values)
         except (ValueError, TypeError, AttributeError) as error:
             raise UserError(
-                f"{path} cannot be read ({error!r}): delete it, and all ckpt- files beside it count"
+                f"{path} is damaged ({error!r}). Delete it to resume from the newest checkpoint in "
+                "that folder"
             ) from error
         return kept
 

@@ -98,9 +98,15 @@ class RunFolder:
                     tf.io.gfile.rmtree(self.inside(name))
             make_folder(self.inside(VOCABULARY_FOLDER))
             for name in load_vocabularies(vocabulary_folder).files:
-                copied = self.inside(VOCABULARY_FOLDER, name)
-                if not tf.io.gfile.exists(copied) or not has_trained:
-                    copy_file(str(vocabulary_folder / name), copied)
+                # Files of the same run are equal, unless a copy was cut short.
+                source, copied = vocabulary_folder / name, self.inside(VOCABULARY_FOLDER, name)
+                is_whole = (
+                    has_trained
+                    and tf.io.gfile.exists(copied)
+                    and tf.io.gfile.stat(copied).length == source.stat().st_size
+                )
+                if not is_whole:
+                    copy_file(str(source), copied)
         return notes
 
     def check_place(self) -> None:
@@ -149,7 +155,9 @@ class RunFolder:
                 raise UserError(f"{self.path} is a file: {_NAME_A_RUN}") from error
             raise UserError(f"{path} cannot be read: {error.message}") from error
         except (ValueError, AttributeError) as error:
-            raise UserError(f"{path} cannot be read: {error!r}") from error
+            raise UserError(
+                f"{path} is damaged ({error!r}). Restore it, or {_OTHER_FOLDER}"
+            ) from error
         if "training" not in config:
             raise UserError(
                 f"{self.path} is no run folder ({CONFIG_FILE} there is something else's): "
@@ -221,7 +229,10 @@ class RunFolder:
                 tf.io.gfile.copy(f"{source}/{name}", str(folder / name), overwrite=True)
         except tf.errors.OpError as error:
             raise UserError(f"{source} cannot be read: {error.message}") from error
-        return load_vocabularies(folder)
+        try:
+            return load_vocabularies(folder)
+        except UserError as error:  # which names the copy
+            raise UserError(str(error).replace(str(folder), source)) from error
 
     def publish(self, folder: Path, name: str) -> None:
         """Moves a local folder with an exported model into the run folder, by that name."""

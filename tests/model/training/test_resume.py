@@ -125,7 +125,7 @@ def test_a_lost_index_of_checkpoints_is_made_again(toy_dataset, finish_run, tmp_
     assert (folder / "notes.txt").read_text() == "mine"
     again.close()
     (folder / "checkpoints.json").write_text('{"last": 3}')
-    with pytest.raises(UserError, match=r"checkpoints.json cannot be read .* delete it, and all"):
+    with pytest.raises(UserError, match=r"checkpoints.json is damaged .* Delete it to resume"):
         make_trainer(toy_dataset, tmp_path / "run")
 
 
