@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from model.dataset.manifest import DatasetManifest
@@ -36,8 +37,17 @@ def describe_dataset(manifest: DatasetManifest, *, folder: str) -> dict[str, Any
     }
 
 
+def fill_defaults(config: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a configuration with the defaults of the options that its parts lack.
+
+    >>> fill_defaults({"training": {"seed": 2}}, {"training": {"seed": 1, "ema": None}})
+    {'training': {'seed': 2, 'ema': None}}
+    """
+    return {**config, **{part: {**found, **config[part]} for part, found in defaults.items()}}
+
+
 def describe_difference(saved: dict[str, Any], asked: dict[str, Any]) -> str:
-    """Says what makes the configurations of a saved run and one asked for differ, or ""."""
+    """Describe how the configurations of a saved run and a requested run differ, or return ""."""
 
     def datasets(*_: str) -> list[str]:  # their fingerprints tell a user nothing
         there, here = (_dataset_words(config.get(_DATASET_SOURCE)) for config in (saved, asked))

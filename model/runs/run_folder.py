@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import json
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ from model.folders.remote import (
     write_text,
 )
 from model.formats.model_card import About, describe_run
-from model.runs.identity import describe_difference
+from model.runs.identity import describe_difference, fill_defaults
 from model.text.vocabulary import VocabularyPair, load_vocabularies
 from model.transformer.config import TransformerConfig
 
@@ -72,11 +72,18 @@ class RunFolder:
         """Returns the path of something in the folder."""
         return "/".join((self.path, *names))
 
-    def claim(self, config: dict[str, Any], *, vocabulary_folder: Path) -> list[str]:
+    def claim(
+        self,
+        config: dict[str, Any],
+        *,
+        vocabulary_folder: Path,
+        defaults: Mapping[str, Any] | None = None,
+    ) -> list[str]:
         """Make the folder for a run, or check that it holds this run; return lines for the user.
 
         No other process can claim a local folder until `release` or the end of this process.
         `config` is the result of `run_config` with the fields that `describe_dataset` adds.
+        `defaults` is the result of `run_defaults`.
 
         Raises:
           UserError: It holds another run or something else, another process trains there, or it
@@ -91,7 +98,7 @@ class RunFolder:
             )
         has_trained = self._has_checkpoints()
         if self._has_config():
-            self._check(config, has_trained=has_trained)
+            self._check(config, has_trained=has_trained, defaults=defaults or {})
         with self.errors():
             for name in self._names():
                 if name.startswith(_SCRATCH):  # of an export that was killed
@@ -184,18 +191,25 @@ class RunFolder:
         is_same = config.get("dataset") == dataset
         return config if is_same or self._has_checkpoints() else None
 
-    def check(self, config: dict[str, Any], *, is_alone: bool) -> None:
-        """Checks that a run could `claim` the folder now, and writes nothing.
+    def check(
+        self,
+        config: dict[str, Any],
+        *,
+        is_alone: bool,
+        defaults: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Check that a run could `claim` the folder now, and write nothing.
 
-        `config` is as for `claim`; `is_alone` says that no other process may hold the folder, such
-        as another worker of the run.
+        `config` and `defaults` are those of `claim`. With `is_alone`, no other process may hold the
+        folder, such as another worker of the run.
 
         Raises:
           UserError: It holds another run, or another process trains there.
         """
         if not self._has_config():
             return
-        self._check({"format": _FORMAT, **config}, has_trained=self._has_checkpoints())
+        config = {"format": _FORMAT, **config}
+        self._check(config, has_trained=self._has_checkpoints(), defaults=defaults or {})
         if is_alone and is_local(self.path):
             check_lock(self.path, name=LOCK_FILE, activity="trains", remedy=_OTHER_FOLDER)
 
@@ -290,10 +304,14 @@ class RunFolder:
                 return set()
             return {name.rstrip("/") for name in tf.io.gfile.listdir(self.path)}
 
-    def _check(self, config: dict[str, Any], *, has_trained: bool) -> None:
-        found = self._load_whole_config()
+    def _check(
+        self, config: dict[str, Any], *, has_trained: bool, defaults: Mapping[str, Any]
+    ) -> None:
+        saved = self._load_whole_config()
         with self.config_errors():
-            difference = describe_difference(found, config)
+            difference = describe_difference(
+                fill_defaults(saved, defaults), fill_defaults(config, defaults)
+            )
         if difference and has_trained:
             raise UserError(
                 f"{self.path} holds another run: {difference}. Give the same options to resume "

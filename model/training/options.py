@@ -149,6 +149,21 @@ class TrainingConfig:
         return step >= self.steps or step % (self.score_every or self.validate_every) == 0
 
 
+def run_defaults(*, model: TransformerConfig, training: TrainingConfig) -> dict[str, Any]:
+    """Return the defaults of the options that `run_config` saves.
+
+    A run that an older `tt` saved lacks newer options, and was trained with their defaults.
+    """
+    return {
+        part: {
+            field.name: field.default
+            for field in dataclasses.fields(options)
+            if field.default is not dataclasses.MISSING
+        }
+        for part, options in (("model", model), ("training", training))
+    }
+
+
 def run_config(
     *,
     model: TransformerConfig,

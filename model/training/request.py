@@ -14,7 +14,7 @@ from model.formats.model_folder import load_about
 from model.runs.identity import describe_dataset
 from model.runs.initial_model import InitialModel
 from model.training.choices import configure, describe_choices, doubts
-from model.training.options import TrainingConfig, run_config
+from model.training.options import TrainingConfig, run_config, run_defaults
 from model.transformer.config import PRESETS, TransformerConfig
 
 if TYPE_CHECKING:  # TensorFlow is imported by the functions that need it
@@ -170,7 +170,8 @@ class TrainRequest:
         name = self.dataset_name or str(data.folder.absolute())
         is_alone = is_to_run and self.strategy != "multi-worker"
         config |= describe_dataset(data.manifest, folder=name)
-        RunFolder(self.run).check(config, is_alone=is_alone)
+        defaults = run_defaults(model=job.model, training=data.training)
+        RunFolder(self.run).check(config, is_alone=is_alone, defaults=defaults)
 
     def _epochs_to_count(
         self, given: dict[str, Any], begun: Mapping[str, Any] | None

@@ -24,7 +24,7 @@ from model.runs.checkpoints import (
 from model.runs.identity import describe_dataset
 from model.runs.initial_model import InitialModel
 from model.runs.run_folder import BEST_MODEL_FOLDER, MODEL_FOLDER, RunFolder
-from model.training.options import run_config
+from model.training.options import run_config, run_defaults
 from model.training.splits import TrainingDataset
 from model.training.state import TrainingState
 from model.transformer.transformer import Transformer
@@ -71,7 +71,11 @@ class RunSaver:
         self._dataset_name = dataset_name
         self.notes = check_not_lost(run, dataset=dataset_name)
         if writes:
-            self.notes += run.claim(self._described, vocabulary_folder=data.folder)
+            self.notes += run.claim(
+                self._described,
+                vocabulary_folder=data.folder,
+                defaults=run_defaults(model=model.config, training=data.training),
+            )
         self.checkpoints = Checkpoints(run)
         self._state = tf.Variable("", dtype=tf.string)
         self._written = ""
