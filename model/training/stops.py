@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import itertools
 import json
+import os
 import signal
 import socket
 import threading
@@ -27,6 +29,7 @@ from model.updates.step import StepResult
 from model.updates.strategies import Workers
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_ACTION_BYTES = 1024  # more than any system's `struct sigaction` has
 _SHOWN = 5  # records of many
 
 
@@ -64,11 +67,12 @@ class StopRequest:
     def from_signals(
         self, *, on_interrupt: Callable[[], None], on_second: Callable[[], None]
     ) -> Iterator[None]:
-        """Takes SIGTERM and SIGINT for requests instead of dying of them; only a main thread can.
+        """Treat SIGTERM and SIGINT as requests, if called in the main thread.
 
-        A signal that this process ignores, as jobs in the background do SIGINT, stays ignored.
-        `on_interrupt` is called at a SIGINT that is the first of all signals; `on_second` at
-        another, at once, from a thread: Python hears of a signal when TensorFlow is done.
+        Signals that this process ignores stay ignored, such as SIGINT in a background job. The
+        handlers of all other signals work as before. `on_interrupt` is called at the first signal
+        if it is SIGINT, and `on_second` at each later SIGINT. A thread calls them at once, because
+        Python runs its own handlers only when TensorFlow returns.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
@@ -80,6 +84,8 @@ class StopRequest:
         def watch() -> None:
             is_first = True
             while received := heard.recv(1):
+                if received[0] not in taken:  # Python writes all signals that it handles
+                    continue
                 self.make(received[0])
                 if received[0] == signal.SIGINT:
                     (on_interrupt if is_first else on_second)()
@@ -89,6 +95,7 @@ class StopRequest:
         told.setblocking(False)
         watcher = threading.Thread(target=watch, name="signals", daemon=True)
         taken = [number for number in _SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+        actions = {number: _read_action(number) for number in taken}
         handlers = {number: signal.signal(number, note) for number in taken}
         descriptor = signal.set_wakeup_fd(told.fileno(), warn_on_full_buffer=False)
         watcher.start()
@@ -97,10 +104,29 @@ class StopRequest:
         finally:
             signal.set_wakeup_fd(descriptor)
             for number, handler in handlers.items():
-                signal.signal(number, handler)
+                # Python has no object for a handler of another library: only the C library has it.
+                signal.signal(number, signal.SIG_DFL if handler is None else handler)
+                _write_action(number, actions[number])
             told.close()
             watcher.join()
             heard.close()
+
+
+def _read_action(number: int) -> Any:
+    """Return the action of a signal as a `struct sigaction` of the C library."""
+    action = ctypes.create_string_buffer(_ACTION_BYTES)
+    _check(ctypes.CDLL(None, use_errno=True).sigaction(number, None, action))
+    return action
+
+
+def _write_action(number: int, action: Any) -> None:
+    """Set the action of a signal to the result of `_read_action`."""
+    _check(ctypes.CDLL(None, use_errno=True).sigaction(number, action, None))
+
+
+def _check(result: int) -> None:
+    if result:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
 class Failures:

@@ -1,0 +1,128 @@
+"""Signals that stop a training, and signals that belong to the user's own program."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import faulthandler
+import signal
+import tempfile
+import threading
+
+import pytest
+
+from model.training.stops import StopRequest, _read_action
+
+
+@contextlib.contextmanager
+def handled(number, handler):
+    before = signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
+
+
+class Calls:
+    """Counts calls, and lets a test wait for them."""
+
+    def __init__(self):
+        self._made = threading.Semaphore(0)
+
+    def __call__(self):
+        self._made.release()
+
+    def wait(self):
+        assert self._made.acquire(timeout=60)
+
+    def are_none(self):
+        return not self._made.acquire(blocking=False)
+
+
+def address_of_handler(number):
+    return ctypes.c_void_p.from_buffer(_read_action(number)).value  # its first field
+
+
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGALRM, signal.SIGCHLD])
+def test_signals_of_the_users_own_program_do_not_stop_a_training(number):
+    received, stop, interrupts, seconds = [], StopRequest(), Calls(), Calls()
+    with (
+        handled(number, lambda found, frame: received.append(found)),
+        stop.from_signals(on_interrupt=interrupts, on_second=seconds),
+    ):
+        signal.raise_signal(number)
+        assert received == [number]
+        # The thread reads signals in their order, so it has read this one before the next.
+        signal.raise_signal(signal.SIGINT)
+        interrupts.wait()
+        assert stop.signal == signal.SIGINT
+        signal.raise_signal(number)
+        signal.raise_signal(signal.SIGINT)
+        seconds.wait()
+    assert interrupts.are_none()
+    assert seconds.are_none()
+
+
+def test_sigterm_stops_a_training_and_its_handler_returns():
+    received, stop = [], StopRequest()
+
+    def handler(number, frame):
+        received.append(number)
+
+    with handled(signal.SIGTERM, handler):
+        with stop.from_signals(on_interrupt=Calls(), on_second=Calls()):
+            signal.raise_signal(signal.SIGTERM)
+            assert stop.is_made()
+            assert received == []
+        assert signal.getsignal(signal.SIGTERM) is handler
+        signal.raise_signal(signal.SIGTERM)
+        assert received == [signal.SIGTERM]
+
+
+def test_handler_of_another_library_returns():
+    with tempfile.TemporaryFile() as file:
+        faulthandler.register(signal.SIGTERM, file=file)
+        try:
+            before = address_of_handler(signal.SIGTERM)
+            with StopRequest().from_signals(on_interrupt=Calls(), on_second=Calls()):
+                assert address_of_handler(signal.SIGTERM) != before
+            assert address_of_handler(signal.SIGTERM) == before
+            signal.raise_signal(signal.SIGTERM)
+        finally:
+            faulthandler.unregister(signal.SIGTERM)
+        file.seek(0)
+        assert b"test_handler_of_another_library_returns" in file.read()
+
+
+def test_handler_that_python_has_no_object_for_returns(monkeypatch):
+    """As where another program starts Python after it has set its own handlers."""
+    library, set_handler = ctypes.CDLL(None), signal.signal
+    library.signal.restype = ctypes.c_void_p
+    library.signal.argtypes = [ctypes.c_int, ctypes.c_void_p]
+    address = ctypes.cast(library.abs, ctypes.c_void_p).value  # a function that takes an integer
+    given = []
+
+    def set_handler_without_object(number, handler):
+        given.append(handler)
+        found = set_handler(number, handler)
+        return None if found == signal.SIG_DFL else found
+
+    before = library.signal(signal.SIGTERM, address)
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(signal, "signal", set_handler_without_object)
+            with StopRequest().from_signals(on_interrupt=Calls(), on_second=Calls()):
+                pass
+        assert None not in given
+        signal.raise_signal(signal.SIGTERM)  # ends this process, unless `abs` handles it
+    finally:
+        assert library.signal(signal.SIGTERM, before) == address
+
+
+def test_ignored_signal_stays_ignored():
+    stop = StopRequest()
+    with handled(signal.SIGINT, signal.SIG_IGN):
+        with stop.from_signals(on_interrupt=Calls(), on_second=Calls()):
+            signal.raise_signal(signal.SIGINT)
+        assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    assert not stop.is_made()
