@@ -7,12 +7,15 @@ import errno
 import fcntl
 import os
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from model.errors import UserError
 from model.folders.durable import make_folder
 
+_TRY_SECONDS = 1.0  # much longer than `check_lock` holds a lock
+_PAUSE_SECONDS = 0.01
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP)  # of a file system without locks
 
 
@@ -20,11 +23,12 @@ _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP)  # of a file system with
 def lock_folder(
     folder: str | Path, *, name: str, activity: str = "works", remedy: str
 ) -> Iterator[bool]:
-    """Keeps other processes from locking a folder of this machine, which is made if need be.
+    """Lock a local folder, which is made if it is missing; yield whether its file system can lock.
 
-    The file `name` in it is there only inside the block; the kernel gives the lock back when this
-    process ends, however that happens. `activity` is a verb for what another process does in it,
-    `remedy` is advice beside waiting. It yields whether the file system can lock.
+    The file `name` is in the folder only inside the block. The kernel releases the lock when this
+    process ends in any way. A message says that another process `activity` in the folder, and
+    gives the `remedy` as advice next to waiting. `check_lock` locks the folder for a moment, so
+    this function tries for a second before it refuses.
 
     Raises:
       UserError: Another process has locked it.
@@ -32,6 +36,7 @@ def lock_folder(
     """
     make_folder(folder)
     path = Path(folder, name)
+    deadline = time.monotonic() + _TRY_SECONDS
     while True:
         with path.open("a+") as file:
             try:
@@ -42,6 +47,9 @@ def lock_folder(
                     return
                 if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
                     raise
+                if time.monotonic() < deadline:
+                    time.sleep(_PAUSE_SECONDS)
+                    continue
                 file.seek(0)
                 raise _locked(file.read(), folder=folder, activity=activity, remedy=remedy) from (
                     error

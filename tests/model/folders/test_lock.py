@@ -1,26 +1,67 @@
-"""Locks of folders."""
+"""The lock of a folder, while other processes look whether it is locked."""
 
+from __future__ import annotations
+
+import fcntl
 import shutil
 
 import pytest
 
 from model.errors import UserError
-from model.folders.lock import lock_folder
+from model.folders import lock
+from model.folders.lock import check_lock, lock_folder
+
+NAMED = {"name": "lock", "remedy": "choose another"}
 
 
-def lock(folder):
-    return lock_folder(folder, name="lock", remedy="choose another")
+class Clock:
+    """Replaces the module `time`: a pause takes no time, and calls a function."""
+
+    def __init__(self, on_pause):
+        self.now, self.on_pause = 0.0, on_pause
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds
+        self.on_pause()
+
+
+def test_folder_is_locked_after_a_reader_has_let_go(tmp_path, monkeypatch):
+    reader = (tmp_path / "lock").open("w")
+    fcntl.flock(reader, fcntl.LOCK_SH)
+    clock = Clock(on_pause=reader.close)
+    monkeypatch.setattr(lock, "time", clock)
+    with lock_folder(tmp_path, name="lock", remedy="") as can_lock:
+        assert can_lock
+        assert 0 < clock.now < 1
+        with pytest.raises(UserError, match="another process works in"):
+            check_lock(tmp_path, name="lock", remedy="")
+    assert not (tmp_path / "lock").exists()
+
+
+def test_locked_folder_is_refused_after_a_second(tmp_path, monkeypatch):
+    with lock_folder(tmp_path, name="lock", remedy=""):
+        clock = Clock(on_pause=lambda: None)
+        monkeypatch.setattr(lock, "time", clock)
+        with (
+            pytest.raises(UserError, match=r"another process trains in .* \(process \d+ of .*wait"),
+            lock_folder(tmp_path, name="lock", activity="trains", remedy="stop it"),
+        ):
+            pass
+        assert clock.now == pytest.approx(1, abs=0.02)
 
 
 def test_a_process_does_not_delete_the_lock_of_another(tmp_path):
     """A job may delete its folder, with the lock, before its process ends."""
     folder = tmp_path / "work"
-    with lock(folder):
+    with lock_folder(folder, **NAMED):
         shutil.rmtree(folder)
-        second = lock(folder)
+        second = lock_folder(folder, **NAMED)
         second.__enter__()
     assert (folder / "lock").exists()
-    with pytest.raises(UserError, match="another process works in"), lock(folder):
+    with pytest.raises(UserError, match="another process works in"), lock_folder(folder, **NAMED):
         pass
     second.__exit__(None, None, None)
     assert not (folder / "lock").exists()
