@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import shlex
 import sys
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -175,7 +176,7 @@ def _leave_held_out_input(path: Path) -> None:
         return
     sentences = [pair.source for pair in held_out_pairs()]
     table = pa.table({"id": pa.array(range(len(sentences)), pa.int64()), "english": sentences})
-    temporary = path.with_name(f".{path.name}.tmp")
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
         pq.write_table(table, temporary)
         publish(temporary, path)

@@ -21,14 +21,25 @@ _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP)  # of a file system with
 
 @contextlib.contextmanager
 def lock_folder(
-    folder: str | Path, *, name: str, activity: str = "works", remedy: str
+    folder: str | Path,
+    *,
+    name: str,
+    activity: str = "works",
+    remedy: str,
+    subject: str | None = None,
 ) -> Iterator[bool]:
     """Lock a local folder, which is made if it is missing; yield whether its file system can lock.
 
-    The file `name` is in the folder only inside the block. The kernel releases the lock when this
-    process ends in any way. A message says that another process `activity` in the folder, and
-    gives the `remedy` as advice next to waiting. `check_lock` locks the folder for a moment, so
-    this function tries for a second before it refuses.
+    `check_lock` locks the folder for a moment, so this function tries for a second before it
+    refuses.
+
+    Args:
+      folder: The folder.
+      name: A file in the folder that exists only inside the block. The kernel releases the lock
+        when this process ends, however it ends.
+      activity: A verb for what another process does in the folder.
+      remedy: Advice besides waiting.
+      subject: What the message says of the other process, in place of `activity` and the folder.
 
     Raises:
       UserError: Another process has locked it.
@@ -43,6 +54,7 @@ def lock_folder(
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
                 if error.errno in _NO_LOCKS:
+                    path.unlink(missing_ok=True)
                     yield False
                     return
                 if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
@@ -51,9 +63,9 @@ def lock_folder(
                     time.sleep(_PAUSE_SECONDS)
                     continue
                 file.seek(0)
-                raise _locked(file.read(), folder=folder, activity=activity, remedy=remedy) from (
-                    error
-                )
+                raise _locked(
+                    file.read(), subject=subject or f"{activity} in {folder}", remedy=remedy
+                ) from error
             if not _is_file(file.fileno(), path):
                 continue  # its holder deleted it before it let go
             file.truncate(0)
@@ -85,13 +97,11 @@ def check_lock(folder: str | Path, *, name: str, activity: str = "works", remedy
         except OSError as error:
             if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
                 return  # a file system without locks
-            raise _locked(file.read(), folder=folder, activity=activity, remedy=remedy) from error
+            raise _locked(file.read(), subject=f"{activity} in {folder}", remedy=remedy) from error
 
 
-def _locked(holder: str, *, folder: str | Path, activity: str, remedy: str) -> UserError:
-    return UserError(
-        f"another process {activity} in {folder} ({holder}): wait until it has ended, or {remedy}"
-    )
+def _locked(holder: str, *, subject: str, remedy: str) -> UserError:
+    return UserError(f"another process {subject} ({holder}): wait until it has ended, or {remedy}")
 
 
 def _is_file(descriptor: int, path: Path) -> bool:

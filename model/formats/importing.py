@@ -145,7 +145,7 @@ class ImportRequest:
             tokenization, source_model=names[0], target_model=names[1]
         )
         try:
-            with atomic_folder(output) as folder:
+            with atomic_folder(output, overwrite=self.overwrite) as folder:
                 size = sum(path.stat().st_size for path in copied.values())
                 with writing(folder, total=size):
                     for name, path in copied.items():
@@ -172,7 +172,7 @@ class ImportRequest:
             prepare()
         from model.formats.marian.importing import write_model
 
-        write_model(found, output, data=data)
+        write_model(found, output, data=data, overwrite=self.overwrite)
 
     def _find_marian(self) -> MarianModel:
         beside = Path(self.model).parent

@@ -38,7 +38,10 @@ def export_saved_model(
     path = find_model_folder(model_folder)
     check_output(output, model=path, overwrite=overwrite)
     loaded = load_model(path)
-    with storage_errors(str(output.resolve())), atomic_folder(output) as folder:
+    with (
+        storage_errors(str(output.resolve())),
+        atomic_folder(output, overwrite=overwrite) as folder,
+    ):
         model = loaded.model
         hidden = hidden_ids(model.config, loaded.vocabularies)
 

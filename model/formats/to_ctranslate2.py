@@ -69,7 +69,10 @@ def export_ctranslate2(
     path = find_model_folder(model_folder)
     check_output(output, model=path, overwrite=overwrite)
     loaded = load_model(path)
-    with storage_errors(str(output.resolve()), remedy=remedy), atomic_folder(output) as folder:
+    with (
+        storage_errors(str(output.resolve()), remedy=remedy),
+        atomic_folder(output, overwrite=overwrite) as folder,
+    ):
         model, vocabularies = loaded.model, loaded.vocabularies
         config = model.config
         spec = specs.TransformerSpec.from_config(

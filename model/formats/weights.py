@@ -40,12 +40,16 @@ def save_model(
     vocabulary_folder: Path,
     vocabularies: VocabularyPair,
     about: About | None = None,
+    overwrite: bool = True,
 ) -> None:
-    """Writes all that translation needs into a folder that can be moved on its own.
+    """Write all files that translation needs into a folder that can be moved on its own.
 
-    An older model there is replaced once the new one is whole.
+    With `overwrite`, the finished folder replaces an older model.
+
+    Raises:
+      UserError: Another process is writing the folder, or has written it without `overwrite`.
     """
-    with atomic_folder(folder) as made:
+    with atomic_folder(folder, overwrite=overwrite) as made:
         for name in vocabularies.files:
             shutil.copyfile(vocabulary_folder / name, made / name)
         _reserve(made / WEIGHTS_FILE, 4 * model.count_params() + 4096 * len(model.variables))
@@ -145,7 +149,10 @@ def copy_model(model_folder: Path, output: Path, *, overwrite: bool = False) -> 
     for name in (CONFIG_FILE, WEIGHTS_FILE):
         check_readable(path / name)
     check_files(path)
-    with storage_errors(str(output.resolve())), atomic_folder(output) as folder:
+    with (
+        storage_errors(str(output.resolve())),
+        atomic_folder(output, overwrite=overwrite) as folder,
+    ):
         with writing(folder, total=(path / WEIGHTS_FILE).stat().st_size):
             shutil.copyfile(path / WEIGHTS_FILE, folder / WEIGHTS_FILE)
         copy_vocabularies(path, folder)

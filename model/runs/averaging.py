@@ -136,7 +136,12 @@ def _export(checkpoints: Checkpoints, names: list[str], output: Path) -> None:
         vocabularies = run.vocabularies(folder)
         with storage_errors(str(output)):
             save_model(
-                model, output, vocabulary_folder=folder, vocabularies=vocabularies, about=about
+                model,
+                output,
+                vocabulary_folder=folder,
+                vocabularies=vocabularies,
+                about=about,
+                overwrite=False,
             )
 
 

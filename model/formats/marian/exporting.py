@@ -39,7 +39,10 @@ def export_marian(model_folder: Path, output: Path, *, overwrite: bool = False) 
     write_architecture(config, sizes=(1, 1))  # may refuse
     loaded = load_model(path)
     model, names = loaded.model, loaded.vocabularies.files[1:]
-    with storage_errors(str(output.resolve())), atomic_folder(output) as folder:
+    with (
+        storage_errors(str(output.resolve())),
+        atomic_folder(output, overwrite=overwrite) as folder,
+    ):
         ids = []
         for name in names:
             content, of_side = to_marians(PieceFile(path / name))

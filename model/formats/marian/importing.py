@@ -124,11 +124,14 @@ def read_marian(
     )
 
 
-def write_model(found: MarianModel, output: Path, *, data: TrainingData) -> None:
-    """Writes a model folder; imports TensorFlow.
+def write_model(
+    found: MarianModel, output: Path, *, data: TrainingData, overwrite: bool = True
+) -> None:
+    """Write a model folder; this imports TensorFlow.
 
     Raises:
-      UserError: The weights are not those of the architecture, or the output cannot be written.
+      UserError: The weights do not fit the architecture, or the output cannot be written or exists
+        without `overwrite`.
     """
     from model.folders.remote import storage_errors
     from model.formats.weights import save_model
@@ -154,6 +157,7 @@ def write_model(found: MarianModel, output: Path, *, data: TrainingData) -> None
             vocabulary_folder=folder,
             vocabularies=load_vocabularies(folder),
             about=About(data=data),
+            overwrite=overwrite,
         )
 
 

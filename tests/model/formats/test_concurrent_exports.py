@@ -1,0 +1,164 @@
+"""Exports and imports of several processes into one folder: one of them wins, and none mixes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier, Event
+
+import pytest
+from foreign_models import marian
+from models import write_model
+
+from model.decoding.options import Decoding
+from model.errors import UserError
+from model.folders.atomic import atomic_folder
+from model.formats import importing, saved_model, to_ctranslate2, weights
+from model.formats.importing import ImportRequest
+from model.formats.marian import exporting
+from model.formats.marian.exporting import export_marian
+from model.formats.model_folder import ABOUT_FILE, CONFIG_FILE, WEIGHTS_FILE, digest_path
+from model.formats.saved_model import export_saved_model
+from model.formats.to_ctranslate2 import export_ctranslate2
+from model.formats.weights import copy_model
+
+MARIAN = {
+    "zero_start": True, "source_bos": False, "position_scale": "tensor2tensor",
+    "projection_bias": True, "output_bias": True, "layers": 1,
+}  # fmt: skip
+EXPORTS = {
+    "model": (weights, copy_model),
+    "saved-model": (
+        saved_model,
+        lambda model, output: export_saved_model(
+            model, output, decoding=Decoding(beam_size=1, max_extra_tokens=2)
+        ),
+    ),
+    "ctranslate2": (to_ctranslate2, export_ctranslate2),
+    "marian": (exporting, export_marian),
+}
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """Two models of one architecture with other weights, whose exports could be mixed."""
+    folder = tmp_path_factory.mktemp("models")
+    return [write_model(folder / name, end=end, **MARIAN) for name, end in (("a", 3.0), ("b", 4.0))]
+
+
+def check_digests(folder):
+    """Checks that the files of an export are those that it was written with."""
+    [identity] = [
+        path
+        for path in folder.rglob("*.json")
+        if path.name in (ABOUT_FILE, CONFIG_FILE) and "digests" in path.read_text()
+    ]
+    digests = json.loads(identity.read_text())["digests"]
+    assert {name: digest_path(folder / name) for name in digests} == digests
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_exports_that_write_together_do_not_mix(models, tmp_path, monkeypatch):
+    """Each thread has copied its weights before either of them publishes its folder."""
+    both_wrote = Barrier(2, timeout=60)
+
+    def write_after_both(*arguments):
+        both_wrote.wait()
+        copy_vocabularies(*arguments)
+
+    copy_vocabularies = weights.copy_vocabularies
+    monkeypatch.setattr(weights, "copy_vocabularies", write_after_both)
+    # As on a file system without locks, where only unique names keep processes apart.
+    monkeypatch.setattr("model.folders.lock.fcntl.flock", raise_no_locks)
+    with ThreadPoolExecutor(2) as pool:
+        ended = [pool.submit(copy_model, model, tmp_path / "output") for model in models]
+        errors = [job.exception() for job in ended]
+    [winner] = [model for model, error in zip(models, errors, strict=True) if error is None]
+    [error] = [error for error in errors if error is not None]
+    assert isinstance(error, UserError)
+    assert "output cannot be written: Directory not empty" in str(error)
+    check_digests(tmp_path / "output")
+    found = digest_path(tmp_path / "output" / WEIGHTS_FILE)
+    assert found == digest_path(winner / WEIGHTS_FILE)
+    assert names(tmp_path) == ["output"]
+
+
+def raise_no_locks(*arguments):
+    raise OSError(38, "Function not implemented")
+
+
+@pytest.mark.parametrize("name", EXPORTS)
+def test_an_export_is_refused_while_another_writes(models, tmp_path, monkeypatch, name):
+    module, export = EXPORTS[name]
+    is_writing, may_end = Event(), Event()
+
+    def wait_and_write(*arguments, **keywords):
+        is_writing.set()
+        assert may_end.wait(60)
+        write_about(*arguments, **keywords)
+
+    function = "write_config" if name == "model" else "write_about"
+    write_about = getattr(module, function)
+    monkeypatch.setattr(module, function, wait_and_write)
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(export, models[0], tmp_path / "output")
+        try:
+            assert is_writing.wait(60)
+            with pytest.raises(UserError, match=r"^another process is writing .*/output \(process"):
+                export(models[1], tmp_path / "output")
+        finally:
+            may_end.set()
+        first.result()
+    check_digests(tmp_path / "output")
+    assert names(tmp_path) == ["output"]
+
+
+@pytest.mark.parametrize("name", EXPORTS)
+def test_an_export_does_not_replace_what_was_published_meanwhile(
+    models, tmp_path, monkeypatch, name
+):
+    """Another process publishes its export after the check of the output, before the lock."""
+    module, export = EXPORTS[name]
+
+    def check_first(output, **keywords):
+        check_output(output, **keywords)
+        (output / "published").mkdir(parents=True)
+
+    check_output = weights.check_output
+    monkeypatch.setattr(module, "check_output", check_first)
+    with pytest.raises(UserError, match="output exists already, another process has just written"):
+        export(models[1], tmp_path / "output")
+    assert names(tmp_path / "output") == ["published"]
+    assert names(tmp_path) == ["output"]
+
+
+def test_an_import_is_refused_while_another_process_writes(tmp_path):
+    layout = marian(tmp_path / "opus")
+    output = tmp_path / "imported"
+    command = [sys.executable, "-m", "cli.main", "import", "ctranslate2", str(layout.folder)]
+    with atomic_folder(output):
+        ended = subprocess.run(
+            [*command, "--output", str(output)], capture_output=True, text=True, check=False
+        )
+        assert ended.returncode == 2
+        [line] = ended.stderr.splitlines()
+        assert f"another process is writing {output} (process " in line
+        assert names(tmp_path) != ["opus"]  # the lock and this process's folder
+    assert names(output) == []
+
+
+def test_an_import_does_not_replace_what_was_published_meanwhile(tmp_path, monkeypatch):
+    layout = marian(tmp_path / "opus")
+    output = tmp_path / "imported"
+    request = ImportRequest(format="ctranslate2", model=str(layout.folder), output=str(output))
+    monkeypatch.setattr(
+        importing, "_check_output", lambda *_, **__: (output / "x").mkdir(parents=1)
+    )
+    with pytest.raises(UserError, match="another process has just written it"):
+        request.write()
+    assert names(output) == ["x"]
