@@ -8,6 +8,7 @@ to_ctranslate2     export to a CTranslate2 model
 ctranslate2_files  the files of a CTranslate2 model: sizes and tokens
 foreign            models of other programs for CTranslate2, found by their files
 argos              packages of Argos Translate, unpacked
+archives           limits for zip archives
 marian             models of Marian, in and out
 importing          a model of another program to a model folder
 """

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import struct
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from model.errors import UserError
+from model.folders.json_files import read_json, read_text
 
 CTRANSLATE2_FILE = "model.bin"  # the weights, beside a config.json
 CTRANSLATE2_CONFIG = "config.json"
@@ -65,15 +65,20 @@ def load_tokens(folder: Path, side: str) -> list[str]:
             ".txt: copy the whole folder again from where it came"
         )
     try:
-        text = path.read_text("utf-8")
         if path.suffix == ".json":
-            return list(json.loads(text))
-    except (OSError, ValueError, TypeError) as error:
+            tokens: list[Any] = read_json(path, list)
+        else:
+            # Only \n ends a line: U+2028 and the like may be a part of a token.
+            text = read_text(path).replace("\r\n", "\n")
+            tokens = text.removesuffix("\n").split("\n")
+        if not all(isinstance(token, str) for token in tokens):
+            raise ValueError("a token in it is no text")
+    except (OSError, ValueError) as error:
         raise UserError(
             f"{path} cannot be read: {error}. Write the folder again with `tt export` or the "
             "converter that it is of"
         ) from error
-    return text.removesuffix("\n").split("\n")
+    return tokens
 
 
 def load_settings(folder: Path) -> dict[str, Any]:
@@ -92,10 +97,15 @@ def load_settings(folder: Path) -> dict[str, Any]:
         "add_source_eos": False,
     }
     try:
-        return settings | dict(json.loads(path.read_text("utf-8")))
+        read = settings | read_json(path, dict)
+        for name, default in settings.items():
+            has_none = name == "decoder_start_token" and read[name] is None
+            if type(read[name]) is not type(default) and not has_none:
+                raise ValueError(f"{name} must be a {type(default).__name__}")
+        return read
     except FileNotFoundError:
         return settings
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError) as error:
         raise UserError(
             f"{path} cannot be read as CTranslate2's ({error}): convert the model again"
         ) from error

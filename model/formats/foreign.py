@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 import regex
 
 from model.errors import UserError
+from model.folders.json_files import check_fields, read_json
 from model.formats.ctranslate2_files import (
     CTRANSLATE2_CONFIG,
     CTRANSLATE2_FILE,
@@ -40,7 +40,7 @@ from model.text.vocabulary import VOCABULARY_FILE
 TOKENIZATION_FILE = "tokenization.json"
 METADATA_FILE = "metadata.json"  # of Argos Translate
 _ABOUT_FILE = "about.json"  # of exports of ours
-_ARGOS_MODEL = "model"  # folder of the weights
+ARGOS_MODEL = "model"  # folder of the weights
 _PAIRS = (("source.spm", "target.spm"), ("source.model", "target.model"))
 _SHARED = (
     "sentencepiece.bpe.model", "sentencepiece.model", "spm.model", "spiece.model", "sp.model",
@@ -210,8 +210,8 @@ def weights_folder(folder: str | Path) -> Path | None:
     given = Path(folder)
     if (given / CTRANSLATE2_FILE).is_file():
         return given
-    if (given / METADATA_FILE).is_file() and (given / _ARGOS_MODEL / CTRANSLATE2_FILE).is_file():
-        return given / _ARGOS_MODEL
+    if (given / METADATA_FILE).is_file() and (given / ARGOS_MODEL / CTRANSLATE2_FILE).is_file():
+        return given / ARGOS_MODEL
     return None
 
 
@@ -243,9 +243,13 @@ def open_foreign(folder: str | Path, *, models: tuple[str, str] | None = None) -
     if saved.is_file() and models is None:
         about = given / _ABOUT_FILE
         try:
-            tokenization = Tokenization.from_json(_read_json(saved))
+            values = _read_json(saved)
+            check_fields(Tokenization, values)
+            tokenization = Tokenization.from_json(values)
             data = _read_json(about).get("about", {}).get("data", {}) if about.is_file() else {}
             training = TrainingData.from_json(data)
+            if not all(map(_is_file_name, tokenization.models)):
+                raise TypeError("a SentencePiece model is in another folder")
         except (AttributeError, TypeError) as error:
             raise UserError(
                 f"{saved} or {about.name} cannot be read ({error}): import the model again"
@@ -260,6 +264,10 @@ def open_foreign(folder: str | Path, *, models: tuple[str, str] | None = None) -
         tokenization=guess_tokenization(given, source_model=source, target_model=target),
         data=_languages_of_name(given.resolve().name),
     )
+
+
+def _is_file_name(name: str) -> bool:
+    return name not in ("", "..") and "\0" not in name and Path(name).name == name
 
 
 def tells_languages(name: str) -> bool:
@@ -292,7 +300,7 @@ def _open_argos(folder: Path, *, models: tuple[str, str]) -> ForeignModel:
     prefix = str(metadata.get("target_prefix") or "")
     return ForeignModel(
         folder=folder,
-        weights=_ARGOS_MODEL,
+        weights=ARGOS_MODEL,
         tokenization=Tokenization(
             source_model=models[0],
             target_model=models[1],
@@ -394,6 +402,6 @@ def _entries(folder: Path) -> Sequence[Path]:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        return dict(json.loads(path.read_text("utf-8")))
-    except (OSError, ValueError, TypeError) as error:
+        return read_json(path, dict)
+    except (OSError, ValueError) as error:
         raise UserError(f"{path} cannot be read ({error}): copy the folder again") from error

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from model.dataset.manifest import TRAIN, DatasetManifest, ratio_of_place
+from model.folders.json_files import check_fields
 from model.text.languages import are_different
 
 if TYPE_CHECKING:  # the help of a command needs none
@@ -91,7 +92,11 @@ class TrainingData:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> TrainingData:
-        """Takes what `dataclasses.asdict` gave; what is not known here is left out."""
+        """Take what `dataclasses.asdict` gave, without unknown fields.
+
+        Raises:
+          TypeError: A field is of another type.
+        """
         return cls(**_known(cls, values))
 
 
@@ -123,7 +128,11 @@ class About:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> About:
-        """Takes what `dataclasses.asdict` gave; what is not known here is left out."""
+        """Take what `dataclasses.asdict` gave, without unknown fields.
+
+        Raises:
+          TypeError: A field is of another type.
+        """
         known = _known(cls, values)
         return cls(**{**known, "data": TrainingData.from_json(known.get("data", {}))})
 
@@ -212,5 +221,8 @@ def versions_of(names: Iterable[str]) -> dict[str, str]:
 
 
 def _known(kind: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+    if not isinstance(values, Mapping):
+        raise TypeError(f"the fields of {kind.__name__} are no object")
+    check_fields(kind, values)
     names = {field.name for field in dataclasses.fields(kind)}
     return {name: value for name, value in values.items() if name in names}

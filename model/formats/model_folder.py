@@ -20,10 +20,12 @@ from typing import Any
 from model.dataset.manifest import MANIFEST_FILE
 from model.errors import UserError
 from model.folders.access import no_access
+from model.folders.json_files import check_fields, read_json
 from model.folders.long_work import Work, long_work
 from model.formats.ctranslate2_files import CTRANSLATE2_FILE, token_files
 from model.formats.foreign import describe_other_tool, is_foreign, open_foreign, weights_folder
 from model.formats.model_card import About
+from model.text.spans import describe_bad_pattern
 from model.text.vocabulary import INCOMPLETE, VOCABULARY_FILE, VocabularyPair, load_vocabularies
 from model.transformer.config import TransformerConfig
 
@@ -193,14 +195,26 @@ def describe_missing_digests(folder: str | Path, *, name: str) -> list[str]:
 
 
 def load_about(folder: str | Path) -> About:
-    """Returns what a model is; empty where it was written before that was written down."""
+    """Return the model card of a model; that of a model of an old tt is empty.
+
+    Raises:
+      UserError: It cannot be read, or it has a pattern that cannot be used.
+    """
     path = _find(folder)
     if is_foreign(path) and not (path / ABOUT_FILE).is_file():
         return About(data=open_foreign(path).data)
+    file = path / _identity_file(path)
     try:
-        return About.from_json(_read_identity(path).get(_ABOUT, {}))
-    except (TypeError, AttributeError) as error:
-        raise _unreadable(path / _identity_file(path), error) from error
+        about = About.from_json(_read_identity(path).get(_ABOUT, {}))
+    except TypeError as error:
+        raise _unreadable(file, error) from error
+    for pattern in about.data.protect_regex:
+        if problem := describe_bad_pattern(pattern):
+            raise UserError(
+                f"the model of {file} protects {pattern!r}, which {problem}: remove this pattern "
+                "from `protect_regex` in that file, or use another model"
+            )
+    return about
 
 
 def load_config(folder: Path) -> TransformerConfig:
@@ -209,9 +223,10 @@ def load_config(folder: Path) -> TransformerConfig:
     Raises:
       UserError: It cannot be read.
     """
-    values = _read_identity(folder)
+    values = _fields_of_architecture(_read_identity(folder))
     try:
-        return TransformerConfig(**_fields_of_architecture(values))
+        check_fields(TransformerConfig, values)
+        return TransformerConfig(**values)
     except TypeError as error:
         raise _unreadable(folder / CONFIG_FILE, error) from error
 
@@ -300,8 +315,8 @@ def _read_identity(folder: Path) -> dict[str, Any]:
     if path.name == ABOUT_FILE and not path.is_file():
         return {}  # written before there was one
     try:
-        return {**json.loads(path.read_text("utf-8"))}
-    except (ValueError, TypeError) as error:
+        return read_json(path, dict)
+    except ValueError as error:
         raise _unreadable(path, error) from error
 
 

@@ -30,6 +30,7 @@ from model.formats.model_folder import (
     write_config,
 )
 from model.text.vocabulary import INCOMPLETE, VocabularyPair, load_vocabularies
+from model.transformer.config import TransformerConfig
 from model.transformer.transformer import Transformer, dtype_policy
 
 
@@ -89,6 +90,7 @@ def load_model(
     vocabularies, config = load_vocabularies(path), load_config(path)
     sizes = (config.source_vocabulary_size, config.target_vocabulary_size)
     check_readable(path / WEIGHTS_FILE)
+    _check_size(path / WEIGHTS_FILE, config)
     with contextlib.nullcontext() if is_checked else checked_meanwhile(path):
         check_vocabulary_sizes(path, vocabularies, sizes=sizes)
         with dtype_policy(compute_type), on_device(device):
@@ -107,6 +109,16 @@ def load_model(
             "train again with a lower rate"
         )
     return LoadedModel(model, vocabularies)
+
+
+def _check_size(path: Path, config: TransformerConfig) -> None:
+    """Raise a UserError if a file is too small for an architecture, before that takes memory."""
+    size, least = path.stat().st_size, 4 * config.least_parameters
+    if size < least:
+        raise UserError(
+            f"{path} is damaged, or does not hold the weights of {CONFIG_FILE} (it has {size:,} "
+            f"bytes, and they need {least:,}): {INCOMPLETE}"
+        )
 
 
 def _reserve(path: Path, size: int) -> None:

@@ -101,6 +101,7 @@ MAYBE_SPAN = (
 )
 _MAYBE_SPAN = re.compile(MAYBE_SPAN)
 _LONGEST_SEARCH = 30  # seconds that a user's pattern may search a text
+_PROBE_SECONDS, _PROBE_LENGTH, _MOST_PROBES = 2, 200, 64  # of a pattern of a model
 
 
 class Span(NamedTuple):
@@ -200,11 +201,38 @@ def _find_own(pattern: str, text: str) -> list[Span]:
     except (TimeoutError, RecursionError, MemoryError) as error:
         raise UserError(
             f"`protect_regex` must take less than {_LONGEST_SEARCH} s for a text; {pattern!r} does "
-            f"not for one of {len(text):,} characters: write it without nested repetitions"
+            f"not for one of {len(text):,} characters: write it without nested repetitions, or, if "
+            "the model remembers it, remove it from the model's config.json or about.json"
         ) from error
     if any(span.start == span.end for span in found):
         raise _matches_nothing(pattern)
     return found
+
+
+@functools.cache
+def describe_bad_pattern(pattern: str) -> str:
+    """Say why a pattern of a model cannot be used; return "" if it can.
+
+    The pattern searches texts that repeat one character of the pattern. In such texts a pattern
+    with nested repetitions takes longer than any other one, by many orders of magnitude.
+
+    >>> describe_bad_pattern("ACME-[0-9]+"), describe_bad_pattern("(a|a)+$")
+    ('', 'takes too long for a short text')
+    """
+    try:
+        compiled = regex.compile(pattern)
+        characters = dict.fromkeys([*"aA0 ", *pattern])
+        for character in list(characters)[:_MOST_PROBES]:
+            for text in ("", character * _PROBE_LENGTH, f"{character * _PROBE_LENGTH}{BRACKET}"):
+                matches = compiled.finditer(text, timeout=_PROBE_SECONDS)
+                if any(each.start() == each.end() for each in matches):
+                    return "matches where there is no character"
+    except (TimeoutError, MemoryError):
+        return "takes too long for a short text"
+    except (regex.error, RecursionError, OverflowError) as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        return f"is no regular expression ({reason})"
+    return ""
 
 
 @functools.cache

@@ -14,6 +14,7 @@ import sentencepiece
 
 from model.errors import UserError
 from model.folders.access import explain_denied
+from model.folders.json_files import check_fields, parse_json
 from model.text.normalization import WORD_BOUNDARY, TextNormalization
 from model.text.spans import PLACEHOLDERS
 from model.text.unknown import UnknownParts, count_letters
@@ -227,7 +228,8 @@ def load_vocabularies(folder: str | Path, *, read: Reader = read_local) -> Vocab
     """
     path = f"{folder}/{VOCABULARY_FILE}"
     try:
-        info = json.loads(read(path))
+        info = parse_json(read(path), dict)
+        check_fields(TextNormalization, dict(info["normalization"]))
         normalization = TextNormalization(**info["normalization"])
         shared = info["shared"]
     except FileNotFoundError:

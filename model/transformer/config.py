@@ -176,6 +176,18 @@ class TransformerConfig:
         """The layers of the encoder, and of the decoder."""
         return count_layers(dataclasses.asdict(self))
 
+    @property
+    def least_parameters(self) -> int:
+        """The number of weights in matrices: nearly all, found without making them."""
+        (encoder, decoder), d_model = self.depths, self.d_model
+        rows = self.source_vocabulary_size
+        if not self.shared_vocabulary:
+            rows += self.target_vocabulary_size
+        if not self.tie_embeddings:
+            rows += self.target_vocabulary_size
+        attentions = 4 * d_model**2 * (encoder + 2 * decoder)
+        return rows * d_model + attentions + 2 * d_model * self.d_ff * (encoder + decoder)
+
     def to_json(self) -> dict[str, Any]:
         """Returns the fields as files have them."""
         defaults = {field.name: field.default for field in dataclasses.fields(self)}

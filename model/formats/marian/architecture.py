@@ -177,4 +177,4 @@ def _spell(value: Any) -> str:
     """Writes a value as YAML does."""
     if isinstance(value, bool) or value is None:
         return str(value).lower()
-    return "''" if value == "" else str(value)
+    return "''" if value == "" else " ".join(str(value).split())

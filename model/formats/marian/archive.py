@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import zipfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,18 @@ import numpy.typing as npt
 import yaml
 
 from model.errors import UserError
+from model.formats.archives import DAMAGED, check_members
+from model.formats.marian.yaml_text import parse_yaml
 
 Array = npt.NDArray[np.float32]
 Settings = Mapping[str, Any]
 
 _SETTINGS = "special:model.yml"  # bytes, whose end may be NULs
 _SPECIAL = "special:"
+_HEADERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
 
 
 class Arrays:
@@ -33,6 +40,11 @@ class Arrays:
         self.path = path
         self._arrays = arrays
         self._taken: set[str] = set()
+
+    @property
+    def size(self) -> int:
+        """The number of all values."""
+        return sum(values.size for values in self._arrays.values())
 
     def __contains__(self, name: str) -> bool:
         return name in self._arrays
@@ -80,14 +92,21 @@ def read_archive(path: Path) -> tuple[Settings, Arrays]:
             is_archive = zipfile.is_zipfile(file)
         if not is_archive:  # of which NumPy would say that it may be unsafe
             raise UserError(f"{path} is cut off or no .npz: copy it again from where it came")
-        with np.load(path, allow_pickle=False) as archive:
-            if _SETTINGS not in archive.files:
+        with zipfile.ZipFile(path) as archive:
+            members = {m.filename.removesuffix(".npy"): m for m in archive.infolist()}
+            if _SETTINGS not in members:
                 raise _not_marian(path)
-            text = archive[_SETTINGS].tobytes()
-            arrays = {name: archive[name] for name in archive.files if name != _SETTINGS}
+            check_members(archive.infolist(), archive_bytes=path.stat().st_size)
+            text = _read_array(archive, members.pop(_SETTINGS)).tobytes()
+            arrays = {name: _read_array(archive, member) for name, member in members.items()}
     except FileNotFoundError as error:
         raise UserError(f"no model at {path}: name the .npz of a Marian model") from error
-    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, KeyError) as error:
+    except MemoryError as error:
+        raise UserError(
+            f"{path} has more weights than this machine has memory for: import it on a machine "
+            "with more memory"
+        ) from error
+    except DAMAGED as error:
         raise UserError(
             f"{path} is cut off or no .npz ({_one_line(error)}): copy it again from where it came"
         ) from error
@@ -116,11 +135,37 @@ def write_archive(path: Path, *, settings: Settings, arrays: Mapping[str, Array]
         np.savez(file, **rows, **{_SETTINGS: np.frombuffer(text, np.int8)})  # type: ignore[arg-type]
 
 
+def _read_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> npt.NDArray[Any]:
+    """Read a member of a `.npz`, which must have as many bytes as its header says.
+
+    Raises:
+      ValueError: It is no array of numbers, or another size; and what `archives.DAMAGED` names.
+    """
+    with archive.open(member) as file:
+        try:
+            version = np.lib.format.read_magic(file)
+            read_header = _HEADERS[version]
+            shape, is_fortran, dtype = read_header(file)
+        except (SyntaxError, TokenError, MemoryError, KeyError, TypeError) as error:
+            raise ValueError(f"the header of {member.filename!r} is no array's") from error
+        size = math.prod(shape) * dtype.itemsize
+        there = member.file_size - file.tell()
+        if dtype.hasobject or min(shape, default=0) < 0 or size != there:
+            raise ValueError(
+                f"{member.filename!r} has {there:,} bytes, and its header says {_spell(shape)} "
+                f"numbers of type {dtype}"
+            )
+        values = np.frombuffer(file.read(), dtype)
+    return values.reshape(shape, order="F" if is_fortran else "C")
+
+
 def _read_settings(path: Path, text: bytes) -> Settings:
     try:
-        settings = yaml.safe_load(text.partition(b"\0")[0])
-        return dict(settings)
-    except (yaml.YAMLError, UnicodeDecodeError, ValueError, TypeError) as error:
+        settings = parse_yaml(text.partition(b"\0")[0])
+        if not isinstance(settings, dict):
+            raise ValueError("it is no mapping")
+        return settings
+    except ValueError as error:
         raise UserError(
             f"{path} has a configuration that cannot be read ({_one_line(error)}): copy it again "
             "from where it came"

@@ -82,9 +82,9 @@ def read_marian(
     """
     settings, arrays = read_archive(path)
     # Before all else: a kind of model that cannot be is no matter of its vocabularies.
-    read_architecture(settings, path=path, sizes=(8, 8))
+    least = read_architecture(settings, path=path, sizes=(8, 8)).least_parameters
     sizes = settings.get("dim-vocabs")
-    if not isinstance(sizes, list) or len(sizes) != 2:
+    if not isinstance(sizes, list) or [type(size) for size in sizes] != [int, int]:
         raise UserError(
             f'{path} must have two vocabularies; its configuration says "dim-vocabs: {sizes}". '
             "Name another model"
@@ -99,12 +99,17 @@ def read_marian(
     else:
         tokens = [MarianTokens.of_pieces(files[each]) for each in paths]
     for side, rows, each in zip(("source", "target"), sizes, tokens, strict=True):
-        each.check(rows=int(rows), side=side, model=path)
+        each.check(rows=rows, side=side, model=path)
     is_shared = bool(settings.get("tied-embeddings-all") or settings.get("tied-embeddings-src"))
     if is_shared and tokens[0].names != tokens[1].names:
         raise UserError(
             f"{path} has one table of embeddings for both sides, and {tokens[0].path} and "
             f"{tokens[1].path} differ: name the vocabulary that it was trained with"
+        )
+    if least > arrays.size:
+        raise UserError(
+            f"{path} is not what its configuration says: it holds {arrays.size:,} weights, and "
+            f"needs at least {least:,}. Copy the file again from where it came"
         )
     beside = [pieces_beside(files[p], each) for p, each in zip(paths, tokens, strict=True)]
     if is_shared:

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import regex
-import yaml
 
 from model.errors import UserError
+from model.folders.json_files import read_text
 from model.formats.marian.pieces import (
     CONTROL,
     UNKNOWN,
@@ -23,6 +23,7 @@ from model.formats.marian.pieces import (
     Piece,
     PieceFile,
 )
+from model.formats.marian.yaml_text import parse_yaml
 from model.text.vocabulary import BOS_ID, EOS_ID, PAD_ID, SIZE_MULTIPLE, UNK_ID
 
 _END, _UNKNOWN = "</s>", "<unk>"  # in a list of tokens
@@ -70,7 +71,7 @@ class MarianTokens:
             raise UserError(
                 f"no list of tokens at {path} ({error.strerror}): name another"
             ) from error
-        except (yaml.YAMLError, ValueError, TypeError, AttributeError) as error:
+        except ValueError as error:
             reason = " ".join(str(error).split())
             raise UserError(
                 f"{path} is no list of Marian's tokens ({reason}): name the vocab.yml of the model"
@@ -103,14 +104,17 @@ class MarianTokens:
 
 
 def _read_list(path: Path) -> list[str]:
-    text = path.read_text("utf-8")
+    text = read_text(path)
     if path.suffix not in _LISTS:
-        lines = text.splitlines()
+        # Only \n ends a line: U+2028 and the like may be a part of a token.
+        lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n")
         if len(set(lines)) < len(lines):
             raise ValueError("a token comes twice")
         return lines
-    # All scalars are strings: tokens such as "no" and "1" would be something else.
-    ids = yaml.load(text, Loader=getattr(yaml, "CBaseLoader", yaml.BaseLoader))
+    # Tokens such as "no" and "1" are strings.
+    ids = parse_yaml(text, all_strings=True)
+    if not isinstance(ids, dict) or not all(isinstance(i, str) for i in ids.values()):
+        raise ValueError("it does not give each token a number")
     names = {int(i): token for token, i in ids.items()}
     if sorted(names) != list(range(len(ids))):
         raise ValueError(f"its {len(ids):,} tokens are not numbered from 0 on, each once")

@@ -1,0 +1,98 @@
+"""JSON of other programs: read with limits, and compared with the fields of a dataclass."""
+
+from __future__ import annotations
+
+import json
+import re
+import types
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+_T = TypeVar("_T")
+
+_MOST_BYTES = 64 << 20  # the vocabulary of a model of 200 languages has 6 MB
+_LARGEST = 2**63 - 1
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+def read_json(path: Path, kind: type[_T]) -> _T:
+    """Return the content of a JSON file, which must be of one kind, such as a dict.
+
+    Raises:
+      OSError: The file cannot be read.
+      ValueError: The content is larger than 64 MB, no JSON, not of that kind, or not Unicode.
+    """
+    return parse_json(read_text(path), kind)
+
+
+def read_text(path: Path) -> str:
+    """Return the content of a text file without changing its line ends.
+
+    Raises:
+      OSError: The file cannot be read.
+      ValueError: The content is larger than 64 MB, or not UTF-8.
+    """
+    with path.open("rb") as file:
+        content = file.read(_MOST_BYTES + 1)
+    if len(content) > _MOST_BYTES:
+        raise ValueError(f"it has more than {_MOST_BYTES >> 20} MB")
+    return content.decode()
+
+
+def parse_json(text: str | bytes, kind: type[_T]) -> _T:
+    """Return what a JSON text says, which must be of one kind, such as a dict.
+
+    Raises:
+      ValueError: The text is no JSON, not of that kind, or not Unicode.
+    """
+    text = text if isinstance(text, str) else text.decode()
+    try:
+        value = json.loads(text)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    if not isinstance(value, kind):
+        raise ValueError(f"it is a {type(value).__name__}, not a {kind.__name__}")
+    if _SURROGATE.search(text):  # half of a pair alone is no character, and cannot be written
+        json.dumps(value, ensure_ascii=False).encode()
+    return value
+
+
+def check_fields(kind: type[Any], values: Mapping[str, Any]) -> None:
+    """Check that values that JSON had can be the fields of a dataclass.
+
+    Raises:
+      TypeError: A value is of another type than its field, or a number is beyond 64 bits.
+    """
+    hints = typing.get_type_hints(kind)
+    for name, value in values.items():
+        if name in hints and not _is_of(hints[name], value):
+            raise TypeError(f"{name} must not be {_shorten(value)}")
+
+
+def _is_of(hint: Any, value: Any) -> bool:
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any:
+        return True
+    if origin is typing.Literal:
+        return value in inner
+    if origin in (typing.Union, types.UnionType):
+        return any(_is_of(each, value) for each in inner)
+    if origin in (list, tuple):
+        return isinstance(value, (list, tuple)) and all(_is_of(inner[0], each) for each in value)
+    if origin is dict:
+        return isinstance(value, dict) and all(_is_of(inner[1], each) for each in value.values())
+    if hint in (int, float) and type(value) is int:  # which bool is not
+        return abs(value) <= _LARGEST
+    if hint in (int, float):
+        return hint is type(value)
+    if hint is type(None):
+        return value is None
+    # The field of another dataclass is an object, whose own fields are checked where it is made.
+    return isinstance(value, hint if hint in (str, bool) else dict)
+
+
+def _shorten(value: Any) -> str:
+    text = ascii(value)
+    return text if len(text) <= 60 else f"{text[:60]}..."
