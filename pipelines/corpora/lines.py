@@ -11,7 +11,7 @@ from model.errors import UserError
 from pipelines.corpora import rows
 from pipelines.corpora.encodings import UTF8, Utf8Stream, check_is_utf8
 from pipelines.storage import files
-from pipelines.storage.text_files import compression_ending, decompress
+from pipelines.storage.text_files import compression_ending, decompress, read_whole_lines
 
 _BOM = b"\xef\xbb\xbf"
 _BUFFER_BYTES = 256 << 10
@@ -101,7 +101,13 @@ class LineReader:
 
     def _read(self) -> list[bytes]:
         try:
-            lines = self._file.readlines(min(_BUFFER_BYTES, self._slice_bytes))
+            block = read_whole_lines(
+                self._file,
+                size=min(_BUFFER_BYTES, self._slice_bytes),
+                path=self._path,
+                first_line=self._count + len(self._lines) + 1,
+            )
+            lines = io.BytesIO(block).readlines()
         except UnicodeError as error:  # of the whole file: no mark of the order of its bytes
             raise UserError(
                 f"{self._path} is not {self._encoding} ({error}): `encoding` holds for all texts, "

@@ -9,8 +9,10 @@ import hashlib
 import io
 from typing import Any
 
+from model.errors import BadFileError
 from pipelines.storage.files import open_input
 
+MAX_LINE_BYTES = 64 << 20  # a longer line is no sentence and no record, but a file of another kind
 COMPRESSIONS = (".gz", ".bz2", ".zst")
 _BUFFER_BYTES = 256 << 10
 _BZ2_BYTES = 32 << 10  # a member that ends leaves the rest to be copied
@@ -73,6 +75,34 @@ class _Bz2Stream(io.RawIOBase):
             if text := self._decompressor.decompress(data, len(buffer)):
                 buffer[: len(text)] = text
                 return len(text)
+
+
+def read_whole_lines(stream: Any, *, size: int, path: str, first_line: int) -> bytes:
+    """Return the next lines of a stream, or b"" at its end.
+
+    Args:
+      stream: A buffered binary stream at the start of a line.
+      size: Read at least this many bytes, and then up to the end of the line.
+      path: The file, for the message.
+      first_line: The number of the next line, for the message.
+
+    Raises:
+      BadFileError: A line is longer than `MAX_LINE_BYTES`. At most that much is read of it.
+    """
+    block: bytes = stream.read(min(size, MAX_LINE_BYTES))
+    begun = len(block) - (block.rfind(b"\n") + 1)
+    block += stream.readline(MAX_LINE_BYTES + 1 - begun)
+    last = block.rfind(b"\n", 0, -1) + 1
+    if len(block) - last > MAX_LINE_BYTES and not block.endswith(b"\n"):
+        line = first_line + block.count(b"\n")
+        problem = f"{path} must have lines of at most {MAX_LINE_BYTES >> 20} MB; line {line:,}"
+        if block[last:].lstrip(b"\xef\xbb\xbf \t")[:1] == b"[":
+            raise BadFileError(
+                f"{problem} is longer, and begins as a JSON array (jq -c '.[]' FILE writes a line "
+                "for each of its elements)"
+            )
+        raise BadFileError(f"{problem} is longer")
+    return block
 
 
 class CheckedFile:

@@ -29,7 +29,8 @@ _END = "x"  # first cell of a row that is added to a block: so an open quotation
 _TAIL_BYTES = 1 << 20  # of a block, in which it is cut
 _CUTS = 8  # places of either kind at which a block may be cut
 
-csv.field_size_limit(2**31 - 1)  # characters of a cell; of the process, so set once
+# Characters of a cell. The setting belongs to the process, so it is made once.
+csv.field_size_limit(BLOCK_BYTES)
 
 
 class DelimitedRows:
@@ -182,12 +183,17 @@ class DelimitedRows:
         row: list[str] = []
         with CheckedFile(self._path) as file:
             text = io.TextIOWrapper(file.stream, encoding="utf-8-sig", newline="")
-            rows = self._rows_of(itertools.chain(text, ["\n", self._delimiter.join(self._end)]))
-            for row in rows:
-                line, after = after, rows.line_num + 1
-                if len(row) not in (0, len(self._names)) or sum(map(len, row)) >= BLOCK_BYTES:
-                    break
-            is_open = row != self._end and next(rows, None) is None
+            # A line may be as long as the file: at most this much of it is read.
+            lines = iter(lambda: text.readline(2 * BLOCK_BYTES), "")
+            rows = self._rows_of(itertools.chain(lines, ["\n", self._delimiter.join(self._end)]))
+            try:
+                for row in rows:
+                    line, after = after, rows.line_num + 1
+                    if len(row) not in (0, len(self._names)) or sum(map(len, row)) >= BLOCK_BYTES:
+                        break
+                is_open = row != self._end and next(rows, None) is None
+            except csv.Error:  # a cell is longer than the limit
+                return self._too_long(after)
         if self._has_quotes and is_open:
             return BadFileError(
                 f"{self._path} must close each quotation mark; one of the row that begins in line "
@@ -199,8 +205,11 @@ class DelimitedRows:
                 f"as in its first line; line {line:,} has {len(row):,}"
             )
         if sum(map(len, row)) >= BLOCK_BYTES:
-            return BadFileError(
-                f"{self._path} must have rows of less than {BLOCK_BYTES >> 20} MB; that of line "
-                f"{line:,} is longer, or lacks a quotation mark"
-            )
+            return self._too_long(line)
         return BadFileError(f"{self._path} cannot be read: {self._error}")
+
+    def _too_long(self, line: int) -> BadFileError:
+        return BadFileError(
+            f"{self._path} must have rows of less than {BLOCK_BYTES >> 20} MB; that of line "
+            f"{line:,} is longer, or lacks a quotation mark"
+        )

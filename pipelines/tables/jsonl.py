@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.json as pa_json
 
 from model.errors import BadFileError
+from pipelines.storage.text_files import read_whole_lines
 from pipelines.tables.utf8 import check_head, not_utf8, one_line
 
 BLOCK_BYTES = 4 << 20  # of whole lines that are parsed at once
@@ -48,12 +49,13 @@ class JsonlRows:
         """Yields the rows.
 
         Raises:
-          BadFileError: A line is no JSON object, is nested too deep, is not UTF-8, has a whole
-            number beyond 64 bits, or a value of another type than those of its key before.
+          BadFileError: A line is too long, is not a JSON object, is nested too deep, is not UTF-8,
+            has an integer beyond 64 bits, or has a value of another type than earlier lines.
         """
         first_line = 1
-        while block := self._stream.read(BLOCK_BYTES):
-            block += self._stream.readline()
+        while block := read_whole_lines(
+            self._stream, size=BLOCK_BYTES, path=self._path, first_line=first_line
+        ):
             if first_line == 1:
                 check_head(block, path=self._path)
                 block = block.removeprefix(_BOM)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import codecs
+
 from model.errors import BadFileError
 from pipelines.storage.text_files import CheckedFile, wide_encoding
 
 _LONGEST_REASON = 300  # characters
+_BLOCK_BYTES = 1 << 20
 
 
 def check_head(head: bytes, *, path: str) -> None:
@@ -29,17 +32,24 @@ def not_utf8(path: str, *, line: int) -> BadFileError:
 
 
 def check_lines(path: str) -> None:
-    """Checks all lines of a file.
+    """Check that all lines of a file are UTF-8, however long they are.
 
     Raises:
-      BadFileError: One is not UTF-8.
+      BadFileError: A line is not UTF-8.
     """
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    line = 1
     with CheckedFile(path) as file:
-        for number, line in enumerate(file.stream, start=1):
+        while True:
+            block = file.stream.read(_BLOCK_BYTES)
             try:
-                line.decode()
+                decoder.decode(block, final=not block)
             except UnicodeDecodeError as error:
-                raise not_utf8(path, line=number) from error
+                line += error.object.count(b"\n", 0, error.start)
+                raise not_utf8(path, line=line) from error
+            if not block:
+                return
+            line += block.count(b"\n")
 
 
 def one_line(error: Exception) -> str:

@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import pickle
+import re
 
 import pyarrow as pa
 import pytest
@@ -18,11 +19,12 @@ from unit_reading import cut, read, rows_of, unit_sizes
 from model.errors import UserError
 from pipelines.corpora import rows as corpora_rows
 from pipelines.corpora.lines import read_texts
+from pipelines.corpora.opening import open_corpora
 from pipelines.corpora.text import Jsonl, TextPair, Tsv
 from pipelines.pairs import units
 from pipelines.pairs.units import cut_sources
 from pipelines.pairs.work_folder import WorkFolder
-from pipelines.storage import files
+from pipelines.storage import files, text_files
 
 COMPRESS = {
     "": lambda content: content,
@@ -497,3 +499,22 @@ def test_every_line_of_messy_corpora_is_a_row(tmp_path, shared_data):
                 assert json.loads(line) == {"zh": text, "en": translation}
             else:
                 assert line.decode().removesuffix("\r").split("\t")[:2] == [text, translation]
+
+
+@pytest.mark.parametrize("name", ["c.jsonl:a:b", "c.tsv"])
+def test_a_line_beyond_the_limit_is_refused_when_a_corpus_is_opened(tmp_path, name):
+    path = tmp_path / name.partition(":")[0]
+    path.write_bytes(b"[")
+    with path.open("r+b") as file:
+        file.truncate(1 << 40)  # a sparse file, too large for any memory
+    limit = text_files.MAX_LINE_BYTES >> 20
+    message = f"{path} must have lines of at most {limit} MB; line 1 is longer"
+    with pytest.raises(UserError, match=re.escape(message)):
+        open_corpora([f"{tmp_path}/{name}"])
+
+
+def test_a_long_line_is_found_in_the_midst_of_a_corpus(tmp_path, monkeypatch):
+    monkeypatch.setattr(text_files, "MAX_LINE_BYTES", 5)
+    source = Tsv(text_file(tmp_path, "c.tsv", b"a\tb\nc\td\naaa\tbbb\n"))
+    with pytest.raises(UserError, match=r"c\.tsv must have lines of at most 0 MB; line 3 is long"):
+        list(source.read_all())

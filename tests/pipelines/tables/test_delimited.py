@@ -3,6 +3,7 @@
 import csv
 import gzip
 import io
+import tracemalloc
 
 import pyarrow as pa
 import pytest
@@ -220,3 +221,24 @@ def test_a_row_may_lie_across_blocks(tmp_path, monkeypatch):
     rows = [("1", "x\n" * 450), ("2", "y" * 900), ("3", "z\n" * 450)] * 3
     content = b"".join(f'{a},"{b}"\n'.encode() for a, b in rows)
     assert rows_of(tmp_path / "t.csv", b"a,b\n" + content) == (["a", "b"], rows)
+
+
+@pytest.mark.parametrize(
+    "content", [b"a,b\n1,2\n3,", b"a,b\n1,2\n3,\"", b"a,b\r1,2\r3,"], ids=["line", "cell", "cr"]
+)
+def test_a_row_beyond_the_limit_is_refused_unread(tmp_path, content):
+    path = tmp_path / "t.csv"
+    path.write_bytes(content)
+    with path.open("r+b") as file:
+        file.truncate(128 << 20)  # zeros that lie nowhere
+    tracemalloc.start()
+    try:
+        [found] = look_through([str(path)])
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert str(found) == (
+        f"{path} must have rows of less than 8 MB; that of line 3 is longer, or lacks a quotation "
+        "mark"
+    )
+    assert peak < 128 << 20

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from model.errors import BadFileError
+from pipelines.storage import text_files
 from pipelines.tables import jsonl
 from pipelines.tables.reading import OpenTable, look_through
 
@@ -192,3 +193,15 @@ def test_whatever_is_written_as_jsonl_comes_back(tmp_path_factory, rows, is_asci
     )
     assert all(row[key] is None for row, wanted in zip(read, rows, strict=True)
                for key in set(row) - set(wanted))  # fmt: skip
+
+
+def test_a_line_beyond_the_limit_is_refused_unread(tmp_path):
+    path = tmp_path / "t.jsonl"
+    path.write_bytes(b'{"a":1}\n[')
+    with path.open("r+b") as file:
+        file.truncate(1 << 40)  # a sparse file, too large for any memory
+    [found] = look_through([str(path)])
+    assert isinstance(found, BadFileError)
+    assert str(found).startswith(
+        f"{path} must have lines of at most {text_files.MAX_LINE_BYTES >> 20} MB; line 2 is longer"
+    )

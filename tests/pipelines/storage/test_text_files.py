@@ -1,0 +1,48 @@
+"""Lines are read whole, and no more of a line than its limit."""
+
+import io
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model.errors import BadFileError
+from pipelines.storage import text_files
+from pipelines.storage.text_files import read_whole_lines
+
+LIMIT = 5
+
+
+@given(content=st.text("ab\n", max_size=40), size=st.integers(1, 12))
+def test_lines_are_read_whole_up_to_a_limit(content, size):
+    lengths = [len(line) for line in content.split("\n")]
+    first_long = next((n for n, length in enumerate(lengths, start=1) if length > LIMIT), None)
+    stream = io.BufferedReader(io.BytesIO(content.encode()))
+    blocks = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text_files, "MAX_LINE_BYTES", LIMIT)
+        try:
+            while block := read_whole_lines(
+                stream, size=size, path="f", first_line=1 + b"".join(blocks).count(b"\n")
+            ):
+                blocks.append(block)
+        except BadFileError as error:
+            assert first_long is not None
+            assert f"f must have lines of at most 0 MB; line {first_long} is longer" in str(error)
+            before = sum(length + 1 for length in lengths[: first_long - 1])
+            assert stream.tell() <= before + LIMIT + 1
+        else:
+            assert first_long is None
+            assert b"".join(blocks).decode() == content
+    for block in blocks[:-1]:
+        assert block.endswith(b"\n")
+        assert len(block) >= min(size, LIMIT)
+
+
+def test_a_json_array_is_named(monkeypatch):
+    monkeypatch.setattr(text_files, "MAX_LINE_BYTES", LIMIT)
+    stream = io.BufferedReader(io.BytesIO(b'\xef\xbb\xbf [{"a":1}, {"a":2}]'))
+    message = "begins as a JSON array (jq -c '.[]' FILE writes a line for each of its elements)"
+    with pytest.raises(BadFileError, match=re.escape(message)):
+        read_whole_lines(stream, size=1, path="f", first_line=1)
