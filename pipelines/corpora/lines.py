@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterator
 from typing import Any
 
-from model.errors import UserError
+from model.errors import BadFileError, UserError
 from pipelines.corpora import rows
 from pipelines.corpora.encodings import UTF8, Utf8Stream, check_is_utf8
 from pipelines.storage import files
@@ -114,6 +114,8 @@ class LineReader:
                 "so convert those of another encoding first, as with iconv -f utf-8 "
                 f"-t {self._encoding}"
             ) from error
+        except BadFileError as error:
+            raise UserError(f"{error}. Check the file") from error
         except Exception as error:
             if not files.is_damage(error):
                 raise

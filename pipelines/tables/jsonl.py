@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.json as pa_json
 
 from model.errors import BadFileError
@@ -19,10 +20,22 @@ BLOCK_BYTES = 4 << 20  # of whole lines that are parsed at once
 _BOM = b"\xef\xbb\xbf"
 _SHOWN = 40  # characters of a bad line
 _DEEPEST = 100  # values in one another, with the object of the line; Arrow crashes at many more
-_LONG_NUMBER = re.compile(rb"[0-9]{19}")  # 2^63 has so many digits
+_LONG_NUMBER = re.compile(rb"[0-9]{16}")  # 2^53 has so many digits
+_EXACT = 2.0**53  # doubles hold all integers up to here
 _STRING = re.compile(rb'"(?:[^"\\]+|\\.)*"?', re.DOTALL)
 _STEPS = np.zeros(256, np.int8)  # into values and out of them, by byte
 _STEPS[list(b"[{")], _STEPS[list(b"]}")] = 1, -1
+_KeyPath = tuple[str, ...]  # keys that lead to a value; "" leads into a list
+
+
+class _Digits(str):
+    """A whole number in JSON, which may have more digits than Python converts."""
+
+    def fit_int64(self) -> bool:
+        return len(self) <= 20 and -(2**63) <= int(self) < 2**63
+
+    def fit_double(self) -> bool:
+        return self.fit_int64() and int(float(self)) == int(self)
 
 
 class JsonlRows:
@@ -39,6 +52,8 @@ class JsonlRows:
         self._path = path
         self._is_known = schema is not None
         self._schema = pa.schema([]) if schema is None else schema
+        # The first integer under each path that a double cannot hold, and its line.
+        self._inexact: dict[_KeyPath, tuple[int, _Digits]] = {}
 
     @property
     def schema(self) -> pa.Schema:
@@ -85,20 +100,43 @@ class JsonlRows:
             self._schema = self._schema if self._is_known else _merge(self._schema, table.schema)
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
             raise self._explain(lines, error, first_line=first_line) from error
-        if not self._is_known and any(map(_has_doubles, table.schema.types)):
-            self._check_numbers(block, lines, first_line=first_line)
+        if not self._is_known:
+            self._check_numbers(table, lines, first_line=first_line)
         return table
 
-    def _check_numbers(self, block: bytes, lines: list[bytes], *, first_line: int) -> None:
-        """Refuses whole numbers beyond 64 bits, of which Arrow makes doubles: their digits go."""
-        if not _LONG_NUMBER.search(block):
-            return
+    def _check_numbers(self, table: pa.Table, lines: list[bytes], *, first_line: int) -> None:
+        """Check that the columns of doubles hold all integers of the lines so far.
+
+        Arrow makes doubles of integers beyond 64 bits, and of all integers of a column with a
+        fraction. The fraction may be in a later block than the integers.
+
+        Raises:
+          BadFileError: A double would change an integer.
+        """
+        new = {
+            path
+            for path, values in _numbers(table)
+            if path not in self._inexact and _exceeds_exact(values)
+        }
         for number, line in enumerate(lines, start=first_line):
-            if _LONG_NUMBER.search(line) and (large := _large_numbers(line)):
-                raise BadFileError(
-                    f"{self._path} must have whole numbers of at most 64 bits; line {number:,} has "
-                    f"{large[0][:_SHOWN]}: make it a string"
-                )
+            if not new:
+                break
+            if not _LONG_NUMBER.search(line):
+                continue
+            for path, digits in _integers(json.loads(line, parse_int=_Digits)):
+                if path in new and not digits.fit_double():
+                    self._inexact[path] = number, digits
+                    new.remove(path)
+        kinds = {path: values.type for path, values in _numbers(self._schema.empty_table())}
+        for path, (number, digits) in self._inexact.items():
+            if not pa.types.is_floating(kinds[path]):
+                continue
+            rule = "must have whole numbers of at most 64 bits"
+            if digits.fit_int64():
+                rule = "must not have whole numbers beyond 2^53 next to fractions under one key"
+            raise BadFileError(
+                f"{self._path} {rule}; line {number:,} has {digits[:_SHOWN]}: make it a string"
+            )
 
     def _parse(self, block: bytes) -> pa.Table:
         if not block.strip():
@@ -159,22 +197,49 @@ def _is_too_deep(line: bytes) -> bool:
     return bool(np.cumsum(steps, dtype=np.int64).max(initial=0) > _DEEPEST)
 
 
-def _large_numbers(line: bytes) -> list[str]:
-    """Returns the whole numbers of a line that are beyond 64 bits."""
-    found: list[str] = []
+def _numbers(table: pa.Table) -> Iterator[tuple[_KeyPath, pa.ChunkedArray]]:
+    """Yield the path and the values of each column of numbers, at any depth."""
+    columns: list[tuple[_KeyPath, Any]] = [
+        ((name,), column) for name, column in zip(table.column_names, table.columns, strict=True)
+    ]
+    while columns:
+        path, column = columns.pop()
+        if not _has_numbers(column.type):  # Arrow builds columns of nulls with wrong lengths
+            continue
+        if pa.types.is_struct(column.type):
+            columns += [
+                ((*path, field.name), pc.struct_field(column, index))
+                for index, field in enumerate(column.type)
+                if _has_numbers(field.type)
+            ]
+        elif pa.types.is_list(column.type):
+            columns.append(((*path, ""), pc.list_flatten(column)))
+        else:
+            yield path, column
 
-    def note(digits: str) -> None:
-        if len(digits) > 20 or not -(2**63) <= int(digits) < 2**63:
-            found.append(digits)
 
-    json.loads(line, parse_int=note)
-    return found
-
-
-def _has_doubles(kind: pa.DataType) -> bool:
+def _has_numbers(kind: pa.DataType) -> bool:
     if pa.types.is_nested(kind):
-        return any(_has_doubles(kind.field(index).type) for index in range(kind.num_fields))
-    return bool(pa.types.is_floating(kind))
+        return any(_has_numbers(kind.field(index).type) for index in range(kind.num_fields))
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def _exceeds_exact(values: pa.ChunkedArray) -> bool:
+    """Tell whether a column has numbers so large that doubles do not hold every integer."""
+    ends = pc.min_max(values).as_py()
+    return any(end is not None and abs(end) >= _EXACT for end in ends.values())
+
+
+def _integers(value: Any, path: _KeyPath = ()) -> Iterator[tuple[_KeyPath, _Digits]]:
+    """Yield the path and the digits of each integer in a JSON value."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _integers(inner, (*path, key))
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _integers(inner, (*path, ""))
+    elif isinstance(value, _Digits):
+        yield path, value
 
 
 def _begins_as_object(line: bytes) -> bool:

@@ -224,7 +224,7 @@ def test_a_row_may_lie_across_blocks(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "content", [b"a,b\n1,2\n3,", b"a,b\n1,2\n3,\"", b"a,b\r1,2\r3,"], ids=["line", "cell", "cr"]
+    "content", [b"a,b\n1,2\n3,", b'a,b\n1,2\n3,"', b"a,b\r1,2\r3,"], ids=["line", "cell", "cr"]
 )
 def test_a_row_beyond_the_limit_is_refused_unread(tmp_path, content):
     path = tmp_path / "t.csv"

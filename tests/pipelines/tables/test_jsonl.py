@@ -64,6 +64,17 @@ def table_of(path, content):
             {"a": pa.int64()},
             [{"a": -(2**63)}, {"a": 2**63 - 1}],
         ),
+        (  # the fraction is under another key, and a double holds 2^60
+            b'{"a":9007199254740993,"b":{"c":1152921504606846976}}\n{"b":{"a":0.5,"c":0.25}}\n',
+            {
+                "a": pa.int64(),
+                "b": pa.struct([("c", pa.float64()), ("a", pa.float64())]),
+            },
+            [
+                {"a": 9007199254740993, "b": {"c": 2.0**60, "a": None}},
+                {"a": None, "b": {"c": 0.25, "a": 0.5}},
+            ],
+        ),
         (  # long, but none of them whole, and a number
             b'{"a":"99999999999999999999","b":12345678901234567890.5}\n{"b":1.2345678901234567890}\n',
             {"a": pa.string(), "b": pa.float64()},
@@ -121,6 +132,21 @@ NO_OBJECT = "PATH must have a JSON object in each line; line"
             b'{"a":' + b"7" * 300 + b"}",
             "PATH must have whole numbers of at most 64 bits; line 1 has "
             f"{'7' * 40}: make it a string",
+        ),
+        (
+            b'{"a":' + b"7" * 5000 + b"}",
+            "PATH must have whole numbers of at most 64 bits; line 1 has "
+            f"{'7' * 40}: make it a string",
+        ),
+        (
+            b'{"a":9007199254740993}\n{"a":0.5}\n',
+            "PATH must not have whole numbers beyond 2^53 next to fractions under one key; line 1 "
+            "has 9007199254740993: make it a string",
+        ),
+        (
+            b'{"b":0.5,"a":[{"c":[1.5]}]}\n{"a":[{},{"c":[1,-9007199254740993]}]}\n',
+            "PATH must not have whole numbers beyond 2^53 next to fractions under one key; line 2 "
+            "has -9007199254740993: make it a string",
         ),
         (b'{"a":1,"a":2}\n', "PATH cannot be read in line 1: Column(/a) was specified twice"),
         (
