@@ -76,23 +76,28 @@ def list_folder(folder: str) -> list[str]:
     return [file.path for file in list_files(folder)]
 
 
-def list_with_links(folder: str, *, leaves_out: Callable[[str], bool]) -> list[ListedFile]:
-    """Lists all files below a folder, by path, those behind links to folders as well.
+def list_with_links(
+    folder: str,
+    *,
+    leaves_out: Callable[[str], bool],
+    on_left_out: Callable[[str], object] = lambda path: None,
+) -> list[ListedFile]:
+    """List all files below a folder, including those behind links to folders, sorted by path.
 
     Each folder is read once, however many links lead to it: under its own path if that lies below
-    the folder, else under the path of a link. A link that leads nowhere is listed as a file. What
-    `leaves_out` tells by the name of a folder or file is left out.
+    the folder, else under the path of a link. A dangling link is listed as a file.
+
+    Args:
+      folder: The folder.
+      leaves_out: Tells by a name whether to leave out the file or folder of that name.
+      on_left_out: Receives the path of each file or folder that was left out; that of a folder
+        ends with a slash.
 
     Raises:
       UserError: A folder cannot be read, or the file system is unknown, not installed or silent.
     """
     if not is_local(folder):
-        root = folder.rstrip("/") + "/"
-        return [
-            file
-            for file in list_files(folder)
-            if not any(map(leaves_out, file.path.removeprefix(root).split("/")))
-        ]
+        return _without_left_out(folder, leaves_out=leaves_out, on_left_out=on_left_out)
     found: list[ListedFile] = []
     seen: set[tuple[int, int]] = set()
     folders, links = [folder.rstrip("/") or "/"], list[str]()
@@ -113,6 +118,7 @@ def list_with_links(folder: str, *, leaves_out: Callable[[str], bool]) -> list[L
         seen.add((status.st_dev, status.st_ino))
         for entry in inside:
             if leaves_out(entry.name):
+                on_left_out(entry.path + "/" * entry.is_dir())
                 continue
             if entry.is_dir(follow_symlinks=False):
                 folders.append(entry.path)
@@ -121,6 +127,26 @@ def list_with_links(folder: str, *, leaves_out: Callable[[str], bool]) -> list[L
             elif entry.is_symlink() or entry.is_file():
                 found.append(_listed(entry.path))
     return sorted(found, key=lambda file: file.path)
+
+
+def _without_left_out(
+    folder: str, *, leaves_out: Callable[[str], bool], on_left_out: Callable[[str], object]
+) -> list[ListedFile]:
+    """Return what `list_with_links` does, for file systems without folders and links."""
+    root = folder.rstrip("/") + "/"
+    found: list[ListedFile] = []
+    left_out: dict[str, None] = {}
+    for file in list_files(folder):
+        parts = file.path.removeprefix(root).split("/")
+        first = next((i for i, part in enumerate(parts) if leaves_out(part)), None)
+        if first is None:
+            found.append(file)
+        else:
+            path = root + "/".join(parts[: first + 1])
+            left_out[path + "/" * (first + 1 < len(parts))] = None
+    for path in left_out:
+        on_left_out(path)
+    return found
 
 
 def _listed(path: str) -> ListedFile:

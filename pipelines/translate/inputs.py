@@ -50,6 +50,7 @@ class FoundInput:
     # Rows in them that would be translated; None if the file does not say.
     bad_rows: dict[str, int | None]
     text_columns: tuple[str, ...]  # the columns to translate
+    notices: tuple[str, ...] = ()  # warnings for the user, a line each
 
     @property
     def every(self) -> list[InputFile | SkippedFile]:
@@ -77,7 +78,8 @@ def inspect_input(
       UserError: A file is missing, is bad or has no such column, names collide, it is not clear
         what the text columns are, or the format of the output cannot hold a column.
     """
-    found = find_tables(options.input)
+    notices: list[str] = []
+    found = find_tables(options.input, warn=notices.append)
     _check_names(found, output=normalize_path(options.output), suffix=options.suffix)
     _say_what_is_read(found, report=report)
     files: list[InputFile] = []
@@ -140,6 +142,7 @@ def inspect_input(
         bad_files=bad_files,
         bad_rows=bad_rows,
         text_columns=text_columns,
+        notices=tuple(notices),
     )
 
 

@@ -184,7 +184,7 @@ class TranslateRequest:
             plan=plan,
             run_id=uuid.uuid4().hex,
         ).with_folder()
-        notices += [f"skipped: {reason}" for reason in found.bad_files.values()]
+        notices += [*found.notices, *(f"skipped: {reason}" for reason in found.bad_files.values())]
         return dataclasses.replace(job, notices=(*notices, *job.check_start()))
 
 

@@ -1,0 +1,41 @@
+"""The files of tables below folders, and the files that are skipped there."""
+
+from memory_filesystem import MemoryFileSystem
+from translation_jobs import numbered, refused, request, write
+
+from pipelines.tables.finding import find_tables
+
+
+def test_skipped_files_of_a_folder_are_counted(tmp_path):
+    folder = tmp_path / "in"
+    for name in ("a", "_a", ".h", "x/_b", "_old/c", "_tt/d"):
+        write(folder / f"{name}.parquet", numbered(1))
+    (folder / "_SUCCESS").touch()
+    job = request(folder, tmp_path / "out").plan()
+    skipped = (
+        "3 files and 1 folder with a name that starts with . or _ (.h.parquet, _a.parquet, "
+        "x/_b.parquet, _old/). To translate such files, name them or use a glob"
+    )
+    assert [notice for notice in job.notices if "skipped" in notice] == [
+        f"skipped in {folder}: {skipped}"
+    ]
+    assert job.run().rows == 1
+    (folder / "a.parquet").unlink()
+    assert refused(folder, tmp_path / "none").endswith(f"Skipped: {skipped}")
+    named = request(f"{folder}/*.parquet", tmp_path / "named").plan()
+    assert not [notice for notice in named.notices if "skipped" in notice]
+    assert named.run().rows == 2
+
+
+def test_skipped_files_of_an_object_store_are_counted():
+    MemoryFileSystem.clear()
+    for name in ("a", "_a", "x/_b", "_old/c", "_old/d", "_tt/e"):
+        MemoryFileSystem.put(f"mem://b/in/{name}.jsonl", b"")
+    lines = []
+    found = find_tables(["mem://b/in"], warn=lines.append)
+    MemoryFileSystem.clear()
+    assert [file.relative_path for file in found] == ["a.jsonl"]
+    assert lines == [
+        "skipped in mem://b/in: 2 files and 1 folder with a name that starts with . or _ "
+        "(_a.jsonl, x/_b.jsonl, _old/). To translate such files, name them or use a glob"
+    ]
