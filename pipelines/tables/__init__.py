@@ -6,6 +6,7 @@ jsonl         JSON Lines
 ipc           Arrow files and streams
 reading       any format, told by its name
 finding       the files that a user names
+types         casts, and indices of dictionaries
 text_columns  strings, lists of strings and fields of structs
 footers       schemas of other programs in footers of Parquet
 formats       the formats of what is written

@@ -9,6 +9,7 @@ from typing import IO
 import pyarrow as pa
 
 from model.errors import BadFileError
+from pipelines.tables.types import Dictionaries, with_indices_of
 from pipelines.tables.utf8 import one_line
 
 _MAGIC, _FEATHER_1 = b"ARROW1", b"FEA1"
@@ -24,12 +25,13 @@ class IpcRows:
     Args:
       handle: The file, open at its start.
       path: The file, for messages.
+      schema: The schema that an earlier reading found, or None.
 
     Raises:
       BadFileError: The file is neither, or is cut off.
     """
 
-    def __init__(self, handle: IO[bytes], *, path: str) -> None:
+    def __init__(self, handle: IO[bytes], *, path: str, schema: pa.Schema | None = None) -> None:
         self._path = path
         self._handle = handle
         head = handle.read(len(_MAGIC))
@@ -45,10 +47,17 @@ class IpcRows:
         try:
             open_ipc = pa.ipc.open_file if self._is_file else pa.ipc.open_stream
             self._reader = open_ipc(handle, options=_OPTIONS)
-            self.schema = self._reader.schema
-            _read_names(pa.struct(list(self.schema)))
+            own: pa.Schema = self._reader.schema
+            _read_names(pa.struct(list(own)))
         except _DAMAGE as error:
             raise self._explain(error) from error
+        self._dictionaries = Dictionaries(own)
+        self._known = None if schema is None else with_indices_of(own, schema)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of the rows that have been read, or of all rows if a schema was given."""
+        return self._dictionaries.schema if self._known is None else self._known
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Yields the rows.
@@ -65,6 +74,10 @@ class IpcRows:
             end = self._handle.tell()
             while (batch := next(batches, None)) is not None:
                 _check(batch)
+                if self._known is None:
+                    self._dictionaries.add(batch)
+                elif batch.schema != self._known:
+                    batch = batch.cast(self._known)
                 yield batch
                 end = self._handle.tell()
             is_ended = self._is_file or self._handle.tell() > end  # the mark was read

@@ -151,7 +151,7 @@ class OpenTable:
 
     @property
     def schema(self) -> pa.Schema:
-        """The schema of the rows; of JSONL it is whole when all have been read."""
+        """The schema of the rows; without a known schema it is whole when all have been read."""
         return self._rows.schema
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -211,7 +211,7 @@ class OpenTable:
     def _open(self, stack: contextlib.ExitStack, schema: pa.Schema | None) -> Rows:
         path, suffix = self._path, table_suffix(self._path)
         if suffix in _IPC:  # its end is looked at first
-            return IpcRows(stack.enter_context(open_binary(path)), path=path)
+            return IpcRows(stack.enter_context(open_binary(path)), path=path, schema=schema)
         if suffix.startswith(_JSONL):
             return JsonlRows(self._file.stream, path=path, schema=schema)
         return DelimitedRows(self._file.stream, path=path, delimiter=_DELIMITERS[suffix[:4]])

@@ -46,7 +46,7 @@ def check_schema(
         else:
             can_hold = _is_plain(kind) or _has_text_form(kind)
         if not can_hold:
-            other = "" if file_format == PARQUET else ", or choose `format=parquet`"
+            other = ", or choose `format=parquet`" if _parquet_can_hold(field) else ""
             raise UserError(
                 f"{file_format} cannot hold the column {field.name!r} ({kind}) of {path}: leave it "
                 f"out of the input{other}"

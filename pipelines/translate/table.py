@@ -15,7 +15,7 @@ from model.text.glossary import Glossary
 from pipelines.flags.limits import FLAGS, Limits
 from pipelines.inference.languages import translate_by_language
 from pipelines.tables.footers import with_added_fields
-from pipelines.tables.text_columns import TextColumn, read_text_column
+from pipelines.tables.text_columns import TextColumn, path_in, read_text_column
 from pipelines.texts.columns import (
     ERROR,
     N_BEST,
@@ -107,7 +107,9 @@ def added_fields(schema: pa.Schema, *, options: TableOptions) -> list[pa.Field]:
     [('title_translation_flags', 'list<element: string>'), \
 ('tags_translation', 'list<element: string>')]
     """
-    empty = schema.empty_table()
+    # Of the other columns there may be types of which Arrow makes no empty table, such as unions.
+    named = {path_in(schema, column)[0] for column in options.text_columns}
+    empty = pa.schema([field for field in schema if field.name in named]).empty_table()
     return [
         pa.field(options.name(column, added), texts.type_with(kind))
         for column in options.text_columns

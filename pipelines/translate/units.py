@@ -24,6 +24,7 @@ from pipelines.storage.memory import cut_by_bytes, has_dictionary
 from pipelines.storage.paths import JOB_FOLDER, is_local
 from pipelines.tables.formats import PARQUET, output_suffix
 from pipelines.tables.reading import OpenTable
+from pipelines.tables.types import cast_table
 from pipelines.tables.writing import file_state, table_writer
 from pipelines.texts.translating import TranslatedTexts
 from pipelines.translate import plan
@@ -156,10 +157,11 @@ def _with_rows_path(unit: TableUnit, options: UnitOptions) -> TableUnit:
 def _spread_rows(
     units: list[TableUnit], *, file: InputFile, schema: pa.Schema, options: UnitOptions
 ) -> None:
-    kept = parquet.schema_as_read(schema) if options.format == PARQUET else schema
     written = 0
     try:
         with OpenTable(file.path, schema=schema) as opened:
+            schema = opened.schema  # what workers are sent lacks parts of fixed-size lists
+            kept = parquet.schema_as_read(schema) if options.format == PARQUET else schema
             runs = opened.batch_runs([unit.rows for unit in units])
             for unit, run in zip(units, runs, strict=True):
                 if unit.rows_path:
@@ -186,7 +188,7 @@ def _cast(table: pa.Table, schema: pa.Schema, *, path: str) -> pa.Table:
       UserError: A value does not fit, such as a second far from 1970 that becomes milliseconds.
     """
     try:
-        return table.cast(schema)
+        return cast_table(table, schema)
     except pa.ArrowInvalid as error:
         raise UserError(
             f"{path} has values that Parquet cannot hold: {error}. Remove or convert them"

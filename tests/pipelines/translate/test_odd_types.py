@@ -1,0 +1,111 @@
+"""Columns of rare types next to the text come through a job unchanged, or are named."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pytest
+from translation_jobs import outputs, read, refused, translate
+
+ROWS = 40
+TEXTS = [f"row {number}" for number in range(ROWS)]
+
+
+def write_arrow(path, table, *, batch_rows=10):
+    with pa.ipc.new_file(str(path), table.schema) as writer:
+        writer.write_table(table, max_chunksize=batch_rows)
+    return path
+
+
+def translated(source, output, **options):
+    """Translate in units of 15 rows, which cut through batches, and return the units' tables."""
+    summary = translate(source, output, text_columns=("text",), unit_rows=15, **options)
+    assert (summary.rows, summary.failed_rows) == (ROWS, 0)
+    return [read(output / name) for name in outputs(output)]
+
+
+def rows_of(tables, names):
+    return [row for table in tables for row in table.select(names).to_pylist()]
+
+
+def test_keys_of_jsonl_that_are_always_null(tmp_path):
+    rows = [
+        {"text": text, "a": None, "b": {"c": None, "d": number}, "e": [{"f": None}]}
+        for number, text in enumerate(TEXTS)
+    ]
+    path = tmp_path / "in.jsonl"
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    tables = translated(path, tmp_path / "out")
+    assert rows_of(tables, ["text", "a", "b", "e"]) == [
+        {key: row[key] for key in ("text", "a", "b", "e")} for row in rows
+    ]
+
+
+NULLS = pa.nulls(ROWS)
+FLOATS = pa.array(range(4 * ROWS), pa.float32())
+COLUMNS = {
+    "struct of nulls": pa.StructArray.from_arrays([NULLS, pa.array(range(ROWS))], ["a", "b"]),
+    "list of nulls": pa.ListArray.from_arrays(range(ROWS + 1), NULLS),
+    "embedding": pa.FixedSizeListArray.from_arrays(
+        FLOATS, type=pa.list_(pa.field("item", pa.float32(), nullable=False), 4)
+    ),
+    "list of no nulls": pa.ListArray.from_arrays(
+        range(ROWS + 1), FLOATS[:ROWS], type=pa.list_(pa.field("x", pa.float32(), nullable=False))
+    ),
+}
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_nested_columns_of_arrow(tmp_path, name):
+    table = pa.table({"text": TEXTS, "x": COLUMNS[name]})
+    tables = translated(write_arrow(tmp_path / "in.arrow", table), tmp_path / "out")
+    assert rows_of(tables, ["text", "x"]) == table.to_pylist()
+    if "no null" in name or name == "embedding":
+        assert not tables[0].schema.field("x").type.value_field.nullable
+
+
+@pytest.mark.parametrize("index", [pa.int8(), pa.uint8(), pa.int16()])
+@pytest.mark.parametrize("file_format", ["parquet", "jsonl"])
+def test_a_dictionary_per_batch(tmp_path, index, file_format):
+    """A unit has 300 values, of which each batch has two."""
+    path = tmp_path / "in.arrow"
+    count = 150
+    kind = pa.dictionary(index, pa.string())
+    schema = pa.schema([("text", pa.string()), ("x", kind), ("y", pa.struct([("z", kind)]))])
+    with pa.ipc.new_stream(str(path), schema) as writer:
+        for number in range(count):
+            codes = pa.array([1, 0, None], index)
+            values = pa.DictionaryArray.from_arrays(codes, [f"a{number}", f"b{number}"])
+            struct = pa.StructArray.from_arrays([values], ["z"])
+            writer.write_batch(pa.record_batch([["ab"] * 3, values, struct], schema=schema))
+    output = tmp_path / "out"
+    translate(path, output, text_columns=("text",), format=file_format)
+    expected = [
+        {"x": value, "y": {"z": value}}
+        for number in range(count)
+        for value in (f"b{number}", f"a{number}", None)
+    ]
+    if file_format == "jsonl":
+        [path] = output.glob("*.jsonl")
+        lines = path.read_text().splitlines()
+        found = [{key: json.loads(line)[key] for key in "xy"} for line in lines]
+    else:
+        [name] = outputs(output)
+        found = read(output / name).select(["x", "y"]).to_pylist()
+        width = 16 if index == pa.int16() else 32
+        assert read(output / name).schema.field("x").type.index_type.bit_width == width
+    assert found == expected
+
+
+def test_a_column_that_no_format_holds_is_named(tmp_path):
+    codes = pa.array([0, 1] * (ROWS // 2), pa.int8())
+    union = pa.UnionArray.from_sparse(codes, [pa.array(range(ROWS)), pa.array(TEXTS)])
+    path = write_arrow(tmp_path / "in.arrow", pa.table({"text": TEXTS, "x": union}))
+    for file_format in ("parquet", "jsonl", "csv"):
+        message = refused(path, tmp_path / "out", text_columns=("text",), format=file_format)
+        assert message == (
+            f"{file_format} cannot hold the column 'x' (sparse_union<0: int64=0, 1: string=1>) of "
+            f"{path}: leave it out of the input"
+        )
+    assert not (tmp_path / "out").exists()
