@@ -8,6 +8,7 @@ import difflib
 import functools
 import itertools
 import math
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar
 
@@ -180,7 +181,11 @@ def open_columns(
 def _opened_parquet(path: str) -> Iterator[pq.ParquetFile]:
     """Opens a Parquet file; what Arrow raises on damaged data is the user's error."""
     with files.open_binary(path) as handle, _damage_told(path):
-        yield pq.ParquetFile(handle, buffer_size=_BUFFER_BYTES, pre_buffer=False)
+        file = pq.ParquetFile(handle, buffer_size=_BUFFER_BYTES, pre_buffer=False)
+        handle.seek(-8, os.SEEK_END)
+        footer_bytes = int.from_bytes(handle.read(4), "little")
+        parquet.check_is_not_encrypted(file, footer_bytes=footer_bytes, path=path)
+        yield file
 
 
 @contextlib.contextmanager
@@ -196,7 +201,9 @@ def _read_footer(path: str, listed: tuple[ListedFile, ...]) -> Iterator[pq.Parqu
     if len(tail) < needed <= size:
         tail = files.read_range(path, size - needed, size)
     with _damage_told(path):
-        yield pq.ParquetFile(pa.BufferReader(tail))
+        file = pq.ParquetFile(pa.BufferReader(tail))
+        parquet.check_is_not_encrypted(file, footer_bytes=needed - 8, path=path)
+        yield file
 
 
 @contextlib.contextmanager

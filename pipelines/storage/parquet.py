@@ -21,6 +21,7 @@ from pipelines.storage.paths import is_local
 
 SUFFIX = ".parquet"
 _MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
+_SIGNATURE_BYTES = 28  # that follow the footer if columns are encrypted, but not the footer
 _ROW_GROUP_ROWS = 1 << 20
 _TAIL_BYTES = 64 << 10  # of a file, read at once: most footers are shorter
 
@@ -79,7 +80,24 @@ def open_footer(handle: IO[bytes], *, path: str) -> tuple[int, str, ExactParquet
     tail = tail[-needed:]
     checksum = hashlib.blake2b(tail[:-8], digest_size=16).hexdigest()
     with told_of_damage(f"{path} is not a readable Parquet file"):
-        return size, checksum, ExactParquetFile(pa.BufferReader(_MAGIC + tail), path=path)
+        file = ExactParquetFile(pa.BufferReader(_MAGIC + tail), path=path)
+    check_is_not_encrypted(file, footer_bytes=needed - 8, path=path)
+    return size, checksum, file
+
+
+def check_is_not_encrypted(file: pq.ParquetFile, *, footer_bytes: int, path: str) -> None:
+    """Check that no column is encrypted: Arrow ends the process that asks about such a column.
+
+    A plaintext footer has a signature if it describes encrypted columns. `footer_bytes` is the
+    length of the footer that the file gives, which includes the signature.
+
+    Raises:
+      BadFileError: Columns are encrypted.
+    """
+    if footer_bytes - file.metadata.serialized_size == _SIGNATURE_BYTES:
+        raise BadFileError(
+            f"{path} has encrypted columns, which tt cannot read: write it without encryption"
+        )
 
 
 @contextlib.contextmanager

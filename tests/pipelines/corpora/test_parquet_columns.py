@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from corpora import open_named
+from encryption import write_encrypted
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from memory_filesystem import MemoryFileSystem
@@ -13,6 +14,7 @@ from unit_reading import cut, list_sources, read, unit_sizes
 
 from model.errors import UserError
 from pipelines.corpora import rows as corpora_rows
+from pipelines.corpora.opening import open_corpora
 from pipelines.corpora.parquet_columns import ParquetColumns, open_columns
 from pipelines.corpora.rows import decode_columns
 from pipelines.pairs import units
@@ -262,3 +264,18 @@ def test_a_folder_of_translations_on_another_machine_is_a_corpus():
     assert [source.paths() for source in found] == [
         ["mem://b/translated/deep/er/two.parquet"], ["mem://b/translated/one.parquet"],
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("column", ["source", "target", "other"])
+@pytest.mark.parametrize("is_local", [True, False])
+def test_encrypted_columns_are_refused(tmp_path, column, is_local):
+    """Arrow ends the process that asks for the metadata of such a column."""
+    table = pa.table({"source": ["a"], "target": ["x"], "other": [1]})
+    path = write_encrypted(tmp_path / "corpus.parquet", table, columns=[column])
+    name = str(path)
+    if not is_local:
+        name = "mem://b/corpus.parquet"
+        MemoryFileSystem.put(name, path.read_bytes())
+    with pytest.raises(UserError, match="has encrypted columns, which tt cannot read"):
+        open_corpora([name])
+    MemoryFileSystem.clear()

@@ -6,7 +6,8 @@ import json
 
 import pyarrow as pa
 import pytest
-from translation_jobs import outputs, read, refused, translate
+from encryption import write_encrypted
+from translation_jobs import outputs, read, refused, translate, write
 
 ROWS = 40
 TEXTS = [f"row {number}" for number in range(ROWS)]
@@ -109,3 +110,17 @@ def test_a_column_that_no_format_holds_is_named(tmp_path):
             f"{path}: leave it out of the input"
         )
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("column", ["text", "secret"])
+def test_encrypted_columns_make_a_file_bad(tmp_path, column):
+    """Arrow ends the process that asks for the metadata of such a column."""
+    table = pa.table({"text": TEXTS, "secret": range(ROWS)})
+    write(tmp_path / "in/b.parquet", table)
+    path = write_encrypted(tmp_path / "in/a.parquet", table, columns=[column])
+    reason = f"{path} has encrypted columns, which tt cannot read: write it without encryption"
+    options = {"text_columns": ("text",)}
+    assert reason in refused(tmp_path / "in", tmp_path / "out", **options)
+    summary = translate(tmp_path / "in", tmp_path / "out", on_bad_file="skip", **options)
+    assert summary.rows == ROWS
+    assert [each["reason"] for each in summary.manifest["skipped_files"]] == [reason]
