@@ -104,6 +104,10 @@ _LONGEST_SEARCH = 30  # seconds that a user's pattern may search a text
 _PROBE_SECONDS, _PROBE_LENGTH, _MOST_PROBES = 2, 200, 64  # of a pattern of a model
 
 
+class TooLongToSearchError(Exception):
+    """A text is so long that finding its spans takes more memory than the library has."""
+
+
 class Span(NamedTuple):
     """A part of a text that must not change; touching ones are one."""
 
@@ -139,10 +143,12 @@ class Protection:
         return self.protect or bool(self.protect_regex)
 
     def find(self, text: str) -> list[Span]:
-        """Finds the spans of a text, in order; none overlaps or touches another.
+        """Return the spans of a text, in order; none overlaps or touches another.
 
         Raises:
           UserError: A pattern of the user's matches where nothing is, or takes too long.
+          TooLongToSearchError: The text has millions of characters, such as digits, that may all
+            belong to one span.
 
         >>> text = "See <b>{name}</b>, 5 km away."
         >>> [span.replacement for span in Protection().find(text)]
@@ -150,11 +156,16 @@ class Protection:
         """
         found = [span for pattern in self.protect_regex for span in _find_own(pattern, text)]
         if self.protect and _MAYBE_SPAN.search(text):
-            groups = tuple(name for name, pattern in _GROUPS.items() if pattern.search(text))
-            found += [
-                Span(each.start(), each.end(), each[0], is_markup=each.lastgroup == "markup")
-                for each in _compile_groups(groups).finditer(text)
-            ]
+            try:
+                groups = tuple(name for name, pattern in _GROUPS.items() if pattern.search(text))
+                found += [
+                    Span(each.start(), each.end(), each[0], is_markup=each.lastgroup == "markup")
+                    for each in _compile_groups(groups).finditer(text)
+                ]
+            except MemoryError as error:
+                raise TooLongToSearchError(
+                    f"a text of {len(text):,} characters is too long to find its protected spans"
+                ) from error
         return unite(text, found) if len(found) > 1 else found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -10,7 +11,7 @@ import regex
 
 from model.engines.translator import Translator
 from model.text.glossary import Glossary
-from model.text.spans import BRACKET, Span
+from model.text.spans import BRACKET, Span, TooLongToSearchError
 from model.text.vocabulary import EOS_ID, UNK_ID, is_empty
 from pipelines.texts.bisection import call_on_parts, one_line, raise_if_not_at_fault
 from pipelines.texts.options import LONG, SENTENCES, SPLIT, TRUNCATE, TextOptions
@@ -94,7 +95,10 @@ def describe_cuts(texts: Sequence[str], *, options: TextOptions) -> list[str]:
     """
     if options.placeholders != 0 or not options.protection.is_on:
         return []
-    cut = sum(any(not span.is_markup for span in options.protection.find(text)) for text in texts)
+    cut = 0
+    for text in texts:
+        with contextlib.suppress(TooLongToSearchError):  # its row will fail
+            cut += any(not span.is_markup for span in options.protection.find(text))
     if not cut:
         return []
     return [
@@ -126,11 +130,12 @@ class Planner:
           Exception: What the translator raised, where it encodes no text.
         """
         plain = self._find_plain(texts)
+        failed = self._find_too_long(text for text in texts if text not in plain)
         is_cut_first = self._options.split == SENTENCES
         parts = {
             text: self._cut(text, into_sentences=is_cut_first)
             for text in texts
-            if text not in plain
+            if text not in plain and text not in failed
         }
         self._encode((part for each in parts.values() for part in each), plain=plain)
         raise_if_not_at_fault(
@@ -138,7 +143,8 @@ class Planner:
             probe=lambda: self._translator.encode([PROBE]),
             is_input_error=self._translator.is_input_error,
         )
-        planned = self._plan_plain(plain)
+        planned = failed | self._plan_plain(plain)
+        planned |= self._find_too_long(text for text in plain if text not in planned)
         parts |= {text: [text] for text in plain if text not in planned}
         planned |= self._plan_others([text for text in texts if text not in planned], parts)
         return [planned[text] for text in texts]
@@ -152,6 +158,16 @@ class Planner:
             return {}
         is_plain = find_plain(texts, language=self._options.source_language)
         return dict.fromkeys(itertools.compress(texts, is_plain))
+
+    def _find_too_long(self, texts: Iterable[str]) -> dict[str, Plan]:
+        """Return failed plans for texts whose spans cannot be found."""
+        failed = {}
+        for text in texts:
+            try:
+                self._spans_of(text)
+            except TooLongToSearchError as error:
+                failed[text] = Plan(failed=str(error))
+        return failed
 
     def _plan_plain(self, texts: Iterable[str]) -> dict[str, Plan]:
         """Plans plain texts that the model can take as they are."""

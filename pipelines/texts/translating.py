@@ -14,7 +14,7 @@ from model.decoding.options import Decoding
 from model.engines.progress import begin_sources
 from model.engines.translator import Hypothesis, Translation, Translator, Work, between
 from model.text.glossary import Glossary
-from model.text.spans import BRACKET
+from model.text.spans import BRACKET, TooLongToSearchError
 from pipelines.flags.judging import Judge
 from pipelines.flags.limits import SPAN_REPAIRED, Limits
 from pipelines.flags.loops import repeats_itself
@@ -187,7 +187,11 @@ def _count_terms(
         return TermCounts()
     counts: dict[bytes | None, TermCounts] = {}
     for cell, text in texts.items():
-        terms = glossary.find(text, options.protection.find(text))
+        try:
+            spans = options.protection.find(text)
+        except TooLongToSearchError:  # the text has failed
+            continue
+        terms = glossary.find(text, spans)
         wanted = collections.Counter(term.replacement for term in terms)
         translation = decided[cell].translation or ""
         kept = sum(min(count, translation.count(term)) for term, count in wanted.items())

@@ -350,3 +350,17 @@ def test_a_model_without_placeholders_is_named():
     assert describe_cuts(texts, options=TextOptions(placeholders=1)) == []
     off = Protection(protect=False)
     assert describe_cuts(texts, options=TextOptions(placeholders=0, protection=off)) == []
+
+
+@pytest.mark.parametrize("glossary", [None, Glossary({"row": "Zeile"}, {})])
+def test_a_text_that_is_too_long_to_search_fails_alone(glossary):
+    """The library has no memory for ten million digits, which may be one number."""
+    digits = "1" * 10_000_000
+    found = translate(["row ab", digits], Placer(), glossary=glossary)
+    assert [each.status for each in found.translations] == ["ok", "failed"]
+    assert found.translations[1].error == (
+        "a text of 10,000,000 characters is too long to find its protected spans"
+    )
+    assert found.terms.found == (glossary is not None)
+    options = TextOptions(placeholders=0)
+    assert len(describe_cuts(["{a} b", digits], options=options)) == 1
