@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from model.dataset.corpora import WEIGHT
-from model.errors import UserError
+from model.errors import UserError, require_text
 from pipelines.corpora.embedded import EmbeddedCorpus
 from pipelines.corpora.encodings import find_encoding
 from pipelines.corpora.lines import first_lines
@@ -236,9 +236,12 @@ def _folder_message(path: str) -> str:
 
 
 def _look_up(pattern: str, listed: dict[str, ListedFile]) -> list[str]:
-    """Returns the files that a path or a glob names, sorted; a name with a * in it is a name.
+    """Return the files that a path or a glob names, sorted; a name with a * in it is a name.
 
-    Those of other machines are listed with their size, and put down in `listed`.
+    Files on other machines are listed with their size, which `listed` gets.
+
+    Raises:
+      UserError: A name is not UTF-8, or a link leads nowhere.
     """
     if not storage_paths.is_local(pattern):
         if re.search(r"[*?[]", pattern) and files.is_there(pattern):
@@ -246,11 +249,17 @@ def _look_up(pattern: str, listed: dict[str, ListedFile]) -> list[str]:
         found_there = listing.find_listed(pattern)
         listed.update((file.path, file) for file in found_there)
         return [file.path for file in found_there]
-    if os.path.exists(pattern):  # noqa: PTH110
-        return [pattern]
-    # Not Beam's own globs: from a relative one it finds nothing, and it walks the whole tree.
-    found = glob.glob(pattern, recursive=True)  # noqa: PTH207
-    return sorted(path for path in found if not os.path.isdir(path))  # noqa: PTH112
+    if os.path.lexists(pattern):
+        files_found = [pattern]
+    else:
+        # Not Beam's own globs: from a relative one it finds nothing, and it walks the whole tree.
+        found = glob.glob(pattern, recursive=True)  # noqa: PTH207
+        files_found = sorted(path for path in found if not os.path.isdir(path))  # noqa: PTH112
+    for path in files_found:
+        require_text("the name of a file", path)
+        if not os.path.exists(path):  # noqa: PTH110
+            raise UserError(f"{path} is a link that leads nowhere: replace or delete the link")
+    return files_found
 
 
 _KINDS: dict[str, Any] = {

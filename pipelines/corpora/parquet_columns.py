@@ -34,7 +34,7 @@ from pipelines.corpora.source import (
 )
 from pipelines.runners.formatting import megabytes
 from pipelines.storage import files, parquet
-from pipelines.storage.listing import ListedFile
+from pipelines.storage.listing import ListedFile, is_pipe_or_device
 from pipelines.storage.memory import cut_by_bytes, has_dictionary, rows_at_once
 from pipelines.storage.parquet import cells_as_binary, is_text
 from pipelines.storage.paths import is_local
@@ -179,7 +179,12 @@ def open_columns(
 
 @contextlib.contextmanager
 def _opened_parquet(path: str) -> Iterator[pq.ParquetFile]:
-    """Opens a Parquet file; what Arrow raises on damaged data is the user's error."""
+    """Open a Parquet file; turn what Arrow raises on damaged data into the user's error."""
+    if is_pipe_or_device(path):
+        raise UserError(
+            f"{path} is a pipe or a device, and Parquet is not read from front to back: write it "
+            "to a file first"
+        )
     with files.open_binary(path) as handle, _damage_told(path):
         file = pq.ParquetFile(handle, buffer_size=_BUFFER_BYTES, pre_buffer=False)
         handle.seek(-8, os.SEEK_END)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from model.errors import require_text
 from pipelines.remote import dataflow, wheel
 from pipelines.runners.workers import check_places, check_workers
 
@@ -22,8 +23,11 @@ def check_job(
       Warnings.
 
     Raises:
-      UserError: They do not, it does not, or Beam cannot read a flag.
+      UserError: They do not, it does not, Beam cannot read a flag, or a path is not UTF-8.
     """
+    for what, paths in places.items():
+        for path in paths:
+            require_text(what, path)
     warning = check_places(arguments, places=places)
     check_workers(arguments)
     dataflow.check_options(arguments)

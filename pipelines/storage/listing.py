@@ -160,6 +160,17 @@ def _listed(path: str) -> ListedFile:
     return ListedFile(path=path, size=status.st_size, changed=status.st_mtime)
 
 
+def is_pipe_or_device(path: str) -> bool:
+    """Tell whether a local path can be opened, but is neither a file nor a folder."""
+    if not is_local(path):
+        return False
+    try:
+        mode = Path(path).stat().st_mode
+    except OSError:  # opening the path tells
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
 def file_identity(path: str) -> dict[str, Any]:
     """Returns what tells one version of a file from another: path, size and time of change."""
     metadata = file_systems().get_filesystem(path).metadata(path)

@@ -42,9 +42,16 @@ def find_tables(
       warn: Receives a line for each folder in which such files or folders were skipped.
 
     Raises:
-      UserError: An argument names nothing.
+      UserError: An argument names nothing, or a pipe or device.
     """
-    return [file for argument in arguments for file in _find_tables(argument, warn=warn)]
+    found = [file for argument in arguments for file in _find_tables(argument, warn=warn)]
+    for file in found:
+        if listing.is_pipe_or_device(file.path):
+            raise UserError(
+                f"the input {file.path} is a pipe or a device, and tables are read more than once: "
+                "write it to a file first"
+            )
+    return found
 
 
 def _find_tables(argument: str, *, warn: Callable[[str], object]) -> list[FoundFile]:

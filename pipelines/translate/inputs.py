@@ -220,10 +220,10 @@ def _check_name(file: FoundFile, *, output: str, suffix: str) -> None:
     """Checks that the output files of an input file can have their names."""
     name = file.relative_path
     try:
-        name.encode()
+        file.path.encode()
     except UnicodeEncodeError:
         raise UserError(
-            f"the input file {file.path!r} has a name that is not UTF-8: rename it"
+            f"the input file {file.path!r} has a path that is not UTF-8: rename it"
         ) from None
     if name.startswith(f"{JOB_FOLDER}/"):
         raise UserError(

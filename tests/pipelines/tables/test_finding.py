@@ -1,5 +1,8 @@
 """The files of tables below folders, and the files that are skipped there."""
 
+import os
+
+import pytest
 from memory_filesystem import MemoryFileSystem
 from translation_jobs import numbered, refused, request, write
 
@@ -39,3 +42,15 @@ def test_skipped_files_of_an_object_store_are_counted():
         "skipped in mem://b/in: 2 files and 1 folder with a name that starts with . or _ "
         "(_a.jsonl, x/_b.jsonl, _old/). To translate such files, name them or use a glob"
     ]
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "*.jsonl", "b.parquet", "c.csv"])
+def test_pipes_and_devices_are_refused_unopened(tmp_path, name):
+    os.mkfifo(tmp_path / "a.jsonl")
+    (tmp_path / "b.parquet").symlink_to("/dev/zero")
+    (tmp_path / "c.csv").symlink_to("a.jsonl")
+    path = tmp_path / name.replace("*", "a")
+    assert refused(tmp_path / name, tmp_path / "out") == (
+        f"the input {path} is a pipe or a device, and tables are read more than once: write it to "
+        "a file first"
+    )

@@ -200,7 +200,7 @@ def test_names_that_outputs_cannot_have_are_refused(tmp_path):
     )
     strange = os.fsencode(tmp_path / "in") + b"/\xff.parquet"
     write(tmp_path / "in/input.parquet", numbered(1)).rename(os.fsdecode(strange))
-    assert refused(tmp_path / "in", out).endswith(" has a name that is not UTF-8: rename it")
+    assert refused(tmp_path / "in", out).endswith(" has a path that is not UTF-8: rename it")
     write(tmp_path / "b/_tt/input.parquet", numbered(1))
     assert "would lie in _tt/, the job's own folder" in refused(f"{tmp_path}/b/*/*.parquet", out)
     assert not out.exists()

@@ -1,0 +1,71 @@
+"""Corpora that are links to nothing, pipes, devices, or have names that are not UTF-8."""
+
+import os
+import threading
+
+import pytest
+from unit_reading import read
+
+from model.errors import UserError
+from pipelines.corpora.opening import open_corpora
+from pipelines.preprocess.options import PreprocessOptions
+from pipelines.preprocess.request import PreprocessRequest
+
+NAMES = ["a.tsv", "a.jsonl:x:y", "a.parquet", "a.en+a.de"]
+
+
+def refused(*names, **options):
+    with pytest.raises(UserError) as caught:
+        open_corpora(names, **options)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("name", [*NAMES, "*.tsv", "*.parquet"])
+def test_a_link_that_leads_nowhere(tmp_path, name):
+    for suffix in ("tsv", "jsonl", "parquet", "en", "de"):
+        (tmp_path / f"a.{suffix}").symlink_to(tmp_path / "nowhere")
+    path = name.partition(":")[0].partition("+")[0].replace("*", "a")
+    name = "+".join(f"{tmp_path}/{part}" for part in name.split("+"))
+    assert refused(name) == (
+        f"{tmp_path}/{path} is a link that leads nowhere: replace or delete the link"
+    )
+
+
+@pytest.mark.parametrize("name", ["a\udcff.tsv", "*.tsv", "NAME=a\udcff.tsv"])
+def test_a_name_that_is_not_utf8(tmp_path, name):
+    (tmp_path / "a\udcff.tsv").write_text("x\ty\n")
+    name = name.replace("=", f"={tmp_path}/") if "=" in name else f"{tmp_path}/{name}"
+    assert refused(name) == (f"the name of a file must be UTF-8. Received: {tmp_path}/a\\xff.tsv")
+
+
+@pytest.mark.parametrize("field", ["output", "exclude"])
+def test_an_option_that_is_not_utf8_is_refused_before_the_start(tmp_path, field):
+    (tmp_path / "a.tsv").write_text("x\ty\n")
+    path = f"{tmp_path}/\udcff"
+    options = {"output": str(tmp_path / "out"), field: (path,) if field == "exclude" else path}
+    request = PreprocessRequest(
+        corpora=(f"{tmp_path}/a.tsv",), options=PreprocessOptions(**options)
+    )
+    with pytest.raises(UserError) as caught:
+        request.plan()
+    assert str(caught.value) == f"`{field}` must be UTF-8. Received: {tmp_path}/\\xff"
+    assert [path.name for path in tmp_path.iterdir()] == ["a.tsv"]
+
+
+def test_text_is_read_from_a_pipe(tmp_path):
+    os.mkfifo(tmp_path / "a.tsv")
+    writer = threading.Thread(target=(tmp_path / "a.tsv").write_text, args=["x\ty\n"])
+    [source] = open_corpora([f"{tmp_path}/a.tsv"])
+    writer.start()
+    assert read(source, tmp_path) == [("x", "y", None)]
+    writer.join()
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_parquet_is_not_read_from_a_pipe_or_device(tmp_path, kind):
+    path = tmp_path / "a.parquet"
+    os.mkfifo(path) if kind == "pipe" else path.symlink_to("/dev/zero")
+    assert refused(str(path)) == (
+        f"{path} is a pipe or a device, and Parquet is not read from front to back: write it to a "
+        "file first"
+    )
