@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import fcntl
 import functools
 import gc
 import importlib
@@ -12,6 +13,7 @@ import shlex
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -30,6 +32,7 @@ _ROOMS = dict.fromkeys(
 
 _TAKE_BEAM = ("preprocess", "translate-batch", "translate-stream")
 _INTERRUPTED = 130
+_STDERR = 2  # the file descriptor
 
 _UsageError: Any = typer.BadParameter.__base__  # of all that Typer says of wrong flags
 
@@ -114,9 +117,29 @@ def _describe(error: Any, command: str) -> str:
     return f"{said if said[-1] in '.?' else f'{said}.'} {advice}"
 
 
+def _open_stderr() -> None:
+    """Let messages go nowhere if the caller has closed stderr.
+
+    Otherwise messages raise, and the next file that is opened becomes stderr for libraries in C++.
+    In a shell script with a closed stderr, the script itself has its place, opened for reading.
+    """
+    try:
+        is_writable = fcntl.fcntl(_STDERR, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY
+    except OSError:
+        is_writable = False
+    if not is_writable:
+        number = os.open(os.devnull, os.O_WRONLY)
+        if number != _STDERR:
+            os.dup2(number, _STDERR)
+            os.close(number)
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 -- for all of the process
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs `tt`, by default with this process's arguments; what comes after `--` is for Beam."""
     BEGUN.set(time.monotonic())
+    _open_stderr()
     if arguments is None:
         # Else Python's last act is to look for garbage among all objects of TensorFlow and Beam,
         # which takes seconds.

@@ -6,7 +6,10 @@ import importlib
 import importlib.metadata
 import json
 import re
+import shlex
 import shutil
+import subprocess
+import sys
 import time
 
 import pyarrow as pa
@@ -572,3 +575,14 @@ def test_errors_of_translate_batch(with_model, capsys):
     assert run("translate-batch", "text.parquet") == 2
     assert "text.parquet" in last_error(capsys)
     assert not (with_model / "translated").exists()
+
+
+@pytest.mark.parametrize("script", ["exec 2>&-; {tt}", "exec 2</dev/null; {tt}", "{tt} 2>&- >&-"])
+def test_a_closed_stderr_changes_nothing_but_the_messages(folder, script):
+    write_corpus(folder)
+    arguments = [sys.executable, "-m", "cli.main", "preprocess", "--output", "out", *TEXTS]
+    for more, code in ((["--held-out-by", "x"], 2), ([], 0)):
+        command = script.format(tt=shlex.join([*arguments, *more]))
+        ended = subprocess.run(["sh", "-c", command], check=False, cwd=folder, capture_output=True)
+        assert (ended.returncode, ended.stderr) == (code, b"")
+    assert DatasetManifest.load(folder / "out").pairs_kept > 0
