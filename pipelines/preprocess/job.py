@@ -151,7 +151,10 @@ class PreprocessJob:
             try:
                 _copy_vocabularies(plan)
                 _add_steps(pipeline, plan)
-                with _watched(plan, progress):
+                with (
+                    files.explain_deletion(output, mark=plan.work.run_file),
+                    _watched(plan, progress),
+                ):
                     run_pipeline(pipeline, report, job_file=job_file, detach=detach)
             except Exception as error:
                 if finished := find_finished(plan):

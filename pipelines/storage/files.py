@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from model.errors import BadFileError, DiskFullError, UserError
+from model.errors import BadFileError, DiskFullError, UnfinishedError, UserError
 from model.folders import durable
 from model.folders.access import explain_denied
 from model.folders.durable import publish
@@ -233,11 +233,41 @@ def write_whole(path: str, *, temporary_folder: str, run_id: str = "") -> Iterat
     except BaseException as error:
         with contextlib.suppress(Exception):
             delete([temporary])
+        is_deleted = is_local(temporary_folder) and not Path(temporary_folder).exists()
+        if isinstance(error, FileNotFoundError) and is_deleted:
+            raise deleted_error(temporary_folder) from error
         if isinstance(error, OSError) and error.errno in _NO_ROOM:
             raise DiskFullError(
                 f"{path} cannot be written: {os.strerror(error.errno)}. Make room and run the "
                 "same command again: it goes on from what is finished"
             ) from error
+        raise
+
+
+def deleted_error(folder: str) -> UnfinishedError:
+    """Return the error of a job whose folder somebody deletes, or empties, while the job runs."""
+    return UnfinishedError(
+        f"{folder} was deleted while the job ran: delete what is left of it, and run the same "
+        "command again"
+    )
+
+
+@contextlib.contextmanager
+def explain_deletion(folder: str, *, mark: str) -> Iterator[None]:
+    """Say that a local folder was deleted, whatever the block raises because of that.
+
+    Args:
+      folder: The folder, for the message.
+      mark: A file in the folder that is there at least until the block has succeeded.
+
+    Raises:
+      UnfinishedError: The block raises, and the mark is gone.
+    """
+    try:
+        yield
+    except Exception as error:
+        if is_local(mark) and not Path(mark).exists():
+            raise deleted_error(folder) from error
         raise
 
 

@@ -45,7 +45,7 @@ from pipelines.runners.jobs.transforms import Spread
 from pipelines.runners.runner import make_pipeline, run_pipeline
 from pipelines.runners.status_line import look_seconds, repeating
 from pipelines.runners.workers import are_elsewhere
-from pipelines.storage.files import delete
+from pipelines.storage.files import delete, explain_deletion
 from pipelines.storage.first_look import look_first
 from pipelines.storage.listing import list_files
 from pipelines.storage.paths import JOB_FOLDER, is_local, normalize_path
@@ -324,7 +324,9 @@ class TranslateJob:
             if progress is not None:
                 stack.enter_context(job._watch(progress))
             pipeline = job._build(pipeline, is_alone=is_alone)
-            run_pipeline(pipeline, report, job_file=job_file, detach=detach)
+            plan_path = f"{self.output}/{job_folder.PLAN_PATH}"
+            with explain_deletion(self.request.options.output, mark=plan_path):
+                run_pipeline(pipeline, report, job_file=job_file, detach=detach)
         manifest = job_folder.read_json(f"{self.output}/{job_folder.MANIFEST_PATH}")
         return _summarize(self, manifest, already_finished=False, start=start)
 

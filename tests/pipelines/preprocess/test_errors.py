@@ -1,6 +1,7 @@
 """What users of preprocess do wrong, and what happens to their input meanwhile."""
 
 import dataclasses
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from model.errors import UserError
 from model.text.normalization import TextNormalization
 from pipelines.corpora.text import Tsv
 from pipelines.pairs.filters import HELD_OUT_BY
-from pipelines.preprocess import encode_steps
+from pipelines.preprocess import encode_steps, merge_steps
 from pipelines.preprocess import plan as preprocess_plan
 from pipelines.preprocess.options import PreprocessOptions
 from pipelines.preprocess.plan import plan_preprocess
@@ -244,6 +245,27 @@ def test_a_folder_may_have_any_name(tmp_path, corpus, folder):
 def test_a_folder_of_an_object_store_may_not_be_a_glob(corpus):
     with pytest.raises(UserError, match=r"^mem://bucket/a\[1\] has one of the characters \* \? "):
         preprocess(sources=[corpus], options=options("mem://bucket/a[1]"))
+
+
+@pytest.mark.parametrize("name", ["_Encode", "_Merge"])
+def test_an_output_that_is_deleted_while_the_job_runs(tmp_path, monkeypatch, corpus, name):
+    step = {"_Encode": encode_steps, "_Merge": merge_steps}[name]
+    process = getattr(step, name).process
+
+    def delete_and_go_on(self, *elements):
+        shutil.rmtree(tmp_path / "out", ignore_errors=True)
+        return process(self, *elements)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(getattr(step, name), "process", delete_and_go_on)
+        with pytest.raises(UserError) as caught:
+            preprocess(sources=[corpus], options=options(tmp_path / "out"))
+    assert str(caught.value) == (
+        f"{tmp_path}/out was deleted while the job ran: delete what is left of it, and run the "
+        "same command again"
+    )
+    made = preprocess(sources=[corpus], options=options(tmp_path / "out"))
+    assert made.pairs_kept == len(PAIRS)
 
 
 def test_a_missing_unit_is_noticed(tmp_path, monkeypatch, corpus):

@@ -3,6 +3,7 @@
 import errno
 import io
 import json
+import shutil
 
 import pyarrow as pa
 import pytest
@@ -650,3 +651,28 @@ def test_other_versions_are_no_other_plan_but_are_told(tmp_path, monkeypatch):
     assert {each["programs"]["pyarrow"]: each["outputs"] for each in manifest(out)["versions"]} == {
         version: names for version, names in expected.items() if names
     }
+
+
+@pytest.mark.parametrize("is_made_again", [False, True])
+def test_an_output_that_is_deleted_while_the_job_runs(tmp_path, is_made_again):
+    source, output = write(tmp_path / "in.parquet", numbered(9)), tmp_path / "out"
+
+    class Deleter(Reverser):
+        def translate_ids(self, source_ids):
+            translated = super().translate_ids(source_ids)
+            if "row 4" in self.calls[-1]:
+                shutil.rmtree(output)
+                if is_made_again:  # as by a unit that another thread writes
+                    (output / "_tt").mkdir(parents=True)
+            return translated
+
+    with pytest.raises(UserError) as caught:
+        translate(source, output, unit_rows=3, load=Deleter)
+    assert str(caught.value) == (
+        f"{output} was deleted while the job ran: delete what is left of it, and run the same "
+        "command again"
+    )
+    assert not (output / "_tt/manifest.json").exists()
+    shutil.rmtree(output, ignore_errors=True)
+    assert translate(source, output, unit_rows=3).rows == 9
+    assert read_all(output)["translation"].to_pylist() == turned(9)
