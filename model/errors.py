@@ -23,6 +23,12 @@ class BadFileError(UserError):
     remedy = "Fetch the file again"
 
 
+class UnsupportedFileError(BadFileError):
+    """A file is whole, but Arrow lacks what its reading takes."""
+
+    remedy = "Write the file again without that feature, with another program"
+
+
 class NotFiniteError(UserError):
     """A model's numbers overflow or are not numbers: no translation has a probability."""
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from model.errors import UserError
+from model.errors import UnsupportedFileError, UserError
 from pipelines.corpora import rows as corpora_rows
 from pipelines.corpora.rows import (
     FLAG_FAULTS,
@@ -219,6 +219,11 @@ def _damage_told(path: str) -> Iterator[None]:
         if not files.is_damage(error):
             raise
         reason = " ".join(str(error).split())
+        if files.is_unsupported(error):
+            raise UserError(
+                f"{path} cannot be read, since Arrow cannot do it: {reason}. "
+                f"{UnsupportedFileError.remedy}"
+            ) from error
         raise UserError(
             f"{path} is not a Parquet file, or is damaged: {reason}. Fetch it again"
         ) from error

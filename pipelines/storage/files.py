@@ -11,6 +11,7 @@ import errno
 import functools
 import gzip
 import os
+import re
 import shutil
 import uuid
 import zlib
@@ -36,6 +37,7 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # File systems where a file appears when it is closed, and not at all if an error ends its writing.
 # Beam's writers for S3 and Azure finish their upload even then.
 _APPEAR_WHOLE = ("gs",)
+_UNSUPPORTED = re.compile(r"\bnot (currently |yet )?(supported|implemented)\b", re.IGNORECASE)
 _LEAST_READ = 64 << 10  # bytes of a request for a part of a file
 
 
@@ -300,3 +302,14 @@ def is_damage(error: Exception) -> bool:
     if isinstance(error, (EOFError, zlib.error, gzip.BadGzipFile, pa.ArrowException)):
         return True
     return type(error) is OSError and error.errno is None  # Arrow's, and bz2's
+
+
+def is_unsupported(error: Exception) -> bool:
+    """Tell whether Arrow lacks what reading a file takes. Parquet's part of Arrow says so in words.
+
+    >>> is_unsupported(OSError("Codec type lzo is currently not supported by the C++ code"))
+    True
+    """
+    import pyarrow as pa
+
+    return isinstance(error, pa.ArrowNotImplementedError) or bool(_UNSUPPORTED.search(str(error)))

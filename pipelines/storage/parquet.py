@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from model.errors import BadFileError, UserError
-from pipelines.storage.files import is_damage, open_for_parts
+from model.errors import BadFileError, UnsupportedFileError, UserError
+from pipelines.storage.files import is_damage, is_unsupported, open_for_parts
 from pipelines.storage.int96 import ExactParquetFile
 from pipelines.storage.paths import is_local
 
@@ -110,6 +110,8 @@ def told_of_damage(problem: str) -> Iterator[None]:
             raise
         reason = " ".join(str(error).split()).rstrip(".")  # Arrow's has lines, and bytes of files
         reason = "".join(c if c.isprintable() else "?" for c in reason)
+        if is_unsupported(error):
+            raise UnsupportedFileError(f"{problem}, since Arrow cannot do it: {reason}") from error
         raise BadFileError(f"{problem}: {reason}") from error
 
 

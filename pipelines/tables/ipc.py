@@ -8,7 +8,8 @@ from typing import IO
 
 import pyarrow as pa
 
-from model.errors import BadFileError
+from model.errors import BadFileError, UnsupportedFileError
+from pipelines.storage.files import is_unsupported
 from pipelines.tables.types import Dictionaries, with_indices_of
 from pipelines.tables.utf8 import one_line
 
@@ -92,6 +93,10 @@ class IpcRows:
     def _explain(self, error: Exception) -> BadFileError:
         if isinstance(error, OSError) and error.errno is not None:
             raise error
+        if is_unsupported(error):
+            return UnsupportedFileError(
+                f"{self._path} cannot be read, since Arrow cannot do it: {one_line(error)}"
+            )
         return BadFileError(f"{self._path} cannot be read as Arrow IPC: {one_line(error)}")
 
 

@@ -14,9 +14,9 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from model.errors import BadFileError
+from model.errors import BadFileError, UnsupportedFileError
 from pipelines.storage import parquet
-from pipelines.storage.files import is_damage, open_binary
+from pipelines.storage.files import is_damage, is_unsupported, open_binary
 from pipelines.storage.parquet import NotParquetError
 from pipelines.storage.text_files import COMPRESSIONS, CheckedFile
 from pipelines.tables.delimited import DelimitedRows
@@ -225,4 +225,8 @@ def _told_of(path: str) -> Iterator[None]:
     except Exception as error:
         if not is_damage(error):
             raise
+        if is_unsupported(error):
+            raise UnsupportedFileError(
+                f"{path} cannot be read, since Arrow cannot do it: {one_line(error)}"
+            ) from error
         raise BadFileError(f"{path} is cut off or damaged: {one_line(error)}") from error

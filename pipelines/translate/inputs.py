@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from model.errors import BadFileError, UserError, counted
+from model.errors import BadFileError, UnsupportedFileError, UserError, counted
 from pipelines.runners.formatting import megabytes
 from pipelines.storage import listing
 from pipelines.storage import paths as storage_paths
@@ -147,7 +147,7 @@ def inspect_input(
 
 
 def _remedy(contents: Contents | BadFileError, *, text_columns: Sequence[str]) -> str:
-    if isinstance(contents, TwoCalendarsError):
+    if isinstance(contents, (TwoCalendarsError, UnsupportedFileError)):
         return contents.remedy
     if isinstance(contents, BadFileError) or not contents.schema.names:
         return "Check the file"

@@ -45,6 +45,8 @@ def rows_of(path, content):
         (b"a,b\nNA,\ntrue,2024-01-01", ["a", "b"], [("NA", ""), ("true", "2024-01-01")]),
         (b'a,b\n1,"x\ny"\n\n2,"say ""so"""\n', ["a", "b"], [("1", "x\ny"), ("2", 'say "so"')]),
         (b'a,b\n5" disk,it"s\n', ["a", "b"], [('5" disk', 'it"s')]),
+        # As Python's reader has them: what follows a closed quotation mark belongs to the cell.
+        (b'a,b\n"x"y,"x"y"\n"x" ,"""x"""y\n', ["a", "b"], [("xy", 'xy"'), ("x ", '"x"y')]),
         (b"\xef\xbb\xbfa,b\r1,2\r\n3,4", ["a", "b"], [("1", "2"), ("3", "4")]),
         (b"a\nx\n\ny\n", ["a"], [("x",), ("",), ("y",)]),
         (b"a\nx\n", ["a"], [("x",)]),  # as the row that is added to see an open quotation mark

@@ -32,6 +32,7 @@ from translation_jobs import (
 from model.decoding.options import Decoding
 from model.errors import BadFileError, UserError
 from model.folders.lock import lock_folder
+from pipelines.corpora.parquet_columns import ParquetColumns
 from pipelines.storage import files as storage_files
 from pipelines.storage import forward, parquet
 from pipelines.storage.listing import ListedFile
@@ -676,3 +677,21 @@ def test_an_output_that_is_deleted_while_the_job_runs(tmp_path, is_made_again):
     shutil.rmtree(output, ignore_errors=True)
     assert translate(source, output, unit_rows=3).rows == 9
     assert read_all(output)["translation"].to_pylist() == turned(9)
+
+
+def test_a_file_that_arrow_cannot_read_need_not_be_fetched_again(tmp_path):
+    path = write(tmp_path / "in.parquet", numbered(3), compression="snappy")
+    codec = b"\x04text\x15"  # then the codec in the footer, times two: 1 is Snappy, and 3 is LZO
+    content = path.read_bytes()
+    assert content.count(codec + b"\x02") == 1
+    path.write_bytes(content.replace(codec + b"\x02", codec + b"\x06"))
+    message = refused(path, tmp_path / "out", unit_rows=3)
+    assert message.startswith(
+        f"{path} cannot be read (rows 0 to 2, from 0), since Arrow cannot do it: "
+    )
+    assert message.endswith(
+        ". Write the file again without that feature, with another program, or go on without such "
+        "rows by `on_bad_file=skip`"
+    )
+    with pytest.raises(UserError, match=r"since Arrow cannot do it: .* Write the file again with"):
+        list(ParquetColumns(str(path), "text", "text").read_rows(first_row=0, rows=3))
