@@ -151,10 +151,8 @@ class PreprocessJob:
             try:
                 _copy_vocabularies(plan)
                 _add_steps(pipeline, plan)
-                with (
-                    files.explain_deletion(output, mark=plan.work.run_file),
-                    _watched(plan, progress),
-                ):
+                mark = plan.work.run_file.removeprefix(f"{output}/")
+                with files.explain_deletion(output, mark=mark), _watched(plan, progress):
                     run_pipeline(pipeline, report, job_file=job_file, detach=detach)
             except Exception as error:
                 if finished := find_finished(plan):

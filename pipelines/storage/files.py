@@ -259,8 +259,8 @@ def explain_deletion(folder: str, *, mark: str) -> Iterator[None]:
     """Say that a local folder was deleted, whatever the block raises because of that.
 
     Args:
-      folder: The folder, for the message.
-      mark: A file in the folder that is there at least until the block has succeeded.
+      folder: The folder.
+      mark: The path, below the folder, of a file that exists until the block has succeeded.
 
     Raises:
       UnfinishedError: The block raises, and the mark is gone.
@@ -268,7 +268,7 @@ def explain_deletion(folder: str, *, mark: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if is_local(mark) and not Path(mark).exists():
+        if is_local(folder) and not Path(folder, mark).exists():
             raise deleted_error(folder) from error
         raise
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import regex
@@ -109,6 +109,17 @@ def describe_cuts(texts: Sequence[str], *, options: TextOptions) -> list[str]:
     ]
 
 
+def _find_too_long(texts: Iterable[str], *, spans_of: Callable[[str], object]) -> dict[str, Plan]:
+    """Return failed plans for texts whose spans cannot be found."""
+    failed = {}
+    for text in texts:
+        try:
+            spans_of(text)
+        except TooLongToSearchError as error:
+            failed[text] = Plan(failed=str(error))
+    return failed
+
+
 class Planner:
     """Plans texts for a model; what it has encoded, it knows."""
 
@@ -130,7 +141,7 @@ class Planner:
           Exception: What the translator raised, where it encodes no text.
         """
         plain = self._find_plain(texts)
-        failed = self._find_too_long(text for text in texts if text not in plain)
+        failed = _find_too_long(set(texts) - plain.keys(), spans_of=self._spans_of)
         is_cut_first = self._options.split == SENTENCES
         parts = {
             text: self._cut(text, into_sentences=is_cut_first)
@@ -144,7 +155,7 @@ class Planner:
             is_input_error=self._translator.is_input_error,
         )
         planned = failed | self._plan_plain(plain)
-        planned |= self._find_too_long(text for text in plain if text not in planned)
+        planned |= _find_too_long(plain.keys() - planned.keys(), spans_of=self._spans_of)
         parts |= {text: [text] for text in plain if text not in planned}
         planned |= self._plan_others([text for text in texts if text not in planned], parts)
         return [planned[text] for text in texts]
@@ -158,16 +169,6 @@ class Planner:
             return {}
         is_plain = find_plain(texts, language=self._options.source_language)
         return dict.fromkeys(itertools.compress(texts, is_plain))
-
-    def _find_too_long(self, texts: Iterable[str]) -> dict[str, Plan]:
-        """Return failed plans for texts whose spans cannot be found."""
-        failed = {}
-        for text in texts:
-            try:
-                self._spans_of(text)
-            except TooLongToSearchError as error:
-                failed[text] = Plan(failed=str(error))
-        return failed
 
     def _plan_plain(self, texts: Iterable[str]) -> dict[str, Plan]:
         """Plans plain texts that the model can take as they are."""

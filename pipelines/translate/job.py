@@ -324,9 +324,8 @@ class TranslateJob:
             if progress is not None:
                 stack.enter_context(job._watch(progress))
             pipeline = job._build(pipeline, is_alone=is_alone)
-            plan_path = f"{self.output}/{job_folder.PLAN_PATH}"
-            with explain_deletion(self.request.options.output, mark=plan_path):
-                run_pipeline(pipeline, report, job_file=job_file, detach=detach)
+            stack.enter_context(explain_deletion(self.output, mark=job_folder.PLAN_PATH))
+            run_pipeline(pipeline, report, job_file=job_file, detach=detach)
         manifest = job_folder.read_json(f"{self.output}/{job_folder.MANIFEST_PATH}")
         return _summarize(self, manifest, already_finished=False, start=start)
 
@@ -338,8 +337,7 @@ class TranslateJob:
         """
         options, output = self.request.options, self.output
         sizes = {file.path.removeprefix(f"{output}/"): file.size for file in list_files(output)}
-        existing = set(sizes)
-        deleted: list[str] = []
+        existing, deleted = set(sizes), list[str]()
         if options.overwrite:
             deleted = job_folder.find_overwritten(self.plan, output=output, existing=existing)
             existing -= set(deleted)
