@@ -18,7 +18,13 @@ from model.folders.long_work import long_work
 from pipelines.storage.parquet import SUFFIX
 from pipelines.summaries.texts import ColumnLook, ColumnSummary
 from pipelines.tables.reading import OpenTable
-from pipelines.translate.job_folder import MANIFEST_PATH, PLAN_PATH, read_json, statistics_path
+from pipelines.translate.job_folder import (
+    MANIFEST_PATH,
+    PLAN_PATH,
+    find_json,
+    read_json,
+    statistics_path,
+)
 from pipelines.translate.manifest import UnitStatistics, read_statistics
 from pipelines.translate.plan import planned_outputs
 
@@ -95,8 +101,8 @@ def summarize_translated(
     if not (path / PLAN_PATH).is_file():
         raise UserError(f"{folder} is not the output of `tt translate-batch`: name that")
     plan = read_json(str(path / PLAN_PATH))
-    is_finished = (path / MANIFEST_PATH).is_file()
-    manifest = read_json(str(path / MANIFEST_PATH)) if is_finished else {}
+    has_manifest = (path / MANIFEST_PATH).is_file()
+    manifest = find_json(str(path / MANIFEST_PATH)) if has_manifest else None
     outputs = planned_outputs(plan)
     units = [
         unit
@@ -114,8 +120,8 @@ def summarize_translated(
     work = sum((unit.work for unit in units), Work())
     return TranslatedSummary(
         folder=str(folder),
-        is_finished=is_finished,
-        has_failed=bool(manifest.get("has_failed", False)),
+        is_finished=manifest is not None,
+        has_failed=bool((manifest or {}).get("has_failed", False)),
         languages=dict(plan.get("languages", {})),
         options=plan["options"],
         decoding=dict(plan.get("decoding", {})),

@@ -342,9 +342,11 @@ class TranslateJob:
             deleted = job_folder.find_overwritten(self.plan, output=output, existing=existing)
             existing -= set(deleted)
         standing = job_folder.check_plan(self.plan, output=output, existing=existing)
-        manifest = job_folder.find_manifest(
-            output=output, sizes={path: sizes[path] for path in existing}
-        )
+        manifest = None  # without a plan nothing tells whose manifest it is
+        if standing:
+            manifest = job_folder.find_manifest(
+                output=output, sizes={path: sizes[path] for path in existing}
+            )
         if options.retry_failed and manifest is None and job_folder.RETRY_PATH not in existing:
             raise UserError(
                 f"{options.output} is not finished, so there is nothing to retry yet: run the "

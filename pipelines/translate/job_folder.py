@@ -19,6 +19,7 @@ from model.text.glossary import Glossary
 from pipelines.storage.files import delete_folder, open_binary, read_bytes, write_text, write_whole
 from pipelines.storage.listing import ListedFile
 from pipelines.storage.paths import JOB_FOLDER, is_local
+from pipelines.translate.manifest import read_statistics
 from pipelines.translate.plan import (
     InputFile,
     compare_plans,
@@ -128,10 +129,11 @@ def delete_folders_of_runs(output: str, *, existing: Iterable[str]) -> None:
 
 
 def check_plan(plan: Mapping[str, Any], *, output: str, existing: Iterable[str]) -> dict[str, Any]:
-    """Returns the plan that stands in the folder; {} of a folder that holds nothing finished.
+    """Return the plan of the folder; {} if the run has to write its plan.
 
-    A run that failed before its first unit leaves the folder free for another plan. Existing files
-    are relative to it.
+    A run that failed before its first unit leaves the folder free for another plan. If the plan of
+    the folder is truncated, the unit records tell whose folder it is. Existing files are relative
+    to the folder.
 
     Raises:
       UserError: The folder holds another plan, or something else.
@@ -141,7 +143,15 @@ def check_plan(plan: Mapping[str, Any], *, output: str, existing: Iterable[str])
         # A run that was killed before its plan stood leaves a temporary file.
         _check_is_ours(existing, outputs=(), output=output)
         return {}
-    standing = read_json(f"{output}/{PLAN_PATH}")
+    standing = find_json(f"{output}/{PLAN_PATH}")
+    if standing is None:
+        if _is_of_others(plan, output=output, existing=existing):
+            raise UserError(
+                f"{output}/{PLAN_PATH} is truncated, and the folder holds units of another run. "
+                "Choose another folder, the same files and options, or `overwrite`"
+            )
+        _check_tables_are_ours(existing, plan=plan, output=output)
+        return {}
     differences = compare_plans(standing, plan)
     if differences and not _has_work(standing, existing=existing):
         _check_is_ours(existing, outputs=(), output=output)
@@ -155,20 +165,32 @@ def check_plan(plan: Mapping[str, Any], *, output: str, existing: Iterable[str])
     return standing
 
 
+def _is_of_others(plan: Mapping[str, Any], *, output: str, existing: Iterable[str]) -> bool:
+    """Return whether a folder has readable unit records, and none of them is of this plan."""
+    digest = plan_digest(plan)
+    has_records = False
+    for path in existing:
+        if _is_record(path) and (record := read_statistics(output=output, path=path)):
+            if record.plan_digest == digest:
+                return False
+            has_records = True
+    return has_records
+
+
+def _is_record(path: str) -> bool:
+    return path.startswith(f"{UNITS_FOLDER}/") and not path.endswith(TEMPORARY_SUFFIX)
+
+
 def _has_work(plan: Mapping[str, Any], *, existing: Sequence[str]) -> bool:
     """Says whether a folder holds anything that the units of its plan wrote, or the manifest."""
     known = {MANIFEST_PATH, *planned_outputs(plan)}
-    return any(
-        path in known
-        or (path.startswith(f"{UNITS_FOLDER}/") and not path.endswith(TEMPORARY_SUFFIX))
-        for path in existing
-    )
+    return any(path in known or _is_record(path) for path in existing)
 
 
 def find_overwritten(plan: Mapping[str, Any], *, output: str, existing: Iterable[str]) -> list[str]:
-    """Lists the files that overwriting deletes, relative to the folder: the plan is the last.
+    """Return the files that overwriting deletes, relative to the folder; the plan comes last.
 
-    Nothing is deleted of an unfinished job of the same plan: it goes on.
+    An unfinished job of the same plan loses no files: the run resumes it.
 
     Raises:
       UserError: The folder holds files that no job of ours made.
@@ -176,14 +198,27 @@ def find_overwritten(plan: Mapping[str, Any], *, output: str, existing: Iterable
     existing = list(existing)
     outputs: set[str] = set()
     if PLAN_PATH in existing:
-        standing = read_json(f"{output}/{PLAN_PATH}")
-        outputs.update(planned_outputs(standing))
-        has_been_finished = MANIFEST_PATH in existing or RETRY_PATH in existing
-        if not has_been_finished and plan_digest(standing) == plan_digest(plan):
+        standing = find_json(f"{output}/{PLAN_PATH}")
+        if standing is None:  # it is truncated: what has a record is an output
+            records = {path for path in existing if _is_record(path)}
+            outputs.update(path for path in existing if statistics_path(path) in records)
+            outputs.update(planned_outputs(plan))
+            is_same = not _is_of_others(plan, output=output, existing=existing)
+        else:
+            outputs.update(planned_outputs(standing))
+            is_same = plan_digest(standing) == plan_digest(plan)
+        if is_same and not _has_been_finished(output, existing=existing):
             return []
     _check_is_ours(existing, outputs=outputs, output=output)
     kept = f"{JOB_FOLDER}/{LOCK_FILE}"  # by whoever holds it
     return sorted(set(existing) - {kept}, key=lambda path: (path == PLAN_PATH, path))
+
+
+def _has_been_finished(output: str, *, existing: Sequence[str]) -> bool:
+    """Return whether a run wrote the whole manifest, even if a retry has deleted it since."""
+    if MANIFEST_PATH in existing:
+        return _load_json(f"{output}/{MANIFEST_PATH}") is not None
+    return RETRY_PATH in existing
 
 
 def _check_is_ours(existing: Iterable[str], *, outputs: Iterable[str], output: str) -> None:
@@ -233,20 +268,41 @@ def write_json(content: Mapping[str, Any], *, output: str, path: str, run_id: st
 
 
 def read_json(path: str) -> dict[str, Any]:
-    """Reads the plan or the manifest.
+    """Return the plan or the manifest.
 
     Raises:
-      UserError: The file is damaged.
+      UserError: The file is truncated or damaged.
     """
-    try:
-        with open_binary(path) as handle:
-            content: Any = json.loads(handle.read())
-        for key, kind in PARTS[path.rpartition("/")[2]].items():
-            if not (isinstance(content, dict) and isinstance(content.get(key), kind)):
-                raise ValueError(f"it has no {key!r} of the type {kind.__name__}")
-    except ValueError as error:
-        raise UserError(f"{path} is damaged ({error}): choose another output folder") from error
+    content = find_json(path)
+    if content is None:
+        raise UserError(f"{path} is truncated. Run its `tt translate-batch` again")
+    return content
+
+
+def find_json(path: str) -> dict[str, Any] | None:
+    """Return the plan or the manifest; None if a crash of the machine truncated the file.
+
+    Raises:
+      UserError: The file holds other JSON, which no crash explains.
+    """
+    content = _load_json(path)
+    if content is None:
+        return None
+    for key, kind in PARTS[path.rpartition("/")[2]].items():
+        if not (isinstance(content, dict) and isinstance(content.get(key), kind)):
+            raise UserError(
+                f"{path} is damaged (it has no {key!r} of the type {kind.__name__}): choose "
+                "another output folder"
+            )
     return dict(content)
+
+
+def _load_json(path: str) -> Any:
+    """Return the content of a JSON file; None if it is not JSON, as if truncated."""
+    try:
+        return json.loads(read_bytes(path))
+    except ValueError:
+        return None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -340,10 +396,10 @@ def _from_json(content: dict[str, Any]) -> InputFile | SkippedFile:
 
 
 def find_manifest(*, output: str, sizes: Mapping[str, int]) -> dict[str, Any] | None:
-    """Returns the manifest if it is still true: each output is there, with the size that it had."""
-    if MANIFEST_PATH not in sizes:
+    """Return the manifest if it is whole and each output is there with the size it lists."""
+    manifest = find_json(f"{output}/{MANIFEST_PATH}") if MANIFEST_PATH in sizes else None
+    if manifest is None:
         return None
-    manifest = read_json(f"{output}/{MANIFEST_PATH}")
     expected = manifest.get("output_bytes")
     if not isinstance(expected, dict):  # written by an older tt
         return None

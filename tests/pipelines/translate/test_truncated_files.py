@@ -1,0 +1,214 @@
+"""Truncated files of a translation: the next run does what is missing and keeps the rest."""
+
+from __future__ import annotations
+
+import pytest
+from translation_jobs import (
+    files_below,
+    load_nothing,
+    manifest,
+    numbered,
+    read_all,
+    refused,
+    request,
+    translate,
+    turned,
+    unit_statistics,
+    without_run,
+    write,
+)
+
+from model.errors import UserError
+from pipelines.summaries.translated import summarize_translated
+from pipelines.texts.options import TextOptions
+from pipelines.translate.job_folder import rows_path
+
+ROWS, UNITS = 40, 4
+TIMES = ("seconds", "run_id", "worker")  # of a unit's record, which differ from run to run
+
+PLAN, MANIFEST = "_tt/plan.json", "_tt/manifest.json"
+INPUT, GLOSSARY = "_tt/input.jsonl", "_tt/glossary.json"
+RECORD, OUTPUT = "_tt/units/in-00000-of-00004.json", "in-00000-of-00004{suffix}"
+PARTIAL, TEMPORARY = "in-00003-of-00004{suffix}", "_tt/unfinished.0.1.tmp"
+
+FORMATS = {
+    ".parquet": {},
+    ".jsonl": {"format": "jsonl"},
+    ".csv.gz": {"format": "csv", "compression": "gzip"},
+}
+SIZES = {"empty": lambda size: 0, "half": lambda size: size // 2}
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    return write(tmp_path_factory.mktemp("source") / "in.parquet", numbered(ROWS))
+
+
+@pytest.fixture(scope="module")
+def options(tmp_path_factory):
+    terms = tmp_path_factory.mktemp("terms") / "terms.tsv"
+    terms.write_text("row\trow\n")
+    return {"unit_rows": ROWS // UNITS, "texts": TextOptions(glossary=str(terms))}
+
+
+@pytest.fixture(scope="module", params=FORMATS)
+def suffix(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def fresh(source, options, suffix, tmp_path_factory):
+    """The result of a run that nothing disturbed."""
+    out = tmp_path_factory.mktemp("fresh") / "out"
+    translate(source, out, **options, **FORMATS[suffix])
+    return result(out)
+
+
+def result(out):
+    """Returns everything that a folder holds but what differs from run to run."""
+    names = files_below(out)
+    outputs = {name: (out / name).read_bytes() for name in names if not name.startswith("_tt/")}
+    records = [{key: unit[key] for key in unit.keys() - {*TIMES}} for unit in unit_statistics(out)]
+    return names, outputs, records, without_run(manifest(out))
+
+
+def truncate(path, size):
+    content = path.read_bytes()
+    path.write_bytes(content[: SIZES[size](len(content))])
+
+
+def half_done(source, out, **options):
+    """Leaves a folder with three finished units, a partial output and a temporary file."""
+    translate(source, out, **options)
+    [last] = out.glob("_tt/units/in-00003-*.json")
+    last.unlink()
+    (out / MANIFEST).unlink()
+    (out / TEMPORARY).write_bytes(b"a part of something")
+
+
+def changed_at(out, names):
+    return {name: (out / name).stat().st_mtime_ns for name in names}
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(
+    ("name", "reused"),
+    [(PLAN, 3), (INPUT, 3), (GLOSSARY, 3), (RECORD, 2), (OUTPUT, 2), (PARTIAL, 3), (TEMPORARY, 3)],
+)
+def test_truncated_file_of_half_done_folder_costs_at_most_its_own_unit(
+    source, options, suffix, fresh, tmp_path, name, reused, size
+):
+    out = tmp_path / "out"
+    options = options | FORMATS[suffix]
+    half_done(source, out, **options)
+    truncate(out / name.format(suffix=suffix), size)
+    kept = [f"in-0000{index}-of-00004{suffix}" for index in range(3 - reused, 3)]
+    before = changed_at(out, kept)
+    summary = translate(source, out, **options)
+    assert (summary.rows, summary.units, summary.reused_units) == (ROWS, UNITS, reused)
+    assert changed_at(out, kept) == before
+    assert result(out) == fresh
+    assert translate(source, out, load=load_nothing, **options).already_finished
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(
+    ("name", "reused"), [(PLAN, 4), (MANIFEST, 4), (INPUT, 4), (GLOSSARY, 4), (OUTPUT, 3)]
+)
+def test_truncated_file_of_finished_folder_costs_at_most_its_own_unit(
+    source, options, suffix, fresh, tmp_path, name, reused, size
+):
+    out = tmp_path / "out"
+    options = options | FORMATS[suffix]
+    translate(source, out, **options)
+    truncate(out / name.format(suffix=suffix), size)
+    kept = [f"in-0000{index}-of-00004{suffix}" for index in range(4 - reused, 4)]
+    before = changed_at(out, kept)
+    summary = translate(source, out, **options)
+    assert (summary.rows, summary.units, summary.reused_units) == (ROWS, UNITS, reused)
+    assert changed_at(out, kept) == before
+    assert result(out)[1:] == fresh[1:]
+    assert translate(source, out, load=load_nothing, **options).already_finished
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_truncated_record_of_finished_folder_is_not_missed(
+    source, options, suffix, fresh, tmp_path, size
+):
+    """The manifest lists the sizes of all outputs, which are there."""
+    out = tmp_path / "out"
+    options = options | FORMATS[suffix]
+    translate(source, out, **options)
+    truncate(out / RECORD, size)
+    assert translate(source, out, load=load_nothing, **options).already_finished
+    (out / MANIFEST).unlink()
+    assert translate(source, out, **options).reused_units == 3
+    assert result(out) == fresh
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_folder_of_another_run_with_truncated_plan_is_refused(source, tmp_path, size):
+    out = tmp_path / "out"
+    translate(source, out, unit_rows=10, fingerprint="other")
+    truncate(out / PLAN, size)
+    before = files_below(out)
+    assert refused(source, out, unit_rows=20) == (
+        f"{out}/{PLAN} is truncated, and the folder holds units of another run. Choose another "
+        "folder, the same files and options, or `overwrite`"
+    )
+    assert files_below(out) == before
+    assert translate(source, out, unit_rows=20, overwrite=True).reused_units == 0
+    assert [name for name in files_below(out) if not name.startswith("_tt/")] == [
+        "in-00000-of-00002.parquet",
+        "in-00001-of-00002.parquet",
+    ]
+
+
+@pytest.mark.parametrize("name", [PLAN, MANIFEST])
+@pytest.mark.parametrize("size", SIZES)
+def test_overwriting_resumes_half_done_folder_with_truncated_file(source, tmp_path, name, size):
+    out = tmp_path / "out"
+    half_done(source, out, unit_rows=10)
+    (out / MANIFEST).write_text('{"rows": 40}')
+    truncate(out / MANIFEST, "half")
+    truncate(out / name, size)
+    assert translate(source, out, unit_rows=10, overwrite=True).reused_units == 3
+    assert translate(source, out, unit_rows=10, overwrite=True).reused_units == 0
+
+
+def test_strange_table_in_folder_with_truncated_plan_is_refused(source, tmp_path):
+    out = tmp_path / "out"
+    half_done(source, out, unit_rows=10)
+    truncate(out / PLAN, "half")
+    write(out / "x/stray.parquet", numbered(2))
+    assert "holds a table that this run does not write (x/stray.parquet)" in refused(
+        source, out, unit_rows=10
+    )
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_summary_of_folder_with_truncated_files(source, tmp_path, size):
+    out = tmp_path / "out"
+    translate(source, out, unit_rows=10)
+    truncate(out / MANIFEST, size)
+    summary = summarize_translated(out)
+    assert (summary.is_finished, summary.units, summary.rows) == (False, 4, 40)
+    truncate(out / PLAN, size)
+    with pytest.raises(UserError) as caught:
+        summarize_translated(out)
+    assert str(caught.value) == f"{out}/{PLAN} is truncated. Run its `tt translate-batch` again"
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_truncated_rows_of_a_killed_run_are_written_again(tmp_path, size):
+    source, out = tmp_path / "in.jsonl", tmp_path / "out"
+    source.write_text("".join(f'{{"text": "row {number}"}}\n' for number in range(ROWS)))
+    job = request(source, out, unit_rows=10).plan()
+    half_done(source, out, unit_rows=10)
+    rows = out / rows_path("in-00003-of-00004.parquet", plan_digest=job.plan_digest)
+    rows.parent.mkdir(parents=True)
+    rows.write_bytes(b"ARROW1, or what is left of it")
+    truncate(rows, size)
+    assert translate(source, out, unit_rows=10).reused_units == 3
+    assert read_all(out)["translation"].to_pylist() == turned(ROWS)
+    assert not rows.exists()
