@@ -37,12 +37,14 @@ _BY_PRESET = dict.fromkeys(("layers", "d_model", "heads", "d_ff"), "")
 
 @command(is_resumable=True)
 def train_command(
+    context: typer.Context,
     asked: Annotated[
         Given,
         options_of(
             TrainRequest,
             panels={_PLACES: ["strategy"], "Model": ["preset"]},
             defaults={"dataset": str(DEFAULT_DATASET), "run": str(DEFAULT_RUN)},
+            shown={"dataset": "the run's, or dataset"},
             leave_out=("model", "training", "devices", "dataset_name", "fetch_model"),
         ),
     ],
@@ -100,6 +102,9 @@ def train_command(
     Example: tt train --dataset dataset --run run --preset small
     """
     dataset = asked["dataset"]
+    source = context.get_parameter_source("dataset")
+    if source is not None and source.name == "DEFAULT":
+        dataset = _dataset_of_run(asked["run"]) or dataset
     asked["dataset"] = _local_copy(dataset, cache, kind="dataset")
     request = TrainRequest(
         **asked,
@@ -140,6 +145,21 @@ def _describe(job: TrainJob) -> list[str]:
     masks = describe_masks(data.folder, data.manifest, data.vocabularies, training=job.training)
     schedule = describe_schedule(job.training, width=job.model.d_model)
     return [*job.describe(), "", *schedule, "", *masks]
+
+
+def _dataset_of_run(run: str) -> str | None:
+    """Return the dataset of a run that exists, or None.
+
+    A dataset that is no longer there may have become the default one.
+    """
+    if "://" not in run and not Path(run, "config.json").exists():
+        return None
+    import_tensorflow(uses_onednn=True)
+    from model.runs.run_folder import RunFolder
+
+    folder = RunFolder(run).dataset_folder()
+    is_gone = folder is not None and "://" not in folder and not Path(folder).exists()
+    return None if is_gone and DEFAULT_DATASET.exists() else folder
 
 
 def _local_copy(folder: str, cache: str | None, *, kind: Literal["dataset", "model"]) -> Path:

@@ -8,12 +8,12 @@ from typing import Any
 from model.dataset.manifest import DatasetManifest
 from model.folders.differences import describe_differences
 
-_DATASET_SOURCE = "dataset_source"  # where `describe_dataset` puts what it finds
+DATASET_SOURCE = "dataset_source"  # where `describe_dataset` puts what it finds
 _SHOWN_CORPORA = 3
 
 # What may change when a run is resumed: the weights up to then do not depend on it.
 _MAY_CHANGE = (
-    "data", _DATASET_SOURCE, "replicas", "training.steps", "training.epochs",
+    "data", DATASET_SOURCE, "replicas", "training.steps", "training.epochs",
     "training.validate_every", "training.score_every", "training.score_sentences",
     "training.patience", "training.keep_best", "training.save_every", "training.keep_checkpoints",
     "training.average", "training.log_every", "training.jit",
@@ -29,7 +29,7 @@ def describe_dataset(manifest: DatasetManifest, *, folder: str) -> dict[str, Any
     """Returns what of a configuration tells which dataset it is; runs are not compared by it."""
     names = [source["name"] for source in manifest.sources if not source.get("is_held_out")]
     return {
-        _DATASET_SOURCE: {
+        DATASET_SOURCE: {
             "folder": folder,
             "pairs": manifest.pairs_kept,
             "corpora": list(dict.fromkeys(names)),
@@ -50,7 +50,7 @@ def describe_difference(saved: dict[str, Any], asked: dict[str, Any]) -> str:
     """Describe how the configurations of a saved run and a requested run differ, or return ""."""
 
     def datasets(*_: str) -> list[str]:  # their fingerprints tell a user nothing
-        there, here = (_dataset_words(config.get(_DATASET_SOURCE)) for config in (saved, asked))
+        there, here = (_dataset_words(config.get(DATASET_SOURCE)) for config in (saved, asked))
         if there == here:
             return [f"its dataset, {here}, has been made anew since, of other input or otherwise"]
         return [f"it trains on the dataset {there}, not on {here}"]

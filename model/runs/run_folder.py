@@ -33,7 +33,7 @@ from model.folders.remote import (
     write_text,
 )
 from model.formats.model_card import About, describe_run
-from model.runs.identity import describe_difference, fill_defaults
+from model.runs.identity import DATASET_SOURCE, describe_difference, fill_defaults
 from model.text.vocabulary import VocabularyPair, load_vocabularies
 from model.transformer.config import TransformerConfig
 
@@ -176,6 +176,18 @@ class RunFolder:
                 "folder with `run`"
             )
         return config
+
+    def dataset_folder(self) -> str | None:
+        """Return the dataset folder that the run was begun with, or None if that is unknown.
+
+        Raises:
+          UserError: The folder holds something else, or a run of another version of tt.
+        """
+        if not self._has_config():
+            return None
+        with self.config_errors():
+            source = self.load_config().get(DATASET_SOURCE) or {}
+            return source.get("folder")
 
     def begun(self, *, dataset: str) -> dict[str, Any] | None:
         """Returns the configuration of what the same command would go on with.

@@ -140,9 +140,9 @@ def test_what_is_not_given_is_as_the_run_was_begun(folder, small_dataset, small_
     (folder / "other").mkdir()
     shutil.copy("run/config.json", "other/config.json")
     write_dataset(folder / "dataset", train=50, validation=5, fingerprint="another")
-    assert run("train", "--run", "other", "--describe") == 0
+    assert run("train", "--dataset", "dataset", "--run", "other", "--describe") == 0
     assert "Chosen by the dataset's size" in capsys.readouterr().err
-    assert run("train", "--run", "run") == 2
+    assert run("train", "--dataset", "dataset", "--run", "run") == 2
     there, here = Path(small_dataset).absolute(), folder / "dataset"
     count = DatasetManifest.load(there).pairs_kept
     assert (
@@ -226,6 +226,32 @@ def test_run_that_lost_its_checkpoints_is_refused_with_a_command(
         "run/checkpoints, or start another run from its model with `tt train --dataset "
         f"{small_dataset} --run run-2 --init-from run/model`"
     )
+
+
+def test_run_resumes_with_its_own_dataset(folder, small_dataset, small_run, capsys):
+    shutil.copytree(small_run, "r")
+    write_dataset(folder / "dataset", train=40, validation=5, fingerprint="another")
+    assert run("train", "--run", "r", "--steps", "5") == 0
+    assert "Resuming at step 4 from r" in capsys.readouterr().err
+    saved = json.loads((folder / "r/config.json").read_text())["dataset_source"]["folder"]
+    assert saved == str(small_dataset)
+    assert run("train", "--run", "r", "--dataset", "dataset", "--steps", "6") == 2
+    assert f"it trains on the dataset {small_dataset} (" in last_error(capsys)
+    # A new run takes ./dataset.
+    assert run(*SMALL, "--run", "new", "--steps", "1") == 0
+    saved = json.loads((folder / "new/config.json").read_text())["dataset_source"]["folder"]
+    assert saved == str(folder / "dataset")
+
+
+def test_run_whose_dataset_was_moved_takes_the_default(folder, small_dataset, small_run, capsys):
+    shutil.copytree(small_run, "r")
+    config = json.loads((folder / "r/config.json").read_text())
+    config["dataset_source"]["folder"] = "/moved/away"
+    (folder / "r/config.json").write_text(json.dumps(config))
+    assert run("train", "--run", "r", "--steps", "5") == 2
+    assert "no dataset folder at /moved/away" in last_error(capsys)
+    shutil.copytree(small_dataset, "dataset")
+    assert run("train", "--run", "r", "--steps", "5") == 0
 
 
 def test_errors_of_train(folder, small_dataset, capsys):
