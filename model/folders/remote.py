@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from model.folders.durable import publish, sync_file, sync_folder
 
 # What to do where the disk is full, beside making room.
 OTHER_OUTPUT = ", or name another `output`"
+_NO_ROOM = ("No space left", "File too large", "quota")
 
 
 def is_local(path: str) -> bool:
@@ -25,25 +27,38 @@ def is_local(path: str) -> bool:
 def storage_errors(
     path: str, *, what: str = "folder", remedy: str = OTHER_OUTPUT
 ) -> Iterator[None]:
-    """Turns what TensorFlow and Python raise where `path` cannot be written into a UserError.
+    """Turn the errors of TensorFlow and Python when they write `path` into a UserError.
 
-    `what` is a word for it; `remedy` is advice where the disk is full, beside making room.
+    `what` is a word for `path`. `remedy` is advice next to making room on a full disk.
     """
     try:
         yield
     except (OSError, tf.errors.OpError) as error:
-        message = str(error.message) if isinstance(error, tf.errors.OpError) else error.strerror
-        reason = (message or str(error)).splitlines()[0]
+        reason = plain_reason(error)
         if isinstance(error, FileExistsError):  # of a folder that must be one
             reason = f"{error.filename} is a file"
         # TensorFlow has no error of its own for a full disk.
-        if any(text in reason for text in ("No space left", "File too large", "quota")):
+        if any(text in reason for text in _NO_ROOM):
+            reason = reason.rpartition("; ")[2]  # TensorFlow puts its temporary file before
             raise DiskFullError(
                 f"the disk of {path} is full ({reason}): make room there{remedy}"
             ) from error
         raise UserError(
             f"the {what} {path} cannot be written: {reason}. Name another one"
         ) from error
+
+
+def plain_reason(error: Exception) -> str:
+    """Return the first line of an error of TensorFlow or Python, without TensorFlow's internals.
+
+    >>> plain_reason(ValueError("{{function_node SaveV2}} a.tmp; No space left [Op:SaveV2]"))
+    'a.tmp; No space left'
+    """
+    message = error.message if isinstance(error, tf.errors.OpError) else None
+    if isinstance(error, OSError):
+        message = error.strerror
+    text = re.sub(r"\{\{.*?\}\}|\[Op:\w+\]", "", str(message or error)).strip()
+    return text.splitlines()[0].strip() if text else type(error).__name__
 
 
 def read_text(path: str) -> str:

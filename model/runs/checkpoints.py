@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,7 +20,7 @@ import tensorflow as tf
 from model.errors import UserError, counted
 from model.folders.durable import sync_file, sync_folder
 from model.folders.long_work import long_work
-from model.folders.remote import is_local, make_folder, read_text, write_text
+from model.folders.remote import is_local, make_folder, plain_reason, read_text, write_text
 from model.runs.reporter import RunLog
 from model.runs.run_folder import (
     BEST_MODEL_FOLDER,
@@ -41,7 +42,7 @@ _DAMAGED = (
 # TensorFlow has no class of its own for an index that is no index: what its text has then.
 _DAMAGED_TEXTS = ("sstable", "corrupt", "checksum", "No such file")
 AVERAGE = "average"  # the part of a checkpoint with the moving average of the weights
-_PREFIXES = ("ckpt-", "best-", "stop-")
+_NAME = re.compile(r"(ckpt|best)-\d+|stop-\d+-\d+")
 
 
 @dataclasses.dataclass
@@ -64,6 +65,16 @@ def _is_damage(error: Exception) -> bool:
 def best_name(step: int | str) -> str:
     """Returns the name of the weights of a validation."""
     return f"best-{step}"
+
+
+def find_checkpoints(run: RunFolder, kind: str) -> list[str]:
+    """Return the names of the checkpoints of a kind: "ckpt", "best" or "stop".
+
+    A copy with another name, such as ckpt-500-copy, is no checkpoint of the run.
+    """
+    files = tf.io.gfile.glob(run.inside(CHECKPOINT_FOLDER, f"{kind}-*.index"))
+    names = [file.rpartition("/")[2].removesuffix(".index") for file in files]
+    return [name for name in names if _NAME.fullmatch(name)]
 
 
 def read_step(path: str | Path) -> int | None:
@@ -144,8 +155,9 @@ class Checkpoints:
         if not tf.io.gfile.exists(self._folder):
             return
         for file in tf.io.gfile.listdir(self._folder):
-            name = file.removesuffix(".index").split(".data-")[0]
-            if name not in wanted and file.startswith(_PREFIXES):
+            # TensorFlow begins with a folder such as ckpt-500_temp/. Other names are the user's.
+            name = re.split(r"\.index$|\.data-|_temp", file, maxsplit=1)[0]
+            if name not in wanted and _NAME.fullmatch(name):
                 self._remove(file)
 
     def restore_last(
@@ -165,7 +177,7 @@ class Checkpoints:
             except (tf.errors.OpError, *_DAMAGED) as error:
                 if not _is_damage(error):
                     raise self._cannot_be_read(name, error) from error
-                reason = str(error).splitlines()[0]
+                reason = plain_reason(error)
             else:
                 return name
             note(f"checkpoint {self.path(name)} cannot be read, so it is left out: {reason}")
@@ -228,12 +240,12 @@ class Checkpoints:
         status.assert_existing_objects_matched().expect_partial()
 
     def _cannot_be_read(self, name: str, error: Exception) -> UserError:
-        reason = str(error).splitlines()[0]
+        reason = plain_reason(error)
         return UserError(f"checkpoint {self.path(name)} cannot be read: {reason}")
 
     def _was_writing_its_first(self) -> bool:
         """Says whether the run was killed before any weights of it counted."""
-        best = tf.io.gfile.glob(f"{self._folder}/best-*")
+        best = find_checkpoints(self.run, "best")
         is_exported = tf.io.gfile.exists(self.run.inside(MODEL_FOLDER))
         return not (self._has_index() or len(self.kept.last) > 1 or best or is_exported)
 
@@ -244,14 +256,13 @@ class Checkpoints:
         path = f"{self._folder}/{INDEX_FILE}"
         if not self._has_index():
             # Killed before the first was named, or the file is lost: all that is there counts.
-            files = tf.io.gfile.glob(f"{self._folder}/ckpt-*.index")
-            steps = sorted(int(file.rsplit("-", 1)[1].removesuffix(".index")) for file in files)
-            return Kept(last=[f"ckpt-{step}" for step in steps])
+            names = find_checkpoints(self.run, "ckpt")
+            return Kept(last=sorted(names, key=lambda name: int(name.removeprefix("ckpt-"))))
         try:
             values = json.loads(read_text(path))
             kept = Kept(**values)
-            names = [*kept.last, *kept.best, kept.stop or "stop-"]
-            if not all(name.startswith(_PREFIXES) for name in names):
+            names = [*kept.last, *kept.best, *([kept.stop] if kept.stop else [])]
+            if not all(_NAME.fullmatch(name) for name in names):
                 raise ValueError(values)
         except (ValueError, TypeError, AttributeError) as error:
             raise UserError(
@@ -284,8 +295,7 @@ def check_not_lost(run: RunFolder, *, dataset: str) -> list[str]:
     """
     if not tf.io.gfile.exists(run.inside(CONFIG_FILE)):
         return []
-    kinds = ("ckpt", "stop")
-    if any(tf.io.gfile.glob(run.inside(CHECKPOINT_FOLDER, f"{kind}-*.index")) for kind in kinds):
+    if find_checkpoints(run, "ckpt") or find_checkpoints(run, "stop"):
         return []
     with run.config_errors():
         first_save = run.load_config()["training"]["save_every"]
@@ -295,7 +305,7 @@ def check_not_lost(run: RunFolder, *, dataset: str) -> list[str]:
     # A run writes the weights of its best validation before it exports them, and both of them
     # before its first checkpoint. It reports a step before it saves it.
     models = _models(run)
-    weights = tf.io.gfile.glob(run.inside(CHECKPOINT_FOLDER, best_name("*")))
+    weights = find_checkpoints(run, "best")
     has_index = tf.io.gfile.exists(run.inside(CHECKPOINT_FOLDER, INDEX_FILE))
     has_exported = MODEL_FOLDER in models or (models and not weights)
     if has_index or has_exported or step > first_save:

@@ -136,12 +136,13 @@ def _is_locked(run: Path) -> bool:
 
 def _saved_step(run: Path, kept: dict[str, Any]) -> int:
     """Returns the updates of the newest checkpoint that is there, 0 if none is."""
-    from model.runs.checkpoints import read_step
+    from model.runs.checkpoints import find_checkpoints, read_step
+    from model.runs.run_folder import RunFolder
 
     folder = run / "checkpoints"
     if (stop := kept.get("stop")) and (step := read_step(folder / stop)) is not None:
         return step
-    there = {path.stem for path in folder.glob("ckpt-*.index")}
+    there = set(find_checkpoints(RunFolder(run), "ckpt"))
     saved = there & {*kept["last"]} if kept.get("last") else there  # as resuming takes them
     return max((int(name.removeprefix("ckpt-")) for name in saved), default=0)
 
