@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import gc
 import os
+import resource
 import sys
 import tempfile
 from pathlib import Path
 
 from cli.errors import SHOWS_NOTICES, say
 from model.engines.translator import Engine
+from model.errors import UserError
 from pipelines.runners.status_line import TimeLine
+
+# The libraries and threads of a small TensorFlow job need more than 4 GiB of addresses. With less,
+# threads cannot start, and gRPC then waits forever or ends the process.
+_LEAST_ADDRESS_SPACE = 5 << 30
 
 
 def import_tensorflow(*, uses_onednn: bool | None = None) -> None:
@@ -22,7 +28,11 @@ def import_tensorflow(*, uses_onednn: bool | None = None) -> None:
     With oneDNN a training step is up to 1.4 times faster; a search, in which each step has a shape
     of its own, is slower. None leaves it to TensorFlow, which leaves it off without AVX-512 VNNI.
     The user's own choice stands, and with `--verbose` all of it is shown.
+
+    Raises:
+      UserError: The process may not use enough memory to load TensorFlow.
     """
+    _check_address_space()
     if uses_onednn is not None:
         os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", str(int(uses_onednn)))
     if SHOWS_NOTICES.get():
@@ -45,6 +55,20 @@ def import_tensorflow(*, uses_onednn: bool | None = None) -> None:
         finally:
             os.dup2(screen, 2)
             os.close(screen)
+
+
+def _check_address_space() -> None:
+    """Check that `ulimit -v` leaves room for TensorFlow.
+
+    Raises:
+      UserError: It does not.
+    """
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit != resource.RLIM_INFINITY and limit < _LEAST_ADDRESS_SPACE:
+        raise UserError(
+            f"this process may use {limit / 2**30:.1f} GiB of address space, and TensorFlow needs "
+            "at least 5 GiB: run `ulimit -v unlimited` first, or start tt in another shell"
+        )
 
 
 def prepare_engine(folder: Path, engine: Engine) -> None:

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from command_line import TEXTS, last_error, run, write_corpus
 from memory_filesystem import MemoryFileSystem
+from models import write_model
 
 from cli.main import app
 from model.dataset.manifest import DatasetManifest
@@ -586,3 +587,20 @@ def test_a_closed_stderr_changes_nothing_but_the_messages(folder, script):
         ended = subprocess.run(["sh", "-c", command], check=False, cwd=folder, capture_output=True)
         assert (ended.returncode, ended.stderr) == (code, b"")
     assert DatasetManifest.load(folder / "out").pairs_kept > 0
+
+
+@pytest.mark.parametrize("command", ["translate-batch two.parquet", "translate"])
+def test_a_limit_of_address_space_is_refused_before_anything_is_written(folder, command):
+    """With 3 GB, TensorFlow loads, but threads cannot start, and gRPC waits forever."""
+    write_model(folder / "model")
+    pq.write_table(pa.table({"text": ["a"]}), folder / "two.parquet")
+    before = sorted(folder.rglob("*"))
+    tt = shlex.join([sys.executable, "-m", "cli.main", *command.split(), "--model", "model/model"])
+    ended = subprocess.run(
+        ["sh", "-c", f"ulimit -v 3000000; exec {tt}"],
+        check=False, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert ended.returncode == 2
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith("tt: error: this process may use 2.9 GiB of address space")
+    assert sorted(folder.rglob("*")) == before
