@@ -104,16 +104,9 @@ class RunFolder:
                 if name.startswith(_SCRATCH):  # of an export that was killed
                     tf.io.gfile.rmtree(self.inside(name))
             make_folder(self.inside(VOCABULARY_FOLDER))
-            for name in load_vocabularies(vocabulary_folder).files:
-                # Files of the same run are equal, unless a copy was cut short.
-                source, copied = vocabulary_folder / name, self.inside(VOCABULARY_FOLDER, name)
-                is_whole = (
-                    has_trained
-                    and tf.io.gfile.exists(copied)
-                    and tf.io.gfile.stat(copied).length == source.stat().st_size
-                )
-                if not is_whole:
-                    copy_file(str(source), copied)
+            _copy_vocabularies(
+                vocabulary_folder, self.inside(VOCABULARY_FOLDER), has_trained=has_trained
+            )
         return notes
 
     def check_place(self) -> None:
@@ -122,7 +115,7 @@ class RunFolder:
         Raises:
           UserError: There is something else.
         """
-        with self._reading():
+        with _reading(self.path):
             is_file = tf.io.gfile.exists(self.path) and not tf.io.gfile.isdir(self.path)
         if is_file:
             raise UserError(f"{self.path} is a file: name a folder for the run with `run`")
@@ -149,33 +142,7 @@ class RunFolder:
         Raises:
           UserError: There is no run, or one of another version of tt.
         """
-        path = self.inside(CONFIG_FILE)
-        try:
-            config: dict[str, Any] = json.loads(read_text(path))
-            found = config.get("format")
-        except tf.errors.NotFoundError:
-            raise UserError(
-                f"no run at {self.path} (it has no {CONFIG_FILE}): {_NAME_A_RUN}"
-            ) from None
-        except tf.errors.OpError as error:
-            if is_local(self.path) and Path(self.path).is_file():
-                raise UserError(f"{self.path} is a file: {_NAME_A_RUN}") from error
-            raise UserError(f"{path} cannot be read: {error.message}") from error
-        except (ValueError, AttributeError) as error:
-            raise UserError(
-                f"{path} is damaged ({error!r}). Restore it, or {_OTHER_FOLDER}"
-            ) from error
-        if "training" not in config:
-            raise UserError(
-                f"{self.path} is no run folder ({CONFIG_FILE} there is something else's): "
-                f"{_NAME_A_RUN}"
-            )
-        if found != _FORMAT:
-            raise UserError(
-                f"{path} has format {found}, this tt goes on with {_FORMAT}: train in another "
-                "folder with `run`"
-            )
-        return config
+        return _read_config(self.path)
 
     def dataset_folder(self) -> str | None:
         """Return the dataset folder that the run was begun with, or None if that is unknown.
@@ -226,11 +193,11 @@ class RunFolder:
             check_lock(self.path, name=LOCK_FILE, activity="trains", remedy=_OTHER_FOLDER)
 
     def _has_config(self) -> bool:
-        with self._reading():
+        with _reading(self.path):
             return bool(tf.io.gfile.exists(self.inside(CONFIG_FILE)))
 
     def _has_checkpoints(self) -> bool:
-        with self._reading():
+        with _reading(self.path):
             return bool(tf.io.gfile.glob(self.inside(CHECKPOINT_FOLDER, "*.index")))
 
     def model_config(self) -> TransformerConfig:
@@ -288,21 +255,6 @@ class RunFolder:
         remedy = "; the same command goes on from the last checkpoint"
         return storage_errors(self.path, what="run folder", remedy=remedy)
 
-    @contextlib.contextmanager
-    def _reading(self) -> Iterator[None]:
-        """Turns failing to look into the folder into a UserError."""
-        try:
-            yield
-        except tf.errors.OpError as error:
-            reason = (error.message or str(error)).strip().splitlines()[0]
-            remedy = "check the path and your rights there"
-            if not is_local(self.path):
-                remedy = "check network, bucket and credentials"
-            raise UserError(
-                f"the run folder {self.path} cannot be read ({reason}): {remedy}, or name another "
-                "one with `run`"
-            ) from error
-
     def _take_lock(self) -> bool:
         """Locks the folder; returns whether its file system can."""
         lock = lock_folder(self.path, name=LOCK_FILE, activity="trains", remedy=_OTHER_FOLDER)
@@ -311,7 +263,7 @@ class RunFolder:
 
     def _names(self) -> set[str]:
         """Returns what is in the folder; nothing where there is none."""
-        with self._reading():
+        with _reading(self.path):
             if not tf.io.gfile.exists(self.path):
                 return set()
             return {name.rstrip("/") for name in tf.io.gfile.listdir(self.path)}
@@ -343,3 +295,58 @@ class RunFolder:
         if not all(isinstance(config.get(part), dict) for part in ("model", "training")):
             raise UserError(f"{self.inside(CONFIG_FILE)} cannot be read: a part of it is missing")
         return config
+
+
+@contextlib.contextmanager
+def _reading(folder: str) -> Iterator[None]:
+    """Turn the errors of looking into the folder into a UserError."""
+    try:
+        yield
+    except tf.errors.OpError as error:
+        reason = (error.message or str(error)).strip().splitlines()[0]
+        remedy = "check the path and your rights there"
+        if not is_local(folder):
+            remedy = "check network, bucket and credentials"
+        raise UserError(
+            f"the run folder {folder} cannot be read ({reason}): {remedy}, or name another "
+            "one with `run`"
+        ) from error
+
+
+def _read_config(folder: str) -> dict[str, Any]:
+    path = f"{folder}/{CONFIG_FILE}"
+    try:
+        config: dict[str, Any] = json.loads(read_text(path))
+        found = config.get("format")
+    except tf.errors.NotFoundError:
+        raise UserError(f"no run at {folder} (it has no {CONFIG_FILE}): {_NAME_A_RUN}") from None
+    except tf.errors.OpError as error:
+        if is_local(folder) and Path(folder).is_file():
+            raise UserError(f"{folder} is a file: {_NAME_A_RUN}") from error
+        raise UserError(f"{path} cannot be read: {error.message}") from error
+    except (ValueError, AttributeError) as error:
+        raise UserError(f"{path} is damaged ({error!r}). Restore it, or {_OTHER_FOLDER}") from error
+    if "training" not in config:
+        raise UserError(
+            f"{folder} is no run folder ({CONFIG_FILE} there is something else's): {_NAME_A_RUN}"
+        )
+    if found != _FORMAT:
+        raise UserError(
+            f"{path} has format {found}, this tt goes on with {_FORMAT}: train in another "
+            "folder with `run`"
+        )
+    return config
+
+
+def _copy_vocabularies(folder: Path, run_folder: str, *, has_trained: bool) -> None:
+    """Copy the files of the vocabularies, except those that a run in progress has already."""
+    for name in load_vocabularies(folder).files:
+        # Files of the same run are equal, unless a copy was cut short.
+        source, copied = folder / name, f"{run_folder}/{name}"
+        is_whole = (
+            has_trained
+            and tf.io.gfile.exists(copied)
+            and tf.io.gfile.stat(copied).length == source.stat().st_size
+        )
+        if not is_whole:
+            copy_file(str(source), copied)
