@@ -166,7 +166,7 @@ def estimate_translation(
       has_accelerator: Whether GPUs translate.
     """
     # Counted as those above.
-    requests = 26 + 2 * files + 10 * units + 3 * divided if is_remote else None
+    requests = 26 + 2 * files + 13 * units + 3 * divided if is_remote else None
     if has_accelerator or layer_weights is None:
         what = "no GPU" if has_accelerator else "no model of this kind"
         return Estimate(core_seconds=None, basis=f"{what} has been measured", requests=requests)

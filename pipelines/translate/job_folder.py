@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from model.errors import UserError
+from model.errors import UnfinishedError, UserError
 from model.folders.lock import lock_folder
 from model.text.glossary import Glossary
 from pipelines.storage.files import delete_folder, open_binary, read_bytes, write_text, write_whole
@@ -405,6 +405,36 @@ def find_manifest(*, output: str, sizes: Mapping[str, int]) -> dict[str, Any] | 
         return None
     is_true = all(sizes.get(path) == size for path, size in expected.items())
     return manifest if is_true else None
+
+
+def recorded_sizes(
+    expected: Mapping[str, int], *, output: str, sizes: Mapping[str, int]
+) -> dict[str, int]:
+    """Return the bytes of each output file, for the manifest.
+
+    A second attempt of a unit may replace the file and the record of the first, whose statistics
+    the runner keeps. Then the record gives the size.
+
+    Args:
+      expected: Bytes of each output file, by its path relative to the output folder.
+      output: The output folder.
+      sizes: Bytes of the files of the folder, by their paths relative to it.
+
+    Raises:
+      UnfinishedError: An output file is missing, or does not match its record.
+    """
+    found = dict(expected)
+    for path, size in expected.items():
+        if sizes.get(path) == size:
+            continue
+        record = read_statistics(output=output, path=statistics_path(path))
+        if record is None or record.output_bytes != sizes.get(path):
+            raise UnfinishedError(
+                f"{output}/{path} was changed or deleted while the job ran. Run the same command "
+                "again: it translates this unit again"
+            )
+        found[path] = record.output_bytes
+    return found
 
 
 def compare_versions(standing: Mapping[str, Any]) -> list[str]:

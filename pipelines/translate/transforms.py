@@ -161,10 +161,10 @@ class WriteManifest(beam.DoFn):
     is_alone: bool  # whether no other run can be at work in the folder
 
     def process(self, totals: UnitTotals) -> None:
-        """Writes the manifest of all units.
+        """Write the manifest of all units.
 
         Raises:
-          UserError: Another run has overwritten the folder.
+          UserError: Another run has overwritten the folder, or an output file has changed.
         """
         plan = job_folder.read_json(f"{self.output}/{job_folder.PLAN_PATH}")
         if plan_digest(plan) != self.plan_digest:
@@ -177,7 +177,14 @@ class WriteManifest(beam.DoFn):
             bad_rows={file.relative_path: file.rows for file in skipped},
             max_failed=self.max_failed,
         )
-        files = list_files(f"{self.output}/{JOB_FOLDER}")
+        folder = f"{self.output}/"
+        listed = list_files(self.output)
+        manifest["output_bytes"] = job_folder.recorded_sizes(
+            manifest["output_bytes"],
+            output=self.output,
+            sizes={file.path.removeprefix(folder): file.size for file in listed},
+        )
+        files = [file for file in listed if file.path.startswith(f"{folder}{JOB_FOLDER}/")]
         # Before the manifest, after which no run looks for them any more.
         delete(
             job_folder.find_leftovers(
@@ -187,6 +194,6 @@ class WriteManifest(beam.DoFn):
         path = job_folder.MANIFEST_PATH
         write_json(manifest, output=self.output, path=path, run_id=self.run_id)
         # After the manifest: if the runner does a step again, it may need any of it before.
-        existing = [file.path.removeprefix(f"{self.output}/") for file in files]
+        existing = [file.path.removeprefix(folder) for file in files]
         job_folder.delete_folders_of_runs(self.output, existing=existing)
         delete([file.path for file in files if file.path.endswith(f"/{job_folder.RETRY_PATH}")])

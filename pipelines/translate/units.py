@@ -254,46 +254,71 @@ def finish_unit(
     load_translator: Callable[[], Translator],
     reader: ForwardReader,
 ) -> UnitStatistics:
-    """Does what is missing of a unit, with the reader of its run (see `open_run`).
+    """Do what is missing of a unit, with the reader of its run (see `open_run`).
 
-    Two copies at once write the same files. The translator is loaded if there is anything to do.
+    Two attempts at once write the same files. The translator is loaded only if it is needed.
 
     Raises:
       UserError: The input cannot be read and is not to be skipped, or has changed.
     """
     found = find_finished(unit, options=options)
-    work = _Work(options=options, load_translator=load_translator, reader=reader)
+    work = _Work(options=options, load_translator=load_translator, reader=reader, before=found)
     try:
         if found is None:
             return _write_first(unit, work)
-        if found.run_id == options.run_id:  # another copy of this unit, or this again
+        if found.run_id == options.run_id:  # another attempt of this run finished the unit
             return found
         if options.retry_failed and found.skipped:
             return _write_unit(unit, work)
         if options.retry_failed and found.failed_rows:
             return _retry_unit(unit, found, work)
-        return _as_reused(found)
+        return _of_run(found, options)
+    except _FinishedMeanwhileError as other:
+        return _of_run(other.record, options)
     finally:
         pa.default_memory_pool().release_unused()  # else Arrow keeps what the largest unit took
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Work:
-    """What units are done by."""
+    """How one attempt does a unit."""
 
     options: UnitOptions
     load_translator: Callable[[], Translator]
     reader: ForwardReader
+    before: UnitStatistics | None  # the record of the finished unit when the attempt began
 
 
-def _as_reused(found: UnitStatistics) -> UnitStatistics:
+class _FinishedMeanwhileError(Exception):
+    """Another attempt finished the unit after this one began."""
+
+    def __init__(self, record: UnitStatistics) -> None:
+        super().__init__()
+        self.record = record
+
+
+def _check_unfinished(unit: TableUnit, work: _Work) -> None:
+    """Check that no other attempt has finished the unit, so that the first one counts.
+
+    Raises:
+      _FinishedMeanwhileError: Another attempt has.
+    """
+    found = find_finished(unit, options=work.options)
+    if found is not None and found != work.before:
+        raise _FinishedMeanwhileError(found)
+
+
+def _of_run(found: UnitStatistics, options: UnitOptions) -> UnitStatistics:
+    """Return the record of a finished unit, marked as reused if an earlier run wrote it."""
+    if found.run_id == options.run_id:
+        return found
     return dataclasses.replace(found, was_reused=True, run_rows=0, run_characters=0)
 
 
 def _write_first(unit: TableUnit, work: _Work) -> UnitStatistics:
-    """Does a unit that nobody has done, unless another run does so in the meantime.
+    """Do a unit that nobody has done, unless another run does it in the meantime.
 
-    That run may have ended, and have deleted what workers need.
+    That run may have ended, and have deleted the files that workers need.
     """
     try:
         return _write_unit(unit, work)
@@ -301,7 +326,7 @@ def _write_first(unit: TableUnit, work: _Work) -> UnitStatistics:
         found = find_finished(unit, options=work.options)
         if found is None:
             raise
-        return found if found.run_id == work.options.run_id else _as_reused(found)
+        return _of_run(found, work.options)
 
 
 def find_finished(unit: TableUnit, *, options: UnitOptions) -> UnitStatistics | None:
@@ -330,7 +355,7 @@ def _write_unit(unit: TableUnit, work: _Work) -> UnitStatistics:
         statistics = _write_output(
             _translate_rows(unit, work),
             unit=unit,
-            options=options,
+            work=work,
             start=start,
         )
     except _BadInputError as error:
@@ -338,9 +363,11 @@ def _write_unit(unit: TableUnit, work: _Work) -> UnitStatistics:
             raise UserError(
                 f"{error}. {error.remedy}, or go on without such rows by `on_bad_file=skip`"
             ) from error
+        _check_unfinished(unit, work)
         statistics = dataclasses.replace(_new_statistics(unit, options), skipped=str(error))
-    _write_statistics(statistics, options=options)
-    return statistics
+        _write_statistics(statistics, options=options)
+        return statistics
+    return _record(unit, statistics, options=options)
 
 
 def _translate_rows(unit: TableUnit, work: _Work) -> Iterator[_Translated]:
@@ -389,7 +416,7 @@ def _retry_unit(unit: TableUnit, found: UnitStatistics, work: _Work) -> UnitStat
             retry_table(table, options=options.table, translator=work.load_translator())
             for table in _read_groups(path, footer, checksum=found.output_checksum)
         )
-        done = _write_output(retried, unit=unit, options=options, start=start)
+        done = _write_output(retried, unit=unit, work=work, start=start)
     except BadFileError:
         return _write_unit(unit, work)
     statistics = dataclasses.replace(  # with what the first time took
@@ -402,8 +429,7 @@ def _retry_unit(unit: TableUnit, found: UnitStatistics, work: _Work) -> UnitStat
         work=found.work + done.work,
         run_rows=found.failed_rows,
     )
-    _write_statistics(statistics, options=options)
-    return statistics
+    return _record(unit, statistics, options=options)
 
 
 def _read_groups(path: str, footer: parquet.Footer, *, checksum: str) -> Iterator[pa.Table]:
@@ -415,29 +441,29 @@ def _read_groups(path: str, footer: parquet.Footer, *, checksum: str) -> Iterato
 
 
 def _write_output(
-    translated: Iterator[_Translated], *, unit: TableUnit, options: UnitOptions, start: float
+    translated: Iterator[_Translated], *, unit: TableUnit, work: _Work, start: float
 ) -> UnitStatistics:
+    options = work.options
     path = f"{options.output}/{unit.output_path}"
     make_folder(path.rpartition("/")[0])
     counts = TableCounts(options=options.table)
     first = next(translated)  # before the file is begun: most units are one table
     schema, translated = first[0].schema, itertools.chain([first], translated)
     del first
-    with (
-        write_whole(
-            path, temporary_folder=f"{options.output}/{JOB_FOLDER}", run_id=options.run_id
-        ) as handle,
-        table_writer(
+    with write_whole(
+        path, temporary_folder=f"{options.output}/{JOB_FOLDER}", run_id=options.run_id
+    ) as handle:
+        with table_writer(
             handle,
             schema,
             file_format=options.format,
             compression=options.compression,
-        ) as write,
-    ):
-        for table, found in translated:
-            write(table)
-            counts.add(table, found)
-            del table, found  # before the next is read
+        ) as write:
+            for table, found in translated:
+                write(table)
+                counts.add(table, found)
+                del table, found  # before the next is read
+        _check_unfinished(unit, work)
     size, checksum = file_state(path)
     for rows in (counts.rows, *(sum(each.values()) for each in counts.rows_by_status.values())):
         if rows != unit.rows:
@@ -462,6 +488,24 @@ def _new_statistics(unit: TableUnit, options: UnitOptions) -> UnitStatistics:
         plan_digest=options.plan_digest,
         run_id=options.run_id,
     )
+
+
+def _record(unit: TableUnit, statistics: UnitStatistics, *, options: UnitOptions) -> UnitStatistics:
+    """Write the record of a unit, and return a record that matches the output file.
+
+    Processors round differently, so two attempts at once may write different bytes of scores. The
+    second may replace the file before or after the first writes its record. The attempt that
+    writes the last record compares it with the file afterwards, so the two match in the end.
+    """
+    while True:
+        _write_statistics(statistics, options=options)
+        size, checksum = file_state(f"{options.output}/{unit.output_path}")
+        if (size, checksum) == (statistics.output_bytes, statistics.output_checksum):
+            return statistics
+        if found := find_finished(unit, options=options):  # the other attempt's record
+            return _of_run(found, options)
+        # The other attempt translated the same rows, so only the bytes differ.
+        statistics = dataclasses.replace(statistics, output_bytes=size, output_checksum=checksum)
 
 
 def _write_statistics(statistics: UnitStatistics, *, options: UnitOptions) -> None:

@@ -59,15 +59,15 @@ def test_what_was_not_measured_is_not_reckoned():
     gpu = translation(has_accelerator=True)
     assert gpu.core_seconds is None
     assert gpu.describe(DATAFLOW, price_per_hour=3) == [
-        "requests: about 1,046 to the object store, if none fails",
+        "requests: about 1,346 to the object store, if none fails",
         "time: not reckoned, as no GPU has been measured",
     ]
     assert translation(layer_weights=None).basis == "no model of this kind has been measured"
 
 
 def test_units_that_are_part_of_a_file_take_more_requests():
-    assert translation(divided=0).requests == 26 + 2 * 10 + 10 * 100
-    assert translation(divided=40).requests == 26 + 2 * 10 + 10 * 100 + 3 * 40
+    assert translation(divided=0).requests == 26 + 2 * 10 + 13 * 100
+    assert translation(divided=40).requests == 26 + 2 * 10 + 13 * 100 + 3 * 40
 
 
 def test_the_work_of_a_dataset_is_that_of_its_texts():
