@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import io
 import logging
 import re
@@ -40,7 +42,7 @@ _USER_ERROR = re.compile(
 )
 
 # Where Beam logs a worker's exception with its traceback before the runner raises it.
-WORKER_LOGGERS = ("apache_beam.runners.common", "apache_beam.runners.worker.sdk_worker")
+_WORKER_LOGGERS = ("apache_beam.runners.common", "apache_beam.runners.worker.sdk_worker")
 
 
 def find_user_error(error: BaseException) -> UserError | None:
@@ -89,7 +91,22 @@ class WithoutUserErrors(io.TextIOBase):
         return self._stream.isatty()
 
 
-def is_no_user_error(record: logging.LogRecord) -> bool:
-    """Filters log records: those of user errors and interrupts are told elsewhere."""
+@contextlib.contextmanager
+def user_errors_unlogged() -> Iterator[None]:
+    """Keep user errors and interrupts out of the logs of Beam's workers inside the block."""
+    # A new object for each job: another job of this process may end before this one.
+    is_logged = functools.partial(_is_no_user_error)
+    loggers = [logging.getLogger(name) for name in _WORKER_LOGGERS]
+    for logger in loggers:
+        logger.addFilter(is_logged)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeFilter(is_logged)
+
+
+def _is_no_user_error(record: logging.LogRecord) -> bool:
+    """Return whether a log record is about neither a user error nor an interrupt."""
     error = (record.exc_info[1] if record.exc_info else None) or Exception(record.getMessage())
     return find_user_error(error) is None and not is_interrupt(error)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -140,10 +139,9 @@ def run_pipeline(
     runner = type(pipeline.runner).__name__
     note = JobNote(job_states.new_job(pipeline.options, runner=runner), file=job_file)
     result: PipelineResult | None = None
-    for name in failures.WORKER_LOGGERS:
-        logging.getLogger(name).addFilter(failures.is_no_user_error)
     with contextlib.ExitStack() as stack:
         try:
+            stack.enter_context(failures.user_errors_unlogged())
             stack.enter_context(contextlib.redirect_stderr(failures.WithoutUserErrors(sys.stderr)))
             stack.enter_context(_elements_sent_whole())
             if runner == "FlinkRunner":

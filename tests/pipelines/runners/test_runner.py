@@ -1,12 +1,16 @@
-"""Jobs on this machine: what their threads send each other arrives whole."""
+"""Jobs on this machine: elements arrive whole, and log filters end with the job."""
 
 from __future__ import annotations
 
+import logging
+import threading
 import time
 
 import apache_beam as beam
 import pytest
 
+from model.errors import UserError
+from pipelines.runners import failures
 from pipelines.runners.runner import make_pipeline, run_pipeline
 
 
@@ -39,3 +43,46 @@ def test_an_element_that_takes_long_to_write_arrives_whole(tmp_path):
     run_pipeline(pipeline)
     assert (tmp_path / "a").read_text() == "[0, 2]"
     assert (tmp_path / "b").read_text() == "[1, 3]"
+
+
+def fail(number):
+    raise UserError(f"number {number} is refused")
+
+
+def failing_pipeline():
+    pipeline = make_pipeline([])
+    _ = pipeline | beam.Create([1]) | beam.Map(fail)
+    return pipeline
+
+
+def test_user_error_of_a_later_pipeline_is_logged(caplog):
+    with pytest.raises(UserError, match="number 1 is refused"):
+        run_pipeline(failing_pipeline())
+    assert "is refused" not in caplog.text
+    with pytest.raises(Exception, match="number 1 is refused"):
+        failing_pipeline().run()
+    assert "number 1 is refused" in caplog.text
+
+
+def test_filters_of_two_jobs_end_with_each_of_them(caplog):
+    logger = logging.getLogger("apache_beam.runners.worker.sdk_worker")
+    before = list(logger.filters)
+    second_began, first_ended = threading.Event(), threading.Event()
+
+    def first():
+        with failures.user_errors_unlogged():
+            assert second_began.wait(60)
+        first_ended.set()
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    with failures.user_errors_unlogged():
+        second_began.set()
+        assert first_ended.wait(60)
+        logger.error("model.errors.UserError: no model")
+        logger.error("the machine is at fault")
+        assert [record.message for record in caplog.records] == ["the machine is at fault"]
+    thread.join(60)
+    assert logger.filters == before
+    logger.error("model.errors.UserError: no model")
+    assert len(caplog.records) == 2
