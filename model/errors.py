@@ -49,6 +49,16 @@ class ServiceError(UnfinishedError):
     """A service over the network does not answer, or refuses."""
 
 
+def first_line(error: object) -> str:
+    r"""Return the first line of a message that has text, or the type of an error without a message.
+
+    >>> first_line(ValueError("\n no such file\nin x.cc")), first_line(MemoryError())
+    ('no such file', 'MemoryError')
+    """
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
+
+
 def require(condition: bool, rule: str, received: object = None) -> None:
     """Raises a UserError unless the condition holds.
 

@@ -21,7 +21,7 @@ from model.engines.batching import MOST_PADDING, TokenBudget, count_work, transl
 from model.engines.machine import calls_at_once
 from model.engines.tokens import ExportTokens, ForeignTokens, Tokens
 from model.engines.translator import Engine, Hypothesis, Translation, Work, check_scores
-from model.errors import NotFiniteError, UserError, require
+from model.errors import NotFiniteError, UserError, first_line, require
 from model.extras import install_extra
 from model.folders.access import check_readable
 from model.formats.ctranslate2_files import CTRANSLATE2_FILE, POSITIONS, read_sizes
@@ -85,8 +85,7 @@ class CTranslate2Translator:
             )
         except (ValueError, RuntimeError) as error:
             raise UserError(
-                f"CTranslate2 cannot load {folder} as {engine.compute_type}: "
-                f"{str(error).splitlines()[0]}"
+                f"CTranslate2 cannot load {folder} as {engine.compute_type}: {first_line(error)}"
             ) from error
 
     @property

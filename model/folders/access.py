@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from pathlib import Path
 
-from model.errors import NoAccessError
+from model.errors import NoAccessError, first_line
 
 _DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
 _TENSORFLOW = "tensorflow.python.framework.errors_impl.PermissionDeniedError"
@@ -29,7 +29,8 @@ def no_access(path: str | Path, *, reason: str) -> NoAccessError:
     >>> str(no_access("run/model", reason="Permission denied"))
     'no access to run/model (permission denied): get the rights to it, or name another'
     """
-    reason = f"{reason[:1].lower()}{reason[1:]}".splitlines()[0]
+    reason = first_line(reason.strip() or "permission denied")
+    reason = f"{reason[:1].lower()}{reason[1:]}"
     return NoAccessError(f"no access to {path} ({reason}): get the rights to it, or name another")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from model.errors import DiskFullError, UserError
+from model.errors import DiskFullError, UserError, first_line
 from model.folders import durable
 from model.folders.durable import publish, sync_file, sync_folder
 
@@ -57,8 +57,8 @@ def plain_reason(error: Exception) -> str:
     message = error.message if isinstance(error, tf.errors.OpError) else None
     if isinstance(error, OSError):
         message = error.strerror
-    text = re.sub(r"\{\{.*?\}\}|\[Op:\w+\]", "", str(message or error)).strip()
-    return text.splitlines()[0].strip() if text else type(error).__name__
+    text = re.sub(r"\{\{.*?\}\}|\[Op:\w+\]", "", str(message or error))
+    return first_line(text if text.strip() else error)
 
 
 def read_text(path: str) -> str:

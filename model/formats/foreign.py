@@ -133,7 +133,7 @@ class ForeignModel:
                     f"`target_language_column` is for models of several languages, and "
                     f"{self.folder} is told none: leave it out"
                 )
-            target = next(iter(languages))
+            target = next(iter(languages), "")
         tokenization.between(source=source, target=target, languages=languages)
 
     def check_pieces(self) -> None:

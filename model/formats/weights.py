@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from model.errors import UserError
+from model.errors import UserError, first_line
 from model.folders.access import check_readable
 from model.folders.atomic import atomic_folder, is_free
 from model.folders.long_work import writing
@@ -100,7 +100,7 @@ def load_model(
         except (ValueError, OSError) as error:
             raise UserError(
                 f"{path / WEIGHTS_FILE} is damaged, or does not hold the weights of {CONFIG_FILE} "
-                f"({str(error).splitlines()[0]}): {INCOMPLETE}"
+                f"({first_line(error)}): {INCOMPLETE}"
             ) from error
     if strange := _not_finite(model):
         raise UserError(

@@ -21,7 +21,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from model.errors import UserError
+from model.errors import UserError, first_line
 from model.folders.durable import sync_folder
 from model.folders.lock import check_lock, lock_folder
 from model.folders.remote import (
@@ -303,7 +303,7 @@ def _reading(folder: str) -> Iterator[None]:
     try:
         yield
     except tf.errors.OpError as error:
-        reason = (error.message or str(error)).strip().splitlines()[0]
+        reason = first_line(error.message or error)
         remedy = "check the path and your rights there"
         if not is_local(folder):
             remedy = "check network, bucket and credentials"

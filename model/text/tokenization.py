@@ -145,6 +145,11 @@ def find_token(code: str, *, languages: Mapping[str, str], field: str) -> str:
     >>> find_token("de", languages={"eng_Latn": "eng_Latn", "deu_Latn": "deu_Latn"}, field="x")
     'deu_Latn'
     """
+    if not languages:
+        raise UserError(
+            f"the model adds the token of `{field}`, but its vocabulary has no language tokens. "
+            "Import it again with tokens that it has as prefixes and suffixes"
+        )
     if code in languages:
         return languages[code]
     alike = _find_alike(code, languages=languages)

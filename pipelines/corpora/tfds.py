@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from model.errors import UserError
+from model.errors import UserError, first_line
 from pipelines.corpora import rows as corpora_rows
 from pipelines.corpora.rows import decode_lines
 from pipelines.corpora.source import Source, describe_source, even_sizes, rows_within
@@ -155,7 +155,7 @@ def open_tfds(
         info = builder.info.splits[split]
         paths = [os.fspath(path) for path in info.filepaths]
     except ValueError as error:
-        reason = str(error).splitlines()[0]
+        reason = first_line(error)
         raise UserError(f"tfds:{name} cannot be read with `split` {split!r}: {reason}") from error
     missing = [path for path in paths if not files.is_there(path)]
     if missing:
@@ -220,7 +220,7 @@ def _prepare_tfds(
         builder = tfds.builder(name, **options)
         builder.download_and_prepare()
     except Exception as error:
-        reason = (str(error).strip() or repr(error)).splitlines()[0]
+        reason = first_line(error)
         raise UserError(f"tfds:{name} could not be downloaded and prepared: {reason}") from error
     return builder
 

@@ -154,6 +154,8 @@ def test_a_language_is_found_by_any_code_of_it():
         find_token("tlh", languages=languages, field="target_language")
     with pytest.raises(UserError, match="None is given"):
         find_token("", languages=languages, field="target_language")
+    with pytest.raises(UserError, match=r"its vocabulary has no language tokens. Import it again"):
+        find_token("de", languages={}, field="target_language")
 
 
 def test_a_token_is_that_of_a_language_and_not_of_its_macrolanguage():

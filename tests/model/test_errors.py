@@ -1,0 +1,35 @@
+"""Messages of libraries in the messages of `tt`."""
+
+import ast
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+from model.errors import first_line
+from model.folders.access import no_access
+from model.folders.remote import plain_reason
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("message", ["", "\n", " \n\t\n"])
+def test_errors_without_a_message_are_named_by_their_type(message):
+    assert first_line(MemoryError(message)) == "MemoryError"
+    assert plain_reason(ValueError(message)) == "ValueError"
+    assert plain_reason(tf.errors.InternalError(None, None, message or "{{node a}}"))
+    assert "(permission denied)" in str(no_access("run", reason=message))
+
+
+def test_no_code_takes_the_first_line_of_an_empty_text():
+    """`"".splitlines()[0]` is an IndexError, so `first_line` is the only place that does it."""
+    found = []
+    for folder in ("cli", "model", "pipelines"):
+        for path in (ROOT / folder).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+                if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Call):
+                    called = node.value.func
+                    is_split = isinstance(called, ast.Attribute) and called.attr == "splitlines"
+                    if is_split and ast.unparse(node.slice) == "0":
+                        found.append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    assert found == []
