@@ -11,7 +11,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from apache_beam.options.pipeline_options import FlinkRunnerOptions, WorkerOptions
+from apache_beam.options.pipeline_options import (
+    DebugOptions,
+    FlinkRunnerOptions,
+    WorkerOptions,
+)
 
 from model.engines.machine import cores
 from model.errors import counted
@@ -103,6 +107,22 @@ def count_workers(arguments: Sequence[str]) -> tuple[int, int]:
         workers = worker.max_num_workers or worker.num_workers or 1
         return workers, count_cores(worker.machine_type or "") or 1
     return max(1, options.view_as(FlinkRunnerOptions).parallelism), 1
+
+
+def count_slots(arguments: Sequence[str]) -> int:
+    """Return how many elements a job works on at the same time: its workers times their threads.
+
+    Args:
+      arguments: Beam's own flags, with those that the job adds.
+
+    Raises:
+      UserError: Beam cannot read a flag.
+    """
+    workers, threads = count_workers(arguments)
+    if is_dataflow(arguments):
+        options = parse_arguments(arguments).view_as(DebugOptions)
+        threads = options.number_of_worker_harness_threads or threads
+    return workers * threads
 
 
 def estimate_preprocess(

@@ -38,6 +38,7 @@ from pipelines.inference.models_for_workers import make_loader
 from pipelines.inference.text_model import load_glossary
 from pipelines.remote import dataflow, flink
 from pipelines.remote.checks import check_job
+from pipelines.remote.estimates import count_slots
 from pipelines.remote.wheel import with_own_wheel
 from pipelines.runners.beam_options import set_file_system_options, with_workers
 from pipelines.runners.jobs.job_file import JobFile
@@ -303,7 +304,8 @@ class TranslateJob:
         with contextlib.ExitStack() as stack:
             dataflow.check_staging(self.request.beam)
             wheel = with_own_wheel(self.arguments, engine=str(self.request.engine.name))
-            pipeline = make_pipeline(stack.enter_context(wheel), detach=detach)
+            arguments = stack.enter_context(wheel)
+            pipeline = make_pipeline(arguments, detach=detach)
             job_file = JobFile(f"{self.output}/{JOB_FOLDER}")
             try:
                 is_alone = is_local(self.output) and stack.enter_context(
@@ -317,13 +319,10 @@ class TranslateJob:
                     job_folder.delete_folders_of_runs(self.output, existing=job.existing)
                 job._prepare_folder()
             except OSError as error:
-                raise UserError(
-                    f"the output folder {self.request.options.output} cannot be written: "
-                    f"{error.strerror or error}. Choose another `output`"
-                ) from error
+                raise _output_error(self.request.options.output, error) from error
             if progress is not None:
                 stack.enter_context(job._watch(progress))
-            pipeline = job._build(pipeline, is_alone=is_alone)
+            pipeline = job._build(pipeline, is_alone=is_alone, slots=count_slots(arguments))
             stack.enter_context(explain_deletion(self.output, mark=job_folder.PLAN_PATH))
             run_pipeline(pipeline, report, job_file=job_file, detach=detach)
         manifest = job_folder.read_json(f"{self.output}/{job_folder.MANIFEST_PATH}")
@@ -395,7 +394,7 @@ class TranslateJob:
     def _write(self, content: dict[str, Any], path: str) -> None:
         job_folder.write_json(content, output=self.output, path=path, run_id=self.run_id)
 
-    def _build(self, pipeline: beam.Pipeline, *, is_alone: bool) -> beam.Pipeline:
+    def _build(self, pipeline: beam.Pipeline, *, is_alone: bool, slots: int = 1) -> beam.Pipeline:
         options = self.request.options
         unit_options = UnitOptions(
             output=self.output,
@@ -407,7 +406,7 @@ class TranslateJob:
             run_id=self.run_id,
             plan_digest=self.plan_digest,
             retry_failed=options.retry_failed,
-            most_at_once=units_at_once(len(planned_outputs(self.plan))),
+            most_at_once=units_at_once(len(planned_outputs(self.plan)), slots=slots),
         )
         write_manifest = WriteManifest(
             output=self.output,
@@ -441,6 +440,13 @@ class TranslateJob:
             | "Write manifest" >> beam.ParDo(write_manifest)
         )
         return pipeline
+
+
+def _output_error(folder: str, error: OSError) -> UserError:
+    return UserError(
+        f"the output folder {folder} cannot be written: {error.strerror or error}. Choose another "
+        "`output`"
+    )
 
 
 def _summarize(

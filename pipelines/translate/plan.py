@@ -30,7 +30,8 @@ from pipelines.translate.options import TranslateOptions
 
 FORMAT = 1
 MOST_AT_ONCE = 8  # units that are read at once; each is a file of its own
-_RUNS = 64  # that a job is cut into at least, so that every worker has some
+_RUNS = 64  # runs that a job has at least, where it has so many units
+_RUNS_OF_SLOT = 4  # and for each slot, so that all slots end at about the same time
 UNIT_BYTES = 256 << 20  # of a unit's rows in memory, without what is added to them
 _PROGRAMS = (
     "tt-translate", "apache-beam", "pyarrow", "sentencepiece", "sentencex", "regex", "tensorflow",
@@ -155,13 +156,19 @@ def _group_start(unit: TableUnit, starts: Sequence[int]) -> int:
     return starts[max(0, bisect.bisect_right(starts, unit.first_row) - 1)]
 
 
-def units_at_once(units: int) -> int:
-    """Returns how many units of a job a run has at most: few, where a job has few for its workers.
+def units_at_once(units: int, *, slots: int) -> int:
+    """Return the most units of a run: few if the job has few units for each of its slots.
 
-    >>> [units_at_once(units) for units in (10, 200, 100_000)]
+    Args:
+      units: Units of the job.
+      slots: Units that the job does at the same time: its workers times the threads of each.
+
+    >>> [units_at_once(units, slots=2) for units in (10, 200, 100_000)]
     [1, 3, 8]
+    >>> [units_at_once(units, slots=200) for units in (500, 2_000, 100_000)]
+    [1, 2, 8]
     """
-    return min(MOST_AT_ONCE, max(1, units // _RUNS))
+    return min(MOST_AT_ONCE, max(1, units // max(_RUNS, _RUNS_OF_SLOT * slots)))
 
 
 def count_rows_read(runs: Sequence[Sequence[TableUnit]], *, group_rows: Sequence[int]) -> int:

@@ -17,7 +17,8 @@ class FlinkStandIn:
 
     def __init__(self, version="1.19.3", slots=4, task_managers=2):
         self.overview = {
-            "flink-version": version, "slots-total": slots, "taskmanagers": task_managers,
+            "flink-version": version, "slots-total": slots, "slots-available": slots,
+            "taskmanagers": task_managers,
         }  # fmt: skip
         self.jobs = []
         stand_in = self

@@ -109,6 +109,7 @@ def test_of_a_file_no_more_is_served_than_its_bytes_and_a_third(object_store, ro
 def test_runs_of_a_large_job_read_its_row_groups_once(object_store, monkeypatch):
     """A large job spreads no rows: a run does the units of a row group, as far as it may."""
     monkeypatch.setattr(plan, "_RUNS", 1)
+    monkeypatch.setattr(plan, "_RUNS_OF_SLOT", 0)
     source, output = f"{object_store.bucket}/in/large.parquet", f"{object_store.bucket}/out"
     size = put(source, ballasted(100_000, megabytes=43), row_group_size=50_000)
     job = request(source, output, text_columns=("text",)).plan()

@@ -12,6 +12,7 @@ from pipelines.remote import estimates
 from pipelines.remote.estimates import (
     Estimate,
     count_layer_weights,
+    count_slots,
     count_workers,
     estimate_preprocess,
     estimate_translation,
@@ -99,6 +100,15 @@ def test_workers_are_those_that_beams_flags_name():
     assert count_workers(["--runner=FlinkRunner", "--parallelism=6"]) == (6, 1)
     assert count_workers(["--runner=FlinkRunner"]) == (1, 1)
     assert count_workers(["--direct_num_workers=2"]) == (1, 2)
+
+
+def test_slots_are_workers_times_threads():
+    assert count_slots(["--direct_num_workers=2"]) == 2
+    assert count_slots(["--runner=FlinkRunner", "--parallelism=6"]) == 6
+    assert count_slots((*DATAFLOW, "--max_num_workers=25")) == 25 * 8
+    threads = "--number_of_worker_harness_threads=2"  # of a worker with two GPUs
+    assert count_slots((*DATAFLOW, "--max_num_workers=25", threads)) == 50
+    assert count_slots(["--runner=PortableRunner", "--job_endpoint=h:1"]) == 1
 
 
 def test_secrets_are_not_shown():

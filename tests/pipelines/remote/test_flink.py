@@ -7,7 +7,7 @@ import re
 import pytest
 from flink_stand_in import FlinkStandIn
 
-from model.errors import UserError
+from model.errors import ServiceError, UserError
 from pipelines.remote.flink import with_settings
 
 
@@ -42,6 +42,24 @@ def test_a_cluster_is_used_whole(flink):
     assert added([*given, *theirs]) == {}
 
 
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_job_takes_only_the_available_slots(flink, is_stream):
+    given = ["--runner=FlinkRunner", f"--flink_master={flink.address}"]
+    flink.overview["slots-available"] = 2
+    arguments = with_settings(given, job="j", shares_model=False, is_stream=is_stream)
+    assert "--parallelism=2" in arguments
+    assert "--sdk_worker_parallelism=3" in arguments  # the free slots may be of one task manager
+    flink.overview["slots-available"] = 0
+    with pytest.raises(ServiceError) as caught:
+        with_settings(given, job="j", shares_model=False, is_stream=is_stream)
+    assert str(caught.value) == (
+        f"other jobs use all 6 task slots of the Flink cluster at http://{flink.address}. Wait for "
+        "their end, start more task managers, or say behind -- how many slots the job is to wait "
+        "for, with --parallelism"
+    )
+    assert "--parallelism" not in added([*given, "--parallelism=4"])
+
+
 def test_other_runners_get_nothing_and_a_job_server_is_not_passed_over(flink):
     assert added(["--runner=FnApiRunner"]) == {}
     assert added([]) == {}
@@ -53,7 +71,7 @@ def test_other_runners_get_nothing_and_a_job_server_is_not_passed_over(flink):
 
 def test_clusters_that_cannot_do_it_are_refused(flink):
     given = ["--runner=FlinkRunner", f"--flink_master={flink.address}"]
-    flink.overview["slots-total"] = flink.overview["taskmanagers"] = 0
+    flink.overview.update({"slots-total": 0, "slots-available": 0, "taskmanagers": 0})
     with pytest.raises(UserError, match=r"has no task slots: start task managers, or say behind"):
         added(given)
     assert added([*given, "--parallelism=8"])["--flink_version"] == "1.19"

@@ -35,6 +35,7 @@ from pipelines.translate.plan import (
     cut_runs,
     plan_units,
     planned_outputs,
+    units_at_once,
 )
 
 
@@ -49,6 +50,7 @@ def _nothing_fails():
 def long_runs(monkeypatch):
     """Has small jobs read as many units at once as large ones."""
     monkeypatch.setattr(plans, "_RUNS", 1)
+    monkeypatch.setattr(plans, "_RUNS_OF_SLOT", 0)
 
 
 @given(
@@ -70,6 +72,33 @@ def test_runs_hold_all_units_in_order_and_end_where_row_groups_do(group_rows, un
             assert run[-1].first_row < begun <= following[0].first_row
     alone = count_rows_read([[unit] for unit in every_unit], group_rows=group_rows)
     assert rows <= count_rows_read(runs, group_rows=group_rows) <= alone
+
+
+@pytest.mark.parametrize(
+    ("units", "slots", "runs"), [(500, 2, 72), (500, 200, 500), (2_000, 200, 1_000)]
+)
+def test_units_of_one_file_make_enough_runs_for_all_slots(units, slots, runs):
+    file = InputFile(path="/in/a", relative_path="a", size=1, rows=units, footer_checksum="")
+    every_unit = plan_units(file, unit_rows=1)
+    most = units_at_once(units, slots=slots)
+    assert len(cut_runs(every_unit, group_rows=[units], most=most)) == runs
+
+
+def test_job_counts_its_slots(tmp_path, monkeypatch):
+    """Two workers want eight runs at least, so that 20 units are read two at once."""
+    monkeypatch.setattr(plans, "_RUNS", 1)
+    found = []
+    cut = units.cut_runs
+
+    def cut_runs(*arguments, most, **options):
+        found.append(most)
+        return cut(*arguments, most=most, **options)
+
+    monkeypatch.setattr(units, "cut_runs", cut_runs)
+    source = write(tmp_path / "in.parquet", numbered(20))
+    translate(source, tmp_path / "two", unit_rows=1, arguments=TWO_WORKERS)
+    translate(source, tmp_path / "one", unit_rows=1, arguments=("--direct_num_workers=1",))
+    assert found == [2, 5]
 
 
 @pytest.mark.parametrize(
