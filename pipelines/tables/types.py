@@ -9,24 +9,31 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from model.errors import UserError
+
 _WIDE = pa.int32()  # indices of dictionaries of which the usual ones are too small
 _Path = tuple[int, ...]  # the number of a column, and of each field on the way below it
 
 
-def cast_table(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return a table with the types of a schema.
+def cast_table(table: pa.Table, schema: pa.Schema, *, path: str) -> pa.Table:
+    """Return a table of the file `path` with the types of a schema.
 
     Arrow casts slices of structs and lists wrongly if they hold a column of nulls, so this copies
     such columns first.
 
     Raises:
-      ArrowInvalid: A value does not fit.
+      UserError: A value does not fit, such as a second far from 1970 that becomes milliseconds.
     """
     for index, field in enumerate(table.schema):
         if _holds_nulls(field.type):
             rows = pa.array(np.arange(table.num_rows))
             table = table.set_column(index, field, table.column(index).take(rows))
-    return table.cast(schema)
+    try:
+        return table.cast(schema)
+    except pa.ArrowInvalid as error:
+        raise UserError(
+            f"{path} has values that Parquet cannot hold: {error}. Remove or convert them"
+        ) from error
 
 
 def _holds_nulls(kind: pa.DataType) -> bool:

@@ -169,7 +169,7 @@ def _spread_rows(
                     # One chunk each, so that the bytes of the output depend on nothing but the
                     # rows.
                     tables = (
-                        _cast(piece, kept, path=file.path).combine_chunks() for piece in pieces
+                        cast_table(piece, kept, path=file.path).combine_chunks() for piece in pieces
                     )
                     written += _write_rows(tables, unit=unit, options=options)
                 else:
@@ -179,20 +179,6 @@ def _spread_rows(
         raise parquet.changed_error(file.path) from error
     if written != file.rows or found != (file.size, file.footer_checksum):
         raise parquet.changed_error(file.path)
-
-
-def _cast(table: pa.Table, schema: pa.Schema, *, path: str) -> pa.Table:
-    """Return the table with the types of Parquet.
-
-    Raises:
-      UserError: A value does not fit, such as a second far from 1970 that becomes milliseconds.
-    """
-    try:
-        return cast_table(table, schema)
-    except pa.ArrowInvalid as error:
-        raise UserError(
-            f"{path} has values that Parquet cannot hold: {error}. Remove or convert them"
-        ) from error
 
 
 def _pieces_of_run(batches: Iterator[pa.RecordBatch], *, schema: pa.Schema) -> Iterator[pa.Table]:
