@@ -83,7 +83,7 @@ class CTranslate2Translator:
                 inter_threads=calls_at_once(threads) if device == "cpu" else 1,
                 intra_threads=threads,
             )
-        except (ValueError, RuntimeError) as error:
+        except (ValueError, RuntimeError, IndexError, MemoryError) as error:
             raise UserError(
                 f"CTranslate2 cannot load {folder} as {engine.compute_type}: {first_line(error)}"
             ) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import struct
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -18,6 +19,7 @@ TRANSFORMER = "TransformerSpec"  # an encoder and a decoder: what translates
 
 _SIDES = ("shared", "source", "target")
 _OLDEST = 5  # version of model.bin from which on it is read here, in 2021
+_ITEM_BYTES = (4, 1, 2, 4, 2, 2)  # of float32, int8, int16, int32, float16, bfloat16
 # Weights by whose rows sizes are known.
 _SOURCE, _TARGET = "encoder/embeddings_0/weight", "decoder/embeddings/weight"
 _POSITIONS = ("encoder/position_encodings/encodings", "decoder/position_encodings/encodings")
@@ -158,10 +160,13 @@ def _read_shapes(file: BinaryIO, *, end: int) -> dict[str, list[int]]:
     for _ in range(_number(file, "I")):
         name = _string(file)
         shapes[name] = [_number(file, "I") for _ in range(_number(file, "B"))]
-        _number(file, "B")  # type
+        item = _number(file, "B")
         content = _number(file, "I")
+        # CTranslate2 reads all bytes into memory for the shape, whatever their number.
+        if item >= len(_ITEM_BYTES) or content != math.prod(shapes[name]) * _ITEM_BYTES[item]:
+            raise ValueError(f"{name!r} has {content:,} bytes, which is not the size of its shape")
         if file.tell() + content > end:
-            raise ValueError(f"{name} should have {content:,} bytes")
+            raise ValueError(f"{name!r} should have {content:,} bytes")
         file.seek(content, 1)
     for _ in range(_number(file, "I")):
         alias = _string(file)

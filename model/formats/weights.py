@@ -97,7 +97,7 @@ def load_model(
             model = Transformer(config)
         try:
             model.load_weights(path / WEIGHTS_FILE)
-        except (ValueError, OSError) as error:
+        except (ValueError, OSError, RuntimeError, KeyError) as error:  # also of h5py
             raise UserError(
                 f"{path / WEIGHTS_FILE} is damaged, or does not hold the weights of {CONFIG_FILE} "
                 f"({first_line(error)}): {INCOMPLETE}"

@@ -181,19 +181,22 @@ def _find_alike(code: str, *, languages: Iterable[str]) -> list[str]:
 
 
 def load_pieces(path: Path) -> sentencepiece.SentencePieceProcessor:
-    """Loads a SentencePiece model of any special ids.
+    """Load a SentencePiece model of any special ids.
 
     Raises:
-      UserError: It is missing, or none.
+      UserError: The file is missing, or no SentencePiece model.
     """
     try:
-        return sentencepiece.SentencePieceProcessor(model_proto=path.read_bytes())
+        processor = sentencepiece.SentencePieceProcessor(model_proto=path.read_bytes())
+        for i in range(processor.get_piece_size()):
+            processor.id_to_piece(i)  # raises if the piece is not UTF-8
+        return processor
     except OSError as error:
         raise UserError(
             f"no SentencePiece model at {path} ({error.strerror}): copy it from where the model "
             "came"
         ) from error
-    except RuntimeError as error:
+    except (RuntimeError, UnicodeDecodeError) as error:
         raise UserError(
             f"{path} is not a SentencePiece model: copy it again from where the model came"
         ) from error

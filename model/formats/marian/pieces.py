@@ -43,6 +43,8 @@ class PieceFile:
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=content)
             self._message = _message_class()()
             self._message.ParseFromString(content)
+            if not all(isinstance(each.piece, str) for each in self._message.pieces):
+                raise DecodeError("a piece is not UTF-8")  # protobuf returns bytes then
         except OSError as error:
             raise UserError(
                 f"no SentencePiece model at {path} ({error.strerror}): name another"

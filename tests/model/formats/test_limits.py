@@ -13,17 +13,22 @@ from foreign_models import argos, fairseq, pack_argos
 from marian_models import PIECES, SETTINGS, random_arrays, train_pieces, write_npz
 from models import write_model
 
+from model.decoding.options import Decoding
+from model.engines.loading import load_translator
+from model.engines.translator import Engine
 from model.errors import UserError
 from model.formats.archives import check_members
 from model.formats.argos import open_package
 from model.formats.ctranslate2_files import load_settings, load_tokens
 from model.formats.foreign import open_foreign
 from model.formats.importing import ImportRequest
+from model.formats.marian.pieces import PieceFile
 from model.formats.marian.vocabularies import MarianTokens
 from model.formats.marian.yaml_text import parse_yaml
 from model.formats.model_folder import load_about, load_config
 from model.formats.weights import load_model
 from model.text.spans import Protection, describe_bad_pattern
+from model.text.tokenization import load_pieces
 
 LAUGHS = "a: &a [x, x]\nb: &b [*a, *a]\nc: &c [*b, *b]\n"
 DEEP = "[" * 100_000 + "]" * 100_000
@@ -294,6 +299,41 @@ def test_sizes_that_are_no_numbers_are_refused(tmp_path, pieces, sizes):
     refuse(lambda: import_marian(tmp_path, pieces), "must have two vocabularies")
 
 
+# ------------------------------------------------------------------ weights and SentencePiece
+
+
+def translate_with(folder):
+    return load_translator(str(folder), decoding=Decoding(beam_size=1), engine=Engine(), threads=1)
+
+
+def test_weights_of_another_size_than_their_shape_are_refused(tmp_path):
+    """The last dimension of a vector says 64 where 32 floats follow."""
+    path = fairseq(tmp_path / "m").folder / "model.bin"
+    content = path.read_bytes()
+    name = b"decoder/layer_0/attention/layer_norm/beta\0\1"
+    [before, behind] = content.split(name + (32).to_bytes(4, "little"))
+    path.write_bytes(before + name + (64).to_bytes(4, "little") + behind)
+    refuse(lambda: translate_with(path.parent), "beta' has 128 bytes, which is not the size of its")
+
+
+def test_weights_without_a_variable_are_refused(tmp_path):
+    path = fairseq(tmp_path / "m").folder / "model.bin"
+    path.write_bytes(
+        path.read_bytes().replace(b"encoder/layer_norm/gamma", b"encoder/layer_norm/other")
+    )
+    refuse(lambda: translate_with(path.parent), "CTranslate2 cannot load .*gamma not found")
+
+
+def test_pieces_that_are_not_utf8_are_refused(tmp_path, pieces):
+    damaged = tmp_path / "damaged.spm"
+    content = pieces.read_bytes()
+    piece = "\u00e1".encode()
+    assert piece in content
+    damaged.write_bytes(content.replace(piece, b"\xff\xff", 1))
+    refuse(lambda: load_pieces(damaged), "is not a SentencePiece model")
+    refuse(lambda: PieceFile(damaged), r"is not a SentencePiece model \(a piece is not UTF-8\)")
+
+
 # ---------------------------------------------------------------------------- model folders
 
 
@@ -379,6 +419,15 @@ def test_an_architecture_of_other_types_is_refused(change, values, message):
 def test_a_huge_architecture_is_refused_before_it_takes_memory(change, values):
     folder = change(**values)
     refuse(lambda: load_model(folder), r"h5 is damaged, .* \(it has [\d,]+ bytes, and they need")
+
+
+@pytest.mark.parametrize("sign", [b"HEAP", b"SNOD", b"TREE"])
+def test_a_damaged_weights_file_without_digests_is_refused(change, sign):
+    folder = change(digests={})
+    path = folder / "model.weights.h5"
+    assert sign in path.read_bytes()
+    path.write_bytes(path.read_bytes().replace(sign, b"NONE"))
+    refuse(lambda: load_model(folder), "h5 is damaged, or does not hold the weights")
 
 
 @pytest.mark.parametrize("name", ["../x.spm", "/etc/passwd", "a/b.spm", "..", "", "a\0b"])
