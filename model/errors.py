@@ -49,14 +49,16 @@ class ServiceError(UnfinishedError):
     """A service over the network does not answer, or refuses."""
 
 
-def first_line(error: object) -> str:
-    r"""Return the first line of a message that has text, or the type of an error without a message.
+def first_line(problem: BaseException | str) -> str:
+    r"""Return the first line with text of a message, or the type of an error without a message.
 
-    >>> first_line(ValueError("\n no such file\nin x.cc")), first_line(MemoryError())
-    ('no such file', 'MemoryError')
+    >>> first_line(ValueError("\nbad shape\nat line 1")), first_line(KeyError()), first_line("")
+    ('bad shape', 'KeyError', 'no reason given')
     """
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
+    lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
+    if lines:
+        return lines[0]
+    return "no reason given" if isinstance(problem, str) else type(problem).__name__
 
 
 def require(condition: bool, rule: str, received: object = None) -> None:

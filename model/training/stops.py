@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from model.dataset.batches import Batch
 from model.dataset.manifest import TRAIN
-from model.errors import UserError, counted
+from model.errors import UserError, counted, first_line
 from model.folders.remote import write_text
 from model.runs.run_folder import RunFolder
 from model.training.saving import RunSaver
@@ -231,5 +231,6 @@ def out_of_memory_for_model(error: tf.errors.ResourceExhaustedError) -> UserErro
 def _reason(error: tf.errors.ResourceExhaustedError) -> str:
     lines = str(error.message).splitlines()
     # What comes before is the place in our code.
-    found = next((line[line.index("OOM") :] for line in lines if "OOM" in line), lines[0])
+    found = next((line[line.index("OOM") :] for line in lines if "OOM" in line), None)
+    found = found or first_line(error.message or error)
     return found.split(" [Op:")[0]

@@ -24,15 +24,22 @@ LOOPBACK = "LOOPBACK"  # an environment: the workers are the process that submit
 
 
 def parse_arguments(arguments: Sequence[str]) -> PipelineOptions:
-    """Parses Beam's flags; a UserError repeats what Beam says of a wrong value."""
+    """Parse Beam's flags.
+
+    Raises:
+      UserError: Beam cannot take a value, for the reason that the error repeats; or it is asked for
+        help.
+    """
     usage = io.StringIO()  # which is what Beam's parser prints of all its options
     try:
-        with contextlib.redirect_stderr(usage):
+        with contextlib.redirect_stderr(usage), contextlib.redirect_stdout(usage):
             options = PipelineOptions(list(arguments))
             options.get_all_options()
             return options
     except SystemExit as error:
-        reason = usage.getvalue().strip().splitlines()[-1].partition("error: ")[2]
+        _, _, reason = usage.getvalue().rstrip().rpartition("error: ")
+        if not error.code:
+            reason = "it does not list its options that way. Leave out --help"
         raise refused(arguments, reason) from error
 
 

@@ -32,3 +32,13 @@ def test_a_flag_with_dashes_is_named_without_its_secret():
         assert "hush" not in str(refused.value)
     with pytest.raises(UserError, match="no option --direct-num-workers=2: "):
         check_flags(["--direct-num-workers=2"])
+
+
+def test_help_of_beam_is_refused(capsys):
+    with pytest.raises(UserError) as caught:
+        parse_arguments(["--help"])
+    assert str(caught.value) == (
+        "Beam cannot take the options '--help': it does not list its options that way. Leave out "
+        "--help"
+    )
+    assert capsys.readouterr().out == ""
