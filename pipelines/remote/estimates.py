@@ -147,15 +147,16 @@ def estimate_preprocess(
         written as chunks first.
       unopened_files: Those of the files that nobody looks into beforehand: of TSV, of a pattern.
     """
-    # Counted by tests/engines/dataflow/test_dry_run.py. What grows with units and shards is exact:
-    # a unit takes 11 for its chunk, 5 for what it writes, and one for each shard to be read.
-    of_unit = 5 + shards + (0 if is_in_place else 11)
+    # Counted by tests/engines/dataflow/test_dry_run.py. Each shard reads a part of every unit. The
+    # rest of a unit's requests write its files, read its rows twice (the first pass finds the
+    # validation pairs), check after each read that the corpus is unchanged, and make its chunk.
+    of_unit = shards + (15 if is_in_place else 24)
     return Estimate(
         core_seconds=text_bytes / _PAIR_BYTES / _PAIRS_PER_SECOND,
         basis=f"{_PAIRS_PER_SECOND:,} pairs of {_PAIR_BYTES} bytes a second "
         "(docs/measurements.md#preprocessing), without training a vocabulary",
         requests=(
-            40 + 13 * files - 5 * unopened_files + 7 * shards + units * of_unit
+            50 + 13 * files - 5 * unopened_files + 7 * shards + units * of_unit
             if is_remote
             else None
         ),
