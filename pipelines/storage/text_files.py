@@ -89,7 +89,10 @@ def read_whole_lines(stream: Any, *, size: int, path: str, first_line: int) -> b
     Raises:
       BadFileError: A line is longer than `MAX_LINE_BYTES`. At most that much is read of it.
     """
-    block: bytes = stream.read(min(size, MAX_LINE_BYTES))
+    size = min(size, MAX_LINE_BYTES)
+    block: bytes = stream.read(size)
+    if len(block) < size:  # the end of the stream: asking again would be a request
+        return block
     begun = len(block) - (block.rfind(b"\n") + 1)
     block += stream.readline(MAX_LINE_BYTES + 1 - begun)
     last = block.rfind(b"\n", 0, -1) + 1
