@@ -90,8 +90,8 @@ def load_model(
     vocabularies, config = load_vocabularies(path), load_config(path)
     sizes = (config.source_vocabulary_size, config.target_vocabulary_size)
     check_readable(path / WEIGHTS_FILE)
-    _check_size(path / WEIGHTS_FILE, config)
     with contextlib.nullcontext() if is_checked else checked_meanwhile(path):
+        _check_size(path / WEIGHTS_FILE, config)
         check_vocabulary_sizes(path, vocabularies, sizes=sizes)
         with dtype_policy(compute_type), on_device(device):
             model = Transformer(config)
