@@ -17,7 +17,7 @@ from pipelines.corpora.lines import FIRST_BYTES, LineReader, line_slices
 from pipelines.corpora.rows import MALFORMED, decode_lines
 from pipelines.corpora.source import ColumnsSource, FileSource, listed_field
 from pipelines.storage.listing import ListedFile
-from pipelines.storage.text_files import compression_ending
+from pipelines.storage.text_files import check_no_array, compression_ending
 
 # Of sentences; only unit sizes and the number of buckets and default shards rest on it.
 _EXPANSION = {".gz": 4, ".bz2": 5, ".zst": 4}
@@ -180,6 +180,7 @@ def find_keys(
     begin late; of keys that are guessed, only the first lines are.
 
     Raises:
+      BadFileError: The file is a JSON array.
       UserError: There are objects, and none has both keys of any pair.
     """
     found: dict[str, None] = {}  # in order
@@ -187,6 +188,8 @@ def find_keys(
     for part, lines in enumerate(line_slices(path, encoding=encoding, slice_bytes=FIRST_BYTES)):
         if part and not are_named:
             break
+        if not part:
+            check_no_array(b"\n".join(lines), path=path)
         for line in lines:
             try:
                 value = json.loads(line.decode())

@@ -7,6 +7,7 @@ import codecs
 import gzip
 import hashlib
 import io
+import json
 from typing import Any
 
 from model.errors import BadFileError
@@ -166,3 +167,27 @@ def wide_encoding(text: bytes) -> str:
     if odd >= least and not even:
         return "utf-16-le"
     return "utf-16-be" if even >= least and not odd else ""
+
+
+def check_no_array(head: bytes, *, path: str) -> None:
+    """Check that the first lines of a JSONL file are not those of one JSON array.
+
+    Lines of which each is an array pass: their errors name the line.
+
+    Raises:
+      BadFileError: The file is a JSON array.
+    """
+    first, _, rest = head.removeprefix(codecs.BOM_UTF8).strip().partition(b"\n")
+    if not first.startswith(b"["):
+        return
+    try:
+        json.loads(first)
+    except RecursionError:
+        return
+    except ValueError:  # its elements are on lines of their own
+        rest = b""
+    if not rest:
+        raise BadFileError(
+            f"{path} must have a JSON object in each line; it is a JSON array (jq -c '.[]' FILE "
+            "writes a line for each of its elements)"
+        )

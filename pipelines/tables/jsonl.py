@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pa_json
 
 from model.errors import BadFileError
-from pipelines.storage.text_files import read_whole_lines
+from pipelines.storage.text_files import check_no_array, read_whole_lines
 from pipelines.tables.utf8 import check_head, not_utf8, one_line
 
 BLOCK_BYTES = 4 << 20  # of whole lines that are parsed at once
@@ -74,6 +74,7 @@ class JsonlRows:
             if first_line == 1:
                 check_head(block, path=self._path)
                 block = block.removeprefix(_BOM)
+                check_no_array(block, path=self._path)
             yield from self._read_block(block, first_line=first_line).to_batches()
             first_line += block.count(b"\n")
 

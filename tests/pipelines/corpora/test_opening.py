@@ -399,6 +399,22 @@ def test_jsonl_whose_texts_begin_late_is_refused_only_where_their_keys_are_guess
         open_one(f"{path}:en:fr")
 
 
+@pytest.mark.parametrize("suffix", ["", ":source:target"])
+@pytest.mark.parametrize(
+    "content",
+    ['[{"source": "a", "target": "b"}]\n', '[\n  {"source": "a", "target": "b"}\n]\n'],
+)
+def test_json_array_as_a_corpus_is_named(tmp_path, content, suffix):
+    path = tmp_path / "a.jsonl"
+    path.write_text(content)
+    with pytest.raises(UserError) as caught:
+        open_one(f"{path}{suffix}")
+    assert str(caught.value) == (
+        f"{path} must have a JSON object in each line; it is a JSON array (jq -c '.[]' FILE writes "
+        "a line for each of its elements)"
+    )
+
+
 def test_jsonl_names_the_keys_that_were_looked_for_and_found(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text('{"id": 7, "text": "a", "translation": {"de": "x", "n": 1}, "note": null}\n')

@@ -89,6 +89,34 @@ def test_one_schema_holds_all_lines(tmp_path, monkeypatch, block_bytes, content,
     assert found.to_pylist() == rows
 
 
+ARRAYS = [
+    b'[{"text": "a"}, {"text": "b"}]',
+    b'[{"text": "a"}, {"text": "b"}]\n\n',
+    b'\xef\xbb\xbf[\n  {\n    "text": "a"\n  }\n]\n',
+    b'\n [{"text": "a"},\n{"text": "b"}]',
+    b"[]",
+]
+
+
+@pytest.mark.parametrize("block_bytes", [1, 1 << 20])
+@pytest.mark.parametrize("content", ARRAYS)
+def test_json_array_is_named(tmp_path, monkeypatch, content, block_bytes):
+    monkeypatch.setattr(jsonl, "BLOCK_BYTES", block_bytes)
+    path = tmp_path / "in.jsonl"
+    assert str(look(path, content)) == (
+        f"{path} must have a JSON object in each line; it is a JSON array (jq -c '.[]' FILE writes "
+        "a line for each of its elements)"
+    )
+
+
+@pytest.mark.parametrize("content", [b"[1]\n[2]\n", b"[1]\n[2\n", b'[1]\n{"a": 1}\n'])
+def test_lines_of_arrays_are_no_array(tmp_path, content):
+    path = tmp_path / "in.jsonl"
+    assert str(look(path, content)) == (
+        f"{path} must have a JSON object in each line; line 1 is another value: '[1]'"
+    )
+
+
 NO_OBJECT = "PATH must have a JSON object in each line; line"
 
 
