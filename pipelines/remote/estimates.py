@@ -150,13 +150,13 @@ def estimate_preprocess(
     # Counted by tests/engines/dataflow/test_dry_run.py. Each shard reads a part of every unit. The
     # rest of a unit's requests write its files, read its rows twice (the first pass finds the
     # validation pairs), check after each read that the corpus is unchanged, and make its chunk.
-    of_unit = shards + (15 if is_in_place else 24)
+    of_file, of_unit = (13, 15 + shards) if is_in_place else (10, 24 + shards)
     return Estimate(
         core_seconds=text_bytes / _PAIR_BYTES / _PAIRS_PER_SECOND,
         basis=f"{_PAIRS_PER_SECOND:,} pairs of {_PAIR_BYTES} bytes a second "
         "(docs/measurements.md#preprocessing), without training a vocabulary",
         requests=(
-            50 + 13 * files - 5 * unopened_files + 7 * shards + units * of_unit
+            50 + of_file * files - 5 * unopened_files + 7 * shards + units * of_unit
             if is_remote
             else None
         ),

@@ -77,9 +77,9 @@ def test_the_work_of_a_dataset_is_that_of_its_texts():
     assert found.core_seconds == pytest.approx(60)
     assert found.requests is None
     remote = estimate_preprocess(text_bytes=1, **small, is_remote=True)
-    assert remote.requests == 40 + 13 * 2 + 7 * 4 + 3 * (16 + 4)
+    assert remote.requests == 50 + 10 * 2 + 7 * 4 + 3 * (24 + 4)
     in_place = estimate_preprocess(text_bytes=1, **small, is_remote=True, is_in_place=True)
-    assert in_place.requests == remote.requests - 11 * 3
+    assert in_place.requests == 50 + 13 * 2 + 7 * 4 + 3 * (15 + 4)
 
 
 def test_an_estimate_is_told_with_workers_and_money():
