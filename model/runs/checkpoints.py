@@ -72,7 +72,11 @@ def find_checkpoints(run: RunFolder, kind: str) -> list[str]:
 
     A copy with another name, such as ckpt-500-copy, is no checkpoint of the run.
     """
-    files = tf.io.gfile.glob(run.inside(CHECKPOINT_FOLDER, f"{kind}-*.index"))
+    folder, pattern = run.inside(CHECKPOINT_FOLDER), f"{kind}-*.index"
+    if is_local(folder):  # TensorFlow cannot look into a folder whose name is not UTF-8
+        files = sorted(map(str, Path(folder).glob(pattern)))
+    else:
+        files = tf.io.gfile.glob(f"{folder}/{pattern}")
     names = [file.rpartition("/")[2].removesuffix(".index") for file in files]
     return [name for name in names if _NAME.fullmatch(name)]
 
