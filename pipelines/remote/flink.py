@@ -14,7 +14,7 @@ from apache_beam.options.pipeline_options import (
     StandardOptions,
 )
 
-from model.errors import ServiceError, UserError, counted
+from model.errors import UserError
 from pipelines.remote.dataflow import NO_FREEZE
 from pipelines.runners.beam_options import find_runner_name, parse_arguments
 from pipelines.runners.jobs.flink_cluster import find_cluster
@@ -38,7 +38,7 @@ def with_settings(
         a bundle, as the next one would else wait until the first has read for its whole time.
 
     Raises:
-      ServiceError: The cluster does not answer, or other jobs use all of its slots.
+      ServiceError: The cluster does not answer.
       UserError: It has no slots, or a version that Beam does not know, or Beam cannot read a flag.
     """
     if find_runner_name(arguments) != "flinkrunner":
@@ -59,10 +59,13 @@ def with_settings(
         found = cluster.overview()
         wanted["--flink_version"] = _find_version(found, url=cluster.url)
         slots, machines = found["slots-total"], found["taskmanagers"]
-        available = found["slots-available"]  # other jobs have the rest, maybe for long
-        if "--parallelism" not in given:
-            _check_slots(slots, available=available, url=cluster.url)
-        wanted["--parallelism"] = available
+        if not slots and "--parallelism" not in given:
+            raise UserError(
+                f"the Flink cluster at {cluster.url} has no task slots: start task managers, or "
+                "say behind -- how many tasks it may start by itself, with --parallelism"
+            )
+        # Other jobs use the rest, maybe for long. If they use all slots, Flink lets the job wait.
+        wanted["--parallelism"] = found["slots-available"] or slots
         if slots and not shares_model:
             wanted["--sdk_worker_parallelism"] = -(-slots // machines)
     added = [f"{name}={value}" for name, value in wanted.items() if name not in given]
@@ -71,20 +74,6 @@ def with_settings(
     if NO_FREEZE not in (options.view_as(DebugOptions).experiments or []):
         added.append(f"--experiments={NO_FREEZE}")
     return [*arguments, *added]
-
-
-def _check_slots(slots: int, *, available: int, url: str) -> None:
-    if not slots:
-        raise UserError(
-            f"the Flink cluster at {url} has no task slots: start task managers, or say behind -- "
-            "how many tasks it may start by itself, with --parallelism"
-        )
-    if not available:
-        raise ServiceError(
-            f"other jobs use all {counted(slots, 'task slot')} of the Flink cluster at {url}. Wait "
-            "for their end, start more task managers, or say behind -- how many slots the job is "
-            "to wait for, with --parallelism"
-        )
 
 
 def _find_version(overview: dict[str, Any], *, url: str) -> str:
