@@ -1,7 +1,9 @@
 """Parquet jobs with the Reverser for a model."""
 
+import functools
 import json
 import threading
+import uuid
 from pathlib import Path
 
 import pyarrow as pa
@@ -27,9 +29,15 @@ ADDED = [f"translation{kind}" for kind in KINDS]
 loads: list[int] = []  # thread of each load
 
 
-def load_reverser() -> Reverser:
+def load_reverser(name: str = "") -> Reverser:
+    """Return a translator. Loaders with different names share no model."""
     loads.append(threading.get_ident())
     return Reverser()
+
+
+def new_loader() -> functools.partial[Reverser]:
+    """Return a loader whose model is not loaded yet, even if an earlier test's model is alive."""
+    return functools.partial(load_reverser, uuid.uuid4().hex)
 
 
 def request(source, output, *, arguments=(), fingerprint="f0", load=load_reverser, **options):

@@ -20,6 +20,7 @@ from translation_jobs import (
     load_nothing,
     loads,
     manifest,
+    new_loader,
     numbered,
     outputs,
     read,
@@ -417,7 +418,8 @@ def test_two_workers_share_one_model_and_give_the_same_files(tmp_path):
     source = write(tmp_path / "input.parquet", numbered(200), row_group_size=200)
     translate(source, tmp_path / "one", unit_rows=10)
     loads.clear()
-    translate(source, tmp_path / "two", unit_rows=10, arguments=TWO_WORKERS)
+    two = tmp_path / "two"
+    translate(source, two, unit_rows=10, arguments=TWO_WORKERS, load=new_loader())
     assert len(loads) == 1
     for name in outputs(tmp_path / "one"):
         assert (tmp_path / "two" / name).read_bytes() == (tmp_path / "one" / name).read_bytes()

@@ -8,7 +8,7 @@ import threading
 import pytest
 from fakes import Reverser
 from memory_filesystem import MemoryFileSystem
-from translation_jobs import load_nothing, loads, request, translate
+from translation_jobs import load_nothing, loads, new_loader, request, translate
 
 from pipelines.storage.files import read_bytes
 from pipelines.translate import job as jobs
@@ -101,7 +101,7 @@ def test_a_job_that_its_runner_starts_again_after_the_last_step_failed(source, m
 
 def test_a_model_is_loaded_where_there_is_something_to_do(source, monkeypatch):
     loads.clear()
-    translate(source, OUT, **ASKED)
+    translate(source, OUT, load=new_loader(), **ASKED)
     assert len(loads) == 1
     [manifest] = [path for path in MemoryFileSystem.paths() if path.endswith("manifest.json")]
     MemoryFileSystem._files.pop(manifest)
