@@ -40,17 +40,13 @@ STATUS_HEADER = "tt-status"
 ERROR_HEADER = "tt-error"
 OWN_HEADERS = (SOURCE_HEADER, STATUS_HEADER, ERROR_HEADER)
 
-TOO_LARGE = "with its translation it is larger than the topic takes"
-_FORMS = 2  # less than the whole
+TOO_LARGE = "the message and its translation are larger than the topic allows"
+SMALLEST = 4  # the last attempt of `deliver`
 
 # A message of several texts has the first of these that one of them has.
 _STATUSES = (
     FAILED, UNKNOWN, FLAGGED, TOO_LONG, INCOMPLETE, SPLIT, OK, COPIED, EMPTY, NULL,
 )  # fmt: skip
-
-# Of the messages of a bundle, which ends with the one that goes beyond: a bundle is in memory, and
-# so is all that is made of it.
-BUNDLE_BYTES = 8_000_000
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -190,26 +186,28 @@ def fail(message: Message, error: str, *, form: MessageFormat) -> Answer:
 
 
 class Delivery(NamedTuple):
-    """What is written of an answer."""
+    """One form of an answer, to be written."""
 
     is_dead_letter: bool
     value: bytes | None
     headers: Headers
+    key: bytes | None
 
 
 def deliver(
     answer: Answer, *, attempt: int, form: MessageFormat, has_dead_letter: bool
-) -> Delivery | None:
-    """Returns what to write of an answer; None if all forms of it were too large.
+) -> Delivery:
+    """Return one form of an answer; each attempt makes a smaller one.
 
-    What failed goes to the dead letters as it came, if there are any. What is too large has failed;
-    where it is too large even as it came, its value is left out.
+    Attempt 0 is the answer itself. An answer that is too large has failed: attempt 1 has the
+    value of the message without a translation, attempt 2 no value, attempt 3 only the headers of
+    `tt`, and attempt 4 no key either, so that no message blocks its partition.
 
     Args:
       answer: The answer.
-      attempt: How many forms of it were too large.
-      form: Where texts stand.
-      has_dead_letter: Whether there is a topic for what failed.
+      attempt: Number of larger forms that were refused.
+      form: Where the texts are in a message.
+      has_dead_letter: Whether failed messages have a topic of their own.
     """
     if attempt > 0:
         answer = fail(answer.message, TOO_LARGE, form=form)
@@ -217,7 +215,11 @@ def deliver(
     value = answer.message.value if is_dead_letter else answer.value
     if attempt > 1:
         value = None if value is None else b""
-    return None if attempt > _FORMS else Delivery(is_dead_letter, value, answer.headers)
+    headers = answer.headers
+    if attempt > 2:
+        headers = tuple(header for header in headers if header[0] in OWN_HEADERS)
+    key = answer.message.key if attempt < SMALLEST else None
+    return Delivery(is_dead_letter, value, headers, key)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

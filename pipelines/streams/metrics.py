@@ -1,26 +1,208 @@
-"""What is known of a run, told: a line, a line of JSON, and the text that Prometheus reads."""
+"""Metrics of a stream: for Prometheus, for the status line and for the metrics file."""
 
 from __future__ import annotations
 
+import collections
 import contextlib
-import http.server
 import json
+import socketserver
 import threading
 import time
-from collections.abc import Callable, Iterator
+import wsgiref.simple_server
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any, NamedTuple
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, make_wsgi_app
 
 from model.errors import UserError, counted
 from pipelines.runners.status_line import repeating
-from pipelines.streams.live_run import Metrics
+from pipelines.texts.translating import FAILED
 
-LOOPBACK = "127.0.0.1"
-FILE_SECONDS = 10.0
-_MOST_PARTITIONS = 4  # that the line shows one by one
+FILE_SECONDS = 10.0  # between two lines of the metrics file
+RATE_SECONDS = 10.0  # over which the status line takes the rate and the latencies
+TROUBLE_SECONDS = 15.0  # clients report a problem every 10 s for as long as it lasts
+COMMIT_SECONDS = 300.0  # after which a batch that is not committed makes the member unhealthy
+_MOST_LATENCIES = 20_000
+_MOST_PARTITIONS = 4  # that the status line shows one by one
+_BATCH_SIZES = (1, 4, 16, 64, 256, 1024, 4096)
+_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
+
+
+class Metrics(NamedTuple):
+    """The state of a stream at one moment."""
+
+    messages: int  # messages written
+    failed: int  # messages written that have no translation
+    by_status: Mapping[str, int]
+    rate: float  # messages per second in the last RATE_SECONDS
+    p50: float | None  # seconds from the timestamp of a message until its translation was written
+    p95: float | None
+    lag: Mapping[int, int]  # messages that are not committed, by partition
+    trouble: str  # the problem that keeps the stream from its work, or ""
+    left_out: int = 0  # unreadable files of a watched folder
+
+
+class StreamMetrics:
+    """Counts what a stream does; every method may be called from any thread.
+
+    Attributes:
+      registry: The same counts for Prometheus.
+    """
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        registry: dict[str, Any] = {"registry": self.registry}
+        self._written = Counter("tt_messages", "Messages written.", ["status"], **registry)
+        self._batch_messages = Histogram(
+            "tt_batch_messages", "Messages per batch.", buckets=_BATCH_SIZES, **registry
+        )
+        self._batch_seconds = Histogram(
+            "tt_batch_seconds", "Seconds to translate a batch.", buckets=_SECONDS, **registry
+        )
+        self._latency = Histogram(
+            "tt_latency_seconds", "Seconds from the timestamp of a message until it was written.",
+            buckets=_SECONDS, **registry,
+        )  # fmt: skip
+        self._lag = Gauge(
+            "tt_lag_messages", "Messages that are not committed.", ["partition"], **registry
+        )
+        self._rebalances = Counter("tt_rebalances", "Changes of the assignment.", **registry)
+        self._aborted = Counter("tt_aborted_transactions", "Aborted transactions.", **registry)
+        self._left_out = Counter(
+            "tt_files_left_out", "Unreadable files of a watched folder.", **registry
+        )
+        in_trouble = Gauge("tt_in_trouble", "1 while a problem stops the stream.", **registry)
+        in_trouble.set_function(lambda: bool(self.look().trouble))
+        self._lock = threading.RLock()
+        self._by_status: collections.Counter[str] = collections.Counter()
+        self._latencies: collections.deque[tuple[float, float]] = collections.deque(
+            maxlen=_MOST_LATENCIES
+        )
+        self._recent: collections.deque[tuple[float, int]] = collections.deque()
+        self._lag_of: dict[int, int] = {}
+        self._files_left_out = 0
+        self._trouble, self._troubled = "", 0.0
+        self._is_assigned = False
+        self._waiting_since: float | None = None  # a batch, for its commit
+        self._start = time.monotonic()
+
+    def note_written(
+        self, statuses: Iterable[str], *, milliseconds: Iterable[int | None] = ()
+    ) -> None:
+        """Count messages that were written, and end the current trouble.
+
+        Args:
+          statuses: The status of each message.
+          milliseconds: The timestamp of each message since 1970, or None.
+        """
+        now, wall = time.monotonic(), time.time()
+        counts = collections.Counter(statuses)
+        latencies = [max(wall - each / 1000, 0.0) for each in milliseconds if each is not None]
+        for status, count in counts.items():
+            self._written.labels(status).inc(count)
+        for latency in latencies:
+            self._latency.observe(latency)
+        with self._lock:
+            self._by_status += counts
+            self._recent.append((now, counts.total()))
+            self._latencies += [(now, latency) for latency in latencies]
+            self._trouble = ""
+            self._forget(now)
+
+    def note_batch(self, messages: int, *, seconds: float) -> None:
+        """Count a batch that was translated."""
+        self._batch_messages.observe(messages)
+        self._batch_seconds.observe(seconds)
+
+    def note_lag(self, lag: Mapping[int, int]) -> None:
+        """Replace the numbers of messages, by partition, that are not committed."""
+        with self._lock:
+            for gone in self._lag_of.keys() - lag.keys():
+                self._lag.remove(gone)
+            for partition, count in lag.items():
+                self._lag.labels(partition).set(count)
+            self._lag_of = dict(sorted(lag.items()))
+
+    def note_left_out(self) -> None:
+        """Count a file that cannot be read."""
+        self._left_out.inc()
+        with self._lock:
+            self._files_left_out += 1
+
+    def note_rebalance(self) -> None:
+        """Count a change of the assignment."""
+        self._rebalances.inc()
+
+    def note_aborted(self) -> None:
+        """Count an aborted transaction."""
+        self._aborted.inc()
+
+    def note_trouble(self, trouble: str) -> None:
+        """Record the problem that stops the stream; "" when it is over."""
+        with self._lock:
+            self._trouble, self._troubled = trouble, time.monotonic()
+
+    def note_assigned(self, is_assigned: bool) -> None:
+        """Record whether the broker has given this process its share of the input."""
+        with self._lock:
+            self._is_assigned = is_assigned
+
+    def note_waiting(self, is_waiting: bool) -> None:
+        """Record whether a batch waits for its commit."""
+        with self._lock:
+            if not is_waiting:
+                self._waiting_since = None
+            elif self._waiting_since is None:
+                self._waiting_since = time.monotonic()
+
+    def health(self) -> str:
+        """Return what is wrong with this member; "" if it is assigned and commits its batches."""
+        with self._lock:
+            trouble = self.look().trouble
+            since = self._waiting_since
+            if not self._is_assigned:
+                return "not assigned"
+            if since is not None and time.monotonic() - since > COMMIT_SECONDS:
+                return f"a batch has waited {COMMIT_SECONDS:g} s for its commit"
+            return trouble
+
+    def look(self) -> Metrics:
+        """Return the current state."""
+        now = time.monotonic()
+        with self._lock:
+            self._forget(now)
+            latencies = sorted(latency for _, latency in self._latencies)
+            seconds = min(RATE_SECONDS, max(now - self._start, 1.0))
+            return Metrics(
+                messages=self._by_status.total(),
+                failed=self._by_status[FAILED],
+                by_status=dict(sorted(self._by_status.items())),
+                rate=sum(count for _, count in self._recent) / seconds,
+                p50=_quantile(latencies, 0.5),
+                p95=_quantile(latencies, 0.95),
+                lag=self._lag_of,
+                trouble=self._trouble if now - self._troubled < TROUBLE_SECONDS else "",
+                left_out=self._files_left_out,
+            )
+
+    def _forget(self, now: float) -> None:
+        for seen in (self._latencies, self._recent):
+            while seen and seen[0][0] < now - RATE_SECONDS:
+                seen.popleft()
+
+
+def _quantile(values: list[float], share: float) -> float | None:
+    """Return the quantile of sorted values.
+
+    >>> _quantile([1.0, 2.0, 3.0], 0.5), _quantile([], 0.5)
+    (2.0, None)
+    """
+    return values[min(len(values) - 1, int(share * len(values)))] if values else None
 
 
 def describe(metrics: Metrics) -> str:
-    """Says it in a line.
+    """Return the status line.
 
     >>> describe(Metrics(1200, 3, {}, 56.71, 0.21, 0.4512, {0: 0, 1: 12}, ""))
     '1,200 messages, 56.7/s, latency 0.21 s (95 %: 0.45 s), lag 0:0 1:12, 3 failed'
@@ -34,7 +216,7 @@ def describe(metrics: Metrics) -> str:
     elif metrics.lag:
         worst = max(metrics.lag, key=lambda partition: metrics.lag[partition])
         total = sum(metrics.lag.values())
-        parts.append(f"lag {total:,}, of partition {worst} {metrics.lag[worst]:,}")
+        parts.append(f"lag {total:,} (partition {worst}: {metrics.lag[worst]:,})")
     parts.append(f"{metrics.failed:,} failed")
     if metrics.left_out:
         parts.append(f"{counted(metrics.left_out, 'file')} left out")
@@ -44,7 +226,7 @@ def describe(metrics: Metrics) -> str:
 
 
 def describe_end(metrics: Metrics, *, what: str) -> str:
-    """Says what a run that has ended has written.
+    """Return the last line of a run.
 
     >>> describe_end(Metrics(2, 0, {}, 0, None, None, {}, "", left_out=1), what="text")
     'Ended: 2 texts written, 0 of them failed; 1 file left out'
@@ -54,12 +236,7 @@ def describe_end(metrics: Metrics, *, what: str) -> str:
 
 
 def as_json(metrics: Metrics, *, now: float) -> str:
-    """Returns it as a line of JSON.
-
-    Args:
-      metrics: What is known.
-      now: Seconds since 1970.
-    """
+    """Return the metrics as a line of JSON; `now` is in seconds since 1970."""
     content = {
         "time": round(now, 3),
         "messages": metrics.messages,
@@ -75,71 +252,52 @@ def as_json(metrics: Metrics, *, now: float) -> str:
     return json.dumps(content)
 
 
-def as_prometheus(metrics: Metrics) -> str:
-    """Returns it as text of Prometheus.
+class _Server(socketserver.ThreadingMixIn, wsgiref.simple_server.WSGIServer):
+    daemon_threads = True
 
-    https://prometheus.io/docs/instrumenting/exposition_formats/
-    """
-    lines = ["# HELP tt_messages_total Messages written, by status."]
-    lines.append("# TYPE tt_messages_total counter")
-    for status, count in metrics.by_status.items():
-        lines.append(f'tt_messages_total{{status="{status}"}} {count}')
-    lines.append("# HELP tt_messages_per_second Messages written a second, of the last 10 seconds.")
-    lines += ["# TYPE tt_messages_per_second gauge", f"tt_messages_per_second {metrics.rate:.6g}"]
-    lines.append("# HELP tt_latency_seconds From a message's own time until it was written.")
-    lines.append("# TYPE tt_latency_seconds gauge")
-    for share, value in (("0.5", metrics.p50), ("0.95", metrics.p95)):
-        if value is not None:
-            lines.append(f'tt_latency_seconds{{quantile="{share}"}} {value:.6g}')
-    lines.append("# HELP tt_lag_messages Messages of the input that are not committed.")
-    lines.append("# TYPE tt_lag_messages gauge")
-    for partition, lag in metrics.lag.items():
-        lines.append(f'tt_lag_messages{{partition="{partition}"}} {lag}')
-    lines.append("# HELP tt_files_left_out_total Files of a watched folder that cannot be read.")
-    lines.append("# TYPE tt_files_left_out_total counter")
-    lines.append(f"tt_files_left_out_total {metrics.left_out}")
-    lines.append("# HELP tt_in_trouble Whether something keeps the stream from its work.")
-    lines += ["# TYPE tt_in_trouble gauge", f"tt_in_trouble {int(bool(metrics.trouble))}"]
-    return "".join(f"{line}\n" for line in lines)
+
+class _Handler(wsgiref.simple_server.WSGIRequestHandler):
+    def log_message(self, *arguments: object) -> None:
+        """Keep requests off the terminal."""
 
 
 @contextlib.contextmanager
-def serving(look: Callable[[], Metrics], *, port: int | None) -> Iterator[None]:
-    """Answers to Prometheus at http://127.0.0.1:PORT/metrics while the block runs.
+def serving(metrics: StreamMetrics, *, address: str, port: int | None) -> Iterator[None]:
+    """Serve /metrics for Prometheus and /healthz while the block runs.
+
+    /healthz answers 200 while the member is assigned and commits its batches, and 503 otherwise.
 
     Args:
-      look: Returns what is known now.
+      metrics: The metrics of the stream.
+      address: The address to listen at.
       port: The port; None serves nothing.
 
     Raises:
-      UserError: The port is another program's.
+      UserError: The address or the port cannot be used.
     """
     if port is None:
         yield
         return
+    prometheus = make_wsgi_app(metrics.registry)
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            if self.path.partition("?")[0] != "/metrics":
-                self.send_error(404, "only /metrics is here")
-                return
-            content = as_prometheus(look()).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, *arguments: object) -> None:
-            """Keeps requests off the user's screen."""
+    def serve(request: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        if request["PATH_INFO"] == "/metrics":
+            found: Iterable[bytes] = prometheus(request, start)
+            return found
+        status, text = "404 Not Found", "only /metrics and /healthz are here"
+        if request["PATH_INFO"] == "/healthz":
+            problem = metrics.health()
+            status, text = ("503 Service Unavailable", problem) if problem else ("200 OK", "ok")
+        start(status, [("Content-Type", "text/plain; charset=utf-8")])
+        return [f"{text}\n".encode()]
 
     try:
-        server = http.server.ThreadingHTTPServer((LOOPBACK, port), Handler)
+        server = wsgiref.simple_server.make_server(address, port, serve, _Server, _Handler)
     except OSError as error:
         raise UserError(
-            f"`metrics_port` {port} cannot be used: {error.strerror or error}. Choose another"
+            f"`metrics_port` {port} at {address} cannot be used: {error.strerror or error}. "
+            "Choose another port or `metrics_address`"
         ) from error
-    server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
     thread.start()
     try:
@@ -152,17 +310,17 @@ def serving(look: Callable[[], Metrics], *, port: int | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def appending(
-    look: Callable[[], Metrics], *, path: str | None, report: Callable[[str], object]
+    metrics: StreamMetrics, *, path: str | None, report: Callable[[str], object]
 ) -> Iterator[None]:
-    """Appends a line of JSON to a file every `FILE_SECONDS` while the block runs, and at its end.
+    """Append a line of JSON to a file every `FILE_SECONDS` while the block runs, and at its end.
 
     Args:
-      look: Returns what is known now.
+      metrics: The metrics of the stream.
       path: The file; None writes nothing.
-      report: Takes a line if it cannot be written any more: the stream goes on.
+      report: Takes a line if the file can no longer be written; the stream continues.
 
     Raises:
-      UserError: It cannot be written.
+      UserError: The file cannot be opened.
     """
     if path is None:
         yield
@@ -176,21 +334,21 @@ def appending(
     lock = threading.Lock()
     errors: list[OSError] = []
 
-    def write(metrics: Metrics) -> None:
+    def write(found: Metrics) -> None:
         with lock:
             if errors:
                 return
             try:
-                file.write(f"{as_json(metrics, now=time.time())}\n")
+                file.write(f"{as_json(found, now=time.time())}\n")
                 file.flush()
             except OSError as error:
                 errors.append(error)
                 report(f"`metrics_file` {path} gets no more lines: {error.strerror or error}")
 
     try:
-        with repeating(look, write, interval=FILE_SECONDS):
+        with repeating(metrics.look, write, interval=FILE_SECONDS):
             yield
     finally:
-        write(look())
-        with contextlib.suppress(OSError):  # which was told
+        write(metrics.look())
+        with contextlib.suppress(OSError):  # which was reported
             file.close()

@@ -4,41 +4,50 @@ from __future__ import annotations
 
 import dataclasses
 
-from model.errors import accept_one_string, require
+from model.errors import accept_one_string, one_of, require, require_one_of
 from pipelines.streams.addresses import Address, Folder, KafkaTopic, parse_address
 from pipelines.texts.options import TextOptions
 
 _LAST_PORT = 65_535
 _LONGEST_LATENCY = 60.0  # seconds
-DEFAULT_LATENCY = 0.5
+DEFAULT_LATENCY = 0.1
 DEFAULT_BATCH = 1000
 DEFAULT_POLL = 10.0
+EXACTLY_ONCE = "exactly-once"
+AT_LEAST_ONCE = "at-least-once"
+DELIVERIES = (EXACTLY_ONCE, AT_LEAST_ONCE)
+LOOPBACK = "127.0.0.1"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StreamOptions:
-    """What to translate as it comes, and where to.
+    """The options of a translation of a stream.
 
     Attributes:
-      input: Topic of Kafka to read, kafka://HOST:PORT/TOPIC, several brokers separated by commas;
-        or subscription of Pub/Sub, pubsub://PROJECT/SUBSCRIPTION; or folder or glob to watch.
-      output: Topic to write, kafka://HOST:PORT/TOPIC or pubsub://PROJECT/TOPIC; or folder.
-      group: Consumer group of Kafka whose offsets say what is done: the same group goes on where
-        the last run ended, and must have no other reader. A new group begins with the oldest
-        message. Pub/Sub has none.
-      fields: Field of JSON messages, or column of tables, to translate, with dots where it is
-        inside others (product.title); repeatable. By default the whole message is the text, and a
-        table has one column of strings.
-      dead_letter: Topic for messages that fail, as they came, with the reason in a header. By
-        default they go to `output`, with the status "failed".
-      max_latency: Seconds that a message may wait for others, to be translated together with them,
-        before its translation begins.
-      max_batch: Most messages that are translated together, and are read twice after a crash.
-      kafka_config: File of librdkafka's settings for TLS and SASL, NAME=VALUE lines.
+      input: Kafka topic, kafka://HOST:PORT/TOPIC; Pub/Sub subscription, pubsub://PROJECT/NAME; or
+        folder or glob to watch. Separate several brokers by commas.
+      output: Kafka topic, Pub/Sub topic, pubsub://PROJECT/TOPIC, or folder to write.
+      group: Consumer group. Processes with the same group share the partitions of the topic.
+      fields: Field of JSON messages, or column of tables, to translate; repeatable.
+
+        Separate nested fields by dots (product.title). By default the whole message is the text,
+        and a table has one column of strings.
+      dead_letter: Write failed messages to this topic. By default they go to `output`.
+
+        A failed message is written as it came, with the reason in a header.
+      delivery: How often a Kafka message may be written: "exactly-once" or "at-least-once".
+
+        Exactly-once writes translations and offsets in one transaction. Brokers without
+        transactions get at-least-once.
+      max_latency: Seconds that a message may wait for others before its batch starts.
+      max_batch: Most messages per batch.
+      instance_id: Kafka's group.instance.id: a restarted process gets its partitions back.
+      kafka_config: File of librdkafka settings for TLS and SASL, with NAME=VALUE lines.
       poll: Seconds between two looks at a watched folder.
-      metrics_port: Port at which this machine's programs find metrics as Prometheus reads them.
-      metrics_file: File to which metrics are appended as a line of JSON every 10 seconds.
-      texts: How texts are treated.
+      metrics_port: Serve /metrics for Prometheus and /healthz at this port.
+      metrics_address: Listen at this address for `metrics_port`.
+      metrics_file: Append the metrics to this file as a line of JSON every 10 seconds.
+      texts: How texts are translated.
     """
 
     input: str
@@ -46,11 +55,14 @@ class StreamOptions:
     group: str | None = None
     fields: tuple[str, ...] = ()
     dead_letter: str | None = None
+    delivery: str = one_of(DELIVERIES, default=EXACTLY_ONCE)
     max_latency: float = DEFAULT_LATENCY
     max_batch: int = DEFAULT_BATCH
+    instance_id: str | None = None
     kafka_config: str | None = None
     poll: float = DEFAULT_POLL
     metrics_port: int | None = None
+    metrics_address: str = LOOPBACK
     metrics_file: str | None = None
     texts: TextOptions = dataclasses.field(default_factory=TextOptions)
 
@@ -69,11 +81,17 @@ class StreamOptions:
             f"`max_latency` must be more than 0 and at most {_LONGEST_LATENCY:g} seconds",
             self.max_latency,
         )
+        require_one_of("`delivery`", self.delivery, DELIVERIES)
         require(self.max_batch >= 1, "`max_batch` must be at least 1", self.max_batch)
         require(
             self.metrics_port is None or 0 < self.metrics_port <= _LAST_PORT,
             f"`metrics_port` must be 1 to {_LAST_PORT}",
             self.metrics_port,
+        )
+        require(
+            self.metrics_port is not None or self.metrics_address == LOOPBACK,
+            "`metrics_address` needs `metrics_port`: give the port, too",
+            self.metrics_address,
         )
 
     def _check_addresses(self) -> None:
@@ -108,8 +126,14 @@ class StreamOptions:
             require(not (is_folder and is_given), f"`{name}` is for messages: leave it out")
         require(is_folder or self.poll == DEFAULT_POLL, "`poll` is for folders: leave it out")
         require(self.poll > 0, "`poll` must be more than 0 seconds", self.poll)  # not NaN
-        for name, value in (("`group`", self.group), ("`kafka_config`", self.kafka_config)):
-            require(is_kafka or value is None, f"{name} is for Kafka alone: leave it out", value)
+        of_kafka = {
+            "group": self.group is not None,
+            "kafka_config": self.kafka_config is not None,
+            "instance_id": self.instance_id is not None,
+            "delivery": self.delivery != EXACTLY_ONCE,
+        }
+        for name, is_given in of_kafka.items():
+            require(is_kafka or not is_given, f"`{name}` is only for Kafka: leave it out")
 
     @property
     def source(self) -> Address:

@@ -25,16 +25,24 @@ if TYPE_CHECKING:
 
 ANSWER_SECONDS = 10.0  # that brokers have at the start
 
-# What the flags say, or what at-least-once rests on.
+SESSION_MSEC = 10_000  # after which the group gives the partitions of a dead member to others
+POLL_MSEC = 600_000  # after which the group gives up a member that polls no more
+# A member that dies in a transaction holds up its partitions for this long.
+TRANSACTION_MSEC = 15_000
+
+# Settings that options replace, or on which the delivery guarantees rest.
 _OWN = {
-    "bootstrap.servers": "brokers stand in the addresses",
-    "metadata.broker.list": "brokers stand in the addresses",
-    "group.id": "the group is `group`",
-    "group.instance.id": "the group is `group`",
+    "bootstrap.servers": "give the brokers in the addresses",
+    "metadata.broker.list": "give the brokers in the addresses",
+    "group.id": "use `group`",
+    "group.instance.id": "use `instance_id`",
+    "group.protocol": "members use the classic protocol",
     "enable.auto.commit": "offsets are committed when translations are written",
     "enable.auto.offset.store": "offsets are committed when translations are written",
     "enable.partition.eof": "it is not needed",
-    "transactional.id": "there are no transactions",
+    "isolation.level": "only committed messages are read",
+    "partition.assignment.strategy": "members use cooperative-sticky",
+    "transactional.id": "each member has its own",
 }
 RESET = "auto.offset.reset"  # where a new group begins
 _RESETS = {"earliest": "earliest", "smallest": "earliest", "beginning": "earliest",
@@ -50,6 +58,7 @@ _PRODUCERS = (
     "acks", "request.required.acks", "batch.", "compression.", "delivery.timeout",
     "enable.idempotence", "linger.ms", "message.send.max.retries", "message.timeout", "partitioner",
     "queue.buffering", "queuing.strategy", "request.timeout", "retries", "sticky.partitioning",
+    "transaction.",
 )  # fmt: skip
 
 _PROPERTY = re.compile(r'property[: ]+"([\w.]+)"')
@@ -125,34 +134,41 @@ def make_consumer(
     group: str,
     config: str | None,
     note: Callable[[KafkaError], object],
-    most_kbytes: int = 16_384,
+    instance: str | None = None,
 ) -> Consumer:
-    """Makes a consumer, which subscribes to nothing and commits nothing by itself.
+    """Make a member of a consumer group that commits only when it is told to.
 
     Args:
-      brokers: Brokers by which the cluster is found.
-      group: Consumer group whose offsets are read and committed.
+      brokers: Bootstrap brokers of the cluster.
+      group: Consumer group.
       config: File of the user's settings.
-      note: Takes errors of connections, in whatever thread calls the consumer.
-      most_kbytes: Most kilobytes that are fetched ahead, of each partition.
+      note: Takes connection errors, in the thread that calls the consumer.
+      instance: Name of a static member (`group.instance.id`).
 
     Raises:
-      UserError: A setting is not librdkafka's.
+      UserError: librdkafka does not accept a setting.
     """
     import confluent_kafka
 
-    settings = {
-        "queued.max.messages.kbytes": most_kbytes,
+    settings: dict[str, Any] = {
+        "queued.max.messages.kbytes": 16_384,
+        "session.timeout.ms": SESSION_MSEC,
+        "topic.metadata.refresh.interval.ms": 10_000,  # finds new partitions and deleted topics
         **_of_kind(read_settings(config), leave_out=_PRODUCERS),
         "bootstrap.servers": brokers,
         "group.id": group,
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
-        # Where each partition begins is said: what is lost then is an error, and not passed over.
+        "isolation.level": "read_committed",
+        "partition.assignment.strategy": "cooperative-sticky",
+        # The member sets each position itself. A position that is lost must not be skipped.
         RESET: "error",
         "error_cb": note,
         "logger": _quiet,
     }
+    settings.setdefault("max.poll.interval.ms", POLL_MSEC)
+    if instance is not None:
+        settings["group.instance.id"] = instance
     return _make(confluent_kafka.Consumer, settings, config=config)
 
 
@@ -162,17 +178,19 @@ def make_producer(
     config: str | None,
     note: Callable[[KafkaError], object],
     most_bytes: int | None = None,
+    transactional_id: str | None = None,
 ) -> Producer:
-    """Makes a producer that keeps the order of messages and waits for all replicas.
+    """Make a producer that keeps the order of messages and waits for all in-sync replicas.
 
     Args:
-      brokers: Brokers by which the cluster is found.
+      brokers: Bootstrap brokers of the cluster.
       config: File of the user's settings.
-      note: Takes errors of connections, in whatever thread calls the producer.
-      most_bytes: Size of the largest message that the topics take, if it is known.
+      note: Takes connection errors, in the thread that calls the producer.
+      most_bytes: Size of the largest message that the topics allow, if it is known.
+      transactional_id: Makes a transactional producer.
 
     Raises:
-      UserError: A setting is not librdkafka's.
+      UserError: librdkafka does not accept a setting.
     """
     import confluent_kafka
 
@@ -187,6 +205,10 @@ def make_producer(
     }
     if most_bytes is not None:
         settings.setdefault("message.max.bytes", most_bytes)
+    if transactional_id is not None:
+        settings.setdefault("transaction.timeout.ms", TRANSACTION_MSEC)
+        settings["transactional.id"] = transactional_id
+        settings["enable.idempotence"] = True
     return _make(confluent_kafka.Producer, settings, config=config)
 
 
@@ -218,6 +240,7 @@ class FoundTopics(NamedTuple):
 
     partitions: dict[str, list[int]]  # by topic
     most_bytes: int | None  # size of the largest message that all of them take, if it is known
+    cluster: str | None  # the ID of the cluster, if the brokers tell it
 
 
 def find_topics(
@@ -246,10 +269,11 @@ def find_topics(
     admin = _make(AdminClient, settings, config=config)
     end = time.monotonic() + ANSWER_SECONDS
     try:
-        found = admin.list_topics(timeout=ANSWER_SECONDS).topics
+        cluster = admin.list_topics(timeout=ANSWER_SECONDS)
     except confluent_kafka.KafkaException as error:
         admin.poll(0)
         raise explain_silence([error.args[0], *errors], brokers=brokers, config=config) from None
+    found = cluster.topics
     for name, topic in topics.items():
         if topic.topic not in found:
             raise UserError(
@@ -260,7 +284,8 @@ def find_topics(
             raise explain_error(fault, brokers=brokers)
     names = [topic.topic for topic in topics.values()]
     limits = _find_limits(admin, names, seconds=max(end - time.monotonic(), 1.0))
-    return FoundTopics({name: sorted(found[name].partitions) for name in names}, limits)
+    partitions = {name: sorted(found[name].partitions) for name in names}
+    return FoundTopics(partitions, limits, cluster.cluster_id)
 
 
 def _find_limits(admin: Any, topics: list[str], *, seconds: float) -> int | None:
