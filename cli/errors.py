@@ -28,7 +28,7 @@ _running: list[typer.Context] = []  # the command that runs last: `tt demo` runs
 
 @contextlib.contextmanager
 def user_errors(context: typer.Context) -> Iterator[None]:
-    """Turns a `UserError` into one line on stderr and exit code 2; `say` names the user's options.
+    """Turns a `UserError` into one line on stderr, in words of `say`, and its exit code.
 
     So does what libraries raise of rights, networks and services, wherever it comes from.
     """
@@ -40,7 +40,7 @@ def user_errors(context: typer.Context) -> Iterator[None]:
         if found is None:
             raise
         say(f"tt: error: {' '.join(str(found).split())}")
-        raise typer.Exit(2) from None
+        raise typer.Exit(found.exit_code) from None
     finally:
         _running.pop()
 

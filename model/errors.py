@@ -16,6 +16,8 @@ class UserError(Exception):
     to mend is raised as another exception, with its traceback.
     """
 
+    exit_code = 2
+
 
 class BadFileError(UserError):
     """A file that is there cannot be read, or does not hold what is asked for."""
@@ -47,6 +49,12 @@ class NoAccessError(UnfinishedError):
 
 class ServiceError(UnfinishedError):
     """A service over the network does not answer, or refuses."""
+
+
+class GoneError(ServiceError):
+    """A topic or subscription was deleted while a stream used it."""
+
+    exit_code = 1
 
 
 def first_line(problem: BaseException | str) -> str:

@@ -24,12 +24,13 @@ from pipelines.runners.status_line import StatusLine, TimeLine
 from pipelines.streams.options import StreamOptions
 
 _PANELS = {
-    "Messages": ("group", "fields", "dead_letter", "max_latency", "max_batch", "kafka_config"),
+    "Messages": ("fields", "dead_letter", "max_latency", "max_batch"),
+    "Kafka": ("group", "delivery", "instance_id", "kafka_config"),
     "Folders": ("poll",),
-    "Metrics": ("metrics_port", "metrics_file"),
+    "Metrics": ("metrics_port", "metrics_address", "metrics_file"),
     "Texts": ("texts",),
 }
-_DRAINING = b"tt: ending when what is in hand is written; a second Ctrl-C ends at once\n"
+_DRAINING = b"tt: finishing the batch in progress; press Ctrl-C again to stop at once\n"
 
 
 @command(is_resumable=True, takes_beam=True)
@@ -55,13 +56,13 @@ def translate_stream_command(
 ) -> None:
     """Translate messages, or files of a folder, as they come.
 
-    Messages are those of Kafka or Pub/Sub. Runs until Ctrl-C or SIGTERM: then what is in hand is
-    written and committed, and the exit code is 0. Each message comes out at least once, with the
-    header tt-source by which one that comes twice is known. Messages keep their key, their headers
-    (attributes) and, as JSON, their other fields; the added fields have the names of the columns
-    of translate-batch. Of a watched folder, each table that comes whole is translated as
-    translate-batch does, into a folder of its name. With --runner, workers of Flink or Dataflow
-    read and write; Ctrl-C cancels the job there.
+    Start the same command several times, on one or more machines, to share the partitions of a
+    Kafka topic or a Pub/Sub subscription. Kafka messages are written exactly once, Pub/Sub
+    messages at least once. Messages keep their key, their headers (attributes) and, as JSON, their
+    other fields; the added fields have the names of the columns of translate-batch. The header
+    tt-source names the source message. Each new table of a watched folder is translated as
+    translate-batch does. Ctrl-C or SIGTERM finishes and commits the batch in progress, and the
+    exit code is 0. With --runner=DataflowRunner, the workers of Dataflow read and write.
 
     Example: tt translate-stream inbox/ outbox/ --field body
     """
@@ -121,14 +122,17 @@ def interrupted_by_sigterm() -> Iterator[None]:
 
 @contextlib.contextmanager
 def draining_on_signals(drain: Callable[[], object]) -> Iterator[None]:
-    """Calls `drain` at the first Ctrl-C or SIGTERM inside the block; the second does as ever."""
+    """Call `drain` at the first Ctrl-C or SIGTERM inside the block; interrupt at the second."""
     before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+
+    def interrupt(number: int, frame: Any) -> None:
+        raise KeyboardInterrupt
 
     def handle(number: int, frame: Any) -> None:
         drain()
-        for each, handler in before.items():
-            signal.signal(each, handler)
-        os.write(2, _DRAINING)  # what it interrupts may be in the middle of a line of its own
+        for each in before:
+            signal.signal(each, interrupt)
+        os.write(2, _DRAINING)  # print could interrupt itself in the middle of a line
 
     for each in before:
         signal.signal(each, handle)

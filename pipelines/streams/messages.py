@@ -60,6 +60,7 @@ class Message:
     headers: Headers = ()
     source: str  # where it stood: "topic/partition/offset", or "subscription/id"
     partition: int = 0
+    offset: int = 0
     milliseconds: int | None = None  # since 1970, as the message says
 
     @property

@@ -13,15 +13,15 @@ AnswerMessages = Callable[[Sequence[Message]], list[Answer]]
 
 
 class StreamPlan(Protocol):
-    """Reads messages from a checked input and writes their answers to a checked output.
+    """Reads messages from a checked input and writes their answers to a checked output."""
 
-    Attributes:
-      lines: Lines that say where reading begins.
-      notices: Warnings for the user.
-    """
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Lines that say where reading begins."""
 
-    lines: tuple[str, ...]
-    notices: tuple[str, ...]
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """Warnings for the user."""
 
     def run(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import threading
 import time
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -15,8 +16,7 @@ from model.folders.lock import lock_folder
 from pipelines.inference.model_loading import FoundModel
 from pipelines.storage.listing import exists
 from pipelines.storage.paths import is_local
-from pipelines.streams.live_run import Metrics, find_run, forget_run
-from pipelines.streams.metrics import appending, serving
+from pipelines.streams.metrics import Metrics, StreamMetrics, appending, serving
 from pipelines.streams.options import StreamOptions
 from pipelines.translate.inputs import inspect_input
 from pipelines.translate.job import TranslateRequest
@@ -39,13 +39,14 @@ class WatchJob:
     """What a run will do; no file has been read yet."""
 
     options: StreamOptions
-    name: str  # of its `LiveRun`
     inbox: Inbox
     records: Records
     request: RequestOf
     model: FoundModel
     engine: Engine  # what computes
     notices: tuple[str, ...] = ()  # lines that warn the user
+    metrics: StreamMetrics = dataclasses.field(default_factory=StreamMetrics)
+    stop: threading.Event = dataclasses.field(default_factory=threading.Event)
 
     def describe(self) -> list[str]:
         """Returns the lines that say what the run will do."""
@@ -54,11 +55,11 @@ class WatchJob:
 
     def look(self) -> Metrics:
         """Returns what is known of the run now; may be called from any thread."""
-        return find_run(self.name).look()
+        return self.metrics.look()
 
     def drain(self) -> None:
         """Asks the run to end when the file in hand is translated; of any thread."""
-        find_run(self.name).is_draining = True
+        self.stop.set()
 
     def run(self, report: Callable[[str], object] = lambda line: None) -> Metrics:
         """Translates files until `drain` is called; returns what was done.
@@ -71,34 +72,32 @@ class WatchJob:
             full disk, a model that is gone.
           KeyboardInterrupt: The user wants the end at once; finished units stay.
         """
-        live = find_run(self.name)
-        try:
-            with contextlib.ExitStack() as stack:
-                stack.enter_context(serving(self.look, port=self.options.metrics_port))
-                stack.enter_context(
-                    appending(self.look, path=self.options.metrics_file, report=report)
-                )
-                if is_local(self.records.output):
-                    folder = f"{self.records.output}/{FOLDER}"
-                    lock = lock_folder(folder, name=_LOCK, remedy="choose another output")
-                    try:
-                        stack.enter_context(lock)
-                    except OSError as error:
-                        raise UserError(
-                            f"the output folder {self.options.output} cannot be written: "
-                            f"{error.strerror or error}. Choose another `output`"
-                        ) from error
-                known = self.records.read()
-                told: set[tuple[str, str]] = set()
-                report("Ready: files are translated as they come")
-                while not live.is_draining:
-                    self._look_once(known, told, report)
-                    end = time.monotonic() + self.options.poll
-                    while not live.is_draining and time.monotonic() < end:
-                        time.sleep(_NAP_SECONDS)
-            return self.look()
-        finally:
-            forget_run(self.name)
+        options = self.options
+        with contextlib.ExitStack() as stack:
+            address, port = options.metrics_address, options.metrics_port
+            stack.enter_context(serving(self.metrics, address=address, port=port))
+            stack.enter_context(appending(self.metrics, path=options.metrics_file, report=report))
+            if is_local(self.records.output):
+                folder = f"{self.records.output}/{FOLDER}"
+                lock = lock_folder(folder, name=_LOCK, remedy="choose another output")
+                try:
+                    stack.enter_context(lock)
+                except OSError as error:
+                    raise UserError(
+                        f"the output folder {options.output} cannot be written: "
+                        f"{error.strerror or error}. Choose another `output`"
+                    ) from error
+            self.metrics.note_assigned(True)
+            known = self.records.read()
+            told: set[tuple[str, str]] = set()
+            report("Ready: files are translated as they come")
+            while not self.stop.is_set():
+                self._look_once(known, told, report)
+                end = time.monotonic() + options.poll
+                # Naps instead of one wait: a signal handler cannot interrupt a wait.
+                while not self.stop.is_set() and time.monotonic() < end:
+                    time.sleep(_NAP_SECONDS)
+        return self.look()
 
     def _look_once(
         self, known: set[str], told: set[tuple[str, str]], report: Callable[[str], object]
@@ -107,37 +106,34 @@ class WatchJob:
 
         `told` are digests and errors that were reported, so that each is told once.
         """
-        live = find_run(self.name)
         try:
-            whole, count = self.inbox.look()
+            whole, _ = self.inbox.look()
         except UserError as error:  # a file system that does not answer now
-            live.note_trouble(str(error))
+            self.metrics.note_trouble(str(error))
             if ("", str(error)) not in told:
                 report(f"tt: warning: {error}")
             told.add(("", str(error)))
             return
         new = [file for file in whole if file.digest not in known]
-        live.note_ends({0: count})
-        live.note_done({0: count - len(new)})
-        for left, file in enumerate(new):
-            if live.is_draining:
+        self.metrics.note_lag({0: len(new)})
+        for done, file in enumerate(new):
+            if self.stop.is_set():
                 return
-            live.note_done({0: count - len(new) + left})
+            self.metrics.note_lag({0: len(new) - done})
             try:
                 self._translate(file, report)
             except DiskFullError:
                 raise
             except UserError as error:  # it may pass: the next look tries the file again
-                live.note_trouble(f"{file.name}: {error}")
+                self.metrics.note_trouble(f"{file.name}: {error}")
                 if (file.digest, str(error)) not in told:
                     report(f"tt: warning: {file.name} is left for later: {error}")
                 told.add((file.digest, str(error)))
                 continue
             known.add(file.digest)
-        live.note_done({0: count})
+        self.metrics.note_lag({0: 0})
 
     def _translate(self, file: WatchedFile, report: Callable[[str], object]) -> None:
-        live = find_run(self.name)
         request = self.request(file)
         try:
             found = inspect_input(request.options, has_n_best=request.decoding.n_best > 1)
@@ -147,7 +143,7 @@ class WatchJob:
             if not exists(file.path):
                 raise  # no record of what is gone
             self.records.write(file, reason=str(error))
-            live.note_left_out()
+            self.metrics.note_left_out()
             report(f"tt: warning: {file.name} is left out: {error}")
             return
         try:
@@ -158,7 +154,9 @@ class WatchJob:
             job = self.request(file, overwrite=True).plan(found=found)
         summary = job.run()
         self.records.write(file, rows=summary.rows)
-        live.note_written(_statuses(summary.rows_by_status), [time.time() - file.changed])
+        self.metrics.note_written(
+            _statuses(summary.rows_by_status), milliseconds=[int(1000 * file.changed)]
+        )
         report(f"{file.name}: {summary.rows:,} rows translated")
 
 

@@ -60,7 +60,6 @@ class WatchRequest:
         run = uuid.uuid4().hex
         return WatchJob(
             options=options,
-            name=run,
             inbox=inbox,
             records=Records(output=normalize_path(options.output).rstrip("/"), run=run),
             request=self._request_of,

@@ -75,13 +75,13 @@ class ApacheKafka(Broker):
             time.sleep(0.05)
 
 
-def running(folder):
-    """Yields a broker that runs; skips the test where it cannot."""
+def running(folder, **settings):
+    """Yield a broker with these settings; skip the test if it cannot run."""
     for program in ("java", "mvn"):
         if shutil.which(program) is None:
             pytest.skip(f"no {program} here, which Apache Kafka needs")
     if not INSTALLED.exists():
         pytest.fail(f"no {INSTALLED}: `make test-stream` makes it")
-    broker = ApacheKafka(folder)
+    broker = ApacheKafka(folder, **settings)
     yield broker
     broker.stop()

@@ -1,9 +1,6 @@
 """A stream with a stand-in for the model, in a process of its own, and what goes through it."""
 
-import dataclasses
-import functools
 import os
-import random
 import resource
 import signal
 import time
@@ -13,10 +10,9 @@ from fakes import Reverser
 from kafka_broker import PATIENCE
 
 from cli.commands.translate_stream import draining_on_signals
+from model.errors import UserError
 from pipelines.inference.model_loading import CustomModel
 from pipelines.streams.job import StreamRequest
-from pipelines.streams.kafka import connections
-from pipelines.streams.kafka.connections import close_connection
 from pipelines.streams.options import StreamOptions
 
 PAUSE = 0.03  # seconds
@@ -39,6 +35,14 @@ class VerySlow(Reverser):
         return super().translate_ids(source_ids)
 
 
+class Paced(Reverser):
+    """Takes 5 ms per text."""
+
+    def translate_ids(self, source_ids, **settings):
+        time.sleep(0.005 * len(source_ids))
+        return super().translate_ids(source_ids)
+
+
 class Wordy(Reverser):
     """Makes long translations of texts that begin with a w."""
 
@@ -55,27 +59,24 @@ def load_poisoned():
 
 
 LOADERS = {
-    "reverser": Reverser, "slow": Slow, "very slow": VerySlow, "wordy": Wordy,
+    "reverser": Reverser, "slow": Slow, "very slow": VerySlow, "paced": Paced, "wordy": Wordy,
     "poisoned": load_poisoned,
 }  # fmt: skip
 
 
-def run_stream(options, *, model="reverser", wait=None, look=None, **environment):
-    """Translates until a signal; returns what was counted, and the most memory, in bytes."""
+def run_stream(options, *, model="reverser", **environment):
+    """Translate until a signal; return what was counted, and the most memory, in bytes."""
     os.environ.update(environment)
-    if wait is not None:
-        connections.WAIT_SECONDS = wait
     custom = CustomModel(load=LOADERS[model], fingerprint=model)
-    job = StreamRequest(options=StreamOptions(**options), model=custom).plan(print)
-    if look is not None:
-        [source] = job.ends.sources
-        looking = dataclasses.replace(source, look_seconds=look)
-        close = functools.partial(close_connection, looking)
-        job = dataclasses.replace(
-            job, ends=dataclasses.replace(job.ends, sources=(looking,), close=close)
-        )
-    with draining_on_signals(job.drain):
-        found = job.run(lambda line: print(line, flush=True))
+    try:
+        job = StreamRequest(options=StreamOptions(**options), model=custom).plan(print)
+        for line in [*job.describe(), *job.notices]:
+            print(line, flush=True)
+        with draining_on_signals(job.drain):
+            found = job.run(lambda line: print(line, flush=True))
+    except UserError as error:  # as the command line does
+        print(f"tt: error: {error}", flush=True)
+        raise SystemExit(error.exit_code) from None
     return {**found._asdict(), "bytes": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}
 
 
@@ -114,48 +115,6 @@ def text_of(number):
 
 def values(count, first=0):
     return [text_of(number).encode() for number in range(first, first + count)]
-
-
-def survive_kills(broker, start, *, kills, early, seed, most=64):
-    """Kills a stream again and again, each `early`-th time while it starts; then has it end.
-
-    Before each start, more messages wait than a stream can translate until it is killed, however
-    fast the machine is. Asserts that none is lost, and that a kill doubles at most a bundle.
-
-    Returns:
-      Its options, what has come into its output, and the number of messages.
-    """
-    options = stream(broker, partitions=2, max_batch=most)
-    watch = broker.watch(topic_of(options["output"]), partitions=2)
-    moments = random.Random(seed)
-    count = doubles = 0
-    for kill in range(kills):
-        before = watch.look(0.3)
-        while count - len(watch.keys()) < WAITING:
-            broker.put(topic_of(options["input"]), values(1000, count), partitions=2, first=count)
-            count += 1000
-        child = start(options, model="slow")
-        if kill % early:
-            watch.wait_for(before + 1, process=child)
-            time.sleep(moments.uniform(0, 0.25))
-        else:
-            time.sleep(moments.uniform(0, 2))
-        os.kill(child.pid, signal.SIGKILL)
-        assert child.wait(PATIENCE).code == -signal.SIGKILL
-        watch.look(0.3)
-        found = watch.keys().total() - len(watch.keys())
-        assert found - doubles <= most, "more than a bundle came twice"
-        doubles = found
-        assert len(watch.keys()) < count, "there was nothing left to lose"
-    child = start(options)
-    watch.wait_for_keys(count, process=child)
-    end(child)
-    watch.look(0.5)
-    assert len(watch.keys()) == count
-    doubles = watch.keys().total() - count
-    assert doubles <= kills * most
-    print(f"{kills} kills: 0 of {count} lost, {doubles} twice")
-    return options, watch, count
 
 
 def memory_of(process):

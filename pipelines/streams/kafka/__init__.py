@@ -1,11 +1,7 @@
-"""Streams of Kafka.
+"""Streams of Kafka: each process is a member of a consumer group.
 
-clients      clients and their errors
-source       a topic as a source of Beam
-committing   offsets of a group, and who commits them
-signs        signs of runs, beside the offsets
-positions    where partitions are read on
-connections  the consumers of a process, shared by its readers
-writer       answers to topics
-connecting   topics looked at before a run
+clients  clients made from the user's settings, and their errors as one line
+plan     topics, rights and delivery, checked before a run
+writer   answers and offsets, written together
+member   the loop: read, translate, write, commit
 """

@@ -6,10 +6,12 @@ that no pipeline, no log and no message has them.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 import time
-from collections.abc import Callable, Mapping
+import uuid
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,9 +24,12 @@ from pipelines.streams.addresses import KafkaTopic
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Producer
+    from confluent_kafka.admin import AdminClient
 
 ANSWER_SECONDS = 10.0  # that brokers have at the start
 
+_TRANSACTION_SECONDS = 30.0  # new brokers first make a topic for transactions
+_OTHER_ASSIGNORS = ("range", "roundrobin", "sticky")
 SESSION_MSEC = 10_000  # after which the group gives the partitions of a dead member to others
 POLL_MSEC = 600_000  # after which the group gives up a member that polls no more
 # A member that dies in a transaction holds up its partitions for this long.
@@ -123,9 +128,34 @@ def _read(path: str) -> bytes:
     return read_bytes(path)
 
 
-def starts_at_end(settings: Mapping[str, str]) -> bool:
-    """Says whether a new group begins with what comes next, not with the oldest message."""
-    return _RESETS[settings.get(RESET, "earliest")] == "latest"
+def start_at_end(consumer: Consumer, topic: KafkaTopic, *, config: str | None) -> None:
+    """Commit the ends of the partitions, if a new group is to begin with the next message.
+
+    Without a commit, a member that restarts before its first commit would skip messages.
+
+    Args:
+      consumer: A consumer of the group that has not subscribed yet.
+      topic: The topic.
+      config: File of the user's settings, which may set auto.offset.reset.
+
+    Raises:
+      KafkaException: The brokers do not answer.
+    """
+    from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+    if _RESETS[read_settings(config).get(RESET, "earliest")] != "latest":
+        return
+    found = consumer.list_topics(topic.topic, timeout=ANSWER_SECONDS).topics[topic.topic]
+    asked = [TopicPartition(topic.topic, partition) for partition in found.partitions]
+    if any(each.offset >= 0 for each in consumer.committed(asked, timeout=ANSWER_SECONDS)):
+        return
+    for each in asked:
+        each.offset = consumer.get_watermark_offsets(each, timeout=ANSWER_SECONDS)[1]
+    try:
+        consumer.commit(offsets=asked, asynchronous=False)
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.UNKNOWN_MEMBER_ID:  # another member has just done it
+            raise
 
 
 def make_consumer(
@@ -212,6 +242,20 @@ def make_producer(
     return _make(confluent_kafka.Producer, settings, config=config)
 
 
+def _make_admin(
+    brokers: str, *, config: str | None, note: Callable[[KafkaError], object]
+) -> AdminClient:
+    from confluent_kafka.admin import AdminClient
+
+    settings = {
+        **_of_kind(read_settings(config), leave_out=(*_CONSUMERS, *_PRODUCERS)),
+        "bootstrap.servers": brokers,
+        "error_cb": note,
+        "logger": _quiet,
+    }
+    return _make(AdminClient, settings, config=config)
+
+
 def _of_kind(settings: Mapping[str, str], *, leave_out: tuple[str, ...]) -> dict[str, str]:
     return {name: value for name, value in settings.items() if not name.startswith(leave_out)}
 
@@ -257,16 +301,9 @@ def find_topics(
       UserError: No broker answers, or there is no such topic.
     """
     import confluent_kafka
-    from confluent_kafka.admin import AdminClient
 
     errors: list[KafkaError] = []
-    settings = {
-        **_of_kind(read_settings(config), leave_out=(*_CONSUMERS, *_PRODUCERS)),
-        "bootstrap.servers": brokers,
-        "error_cb": errors.append,
-        "logger": _quiet,
-    }
-    admin = _make(AdminClient, settings, config=config)
+    admin = _make_admin(brokers, config=config, note=errors.append)
     end = time.monotonic() + ANSWER_SECONDS
     try:
         cluster = admin.list_topics(timeout=ANSWER_SECONDS)
@@ -286,6 +323,92 @@ def find_topics(
     limits = _find_limits(admin, names, seconds=max(end - time.monotonic(), 1.0))
     partitions = {name: sorted(found[name].partitions) for name in names}
     return FoundTopics(partitions, limits, cluster.cluster_id)
+
+
+def check_rights(
+    brokers: str,
+    *,
+    config: str | None,
+    reads: Sequence[str] = (),
+    writes: Sequence[str] = (),
+    group: str | None = None,
+) -> None:
+    """Check that the user may read and write topics and join a group.
+
+    Brokers that do not tell the rights are not asked again: they refuse later.
+
+    Args:
+      brokers: Bootstrap brokers of the cluster.
+      config: File of the user's settings.
+      reads: Topics to read.
+      writes: Topics to write.
+      group: Consumer group to join.
+
+    Raises:
+      UserError: The user lacks a right, or the group is in use with another protocol.
+    """
+    from confluent_kafka import KafkaError, KafkaException, TopicCollection
+    from confluent_kafka.admin import AclOperation
+
+    admin = _make_admin(brokers, config=config, note=lambda error: None)
+    settings = {"include_authorized_operations": True, "request_timeout": ANSWER_SECONDS}
+    for names, right in ((reads, AclOperation.READ), (writes, AclOperation.WRITE)):
+        if not names:
+            continue
+        answers = admin.describe_topics(TopicCollection(list(names)), **settings)
+        for name, answer in answers.items():
+            with contextlib.suppress(KafkaException, TimeoutError):
+                rights = answer.result(ANSWER_SECONDS).authorized_operations
+                if rights and right not in rights:
+                    raise UserError(
+                        f"this user must not {right.name.lower()} the topic {name} at {brokers}: "
+                        f"grant {right.name}"
+                    )
+    if not group:
+        return
+    try:
+        answer = admin.describe_consumer_groups([group], **settings)[group]
+        found = answer.result(ANSWER_SECONDS)
+    except TimeoutError:
+        return
+    except KafkaException as error:
+        if error.args[0].code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            raise explain_error(error.args[0], brokers=brokers) from None
+        return  # these brokers do not describe groups
+    rights = found.authorized_operations
+    if rights and AclOperation.READ not in rights:
+        raise UserError(f"this user must not read as group {group} at {brokers}: grant READ")
+    if found.members and found.partition_assignor in _OTHER_ASSIGNORS:
+        raise _explain_protocol(group)
+
+
+def find_missing_transactions(brokers: str, *, config: str | None) -> str:
+    """Return why the brokers have no transactions; "" if they have.
+
+    Raises:
+      UserError: The user has no right to use transactions, or the brokers do not answer.
+    """
+    from confluent_kafka import KafkaError, KafkaException
+
+    producer = make_producer(
+        brokers,
+        config=config,
+        note=lambda error: None,
+        transactional_id=f"tt-check-{uuid.uuid4().hex}",
+    )
+    try:
+        producer.init_transactions(_TRANSACTION_SECONDS)
+    except KafkaException as error:
+        found = error.args[0]
+        if found.code() in (KafkaError._UNSUPPORTED_FEATURE, KafkaError.UNSUPPORTED_VERSION):
+            return "these brokers have no transactions"
+        if found.code() == KafkaError._TIMED_OUT:
+            raise ServiceError(
+                f"the brokers at {brokers} do not begin a transaction within "
+                f"{_TRANSACTION_SECONDS:g} s. See their log, or use `delivery=at-least-once`"
+            ) from None
+        raise explain_error(found, brokers=brokers) from None
+    return ""
 
 
 def _find_limits(admin: Any, topics: list[str], *, seconds: float) -> int | None:
@@ -325,7 +448,7 @@ def explain_silence(errors: list[KafkaError], *, brokers: str, config: str | Non
 
 
 def explain_error(error: KafkaError, *, brokers: str) -> UserError:
-    """Returns what to tell the user of an error after which a client cannot go on."""
+    """Return what to tell the user about an error after which a client cannot continue."""
     from confluent_kafka import KafkaError
 
     code = error.code()
@@ -338,10 +461,17 @@ def explain_error(error: KafkaError, *, brokers: str) -> UserError:
         KafkaError.TOPIC_AUTHORIZATION_FAILED: "a topic",
         KafkaError.GROUP_AUTHORIZATION_FAILED: "the group of `group`",
         KafkaError.CLUSTER_AUTHORIZATION_FAILED: "the cluster",
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "transactions (IDs that begin with tt-)",
     }
     if code in denied:
         return UserError(
             f"the brokers at {brokers} do not let this user work with {denied[code]}: grant it"
+        )
+    if code == KafkaError.INCONSISTENT_GROUP_PROTOCOL:
+        return _explain_protocol("of `group`")
+    if code == KafkaError.FENCED_INSTANCE_ID:
+        return UserError(
+            "another process of the group has the same `instance_id`: give each process its own"
         )
     gone = (
         KafkaError.UNKNOWN_TOPIC_OR_PART,
@@ -350,16 +480,19 @@ def explain_error(error: KafkaError, *, brokers: str) -> UserError:
     )
     if code in gone:
         return UserError(
-            f"a topic or partition at {brokers} is gone: make it, and run the same command again"
-        )
-    if code == KafkaError._MSG_TIMED_OUT:
-        return ServiceError(
-            f"the brokers at {brokers} took a message neither at once nor in all tries: see that "
-            "they run, and run the same command again; it goes on from what is committed"
+            f"a topic or partition at {brokers} was deleted. Create it, and run the same command "
+            "again"
         )
     return ServiceError(
-        f"the brokers at {brokers} answer with an error ({error.name()}): see their log, and run "
-        "the same command again; it goes on from what is committed"
+        f"the brokers at {brokers} answer with an error ({error.name()}). See their log, and run "
+        "the same command again; it continues after the committed offsets"
+    )
+
+
+def _explain_protocol(group: str) -> UserError:
+    return UserError(
+        f"another program uses the consumer group {group} with another protocol than "
+        "cooperative-sticky. Choose another `group`"
     )
 
 

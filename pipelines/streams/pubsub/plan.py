@@ -1,0 +1,6 @@
+"""Placeholder."""
+
+from typing import Any
+
+
+def plan_subscription(*a: Any, **k: Any) -> Any: ...
