@@ -107,7 +107,7 @@ bench-translate: bench-translate-variables $(DEVELOPMENT)
 
 # The ratios of `tt translate-stream` to the decoder alone and to a loop written by hand, its latency,
 # and what kills lose; with the same variables. OPTIONS are those of tests/bench/stream.py.
-bench-stream: bench-translate-variables $(ENGINES)
+bench-stream: bench-translate-variables $(ENGINES) kafka
 	$(BIN)/python tests/bench/stream.py $(MODEL) $(TEXT) $(OPTIONS)
 
 bench-translate-variables:

@@ -1,27 +1,28 @@
-"""Measures `tt translate-stream` against the decoder alone, and against a loop written by hand.
+"""Measure `tt translate-stream` against the bare decoder, and against a loop written by hand.
 
     make bench-stream MODEL=run TEXT=train.en.gz
     python tests/bench/stream.py run train.en.gz --lowercase --json results.json
-    python tests/bench/stream.py run train.en.gz --quick                # a round, and no latencies
+    python tests/bench/stream.py run train.en.gz --quick                # one round, rates only
 
-The broker of the tests runs on the same cores as everything else. Each run has topics of its own.
+Apache Kafka (deploy/kafka) runs on the same cores as everything else. Each run has its own topics.
 
-**Saturation**: all messages wait in a topic of two partitions. The rate is that at which
-translations arrive, from a fifth of the messages until 95 % of them: without start-up and the
-first bundles. It is compared with bare, the decoder with all texts in memory (`stream_sides.py
-bare`), and with the loop (`stream_sides.py loop`), which has the same model, engine, threads and
-size of a bundle, and batches of the size that is best for bare. All run in turn, in another order
-each round; ratios are taken within a round.
+**Saturation**: all messages wait in a topic of two partitions. The rate is taken from the arrival
+of the first fifth of the translations until that of 95 % of them, so that start-up does not count.
+It is compared with bare, which is the decoder with all texts in memory (`stream_sides.py bare`),
+with the loop (`stream_sides.py loop`), which has the same model, engine, threads and batch size,
+and with the stream at least once. The sides alternate, in another order each round; ratios are
+taken within a round.
+
+**Members**: one member on one core, then two members on a core each.
 
 **Latency**: messages come evenly, at shares of the rate at saturation. It is the time from the
-producer's timestamp until a consumer has the translation. "Broker" is the same with nothing
-between: a consumer of the input.
+producer's timestamp until a consumer of committed messages has the translation. "Broker" is the
+same for a consumer of the input.
 
 **Kills**: the process is killed (SIGKILL) at seeded moments while messages wait, and started again;
-then it is counted which have never arrived, and which more than once.
+then the bench counts the messages that never arrived, and those that arrived more than once.
 
-Processes are ended by their ids. Exits with code 1 if a limit is missed, unless --no-limits is
-given.
+Exits with code 1 if a limit is missed, unless --no-limits is given.
 """
 
 from __future__ import annotations
@@ -50,12 +51,13 @@ from processes import CommandError, available_cores, run
 _HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(_HERE.parents[1]), str(_HERE.parent / "engines")]
 
+from apache_kafka import INSTALLED, ApacheKafka  # noqa: E402
 from confluent_kafka import Producer  # noqa: E402
 from kafka_broker import Broker, Watch  # noqa: E402
 
 _TT = Path(sys.executable).with_name("tt")
 _PARTITIONS = 2
-_GROUPS = {"stream": "tt", "loop": "loop"}
+_GROUPS = {"stream": "tt", "at-least-once": "tt", "loop": "loop"}
 _FIRST, _LAST = 0.20, 0.95  # shares of the messages between which the rate is taken
 _LOOK_SECONDS = 0.05
 _LEAST_LATENCIES = 20
@@ -64,7 +66,9 @@ _SHARES = (0.1, 0.5, 0.9)  # of the rate at saturation
 _SKIPPED_SECONDS = 2.0  # of each load: latencies of the one before
 _QUIET_SECONDS = 1.5  # after which no more translations come
 _SEED = 21
-_BARE_LIMIT, _LOOP_LIMIT = 0.85, 0.90  # the least of the stream's rate to theirs
+_BARE_LIMIT, _LOOP_LIMIT = 0.85, 0.90  # the least ratio of the stream's rate to theirs
+_MEMBERS_LIMIT = 1.7  # the least ratio of two members to one
+_P50_LIMIT, _P99_LIMIT = 0.3, 0.8  # seconds at half of the rate at saturation, with CTranslate2
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -123,6 +127,23 @@ class Bench:
             cpu = _cpu_seconds(it.pid) - cpu
         done = last[1] - first[1]
         return Rate(rate=done / (last[0] - first[0]), cpu_msec=1000 * cpu / done)
+
+    def share(self, engine: str, members: int) -> float:
+        """Has members on a core each translate all texts; returns their steady rate."""
+        source, target = self._make_topics()
+        warm, count = _PARTITIONS * 100, len(self._texts)
+        with self._watching(target) as watch, contextlib.ExitStack() as stack:
+            started = [
+                stack.enter_context(self._running("stream", engine, source, target, cores=[core]))
+                for core in available_cores()[:members]
+            ]
+            self._broker.wait_for_members(_GROUPS["stream"], members, seconds=_PATIENCE)
+            self._put(source, warm)
+            _wait(watch, warm, started[-1])
+            self._put(source)
+            first = _wait(watch, warm + int(_FIRST * count), started[-1])
+            last = _wait(watch, warm + int(_LAST * count), started[-1])
+        return (last[1] - first[1]) / (last[0] - first[0])
 
     def latencies(self, engine: str | None, rates: Sequence[float]) -> list[dict[str, float]]:
         """Returns quantiles of the latency at each load; without engine those of the broker."""
@@ -190,17 +211,26 @@ class Bench:
 
     @contextlib.contextmanager
     def _running(
-        self, side: str, engine: str, source: str, target: str, *, commit: str = "flushed"
+        self,
+        side: str,
+        engine: str,
+        source: str,
+        target: str,
+        *,
+        commit: str = "flushed",
+        cores: Sequence[int] = (),
     ) -> Iterator[subprocess.Popen[bytes]]:
-        """Runs a side while the block does; then ends it, by its id."""
+        """Runs a side while the block does, on some cores; then ends it, by its id."""
         given = self.given
         search = ["--engine", engine, "--beam-size", str(given.beam_size)]
         most = str(given.max_batch)
         size = self._sizes.get(engine, "64 sentences").split()
-        if side == "stream":
+        if side != "loop":
+            delivery = "exactly-once" if side == "stream" else side
             command = [
                 *(_TT, "translate-stream", self._broker.url(source), self._broker.url(target)),
                 *("--group", _GROUPS[side], "--model", given.model, "--max-batch", most, *search),
+                *("--delivery", delivery),
             ]
         else:
             command = [
@@ -209,6 +239,8 @@ class Bench:
                 *("--size", size[0] if size[1] == "sentences" else "64"),
                 *("--partitions", str(_PARTITIONS)),
             ]
+        if cores:
+            command = ["taskset", "--cpu-list", ",".join(map(str, cores)), *command]
         with tempfile.TemporaryFile() as errors:
             process = subprocess.Popen(
                 command,
@@ -302,7 +334,7 @@ def measure_rates(bench: Bench, engine: str) -> dict[str, Any]:
     rounds: list[dict[str, Rate]] = []
     for number in range(bench.given.rounds):
         found = {}
-        sides = ["bare", "stream", "loop"]
+        sides = ["bare", "stream", "at-least-once", "loop"]
         for side in sides if number % 2 == 0 else [sides[0], *sides[:0:-1]]:
             found[side] = bench.bare(engine) if side == "bare" else bench.saturate(side, engine)
         rounds.append(found)
@@ -313,7 +345,7 @@ def measure_rates(bench: Bench, engine: str) -> dict[str, Any]:
         print(f"{engine}  round {number + 1}/{bench.given.rounds}: {said}", file=sys.stderr)
     ratios = {
         other: [each["stream"].rate / each[other].rate for each in rounds]
-        for other in ("bare", "loop")
+        for other in ("bare", "at-least-once", "loop")
     }
     return {
         "rates": [{side: dataclasses.asdict(r) for side, r in each.items()} for each in rounds],
@@ -325,7 +357,7 @@ def measure_rates(bench: Bench, engine: str) -> dict[str, Any]:
 
 def print_rates(engine: str, found: dict[str, Any]) -> None:
     """Prints medians over the rounds."""
-    for side in ("stream", "bare", "loop"):
+    for side in ("stream", "at-least-once", "bare", "loop"):
         rates = [each[side] for each in found["rates"]]
         rate = statistics.median(each["rate"] for each in rates)
         cpu = statistics.median(each["cpu_msec"] for each in rates)
@@ -334,7 +366,7 @@ def print_rates(engine: str, found: dict[str, Any]) -> None:
             f", the stream's is {statistics.median(ratios):.2f} of it "
             f"({min(ratios):.2f}-{max(ratios):.2f})"
         )  # fmt: skip
-        print(f"{engine:12s} {side:7s} {rate:7,.0f} messages/s, {cpu:5.2f} ms of CPU each{said}")
+        print(f"{engine:12s} {side:13s} {rate:7,.0f} messages/s, {cpu:5.2f} ms of CPU each{said}")
 
 
 def print_latencies(name: str, found: Sequence[dict[str, float]]) -> None:
@@ -359,6 +391,9 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--beam-size", type=int, default=1)
     parser.add_argument("--max-batch", type=int, default=1000, help="of the stream and the loop")
     parser.add_argument("--load-seconds", type=float, default=8.0, help="of each load")
+    parser.add_argument(
+        "--members", action=argparse.BooleanOptionalAction, default=True, help="two against one"
+    )
     parser.add_argument("--kills", type=int, default=4, help="of each side; 0 kills nothing")
     parser.add_argument("--kill-messages", type=int, default=8000)
     parser.add_argument("--quick", action="store_true", help="a round, no latencies, no kills")
@@ -371,52 +406,76 @@ def _parse() -> argparse.Namespace:
     given.model = str(Path(given.model).resolve())
     given.texts = [str(Path(text).resolve()) for text in given.texts]
     if given.quick:
-        given.rounds, given.load_seconds, given.kills = 1, 0.0, 0
+        given.rounds, given.load_seconds, given.kills, given.members = 1, 0.0, 0, False
     given.kill_messages = min(given.kill_messages, given.messages)
     return given
+
+
+def measure(bench: Bench, results: dict[str, Any]) -> list[Target]:
+    """Run everything; print and add the figures to `results`; return what to reach."""
+    given = bench.given
+    targets = []
+    for engine in given.engine:
+        found = results[engine] = measure_rates(bench, engine)
+        print_rates(engine, found)
+        for of, bound in (("bare", _BARE_LIMIT), ("loop", _LOOP_LIMIT)):
+            rule = f"{engine}, the stream's rate to that of {of}"
+            targets.append(Target(rule=rule, value=found[f"of_{of}"], bound=bound))
+        if given.members:
+            ratios = [bench.share(engine, 2) / bench.share(engine, 1) for _ in range(given.rounds)]
+            found["members"], ratio = ratios, statistics.median(ratios)
+            print(
+                f"{engine:12s} two members on a core each: {ratio:.2f} times one "
+                f"({min(ratios):.2f}-{max(ratios):.2f})"
+            )
+            rule = f"{engine}, the rate of two members to that of one"
+            targets.append(Target(rule=rule, value=ratio, bound=_MEMBERS_LIMIT))
+        if given.load_seconds:
+            rate = statistics.median(each["stream"]["rate"] for each in found["rates"])
+            loads = [share * rate for share in _SHARES]
+            found["latencies"] = bench.latencies(engine, loads)
+            print_latencies(engine, found["latencies"])
+            if engine == "ctranslate2":
+                half = found["latencies"][_SHARES.index(0.5)]
+                for point, limit in (("p50", _P50_LIMIT), ("p99", _P99_LIMIT)):
+                    rule = f"{engine}, {point} at half of the rate, in seconds"
+                    targets.append(
+                        Target(rule=rule, value=half[point], bound=limit, is_upper_bound=True)
+                    )
+    if given.load_seconds:
+        results["broker"] = bench.latencies(None, loads)
+        print_latencies("broker", results["broker"])
+    if given.kills:
+        for name, side, commit in (
+            ("stream", "stream", "flushed"),
+            ("stream at least once", "at-least-once", "flushed"),
+            ("loop, commits after its flush", "loop", "flushed"),
+            ("loop, commits by itself", "loop", "auto"),
+        ):
+            counts = bench.kill(side, given.engine[-1], commit=commit)
+            results.setdefault("kills", {})[name] = counts
+            print(
+                f"{counts['kills']} kills, {name}: {counts['lost']:,} of "
+                f"{counts['messages']:,} lost, {counts['doubled']:,} twice",
+                flush=True,
+            )
+    return targets
 
 
 def main() -> None:
     """Measures, prints and judges."""
     given = _parse()
     results: dict[str, Any] = {}
-    targets = []
-    broker = Broker().wait()
-    try:
-        with tempfile.TemporaryDirectory(prefix="tt-bench-") as folder:
-            bench = Bench(given, broker, Path(folder))
-            for engine in given.engine:
-                found = results[engine] = measure_rates(bench, engine)
-                print_rates(engine, found)
-                for of, bound in (("bare", _BARE_LIMIT), ("loop", _LOOP_LIMIT)):
-                    rule = f"{engine}, the stream's rate to that of {of}"
-                    targets.append(Target(rule=rule, value=found[f"of_{of}"], bound=bound))
-                if given.load_seconds:
-                    rate = statistics.median(each["stream"]["rate"] for each in found["rates"])
-                    loads = [share * rate for share in _SHARES]
-                    found["latencies"] = bench.latencies(engine, loads)
-                    print_latencies(engine, found["latencies"])
-            if given.load_seconds:
-                results["broker"] = bench.latencies(None, loads)
-                print_latencies("broker", results["broker"])
-            if given.kills:
-                engine = given.engine[-1]
-                for name, side, commit in (
-                    ("stream", "stream", "flushed"),
-                    ("loop, commits after its flush", "loop", "flushed"),
-                    ("loop, commits by itself", "loop", "auto"),
-                ):
-                    counts = bench.kill(side, engine, commit=commit)
-                    results.setdefault("kills", {})[name] = counts
-                    print(
-                        f"{counts['kills']} kills, {name}: {counts['lost']:,} of "
-                        f"{counts['messages']:,} lost, {counts['doubled']:,} twice",
-                        flush=True,
-                    )
-    finally:
-        broker.stop()
-        if given.json:
-            given.json.write_text(json.dumps(results, indent=1) + "\n")
+    if not INSTALLED.exists():
+        raise CommandError(f"there is no {INSTALLED}: run `make kafka` first")
+    with tempfile.TemporaryDirectory(prefix="tt-bench-") as folder:
+        broker = ApacheKafka(Path(folder) / "kafka")
+        try:
+            targets = measure(Bench(given, broker, Path(folder)), results)
+        finally:
+            broker.stop()
+            if given.json:
+                given.json.write_text(json.dumps(results, indent=1) + "\n")
     judge(targets, has_limits=not given.no_limits)
 
 

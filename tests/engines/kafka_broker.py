@@ -101,6 +101,17 @@ class Broker:
         consumer.close()
         return found
 
+    def wait_for_members(self, group, count, *, seconds=PATIENCE):
+        """Wait until a group has so many members, and each of them has partitions."""
+        end = time.monotonic() + seconds
+        while True:
+            [answer] = self._admin.describe_consumer_groups([group]).values()
+            found = [each.assignment.topic_partitions for each in answer.result(PATIENCE).members]
+            if len(found) == count and all(found):
+                return
+            assert time.monotonic() < end, found
+            time.sleep(0.1)
+
     def watch(self, topic, *, partitions=1):
         return Watch(self, topic, partitions=partitions)
 

@@ -183,6 +183,7 @@ def make_consumer(
     settings: dict[str, Any] = {
         "queued.max.messages.kbytes": 16_384,
         "session.timeout.ms": SESSION_MSEC,
+        "heartbeat.interval.ms": 1000,  # a rebalance takes two or three of them
         "topic.metadata.refresh.interval.ms": 10_000,  # finds new partitions and deleted topics
         **_of_kind(read_settings(config), leave_out=_PRODUCERS),
         "bootstrap.servers": brokers,
