@@ -98,11 +98,15 @@ def translate_stream_command(
     if job.model.folder is not None:
         prepare_engine(job.model.folder, job.engine)
     keep_what_is_loaded()
-    with (
-        draining_on_signals(job.drain),
-        StatusLine(lambda: describe(job.look()), stream=sys.stderr) as status_line,
-    ):
-        done = job.run(status_line.say)
+    try:
+        with (
+            draining_on_signals(job.drain),
+            StatusLine(lambda: describe(job.look()), stream=sys.stderr) as status_line,
+        ):
+            done = job.run(status_line.say)
+    except KeyboardInterrupt:
+        say("tt: stopped at once; run the same command again to continue after the last commit")
+        os._exit(130)  # the interpreter would wait for the threads that translate
     say(describe_end(done, what="text" if is_watched else "message"))
 
 

@@ -11,7 +11,6 @@ from apache_beam.options.pipeline_options import (
     FlinkRunnerOptions,
     GoogleCloudOptions,
     PortableOptions,
-    StandardOptions,
 )
 
 from model.errors import UserError
@@ -20,13 +19,9 @@ from pipelines.runners.beam_options import find_runner_name, parse_arguments
 from pipelines.runners.jobs.flink_cluster import find_cluster
 
 _CACHE_MILLIS = 600_000  # that a worker stays between two stages of a job, with its model
-# After each of these, messages are done that were written before: so many come twice after a loss.
-_CHECKPOINT_MILLIS = 10_000
 
 
-def with_settings(
-    arguments: Sequence[str], *, job: str, shares_model: bool, is_stream: bool = False
-) -> list[str]:
+def with_settings(arguments: Sequence[str], *, job: str, shares_model: bool) -> list[str]:
     """Adds what a job of tt wants of Flink, where no argument says otherwise.
 
     Args:
@@ -34,8 +29,6 @@ def with_settings(
       job: What the job is called: "preprocess".
       shares_model: Whether the threads of a worker share a model: then a task manager has one
         worker, else one for each of its slots, since threads of Python take turns.
-      is_stream: Whether the job reads a stream: then it has checkpoints, and a source's element is
-        a bundle, as the next one would else wait until the first has read for its whole time.
 
     Raises:
       ServiceError: The cluster does not answer.
@@ -46,11 +39,8 @@ def with_settings(
     options = parse_arguments(arguments)
     wanted: dict[str, int | str] = {
         "--sdk_worker_parallelism": 1 if shares_model else 0,  # 0: Beam goes by the cores
+        "--environment_cache_millis": _CACHE_MILLIS,
     }
-    if is_stream:
-        wanted |= {"--checkpointing_interval": _CHECKPOINT_MILLIS, "--max_bundle_size": 1}
-    else:
-        wanted["--environment_cache_millis"] = _CACHE_MILLIS
     if options.view_as(GoogleCloudOptions).job_name is None:
         wanted["--job_name"] = f"tt-{job}-{uuid.uuid4().hex[:8]}"
     given = {argument.partition("=")[0] for argument in arguments}
@@ -69,8 +59,6 @@ def with_settings(
         if slots and not shares_model:
             wanted["--sdk_worker_parallelism"] = -(-slots // machines)
     added = [f"{name}={value}" for name, value in wanted.items() if name not in given]
-    if is_stream and not options.view_as(StandardOptions).streaming:
-        added.append("--streaming")
     if NO_FREEZE not in (options.view_as(DebugOptions).experiments or []):
         added.append(f"--experiments={NO_FREEZE}")
     return [*arguments, *added]

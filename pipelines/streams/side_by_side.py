@@ -86,8 +86,8 @@ class SideBySide:
         return [translations[i] for i in range(len(source_ids))], work
 
     def close(self) -> None:
-        """Ends the threads."""
-        self._pool.shutdown()
+        """End the threads; a call that is still running ends later, and its result is lost."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
 
 
 def divide(lengths: Sequence[int], *, calls: int, most_tokens: int) -> list[list[int]]:

@@ -42,15 +42,14 @@ def test_a_cluster_is_used_whole(flink):
     assert added([*given, *theirs]) == {}
 
 
-@pytest.mark.parametrize("is_stream", [False, True])
-def test_job_takes_only_the_available_slots(flink, is_stream):
+def test_job_takes_only_the_available_slots(flink):
     given = ["--runner=FlinkRunner", f"--flink_master={flink.address}"]
     flink.overview["slots-available"] = 2
-    arguments = with_settings(given, job="j", shares_model=False, is_stream=is_stream)
+    arguments = with_settings(given, job="j", shares_model=False)
     assert "--parallelism=2" in arguments
     assert "--sdk_worker_parallelism=3" in arguments  # the free slots may be of one task manager
     flink.overview["slots-available"] = 0
-    arguments = with_settings(given, job="j", shares_model=False, is_stream=is_stream)
+    arguments = with_settings(given, job="j", shares_model=False)
     assert "--parallelism=6" in arguments  # the job waits for other jobs to end
     assert "--parallelism" not in added([*given, "--parallelism=4"])
 
@@ -73,17 +72,3 @@ def test_clusters_that_cannot_do_it_are_refused(flink):
     flink.overview["flink-version"] = "3.1.0"
     with pytest.raises(UserError, match=r"is Flink 3\.1\.0, and this Beam knows 1\.19, 1\.20, "):
         added(given)
-
-
-def test_a_stream_has_checkpoints_and_bundles_of_one_element(flink):
-    given = ["--runner=FlinkRunner", f"--flink_master={flink.address}"]
-    arguments = with_settings(given, job="j", shares_model=True, is_stream=True)
-    assert {"--streaming", "--checkpointing_interval=10000", "--max_bundle_size=1"} <= set(
-        arguments
-    )
-    assert not any(each.startswith("--environment_cache_millis") for each in arguments)
-    theirs = [*given, "--streaming", "--checkpointing_interval=500", "--max_bundle_size=2"]
-    found = with_settings(theirs, job="j", shares_model=True, is_stream=True)
-    assert found[: len(theirs)] == theirs
-    for name in ("--streaming", "--checkpointing_interval", "--max_bundle_size"):
-        assert not any(each.startswith(name) for each in found[len(theirs) :])
