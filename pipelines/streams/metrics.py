@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import functools
 import json
 import socketserver
 import threading
@@ -23,9 +24,11 @@ FILE_SECONDS = 10.0  # between two lines of the metrics file
 RATE_SECONDS = 10.0  # over which the status line takes the rate and the latencies
 TROUBLE_SECONDS = 15.0  # clients report a problem every 10 s for as long as it lasts
 COMMIT_SECONDS = 300.0  # after which a batch that is not committed makes the member unhealthy
-_MOST_LATENCIES = 20_000
-_MOST_PARTITIONS = 4  # that the status line shows one by one
 _BATCH_SIZES = (1, 4, 16, 64, 256, 1024, 4096)
+_JSON_NAMES = {
+    "rate": "messages_per_second", "p50": "latency_p50_seconds", "p95": "latency_p95_seconds",
+    "left_out": "files_left_out",
+}  # fmt: skip
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 
 
@@ -48,38 +51,33 @@ class StreamMetrics:
 
     Attributes:
       registry: The same counts for Prometheus.
+      rebalances: Counts changes of the assignment.
+      aborted_transactions: Counts transactions that were aborted.
     """
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        registry: dict[str, Any] = {"registry": self.registry}
-        self._written = Counter("tt_messages", "Messages written.", ["status"], **registry)
-        self._batch_messages = Histogram(
-            "tt_batch_messages", "Messages per batch.", buckets=_BATCH_SIZES, **registry
+        counter = functools.partial(Counter, registry=self.registry)
+        gauge = functools.partial(Gauge, registry=self.registry)
+        histogram = functools.partial(Histogram, registry=self.registry)
+        latency = "Seconds from the timestamp of a message until it was written."
+        self._written = counter("tt_messages", "Messages written.", ["status"])
+        self._batch_messages = histogram(
+            "tt_batch_messages", "Messages per batch.", buckets=_BATCH_SIZES
         )
-        self._batch_seconds = Histogram(
-            "tt_batch_seconds", "Seconds to translate a batch.", buckets=_SECONDS, **registry
+        self._batch_seconds = histogram(
+            "tt_batch_seconds", "Seconds to translate a batch.", buckets=_SECONDS
         )
-        self._latency = Histogram(
-            "tt_latency_seconds", "Seconds from the timestamp of a message until it was written.",
-            buckets=_SECONDS, **registry,
-        )  # fmt: skip
-        self._lag = Gauge(
-            "tt_lag_messages", "Messages that are not committed.", ["partition"], **registry
-        )
-        self._rebalances = Counter("tt_rebalances", "Changes of the assignment.", **registry)
-        self._aborted = Counter("tt_aborted_transactions", "Aborted transactions.", **registry)
-        self._left_out = Counter(
-            "tt_files_left_out", "Unreadable files of a watched folder.", **registry
-        )
-        in_trouble = Gauge("tt_in_trouble", "1 while a problem stops the stream.", **registry)
+        self._latency = histogram("tt_latency_seconds", latency, buckets=_SECONDS)
+        self._lag = gauge("tt_lag_messages", "Messages that are not committed.", ["partition"])
+        self.rebalances = counter("tt_rebalances", "Changes of the assignment.")
+        self.aborted_transactions = counter("tt_aborted_transactions", "Aborted transactions.")
+        self._left_out = counter("tt_files_left_out", "Unreadable files of a watched folder.")
+        in_trouble = gauge("tt_in_trouble", "1 while a problem stops the stream.")
         in_trouble.set_function(lambda: bool(self.look().trouble))
         self._lock = threading.RLock()
         self._by_status: collections.Counter[str] = collections.Counter()
-        self._latencies: collections.deque[tuple[float, float]] = collections.deque(
-            maxlen=_MOST_LATENCIES
-        )
-        self._recent: collections.deque[tuple[float, int]] = collections.deque()
+        self._recent: collections.deque[tuple[float, int, list[float]]] = collections.deque()
         self._lag_of: dict[int, int] = {}
         self._files_left_out = 0
         self._trouble, self._troubled = "", 0.0
@@ -105,8 +103,7 @@ class StreamMetrics:
             self._latency.observe(latency)
         with self._lock:
             self._by_status += counts
-            self._recent.append((now, counts.total()))
-            self._latencies += [(now, latency) for latency in latencies]
+            self._recent.append((now, counts.total(), latencies))
             self._trouble = ""
             self._forget(now)
 
@@ -129,14 +126,6 @@ class StreamMetrics:
         self._left_out.inc()
         with self._lock:
             self._files_left_out += 1
-
-    def note_rebalance(self) -> None:
-        """Count a change of the assignment."""
-        self._rebalances.inc()
-
-    def note_aborted(self) -> None:
-        """Count an aborted transaction."""
-        self._aborted.inc()
 
     def note_trouble(self, trouble: str) -> None:
         """Record the problem that stops the stream; "" when it is over."""
@@ -172,13 +161,13 @@ class StreamMetrics:
         now = time.monotonic()
         with self._lock:
             self._forget(now)
-            latencies = sorted(latency for _, latency in self._latencies)
+            latencies = sorted(each for _, _, latencies in self._recent for each in latencies)
             seconds = min(RATE_SECONDS, max(now - self._start, 1.0))
             return Metrics(
                 messages=self._by_status.total(),
                 failed=self._by_status[FAILED],
                 by_status=dict(sorted(self._by_status.items())),
-                rate=sum(count for _, count in self._recent) / seconds,
+                rate=sum(count for _, count, _ in self._recent) / seconds,
                 p50=_quantile(latencies, 0.5),
                 p95=_quantile(latencies, 0.95),
                 lag=self._lag_of,
@@ -187,9 +176,8 @@ class StreamMetrics:
             )
 
     def _forget(self, now: float) -> None:
-        for seen in (self._latencies, self._recent):
-            while seen and seen[0][0] < now - RATE_SECONDS:
-                seen.popleft()
+        while self._recent and self._recent[0][0] < now - RATE_SECONDS:
+            self._recent.popleft()
 
 
 def _quantile(values: list[float], share: float) -> float | None:
@@ -205,18 +193,14 @@ def describe(metrics: Metrics) -> str:
     """Return the status line.
 
     >>> describe(Metrics(1200, 3, {}, 56.71, 0.21, 0.4512, {0: 0, 1: 12}, ""))
-    '1,200 messages, 56.7/s, latency 0.21 s (95 %: 0.45 s), lag 0:0 1:12, 3 failed'
+    '1,200 messages, 56.7/s, latency 0.21 s (95 %: 0.45 s), lag 12, 3 failed'
     """
     parts = [f"{metrics.messages:,} message{'' if metrics.messages == 1 else 's'}"]
     parts.append(f"{metrics.rate:,.1f}/s")
     if metrics.p50 is not None:
         parts.append(f"latency {metrics.p50:.2f} s (95 %: {metrics.p95:.2f} s)")
-    if 0 < len(metrics.lag) <= _MOST_PARTITIONS:
-        parts.append("lag " + " ".join(f"{key}:{lag:,}" for key, lag in metrics.lag.items()))
-    elif metrics.lag:
-        worst = max(metrics.lag, key=lambda partition: metrics.lag[partition])
-        total = sum(metrics.lag.values())
-        parts.append(f"lag {total:,} (partition {worst}: {metrics.lag[worst]:,})")
+    if metrics.lag:
+        parts.append(f"lag {sum(metrics.lag.values()):,}")
     parts.append(f"{metrics.failed:,} failed")
     if metrics.left_out:
         parts.append(f"{counted(metrics.left_out, 'file')} left out")
@@ -237,19 +221,10 @@ def describe_end(metrics: Metrics, *, what: str) -> str:
 
 def as_json(metrics: Metrics, *, now: float) -> str:
     """Return the metrics as a line of JSON; `now` is in seconds since 1970."""
-    content = {
-        "time": round(now, 3),
-        "messages": metrics.messages,
-        "failed": metrics.failed,
-        "by_status": metrics.by_status,
-        "messages_per_second": round(metrics.rate, 3),
-        "latency_p50_seconds": metrics.p50,
-        "latency_p95_seconds": metrics.p95,
-        "lag": metrics.lag,
-        "files_left_out": metrics.left_out,
-        "trouble": metrics.trouble or None,
-    }
-    return json.dumps(content)
+    content = metrics._asdict() | {"rate": round(metrics.rate, 3)}
+    for name, said in _JSON_NAMES.items():
+        content[said] = content.pop(name)
+    return json.dumps({"time": round(now, 3), **content, "trouble": metrics.trouble or None})
 
 
 class _Server(socketserver.ThreadingMixIn, wsgiref.simple_server.WSGIServer):

@@ -12,29 +12,23 @@ import dataclasses
 import math
 import threading
 import time
+import uuid
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from model.errors import GoneError, UserError, counted
 from pipelines.streams.addresses import KafkaTopic
 from pipelines.streams.batches import BATCH_BYTES, BatchLimit
-from pipelines.streams.kafka import clients
-from pipelines.streams.kafka.writer import (
-    Outgoing,
-    Outputs,
-    PlainWriter,
-    RetryBatchError,
-    RewindError,
-    TransactionalWriter,
-    Writer,
-)
+from pipelines.streams.kafka.clients import Cluster, is_gone, is_passing
+from pipelines.streams.kafka.writer import KafkaWriter, Outgoing, RetryBatchError, RewindError
 from pipelines.streams.messages import Answer, Message
 from pipelines.streams.metrics import StreamMetrics
-from pipelines.streams.options import StreamOptions
 from pipelines.streams.plan import AnswerMessages
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+    from pipelines.streams.kafka.plan import KafkaPlan
 
 _IDLE_SECONDS = 0.1  # per call of the client while there is nothing to do
 _BUSY_SECONDS = 0.01  # per call while a batch is translated, whose end must be seen soon
@@ -76,10 +70,6 @@ class _Batch:
         self.outgoing = [Outgoing(answer) for answer in self.answers.result()]
         self.drop(())
 
-    def partitions(self) -> set[int]:
-        """Return the partitions of its messages."""
-        return {message.partition for message in self.messages}
-
     def drop(self, partitions: Collection[int]) -> None:
         """Leave out the messages of partitions that will be read again, here or elsewhere."""
         self.dropped.update(partitions)
@@ -93,10 +83,7 @@ class KafkaMember:
     """One member of the group.
 
     Args:
-      options: The options of the stream.
-      topic: The topic to read.
-      outputs: The topics to write.
-      is_exactly_once: Whether to use transactions.
+      plan: The topics and options.
       answer: Translates messages.
       metrics: Counts what happens.
       stop: Set when the member is to finish its batch and leave.
@@ -105,20 +92,19 @@ class KafkaMember:
 
     def __init__(
         self,
+        plan: KafkaPlan,
         *,
-        options: StreamOptions,
-        topic: KafkaTopic,
-        outputs: Outputs,
-        is_exactly_once: bool,
         answer: AnswerMessages,
         metrics: StreamMetrics,
         stop: threading.Event,
         report: Callable[[str], object],
     ) -> None:
-        self._options, self._topic = options, topic
-        self._outputs, self._is_exactly_once = outputs, is_exactly_once
+        self._plan, self._options = plan, plan.options
         self._answer, self._metrics, self._stop, self._report = answer, metrics, stop, report
-        self._limit = BatchLimit(options.max_batch)
+        topic = plan.options.source
+        assert isinstance(topic, KafkaTopic)
+        self._cluster, self._topic = Cluster(topic.brokers, plan.options.kafka_config), topic.topic
+        self._limit = BatchLimit(plan.options.max_batch)
         self._read: collections.deque[Message] = collections.deque()  # for the next batch
         self._read_bytes = 0
         self._read_since = 0.0  # when the first of them came
@@ -128,7 +114,7 @@ class KafkaMember:
         self._member = ""  # the group's name for this member since the last assignment
         self._lag_time = 0.0
         self._consumer: Consumer
-        self._writer: Writer
+        self._writer: KafkaWriter
 
     def run(self) -> None:
         """Join the group, translate until `stop` is set, commit the last batch and leave.
@@ -137,22 +123,23 @@ class KafkaMember:
           UserError: The brokers refuse a request, or a topic is gone.
           KeyboardInterrupt: The user wants to stop at once; the open transaction is aborted.
         """
-        import confluent_kafka
+        from confluent_kafka import KafkaException
 
-        options, brokers = self._options, self._topic.brokers
-        self._consumer = clients.make_consumer(
-            brokers,
-            group=options.group or "",
-            config=options.kafka_config,
-            instance=options.instance_id,
-            note=lambda error: self._note_trouble(f"no answer from {brokers} ({error.name()})"),
-        )
+        group, instance = self._options.group or "", self._options.instance_id
+        # With an instance ID, a restarted process ends its predecessor's transaction at once.
+        name = f"tt-{uuid.uuid4().hex}" if instance is None else f"tt-{group}-{instance}"
+        self._consumer = self._cluster.consumer(group, note=self._note_error, instance=instance)
         try:
-            self._writer = self._make_writer()
+            self._writer = KafkaWriter(
+                self._plan.outputs,
+                transactional_id=name if self._plan.is_exactly_once else None,
+                commit=lambda offsets: self._consumer.commit(offsets=offsets, asynchronous=False),
+                note=self._note_error,
+            )
             try:
-                clients.start_at_end(self._consumer, self._topic, config=options.kafka_config)
+                self._cluster.start_at_end(self._consumer, self._topic)
                 self._consumer.subscribe(
-                    [self._topic.topic],
+                    [self._topic],
                     on_assign=self._take_partitions,
                     on_revoke=self._give_partitions,
                     on_lost=self._lose_partitions,
@@ -162,22 +149,12 @@ class KafkaMember:
                 self._note_lag(is_due=True)
             finally:
                 self._writer.close()
-        except confluent_kafka.KafkaException as error:
-            raise clients.explain_error(error.args[0], brokers=brokers) from error
+        except KafkaException as error:
+            raise self._cluster.explain(error.args[0]) from error
         finally:
             self._metrics.note_assigned(False)
             self._translated = self._in_progress = None  # nothing to finish when partitions go
             self._consumer.close()
-
-    def _make_writer(self) -> Writer:
-        if not self._is_exactly_once:
-            return PlainWriter(self._outputs, commit=self._commit, note=self._note_trouble)
-        group, instance = self._options.group, self._options.instance_id
-        name = None if instance is None else f"tt-{group}-{instance}"
-        return TransactionalWriter(self._outputs, name=name, note=self._note_trouble)
-
-    def _commit(self, offsets: list[TopicPartition]) -> None:
-        self._consumer.commit(offsets=offsets, asynchronous=False)
 
     def _step(self) -> bool:
         """Do what there is to do, or wait a moment for it; return whether the run has ended."""
@@ -274,16 +251,14 @@ class KafkaMember:
         next_offsets = {
             each.answer.message.partition: each.answer.message.offset + 1 for each in batch.outgoing
         }
-        offsets = [TopicPartition(self._topic.topic, *each) for each in next_offsets.items()]
+        offsets = [TopicPartition(self._topic, *each) for each in next_offsets.items()]
         try:
             self._writer.write(batch.outgoing, offsets=offsets, find_member=self._find_member)
         except RetryBatchError:
-            if self._is_exactly_once:
-                self._metrics.note_aborted()
+            self._note_aborted()
             return False
         except RewindError:
-            if self._is_exactly_once:
-                self._metrics.note_aborted()
+            self._note_aborted()
             self._rewind()
             return True
         self._committed.update(next_offsets)
@@ -332,15 +307,17 @@ class KafkaMember:
     def _take_partitions(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
         """Begin to read partitions that the group gives to this member."""
         self._member = consumer.memberid() or ""
-        self._metrics.note_rebalance()
+        self._metrics.rebalances.inc()
         self._metrics.note_assigned(True)
         consumer.incremental_assign(self._find_offsets([each.partition for each in partitions]))
 
     def _give_partitions(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
         """Finish the batch in progress, then give up partitions that the group gives to others."""
-        self._metrics.note_rebalance()
+        self._metrics.rebalances.inc()
         gone = {each.partition for each in partitions}
-        if self._in_progress is not None and self._in_progress.partitions() & gone:
+        if self._in_progress is not None and any(
+            message.partition in gone for message in self._in_progress.messages
+        ):
             while not self._in_progress.answers.done():
                 concurrent.futures.wait([self._in_progress.answers], timeout=_IDLE_SECONDS)
             self._collect()
@@ -349,7 +326,7 @@ class KafkaMember:
 
     def _lose_partitions(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
         """Drop everything of partitions that other members already have."""
-        self._metrics.note_rebalance()
+        self._metrics.rebalances.inc()
         self._metrics.note_assigned(False)
         self._report(
             f"Consumer group {self._options.group} removed this process from the group, for "
@@ -369,14 +346,14 @@ class KafkaMember:
 
         if not partitions:
             return []
-        asked = [TopicPartition(self._topic.topic, each) for each in partitions]
+        asked = [TopicPartition(self._topic, each) for each in partitions]
         found = []
         for each in self._consumer.committed(asked, timeout=_ANSWER_SECONDS):
             if each.error is not None:
-                raise clients.explain_error(each.error, brokers=self._topic.brokers)
+                raise self._cluster.explain(each.error)
             self._committed[each.partition] = max(each.offset, 0)
             start = each.offset if each.offset >= 0 else OFFSET_BEGINNING
-            found.append(TopicPartition(self._topic.topic, each.partition, start))
+            found.append(TopicPartition(self._topic, each.partition, start))
         return found
 
     def _handle_error(self, error: KafkaError, message: Any) -> None:
@@ -390,36 +367,39 @@ class KafkaMember:
         code = error.code()
         if code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
             self._skip_deleted(message.partition())
-        elif code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
-            topic = {"`input`": self._topic}
+        elif is_gone(error):
             try:
-                clients.find_topics(self._topic.brokers, topic, config=self._options.kafka_config)
+                self._cluster.find_topics(
+                    {"`input`": KafkaTopic(self._cluster.brokers, self._topic)}
+                )
             except UserError as problem:
                 raise GoneError(str(problem)) from None
-        elif code == KafkaError._MAX_POLL_EXCEEDED:
-            pass  # `_lose_partitions` follows
-        elif clients.is_passing(error):
-            self._note_trouble(f"no answer from {self._topic.brokers} ({error.name()})")
-        else:
-            raise clients.explain_error(error, brokers=self._topic.brokers)
+        elif not is_passing(error):
+            raise self._cluster.explain(error)
+        elif code != KafkaError._MAX_POLL_EXCEEDED:  # which `_lose_partitions` reports
+            self._note_error(error)
 
     def _skip_deleted(self, partition: int) -> None:
         """Continue with the oldest message, where the brokers have deleted older ones."""
         from confluent_kafka import TopicPartition
 
-        at = TopicPartition(self._topic.topic, partition)
+        at = TopicPartition(self._topic, partition)
         low, _ = self._consumer.get_watermark_offsets(at, timeout=_ANSWER_SECONDS)
         lost = low - self._committed.get(partition, low)
         if lost > 0:
             self._report(
                 f"tt: warning: the brokers deleted {counted(lost, 'message')} of partition "
-                f"{partition} of {self._topic.topic} before group {self._options.group} had read "
+                f"{partition} of {self._topic} before group {self._options.group} had read "
                 "them. Increase the retention time of the topic"
             )
-        self._consumer.seek(TopicPartition(self._topic.topic, partition, low))
+        self._consumer.seek(TopicPartition(self._topic, partition, low))
 
-    def _note_trouble(self, trouble: str) -> None:
-        self._metrics.note_trouble(trouble)
+    def _note_error(self, error: KafkaError) -> None:
+        self._metrics.note_trouble(f"no answer from {self._cluster.brokers} ({error.name()})")
+
+    def _note_aborted(self) -> None:
+        if self._plan.is_exactly_once:
+            self._metrics.aborted_transactions.inc()
 
     def _note_lag(self, *, is_due: bool = False) -> None:
         from confluent_kafka import TopicPartition
@@ -429,7 +409,7 @@ class KafkaMember:
         self._lag_time = time.monotonic()
         lag = {}
         for partition, offset in self._committed.items():
-            at = TopicPartition(self._topic.topic, partition)
+            at = TopicPartition(self._topic, partition)
             _, high = self._consumer.get_watermark_offsets(at, cached=True)
             lag[partition] = max(high - offset, 0)
         self._metrics.note_lag(lag)

@@ -1,27 +1,20 @@
-"""Write answers to Kafka topics, and commit the offsets of their messages.
-
-`TransactionalWriter` writes answers and offsets in one transaction. `PlainWriter` writes the
-answers first and commits the offsets afterwards.
-"""
+"""Write answers to Kafka topics, and commit the offsets of their messages."""
 
 from __future__ import annotations
 
 import dataclasses
-import functools
-import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from model.errors import GoneError, UserError
-from pipelines.streams.addresses import KafkaTopic
-from pipelines.streams.kafka import clients
-from pipelines.streams.messages import SMALLEST, Answer, Delivery, MessageFormat, deliver
+from pipelines.streams.kafka.clients import Cluster, is_gone, is_passing
+from pipelines.streams.messages import SMALLEST, Answer, MessageFormat, deliver
 from pipelines.texts.translating import FAILED
 
 if TYPE_CHECKING:
-    from confluent_kafka import KafkaError, Producer, TopicPartition
+    from confluent_kafka import KafkaError, TopicPartition
 
-CALL_SECONDS = 2.0  # per call of the client, so that a second signal is seen in between
+_CALL_SECONDS = 2.0  # per call of the client, so that a second signal is seen in between
 
 
 class RetryBatchError(Exception):
@@ -32,23 +25,16 @@ class RewindError(Exception):
     """The batch may be committed or not. Read again from the committed offsets."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Output:
-    """A topic to write."""
-
-    topic: KafkaTopic
-    partitions: int
-    most_bytes: int | None = None  # of its largest message, if it is known
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Outputs:
     """The topics for answers."""
 
-    output: Output
-    dead_letter: Output | None = None  # for failed messages
+    cluster: Cluster
+    output: str
+    dead_letter: str | None = None  # for failed messages
+    partitions: Mapping[str, int]  # of each topic
+    most_bytes: int | None = None  # of the largest message of all topics, if it is known
     form: MessageFormat = dataclasses.field(default_factory=MessageFormat)
-    config: str | None = None  # file of the user's settings
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -56,129 +42,52 @@ class Outgoing:
     """An answer on its way to a topic."""
 
     answer: Answer
-    attempt: int = 0  # forms that were too large
-    is_alone: bool = False  # was refused together with others; is sent by itself now
+    attempt: int = 0  # number of forms that were too large
     is_written: bool = False
     error: KafkaError | None = None
 
     @property
     def status(self) -> str:
-        """The status that the written message has."""
+        """The status in the header of the written message."""
         return FAILED if self.attempt else self.answer.status
 
-
-class _Producers:
-    """The producers of a writer, one for each cluster, and the messages they have in progress."""
-
-    def __init__(
-        self, outputs: Outputs, *, note: Callable[[str], object], name: str | None
-    ) -> None:
-        self._outputs, self._note, self._name = outputs, note, name
-        self._producers: dict[str, Producer] = {}
-        self.open()
-
-    def open(self) -> None:
-        """Make the producers, or replace those that failed."""
-        for output in filter(None, (self._outputs.output, self._outputs.dead_letter)):
-            brokers = output.topic.brokers
-            self._producers[brokers] = clients.make_producer(
-                brokers,
-                config=self._outputs.config,
-                note=functools.partial(self._note_error, brokers),
-                most_bytes=output.most_bytes,
-                transactional_id=self._name,
-            )
-
-    def _note_error(self, brokers: str, error: KafkaError) -> None:
-        self._note(f"no answer from {brokers} ({error.name()})")
-
-    @property
-    def single(self) -> Producer:
-        """The one producer of a transactional writer."""
-        return self._producers[self._outputs.output.topic.brokers]
-
-    def send(self, batch: Sequence[Outgoing]) -> None:
-        """Send answers and wait until the brokers have taken or refused each of them.
+    def shrink(self) -> None:
+        """Choose the next smaller form.
 
         Raises:
-          KafkaException: The client does not take a message now.
+          UserError: There is none.
         """
-        together = [each for each in batch if not each.is_alone]
-        for each in together:
-            self._produce(each)
-        self._flush(together)
-        for each in batch:
-            if each.is_alone:
-                self._produce(each)
-                self._flush([each])
-
-    def _flush(self, sent: Sequence[Outgoing]) -> None:
-        while not all(each.is_written or each.error for each in sent):
-            for producer in self._producers.values():
-                producer.flush(CALL_SECONDS)
-
-    def _produce(self, outgoing: Outgoing) -> None:
-        """Hand an answer to the client, in a smaller form if it is too large."""
-        import confluent_kafka
-
-        def note(error: KafkaError | None, _: object) -> None:
-            outgoing.error, outgoing.is_written = error, error is None
-
-        outgoing.error, outgoing.is_written = None, False
-        message = outgoing.answer.message
-        while True:
-            output, delivery = self._place(outgoing)
-            producer = self._producers[output.topic.brokers]
-            try:
-                producer.produce(
-                    output.topic.topic,
-                    value=delivery.value,
-                    key=delivery.key,
-                    headers=list(delivery.headers),
-                    partition=message.partition % output.partitions,
-                    timestamp=message.milliseconds or 0,  # 0 means now
-                    on_delivery=note,
-                )
-            except BufferError:  # the queue of the client is full
-                producer.poll(0.1)
-            except confluent_kafka.KafkaException as error:
-                if not _is_too_large(error.args[0]):
-                    raise
-                shrink(outgoing)
-            else:
-                producer.poll(0)
-                return
-
-    def _place(self, outgoing: Outgoing) -> tuple[Output, Delivery]:
-        outputs = self._outputs
-        delivery = deliver(
-            outgoing.answer,
-            attempt=outgoing.attempt,
-            form=outputs.form,
-            has_dead_letter=outputs.dead_letter is not None,
-        )
-        output = outputs.dead_letter if delivery.is_dead_letter else outputs.output
-        assert output is not None
-        return output, delivery
+        self.attempt += 1
+        if self.attempt > SMALLEST:
+            raise UserError(
+                f"the message {self.answer.message.source} cannot be written: its reason alone is "
+                "larger than the topic allows. Raise max.message.bytes of the topic"
+            )
 
 
-class TransactionalWriter:
-    """Writes a batch and its offsets in one transaction.
+class KafkaWriter:
+    """Writes batches of answers, and commits the offsets of their messages.
 
     Args:
       outputs: The topics.
-      name: Transactional ID: a restarted process with the same ID ends the transaction of its
-        predecessor. None takes a random one.
-      note: Takes problems of connections.
+      transactional_id: Writes answers and offsets in transactions. A new writer with the ID of
+        another one ends the transaction of that one. Without it, offsets are committed later.
+      commit: Commits offsets without a transaction.
+      note: Takes the problems of connections.
     """
 
     def __init__(
-        self, outputs: Outputs, *, name: str | None, note: Callable[[str], object]
+        self,
+        outputs: Outputs,
+        *,
+        transactional_id: str | None,
+        commit: Callable[[list[TopicPartition]], object],
+        note: Callable[[KafkaError], object],
     ) -> None:
-        self._brokers = outputs.output.topic.brokers
-        self._producers = _Producers(outputs, note=note, name=name or f"tt-{uuid.uuid4().hex}")
+        self._outputs, self._id, self._commit, self._note = outputs, transactional_id, commit, note
         self._is_open = False  # whether a transaction is
-        self._call("init_transactions")
+        self._is_careful = False  # whether each message is sent by itself
+        self._open()
 
     def write(
         self,
@@ -187,7 +96,7 @@ class TransactionalWriter:
         offsets: list[TopicPartition],
         find_member: Callable[[], Any],
     ) -> None:
-        """Write answers and commit offsets; readers of committed messages see all or nothing.
+        """Write answers and commit offsets; in a transaction, readers see all or nothing.
 
         Args:
           batch: The answers.
@@ -196,219 +105,175 @@ class TransactionalWriter:
             lost its partitions.
 
         Raises:
-          RetryBatchError: The brokers did not take all answers; the transaction was aborted.
+          RetryBatchError: The brokers did not take all answers or the offsets.
           RewindError: The group has removed the member, or the producer failed and was replaced.
           UserError: The brokers refuse the batch.
         """
-        import confluent_kafka
+        from confluent_kafka import KafkaException
 
         try:
-            self._producers.single.begin_transaction()
-            self._is_open = True
+            if self._id is not None:
+                self._producer.begin_transaction()
+                self._is_open = True
             self._send(batch)
-            self._call("send_offsets_to_transaction", offsets, find_member())
-            self._call("commit_transaction")
-            self._is_open = False
-        except confluent_kafka.KafkaException as exception:
-            error: KafkaError = exception.args[0]
-            if _is_denied(error):
-                raise clients.explain_error(error, brokers=self._brokers) from None
-            if not error.fatal() and error.txn_requires_abort():
-                self.abort()
+            if self._id is not None:
+                self._call("send_offsets_to_transaction", offsets, find_member())
+                self._call("commit_transaction")
+                self._is_open = False
             else:
-                self._replace()
+                find_member()
+                self._commit(offsets)
+        except KafkaException as exception:
+            error = exception.args[0]
+            if not is_passing(error) and not error.fatal():
+                raise self._explain(error) from None
+            if self._id is None and not error.fatal() and error.retriable():
+                raise RetryBatchError from None
+            self._recover(error)
             raise RewindError from None
         except (RetryBatchError, RewindError):
-            self.abort()
+            self._recover(None)
             raise
 
-    def _send(self, batch: Sequence[Outgoing]) -> None:
-        """Send answers.
-
-        Raises:
-          RetryBatchError: The brokers have not taken all of them.
-          UserError: No attempt can succeed.
-        """
-        import confluent_kafka
-
-        try:
-            self._producers.send(batch)
-        except confluent_kafka.KafkaException as exception:
-            error: KafkaError = exception.args[0]
-            self._producers.single.flush(CALL_SECONDS)  # tells which message caused it
-            is_known = error.txn_requires_abort() or any(each.error for each in batch)
-            if error.fatal() or not is_known:
-                raise
-        refused = [each for each in batch if not each.is_written]
-        for each in refused:
-            if each.error is not None:
-                _handle_error(each, each.error, brokers=self._brokers)
-        if refused:
-            raise RetryBatchError
-
-    def abort(self) -> None:
-        """Abort the transaction, if there is one.
-
-        Raises:
-          RewindError: The producer has failed, and a new one has replaced it.
-        """
-        import confluent_kafka
-
-        if not self._is_open:
-            return
-        try:
-            self._call("abort_transaction")
-            self._is_open = False
-        except confluent_kafka.KafkaException:
-            self._replace()
-            raise RewindError from None
-
     def close(self) -> None:
-        """Abort the transaction, if there is one, in a few seconds or not at all.
-
-        The brokers abort it after `TRANSACTION_MSEC` if they cannot be reached now.
-        """
-        import confluent_kafka
+        """Abort an open transaction. If that fails, the brokers abort it after its timeout."""
+        from confluent_kafka import KafkaException
 
         if self._is_open:
             try:
-                self._producers.single.abort_transaction(CALL_SECONDS)
-            except confluent_kafka.KafkaException:
+                self._producer.abort_transaction(_CALL_SECONDS)
+            except KafkaException:
                 return
 
-    def _replace(self) -> None:
-        """Replace a producer that failed; the new one ends the old one's transaction."""
+    def _open(self) -> None:
+        """Make a producer; it ends the transaction of a producer with the same ID."""
+        self._producer = self._outputs.cluster.producer(
+            note=self._note, most_bytes=self._outputs.most_bytes, transactional_id=self._id
+        )
         self._is_open = False
-        self._producers.open()
-        self._call("init_transactions")
+        if self._id is not None:
+            self._call("init_transactions")
+
+    def _recover(self, error: KafkaError | None) -> None:
+        """Abort an open transaction, or replace a producer that failed."""
+        from confluent_kafka import KafkaException
+
+        is_usable = error is None or (not error.fatal() and error.txn_requires_abort())
+        if self._is_open and is_usable:
+            try:
+                self._call("abort_transaction")
+                self._is_open = False
+            except KafkaException:
+                self._open()
+        elif not is_usable and (self._id is not None or (error is not None and error.fatal())):
+            self._open()
 
     def _call(self, name: str, *arguments: Any) -> None:
         """Call a method of the producer again for as long as the brokers may still answer."""
-        import confluent_kafka
+        from confluent_kafka import KafkaException
 
         while True:
             try:
-                getattr(self._producers.single, name)(*arguments, CALL_SECONDS)
+                getattr(self._producer, name)(*arguments, _CALL_SECONDS)
                 return
-            except confluent_kafka.KafkaException as exception:
-                error: KafkaError = exception.args[0]
+            except KafkaException as exception:
+                error = exception.args[0]
                 if not error.retriable() or error.fatal() or error.txn_requires_abort():
                     raise
 
-
-class PlainWriter:
-    """Writes a batch, and commits its offsets when the brokers have it.
-
-    Args:
-      outputs: The topics.
-      commit: Commits offsets in the member's group.
-      note: Takes problems of connections.
-    """
-
-    def __init__(
-        self,
-        outputs: Outputs,
-        *,
-        commit: Callable[[list[TopicPartition]], object],
-        note: Callable[[str], object],
-    ) -> None:
-        self._brokers = outputs.output.topic.brokers
-        self._producers = _Producers(outputs, note=note, name=None)
-        self._commit = commit
-
-    def write(
-        self,
-        batch: Sequence[Outgoing],
-        *,
-        offsets: list[TopicPartition],
-        find_member: Callable[[], Any],
-    ) -> None:
-        """Write answers, then commit offsets. For the arguments see `TransactionalWriter.write`.
+    def _send(self, batch: Sequence[Outgoing]) -> None:
+        """Send answers, and wait until the brokers have taken or refused each of them.
 
         Raises:
-          RetryBatchError: A part was not written, or the offsets are not committed.
-          RewindError: The group has removed the member.
-          UserError: The brokers refuse the batch.
+          RetryBatchError: The brokers have not taken all answers.
+          UserError: No attempt can succeed.
         """
-        import confluent_kafka
+        from confluent_kafka import KafkaException
 
-        left = [each for each in batch if not each.is_written]
+        left = [each for each in batch if self._id is not None or not each.is_written]
+        for each in left:
+            each.is_written, each.error = False, None
+        failure = None
         try:
-            self._producers.send(left)
-        except confluent_kafka.KafkaException as exception:
-            if not exception.args[0].fatal():
-                raise clients.explain_error(exception.args[0], brokers=self._brokers) from None
-            self._producers.open()
-        refused = [each for each in left if not each.is_written]
+            for each in left:
+                self._produce(each)
+                if self._is_careful and not self._flush([each]):
+                    break
+            else:
+                self._flush(left)
+        except KafkaException as exception:
+            failure = exception
+            self._producer.flush(_CALL_SECONDS)  # tells which message caused it
+        refused = [each for each in left if each.error is not None]
+        if failure is not None and (failure.args[0].fatal() or not refused):
+            raise failure
         for each in refused:
-            if each.error is not None:
-                _handle_error(each, each.error, brokers=self._brokers)
+            self._handle(each)
+        self._is_careful = bool(refused)
         if refused:
             raise RetryBatchError
-        find_member()
-        try:
-            self._commit(offsets)
-        except confluent_kafka.KafkaException as exception:
-            error: KafkaError = exception.args[0]
-            if _is_denied(error):
-                raise clients.explain_error(error, brokers=self._brokers) from None
-            if clients.is_passing(error):
-                raise RetryBatchError from None
-            raise RewindError from None
 
-    def close(self) -> None:
-        """Do nothing: what is not written will be read again."""
+    def _handle(self, outgoing: Outgoing) -> None:
+        """Prepare an answer that the brokers refused for the next attempt.
 
+        Raises:
+          UserError: No attempt can succeed.
+        """
+        error = outgoing.error
+        assert error is not None
+        if _is_too_large(error):
+            if self._is_careful:  # else it may be the size of the whole request
+                outgoing.shrink()
+        elif not is_passing(error) and not error.fatal():
+            raise self._explain(error)
 
-Writer = TransactionalWriter | PlainWriter
+    def _explain(self, error: KafkaError) -> UserError:
+        found = self._outputs.cluster.explain(error)
+        return GoneError(str(found)) if is_gone(error) else found
 
+    def _flush(self, sent: Sequence[Outgoing]) -> bool:
+        """Wait for the brokers; return whether they have taken all messages."""
+        while not all(each.is_written or each.error for each in sent):
+            self._producer.flush(_CALL_SECONDS)
+        return all(each.is_written for each in sent)
 
-def shrink(outgoing: Outgoing) -> None:
-    """Choose the next smaller form of an answer.
+    def _produce(self, outgoing: Outgoing) -> None:
+        """Hand an answer to the client, in a smaller form if it is too large."""
+        from confluent_kafka import KafkaException
 
-    Raises:
-      UserError: There is none.
-    """
-    outgoing.attempt += 1
-    if outgoing.attempt > SMALLEST:
-        raise UserError(
-            f"the message {outgoing.answer.message.source} cannot be written: its reason alone is "
-            "larger than the topic allows. Raise max.message.bytes of the topic"
-        )
+        def note(error: KafkaError | None, _: object) -> None:
+            outgoing.error, outgoing.is_written = error, error is None
 
-
-def _handle_error(outgoing: Outgoing, error: KafkaError, *, brokers: str) -> None:
-    """Prepare an answer that the brokers refused for the next attempt.
-
-    Raises:
-      UserError: No attempt can succeed.
-    """
-    from confluent_kafka import KafkaError
-
-    outgoing.error = None
-    if _is_too_large(error):
-        if outgoing.is_alone:
-            shrink(outgoing)
-        outgoing.is_alone = True  # the brokers measure all messages of a request together
-    elif error.code() in (
-        KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION,
-    ):  # fmt: skip
-        raise GoneError(str(clients.explain_error(error, brokers=brokers)))
-    elif _is_denied(error):
-        raise clients.explain_error(error, brokers=brokers)
+        outputs, message = self._outputs, outgoing.answer.message
+        has_dead_letter = outputs.dead_letter is not None
+        while True:
+            found = deliver(
+                outgoing.answer,
+                attempt=outgoing.attempt,
+                form=outputs.form,
+                has_dead_letter=has_dead_letter,
+            )
+            topic = (outputs.dead_letter if found.is_dead_letter else None) or outputs.output
+            try:
+                self._producer.produce(
+                    topic,
+                    value=found.value,
+                    key=found.key,
+                    headers=list(found.headers),
+                    partition=message.partition % outputs.partitions[topic],
+                    timestamp=message.milliseconds or 0,  # 0 means now
+                    on_delivery=note,
+                )
+            except BufferError:  # the queue of the client is full
+                self._producer.poll(0.1)
+            except KafkaException as error:
+                if not _is_too_large(error.args[0]):
+                    raise
+                outgoing.shrink()
+            else:
+                self._producer.poll(0)
+                return
 
 
 def _is_too_large(error: KafkaError) -> bool:
-    from confluent_kafka import KafkaError
-
-    return bool(error.code() in (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE))
-
-
-def _is_denied(error: KafkaError) -> bool:
-    from confluent_kafka import KafkaError
-
-    return error.code() in (
-        KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED,
-        KafkaError.CLUSTER_AUTHORIZATION_FAILED, KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-        KafkaError._AUTHENTICATION,
-    )  # fmt: skip
+    return error.name() in ("MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE")
