@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import collections
 import concurrent.futures
+import contextlib
 import datetime
 import threading
 import time
@@ -52,7 +53,6 @@ class PubsubService:
                 "GetTopic": (self._get_topic, types.GetTopicRequest, types.Topic),
             },
             "Subscriber": {
-                "Pull": (self._pull, types.PullRequest, types.PullResponse),
                 "Acknowledge": (self._acknowledge, types.AcknowledgeRequest, None),
                 "ModifyAckDeadline": (self._modify, types.ModifyAckDeadlineRequest, None),
                 "GetSubscription": (
@@ -75,6 +75,12 @@ class PubsubService:
                 )
                 for name, (call, asked, answered) in methods.items()
             }
+            if service == "Subscriber":
+                handlers["StreamingPull"] = grpc.stream_stream_rpc_method_handler(
+                    self._stream,
+                    request_deserializer=types.StreamingPullRequest.deserialize,
+                    response_serializer=types.StreamingPullResponse.serialize,
+                )
             self._server.add_generic_rpc_handlers(
                 [grpc.method_handlers_generic_handler(f"google.pubsub.v1.{service}", handlers)]
             )
@@ -119,6 +125,11 @@ class PubsubService:
         """Returns what was published to a topic."""
         with self._lock:
             return list(self._topics[_path(topic)])
+
+    def delete(self, subscription):
+        """Delete a subscription, as its owner may do at any time."""
+        with self._lock:
+            self._subscriptions.pop(_path(subscription, "subscriptions")).is_deleted = True
 
     def unacknowledged(self, subscription):
         """Returns how many messages a subscription still has."""
@@ -195,16 +206,46 @@ class PubsubService:
             self.requests.append((request.topic, *keys, len(request.messages)))
             return types.PublishResponse(message_ids=self._add(request.topic, request.messages))
 
-    def _pull(self, request, context):
-        found = self._find(request.subscription, context)
-        end = time.monotonic() + 1.0
+    def _stream(self, requests, context):
+        """Send messages to one of the readers of a subscription, until it goes."""
+        first = next(requests)
+        found = self._find(first.subscription, context)
+        threading.Thread(target=self._listen, args=(requests, found), daemon=True).start()
+        is_exact = found.description.enable_exactly_once_delivery
+        is_ordered = found.description.enable_message_ordering
         with self._lock:
-            while context.is_active() and time.monotonic() < end:
-                if messages := found.lease(request.max_messages):
+            held = set()  # ids of leases of this reader
+            while context.is_active():
+                if found.is_deleted:
+                    context.abort(grpc.StatusCode.NOT_FOUND, "Resource not found")
+                if found.description.name in self.refused:
+                    context.abort(grpc.StatusCode.PERMISSION_DENIED, "User not authorized")
+                held &= found.leased.keys()
+                room = (first.max_outstanding_messages or 1000) - len(held)
+                if messages := found.lease(min(room, 100), first.stream_ack_deadline_seconds):
                     self.pulled += len(messages)
-                    return types.PullResponse(received_messages=messages)
-                self._lock.wait(0.05)
-        return types.PullResponse()
+                    held |= {each.ack_id for each in messages}
+                    properties = {
+                        "exactly_once_delivery_enabled": is_exact,
+                        "message_ordering_enabled": is_ordered,
+                    }
+                    self._lock.release()
+                    try:
+                        yield types.StreamingPullResponse(
+                            received_messages=messages, subscription_properties=properties
+                        )
+                    finally:
+                        self._lock.acquire()
+                else:
+                    self._lock.wait(0.05)
+
+    @staticmethod
+    def _listen(requests, found):
+        """Take what a reader sends after its first request: heartbeats."""
+        with contextlib.suppress(Exception):  # the stream has ended
+            for request in requests:
+                if request.stream_ack_deadline_seconds:
+                    found.seconds = request.stream_ack_deadline_seconds
 
     def _acknowledge(self, request, context):
         found = self._find(request.subscription, context)
@@ -248,9 +289,11 @@ class _Subscription:
         self.description = description
         self.waiting = collections.deque()
         self.leased = {}
+        self.seconds = 0
+        self.is_deleted = False
         self._leases = 0
 
-    def lease(self, most):
+    def lease(self, most, seconds=0):
         now = time.monotonic()
         for each, (message, end) in list(self.leased.items()):
             if end < now:
@@ -261,7 +304,7 @@ class _Subscription:
             message = self.waiting.popleft()
             self._leases += 1
             each = f"{message.message_id}-{self._leases}"
-            self.leased[each] = message, now + self.description.ack_deadline_seconds
+            self.leased[each] = message, now + (seconds or self.description.ack_deadline_seconds)
             found.append(types.ReceivedMessage(ack_id=each, message=message))
         return found
 

@@ -35,7 +35,7 @@ _BUSY_SECONDS = 0.01  # per call while a batch is translated, whose end must be 
 _RETRY_SECONDS = 0.5  # between two attempts to write a batch
 _GIVE_SECONDS = 30.0  # to write a last batch before its partitions go to others
 _LAG_SECONDS = 1.0  # between two looks at the lag
-_ANSWER_SECONDS = 60.0  # for the brokers to tell committed offsets
+_ANSWER_SECONDS = 5.0  # per request for offsets
 
 
 @dataclasses.dataclass(eq=False)
@@ -111,6 +111,7 @@ class KafkaMember:
         self._in_progress: _Batch | None = None  # being translated
         self._translated: _Batch | None = None  # to be written
         self._committed: dict[int, int] = {}  # offsets of the partitions of this member
+        self._stale: set[int] = set()  # partitions to be read again from the committed offset
         self._member = ""  # the group's name for this member since the last assignment
         self._lag_time = 0.0
         self._consumer: Consumer
@@ -189,8 +190,10 @@ class KafkaMember:
     def _poll(self, seconds: float) -> None:
         """Read messages, and serve the group: the callbacks of `subscribe` run in here.
 
-        While no message waits, return with the first one: the client would wait for more.
+        While no message waits, return with the first one: the client would wait for more. The
+        client may return messages that it fetched before a callback made their partition stale.
         """
+        self._seek_stale()
         room = self._limit.messages - len(self._read)
         wanted = max(1, room) if self._read else 1
         found = self._consumer.consume(wanted, timeout=seconds)
@@ -199,8 +202,9 @@ class KafkaMember:
         for each in found:
             if (error := each.error()) is not None:
                 self._handle_error(error, each)
-            elif each.partition() in self._committed:
+            elif each.partition() in self._committed.keys() - self._stale:
                 self._keep(_message_of(each))
+        self._seek_stale()
 
     def _keep(self, message: Message) -> None:
         if not self._read:
@@ -259,7 +263,7 @@ class KafkaMember:
             return False
         except RewindError:
             self._note_aborted()
-            self._rewind()
+            self._drop(self._committed.keys())
             return True
         self._committed.update(next_offsets)
         self._metrics.note_written(
@@ -288,14 +292,9 @@ class KafkaMember:
             raise RewindError
         return found
 
-    def _rewind(self) -> None:
-        """Drop everything that was read, and read again from the committed offsets."""
-        self._drop(self._committed)
-        for each in self._find_offsets(list(self._committed)):
-            self._consumer.seek(each)
-
     def _drop(self, partitions: Collection[int]) -> None:
-        """Drop what was read of partitions and is not committed."""
+        """Drop what was read of partitions and is not committed; it will be read again."""
+        self._stale.update(partitions)
         self._read = collections.deque(m for m in self._read if m.partition not in partitions)
         self._read_bytes = sum(message.size for message in self._read)
         for batch in (self._translated, self._in_progress):
@@ -304,12 +303,27 @@ class KafkaMember:
         if self._translated is not None and not self._translated.outgoing:
             self._end_batch()
 
+    def _seek_stale(self) -> None:
+        """Continue at the committed offsets of stale partitions that this member has."""
+        from confluent_kafka import KafkaError, KafkaException
+
+        again, self._stale = self._stale & self._committed.keys(), set()
+        left = self._find_offsets(again)
+        while left:
+            try:
+                self._consumer.seek(left[-1])
+                left.pop()
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError._STATE:
+                    raise
+                time.sleep(_BUSY_SECONDS)  # the client has not begun to fetch the partition
+
     def _take_partitions(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
         """Begin to read partitions that the group gives to this member."""
         self._member = consumer.memberid() or ""
         self._metrics.rebalances.inc()
         self._metrics.note_assigned(True)
-        consumer.incremental_assign(self._find_offsets([each.partition for each in partitions]))
+        consumer.incremental_assign(self._find_offsets({each.partition for each in partitions}))
 
     def _give_partitions(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
         """Finish the batch in progress, then give up partitions that the group gives to others."""
@@ -340,20 +354,24 @@ class KafkaMember:
         for partition in partitions:
             self._committed.pop(partition, None)
 
-    def _find_offsets(self, partitions: list[int]) -> list[TopicPartition]:
+    def _find_offsets(self, partitions: Collection[int]) -> list[TopicPartition]:
         """Return where to read partitions, and remember it: the committed offset or the start."""
-        from confluent_kafka import OFFSET_BEGINNING, TopicPartition
+        from confluent_kafka import OFFSET_BEGINNING, KafkaException, TopicPartition
 
-        if not partitions:
-            return []
         asked = [TopicPartition(self._topic, each) for each in partitions]
-        found = []
-        for each in self._consumer.committed(asked, timeout=_ANSWER_SECONDS):
+        found: list[TopicPartition] = []
+        while asked and not found:
+            try:
+                found = self._consumer.committed(asked, timeout=_ANSWER_SECONDS)
+            except KafkaException as error:
+                if not is_passing(error.args[0]):
+                    raise
+                self._note_error(error.args[0])
+        for each in found:
             if each.error is not None:
                 raise self._cluster.explain(each.error)
             self._committed[each.partition] = max(each.offset, 0)
-            start = each.offset if each.offset >= 0 else OFFSET_BEGINNING
-            found.append(TopicPartition(self._topic, each.partition, start))
+            each.offset = each.offset if each.offset >= 0 else OFFSET_BEGINNING
         return found
 
     def _handle_error(self, error: KafkaError, message: Any) -> None:
@@ -393,6 +411,7 @@ class KafkaMember:
                 "them. Increase the retention time of the topic"
             )
         self._consumer.seek(TopicPartition(self._topic, partition, low))
+        self._committed[partition] = max(low, self._committed.get(partition, low))
 
     def _note_error(self, error: KafkaError) -> None:
         self._metrics.note_trouble(f"no answer from {self._cluster.brokers} ({error.name()})")

@@ -1,9 +1,7 @@
 """Streams of Pub/Sub.
 
-clients     clients and their errors
-leases      messages in hand, kept from coming again, and acknowledged
-source      a subscription as a source of Beam
-writer      answers to topics
-connecting  subscription and topics looked at before a run
-transforms  both on Dataflow, by its own reader and writer
+clients   credentials, and errors in one line
+messages  messages and answers as Pub/Sub messages
+plan      subscription and topics, checked before a run
+member    the loop: pull, translate, publish, acknowledge
 """
