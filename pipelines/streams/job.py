@@ -8,8 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from model.decoding.options import Decoding
-from model.engines.machine import cores
-from model.engines.translator import Engine, Translator, is_on_gpus
+from model.engines.translator import Engine, Translator
 from model.errors import UserError, accept_one_string, require
 from pipelines.flags.limits import Limits
 from pipelines.inference.model_loading import (
@@ -36,7 +35,7 @@ from pipelines.streams.metrics import Metrics, StreamMetrics, appending, serving
 from pipelines.streams.options import StreamOptions
 from pipelines.streams.plan import StreamPlan
 from pipelines.streams.pubsub.plan import plan_subscription
-from pipelines.streams.side_by_side import SideBySide
+from pipelines.streams.side_by_side import share
 from pipelines.streams.transforms import TranslateMessages
 
 
@@ -178,13 +177,10 @@ class StreamJob:
             address, port = options.metrics_address, options.metrics_port
             stack.enter_context(serving(self.metrics, address=address, port=port))
             stack.enter_context(appending(self.metrics, path=options.metrics_file, report=report))
-            shared = SharedTranslator(self._loader())
-            translator = shared.acquire()
-            side_by_side = SideBySide(translator, calls=1 if is_on_gpus(translator) else cores())
-            stack.callback(side_by_side.close)
+            translator = share(SharedTranslator(self._loader()).acquire())
 
             def answer(messages: Sequence[Message]) -> list[Answer]:
-                return answer_messages(messages, texts=self.texts, translator=side_by_side)[0]
+                return answer_messages(messages, texts=self.texts, translator=translator)[0]
 
             report("Ready: messages are translated as they come")
             self.plan.run(answer, metrics=self.metrics, stop=self.stop, report=report)
@@ -211,7 +207,7 @@ class StreamJob:
             translate = TranslateMessages(
                 load_translator=self._loader(), texts=self.texts, max_batch=options.max_batch
             )
-            connectors.build(pipeline, options=options, translate=translate, form=self.texts.form)
+            connectors.build(pipeline, plan=self.plan, translate=translate)
             run_pipeline(pipeline, report, detach=detach)
 
     def _loader(self) -> Callable[[], Translator]:

@@ -8,12 +8,17 @@ from typing import Protocol
 
 from pipelines.streams.messages import Answer, Message
 from pipelines.streams.metrics import StreamMetrics
+from pipelines.streams.options import StreamOptions
 
 AnswerMessages = Callable[[Sequence[Message]], list[Answer]]
 
 
 class StreamPlan(Protocol):
     """Reads messages from a checked input and writes their answers to a checked output."""
+
+    @property
+    def options(self) -> StreamOptions:
+        """The options of the stream."""
 
     @property
     def lines(self) -> tuple[str, ...]:

@@ -7,12 +7,14 @@ as many units at once as cores; a stream has one bundle at a time, which is divi
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from model.decoding.options import Decoding
-from model.engines.translator import Translation, Translator, Work, between
+from model.engines.machine import cores
+from model.engines.translator import Translation, Translator, Work, between, is_on_gpus
 from model.text.unknown import UnknownParts
 
 _LEAST_ROWS = 8  # fewer take as long as one
@@ -85,9 +87,18 @@ class SideBySide:
             work += took
         return [translations[i] for i in range(len(source_ids))], work
 
-    def close(self) -> None:
-        """End the threads; a call that is still running ends later, and its result is lost."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+
+_shared: list[SideBySide] = []  # the last one of this process
+_lock = threading.Lock()
+
+
+def share(translator: Translator) -> SideBySide:
+    """Return the translator side by side on all cores; a process has one pool of threads for it."""
+    with _lock:
+        if not _shared or _shared[0]._translator is not translator:
+            calls = 1 if is_on_gpus(translator) else cores()
+            _shared[:] = [SideBySide(translator, calls=calls)]
+        return _shared[0]
 
 
 def divide(lengths: Sequence[int], *, calls: int, most_tokens: int) -> list[list[int]]:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Callable, Iterator
 
 import apache_beam as beam
 
-from model.engines.machine import cores
-from model.engines.translator import Translator, is_on_gpus
+from model.engines.translator import Translator
 from pipelines.inference.transforms import TranslatorDoFn
 from pipelines.runners.jobs.transforms import CheckWorker
 from pipelines.streams.messages import Answer, Message, MessageTexts, answer_messages
-from pipelines.streams.side_by_side import SideBySide
+from pipelines.streams.side_by_side import share
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)  # not frozen: Beam sets attributes of transforms
@@ -41,13 +41,9 @@ class _TranslateBatch(TranslatorDoFn):
 
     def setup(self) -> None:
         super().setup()
-        calls = 1 if is_on_gpus(self.translator) else cores()
-        self._side_by_side = SideBySide(self.translator, calls=calls)
-
-    def teardown(self) -> None:
-        if side_by_side := self.__dict__.pop("_side_by_side", None):
-            side_by_side.close()
-        super().teardown()
+        # `BatchElements` logs a line about each bundle.
+        logging.getLogger("apache_beam.transforms.util").setLevel(logging.WARNING)
+        self._side_by_side = share(self.translator)
 
     def process(self, batch: list[Message]) -> Iterator[Answer]:
         answers, found = answer_messages(batch, texts=self._texts, translator=self._side_by_side)

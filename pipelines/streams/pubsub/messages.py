@@ -38,18 +38,24 @@ class PubsubTarget:
     form: MessageFormat = dataclasses.field(default_factory=MessageFormat)
 
 
-def message_of(message: Any, subscription: PubsubName) -> Message:
+def message_of(
+    message: Any, subscription: PubsubName, *, milliseconds: int | None = None
+) -> Message:
     """Return a message of a Pub/Sub client or of Beam as a `Message`.
 
-    Messages that come through Dataflow can lack `message_id` and `publish_time`.
+    Args:
+      message: The message; on Dataflow it can lack `message_id` and `publish_time`.
+      subscription: The subscription that it comes from.
+      milliseconds: Its time since 1970, if it has none itself.
     """
-    published = getattr(message, "publish_time", None)
+    if message.publish_time is not None:
+        milliseconds = int(message.publish_time.timestamp() * 1000)
     return Message(
         value=message.data,
         key=(message.ordering_key or "").encode() or None,
         headers=tuple((name, value.encode()) for name, value in sorted(message.attributes.items())),
         source=f"{subscription.name}/{message.message_id or ''}",
-        milliseconds=int(published.timestamp() * 1000) if published else None,
+        milliseconds=milliseconds,
     )
 
 
