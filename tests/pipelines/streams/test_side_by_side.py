@@ -10,28 +10,18 @@ from fakes import Reverser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.streams import transforms
+from pipelines.streams import side_by_side, transforms
 from pipelines.streams.messages import Message, MessageTexts
 from pipelines.streams.side_by_side import SideBySide, divide
 
 TEXTS = ["a" * (1 + 7 * i % 11) + str(i) for i in range(40)]
 
 
-@pytest.fixture
-def divided():
-    """Makes dividing translators, and ends their threads."""
-    made = []
-
-    def make(translator, calls=2):
-        made.append(SideBySide(translator, calls=calls))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.close()
+def divided(translator, calls=2):
+    return SideBySide(translator, calls=calls)
 
 
-def test_translations_are_those_of_one_call_in_their_order(divided):
+def test_translations_are_those_of_one_call_in_their_order():
     ids = Reverser().encode(TEXTS)
     alone, work = Reverser().translate_ids(ids)
     found, divided_work = divided(Reverser()).translate_ids(ids)
@@ -51,7 +41,7 @@ class Meeting(Reverser):
         return super().translate_ids(source_ids)
 
 
-def test_calls_are_made_at_once(divided):
+def test_calls_are_made_at_once():
     translator = divided(Meeting(3), calls=3)
     assert len(translator.translate_ids(translator.encode(TEXTS))[0]) == 40
 
@@ -63,7 +53,7 @@ class Broken(Reverser):
         raise MemoryError if any(ord("9") in ids for ids in source_ids) else ValueError("text")
 
 
-def test_an_error_of_the_machine_goes_before_those_of_texts(divided):
+def test_an_error_of_the_machine_goes_before_those_of_texts():
     translator = divided(Broken())
     for texts in (["9", *["aaaa"] * 20], ["999999", *["a"] * 20]):
         with pytest.raises(MemoryError):
@@ -87,7 +77,7 @@ def test_each_row_is_in_one_share_and_shares_are_of_like_length(lengths, calls, 
         assert all(sum(lengths[i] for i in share) <= fair + 2 * longest for share in shares)
 
 
-def test_few_rows_are_one_call(divided):
+def test_few_rows_are_one_call():
     translator = Reverser()
     divided(translator).translate_ids(translator.encode(TEXTS[:5]))
     assert [len(call) for call in translator.calls] == [5]
@@ -112,7 +102,7 @@ def test_a_model_of_many_languages_is_told_them():
 
 @pytest.mark.parametrize("on_gpus", [True, False])
 def test_the_cores_share_a_call_and_gpus_get_it_whole(monkeypatch, on_gpus):
-    monkeypatch.setattr(transforms, "cores", lambda: 2)
+    monkeypatch.setattr(side_by_side, "cores", lambda: 2)
     translator = Reverser()
     translator.is_on_gpus = on_gpus
     config = transforms.TranslateMessages(

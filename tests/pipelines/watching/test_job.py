@@ -21,7 +21,6 @@ from cli.commands.translate_stream import draining_on_signals
 from model.errors import UserError
 from pipelines.inference.model_loading import CustomModel
 from pipelines.storage.paths import lookup_error
-from pipelines.streams.live_run import find_run
 from pipelines.streams.options import StreamOptions
 from pipelines.tables import reading
 from pipelines.translate import inputs
@@ -310,7 +309,7 @@ def test_a_record_that_cannot_be_written_is_written_at_the_next_look(tmp_path, m
     assert "cannot be written: Input/output error" in lines[0]
     assert len(look_twice(job)[0]) == 1
     assert records(tmp_path)["a.parquet"]["rows"] == 1
-    assert find_run(job.name).look().messages == 1, "counted once, when its record stood"
+    assert job.look().messages == 1, "counted once, when its record stood"
 
 
 def put_inbox(tmp_path):

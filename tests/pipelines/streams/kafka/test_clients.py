@@ -1,6 +1,5 @@
 """Settings of Kafka's clients, whose values are secrets, and their errors in one line."""
 
-import functools
 import sys
 
 import pytest
@@ -8,15 +7,7 @@ from confluent_kafka import KafkaError
 
 from model.errors import ServiceError, UserError
 from pipelines.streams.kafka import clients
-from pipelines.streams.kafka.clients import (
-    explain_error,
-    explain_silence,
-    is_passing,
-    make_consumer,
-    make_producer,
-    read_settings,
-    starts_at_end,
-)
+from pipelines.streams.kafka.clients import Cluster, is_gone, is_passing, read_settings
 
 SECRET = "hush-hush"
 
@@ -44,7 +35,7 @@ def test_settings_are_read_with_comments_and_spaces(tmp_path):
     ("text", "said"),
     [
         (f"sasl.password {SECRET}", "line 1: not NAME=VALUE"),
-        (f"group.id={SECRET}", "must not have group.id: the group is `group`"),
+        (f"group.id={SECRET}", "must not have group.id, which tt sets itself"),
         (f"bootstrap.servers={SECRET}", "must not have bootstrap.servers"),
         (f"enable.auto.commit={SECRET}", "must not have enable.auto.commit"),
         (f"sasl.password={SECRET}\nsasl.password={SECRET}", "has sasl.password twice"),
@@ -73,29 +64,21 @@ def test_a_missing_file_is_refused(tmp_path):
     ],
 )
 @pytest.mark.parametrize("kind", ["consumer", "producer"])
-def test_what_librdkafka_does_not_take_is_told_without_its_value(tmp_path, text, said, kind):
-    config = write(tmp_path, text)
-    make = functools.partial(make_consumer, group="g") if kind == "consumer" else make_producer
+def test_what_librdkafka_does_not_accept_is_named_without_its_value(tmp_path, text, said, kind):
+    cluster = Cluster("127.0.0.1:1", write(tmp_path, text))
     with pytest.raises(UserError, match=said) as refused:
-        make("127.0.0.1:1", config=config, note=print)
+        cluster.consumer("g", note=print) if kind == "consumer" else cluster.producer()
     assert SECRET not in str(refused.value)
     assert refused.value.__cause__ is None
     assert refused.value.__suppress_context__
 
 
-def test_a_setting_of_the_other_kind_of_client_is_left_out(tmp_path):
-    config = write(tmp_path, "linger.ms=7\nfetch.wait.max.ms=9\nauto.offset.reset=latest\n")
-    make_consumer("127.0.0.1:1", group="g", config=config, note=print).close()
-    make_producer("127.0.0.1:1", config=config, note=print)
-    assert clients._of_kind(read_settings(config), leave_out=clients._PRODUCERS) == {
-        "fetch.wait.max.ms": "9", "auto.offset.reset": "latest"
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize(("value", "expected"), [("latest", True), ("smallest", False)])
-def test_where_a_new_group_begins(value, expected):
-    assert starts_at_end({"auto.offset.reset": value}) == expected
-    assert not starts_at_end({})
+def test_a_setting_of_the_other_kind_of_client_does_no_harm(tmp_path, capfd):
+    text = "linger.ms=7\nfetch.wait.max.ms=9\nauto.offset.reset=latest\n"
+    cluster = Cluster("127.0.0.1:1", write(tmp_path, text))
+    cluster.consumer("g", note=lambda error: None).close()
+    cluster.producer()
+    assert capfd.readouterr() == ("", "")
 
 
 def test_errors_that_pass_are_told_from_those_that_stay():
@@ -110,26 +93,30 @@ def test_errors_that_pass_are_told_from_those_that_stay():
     ("code", "kind", "said"),
     [
         (KafkaError._AUTHENTICATION, UserError, "do not know this user"),
-        (KafkaError.TOPIC_AUTHORIZATION_FAILED, UserError, "work with a topic"),
-        (KafkaError.GROUP_AUTHORIZATION_FAILED, UserError, "the group of `group`"),
-        (KafkaError.UNKNOWN_TOPIC_OR_PART, UserError, "is gone"),
-        (KafkaError._MSG_TIMED_OUT, ServiceError, "goes on from what is committed"),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, UserError, "use a topic"),
+        (KafkaError.GROUP_AUTHORIZATION_FAILED, UserError, "use `group`"),
+        (KafkaError.INCONSISTENT_GROUP_PROTOCOL, UserError, "Choose another `group`"),
+        (KafkaError.FENCED_INSTANCE_ID, UserError, "the same `instance_id`"),
+        (KafkaError.UNKNOWN_TOPIC_OR_PART, UserError, "no longer have a topic"),
+        (KafkaError._MSG_TIMED_OUT, ServiceError, "continues after the committed offsets"),
         (KafkaError.INVALID_RECORD, ServiceError, "INVALID_RECORD"),
     ],
 )
 def test_an_error_has_a_line(code, kind, said):
-    found = explain_error(KafkaError(code), brokers="a:1")
+    found = Cluster("a:1").explain(KafkaError(code))
     assert type(found) is kind
     assert said in str(found)
     assert "a:1" in str(found)
+    assert is_gone(KafkaError(code)) == (code == KafkaError.UNKNOWN_TOPIC_OR_PART)
 
 
-def test_silence_is_explained_by_what_the_client_says():
+def test_silence_is_explained_by_the_errors_of_the_client():
     silence = KafkaError(KafkaError._TRANSPORT)
-    told = str(explain_silence([silence], brokers="a:1", config=None))
+    told = str(Cluster("a:1")._explain_silence([silence]))
     assert "no Kafka broker answers at a:1 within 10 s" in told
     assert "give `kafka_config`" in told
-    tls = explain_silence([silence, KafkaError(KafkaError._SSL)], brokers="a:1", config="f")
+    with_config = Cluster("a:1", "f")
+    tls = with_config._explain_silence([silence, KafkaError(KafkaError._SSL)])
     assert "TLS" in str(tls)
-    unknown = KafkaError(KafkaError._AUTHENTICATION)
-    assert "sasl." in str(explain_silence([silence, unknown], brokers="a:1", config="f"))
+    unknown = with_config._explain_silence([silence, KafkaError(KafkaError._AUTHENTICATION)])
+    assert "sasl." in str(unknown)

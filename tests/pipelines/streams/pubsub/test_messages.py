@@ -1,20 +1,19 @@
 """Messages of Pub/Sub: what is read of them, and how they are sent."""
 
 import datetime
-import time
-from types import SimpleNamespace
 
-import pytest
-from google.api_core import exceptions
-from google.pubsub_v1 import PubsubMessage, ReceivedMessage
+from apache_beam.io.gcp import pubsub as beam_pubsub
+from google.pubsub_v1 import PubsubMessage
 
 from pipelines.streams.addresses import PubsubName
-from pipelines.streams.live_run import find_run, forget_run
-from pipelines.streams.messages import BUNDLE_BYTES, Message
-from pipelines.streams.pubsub import clients
-from pipelines.streams.pubsub.leases import Leases
-from pipelines.streams.pubsub.source import PubsubSource, close_leases, message_of
-from pipelines.streams.pubsub.writer import MOST_BYTES, _attributes, _in_requests
+from pipelines.streams.messages import Answer, Message
+from pipelines.streams.pubsub.messages import (
+    MOST_BYTES,
+    PubsubTarget,
+    _attributes,
+    make_message,
+    message_of,
+)
 
 NAME = PubsubName("some-project", "titles")
 
@@ -47,112 +46,40 @@ def test_a_long_reason_is_cut_between_characters():
     assert found["tt-error"] == "ü" * 512
 
 
-def test_requests_have_room_for_their_messages():
-    small, large = PubsubMessage(data=b"x"), PubsubMessage(data=b"x" * (MOST_BYTES - 1000))
-    sizes = [len(part) for part in _in_requests([small] * 2500)]
-    assert sizes == [1000, 1000, 500]
-    assert [len(part) for part in _in_requests([small, large, large, small])] == [2, 2]
-    assert list(_in_requests([])) == []
+def test_messages_through_dataflow_can_lack_their_time_and_id():
+    message = beam_pubsub.PubsubMessage(b"one", {"a": "1"}, ordering_key="")
+    found = message_of(message, NAME, milliseconds=1234)
+    assert found == Message(
+        value=b"one", headers=(("a", b"1"),), source="titles/", milliseconds=1234
+    )
 
 
-class Client:
-    """Refuses what it is asked for."""
-
-    transport = property(lambda self: self)
-
-    def __init__(self, *errors):
-        self.errors = list(errors)
-        self.asked = []
-
-    def acknowledge(self, *, request, retry, timeout):
-        self.asked.append(list(request["ack_ids"]))
-        if self.errors and (error := self.errors.pop(0)):
-            raise error
-
-    def close(self):
-        pass
+def answer_of(value=b"ok", translation=b"ko", key=None, **attributes):
+    headers = tuple((name, text.encode()) for name, text in attributes.items())
+    message = Message(value=value, key=key, headers=headers, source="titles/7")
+    return Answer(message=message, value=translation, status="ok")
 
 
-@pytest.fixture
-def leases(monkeypatch):
-    def make(*errors):
-        client = Client(*errors)
-        monkeypatch.setattr(clients, "make_subscriber", lambda: client)
-        made.append(Leases(NAME, deadline=600, run="test"))
-        return made[-1], client
-
-    made = []
-    yield make
-    forget_run("test")
+TARGET = PubsubTarget(output=PubsubName("p", "out"), dead_letter=PubsubName("p", "dead"))
 
 
-def test_what_was_not_acknowledged_in_time_is_with_the_next(leases):
-    leases, client = leases(exceptions.ServiceUnavailable("gone"), None)
-    leases.acknowledge(["a", "b"])
-    assert "gone" in find_run("test").look().trouble
-    leases.acknowledge(["c"])
-    assert client.asked == [["a", "b"], ["a", "b", "c"]]
-    leases.close()
-    assert len(client.asked) == 2
+def test_an_answer_goes_to_the_output_with_its_key_and_attributes():
+    topic, message, status = make_message(answer_of(key=b"k", a="1"), target=TARGET)
+    assert (topic.name, status, message.data, message.ordering_key) == ("out", "ok", b"ko", "k")
+    assert message.attributes == {"a": "1", "tt-source": "titles/7", "tt-status": "ok"}
 
 
-def test_leases_that_are_over_end_no_run(leases):
-    """A subscription that delivers exactly once says so; the messages come again."""
-    leases, client = leases(exceptions.FailedPrecondition("PERMANENT_FAILURE_INVALID_ACK_ID"))
-    leases.acknowledge(["a"])
-    assert leases.fault is None
-    leases.close()
-    assert client.asked == [["a"]]
+def test_an_answer_that_is_too_large_becomes_a_dead_letter_that_fits():
+    topic, message, status = make_message(answer_of(translation=b"x" * MOST_BYTES), target=TARGET)
+    assert (topic.name, status, message.data) == ("dead", "failed", b"ok")
+    large = answer_of(value=b"x" * MOST_BYTES, translation=b"x" * MOST_BYTES, key=b"k")
+    topic, message, status = make_message(large, target=TARGET)
+    assert (topic.name, status, message.data, message.ordering_key) == ("dead", "failed", b"", "k")
+    assert message.attributes["tt-source"] == "titles/7"
 
 
-def test_a_refusal_ends_the_run(leases):
-    leases, _ = leases(exceptions.PermissionDenied("no"))
-    leases.acknowledge(["a"])
-    with pytest.raises(Exception, match="is not yours to use"):
-        leases.close()
-
-
-def test_what_an_acknowledgement_raises_is_not_left_to_beam_which_would_log_it(leases):
-    leases, _ = leases(ValueError("no id"))
-    leases.acknowledge(["a"])
-    with pytest.raises(ValueError, match="no id"):
-        leases.close()
-
-
-class Subscriber(Client):
-    """Has messages to pull, once."""
-
-    def __init__(self, *texts):
-        super().__init__()
-        now = datetime.datetime.now(datetime.UTC)
-        self.waiting = [
-            ReceivedMessage(
-                ack_id=str(number),
-                message=PubsubMessage(data=text, message_id=str(number), publish_time=now),
-            )
-            for number, text in enumerate(texts)
-        ]
-
-    def pull(self, *, request, retry, timeout):
-        taken, self.waiting = self.waiting, []
-        return SimpleNamespace(received_messages=taken)
-
-    def modify_ack_deadline(self, *, request, retry, timeout):
-        pass
-
-
-def test_a_bundle_is_bounded_by_bytes(monkeypatch):
-    client = Subscriber(b"x" * BUNDLE_BYTES, b"small")
-    monkeypatch.setattr(clients, "make_subscriber", lambda: client)
-    source = PubsubSource(subscription=NAME, deadline=600, run="test")
-    reader = source.create_reader(None, None)
-    end = time.monotonic() + 10
-    while not reader.advance():
-        assert time.monotonic() < end
-    assert not reader.advance(), "the bundle ends"
-    assert reader.get_checkpoint_mark().ids == ("0",)
-    assert reader.advance()
-    assert reader.get_current().value == b"small"
-    reader.close()
-    close_leases(source)
-    forget_run("test")
+def test_more_attributes_than_a_message_has_make_a_dead_letter():
+    many = answer_of(**{f"a{number}": "1" for number in range(99)})
+    topic, message, status = make_message(many, target=TARGET)
+    assert (topic.name, status, len(message.attributes)) == ("dead", "failed", 100)
+    assert message.attributes["tt-error"].endswith("1 are left out")
