@@ -10,9 +10,12 @@ from pathlib import Path
 
 import apache_beam
 import pytest
+import yaml
 from google.cloud.dataflow_v1beta3.types import TemplateMetadata
 
 from cli.main import load_command
+from pipelines.streams.batches import MOST_SECONDS
+from pipelines.streams.options import StreamOptions
 
 ROOT = Path(__file__).parents[1]
 DOCKERFILE = (ROOT / "deploy/Dockerfile").read_text("utf-8")
@@ -102,3 +105,36 @@ def test_what_jobs_import_can_be_imported(tmp_path):
     )
     assert found.stdout.splitlines()[-1] == "[]"
     assert len(steps) >= 4
+
+
+def test_the_kubernetes_example_fits_the_command():
+    """Parse the manifests, and compare them with the command and with the time of a batch."""
+    text = (ROOT / "deploy/kubernetes/stream.yaml").read_text("utf-8")
+    deployment, budget = yaml.safe_load_all(text)
+    assert (deployment["apiVersion"], deployment["kind"]) == ("apps/v1", "Deployment")
+    assert (budget["apiVersion"], budget["kind"]) == ("policy/v1", "PodDisruptionBudget")
+    template = deployment["spec"]["template"]
+    labels = template["metadata"]["labels"]
+    assert deployment["spec"]["selector"]["matchLabels"] == labels
+    assert budget["spec"]["selector"]["matchLabels"] == labels
+    pod = template["spec"]
+    assert pod["terminationGracePeriodSeconds"] >= 2 * MOST_SECONDS
+    [container] = pod["containers"]
+    assert container["command"] == ["tt", "translate-stream"]
+    flags = {option for each in load_command("translate-stream").params for option in each.opts}
+    given = dict(each.split("=", 1) for each in container["args"] if each.startswith("--"))
+    assert given.keys() <= flags
+    [port] = [each["containerPort"] for each in container["ports"]]
+    assert given["--metrics-port"] == str(port)
+    assert given["--metrics-address"] == "0.0.0.0"
+    assert template["metadata"]["annotations"]["prometheus.io/port"] == str(port)
+    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+        assert container[probe]["httpGet"] == {"path": "/healthz", "port": "metrics"}
+    mounts = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
+    assert mounts.keys() == {each["name"] for each in pod["volumes"]}
+    assert given["--kafka-config"].startswith(mounts["kafka"])
+    assert {"cpu", "memory"} <= container["resources"]["requests"].keys()
+    StreamOptions(
+        input=container["args"][0], output=container["args"][1], group=given["--group"],
+        dead_letter=given["--dead-letter"], metrics_port=port,
+    )  # fmt: skip

@@ -1,15 +1,15 @@
-"""The job on streams: messages as they come, with their translations.
+"""Streams: messages are translated as they come.
 
-options        the options of a stream
-addresses      where messages come from and go to
-messages       messages, their texts, and what becomes of both
-ends           where a stream comes from and goes to
-kafka          streams of Kafka
-pubsub         streams of Pub/Sub
-open_once      what is open once in a process
-live_run       what is counted while a stream runs, and its end
-metrics        that told: lines, JSON, Prometheus
-side_by_side   the texts of one call on all cores
-transforms     ReadMessages | TranslateMessages | WriteAnswers
-job            checked, wired and run
+options       the options of a stream
+addresses     topics, subscriptions and folders
+messages      messages, their texts and their answers
+batches       how many messages are translated together
+metrics       counts for Prometheus, the status line and the metrics file
+plan          the interface of a checked input and output
+kafka         Kafka: members of a consumer group
+pubsub        Pub/Sub: processes that share a subscription
+side_by_side  the texts of one call on all cores
+transforms    TranslateMessages, for runners with workers of their own
+connectors    Beam's own connectors around it, on Dataflow
+job           checks, then runs or submits
 """

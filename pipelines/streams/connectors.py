@@ -26,7 +26,7 @@ from pipelines.runners.beam_options import (
 )
 from pipelines.streams.addresses import KafkaTopic, PubsubName
 from pipelines.streams.kafka.clients import read_settings
-from pipelines.streams.kafka.plan import KafkaPlan
+from pipelines.streams.kafka.member import KafkaPlan
 from pipelines.streams.kafka.writer import Outputs
 from pipelines.streams.messages import SMALLEST, Answer, Message, deliver
 from pipelines.streams.options import EXACTLY_ONCE, StreamOptions

@@ -11,7 +11,13 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
-from confluent_kafka.admin import NewPartitions
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import (
+    AclBinding,
+    AclPermissionType,
+    NewPartitions,
+    ResourcePatternType,
+)
 from kafka_broker import PATIENCE, Broker
 
 ROOT = Path(__file__).parents[2]
@@ -38,6 +44,7 @@ class ApacheKafka(Broker):
 
     # A new topic may refuse the first batch, which must not come after the second.
     producer_settings: ClassVar[dict] = {"enable.idempotence": True}
+    delivery = "exactly-once"
 
     def __init__(self, folder, **settings):
         self._script = _load_script()
@@ -69,6 +76,22 @@ class ApacheKafka(Broker):
         """Returns what `config` says."""
         lines = self.config.read_text().splitlines()
         return dict(line.split("=", 1) for line in lines)
+
+    def delete_topic(self, topic):
+        self._admin.delete_topics([topic])[topic].result(PATIENCE)
+
+    def delete_before(self, topic, offset):
+        """Delete the messages of partition 0 before an offset, as a retention time does."""
+        at = TopicPartition(topic, 0, offset)
+        self._admin.delete_records([at])[at].result(PATIENCE)
+
+    def deny(self, kind, name, operation):
+        """Deny an operation to the user who logs in."""
+        binding = AclBinding(
+            kind, name, ResourcePatternType.LITERAL, "User:tt", "*", operation,
+            AclPermissionType.DENY,
+        )  # fmt: skip
+        self._admin.create_acls([binding])[binding].result(PATIENCE)
 
     def add_partitions(self, topic, count):
         """Gives a topic so many partitions in all; returns when the broker tells all of them."""

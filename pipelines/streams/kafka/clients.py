@@ -6,6 +6,7 @@ that no pipeline, no log and no message contains them.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import re
@@ -203,12 +204,14 @@ class Cluster:
         from confluent_kafka.admin import ConfigResource
 
         wanted = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics]
-        answers = self._admin().describe_configs(wanted, request_timeout=ANSWER_SECONDS).values()
-        try:
-            found = [each.result(ANSWER_SECONDS).get("max.message.bytes") for each in answers]
-        except (KafkaException, TimeoutError):
-            return None
-        return min((int(each.value) for each in found if each and each.value), default=None)
+        admin = self._admin()  # must live until the answers are here
+        found = []
+        for answer in admin.describe_configs(wanted, request_timeout=ANSWER_SECONDS).values():
+            with contextlib.suppress(KafkaException, TimeoutError):
+                entry = answer.result(ANSWER_SECONDS).get("max.message.bytes")
+                if entry is not None and entry.value is not None:
+                    found.append(int(entry.value))
+        return min(found, default=None)
 
     def check_rights(self, *, read: str, write: Sequence[str], group: str) -> None:
         """Check that the user may read and write topics and join a group.

@@ -3,41 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import threading
-from collections.abc import Callable
 
 from model.errors import counted, require
 from pipelines.storage.paths import normalize_path
 from pipelines.streams.addresses import KafkaTopic
 from pipelines.streams.kafka.clients import Cluster, check_installed
-from pipelines.streams.kafka.member import KafkaMember
+from pipelines.streams.kafka.member import KafkaPlan
 from pipelines.streams.kafka.writer import Outputs
 from pipelines.streams.messages import MessageFormat
-from pipelines.streams.metrics import StreamMetrics
 from pipelines.streams.options import AT_LEAST_ONCE, EXACTLY_ONCE, StreamOptions
-from pipelines.streams.plan import AnswerMessages
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class KafkaPlan:
-    """A stream from a topic to a topic; see `StreamPlan`."""
-
-    options: StreamOptions
-    outputs: Outputs
-    is_exactly_once: bool
-    lines: tuple[str, ...]
-    notices: tuple[str, ...] = ()
-
-    def run(
-        self,
-        answer: AnswerMessages,
-        *,
-        metrics: StreamMetrics,
-        stop: threading.Event,
-        report: Callable[[str], object],
-    ) -> None:
-        """Join the group and translate until `stop` is set; see `StreamPlan`."""
-        KafkaMember(self, answer=answer, metrics=metrics, stop=stop, report=report).run()
 
 
 def plan_topics(options: StreamOptions, *, form: MessageFormat) -> KafkaPlan:

@@ -7,27 +7,49 @@ translates. Another thread publishes the batch before, then acknowledges its mes
 from __future__ import annotations
 
 import concurrent.futures
+import dataclasses
 import queue
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from model.errors import GoneError, counted
+from pipelines.streams.addresses import PubsubName
 from pipelines.streams.batches import BATCH_BYTES, BatchLimit
 from pipelines.streams.messages import Answer
 from pipelines.streams.metrics import StreamMetrics
+from pipelines.streams.options import StreamOptions
 from pipelines.streams.plan import AnswerMessages
 from pipelines.streams.pubsub import clients
-from pipelines.streams.pubsub.messages import make_message, message_of
-
-if TYPE_CHECKING:
-    from pipelines.streams.pubsub.plan import PubsubPlan
+from pipelines.streams.pubsub.messages import PubsubTarget, make_message, message_of
 
 _IDLE_SECONDS = 0.1  # between two looks at whether to stop
 _TROUBLE_SECONDS = 5.0  # without an answer, after which the status line says so
 # Arguments of the client's `publish`, which therefore takes no attributes with these names.
 _TAKEN_NAMES = frozenset({"self", "topic", "data", "ordering_key", "retry", "timeout"})
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PubsubPlan:
+    """A stream from a subscription to a topic; see `StreamPlan`."""
+
+    options: StreamOptions
+    source: PubsubName
+    target: PubsubTarget
+    lines: tuple[str, ...]
+    notices: tuple[str, ...] = ()
+
+    def run(
+        self,
+        answer: AnswerMessages,
+        *,
+        metrics: StreamMetrics,
+        stop: threading.Event,
+        report: Callable[[str], object],
+    ) -> None:
+        """Translate until `stop` is set; see `StreamPlan`."""
+        PubsubMember(self, answer=answer, metrics=metrics, stop=stop, report=report).run()
 
 
 class PubsubMember:

@@ -2,44 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
-import threading
-from collections.abc import Callable
 from typing import Any
 
 from model.errors import require
 from pipelines.streams.addresses import PubsubName
 from pipelines.streams.messages import MessageFormat
-from pipelines.streams.metrics import StreamMetrics
 from pipelines.streams.options import StreamOptions
-from pipelines.streams.plan import AnswerMessages
 from pipelines.streams.pubsub import clients
-from pipelines.streams.pubsub.member import PubsubMember
+from pipelines.streams.pubsub.member import PubsubPlan
 from pipelines.streams.pubsub.messages import PubsubTarget
 
 _DELETED_TOPIC = "_deleted-topic_"
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class PubsubPlan:
-    """A stream from a subscription to a topic; see `StreamPlan`."""
-
-    options: StreamOptions
-    source: PubsubName
-    target: PubsubTarget
-    lines: tuple[str, ...]
-    notices: tuple[str, ...] = ()
-
-    def run(
-        self,
-        answer: AnswerMessages,
-        *,
-        metrics: StreamMetrics,
-        stop: threading.Event,
-        report: Callable[[str], object],
-    ) -> None:
-        """Translate until `stop` is set; see `StreamPlan`."""
-        PubsubMember(self, answer=answer, metrics=metrics, stop=stop, report=report).run()
 
 
 def plan_subscription(options: StreamOptions, *, form: MessageFormat) -> PubsubPlan:

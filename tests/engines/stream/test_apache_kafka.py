@@ -9,7 +9,7 @@ import time
 import pytest
 from commands import Child
 from kafka_broker import PATIENCE
-from streaming import end, run_stream, stream, survive_kills, topic_of, values
+from streaming import end, run_stream, stream, topic_of, values
 
 
 def test_a_login_with_sasl_and_tls_shows_its_secrets_nowhere(kafka, start, tmp_path):
@@ -51,7 +51,7 @@ def test_a_wrong_password_is_told_in_a_line(kafka, tmp_path):
         "kafka_config": str(config),
     }
     ended = Child(run_stream, options).wait(PATIENCE)
-    assert ended.code == 1
+    assert ended.code == 2
     assert "do not know this user" in ended.lines[-1]
     assert not any("hush-hush" in line for line in ended.lines)
 
@@ -60,7 +60,7 @@ def test_a_partition_added_in_mid_stream_is_read_from_its_beginning(kafka, start
     options = stream(kafka, partitions=2)
     topic = topic_of(options["input"])
     kafka.put(topic, values(100), partitions=2)
-    child = start(options, look=0.5)
+    child = start(options)
     watch = kafka.watch(topic_of(options["output"]), partitions=2)
     watch.wait_for(100, process=child)
     kafka.add_partitions(topic, 4)
@@ -91,8 +91,7 @@ def test_a_broker_that_is_killed_and_comes_back_costs_no_message(own_kafka, star
     watch.wait_for_keys(700, process=child)
     end(child)
     watch.look(0.5)
-    assert len(watch.keys()) == 700
-    assert watch.keys().total() - 700 <= 20
+    assert watch.keys().total() == len(watch.keys()) == 700
     assert own_kafka.committed(topic_of(options["input"]), group="g", partitions=2) == [350, 350]
 
 
@@ -120,60 +119,7 @@ def test_what_the_broker_itself_finds_too_large_fails_alone(
     assert (done["messages"], done["failed"]) == (5, 1)
     [message] = [each for each in failed.messages if dict(each.headers())["tt-status"] == b"failed"]
     assert message.key() == b"2"
-    assert b"larger than the topic takes" in dict(message.headers())["tt-error"]
+    assert b"larger than the topic allows" in dict(message.headers())["tt-error"]
     assert message.value() == (b"w is long" if has_dead_letter else b"")
     good = {each.key(): each.value() for each in watch.messages if each.key() != b"2"}
     assert good == {b"0": b"b a", b"1": b"d c", b"3": b"f e", b"4": b"h g"}
-
-
-def test_kills_at_8_moments_lose_nothing(kafka, start):
-    options, _, count = survive_kills(kafka, start, kills=8, early=4, seed=43)
-    committed = kafka.committed(topic_of(options["input"]), group="g", partitions=2)
-    assert committed == [count // 2, count // 2]
-
-
-def test_a_second_run_of_a_group_is_refused_and_a_killed_one_is_not_waited_for(kafka, start):
-    options = stream(kafka)
-    topic = topic_of(options["input"])
-    kafka.put(topic, values(10))
-    watch = kafka.watch(topic_of(options["output"]))
-    first = start(options)
-    watch.wait_for(10, process=first)
-    second = start(options).wait(PATIENCE)
-    assert second.code == 1
-    assert f"another tt works as group g (process {first.pid} of " in second.lines[-1]
-    assert first.is_alive()
-    os.kill(first.pid, signal.SIGKILL)
-    first.wait(PATIENCE)
-    third = start(options)
-    kafka.put(topic, values(10, 10), first=10)
-    watch.wait_for(20, process=third)
-    os.kill(third.pid, signal.SIGTERM)
-    ended = third.wait(PATIENCE)
-    assert ended.code == 0
-    assert not any("waiting" in line and "to see" in line for line in ended.lines)
-    assert watch.look(0.5) == 20
-
-
-def test_a_run_that_slept_finds_its_successor_and_ends(kafka, start):
-    options = stream(kafka)
-    topic = topic_of(options["input"])
-    kafka.put(topic, values(10))
-    watch = kafka.watch(topic_of(options["output"]))
-    first = start(options)
-    watch.wait_for(10, process=first)
-    os.kill(first.pid, signal.SIGSTOP)
-    second = start(options)  # which waits for a sign of the first
-    kafka.put(topic, values(10, 10), first=10)
-    watch.wait_for(20, process=second)
-    end_of_wait = time.monotonic() + PATIENCE
-    while kafka.committed(topic, group="g") != [20]:
-        assert time.monotonic() < end_of_wait
-        time.sleep(0.1)
-    os.kill(first.pid, signal.SIGCONT)
-    ended = first.wait(PATIENCE)
-    assert ended.code == 1
-    assert f"another tt has taken over the group g (process {second.pid} of" in ended.lines[-1]
-    assert kafka.committed(topic, group="g") == [20]
-    end(second)
-    assert kafka.committed(topic, group="g") == [20]

@@ -69,7 +69,7 @@ def test_messages_go_through_tls(tls, tmp_path):
 
 def last_line(options):
     ended = Child(run_stream, options).wait(PATIENCE)
-    assert ended.code == 1
+    assert ended.code == 2
     assert not any(SECRET in line for line in ended.lines), ended.lines
     return ended.lines[-1]
 

@@ -7,7 +7,7 @@ from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicP
 
 from pipelines.streams.kafka import clients
 from pipelines.streams.kafka.clients import Cluster
-from pipelines.streams.kafka.plan import KafkaPlan
+from pipelines.streams.kafka.member import KafkaPlan
 from pipelines.streams.kafka.writer import Outputs
 from pipelines.streams.messages import Answer
 from pipelines.streams.metrics import StreamMetrics
