@@ -69,8 +69,8 @@ def load_poisoned():
 
 
 LOADERS = {
-    "reverser": Reverser, "slow": Slow, "very slow": VerySlow, "paced": Paced, "sluggish": Sluggish, "wordy": Wordy,
-    "poisoned": load_poisoned,
+    "reverser": Reverser, "slow": Slow, "very slow": VerySlow, "paced": Paced,
+    "sluggish": Sluggish, "wordy": Wordy, "poisoned": load_poisoned,
 }  # fmt: skip
 
 
@@ -98,8 +98,8 @@ def run_stream(options, *, model="reverser", **environment):
     if "PAUSE_BEFORE_COMMIT" in environment:
         pause_once(float(environment["PAUSE_BEFORE_COMMIT"]))
     if "NO_TRANSACTIONS" in environment:
-        Producer = confluent_kafka.Producer
-        confluent_kafka.Producer = type("Old", (Producer,), {"init_transactions": refuse})
+        old = type("Old", (confluent_kafka.Producer,), {"init_transactions": refuse})
+        confluent_kafka.Producer = old
     custom = CustomModel(load=LOADERS[model], fingerprint=model)
     try:
         job = StreamRequest(options=StreamOptions(**options), model=custom).plan(print)

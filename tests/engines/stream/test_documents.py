@@ -33,6 +33,28 @@ def test_the_five_commands_lead_to_translated_messages(trained_toy, tmp_path):
     assert "Ended: 2 messages written, 0 of them failed" in said
 
 
+def test_three_processes_share_a_topic(kafka, trained_toy, tmp_path):
+    [share] = [each for each in blocks_of(ROOT / "docs/stream.md") if "for process in" in each.text]
+    text = share.text.replace("BROKER", kafka.address).replace("demo/run", str(trained_toy.run))
+    text = text.replace("The teacher reads the book.", "two one")
+    script = tmp_path / "share.sh"
+    script.write_text(f"{text}\nwait\n")
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    shell = subprocess.Popen(
+        ["bash", "-e", script], cwd=tmp_path, stderr=subprocess.PIPE, text=True,
+        start_new_session=True, env=environment,
+    )  # fmt: skip
+    try:
+        watch = kafka.watch("news.es", partitions=3)
+        watch.wait_for(300, seconds=300)
+        kafka.wait_for_members("tt", 3, seconds=300)
+    finally:
+        os.killpg(shell.pid, signal.SIGTERM)
+        _, said = shell.communicate(timeout=PATIENCE)
+    assert watch.look(1) == 300
+    assert said.count("Ended: ") == 3, said
+
+
 def test_fields_of_json_are_translated_as_the_text_says(broker, trained_toy, tmp_path):
     [fields] = [each for each in blocks_of(ROOT / "docs/stream.md") if "--field title" in each.text]
     for topic in ("products", "products.de", "products.failed"):
