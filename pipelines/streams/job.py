@@ -33,7 +33,7 @@ from pipelines.streams.kafka.plan import plan_topics
 from pipelines.streams.messages import Answer, Message, MessageFormat, MessageTexts, answer_messages
 from pipelines.streams.metrics import Metrics, StreamMetrics, appending, serving
 from pipelines.streams.options import StreamOptions
-from pipelines.streams.plan import StreamPlan
+from pipelines.streams.plan import StreamPlan, StreamRun
 from pipelines.streams.pubsub.plan import plan_subscription
 from pipelines.streams.side_by_side import share
 from pipelines.streams.transforms import TranslateMessages
@@ -183,7 +183,8 @@ class StreamJob:
                 return answer_messages(messages, texts=self.texts, translator=translator)[0]
 
             report("Ready: messages are translated as they come")
-            self.plan.run(answer, metrics=self.metrics, stop=self.stop, report=report)
+            run = StreamRun(answer=answer, metrics=self.metrics, stop=self.stop, report=report)
+            self.plan.run(run)
         return self.look()
 
     def submit(

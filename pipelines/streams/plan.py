@@ -1,7 +1,8 @@
-"""The plan of a stream: its input and output, checked but not yet read."""
+"""The interface between the job and a broker: a checked input and output, and a run."""
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -10,7 +11,22 @@ from pipelines.streams.messages import Answer, Message
 from pipelines.streams.metrics import StreamMetrics
 from pipelines.streams.options import StreamOptions
 
-AnswerMessages = Callable[[Sequence[Message]], list[Answer]]
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StreamRun:
+    """What a run works with.
+
+    Attributes:
+      answer: Translates messages; returns an answer for each, in order.
+      metrics: Counts what happens.
+      stop: Set when the run is to finish and commit the batch in progress.
+      report: Takes lines for the user.
+    """
+
+    answer: Callable[[Sequence[Message]], list[Answer]]
+    metrics: StreamMetrics
+    stop: threading.Event
+    report: Callable[[str], object]
 
 
 class StreamPlan(Protocol):
@@ -28,21 +44,8 @@ class StreamPlan(Protocol):
     def notices(self) -> tuple[str, ...]:
         """Warnings for the user."""
 
-    def run(
-        self,
-        answer: AnswerMessages,
-        *,
-        metrics: StreamMetrics,
-        stop: threading.Event,
-        report: Callable[[str], object],
-    ) -> None:
-        """Translate messages until `stop` is set, then finish and commit the batch in progress.
-
-        Args:
-          answer: Translates messages; returns an answer for each, in order.
-          metrics: Counts what happens.
-          stop: Set by a signal or by another thread.
-          report: Takes lines for the user.
+    def run(self, run: StreamRun) -> None:
+        """Translate messages until the run is stopped.
 
         Raises:
           UserError: The input or output is gone, or a service refuses a request.

@@ -107,7 +107,9 @@ def run_stream(options, *, model="reverser", **environment):
             print(line, flush=True)
         with draining_on_signals(job.drain):
             found = job.run(lambda line: print(line, flush=True))
-    except UserError as error:  # as the command line does
+    except KeyboardInterrupt:  # as the command line does, here and below
+        os._exit(130)
+    except UserError as error:
         print(f"tt: error: {error}", flush=True)
         raise SystemExit(error.exit_code) from None
     return {**found._asdict(), "bytes": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}

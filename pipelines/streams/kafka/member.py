@@ -25,9 +25,8 @@ from pipelines.streams.kafka.writer import (
     RewindError,
 )
 from pipelines.streams.messages import Answer, Message
-from pipelines.streams.metrics import StreamMetrics
 from pipelines.streams.options import StreamOptions
-from pipelines.streams.plan import AnswerMessages
+from pipelines.streams.plan import StreamRun
 
 _IDLE_SECONDS = 0.1  # per call of the client while there is nothing to do
 _BUSY_SECONDS = 0.01  # per call while a batch is translated, whose end must be seen soon
@@ -47,7 +46,7 @@ class _Batch:
     outgoing: list[Outgoing] | None = None  # once it is translated
     dropped: set[int] = dataclasses.field(default_factory=set)  # partitions
 
-    def translate(self, answer: AnswerMessages) -> None:
+    def translate(self, answer: Callable[[list[Message]], list[Answer]]) -> None:
         """Start to translate in a thread that does not keep the process alive."""
 
         def run() -> None:
@@ -86,16 +85,9 @@ class KafkaPlan:
     lines: tuple[str, ...]
     notices: tuple[str, ...] = ()
 
-    def run(
-        self,
-        answer: AnswerMessages,
-        *,
-        metrics: StreamMetrics,
-        stop: threading.Event,
-        report: Callable[[str], object],
-    ) -> None:
+    def run(self, run: StreamRun) -> None:
         """Join the group and translate until `stop` is set; see `StreamPlan`."""
-        KafkaMember(self, answer=answer, metrics=metrics, stop=stop, report=report).run()
+        KafkaMember(self, run).run()
 
 
 class KafkaMember:
@@ -103,32 +95,19 @@ class KafkaMember:
 
     Args:
       plan: The topics and options.
-      answer: Translates messages.
-      metrics: Counts what happens.
-      stop: Set when the member is to finish its batch and leave.
-      report: Takes lines for the user.
+      run: The translator and the metrics; it says when to stop.
     """
 
-    def __init__(
-        self,
-        plan: KafkaPlan,
-        *,
-        answer: AnswerMessages,
-        metrics: StreamMetrics,
-        stop: threading.Event,
-        report: Callable[[str], object],
-    ) -> None:
+    def __init__(self, plan: KafkaPlan, run: StreamRun) -> None:
         self._plan, self._options = plan, plan.options
-        self._answer, self._metrics, self._stop = answer, metrics, stop
+        self._run, self._metrics, self._stop = run, run.metrics, run.stop
         self._limit = BatchLimit(plan.options.max_batch)
         self._read: collections.deque[Message] = collections.deque()  # for the next batch
         self._read_bytes = 0
         self._read_since = 0.0  # when the first of them came
         self._in_progress: _Batch | None = None  # being translated
         self._translated: _Batch | None = None  # to be written
-        self._reader = GroupReader(
-            plan.options, metrics=metrics, report=report, give=self._finish, drop=self._drop
-        )
+        self._reader = GroupReader(plan.options, run, give=self._finish, drop=self._drop)
         self._writer: KafkaWriter
 
     def run(self) -> None:
@@ -214,7 +193,7 @@ class KafkaMember:
         self._read_bytes -= size
         self._read_since = time.monotonic()
         self._in_progress = _Batch(messages)
-        self._in_progress.translate(self._answer)
+        self._in_progress.translate(self._run.answer)
 
     def _collect(self) -> None:
         """Take the batch that is translated."""

@@ -11,8 +11,8 @@ from pipelines.streams.addresses import KafkaTopic
 from pipelines.streams.kafka.clients import Cluster, is_gone, is_passing
 from pipelines.streams.kafka.writer import RewindError
 from pipelines.streams.messages import Message
-from pipelines.streams.metrics import StreamMetrics
 from pipelines.streams.options import StreamOptions
+from pipelines.streams.plan import StreamRun
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, TopicPartition
@@ -27,8 +27,7 @@ class GroupReader:
 
     Args:
       options: The options of the stream.
-      metrics: Counts what happens.
-      report: Takes lines for the user.
+      run: Has the metrics, and takes lines for the user.
       give: Called before partitions go to another member, to commit their last batch.
       drop: Called for partitions that will be read again, here or by another member, with what to
         drop of them.
@@ -40,9 +39,8 @@ class GroupReader:
     def __init__(
         self,
         options: StreamOptions,
+        run: StreamRun,
         *,
-        metrics: StreamMetrics,
-        report: Callable[[str], object],
         give: Callable[[set[int]], object],
         drop: Callable[[Collection[int]], object],
     ) -> None:
@@ -51,7 +49,8 @@ class GroupReader:
         self.topic, self._group = topic.topic, options.group or ""
         self.cluster = Cluster(topic.brokers, options.kafka_config)
         self.committed: dict[int, int] = {}
-        self._metrics, self._report, self._give, self._drop = metrics, report, give, drop
+        self._metrics, self._report = run.metrics, run.report
+        self._give, self._drop = give, drop
         self._stale: set[int] = set()  # partitions to be read again from the committed offset
         self._member = ""  # the group's name for this member since the last assignment
         self._lag_time = 0.0

@@ -9,18 +9,15 @@ from __future__ import annotations
 import concurrent.futures
 import dataclasses
 import queue
-import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 from model.errors import GoneError, counted
 from pipelines.streams.addresses import PubsubName
 from pipelines.streams.batches import BATCH_BYTES, BatchLimit
 from pipelines.streams.messages import Answer
-from pipelines.streams.metrics import StreamMetrics
 from pipelines.streams.options import StreamOptions
-from pipelines.streams.plan import AnswerMessages
+from pipelines.streams.plan import StreamRun
 from pipelines.streams.pubsub import clients
 from pipelines.streams.pubsub.messages import PubsubTarget, make_message, message_of
 
@@ -40,16 +37,9 @@ class PubsubPlan:
     lines: tuple[str, ...]
     notices: tuple[str, ...] = ()
 
-    def run(
-        self,
-        answer: AnswerMessages,
-        *,
-        metrics: StreamMetrics,
-        stop: threading.Event,
-        report: Callable[[str], object],
-    ) -> None:
+    def run(self, run: StreamRun) -> None:
         """Translate until `stop` is set; see `StreamPlan`."""
-        PubsubMember(self, answer=answer, metrics=metrics, stop=stop, report=report).run()
+        PubsubMember(self, run).run()
 
 
 class PubsubMember:
@@ -57,26 +47,15 @@ class PubsubMember:
 
     Args:
       plan: The subscription, topics and options.
-      answer: Translates messages.
-      metrics: Counts what happens.
-      stop: Set when the process is to finish its batch.
-      report: Takes lines for the user.
+      run: The translator and the metrics; it says when to stop.
     """
 
-    def __init__(
-        self,
-        plan: PubsubPlan,
-        *,
-        answer: AnswerMessages,
-        metrics: StreamMetrics,
-        stop: threading.Event,
-        report: Callable[[str], object],
-    ) -> None:
+    def __init__(self, plan: PubsubPlan, run: StreamRun) -> None:
         from google.cloud.pubsub_v1 import PublisherClient, SubscriberClient
         from google.cloud.pubsub_v1.types import PublisherOptions
 
         self._plan, self._options = plan, plan.options
-        self._answer, self._metrics, self._stop, self._report = answer, metrics, stop, report
+        self._run, self._metrics, self._stop = run, run.metrics, run.stop
         self._subscriber = SubscriberClient()
         self._publisher = PublisherClient(
             publisher_options=PublisherOptions(enable_message_ordering=True)
@@ -110,7 +89,7 @@ class PubsubMember:
                 if not batch:
                     continue
                 start = time.monotonic()
-                answers = self._answer([message_of(each, self._plan.source) for each in batch])
+                answers = self._run.answer([message_of(each, self._plan.source) for each in batch])
                 seconds = time.monotonic() - start
                 self._limit.note(messages=len(batch), seconds=seconds)
                 self._metrics.note_batch(len(batch), seconds=seconds)
@@ -169,7 +148,7 @@ class PubsubMember:
         acknowledged = [each.ack_with_response() for each in batch]
         lost = sum(each.exception() is not None for each in acknowledged)
         if lost:
-            self._report(
+            self._run.report(
                 f"tt: warning: Pub/Sub did not accept the acknowledgment of "
                 f"{counted(lost, 'message')}, which may come again"
             )

@@ -12,6 +12,7 @@ from pipelines.streams.kafka.writer import Outputs
 from pipelines.streams.messages import Answer
 from pipelines.streams.metrics import StreamMetrics
 from pipelines.streams.options import StreamOptions
+from pipelines.streams.plan import StreamRun
 
 
 class Fetched:
@@ -208,7 +209,7 @@ def run(monkeypatch, fake, *, answer=None, max_batch=3):
             answer(messages)
         return [Answer(message=each, value=each.value, status="ok") for each in messages]
 
-    plan.run(translate, metrics=metrics, stop=stop, report=lambda line: None)
+    plan.run(StreamRun(answer=translate, metrics=metrics, stop=stop, report=lambda line: None))
     return metrics
 
 
