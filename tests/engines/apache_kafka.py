@@ -85,11 +85,11 @@ class ApacheKafka(Broker):
         at = TopicPartition(topic, 0, offset)
         self._admin.delete_records([at])[at].result(PATIENCE)
 
-    def deny(self, kind, name, operation):
-        """Deny an operation to the user who logs in."""
+    def allow_only(self, kind, name, operation):
+        """Allow the user who logs in nothing but one operation."""
         binding = AclBinding(
             kind, name, ResourcePatternType.LITERAL, "User:tt", "*", operation,
-            AclPermissionType.DENY,
+            AclPermissionType.ALLOW,
         )  # fmt: skip
         self._admin.create_acls([binding])[binding].result(PATIENCE)
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 _ANSWER_SECONDS = 5.0  # per request for offsets
-_SEEK_SECONDS = 0.01  # between two attempts
 _LAG_SECONDS = 1.0  # between two looks at the lag
 
 
@@ -95,7 +94,7 @@ class GroupReader:
         Raises:
           UserError: The member cannot continue.
         """
-        self._seek_stale()
+        self._read_stale()
         found = self._consumer.consume(count if is_waiting else 1, timeout=seconds)
         if found and not is_waiting and count > 1:
             found += self._consumer.consume(count - 1, timeout=0)
@@ -105,7 +104,7 @@ class GroupReader:
                 self._handle_error(error, each)
             elif each.partition() in self.committed.keys() - self._stale:
                 messages.append(_message_of(each))
-        self._seek_stale()
+        self._read_stale()
         return messages
 
     def rewind(self) -> None:
@@ -149,20 +148,19 @@ class GroupReader:
         self._stale.update(partitions)
         self._drop(partitions)
 
-    def _seek_stale(self) -> None:
+    def _read_stale(self) -> None:
         """Continue at the committed offsets of stale partitions that this member has."""
-        from confluent_kafka import KafkaError, KafkaException
-
         again, self._stale = self._stale & self.committed.keys(), set()
-        left = self._find_offsets(again)
-        while left:
-            try:
-                self._consumer.seek(left[-1])
-                left.pop()
-            except KafkaException as error:
-                if error.args[0].code() != KafkaError._STATE:
-                    raise
-                time.sleep(_SEEK_SECONDS)  # the client has not begun to fetch the partition
+        self._start_at(self._find_offsets(again))
+
+    def _start_at(self, positions: list[TopicPartition]) -> None:
+        """Read partitions of this member from other positions.
+
+        The client can only seek in partitions that it fetches, which it does not after an error.
+        """
+        if positions:
+            self._consumer.incremental_unassign(positions)
+            self._consumer.incremental_assign(positions)
 
     def _take_partitions(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
         """Begin to read partitions that the group gives to this member."""
@@ -248,7 +246,7 @@ class GroupReader:
                 f"{partition} of {self.topic} before group {self._group} had read "
                 "them. Increase the retention time of the topic"
             )
-        self._consumer.seek(TopicPartition(self.topic, partition, low))
+        self._start_at([TopicPartition(self.topic, partition, low)])
         self.committed[partition] = max(low, self.committed.get(partition, low))
 
 

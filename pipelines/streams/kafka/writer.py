@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +16,7 @@ from pipelines.texts.translating import FAILED
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, TopicPartition
 
+_PATIENCE_SECONDS = 30.0  # after which a producer that gets no answer is replaced
 _CALL_SECONDS = 2.0  # per call of the client, so that a second signal is seen in between
 
 
@@ -152,7 +155,7 @@ class KafkaWriter:
         )
         self._is_open = False
         if self._id is not None:
-            self._call("init_transactions")
+            self._call("init_transactions", seconds=math.inf)
 
     def _recover(self, error: KafkaError | None) -> None:
         """Abort an open transaction, or replace a producer that failed."""
@@ -168,17 +171,22 @@ class KafkaWriter:
         elif not is_usable and (self._id is not None or (error is not None and error.fatal())):
             self._open()
 
-    def _call(self, name: str, *arguments: Any) -> None:
-        """Call a method of the producer again for as long as the brokers may still answer."""
+    def _call(self, name: str, *arguments: Any, seconds: float = _PATIENCE_SECONDS) -> None:
+        """Call a method of the producer again for as long as the brokers may still answer.
+
+        After a long outage, a producer can wait for a transaction that the brokers have aborted.
+        """
         from confluent_kafka import KafkaException
 
+        end = time.monotonic() + seconds
         while True:
             try:
                 getattr(self._producer, name)(*arguments, _CALL_SECONDS)
                 return
             except KafkaException as exception:
                 error = exception.args[0]
-                if not error.retriable() or error.fatal() or error.txn_requires_abort():
+                is_over = error.fatal() or error.txn_requires_abort() or time.monotonic() > end
+                if is_over or not error.retriable():
                     raise
 
     def _send(self, batch: Sequence[Outgoing]) -> None:

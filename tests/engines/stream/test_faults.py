@@ -306,17 +306,19 @@ def test_rights_that_the_user_lacks_are_named(secure_kafka, start):
         config = {"kafka_config": str(secure_kafka.config), "group": "g"}
         return error_of(start({**options, **config, **fields}), 2)
 
-    for topic in ("in", "out", "closed"):
+    for topic in ("in", "out", "closed", "hidden"):
         secure_kafka.make_topic(topic)
-    kinds = ResourceType
-    secure_kafka.deny(kinds.TOPIC, "closed", AclOperation.READ)
-    secure_kafka.deny(kinds.TOPIC, "closed", AclOperation.WRITE)
-    secure_kafka.deny(kinds.GROUP, "closed", AclOperation.READ)
-    closed = secure_kafka.secure_url("closed")
+    secure_kafka.allow_only(ResourceType.TOPIC, "closed", AclOperation.DESCRIBE)
+    secure_kafka.allow_only(ResourceType.TOPIC, "hidden", AclOperation.CREATE)
+    secure_kafka.allow_only(ResourceType.GROUP, "closed", AclOperation.DESCRIBE)
+    secure_kafka.allow_only(ResourceType.GROUP, "hidden", AclOperation.DELETE)
+    closed, hidden = (secure_kafka.secure_url(topic) for topic in ("closed", "hidden"))
     assert "no right to read closed" in refused(input=closed)
     assert "no right to write closed" in refused(output=closed)
     assert "no right to write closed" in refused(dead_letter=closed)
-    assert "group" in refused(group="closed")
+    assert "check the name and your rights" in refused(input=hidden)
+    assert "no right to read group closed" in refused(group="closed")
+    assert "no right to read group hidden" in refused(group="hidden")
     assert secure_kafka.watch("out").look(1) == 0
 
 

@@ -113,8 +113,9 @@ class Clients:
             start = 0 if each.offset == OFFSET_BEGINNING else each.offset
             self.positions[each.partition] = start
 
-    def seek(self, at):
-        self.positions[at.partition] = 0 if at.offset == OFFSET_BEGINNING else at.offset
+    def incremental_unassign(self, partitions):
+        for each in partitions:
+            del self.positions[each.partition]
 
     def committed(self, asked, timeout):
         for each in asked:
