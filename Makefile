@@ -12,10 +12,11 @@ MARIAN := $(VENV)/marian
 SPARK := $(VENV)/spark
 FLINK := .cache/flink/.installed
 KAFKA := .cache/kafka/.installed
+EXPANSION := .cache/expansion/.installed
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo pictures check test test-dataflow test-portable test-flink test-stream test-marian test-spark mutants bench bench-train bench-translate bench-stream bench-translate-variables flink kafka lint types lock clean
+.PHONY: demo pictures check test test-dataflow test-portable test-flink test-stream test-marian test-spark mutants bench bench-train bench-translate bench-stream bench-translate-variables flink kafka expansion lint types lock clean
 
 demo: $(RUNTIME)
 	$(BIN)/tt demo --folder demo
@@ -30,7 +31,8 @@ test: lint types
 # portable job service, a Flink cluster of this machine, and streams through a broker of Kafka's protocol
 # and through Apache Kafka itself. Without Java and Maven, what needs Flink or Apache Kafka is skipped.
 test-flink: flink kafka
-test-stream: kafka
+test-stream: kafka expansion
+test-dataflow: expansion
 test-dataflow test-portable test-flink test-stream: test-%: $(ENGINES)
 	$(BIN)/python -m pytest tests/engines/$*
 
@@ -43,12 +45,20 @@ kafka:
 	@if command -v java > /dev/null && command -v mvn > /dev/null; then $(MAKE) --no-print-directory $(KAFKA); \
 		else echo "no Java or no Maven here: the tests on Apache Kafka are skipped"; fi
 
+expansion:
+	@if command -v java > /dev/null && command -v mvn > /dev/null; then $(MAKE) --no-print-directory $(EXPANSION); \
+		else echo "no Java or no Maven here: the tests of Beam's Kafka connector are skipped"; fi
+
 $(FLINK): deploy/flink/install.sh deploy/flink/pom.xml deploy/flink/requirements.txt
 	deploy/flink/install.sh
 	touch $@
 
 $(KAFKA): deploy/kafka/install.sh deploy/kafka/pom.xml
 	deploy/kafka/install.sh
+	touch $@
+
+$(EXPANSION): deploy/expansion/install.sh deploy/expansion/pom.xml
+	deploy/expansion/install.sh
 	touch $@
 
 # For the work between: lint, types and the tests that take no seconds; tests/support/slow_tests.py says
