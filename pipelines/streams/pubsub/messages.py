@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MOST_BYTES = 10_000_000  # of a message, and of a request
 _MOST_ATTRIBUTES = 100
 _LONGEST_ATTRIBUTE = 1024  # bytes of a value
-_OVERHEAD = 100  # bytes that the encoding of a message adds, at most
+_OVERHEAD = 500  # bytes that a request adds to its message, at most: the name of the topic
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -103,5 +103,4 @@ def _attributes(headers: Headers) -> dict[str, str]:
 
 
 def _size(message: PubsubMessage) -> int:
-    attributes = sum(len(name) + len(value.encode()) for name, value in message.attributes.items())
-    return _OVERHEAD + len(message.data) + attributes + 4 * len(message.attributes)
+    return _OVERHEAD + int(type(message).pb(message).ByteSize())
