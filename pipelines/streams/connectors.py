@@ -1,22 +1,30 @@
 """Streams on Dataflow, by Beam's own connectors around `TranslateMessages`.
 
 Beam's Kafka connector is written in Java: the machine that submits the job starts it as an
-expansion service. It commits offsets after a bundle is written, so that messages are written at
-least once.
+expansion service, and Dataflow runs it next to the Python workers. It commits offsets after a
+bundle is written, in windows of five minutes, so that messages are written at least once.
 """
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional
 
 import apache_beam as beam
+import grpc
+import numpy as np
 from apache_beam.io.gcp.pubsub import PubsubMessage, ReadFromPubSub, WriteToPubSub
 from apache_beam.io.kafka import ReadFromKafka, WriteToKafka
-from apache_beam.options.pipeline_options import GoogleCloudOptions, StandardOptions
+from apache_beam.options.pipeline_options import (
+    CrossLanguageOptions,
+    GoogleCloudOptions,
+    StandardOptions,
+)
+from apache_beam.utils.subprocess_server import JavaHelper, JavaJarServer, SubprocessServer
 
-from model.errors import require
+from model.errors import ServiceError, require
 from pipelines.remote import dataflow
 from pipelines.runners.beam_options import (
     LOCAL_RUNNER,
@@ -28,7 +36,7 @@ from pipelines.streams.addresses import KafkaTopic, PubsubName
 from pipelines.streams.kafka.clients import read_settings
 from pipelines.streams.kafka.member import KafkaPlan
 from pipelines.streams.kafka.writer import Outputs
-from pipelines.streams.messages import SMALLEST, Answer, Message, deliver
+from pipelines.streams.messages import SMALLEST, Answer, Delivery, Message, deliver
 from pipelines.streams.options import EXACTLY_ONCE, StreamOptions
 from pipelines.streams.plan import StreamPlan
 from pipelines.streams.pubsub.messages import PubsubTarget, make_message, message_of
@@ -38,28 +46,31 @@ JOB = "translate-stream"
 _DEAD_LETTERS, _ANSWERS = "dead_letters", "answers"
 # Settings that have the same names and values in librdkafka and in Java, and hold no secret.
 _SHARED_SETTINGS = frozenset({"security.protocol", "sasl.mechanism", "client.id", "client.rack"})
-_MOST_BYTES = 1_000_000  # of a message: below the default limit of brokers and of Java's producer
+# Name of the expansion service in Beam's option `beam_services`.
+_EXPANSION_SERVICE = "sdks:java:io:expansion-service:shadowJar"
+_MOST_BYTES = 1_000_000  # of a message, if the limit of the topic is not known
+_REQUEST_BYTES = 1_048_576  # of a message: the default limit of Java's producer
+_BUFFER_BYTES = 30_000_000  # of a message: Java's producer has a buffer of 32 MiB
+_LEAST_BYTES = 1_000  # of the smallest form of an answer, at most: its source and its reason
 _ADDED_BYTES = 200  # that a message adds to its key, value and headers, at most
+_HEADER_BYTES = 10  # that a header adds to its name and value, at most
 
-
-class _Header(NamedTuple):
-    """A header as a row for Java."""
-
-    key: str
-    value: bytes
-
-
-class _Record(NamedTuple):
-    """A Kafka message as a row for Java."""
-
-    key: bytes | None
-    value: bytes | None
-    headers: Sequence[_Header]
-    topic: str
-    partition: int
-    timestamp: int | None
-
-
+# Rows for Java. Beam understands neither postponed annotations, which classes of this file would
+# have, nor `bytes | None`: it would write such a field as a Python object, which Java cannot read.
+# Java reads the partition as an int32.
+_Bytes = Optional[bytes]  # noqa: UP045
+_Int = Optional[int]  # noqa: UP045
+_Header = NamedTuple("_Header", [("key", str), ("value", bytes)])  # noqa: UP014
+_Record = NamedTuple(  # noqa: UP014
+    "_Record",
+    [
+        ("key", _Bytes),
+        ("value", _Bytes),
+        ("headers", Sequence[_Header]),
+        ("partition", np.int32),
+        ("timestamp", _Int),
+    ],
+)
 beam.coders.registry.register_coder(_Header, beam.coders.RowCoder)
 beam.coders.registry.register_coder(_Record, beam.coders.RowCoder)
 
@@ -106,12 +117,16 @@ def check_runner(
     notices = []
     if isinstance(options.source, KafkaTopic):
         require(
-            shutil.which("java") is not None,
-            "Beam's Kafka connector needs Java on the machine that submits the job: install it",
+            shutil.which(JavaHelper.get_java()) is not None,
+            "Beam's Kafka connector needs Java on the machine that submits the job: install Java "
+            "11 or newer, or set JAVA_HOME",
         )
         _read_shared_settings(options.kafka_config)
         if options.delivery == EXACTLY_ONCE:
-            notices.append("messages are delivered at-least-once: Beam's connector commits later")
+            notices.append(
+                "messages are delivered at-least-once: Beam's connector commits offsets up to five "
+                "minutes later, and a new job translates the last messages again"
+            )
     found = dataflow.with_settings(arguments, job=JOB, shares_model=True, accelerator=accelerator)
     is_said = parsed.view_as(StandardOptions).streaming
     return found if is_said else [*found, "--streaming"], notices
@@ -141,7 +156,36 @@ def build(pipeline: beam.Pipeline, *, plan: StreamPlan, translate: TranslateMess
       pipeline: Gets the steps.
       plan: The checked topics.
       translate: The translation.
+
+    Raises:
+      ServiceError: Beam cannot start its Kafka connector.
+      UserError: A topic takes only messages that are too small, or the settings have changed.
     """
+    with _expansion_service(pipeline) if isinstance(plan, KafkaPlan) else contextlib.nullcontext():
+        _wire(pipeline, plan=plan, translate=translate)
+
+
+@contextlib.contextmanager
+def _expansion_service(pipeline: beam.Pipeline) -> Iterator[None]:
+    """Start Beam's Java program at most once, as its option `beam_services` says.
+
+    Raises:
+      ServiceError: The program cannot be fetched or started.
+    """
+    services = pipeline.options.view_as(CrossLanguageOptions).beam_services
+    try:
+        with JavaJarServer.beam_services(services), SubprocessServer.cache_subprocesses():
+            yield
+    except (RuntimeError, OSError, grpc.RpcError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0].partition(". ")[0]
+        raise ServiceError(
+            f"Beam's Kafka connector does not start ({reason}): check "
+            "Java and the network, or give its jar after -- as "
+            f"""--beam_services='{{"{_EXPANSION_SERVICE}": "/path/to.jar"}}'"""
+        ) from error
+
+
+def _wire(pipeline: beam.Pipeline, *, plan: StreamPlan, translate: TranslateMessages) -> None:
     is_kafka = isinstance(plan, KafkaPlan)
     read, write, parse, make = _of_kafka(plan) if is_kafka else _of_pubsub(plan)
     row = _Record if is_kafka else PubsubMessage
@@ -178,11 +222,20 @@ def _of_kafka(plan: Any) -> _Parts:
         with_metadata=True,
     )
 
+    most_bytes = min(plan.outputs.most_bytes or _MOST_BYTES, _BUFFER_BYTES)
+    require(
+        most_bytes >= _LEAST_BYTES,
+        f"`output` and `dead_letter` must take messages of {_LEAST_BYTES} bytes: raise their "
+        "max.message.bytes",
+        most_bytes,
+    )
+    request = {"max.request.size": str(max(most_bytes, _REQUEST_BYTES))}
+
     def write(topic: KafkaTopic) -> beam.PTransform:
-        config = {**settings, "bootstrap.servers": topic.brokers}
+        config = {**settings, "bootstrap.servers": topic.brokers, **request}
         return WriteToKafka(config, topic.topic, with_headers=True)
 
-    return read, write, _ReadRecord(), _MakeRecord(plan.outputs)
+    return read, write, _ReadRecord(), _MakeRecord(plan.outputs, most_bytes=most_bytes)
 
 
 def _of_pubsub(plan: Any) -> _Parts:
@@ -222,17 +275,23 @@ class _ReadRecord(beam.DoFn):
             key=record.key,
             headers=tuple((each.key, each.value) for each in record.headers or ()),
             source=f"{record.topic}/{record.partition}/{record.offset}",
-            partition=record.partition,
-            offset=record.offset,
-            milliseconds=record.timestamp,
+            partition=int(record.partition),
+            offset=int(record.offset),
+            # Messages of old clients have the time -1, which Java refuses to write.
+            milliseconds=int(record.timestamp) if record.timestamp >= 0 else None,
         )
 
 
 class _MakeRecord(beam.DoFn):
-    """Answers to rows for Beam's Kafka connector."""
+    """Answers to rows for Beam's Kafka connector.
 
-    def __init__(self, outputs: Outputs) -> None:
-        self._outputs = outputs
+    Args:
+      outputs: The topics.
+      most_bytes: Size of the largest message that all of them take.
+    """
+
+    def __init__(self, outputs: Outputs, *, most_bytes: int) -> None:
+        self._outputs, self._most_bytes = outputs, most_bytes
 
     def process(self, answer: Answer) -> Iterator[Any]:
         """Yield the largest form of an answer that the topic takes, tagged if a dead letter.
@@ -240,28 +299,29 @@ class _MakeRecord(beam.DoFn):
         A retry would not make a message smaller, and Dataflow retries forever.
         """
         outputs = self._outputs
-        most = min(outputs.most_bytes or _MOST_BYTES, _MOST_BYTES)
+        has_dead_letter = outputs.dead_letter is not None
         for attempt in range(SMALLEST + 1):
             found = deliver(
-                answer,
-                attempt=attempt,
-                form=outputs.form,
-                has_dead_letter=outputs.dead_letter is not None,
+                answer, attempt=attempt, form=outputs.form, has_dead_letter=has_dead_letter
             )
-            headers = [_Header(name, value or b"") for name, value in found.headers]
-            size = len(found.key or b"") + len(found.value or b"") + _ADDED_BYTES
-            if size + sum(len(each.key) + len(each.value) for each in headers) <= most:
+            if _size(found) <= self._most_bytes:
                 break
         topic = (outputs.dead_letter if found.is_dead_letter else None) or outputs.output
         row = _Record(
             key=found.key,
             value=found.value,
-            headers=headers,
-            topic=topic,
-            partition=answer.message.partition % outputs.partitions[topic],
+            # Beam's Java coder cannot write a header without a value.
+            headers=[_Header(name, value or b"") for name, value in found.headers],
+            partition=np.int32(answer.message.partition % outputs.partitions[topic]),
             timestamp=answer.message.milliseconds,
         )
         yield beam.pvalue.TaggedOutput(_DEAD_LETTERS, row) if found.is_dead_letter else row
+
+
+def _size(found: Delivery) -> int:
+    """Return the most bytes that Kafka counts for a message."""
+    size = _ADDED_BYTES + len(found.key or b"") + len(found.value or b"")
+    return size + sum(_HEADER_BYTES + len(n.encode()) + len(v or b"") for n, v in found.headers)
 
 
 class _ReadPubsub(beam.DoFn):

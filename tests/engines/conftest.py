@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import pytest
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="session")
@@ -58,6 +63,30 @@ def broker():
     broker = Broker().wait()
     yield broker
     broker.stop()
+
+
+@pytest.fixture(scope="session")
+def expansion_service():
+    """The jar of Beam's Java program with its Kafka connector."""
+    for program in ("java", "mvn"):
+        if shutil.which(program) is None:
+            pytest.skip(f"no {program} here, which Beam's Kafka connector needs")
+    jar = ROOT / ".cache/expansion/jars/expansion-service.jar"
+    if not jar.exists():
+        pytest.fail(f"no {jar}: `make test-dataflow` or `make test-stream` makes it")
+    return jar
+
+
+@pytest.fixture(scope="session")
+def java_worker(expansion_service):
+    """An expansion service that also runs the steps that it makes."""
+    from apache_beam.transforms.external import JavaJarExpansionService
+
+    service = JavaJarExpansionService(
+        str(expansion_service), append_args=["--alsoStartLoopbackWorker"]
+    )
+    with service:
+        yield service
 
 
 @pytest.fixture

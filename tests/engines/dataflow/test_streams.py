@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import json
 import shutil
 import sys
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from typing import ClassVar, NamedTuple
 import apache_beam as beam
 import grpc
 import pytest
-from apache_beam.io import kafka
+from apache_beam.io import kafka as beam_kafka
 from apache_beam.io.kafka import ReadFromKafka, WriteToKafka
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.portability import common_urns
@@ -155,7 +156,7 @@ def connector(monkeypatch):
     )
     address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     server.start()
-    monkeypatch.setattr(kafka, "default_io_expansion_service", lambda: address)
+    monkeypatch.setattr(beam_kafka, "default_io_expansion_service", lambda: address)
     monkeypatch.setattr(JavaConnector, "asked", [])
     yield JavaConnector.asked
     server.stop(0).wait()
@@ -186,10 +187,46 @@ def test_a_topic_is_read_and_written_by_beams_own_connectors(
         "isolation.level": "read_committed", "enable.auto.commit": "false",
     }  # fmt: skip
     assert [each.topic for each in written] == [output, *([dead] if has_dead_letter else [])]
-    assert all(each.producer_config == shared for each in written)
+    expected = {**shared, "max.request.size": "1048576"}
+    assert all(each.producer_config == expected for each in written)
     urns = [each.spec.urn for each in service.program.components.transforms.values()]
     assert urns.count(ReadFromKafka.URN_WITH_METADATA) == 1
     assert urns.count(WriteToKafka.URN_WITH_HEADERS) == len(written)
+
+
+def test_java_expands_its_connectors_once(
+    broker, service, model, tmp_path, capsys, expansion_service
+):
+    """The request holds what Beam's Java program makes of the two connectors, and its jar."""
+    jar = tmp_path / "service.jar"
+    jar.symlink_to(expansion_service)
+    source, output, dead = (broker.url(broker.make_topic(partitions=3)) for _ in range(3))
+    services = json.dumps({connectors._EXPANSION_SERVICE: str(jar)})
+    code = submit(
+        service, model, source, output, "--group", "g", "--dead-letter", dead,
+        beam=[f"--beam_services={services}"],
+    )  # fmt: skip
+    assert code == 0, capsys.readouterr().err
+    program = service.program
+    names = [each.unique_name for each in program.components.transforms.values()]
+    for step in (
+        "Read/KafkaIO.Read/KafkaIO.Read.ReadFromKafkaViaSDF/",
+        "Write/KafkaIO.WriteRecords/",
+        "Write dead letters/KafkaIO.WriteRecords/",
+    ):
+        assert any(name.startswith(step) for name in names), step
+    # Two containers for each worker: Python with tt, and Beam's own with Java.
+    [pool] = service.job.environment.worker_pools
+    images = {image.container_image for image in pool.sdk_harness_container_images}
+    assert len(images) == 2
+    assert "image:1" in images
+    # Only Beam's own offsets are grouped: nothing between reading and writing is.
+    commit = "KafkaIO.ReadSourceDescriptors/KafkaCommitOffset/"
+    assert [name for name in what_breaks_fusion(program) if commit not in name] == []
+    files = {name.rpartition(".")[2]: len(content) for name, content in service.staged.items()}
+    assert files == {"jar": jar.stat().st_size, "pb": len(service.staged["pipeline.pb"])}
+    assert files["pb"] < 200_000
+    assert len(service.body) < 20_000
 
 
 def test_a_password_is_not_put_into_the_job(broker, object_store, service, model, capsys):

@@ -1,117 +1,112 @@
-"""Messages between Beam's connectors and the translation."""
+"""Kafka and Pub/Sub messages as Beam's own connectors read and write them."""
 
+import dataclasses
+import datetime
 from types import SimpleNamespace
 
 import apache_beam as beam
+import numpy as np
 import pytest
 from apache_beam.io.gcp.pubsub import PubsubMessage
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.portability.api import schema_pb2
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.window import TimestampedValue
+from apache_beam.typehints.schemas import typing_to_runner_api
+from fakes import Reverser
 
-from model.errors import UserError
+from model.errors import ServiceError, UserError
+from pipelines.runners.jobs.transforms import versions_here
 from pipelines.streams import connectors
 from pipelines.streams.addresses import PubsubName
-from pipelines.streams.connectors import _MakePubsub, _MakeRecord, _ReadPubsub, _ReadRecord
 from pipelines.streams.kafka.clients import Cluster
 from pipelines.streams.kafka.writer import Outputs
-from pipelines.streams.messages import TOO_LARGE, Answer, Message
+from pipelines.streams.messages import TOO_LARGE, Answer, Message, MessageTexts
 from pipelines.streams.options import StreamOptions
 from pipelines.streams.pubsub.messages import PubsubTarget
+from pipelines.streams.transforms import TranslateMessages
 
-KAFKA = StreamOptions(input="kafka://a:1/in", output="kafka://a:1/out", group="g")
-DATAFLOW = ["--runner=DataflowRunner", "--region=r", "--project=p", "--temp_location=gs://b/t"]
-OUTPUTS = Outputs(
-    cluster=Cluster("a:1"), output="out", dead_letter="dead", partitions={"out": 2, "dead": 1}
-)
-
-
-def test_a_row_of_the_kafka_connector_is_a_message():
-    row = SimpleNamespace(
-        topic="in", partition=3, offset=7, timestamp=1234, key=None, value=b"one",
-        headers=[SimpleNamespace(key="a", value=b"1")],
-    )  # fmt: skip
-    assert list(_ReadRecord().process(row)) == [
-        Message(
-            value=b"one", headers=(("a", b"1"),), source="in/3/7", partition=3, offset=7,
-            milliseconds=1234,
-        )
-    ]  # fmt: skip
+DATAFLOW = ("--runner=DataflowRunner", "--region=r")
+KAFKA = {"input": "kafka://h:9092/in", "output": "kafka://h:9092/out", "group": "g"}
+PUBSUB = {"input": "pubsub://some-project/titles", "output": "pubsub://some-project/translated"}
+NAME = PubsubName("some-project", "titles")
+OUTPUT, DEAD = PubsubName("some-project", "output"), PubsubName("some-project", "dead")
+WHEN = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
+MSEC = int(WHEN.timestamp() * 1000)
 
 
-def record_of(**fields):
-    given = {"value": b"one", "key": b"k", "source": "in/3/7", "partition": 3, "milliseconds": 5}
-    message = Message(**{**given, **fields})
-    [made] = _MakeRecord(OUTPUTS).process(Answer(message=message, value=b"eno", status="ok"))
-    return made
+def check(*more, options=None, arguments=DATAFLOW, **changed):
+    return connectors.check_runner(
+        StreamOptions(**(options or KAFKA), **changed),
+        arguments=[*arguments, *more],
+        accelerator=None,
+    )
 
 
-def test_an_answer_is_a_row_with_its_partition_time_and_headers():
-    row = record_of(headers=(("a", None),))
-    assert (row.topic, row.partition, row.timestamp) == ("out", 1, 5)
-    assert (row.key, row.value) == (b"k", b"eno")
-    assert [tuple(each) for each in row.headers] == [
-        ("a", b""), ("tt-source", b"in/3/7"), ("tt-status", b"ok"),
-    ]  # fmt: skip
-
-
-def test_an_answer_that_no_retry_makes_smaller_is_a_dead_letter():
-    made = record_of(headers=(("a", b"x" * 2_000_000),))
-    assert made.tag == "dead_letters"
-    row = made.value
-    assert (row.topic, row.partition, row.key, row.value) == ("dead", 0, b"k", b"")
-    assert dict(row.headers)["tt-error"] == TOO_LARGE.encode()
-
-
-def test_a_pubsub_message_without_time_and_id_has_the_time_of_its_element():
-    message = PubsubMessage(b"one", {"a": "1"})
-    with beam.Pipeline() as pipeline:
-        found = (
-            pipeline
-            | beam.Create([TimestampedValue(message, 12.5)])
-            | beam.ParDo(_ReadPubsub(PubsubName("p", "titles")))
-        )
-        expected = Message(
-            value=b"one", headers=(("a", b"1"),), source="titles/", milliseconds=12_500
-        )
-        assert_that(found, equal_to([expected]))
-
-
-def test_a_failed_message_of_pubsub_is_tagged():
-    target = PubsubTarget(output=PubsubName("p", "out"), dead_letter=PubsubName("p", "dead"))
-    message = Message(value=b"one", key=b"k", source="titles/7")
-    make = _MakePubsub(target)
-    [made] = make.process(Answer(message=message, value=b"eno", status="ok"))
-    assert (made.data, made.ordering_key) == (b"eno", "k")
-    [failed] = make.process(Answer(message=message, value=b"", status="failed", error="why"))
-    assert failed.tag == "dead_letters"
-    assert failed.value.attributes["tt-error"] == "why"
+@pytest.fixture
+def java(tmp_path, monkeypatch):
+    """A machine with a program of this name."""
+    program = tmp_path / "bin" / "java"
+    program.parent.mkdir()
+    program.touch(mode=0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
 
 
 @pytest.mark.parametrize(
-    ("flags", "elsewhere"),
+    ("arguments", "expected"),
     [
         (DATAFLOW, True),
-        (["--runner=FlinkRunner"], True),
-        (["--runner=FnApiRunner"], False),
-        ([], False),
+        (("--runner=FlinkRunner",), True),
+        (("--runner=DirectRunner",), True),
+        (("--runner=FnApiRunner",), False),
+        ((), False),
     ],
 )
-def test_other_runners_than_that_of_this_machine_work_elsewhere(flags, elsewhere):
-    assert connectors.is_elsewhere(flags) == elsewhere
+def test_all_runners_but_beams_local_one_have_workers_of_their_own(arguments, expected):
+    assert connectors.is_elsewhere(arguments) == expected
 
 
-def test_kafka_needs_java_where_the_job_is_submitted(monkeypatch):
-    monkeypatch.setattr(connectors.shutil, "which", lambda program: None)
-    with pytest.raises(UserError, match="needs Java"):
-        connectors.check_runner(KAFKA, arguments=DATAFLOW, accelerator=None)
+def test_a_kafka_stream_is_at_least_once_on_dataflow(java):
+    arguments, [notice] = check()
+    assert arguments[:2] == list(DATAFLOW)
+    assert arguments[-1] == "--streaming"
+    assert "at-least-once" in notice
+    assert check("--streaming")[0].count("--streaming") == 1
+    assert check(delivery="at-least-once")[1] == []
+    assert check(options=PUBSUB)[1] == []
 
 
-def test_settings_that_are_secret_or_unknown_to_java_are_refused_without_values(tmp_path):
-    config = tmp_path / "config"
-    config.write_text("client.id=tt\nsasl.password=hush\nssl.ca.location=/ca\n")
-    with pytest.raises(UserError, match=r"sasl.password, ssl.ca.location") as refused:
-        connectors._read_shared_settings(str(config))
-    assert "hush" not in str(refused.value)
+@pytest.mark.parametrize(
+    ("arguments", "options", "changed", "said"),
+    [
+        (("--runner=FlinkRunner",), KAFKA, {}, "on Dataflow or on this machine.*flinkrunner"),
+        (("--runner=PrismRunner",), KAFKA, {}, "on Dataflow or on this machine.*prismrunner"),
+        (DATAFLOW, PUBSUB, {"metrics_port": 1234}, "`metrics_port` is for a stream on this"),
+        (DATAFLOW, PUBSUB, {"metrics_file": "m"}, "`metrics_file` is for a stream on this"),
+        (DATAFLOW, KAFKA, {"instance_id": "a"}, "`instance_id` is for a stream on this"),
+        ((*DATAFLOW, "--flexrs_goal=COST_OPTIMIZED"), PUBSUB, {}, "for jobs that end"),
+    ],
+)
+def test_what_cannot_work_is_refused(java, arguments, options, changed, said):
+    with pytest.raises(UserError, match=said):
+        check(arguments=arguments, options=options, **changed)
+
+
+def test_kafka_needs_java_on_the_machine_that_submits_the_job(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(UserError, match=r"needs Java on the machine .* or set JAVA_HOME"):
+        check()
+    check(options=PUBSUB)
+
+
+@pytest.mark.parametrize("setting", ["sasl.password=hush", "ssl.ca.location=/ca.pem"])
+def test_settings_that_java_cannot_have_are_refused_by_name(java, tmp_path, setting):
+    path = tmp_path / "kafka"
+    path.write_text(f"security.protocol=SSL\n{setting}\n")
+    with pytest.raises(UserError, match="machines of your own") as error:
+        check(kafka_config=str(path))
+    assert setting.partition("=")[0] in str(error.value)
+    assert "hush" not in str(error.value)
 
 
 def test_hints_are_of_the_whole_job_and_do_not_replace_the_users():
@@ -123,3 +118,174 @@ def test_hints_are_of_the_whole_job_and_do_not_replace_the_users():
     assert with_hints() == ["--resource_hint=min_ram=3GB"]
     assert with_hints("--resource_hint=min_ram=8GB") == []
     assert with_hints("--resource_hints=cpu_count=2") == ["--resource_hint=min_ram=3GB"]
+
+
+def test_a_connector_that_does_not_start_is_told_in_a_line():
+    services = '--beam_services={"sdks:java:io:expansion-service:shadowJar": "/no/such.jar"}'
+    pipeline = beam.Pipeline(options=PipelineOptions([services, "--runner=FnApiRunner"]))
+    with (
+        pytest.raises(ServiceError, match=r"does not start .*such\.jar.*--beam_services=") as error,
+        connectors._expansion_service(pipeline),
+    ):
+        _ = pipeline | connectors.ReadFromKafka({}, ["t"])
+    assert "\n" not in str(error.value)
+
+
+def test_java_can_read_each_field_of_a_row():
+    """Beam writes types that it does not understand as Python objects, without an error."""
+    fields = {
+        field.name: field.type
+        for field in typing_to_runner_api(connectors._Record).row_type.schema.fields
+    }
+    assert {name: each.atomic_type for name, each in fields.items() if name != "headers"} == {
+        "key": schema_pb2.BYTES,
+        "value": schema_pb2.BYTES,
+        "partition": schema_pb2.INT32,
+        "timestamp": schema_pb2.INT64,
+    }
+    assert {name for name, each in fields.items() if each.nullable} == {"key", "value", "timestamp"}
+    header = fields["headers"].array_type.element_type.row_type.schema.fields
+    assert [(each.name, each.type.atomic_type) for each in header] == [
+        ("key", schema_pb2.STRING),
+        ("value", schema_pb2.BYTES),
+    ]
+
+
+def read_record(**changed):
+    """Returns the message of a row of Beam's connector."""
+    row = {
+        "topic": "in", "partition": np.int32(2), "offset": np.int64(7), "timestamp": np.int64(MSEC),
+        "key": b"k", "value": b"one", "headers": [SimpleNamespace(key="a", value=b"1")],
+    }  # fmt: skip
+    [message] = connectors._ReadRecord().process(SimpleNamespace(**(row | changed)))
+    return message
+
+
+def test_all_of_a_row_is_read():
+    assert read_record() == Message(
+        value=b"one", key=b"k", headers=(("a", b"1"),), source="in/2/7", partition=2, offset=7,
+        milliseconds=MSEC,
+    )  # fmt: skip
+    found = read_record(key=None, value=None, headers=None, timestamp=np.int64(-1))
+    assert found == Message(value=None, source="in/2/7", partition=2, offset=7)
+
+
+def make_record(answer, *, most_bytes=1_000_000, dead_letter=None):
+    """Returns the row of an answer, and whether it is a dead letter."""
+    outputs = Outputs(
+        cluster=Cluster("h:9092", None),
+        output="out",
+        dead_letter=dead_letter,
+        partitions={"out": 2, "dead": 1},
+    )
+    [made] = connectors._MakeRecord(outputs, most_bytes=most_bytes).process(answer)
+    is_tagged = isinstance(made, beam.pvalue.TaggedOutput)
+    return (made.value if is_tagged else made), is_tagged
+
+
+def test_all_of_an_answer_is_written():
+    message = dataclasses.replace(read_record(), headers=(("a", None),), partition=3)
+    row, is_dead_letter = make_record(Answer(message=message, value=b"eins", status="ok"))
+    assert not is_dead_letter
+    assert row == (
+        b"k", b"eins", [("a", b""), ("tt-source", b"in/2/7"), ("tt-status", b"ok")], 1, MSEC,
+    )  # fmt: skip
+    assert isinstance(row.partition, np.int32)
+    row, _ = make_record(Answer(message=Message(value=None, source="s"), value=None, status="null"))
+    assert (row.key, row.value, row.partition, row.timestamp) == (None, None, 0, None)
+
+
+def test_a_failed_message_goes_to_the_dead_letters_as_it_came():
+    answer = Answer(message=read_record(), value=b"", status="failed", error="why")
+    row, is_dead_letter = make_record(answer, dead_letter="dead")
+    assert is_dead_letter
+    assert (row.value, row.partition) == (b"one", 0)
+    row, is_dead_letter = make_record(answer)
+    assert not is_dead_letter
+    assert row.value == b""
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({"value": b"x" * 500}, (b"k", b"x" * 500, 1)),
+        ({"value": b"x" * 1000}, (b"k", b"", 1)),
+        # Kafka counts at most 10 more bytes for each of these headers than they have.
+        ({"headers": [SimpleNamespace(key="ü", value=b"")] * 100}, (b"k", b"", 0)),
+        ({"key": b"k" * 1000}, (None, b"", 0)),
+    ],
+)
+def test_a_message_that_is_too_large_for_the_topic_gets_a_smaller_form(changed, expected):
+    answer = Answer(message=read_record(**changed), value=b"x" * 2000, status="ok")
+    row, is_dead_letter = make_record(answer, most_bytes=1000, dead_letter="dead")
+    assert is_dead_letter
+    own = [(name, value) for name, value in row.headers if name.startswith("tt-")]
+    assert own == [
+        ("tt-source", b"in/2/7"), ("tt-status", b"failed"), ("tt-error", TOO_LARGE.encode()),
+    ]  # fmt: skip
+    assert (row.key, row.value, len(row.headers) - len(own)) == expected
+
+
+def test_a_pubsub_message_without_time_and_id_has_the_time_of_its_element():
+    messages = [
+        PubsubMessage(b"one", {"a": "1"}, "7", WHEN, "k"),
+        PubsubMessage(b"two", {}),
+    ]
+    with beam.Pipeline(runner="FnApiRunner") as pipeline:
+        found = (
+            pipeline
+            | beam.Create([TimestampedValue(each, 5) for each in messages])
+            | beam.ParDo(connectors._ReadPubsub(NAME))
+        )
+        one = Message(
+            value=b"one", key=b"k", headers=(("a", b"1"),), source="titles/7", milliseconds=MSEC
+        )
+        two = Message(value=b"two", source="titles/", milliseconds=5000)
+        assert_that(found, equal_to([one, two]))
+
+
+@pytest.mark.parametrize("has_dead_letter", [True, False])
+def test_pubsub_answers_are_written_as_beam_takes_them(has_dead_letter):
+    target = PubsubTarget(output=OUTPUT, dead_letter=DEAD if has_dead_letter else None)
+    message = Message(value=b"one", key=b"k", headers=(("a", b"1"),), source="titles/7")
+    for answer, value, status in (
+        (Answer(message=message, value=b"eins", status="ok"), b"eins", "ok"),
+        (
+            Answer(message=message, value=b"", status="failed", error="why"),
+            b"one" if has_dead_letter else b"",
+            "failed",
+        ),
+    ):
+        [made] = connectors._MakePubsub(target).process(answer)
+        is_tagged = isinstance(made, beam.pvalue.TaggedOutput)
+        assert is_tagged == (has_dead_letter and status == "failed")
+        found = PubsubMessage._from_proto_str(
+            (made.value if is_tagged else made)._to_proto_str(for_publish=True)
+        )
+        assert (found.data, found.ordering_key) == (value, "k")
+        assert found.attributes.items() >= {"a": "1", "tt-status": status}.items()
+
+
+@pytest.mark.parametrize("left", [0, 400, 800, 1200])
+def test_beam_takes_the_largest_pubsub_messages(left):
+    """Beam checks the encoded size: an error there would be retried forever."""
+    headers = tuple((f"{n:03}" + "n" * 200, b"v" * 1024) for n in range(97))
+    size = 10_000_000 - sum(len(name) + len(value) for name, value in headers) - left
+    message = Message(value=b"one", key=b"k" * 1024, headers=headers, source="titles/7")
+    answer = Answer(message=message, value=b"x" * size, status="ok")
+    [made] = connectors._MakePubsub(PubsubTarget(output=OUTPUT)).process(answer)
+    made._to_proto_str(for_publish=True)
+
+
+def test_a_worker_of_another_version_fails_messages_instead_of_retrying():
+    translate = TranslateMessages(
+        load_translator=Reverser,
+        texts=MessageTexts(),
+        max_batch=8,
+        versions=versions_here() | {"tt": "7.0"},
+    )
+    message = Message(value=b"one", source="in/2/7")
+    with beam.Pipeline(runner="FnApiRunner") as pipeline:
+        answers = pipeline | beam.Create([message]) | translate
+        found = answers | beam.Map(lambda each: (each.message, each.status, "7.0" in each.error))
+        assert_that(found, equal_to([(message, "failed", True)]))

@@ -1,0 +1,77 @@
+"""Beam's Java connectors with the steps of a stream between them, on Apache Kafka."""
+
+from __future__ import annotations
+
+import apache_beam as beam
+from apache_beam.io.kafka import ReadFromKafka, WriteToKafka
+from confluent_kafka import Producer
+from kafka_broker import PATIENCE
+
+from pipelines.streams import connectors
+from pipelines.streams.kafka.clients import Cluster
+from pipelines.streams.kafka.writer import Outputs
+from pipelines.streams.messages import Answer, MessageFormat, fail
+
+
+def shout(message):
+    if message.value == b"bad":
+        return fail(message, "why", form=MessageFormat())
+    return Answer(message=message, value=message.value and message.value.upper(), status="ok")
+
+
+def test_rows_pass_through_java(kafka, java_worker):
+    """Beam's Java connectors read from and write to Apache Kafka, with our steps between."""
+    source, output, dead = (kafka.make_topic(partitions=3) for _ in range(3))
+    producer = Producer({"bootstrap.servers": kafka.address})
+    headers = [("a", b"1"), ("b", None)]
+    producer.produce(source, b"one", b"k", headers=headers, partition=2, timestamp=1_000)
+    producer.produce(source, None, b"k", partition=1, timestamp=2_000)
+    producer.produce(source, b"bad", partition=0, timestamp=3_000)
+    assert producer.flush(PATIENCE) == 0
+    outputs = Outputs(
+        cluster=Cluster(kafka.address, None),
+        output=output,
+        dead_letter=dead,
+        partitions={output: 3, dead: 3},
+    )
+    row = connectors._Record
+    make = beam.ParDo(connectors._MakeRecord(outputs, most_bytes=1_000_000))
+    with beam.Pipeline(runner="FnApiRunner") as pipeline:
+        made = (
+            pipeline
+            | ReadFromKafka(
+                {"bootstrap.servers": kafka.address, "auto.offset.reset": "earliest"},
+                [source], max_num_records=3, with_metadata=True, expansion_service=java_worker,
+            )
+            | beam.ParDo(connectors._ReadRecord())
+            | beam.Map(shout)
+            | make.with_output_types(row, dead_letters=row).with_outputs(
+                "dead_letters", main="answers"
+            )
+        )  # fmt: skip
+        for rows, topic in ((made["answers"], output), (made["dead_letters"], dead)):
+            _ = rows | topic >> WriteToKafka(
+                {"bootstrap.servers": kafka.address}, topic, with_headers=True,
+                expansion_service=java_worker,
+            )  # fmt: skip
+    found = sorted(
+        (
+            (each.partition(), each.key(), each.value(), each.headers(), each.timestamp()[1])
+            for topic, count in ((output, 2), (dead, 1))
+            for each in kafka.watch(topic, partitions=3).wait_for(count)
+        )
+    )
+    failed = [("tt-status", b"failed"), ("tt-error", b"why")]
+    assert found == [
+        (0, None, b"bad", [("tt-source", f"{source}/0/0".encode()), *failed], 3_000),
+        (1, b"k", None, [("tt-source", f"{source}/1/0".encode()), ("tt-status", b"ok")], 2_000),
+        (
+            2, b"k", b"ONE",
+            [
+                # Java cannot write a header without a value.
+                ("a", b"1"), ("b", b""),
+                ("tt-source", f"{source}/2/0".encode()), ("tt-status", b"ok"),
+            ],
+            1_000,
+        ),
+    ]  # fmt: skip
