@@ -146,7 +146,8 @@ def _format(folder: Path, *, password: str) -> None:
     cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
     _run(
         [
-            *_java(), "kafka.tools.StorageTool", "format", "--cluster-id", cluster,
+            *_java(), "kafka.tools.StorageTool", "format",
+            f"--cluster-id={cluster}",  # one argument, because an ID may begin with a dash
             "--config", str(folder / "server.properties"),
             "--add-scram", f"{_MECHANISM}=[name={USER},password={password}]",
         ]

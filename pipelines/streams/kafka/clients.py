@@ -30,6 +30,9 @@ _RESET = "auto.offset.reset"  # where a new group begins
 _RESETS = ("earliest", "smallest", "beginning", "latest", "largest", "end")
 _OTHER_ASSIGNORS = ("range", "roundrobin", "sticky")
 
+# For all clients. By default, librdkafka forgets the brokers when all of them are away, and a
+# producer's transaction then waits forever for a coordinator that it no longer knows.
+_COMMON = {"metadata.recovery.strategy": "none"}
 # Settings that options replace, or on which the delivery guarantees rest.
 _OWN = (
     "bootstrap.servers", "metadata.broker.list", "group.id", "group.instance.id", "group.protocol",
@@ -320,7 +323,7 @@ class Cluster:
         """Make a client. librdkafka ignores settings of another kind of client."""
         from confluent_kafka import KafkaException
 
-        settings = {**defaults, **read_settings(self.config), **own, "logger": _quiet}
+        settings = {**_COMMON, **defaults, **read_settings(self.config), **own, "logger": _quiet}
         try:
             return kind({**settings, "bootstrap.servers": self.brokers})
         except (KafkaException, TypeError, ValueError) as error:
@@ -362,7 +365,10 @@ def _explain(error: KafkaError) -> str:
         KafkaError._UNKNOWN_TOPIC: gone,
         KafkaError._UNKNOWN_PARTITION: gone,
     }
-    return texts.get(error.code(), "")
+    code = error.code()
+    if code == KafkaError._FATAL and "group.instance.id" in error.str():
+        code = KafkaError.FENCED_INSTANCE_ID
+    return texts.get(code, "")
 
 
 def is_gone(error: KafkaError) -> bool:

@@ -128,6 +128,21 @@ def test_a_broker_that_is_away_for_a_minute_costs_no_message(own_kafka, start):
     assert committed == [1000, 1000]
 
 
+def test_an_idle_member_continues_after_its_broker_restarts(own_kafka, start):
+    options = stream(own_kafka)
+    own_kafka.put(topic_of(options["input"]), values(5))
+    watch = own_kafka.watch(topic_of(options["output"]))
+    child = start(options)
+    watch.wait_for(5, process=child)
+    own_kafka.kill()
+    time.sleep(12)  # until the client has forgotten its connections
+    own_kafka.come_back()
+    own_kafka.put(topic_of(options["input"]), values(5, 5), first=5)
+    watch.wait_for(10, process=child, seconds=2 * PATIENCE)
+    end(child)
+    assert watch.look(1) == 10
+
+
 def test_a_transaction_that_the_broker_aborted_is_repeated(kafka, start, tmp_path):
     """A pause between writing and committing that is longer than the transaction may take."""
     config = tmp_path / "config"
@@ -294,6 +309,17 @@ def test_a_restarted_static_member_causes_no_rebalance(kafka, start):
     for each in members:
         end(each)
     assert set(watch.keys().values()) == {1}
+
+
+def test_a_second_process_with_the_same_instance_id_ends_the_first_with_a_line(kafka, start):
+    options = stream(kafka, instance_id="m0")
+    first = start(options)
+    kafka.wait_for_reader(topic_of(options["input"]), "g", process=first)
+    second = start(options)
+    assert "another process with the same `instance_id`" in error_of(first, 2)
+    kafka.put(topic_of(options["input"]), values(10))
+    kafka.watch(topic_of(options["output"])).wait_for(10, process=second)
+    end(second)
 
 
 # Each of these is told in a line, before a message is read.
