@@ -24,7 +24,7 @@ from apache_beam.options.pipeline_options import (
 )
 from apache_beam.utils.subprocess_server import JavaHelper, JavaJarServer, SubprocessServer
 
-from model.errors import ServiceError, require
+from model.errors import ServiceError, first_line, require
 from pipelines.remote import dataflow
 from pipelines.runners.beam_options import (
     LOCAL_RUNNER,
@@ -177,7 +177,7 @@ def _expansion_service(pipeline: beam.Pipeline) -> Iterator[None]:
         with JavaJarServer.beam_services(services), SubprocessServer.cache_subprocesses():
             yield
     except (RuntimeError, OSError, grpc.RpcError) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0].partition(". ")[0]
+        reason = first_line(error).partition(". ")[0]
         raise ServiceError(
             f"Beam's Kafka connector does not start ({reason}): check "
             "Java and the network, or give its jar after -- as "

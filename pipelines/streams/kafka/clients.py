@@ -40,7 +40,7 @@ _OWN = (
     "partition.assignment.strategy", "transactional.id", "enable.idempotence",
 )  # fmt: skip
 _CONSUMER = {
-    "queued.max.messages.kbytes": 16_384,
+    "queued.max.messages.kbytes": 4096,  # per partition, fetched ahead
     "session.timeout.ms": 10_000,  # then the group gives a dead member's partitions to others
     "heartbeat.interval.ms": 1000,  # a rebalance takes two or three of them
     "max.poll.interval.ms": 600_000,  # then the group gives up a member whose batch does not end

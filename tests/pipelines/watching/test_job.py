@@ -43,7 +43,7 @@ def watch(options, *, load=Reverser):
     model = CustomModel(load=load, fingerprint="reverser")
     job = WatchRequest(options=StreamOptions(**options, poll=POLL), model=model).plan(print)
     for line in job.describe():
-        print(line)
+        print(line, flush=True)
     with draining_on_signals(job.drain):
         return job.run(lambda line: print(line, flush=True))._asdict()
 
