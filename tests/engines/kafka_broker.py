@@ -105,16 +105,19 @@ class Broker:
             producer.produce(topic, partition=0, **message)
         assert producer.flush(PATIENCE) == 0
 
+    def assignments(self, group):
+        """Return the partitions of each member of a group; none if the group is not there yet."""
+        [answer] = self._admin.describe_consumer_groups([group]).values()
+        try:
+            members = answer.result(PATIENCE).members
+        except KafkaException:  # a new broker first makes a topic for groups
+            return []
+        return [each.assignment.topic_partitions for each in members]
+
     def wait_for_reader(self, topic, group, *, process):
         """Wait until a process has partitions of a topic."""
         end = time.monotonic() + PATIENCE
-        while True:
-            [answer] = self._admin.describe_consumer_groups([group]).values()
-            members = answer.result(PATIENCE).members
-            if any(
-                at.topic == topic for each in members for at in each.assignment.topic_partitions
-            ):
-                return
+        while topic not in [at.topic for each in self.assignments(group) for at in each]:
             assert process.is_alive()
             assert time.monotonic() < end
             time.sleep(0.1)
@@ -129,11 +132,7 @@ class Broker:
     def wait_for_members(self, group, count, *, seconds=PATIENCE):
         """Wait until a group has so many members, and each of them has partitions."""
         end = time.monotonic() + seconds
-        while True:
-            [answer] = self._admin.describe_consumer_groups([group]).values()
-            found = [each.assignment.topic_partitions for each in answer.result(PATIENCE).members]
-            if len(found) == count and all(found):
-                return
+        while len(found := self.assignments(group)) != count or not all(found):
             assert time.monotonic() < end, found
             time.sleep(0.1)
 

@@ -45,9 +45,9 @@ def test_three_processes_share_a_topic(kafka, trained_toy, tmp_path):
         start_new_session=True, env=environment,
     )  # fmt: skip
     try:
+        kafka.wait_for_members("tt", 3, seconds=300)
         watch = kafka.watch("news.es", partitions=3)
         watch.wait_for(300, seconds=300)
-        kafka.wait_for_members("tt", 3, seconds=300)
     finally:
         os.killpg(shell.pid, signal.SIGTERM)
         _, said = shell.communicate(timeout=PATIENCE)
