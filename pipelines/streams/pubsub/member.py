@@ -21,6 +21,7 @@ from pipelines.streams.plan import StreamRun
 from pipelines.streams.pubsub import clients
 from pipelines.streams.pubsub.messages import PubsubTarget, make_message, message_of
 
+_CLOSE_SECONDS = 10.0  # for the client to return the messages that it fetched ahead
 _IDLE_SECONDS = 0.1  # between two looks at whether to stop
 _TROUBLE_SECONDS = 5.0  # without an answer, after which the status line says so
 # Arguments of the client's `publish`, which therefore takes no attributes with these names.
@@ -62,6 +63,7 @@ class PubsubMember:
         )
         self._limit = BatchLimit(plan.options.max_batch)
         self._pulled: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._is_closing = False
 
     def run(self) -> None:
         """Translate until `stop` is set, then finish the batch in progress and return the rest.
@@ -74,7 +76,7 @@ class PubsubMember:
 
         path = self._plan.source.subscription
         flow = FlowControl(max_messages=2 * self._options.max_batch, max_bytes=2 * BATCH_BYTES)
-        pulling = self._subscriber.subscribe(path, self._pulled.put, flow_control=flow)
+        pulling = self._subscriber.subscribe(path, self._receive, flow_control=flow)
         self._metrics.note_assigned(True)
         publisher = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="publish")
         published: concurrent.futures.Future[None] | None = None
@@ -99,11 +101,20 @@ class PubsubMember:
         finally:
             self._metrics.note_assigned(False)
             publisher.shutdown(wait=False, cancel_futures=True)
-            pulling.cancel()
-            while not self._pulled.empty():
+            self._is_closing = True
+            while not self._pulled.empty():  # before the client stops to send requests
                 self._pulled.get().nack()
+            pulling.cancel()
+            concurrent.futures.wait([pulling], timeout=_CLOSE_SECONDS)
             self._publisher.stop()
             self._subscriber.close()
+
+    def _receive(self, message: Any) -> None:
+        """Take a message in a thread of the client, or return it to the subscription."""
+        if self._is_closing:
+            message.nack()
+        else:
+            self._pulled.put(message)
 
     def _take(self, *, is_busy: bool) -> list[Any]:
         """Return the messages of the next batch; none if none comes within a moment."""
