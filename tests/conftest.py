@@ -6,6 +6,7 @@ import gc
 import os
 import pickle
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,9 @@ import tensorflow as tf
 import toy
 from hypothesis import HealthCheck, settings
 from slow_tests import LONGEST, is_slow
+
+# A program that a shell started in the background ignores SIGINT, and so do its children.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Machines with a GPU run the same tests: on the CPU, which is cut into two devices so that two
 # replicas can be compared with one. Both must be said before TensorFlow looks at its devices.

@@ -43,14 +43,6 @@ def address_of_handler(number):
     return ctypes.c_void_p.from_buffer(_read_action(number)).value  # its first field
 
 
-@pytest.fixture(autouse=True)
-def _handles_ctrl_c():
-    """Handle SIGINT, which shells have the programs ignore that they start in the background."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGALRM, signal.SIGCHLD])
 def test_signals_of_the_users_own_program_do_not_stop_a_training(number):
     received, stop, interrupts, seconds = [], StopRequest(), Calls(), Calls()
