@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import apache_beam as beam
 from apache_beam.io.kafka import ReadFromKafka, WriteToKafka
 from confluent_kafka import Producer
@@ -24,9 +26,10 @@ def test_rows_pass_through_java(kafka, java_worker):
     source, output, dead = (kafka.make_topic(partitions=3) for _ in range(3))
     producer = Producer({"bootstrap.servers": kafka.address})
     headers = [("a", b"1"), ("b", None)]
-    producer.produce(source, b"one", b"k", headers=headers, partition=2, timestamp=1_000)
-    producer.produce(source, None, b"k", partition=1, timestamp=2_000)
-    producer.produce(source, b"bad", partition=0, timestamp=3_000)
+    now = int(time.time()) * 1000  # the broker deletes messages that are older than a week
+    producer.produce(source, b"one", b"k", headers=headers, partition=2, timestamp=now)
+    producer.produce(source, None, b"k", partition=1, timestamp=now + 1)
+    producer.produce(source, b"bad", partition=0, timestamp=now + 2)
     assert producer.flush(PATIENCE) == 0
     outputs = Outputs(
         cluster=Cluster(kafka.address, None),
@@ -63,8 +66,8 @@ def test_rows_pass_through_java(kafka, java_worker):
     )
     failed = [("tt-status", b"failed"), ("tt-error", b"why")]
     assert found == [
-        (0, None, b"bad", [("tt-source", f"{source}/0/0".encode()), *failed], 3_000),
-        (1, b"k", None, [("tt-source", f"{source}/1/0".encode()), ("tt-status", b"ok")], 2_000),
+        (0, None, b"bad", [("tt-source", f"{source}/0/0".encode()), *failed], now + 2),
+        (1, b"k", None, [("tt-source", f"{source}/1/0".encode()), ("tt-status", b"ok")], now + 1),
         (
             2, b"k", b"ONE",
             [
@@ -72,6 +75,6 @@ def test_rows_pass_through_java(kafka, java_worker):
                 ("a", b"1"), ("b", b""),
                 ("tt-source", f"{source}/2/0".encode()), ("tt-status", b"ok"),
             ],
-            1_000,
+            now,
         ),
     ]  # fmt: skip
