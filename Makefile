@@ -139,22 +139,22 @@ $(VENV)/bin/python:
 		|| { echo "tt needs Python 3.11, 3.12 or 3.13; choose one with PYTHON=..." >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
-$(RUNTIME): requirements.lock pyproject.toml | $(VENV)/bin/python
-	@echo "Installing the packages of requirements.lock into $(VENV): 3 GB, some minutes"
-	$(BIN)/python -m pip install --quiet --no-deps --require-hashes -r requirements.lock
+$(RUNTIME): requirements/runtime.lock pyproject.toml | $(VENV)/bin/python
+	@echo "Installing the packages of requirements/runtime.lock into $(VENV): 3 GB, some minutes"
+	$(BIN)/python -m pip install --quiet --no-deps --require-hashes -r requirements/runtime.lock
 	$(BIN)/python -m pip install --quiet --no-deps --editable .
 	touch $@
 
-$(DEVELOPMENT): requirements-dev.lock $(RUNTIME)
-	$(BIN)/python -m pip install --quiet --no-deps --require-hashes -r requirements-dev.lock
+$(DEVELOPMENT): requirements/dev.lock $(RUNTIME)
+	$(BIN)/python -m pip install --quiet --no-deps --require-hashes -r requirements/dev.lock
 	touch $@
 
-$(BENCH): requirements-bench.lock $(RUNTIME)
-	$(BIN)/python -m pip install --quiet --no-deps --require-hashes -r requirements-bench.lock
+$(BENCH): requirements/bench.lock $(RUNTIME)
+	$(BIN)/python -m pip install --quiet --no-deps --require-hashes -r requirements/bench.lock
 	touch $@
 
-$(ENGINES): requirements-engines.lock $(DEVELOPMENT)
-	$(BIN)/python -m pip install --quiet --no-deps --require-hashes -r requirements-engines.lock
+$(ENGINES): requirements/engines.lock $(DEVELOPMENT)
+	$(BIN)/python -m pip install --quiet --no-deps --require-hashes -r requirements/engines.lock
 	touch $@
 
 # PyTorch is only compared with, and its versions of shared packages are its own.
@@ -165,34 +165,34 @@ $(TORCH)/.installed: | $(VENV)/bin/python
 
 # pymarian has wheels for Python 3.11 alone; PYTHON_MARIAN names one where `python3` is another.
 PYTHON_MARIAN ?= $(PYTHON)
-$(MARIAN)/.installed: requirements-marian.lock | $(VENV)/bin/python
+$(MARIAN)/.installed: requirements/marian.lock | $(VENV)/bin/python
 	$(PYTHON_MARIAN) -m venv $(MARIAN)
-	$(MARIAN)/bin/python -m pip install --quiet --no-deps --require-hashes -r requirements-marian.lock
+	$(MARIAN)/bin/python -m pip install --quiet --no-deps --require-hashes -r requirements/marian.lock
 	touch $@
 
-$(SPARK)/.installed: requirements-spark.lock | $(VENV)/bin/python
+$(SPARK)/.installed: requirements/spark.lock | $(VENV)/bin/python
 	$(BIN)/python -m venv $(SPARK)
-	$(SPARK)/bin/python -m pip install --quiet --no-deps --require-hashes -r requirements-spark.lock
+	$(SPARK)/bin/python -m pip install --quiet --no-deps --require-hashes -r requirements/spark.lock
 	touch $@
 
 # Needs `uv` on the PATH. Without --upgrade, versions that still fit are kept.
 COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--custom-compile-command "make lock" pyproject.toml
 lock:
-	$(COMPILE) --output-file requirements.lock
-	$(COMPILE) --extra ctranslate2 --constraint requirements.lock --constraint requirements-dev.lock \
-		--output-file requirements-ctranslate2.lock
-	$(COMPILE) --extra gpu --constraint requirements.lock --output-file requirements-gpu.lock
-	$(COMPILE) --group dev --constraint requirements.lock --output-file requirements-dev.lock
-	$(COMPILE) --group bench --constraint requirements.lock --output-file requirements-bench.lock
-	$(COMPILE) --group engines --constraint requirements.lock --constraint requirements-dev.lock \
-		--output-file requirements-engines.lock
+	$(COMPILE) --output-file requirements/runtime.lock
+	$(COMPILE) --extra ctranslate2 --constraint requirements/runtime.lock --constraint requirements/dev.lock \
+		--output-file requirements/ctranslate2.lock
+	$(COMPILE) --extra gpu --constraint requirements/runtime.lock --output-file requirements/gpu.lock
+	$(COMPILE) --group dev --constraint requirements/runtime.lock --output-file requirements/dev.lock
+	$(COMPILE) --group bench --constraint requirements/runtime.lock --output-file requirements/bench.lock
+	$(COMPILE) --group engines --constraint requirements/runtime.lock --constraint requirements/dev.lock \
+		--output-file requirements/engines.lock
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 		--custom-compile-command "make lock" --group pyproject.toml:marian \
-		--output-file requirements-marian.lock
+		--output-file requirements/marian.lock
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 		--custom-compile-command "make lock" --group pyproject.toml:spark \
-		--output-file requirements-spark.lock
+		--output-file requirements/spark.lock
 
 clean:
 	rm -rf $(VENV) .cache demo .mypy_cache .pytest_cache .ruff_cache .hypothesis

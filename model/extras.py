@@ -18,7 +18,7 @@ def pip_install(*requirements: str) -> str:
 
 
 def install_lock(lock: str) -> str:
-    """Returns the command that installs the packages of a lock, such as "requirements.lock"."""
+    """Return the command that installs a lock, such as "requirements/runtime.lock"."""
     return f"{_pip()} install --no-deps --require-hashes -r {lock}"
 
 

@@ -10,6 +10,7 @@ texts            texts to translations, no files
 inference        a model at work in a pipeline
 corpora          what a corpus is
 pairs            what becomes of a pair between corpus and shard
+jobs             what resumable jobs share
 preprocess       the preprocess job
 translate        the Parquet job
 streams          the job on streams

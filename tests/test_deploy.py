@@ -40,12 +40,14 @@ def test_what_is_copied_is_sent_to_the_build():
 
 
 def test_the_locks_that_an_image_can_have_are_there():
-    assert "ARG LOCK=requirements.lock\n" in DOCKERFILE
+    assert "ARG LOCK=requirements/runtime.lock\n" in DOCKERFILE
     locks = re.findall(r"--build-arg LOCK=(\S+)", DOCKERFILE)
     for lock, package in zip(locks, ["nvidia-cudnn-cu12", "ctranslate2"], strict=True):
         text = (ROOT / lock).read_text("utf-8")
         assert re.search(rf"^{package}==", text, re.M)
-        every = re.findall(r"^(\S+==\S+)", (ROOT / "requirements.lock").read_text("utf-8"), re.M)
+        every = re.findall(
+            r"^(\S+==\S+)", (ROOT / "requirements/runtime.lock").read_text("utf-8"), re.M
+        )
         assert set(every) <= set(re.findall(r"^(\S+==\S+)", text, re.M))
 
 

@@ -15,8 +15,8 @@ from cli.decorators import command
 from cli.errors import say, say_next
 from cli.flags_of_fields import options_of
 from cli.libraries import import_tensorflow, keep_what_is_loaded
-from cli.shared_options import DEFAULT_DATASET, DEFAULT_INPUT, Detach, DryRun, Number
-from model.errors import UserError, require
+from cli.shared_options import DEFAULT_DATASET, DEFAULT_INPUT, Detach, DryRun
+from model.errors import UserError
 from model.folders.durable import publish
 from pipelines.preprocess.request import PreprocessRequest
 from pipelines.remote.options import RunnerOptions
@@ -86,13 +86,6 @@ def preprocess_command(
         ),
     ],
     dry_run: DryRun = False,
-    price_per_hour: Annotated[
-        Number,
-        typer.Option(
-            help="Price of the machines: with --dry-run, say what the job is reckoned to cost.",
-            show_default=False,
-        ),
-    ] = None,
     detach: Detach = False,
 ) -> None:
     """Make a dataset folder from a parallel corpus.
@@ -102,13 +95,6 @@ def preprocess_command(
 
     Example: tt preprocess --source train.en --target train.de
     """
-    is_price = price_per_hour is None or price_per_hour >= 0
-    require(is_price, "`price_per_hour` must not be negative", price_per_hour)
-    require(
-        dry_run or price_per_hour is None,
-        "`price_per_hour` is for `dry_run`, which says what a job is reckoned to cost: give both, "
-        "or none",
-    )
     if dry_run and request.options.download:
         raise UserError("--dry-run downloads nothing: leave one of it and --download out")
     if any("tfds:" in name for name in (*request.corpora, *request.validation)):
@@ -129,7 +115,7 @@ def preprocess_command(
     )
 
     if dry_run:
-        for text in job.describe(price_per_hour=price_per_hour):
+        for text in job.describe():
             typer.echo(text)
         for text in describe_first_pairs(job.plan):
             typer.echo(text)

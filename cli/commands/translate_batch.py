@@ -68,8 +68,7 @@ def translate_batch_command(
     price_per_hour: Annotated[
         Number,
         typer.Option(
-            help="Price of the machines: at the end, say what a million rows and a million source "
-            "characters cost by this run's time; with --dry-run, what it is reckoned to cost.",
+            help="Price of the machines, to show the price of a million rows at the end.",
             show_default=False,
             rich_help_panel="Output",
         ),
@@ -113,7 +112,7 @@ def translate_batch_command(
     if dry_run:
         if job.request.engine.name == "tensorflow":
             import_tensorflow()  # which knows the GPUs
-        for text in describe_job(job, steps=STEPS, price_per_hour=price_per_hour):
+        for text in describe_job(job, steps=STEPS):
             typer.echo(text)
         return
     # Workers of other machines load TensorFlow themselves; what CTranslate2 loads is made here.

@@ -1,6 +1,5 @@
 """What passes from preprocessing to training: the one schema.
 
-corpora          the corpora of a dataset, compared with others
 manifest         names in a dataset folder, and dataset.json
 tfrecords        the framing of records and its checksums
 windows          records read, parsed and checked, some thousand at a time

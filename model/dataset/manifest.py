@@ -20,6 +20,8 @@ if TYPE_CHECKING:  # the help of a command needs none
     import numpy as np
     import numpy.typing as npt
 
+HELD_OUT = "is_held_out"  # keys of a corpus
+WEIGHT = "weight"  # the share of its pairs that is kept, if not all are
 MANIFEST_FILE = "dataset.json"
 MANIFEST_FORMAT = 1
 

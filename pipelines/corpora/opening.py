@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from model.dataset.corpora import WEIGHT
+from model.dataset.manifest import WEIGHT
 from model.errors import UserError, require_text
 from pipelines.corpora.embedded import EmbeddedCorpus
 from pipelines.corpora.encodings import find_encoding

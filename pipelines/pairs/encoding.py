@@ -302,6 +302,6 @@ class UnitStatistics:
     index: int  # the place of the unit in its group
     rows: list[list[int]]  # the orders of its sources, each with the rows that were read
     rejected: list[tuple[int, str, int]]  # pairs rejected: source's order, reason, number
-    excluded_texts: int | None = None  # 0 of a held-out unit; None in the spill of an older `tt`
+    excluded_texts: int = 0  # of the files of `exclude`
     # Texts that were looked at: source's order, side, language that they seem to be in, number.
     languages: list[tuple[int, str, str, int]] = dataclasses.field(default_factory=list)

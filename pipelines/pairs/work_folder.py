@@ -15,7 +15,6 @@ from pipelines.storage import files, listing, paths
 
 WORK_FOLDER = "_work"  # in the dataset folder
 RUN_FILE = "run.json"
-LOCK_FILE = "lock"  # in `_work`, while a run works in a local dataset folder
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,12 +60,8 @@ class WorkFolder:
         """Return the path of the digest of a vocabulary, which is written after the vocabulary."""
         return self._join(f"digest-{vocabulary}")
 
-    def training(self, vocabulary: str) -> str:
-        """Returns the path of how far the training of a vocabulary is, named by its file."""
-        return self._join(f"training-{vocabulary}.json")
-
     def list_finished(self) -> Mapping[str, list[str]]:
-        """Lists the paths of finished files by kind: units, chunk, training, spill or shard."""
+        """Lists the paths of finished files by kind: units, chunk, spill or shard."""
         found: defaultdict[str, list[str]] = defaultdict(list)
         for name in listing.list_names(self.path):
             if not name.endswith(".tmp"):

@@ -9,28 +9,23 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from model.dataset.corpora import WEIGHT
-from model.dataset.manifest import MANIFEST_FILE, DatasetManifest
+from model.dataset.manifest import WEIGHT, DatasetManifest
 from model.errors import counted
-from model.text.normalization import TextNormalization
 from pipelines.corpora.encodings import is_other_encoding
 from pipelines.corpora.rows import INVALID_UTF8
 from pipelines.corpora.source import FileSource, Source
 from pipelines.flags.languages import language_of_side
 from pipelines.flags.wrong_languages import describe_wrong_languages
-from pipelines.pairs.filters import Filters
 from pipelines.pairs.held_out import (
     HELD_OUT_PAIR,
     HELD_OUT_SOURCE,
     HELD_OUT_TARGET,
-    SHORT_TOKENS,
 )
 from pipelines.pairs.rejected import count_reasons, describe_reasons
-from pipelines.preprocess.options import PreprocessOptions
 from pipelines.preprocess.plan import PreprocessPlan
+from pipelines.runners.beam_options import describe_arguments
 from pipelines.runners.formatting import as_read, megabytes
-from pipelines.storage import files, listing, paths
-from pipelines.storage.listing import list_names
+from pipelines.runners.runner import describe_runner
 
 # The plan.
 
@@ -77,161 +72,52 @@ def _cut(text: str) -> str:
 
 
 def describe_plan(
-    plan: PreprocessPlan,
-    *,
-    arguments: Sequence[str] = (),
-    steps: Sequence[str] = (),
-    price_per_hour: float | None = None,
+    plan: PreprocessPlan, *, arguments: Sequence[str] = (), steps: Sequence[str] = ()
 ) -> list[str]:
-    """Returns the lines that say what a run would do; reads no corpus and writes nothing.
+    """Return lines that say what a run would do; reads no corpus and writes nothing.
 
     Args:
-      plan: What is planned.
+      plan: The plan.
       arguments: Beam's own flags, with those that the job adds.
       steps: Names of the job's steps.
-      price_per_hour: Price of the machines, in any currency; None leaves prices out.
 
     Raises:
       UserError: Beam cannot take its flags.
     """
-    from pipelines.remote.estimates import estimate_preprocess
-    from pipelines.runners.beam_options import describe_arguments
-    from pipelines.runners.runner import describe_runner  # imports Beam
-
-    options = plan.options
-    lines = []
-    for order, source in enumerate(plan.sources):
-        weight = plan.identities[order].get(WEIGHT)
-        note = f" (weight {weight:g})" if weight else ""
-        if order >= plan.held_out_from:
-            note = " (held out)"
-        lines.append(f"source {order + 1}: {source.describe()}{note}")
     text_bytes = sum(source.text_bytes() for source in plan.sources)
-    lines.append(
-        f"input: about {megabytes(text_bytes)} of text, in units of up to {plan.unit_pairs:,} pairs"
-    )
-    for split, spread in plan.splits.items():
-        parts = spread.buckets_per_shard
-        merged = "" if parts == 1 else f", each merged in {parts} parts"
-        lines.append(f"{split}: {counted(spread.shards, 'shard')}{merged}")
-    if plan.has_held_out:
-        lines.append("held out: all pairs of the held-out sources, unfiltered")
-    else:
-        lines.append(
-            f"held out: {options.validation_fraction:.4g} of the pairs, by the hash of the source"
-        )
-    if options.exclude:
-        lines.append(f"excluded: pairs with a text of {', '.join(options.exclude)}")
-    if plan.has_held_out or options.exclude:
-        lines.append(f"kept from training: {_HELD_OUT_BY[options.holds_out_by]}")
-    estimate = estimate_preprocess(
-        text_bytes=text_bytes,
-        files=sum(len(identity["files"]) for identity in plan.identities),
-        units=plan.unit_estimate,
-        is_in_place=all(source.kind == "parquet" for source in plan.sources),
-        unopened_files=sum(
-            source.kind == "tsv" and bool(getattr(source, "listed", ())) for source in plan.sources
-        ),
-        shards=sum(spread.shards for spread in plan.splits.values()),
-        is_remote=not paths.is_local(options.output),
-    )
+    begun = len(plan.work.list_finished()["spill"])
     return [
-        *lines,
-        f"vocabulary: {_describe_vocabulary(options)}",
-        f"filters: {_describe_filters(options.filters)}",
-        f"duplicates: {_DUPLICATES[options.deduplicate]}",
-        f"normalisation: {_describe_fields(options.normalization)}",
-        f"placeholders: {_describe_placeholders(options)}",
+        *(
+            f"source {order + 1}: {source.describe()}{_note(plan, order)}"
+            for order, source in enumerate(plan.sources)
+        ),
+        f"input: about {megabytes(text_bytes)} of text, in units of up to "
+        f"{plan.unit_pairs:,} pairs",
+        *(f"{split}: {counted(spread.shards, 'shard')}" for split, spread in plan.splits.items()),
+        f"options: {', '.join(_changed_options(plan.options)) or 'all by default'}",
         f"steps: {', '.join(steps)}",
         f"runner: {describe_runner(arguments)}",
         f"Beam options: {describe_arguments(arguments)}",
-        *estimate.describe(arguments, price_per_hour=price_per_hour),
-        f"output: {options.output}, {_describe_output(plan)}",
+        f"output: {plan.options.output}"
+        + (f", begun already: {counted(begun, 'unit')} would stay" if begun else ""),
     ]
 
 
-_LONG = f"of more than {SHORT_TOKENS} tokens"
-
-_HELD_OUT_BY = {
-    "long-side": f"held-out pairs, and held-out or excluded texts {_LONG} on any side",
-    "pair": f"held-out pairs, and excluded texts {_LONG} on any side",
-    "source": f"pairs with a held-out source, and excluded texts {_LONG} on any side",
-    "side": "held-out and excluded texts on any side",
-}
-
-_DUPLICATES = {
-    "pair": "of equal pairs the first stays",
-    "source": "of pairs with an equal source the first stays",
-    "target": "of pairs with an equal target the first stays",
-    "none": "all stay",
-}
+def _note(plan: PreprocessPlan, order: int) -> str:
+    if order >= plan.held_out_from:
+        return " (held out)"
+    weight = plan.identities[order].get(WEIGHT)
+    return f" (weight {weight:g})" if weight else ""
 
 
-def _describe_vocabulary(options: PreprocessOptions) -> str:
-    if options.vocabulary:
-        return "given, " + " and ".join(options.vocabulary)
-    kinds = [
-        options.source_vocabulary_type or options.vocabulary_type,
-        options.target_vocabulary_type or options.vocabulary_type,
-    ]
-    shared = f"{kinds[0]}, shared" if options.is_shared else f"{' and '.join(kinds)}, one a side"
-    fewer = "" if options.vocabulary_size else " (or what the corpus allows)"
-    details = [f"{options.wanted_tokens:,} tokens{fewer}", f"rule {options.normalization_rule}"]
-    details.append(f"on up to {options.vocabulary_sample:,} lines")
-    if options.character_coverage is not None:
-        details.append(f"coverage {options.character_coverage:g}")
-    if options.byte_fallback:
-        details.append("byte fallback")
-    if options.user_symbols:
-        details.append(f"symbols {' '.join(options.user_symbols)}")
-    return f"to be trained, {shared}, {', '.join(details)}"
-
-
-def _describe_placeholders(options: PreprocessOptions) -> str:
-    kinds = ["URLs, tags, variables, prices and the like"] if options.protect else []
-    kinds += options.protect_regex
-    if kinds:
-        return f"on both sides of a pair, for {', '.join(kinds)}"
-    if options.vocabulary:
-        return "none, or a given vocabulary has no tokens for them"
-    return "none"
-
-
-def _describe_filters(filters: Filters) -> str:
-    if not (filters.source_script or filters.target_script):
-        filters = dataclasses.replace(filters, min_script=0)
-    return _describe_fields(filters)
-
-
-def _describe_fields(settings: Filters | TextNormalization) -> str:
-    shown = []
-    for field in dataclasses.fields(settings):
-        value = getattr(settings, field.name)
-        name = field.name.replace("_", " ")
-        if value is True:
-            shown.append(name)
-        elif value not in (None, False, 0, "", "none"):
-            shown.append(f"{name} {value}")
-    return ", ".join(shown) or "none"
-
-
-def _describe_output(plan: PreprocessPlan) -> str:
-    output = plan.options.output
-    if paths.is_local(output) and Path(output).is_file():
-        return "which is a file: it would be refused"
-    root = output.rstrip("/") + "/"
-    names = [path.removeprefix(root) for path in listing.list_folder(output)]
-    if MANIFEST_FILE in names:
-        manifest = DatasetManifest.load(output, read=files.read_bytes)
-        if manifest.fingerprint == plan.fingerprint:
-            return f"finished already, with {manifest.pairs_kept:,} pairs: it would stay as it is"
-        return "which holds another finished dataset: it would be refused"
-    if list_names(plan.work.path):
-        units = counted(len(plan.work.list_finished()["spill"]), "unit")
-        return f"begun already, with {units} encoded: a run would go on from there"
-    if names:
-        return f"which holds something else ({', '.join(names[:3])}): it would be refused"
-    return "which holds nothing yet"
+def _changed_options(options: Any) -> Iterator[str]:
+    """Yield NAME=VALUE for each option that has not its default, except the output folder."""
+    for field in dataclasses.fields(options):
+        value = getattr(options, field.name)
+        if dataclasses.is_dataclass(value):
+            yield from _changed_options(value)
+        elif field.name != "output" and value != field.default:
+            yield f"{field.name}={value}"
 
 
 _NAME_WIDTH = 40

@@ -26,7 +26,6 @@ from pipelines.pairs.units import Unit, cut_sources
 from pipelines.pairs.work_folder import ends_with
 from pipelines.preprocess.options import PreprocessOptions
 from pipelines.preprocess.plan import DatasetPlan
-from pipelines.preprocess.progress import count_sampled, note_stages
 from pipelines.preprocess.vocabulary_files import load_planned, write_vocabulary
 from pipelines.preprocess.vocabulary_sample import (
     Sample,
@@ -213,7 +212,6 @@ class _SampleLines(beam.DoFn):
     def process(self, unit: Unit, held_out: HeldOut) -> None:
         if not unit.is_held_out:
             self._add(unit, held_out)
-        count_sampled(self._plan.work.path, unit.rows)
 
     def _add(self, unit: Unit, held_out: HeldOut) -> None:
         sources, targets, rejected = training_lines(
@@ -273,8 +271,7 @@ class _Train(beam.DoFn):
                 names = map(self._plan.source_list.name, range(self._plan.held_out_from))
                 reason = describe_rejected(sample.rejected, corpora=list(names))
                 raise UserError(f"no text to train the {spec.name} vocabulary on: {reason}")
-            tell = note_stages(self._plan.work, spec.file)
-            content = train_vocabulary(lines, spec, tell=tell)
+            content = train_vocabulary(lines, spec)
             digests[spec.file] = write_vocabulary(self._plan, spec.file, content)
         yield digests
 

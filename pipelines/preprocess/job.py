@@ -7,20 +7,29 @@ again, and a run that is started again takes over what the last one finished.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
+
+import apache_beam as beam
 
 from model.dataset.manifest import DatasetManifest
 from model.errors import UnfinishedError, UserError
 from model.text.vocabulary import VOCABULARY_FILE, vocabulary_json
+from pipelines.jobs.progress import Progress
+from pipelines.jobs.running import claim_folder
 from pipelines.pairs.work_folder import WORK_FOLDER
 from pipelines.preprocess.description import describe_plan
+from pipelines.preprocess.encode_steps import (
+    EncodeUnits,
+    FindHeldOut,
+    ListUnits,
+    TrainVocabularies,
+)
+from pipelines.preprocess.manifest import WriteManifest
+from pipelines.preprocess.merge_steps import MergeShards
 from pipelines.preprocess.options import PreprocessOptions
 from pipelines.preprocess.output_folder import (
     abandon_output,
@@ -29,23 +38,20 @@ from pipelines.preprocess.output_folder import (
     find_damage,
     find_finished,
     is_last_run,
-    lock_output,
     take_finished,
 )
 from pipelines.preprocess.plan import PreprocessPlan
-from pipelines.preprocess.progress import Progress, ProgressWatch
+from pipelines.preprocess.progress import ProgressWatch
 from pipelines.preprocess.vocabulary_files import (
     delete_vocabularies,
     find_vocabularies,
     write_vocabulary,
 )
 from pipelines.preprocess.vocabulary_sample import VocabularySpec
-from pipelines.runners.status_line import look_seconds, repeating
+from pipelines.remote import dataflow, flink
+from pipelines.runners.beam_options import with_local_defaults
 from pipelines.storage import files
-from pipelines.storage.paths import is_local, join
-
-if TYPE_CHECKING:  # Beam is imported where it is needed: options and their help need none
-    import apache_beam as beam
+from pipelines.storage.paths import join
 
 STEPS = (
     "List units", "Find held-out texts", "Train vocabularies", "Encode units", "Merge shards",
@@ -60,19 +66,14 @@ class PreprocessJob:
     plan: PreprocessPlan
     beam_arguments: Sequence[str] = ()  # Beam's own flags
 
-    def describe(self, *, price_per_hour: float | None = None) -> list[str]:
-        """Returns the lines that say what a run would do.
-
-        Args:
-          price_per_hour: Price of the machines, in any currency; None leaves prices out.
+    def describe(self) -> list[str]:
+        """Return lines that say what a run would do.
 
         Raises:
           UserError: Beam cannot take its flags, or the output folder holds something else.
         """
         self.check_output()
-        return describe_plan(
-            self.plan, arguments=self._arguments(), steps=STEPS, price_per_hour=price_per_hour
-        )
+        return describe_plan(self.plan, arguments=self._arguments(), steps=STEPS)
 
     def check_output(self) -> None:
         """Checks that the output folder is free for the dataset, or holds it or a part of it.
@@ -106,54 +107,28 @@ class PreprocessJob:
           KeyboardInterrupt: The user wants the end; the job is cancelled.
           JobHandedOver: The runner has the job, or wrote it to a file for another program to start.
         """
-        from pipelines.remote.dataflow import check_staging
-        from pipelines.remote.wheel import with_own_wheel
-
         if finished := take_finished(self.plan):
             return finished  # whether or not the runner is still there
         for path in find_damage(self.plan):
             report(f"{path} is missing or damaged: the dataset is made again")
-        check_staging(self.beam_arguments)
-        with with_own_wheel(self._arguments()) as arguments:
-            return self._run(arguments, progress, report, detach=detach)
-
-    def _arguments(self) -> list[str]:
-        """Beam's own flags, with those that the job adds."""
-        from pipelines.remote import dataflow, flink
-        from pipelines.runners.beam_options import with_local_defaults
-
-        arguments = with_local_defaults(self.beam_arguments)
-        arguments = dataflow.with_settings(arguments, job="preprocess", shares_model=False)
-        return flink.with_settings(arguments, job="preprocess", shares_model=False)
-
-    def _run(
-        self,
-        arguments: Sequence[str],
-        progress: Callable[[Progress], object] | None,
-        report: Callable[[str], object],
-        *,
-        detach: bool,
-    ) -> DatasetManifest:
-        from pipelines.runners.jobs.job_file import JobFile
-        from pipelines.runners.runner import make_pipeline, run_pipeline
-
-        plan = self.plan
-        output = plan.options.output
-        pipeline = make_pipeline(arguments, detach=detach)
-        check_output(plan)  # before the lock, which writes to the folder
-        with lock_output(output):
-            job_file = JobFile(join(output, WORK_FOLDER))
-            job_file.check_no_job_runs()
+        plan, output = self.plan, self.plan.options.output
+        with claim_folder(
+            output, folder=WORK_FOLDER, arguments=self._arguments(), detach=detach
+        ) as claimed:
             has_begun = files.is_there(plan.work.run_file) or find_finished(plan) is not None
             run_id = uuid.uuid4().hex
             if finished := claim_output(plan, run_id=run_id):
                 return finished
             try:
                 _copy_vocabularies(plan)
-                _add_steps(pipeline, plan)
-                mark = plan.work.run_file.removeprefix(f"{output}/")
-                with files.explain_deletion(output, mark=mark), _watched(plan, progress):
-                    run_pipeline(pipeline, report, job_file=job_file, detach=detach)
+                _add_steps(claimed.pipeline, plan)
+                watch = ProgressWatch(plan)
+                claimed.run(
+                    mark=plan.work.run_file.removeprefix(f"{output}/"),
+                    report=report,
+                    look=lambda: watch.look(time.monotonic()),
+                    progress=progress,
+                )
             except Exception as error:
                 if finished := find_finished(plan):
                     return finished  # by another run of the same command
@@ -164,29 +139,14 @@ class PreprocessJob:
                 raise
             return DatasetManifest.load(output, read=files.read_bytes)
 
-
-def _watched(
-    plan: PreprocessPlan, progress: Callable[[Progress], object] | None
-) -> AbstractContextManager[None]:
-    if progress is None:
-        return contextlib.nullcontext()
-    watch = ProgressWatch(plan)
-    interval = look_seconds(is_local=is_local(plan.work.path))
-    return repeating(lambda: watch.look(time.monotonic()), progress, interval=interval)
+    def _arguments(self) -> list[str]:
+        """Beam's own flags, with those that the job adds."""
+        arguments = with_local_defaults(self.beam_arguments)
+        arguments = dataflow.with_settings(arguments, job="preprocess", shares_model=False)
+        return flink.with_settings(arguments, job="preprocess", shares_model=False)
 
 
 def _add_steps(pipeline: beam.Pipeline, whole_plan: PreprocessPlan) -> None:
-    import apache_beam as beam
-
-    from pipelines.preprocess.encode_steps import (
-        EncodeUnits,
-        FindHeldOut,
-        ListUnits,
-        TrainVocabularies,
-    )
-    from pipelines.preprocess.manifest import WriteManifest
-    from pipelines.preprocess.merge_steps import MergeShards
-
     plan = whole_plan.for_steps
     units, cut = pipeline | "List units" >> ListUnits(plan=plan)
     held_out = beam.pvalue.AsSingleton(units | "Find held-out texts" >> FindHeldOut(plan=plan))

@@ -86,7 +86,7 @@ class Totals:
         self.read: Counts = collections.Counter()
         self.kept: Counts = collections.Counter()
         self.rejected: dict[str, Counts] = collections.defaultdict(collections.Counter)  # by reason
-        self.excluded_texts: int | None = 0  # None once a unit does not know
+        self.excluded_texts = 0
         # Texts that were looked at, by side and the language that they seem to be in.
         self.languages: dict[tuple[str, str], Counts] = collections.defaultdict(collections.Counter)
         self.splits: dict[str, SplitTotals] = {}
@@ -98,7 +98,7 @@ class Totals:
             self.read[order] += rows
         for order, reason, count in unit.rejected:
             self.rejected[reason][order] += count
-        self.excluded_texts = _greater(self.excluded_texts, unit.excluded_texts)
+        self.excluded_texts = max(self.excluded_texts, unit.excluded_texts)
         for order, side, language, count in unit.languages:
             self.languages[side, language][order] += count
 
@@ -118,7 +118,7 @@ class Totals:
         self.kept.update(other.kept)
         for reason, counts in other.rejected.items():
             self.rejected[reason].update(counts)
-        self.excluded_texts = _greater(self.excluded_texts, other.excluded_texts)
+        self.excluded_texts = max(self.excluded_texts, other.excluded_texts)
         for key, counts in other.languages.items():
             self.languages[key].update(counts)
         for name, split in other.splits.items():
@@ -136,10 +136,6 @@ class Totals:
             if counts[order]:
                 found[side][language] = counts[order]
         return found
-
-
-def _greater(one: int | None, other: int | None) -> int | None:
-    return None if one is None or other is None else max(one, other)
 
 
 # Beam sets its label when it applies it: it cannot be frozen.

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import fnmatch
-import functools
 import json
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from model.dataset.corpora import HELD_OUT, compare_corpora
-from model.dataset.manifest import MANIFEST_FILE, DatasetManifest, digest_file
+from model.dataset.manifest import HELD_OUT, MANIFEST_FILE, DatasetManifest, digest_file
 from model.errors import BadFileError, UserError
-from model.folders.differences import describe_differences
-from model.folders.lock import lock_folder
+from model.folders.differences import describe_differences, first_few
 from model.text.vocabulary import VOCABULARY_FILE
 from pipelines.corpora.opening import SourceList
-from pipelines.pairs.work_folder import LOCK_FILE, RUN_FILE, WORK_FOLDER, WorkFolder
+from pipelines.jobs.running import output_error
+from pipelines.pairs.work_folder import RUN_FILE, WORK_FOLDER, WorkFolder
 from pipelines.preprocess.options import as_given
 from pipelines.preprocess.plan import DatasetPlan, PreprocessPlan
 from pipelines.storage import files, listing, paths
@@ -51,15 +48,14 @@ def check_output(plan: PreprocessPlan) -> DatasetManifest | None:
         return None if _find_damage(output, manifest, sizes) else manifest
     begun = [name for name in names if fnmatch.fnmatch(name, f"{WORK_FOLDER}/*/{RUN_FILE}")]
     if begun and root + begun[0] != work.run_file:
-        read = functools.partial(_read_begun, output=output, remedy=remedy)
-        [run] = read(root + begun[0])
-        if run["fingerprint"] == plan.fingerprint:
-            raise UserError(
-                f"{output} holds an unfinished dataset of another version of tt: finish it with "
-                f"that, or {remedy}"
-            )
-        lines = read(WorkFolder(paths.folder_of(root + begun[0])).sources)
-        sources = _begun_sources(lines, held_out_from=run.get("held_out_from"))
+        [run] = _read_begun(root + begun[0], output=output, remedy=remedy)
+        lines = _read_begun(
+            WorkFolder(paths.folder_of(root + begun[0])).sources, output=output, remedy=remedy
+        )
+        sources = [
+            {**line["identity"], HELD_OUT: order >= run["held_out_from"]}
+            for order, line in enumerate(lines)
+        ]
         difference = _describe_difference(run["options"], sources, plan)
         raise UserError(f"{output} holds an unfinished dataset {difference}: {remedy}")
     if MANIFEST_FILE in names and not begun:
@@ -73,31 +69,6 @@ def check_output(plan: PreprocessPlan) -> DatasetManifest | None:
         shown = ", ".join(foreign[:3]) + (", ..." if len(foreign) > 3 else "")
         raise UserError(f"{output} holds something else ({shown}): {remedy}")
     return None
-
-
-@contextlib.contextmanager
-def lock_output(output: str) -> Iterator[None]:
-    """Keep other runs on this machine out of a local dataset folder during the `with` block.
-
-    Raises:
-      UserError: Another run works in the folder, or the folder cannot be written.
-    """
-    with contextlib.ExitStack() as stack:
-        if paths.is_local(output):
-            folder = join(output, WORK_FOLDER)
-            try:
-                stack.enter_context(
-                    lock_folder(folder, name=LOCK_FILE, remedy="choose another `output`")
-                )
-            except OSError as error:
-                raise _cannot_write(output, error) from error
-        yield
-
-
-def _cannot_write(output: str, error: OSError) -> UserError:
-    return UserError(
-        f"{output} cannot be written: {error.strerror or error}. Choose another `output`"
-    )
 
 
 def claim_output(plan: PreprocessPlan, *, run_id: str = "") -> DatasetManifest | None:
@@ -127,7 +98,7 @@ def claim_output(plan: PreprocessPlan, *, run_id: str = "") -> DatasetManifest |
         work.write_text(work.run_file, json.dumps(run))
         _delete_manifest(plan)
     except OSError as error:
-        raise _cannot_write(output, error) from error
+        raise output_error(output, error) from error
     return None
 
 
@@ -137,16 +108,6 @@ def is_last_run(plan: PreprocessPlan, *, run_id: str) -> bool:
     if not files.is_there(run_file):  # deleted by another run, with the rest
         return False
     return bool(json.loads(files.read_bytes(run_file)).get("run") == run_id)
-
-
-def _begun_sources(
-    lines: Sequence[Mapping[str, Any]], *, held_out_from: int | None
-) -> list[dict[str, Any]]:
-    """Return the corpora of an unfinished run as a manifest lists them."""
-    identities = [line["identity"] for line in lines]
-    if held_out_from is None:  # a run of an older tt
-        return identities
-    return [{**found, HELD_OUT: order >= held_out_from} for order, found in enumerate(identities)]
 
 
 def _read_begun(path: str, *, output: str, remedy: str) -> list[dict[str, Any]]:
@@ -167,24 +128,8 @@ def _read_begun(path: str, *, output: str, remedy: str) -> list[dict[str, Any]]:
 def _describe_difference(
     saved: dict[str, Any], sources: Sequence[Mapping[str, Any]], plan: PreprocessPlan
 ) -> str:
-    before, now = as_given(saved), as_given(plan.resolved)
-    # A language that is another one has another script.
-    ignored = [
-        f"filters.{side}_script"
-        for side in ("source", "target")
-        if before.get(f"{side}_language") != now.get(f"{side}_language")
-    ]
-    options = describe_differences(
-        before,
-        now,
-        ignored=ignored,
-        words={
-            "protect": _describe_placeholders,
-            "vocabulary": lambda *_: ["`vocabulary` names other models"],
-            "exclude": lambda *_: ["the files of `exclude` are others, or have changed"],
-        },
-    )
-    corpora = compare_corpora(
+    options = describe_differences(as_given(saved), as_given(plan.resolved))
+    corpora = _compare_corpora(
         sources,
         [
             {**identity, HELD_OUT: order >= plan.held_out_from}
@@ -196,10 +141,18 @@ def _describe_difference(
     return f"made {' and '.join(found) or 'by another version of tt or of its libraries'}"
 
 
-def _describe_placeholders(before: bool | None, now: bool | None) -> list[str]:
-    if now:
-        return ["its texts have no placeholders, as with `protect=False`"]
-    return ["its texts have placeholders, as with `protect`"]
+def _compare_corpora(
+    saved: Sequence[Mapping[str, Any]], asked: Sequence[Mapping[str, Any]]
+) -> list[str]:
+    """Return a phrase for each corpus that differs."""
+    keys = {key for identity in asked for key in identity}  # a manifest has results, too
+    then = [{key: each[key] for key in keys & each.keys()} for each in saved]
+    changed = [each["name"] for each in then if each not in asked]
+    changed += [each["name"] for each in asked if each not in then]
+    if not changed:
+        return [] if then == list(asked) else ["the corpora are in another order"]
+    names = dict.fromkeys(changed)
+    return first_few([f"the corpus {name} has changed" for name in names], noun="corpora")
 
 
 def find_finished(plan: DatasetPlan) -> DatasetManifest | None:

@@ -14,8 +14,7 @@ from typing import Any
 import pyarrow as pa
 import sentencepiece
 
-from model.dataset.corpora import WEIGHT
-from model.dataset.manifest import MANIFEST_FORMAT, TRAIN, VALIDATION
+from model.dataset.manifest import MANIFEST_FORMAT, TRAIN, VALIDATION, WEIGHT
 from model.errors import UserError, require
 from model.text.normalization import TextNormalization
 from model.text.spans import digest_patterns

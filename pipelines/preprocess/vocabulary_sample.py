@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import functools
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,12 +18,7 @@ import pyarrow as pa
 
 from model.errors import UserError
 from model.text import vocabulary
-from model.text.vocabulary_training import (
-    REFUSALS,
-    TrainingStage,
-    train_pieces,
-    train_pieces_apart,
-)
+from model.text.vocabulary_training import REFUSALS, train_pieces
 from pipelines.corpora.rows import INVALID_UTF8
 from pipelines.pairs.held_out import HELD_OUT_SOURCE, HELD_OUT_TARGET
 from pipelines.pairs.rejected import describe_reasons
@@ -56,9 +50,6 @@ _LARGE_SCRIPT_RANGES = (
 
 _COVERAGE_LINES = 100_000
 _SHOWN_NAMES = 3  # of corpora, in a message
-
-# From so many bytes of text on, a unigram model takes seconds, and says meanwhile how far it is.
-_LONG_BYTES = 2_000_000
 
 
 # No text of the sample may have them, and U+0020 always has its piece.
@@ -226,15 +217,8 @@ class VocabularySpec:
         }[self.name]
 
 
-def train_vocabulary(
-    sample: pa.Table,
-    spec: VocabularySpec,
-    *,
-    tell: Callable[[TrainingStage], object] = lambda stage: None,
-) -> bytes:
-    """Trains a SentencePiece model on lines, of `SAMPLE_SCHEMA`; returns the bytes of its file.
-
-    Of a training that takes long, `tell` is called with how far it is.
+def train_vocabulary(sample: pa.Table, spec: VocabularySpec) -> bytes:
+    """Train a SentencePiece model on lines of `SAMPLE_SCHEMA`; return the bytes of its file.
 
     Raises:
       UserError: There are no lines, or the size does not suit them.
@@ -261,13 +245,10 @@ def train_vocabulary(
         "remove_extra_whitespaces": not spec.keep_whitespace,
         "num_threads": TRAINER_THREADS,
     }
-    train = train_pieces
-    if spec.kind == "unigram" and sample["line"].nbytes >= _LONG_BYTES:
-        train = functools.partial(train_pieces_apart, tell=tell)
     size = spec.size
     while True:
         try:
-            return train(_batches(sample), options | {"vocab_size": size})
+            return train_pieces(_batches(sample), options | {"vocab_size": size})
         except REFUSALS as error:
             most = _greatest_size(str(error))
             if spec.is_size_given or not vocabulary.SIZE_MULTIPLE <= most < size:
@@ -287,26 +268,12 @@ def _greatest_size(message: str) -> int:
 
 
 def _trainer_message(message: str, *, name: str, size: int) -> str:
-    """Turns a message of the trainer into one that says what the user can do."""
-    if most := _greatest_size(message):
-        if most < vocabulary.SIZE_MULTIPLE:
-            return f"the corpus is too small for a {name} vocabulary: it allows {most} tokens"
-        multiple = vocabulary.SIZE_MULTIPLE
-        is_padded = size == -(-most // multiple) * multiple
-        padded = f" ({size} is that, padded to a multiple of {multiple})" if is_padded else ""
+    """Return a message of the trainer as one that says what the user can do."""
+    most = _greatest_size(message)
+    if most >= vocabulary.SIZE_MULTIPLE:
         return (
             f"a {name} vocabulary of {size} tokens is larger than this corpus allows, which is "
-            f"{most}{padded}: pass `vocabulary_size={most}` or less"
+            f"{most}. Pass `vocabulary_size={most}` or less"
         )
-    if found := re.search(
-        r"Vocabulary size is smaller than required_chars\. \d+ vs (\d+)", message
-    ):
-        least = int(found[1])
-        return (
-            f"a {name} vocabulary of {size} tokens is smaller than the characters of this corpus "
-            f"need, which is {least}: pass `vocabulary_size={least}` or more"
-        )
-    if "!sentences_.empty()" in message:
-        return f"no text to train the {name} vocabulary on: no line is shorter than 4,192 bytes"
     reason = " ".join(message.split())
-    return f"SentencePiece cannot train the {name} vocabulary so: {reason}. Check its options"
+    return f"SentencePiece cannot train the {name} vocabulary: {reason}. Check its options"

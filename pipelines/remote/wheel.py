@@ -26,7 +26,7 @@ _ROOT = Path(__file__).parents[2]  # of the checkout, or site-packages
 _PACKAGES = ("cli", "model", "pipelines")
 _SUFFIXES = (".py", ".yaml", ".css", ".js")  # of code, recipes and the page of a report
 _LOCKS = "extra_metadata"  # where an installed wheel has what a checkout has at its root
-_LOCKS_OF_ENGINES = {"ctranslate2": "requirements-ctranslate2.lock"}
+_LOCKS_OF_ENGINES = {"ctranslate2": "requirements/ctranslate2.lock"}
 _TAG = "py3-none-any"
 _TIME = (1980, 1, 1, 0, 0, 0)  # the first that a zip file knows: the same files, the same bytes
 
@@ -101,7 +101,7 @@ def read_lock(engine: str = "") -> str:
     Raises:
       UserError: This installation does not have them.
     """
-    name = _LOCKS_OF_ENGINES.get(engine, "requirements.lock")
+    name = _LOCKS_OF_ENGINES.get(engine, "requirements/runtime.lock")
     if (_ROOT / "pyproject.toml").is_file():  # a checkout, whose lock may be newer
         return (_ROOT / name).read_text("utf-8")
     text = _find_distribution().read_text(f"{_LOCKS}/{name}")

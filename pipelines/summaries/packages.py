@@ -11,7 +11,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 
 from model.extras import PROJECT
 
-LOCK = "requirements.lock"
+LOCK = "requirements/runtime.lock"
 _ROOT = Path(__file__).parents[2]  # of a checkout, or site-packages
 _LOCKS = "extra_metadata"  # where an installed wheel has what a checkout has at its root
 

@@ -11,7 +11,6 @@ the pipeline that a runner is sent.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import operator
@@ -36,17 +35,15 @@ from pipelines.inference.model_loading import (
 )
 from pipelines.inference.models_for_workers import make_loader
 from pipelines.inference.text_model import load_glossary
+from pipelines.jobs.progress import Progress
+from pipelines.jobs.running import claim_folder, output_error
 from pipelines.remote import dataflow, flink
 from pipelines.remote.checks import check_job
 from pipelines.remote.estimates import count_slots
-from pipelines.remote.wheel import with_own_wheel
 from pipelines.runners.beam_options import set_file_system_options, with_workers
-from pipelines.runners.jobs.job_file import JobFile
 from pipelines.runners.jobs.transforms import Spread
-from pipelines.runners.runner import make_pipeline, run_pipeline
-from pipelines.runners.status_line import look_seconds, repeating
 from pipelines.runners.workers import are_elsewhere
-from pipelines.storage.files import delete, explain_deletion
+from pipelines.storage.files import delete
 from pipelines.storage.first_look import look_first
 from pipelines.storage.listing import list_files
 from pipelines.storage.paths import JOB_FOLDER, is_local, normalize_path
@@ -73,7 +70,6 @@ from pipelines.translate.plan import (
 from pipelines.translate.progress_and_summary import (
     ProgressWatch,
     TranslateSummary,
-    TranslationProgress,
 )
 from pipelines.translate.table import TableOptions
 from pipelines.translate.transforms import (
@@ -278,7 +274,7 @@ class TranslateJob:
 
     def run(
         self,
-        progress: Callable[[TranslationProgress], object] | None = None,
+        progress: Callable[[Progress], object] | None = None,
         *,
         start: float | None = None,
         report: Callable[[str], object] = lambda line: None,
@@ -301,30 +297,27 @@ class TranslateJob:
         if self.is_finished:
             job_folder.clean_up(self.output, existing=self.existing)
             return _summarize(self, self.manifest, already_finished=True, start=start)
-        with contextlib.ExitStack() as stack:
-            dataflow.check_staging(self.request.beam)
-            wheel = with_own_wheel(self.arguments, engine=str(self.request.engine.name))
-            arguments = stack.enter_context(wheel)
-            pipeline = make_pipeline(arguments, detach=detach)
-            job_file = JobFile(f"{self.output}/{JOB_FOLDER}")
+        engine = str(self.request.engine.name)
+        with claim_folder(
+            self.output, folder=JOB_FOLDER, arguments=self.arguments, engine=engine, detach=detach
+        ) as claimed:
             try:
-                is_alone = is_local(self.output) and stack.enter_context(
-                    job_folder.lock(self.output)
-                )
                 job = self.with_folder()  # another run may have worked there until just now
                 if job.is_finished:
                     return _summarize(job, job.manifest, already_finished=True, start=start)
-                job_file.check_no_job_runs()
-                if is_alone or not job.has_plan:  # may be as large as the input
+                if claimed.is_alone or not job.has_plan:  # may be as large as the input
                     job_folder.delete_folders_of_runs(self.output, existing=job.existing)
                 job._prepare_folder()
             except OSError as error:
-                raise _output_error(self.request.options.output, error) from error
-            if progress is not None:
-                stack.enter_context(job._watch(progress))
-            pipeline = job._build(pipeline, is_alone=is_alone, slots=count_slots(arguments))
-            stack.enter_context(explain_deletion(self.output, mark=job_folder.PLAN_PATH))
-            run_pipeline(pipeline, report, job_file=job_file, detach=detach)
+                raise output_error(self.request.options.output, error) from error
+            job._build(
+                claimed.pipeline,
+                is_alone=claimed.is_alone,
+                slots=count_slots(claimed.arguments),
+            )
+            claimed.run(
+                mark=job_folder.PLAN_PATH, report=report, look=job.watch().look, progress=progress
+            )
         manifest = job_folder.read_json(f"{self.output}/{job_folder.MANIFEST_PATH}")
         return _summarize(self, manifest, already_finished=False, start=start)
 
@@ -360,22 +353,17 @@ class TranslateJob:
             manifest=manifest,
         )
 
-    def _watch(
-        self, progress: Callable[[TranslationProgress], object]
-    ) -> contextlib.AbstractContextManager[None]:
-        interval = look_seconds(is_local=is_local(self.output))
-        watch = ProgressWatch(
+    def watch(self) -> ProgressWatch:
+        """Return what finds out how far a run is."""
+        return ProgressWatch(
             output=self.output,
-            rows=self.rows,
-            run_id=self.run_id,
-            is_done=self.is_done,
-            is_retry=self.request.options.retry_failed,
-            unit_rows=lambda: {
+            unit_rows={
                 job_folder.statistics_path(path): rows
                 for path, rows in planned_rows(self.plan).items()
             },
+            is_done=self.is_done,
+            is_retry=self.request.options.retry_failed,
         )
-        return repeating(watch.look, progress, interval=interval)
 
     def _prepare_folder(self) -> None:
         """Deletes what is overwritten or will be untrue, and writes the plan."""
@@ -394,11 +382,11 @@ class TranslateJob:
     def _write(self, content: dict[str, Any], path: str) -> None:
         job_folder.write_json(content, output=self.output, path=path, run_id=self.run_id)
 
-    def _build(self, pipeline: beam.Pipeline, *, is_alone: bool, slots: int = 1) -> beam.Pipeline:
+    def _build(self, pipeline: beam.Pipeline, *, is_alone: bool, slots: int = 1) -> None:
         options = self.request.options
         unit_options = UnitOptions(
             output=self.output,
-            table=dataclasses.replace(self.table.for_plan(self.plan), glossary=None),
+            table=dataclasses.replace(self.table, glossary=None),
             glossary_digest=getattr(self.table.glossary, "digest", None),
             format=options.format,
             compression=str(options.compression),
@@ -439,14 +427,6 @@ class TranslateJob:
             | "Add up statistics" >> beam.CombineGlobally(AddUpUnits())
             | "Write manifest" >> beam.ParDo(write_manifest)
         )
-        return pipeline
-
-
-def _output_error(folder: str, error: OSError) -> UserError:
-    return UserError(
-        f"the output folder {folder} cannot be written: {error.strerror or error}. Choose another "
-        "`output`"
-    )
 
 
 def _summarize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import dataclasses
 import io
 import json
@@ -14,11 +13,11 @@ from typing import Any
 import pyarrow as pa
 
 from model.errors import UnfinishedError, UserError
-from model.folders.lock import lock_folder
 from model.text.glossary import Glossary
+from pipelines.jobs.running import LOCK_FILE, lock_output
 from pipelines.storage.files import delete_folder, open_binary, read_bytes, write_text, write_whole
 from pipelines.storage.listing import ListedFile
-from pipelines.storage.paths import JOB_FOLDER, is_local
+from pipelines.storage.paths import JOB_FOLDER
 from pipelines.translate.manifest import read_statistics
 from pipelines.translate.plan import (
     InputFile,
@@ -35,7 +34,6 @@ ROWS_FOLDER = f"{JOB_FOLDER}/rows"  # of files that are read from their start, c
 MODEL_FOLDER = f"{JOB_FOLDER}/model"  # of what was converted for workers of other machines
 FOLDERS_OF_RUNS = (ROWS_FOLDER, MODEL_FOLDER)  # with a folder for a plan, until a run finishes it
 TEMPORARY_SUFFIX = ".tmp"  # not .parquet: others glob for that
-LOCK_FILE = "lock"
 PLAN_PATH = f"{JOB_FOLDER}/plan.json"
 INPUT_PATH = f"{JOB_FOLDER}/input.jsonl"  # what a run knows of each file, for its workers
 GLOSSARY_PATH = f"{JOB_FOLDER}/glossary.json"  # for workers, too: it may have many terms
@@ -57,6 +55,7 @@ PARTS: dict[str, dict[str, type]] = {
         "files": dict,
         "rows_by_status": dict,
         "work": dict,
+        "output_bytes": dict,
     },
 }
 
@@ -89,16 +88,6 @@ def model_place(output: str, *, plan_digest: str) -> str:
     return f"{output}/{MODEL_FOLDER}/{plan_digest}"
 
 
-def lock(output: str) -> contextlib.AbstractContextManager[bool]:
-    """Keeps other runs out of a folder of this machine, while the `with` block is at work.
-
-    Raises:
-      UserError: Another run is at work there.
-    """
-    folder = f"{output}/{JOB_FOLDER}"
-    return lock_folder(folder, name=LOCK_FILE, remedy="choose another folder")
-
-
 def clean_up(output: str, *, existing: Iterable[str]) -> None:
     """Deletes what is left of a run that was killed between its manifest and its end.
 
@@ -111,7 +100,7 @@ def clean_up(output: str, *, existing: Iterable[str]) -> None:
     """
     paths = list(existing)
     if any(path.startswith(FOLDERS_OF_RUNS) for path in paths):
-        with lock(output) if is_local(output) else contextlib.nullcontext():
+        with lock_output(output, folder=JOB_FOLDER):
             delete_folders_of_runs(output, existing=paths)
 
 
@@ -400,10 +389,7 @@ def find_manifest(*, output: str, sizes: Mapping[str, int]) -> dict[str, Any] | 
     manifest = find_json(f"{output}/{MANIFEST_PATH}") if MANIFEST_PATH in sizes else None
     if manifest is None:
         return None
-    expected = manifest.get("output_bytes")
-    if not isinstance(expected, dict):  # written by an older tt
-        return None
-    is_true = all(sizes.get(path) == size for path, size in expected.items())
+    is_true = all(sizes.get(path) == size for path, size in manifest["output_bytes"].items())
     return manifest if is_true else None
 
 

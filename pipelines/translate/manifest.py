@@ -39,7 +39,7 @@ class UnitStatistics:
     output_checksum: str = ""  # checksum of its footer if it is Parquet, else of all
     # Rows of each of the STATUSES, by text column.
     rows_by_status: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
-    # Rows of each of the FLAGS, by text column; none of a unit that an older `tt` did.
+    # Rows of each of the FLAGS, by text column.
     rows_by_flag: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
     failed_rows: int = 0  # rows of which a cell failed
     texts: int = 0  # texts that had to be translated, each occurrence counted
@@ -315,7 +315,7 @@ def skipped_rows(counts: Mapping[str, Any]) -> int:
 
 def skipped_file_rows(counts: Mapping[str, Any]) -> int:
     """Returns the rows of skipped files, as far as they are known."""
-    return int(counts.get("skipped_file_rows", 0))  # not in a manifest of an older tt
+    return int(counts["skipped_file_rows"])
 
 
 def all_rows(counts: Mapping[str, Any]) -> int:

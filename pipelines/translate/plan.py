@@ -38,10 +38,7 @@ _PROGRAMS = (
     "ctranslate2",
 )  # fmt: skip
 
-# How a tt worked whose plans do not have these options yet.
-_BEFORE = {"split": "long", "protect": False, "protect_regex": [], "on_flag": "keep"}
-
-_SKIPPED = "skipped"  # in place of a bad file's reason, which may be worded otherwise
+_SKIPPED = "skipped"  # in place of the reason why a file is bad
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -230,7 +227,7 @@ def make_plan(
             "batch_tokens": decoding.batch_tokens or BATCH_TOKENS,
         },
         "engine": dict(engine),
-        "limits": dataclasses.asdict(limits),  # of flags; not in a plan of an older tt
+        "limits": dataclasses.asdict(limits),  # of flags
         "languages": dict(languages or {}),
         "versions": installed_versions(),
     }
@@ -300,70 +297,25 @@ def installed_versions() -> dict[str, str]:
 
 
 def compare_plans(saved: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:
-    """Returns a phrase for each difference of two plans; [] where one resumes the other."""
-    has_other_limit = saved["options"].get("limit") != asked["options"]["limit"]
-    plans = [
-        {
-            **plan,
-            "input": {**plan["input"], **plan["bad_files"]},
-            "bad_files": None,
-            "options": _BEFORE | plan["options"],
-        }
-        for plan in (_decisive(saved), _decisive(asked))
-    ]
-    return describe_differences(
-        *plans,
-        words={
-            "model_fingerprint": lambda *_: ["`model` is another one now"],
-            "engine.name": "engine",
-            "limits": _compare_limits,
-            "options.glossary": lambda *_: ["`glossary` is another one now"],
-            "options.flags": _compare_flags,
-            "options.placeholders": _compare_placeholders,
-            "format": lambda *_: ["it was begun by another version of tt"],
-            "input": functools.partial(_compare_inputs, has_other_limit=has_other_limit),
-        },
-    )
+    """Return a phrase for each difference of two plans; [] if one resumes the other."""
+    then, now = _decisive(saved), _decisive(asked)
+    inputs = [{**plan.pop("input"), **plan.pop("bad_files")} for plan in (then, now)]
+    found = describe_differences(then, now)
+    if saved["options"].get("limit") == asked["options"].get("limit"):  # which decides the rest
+        before, after = inputs
+        changes = [
+            f"the input {name} {_describe_change(before.get(name), after.get(name))}"
+            for name in {**before, **after}
+            if before.get(name) != after.get(name)
+        ]
+        found += first_few(changes, noun="inputs")
+    return found
 
 
-def _compare_flags(then: Sequence[str] | None, now: Sequence[str]) -> list[str]:
-    if then is None:  # a plan of an older tt, without the column
-        return []
-    shown = (", ".join(flags) or "none" for flags in (then, now))
-    return ["`flags` was {} and is now {}".format(*shown)]
-
-
-def _compare_placeholders(then: int | None, now: int) -> list[str]:
-    if then is None:  # a plan of an older tt, whose models had none
-        return []
-    return [f"`placeholders` was {then} and is now {now}"]
-
-
-def _compare_limits(then: Mapping[str, Any] | None, now: Mapping[str, Any]) -> list[str]:
-    if then is None or {**dataclasses.asdict(Limits()), **then} == now:  # a plan of an older tt
-        return []
-    return ["the model card of `model` is another one now, and flags go by it"]
-
-
-def _compare_inputs(
-    then: Mapping[str, Any], now: Mapping[str, Any], *, has_other_limit: bool
-) -> list[str]:
-    found = []
-    for name in {**then, **now}:
-        before, after = ({**file, "rows": 0} if isinstance(file, dict) else file
-                         for file in (then.get(name), now.get(name)))  # fmt: skip
-        if before == after or (has_other_limit and None in (before, after)):
-            continue  # the limit alone decides how many rows count, and of which files
-        if before is None or after is None:
-            became = "is new" if before is None else "is gone"
-        elif _SKIPPED in (before, after):
-            became = "was skipped then" if before == _SKIPPED else "is skipped now"
-        elif {**before, "unit_rows": None} == {**after, "unit_rows": None}:
-            became = "is cut into other units by this version of tt"
-        else:
-            became = "has changed"
-        found.append(f"the input {name} {became}")
-    return first_few(found, noun="inputs")
+def _describe_change(before: Any, after: Any) -> str:
+    if before is None:
+        return "is new"
+    return "is gone" if after is None else "has changed"
 
 
 def _decisive(plan: Mapping[str, Any]) -> dict[str, Any]:

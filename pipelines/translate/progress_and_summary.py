@@ -1,32 +1,23 @@
-"""What a job will do, how far it is, and at the end what it did, in the lines that a user reads.
-
-Progress is known by the statistics that units have left, whatever the runner. Of units under way,
-only those of this process's threads tell how many rows are done.
-"""
+"""What a job will do, how far it is, and what it did, as lines for the user."""
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import time
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from model.engines.progress import rows_under_way
 from model.engines.translator import Work
 from model.errors import counted
-from model.formats.model_folder import find_model_folder, is_ctranslate2, load_config
-from pipelines.remote.estimates import count_layer_weights, estimate_translation
+from pipelines.jobs.progress import PhaseTimes, Progress
 from pipelines.runners.beam_options import describe_arguments
 from pipelines.runners.formatting import format_price, format_seconds, megabytes
 from pipelines.runners.runner import describe_runner
-from pipelines.storage.listing import list_files, list_folder
+from pipelines.storage.listing import list_folder
 from pipelines.storage.paths import is_local
 from pipelines.texts.columns import STATUS
-from pipelines.texts.model_languages import SAMPLE
 from pipelines.texts.translating import FAILED, FLAGGED, INCOMPLETE, TOO_LONG, UNKNOWN
-from pipelines.translate.inputs import first_texts
 from pipelines.translate.job_folder import UNITS_FOLDER
 from pipelines.translate.manifest import (
     UnitStatistics,
@@ -41,188 +32,97 @@ from pipelines.translate.manifest import (
 from pipelines.translate.plan import plan_units
 
 
-def describe_job(
-    job: Any, *, steps: Sequence[str], price_per_hour: float | None = None
-) -> list[str]:
-    """Returns the lines that say what a run would do; writes nothing.
+def describe_job(job: Any, *, steps: Sequence[str]) -> list[str]:
+    """Return lines that say what a run would do; writes nothing.
 
     Args:
       job: The `TranslateJob`, whose module imports this one.
       steps: Names of its steps.
-      price_per_hour: Price of the machines, in any currency; None leaves prices out.
 
     Raises:
       UserError: Beam cannot take its flags.
     """
     options, found, arguments = job.request.options, job.found, job.arguments
-    counts = [len(plan_units(file, unit_rows=options.unit_rows)) for file in found.files]
-    units = sum(counts)
-    texts = [text for column in first_texts(found, count=SAMPLE).values() for text in column]
-    mean = sum(map(len, texts)) / len(texts) if texts else 0.0
+    units = sum(len(plan_units(file, unit_rows=options.unit_rows)) for file in found.files)
     size = megabytes(sum(file.size for file in found.files))
-    lines = [
+    state = ", begun already: finished units would stay" if job.has_plan else ""
+    if job.is_finished:
+        state = ", finished already: it would stay as it is"
+    return [
         f"input: {counted(len(found.files), 'file')}, {counted(job.rows, 'row')}, {size}",
-        f"columns: {', '.join(found.text_columns)}; texts of {mean:.0f} characters, by the first "
-        f"{counted(len(texts), 'text')}",
+        f"columns: {', '.join(found.text_columns)}",
         f"units: {units:,} of up to {counted(options.unit_rows, 'row')}",
         f"steps: {', '.join(steps)}",
         f"runner: {describe_runner(arguments)}",
         f"Beam options: {describe_arguments(arguments)}",
+        f"output: {options.output}{state}",
     ]
-    if job.is_finished:
-        return [*lines, f"output: {options.output}, finished already: it would stay as it is"]
-    begun = ", begun already: finished units would stay" if job.has_plan else ""
-    estimate = estimate_translation(
-        characters=mean * job.rows * len(found.text_columns),
-        layer_weights=_count_weights(job.model.folder),
-        beam_size=job.request.decoding.beam_size,
-        files=len(found.files),
-        units=units,
-        divided=sum(count for count in counts if count > 1),
-        is_remote=not is_local(job.output),
-        has_accelerator=job.request.accelerator is not None,
-    )
-    lines += estimate.describe(arguments, price_per_hour=price_per_hour)
-    return [*lines, f"output: {options.output}{begun}"]
-
-
-def _count_weights(folder: Path | None) -> int | None:
-    """Counts the weights of a model's layers; None where no configuration says what it has."""
-    if folder is None or is_ctranslate2(folder):
-        return None
-    return count_layer_weights(vars(load_config(find_model_folder(folder))))
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TranslationProgress:
-    """How far a run is.
-
-    Attributes:
-      rows: Rows of all units.
-      rows_done: Rows of finished units.
-      rows_done_here: Rows of units that this run finished.
-      rows_under_way: Rows done in unfinished units, where this process works on them.
-      failed_rows: Failed rows of finished units.
-      work: What this run has translated.
-      seconds: Seconds since the run began.
-      is_retry: Whether only failed rows are translated again; then nothing else is known.
-    """
-
-    rows: int
-    rows_done: int = 0
-    rows_done_here: int = 0
-    rows_under_way: int = 0
-    failed_rows: int = 0
-    work: Work = dataclasses.field(default_factory=Work)
-    seconds: float = 0.0
-    is_retry: bool = False
-
-    def describe(self) -> str:
-        """Says it in a line.
-
-        >>> TranslationProgress(rows=100_000).describe()
-        'translating: 0 of 100,000 rows'
-        """
-        if self.is_retry:
-            return f"translating failed rows again: {format_seconds(self.seconds)}"
-        done = self.rows_done + self.rows_under_way
-        done_here = self.rows_done_here + self.rows_under_way
-        earlier = self.rows_done - self.rows_done_here
-        shown = f" ({earlier:,} earlier)" if earlier else ""  # by runs before
-        parts = [f"translating: {done:,} of {self.rows:,} rows{shown}"]
-        if self.rows_done == self.rows:
-            parts = ["writing the manifest"]
-        elif done_here and self.seconds > 0:
-            rate = done_here / self.seconds
-            parts.append(f"{rate:,.0f} rows/s")
-            if self.rows_done_here and self.work.target_tokens:
-                parts.append(f"{self.work.target_tokens / self.seconds:,.0f} target tokens/s")
-                parts.append(f"{self.work.padding:.0%} padding")
-            parts.append(f"{format_seconds((self.rows - done) / rate)} left")
-        if self.failed_rows:
-            parts.append(f"{self.failed_rows:,} failed")
-        return ", ".join(parts)
 
 
 class ProgressWatch:
-    """Finds out how far the run of a job is; reads the statistics of each unit once.
+    """Finds out how far a run is.
 
-    Of an object store it only lists them, which takes a request for a thousand units and not one
-    for each: their names say how many rows they have, and the times which run did them. What failed
-    and the tokens are not known then.
+    Reads the record of each unit once if the output folder is local. Of an object store it lists
+    the records only, with one request for a thousand units, and knows no failed rows.
 
     Args:
       output: The output folder.
-      rows: Rows of all units.
-      run_id: Name of the run.
-      is_done: Whether the run takes a unit as finished: not those of a job that it overwrites.
-      is_retry: Whether only failed rows are done, so that all units are there from the start.
-      unit_rows: Rows of each unit by the path of its statistics, which is looked at for an output
-        folder that is not local.
+      unit_rows: Rows of each unit, by the path of its record.
+      is_done: Whether the run takes a unit as finished: not the units that it overwrites.
+      is_retry: Whether only failed rows are translated, so that all records exist from the start.
     """
 
     def __init__(
         self,
         *,
         output: str,
-        rows: int,
-        run_id: str,
+        unit_rows: Mapping[str, int],
         is_done: Callable[[UnitStatistics], bool],
         is_retry: bool = False,
-        unit_rows: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
-        self._start = time.monotonic()
-        self._began = time.time()
-        self._is_retry = is_retry
         self._output = output
-        self._rows = rows
-        self._run_id = run_id
+        self._unit_rows = unit_rows
         self._is_done = is_done
-        self._unit_rows = functools.cache(unit_rows)
-        self._found: dict[str, UnitStatistics] = {}
-        self._most = 0  # rows that were done, those under way included
+        self._is_retry = is_retry
+        self._times = PhaseTimes()
+        self._failed: dict[str, int] = {}  # failed rows of finished units, by path
+        self._most = 0  # rows that were done at an earlier look
 
-    def look(self) -> TranslationProgress:
-        """Looks at the folder.
+    def look(self, now: float | None = None) -> Progress:
+        """Look at the folder; `now` is in seconds from any start, by default `time.monotonic()`.
 
         Raises:
-          OSError, ValueError: A file went away.
+          OSError, ValueError: A file was deleted.
         """
-        seconds = time.monotonic() - self._start
+        return self._times.add(self._find_phase(), now=time.monotonic() if now is None else now)
+
+    def _find_phase(self) -> Progress:
         if self._is_retry:
-            return TranslationProgress(rows=self._rows, seconds=seconds, is_retry=True)
-        if not is_local(self._output):
-            return self._look_from_afar(seconds)
-        for path in list_folder(f"{self._output}/{UNITS_FOLDER}"):
-            name = path.removeprefix(f"{self._output}/")
-            if name not in self._found:
-                statistics = read_statistics(output=self._output, path=name)
-                if statistics is not None and self._is_done(statistics):
-                    self._found[name] = statistics
-        done = list(self._found.values())
-        here = [unit for unit in done if unit.run_id == self._run_id]
-        rows_done = sum(unit.rows for unit in done)
-        # While a unit is written, its rows are neither done nor under way: what was shown stays.
-        self._most = min(self._rows, max(self._most, rows_done + rows_under_way()))
-        return TranslationProgress(
-            rows=self._rows,
-            rows_done=rows_done,
-            rows_under_way=self._most - rows_done,
-            rows_done_here=sum(unit.rows for unit in here),
-            failed_rows=sum(unit.failed_rows for unit in done),
-            work=sum((unit.work for unit in here), Work()),
-            seconds=seconds,
+            return Progress(phase="translating failed rows again")
+        rows = sum(self._unit_rows.values())
+        done = sum(self._unit_rows.get(path, 0) for path in self._list_done())
+        if done == rows:
+            return Progress(phase="writing the manifest")
+        # While a unit is written, its rows are neither done nor in progress.
+        self._most = min(rows, max(self._most, done + rows_under_way()))
+        failed = sum(self._failed.values())
+        details = (f"{failed:,} failed",) if failed else ()
+        return Progress(
+            phase="translating", done=self._most, total=rows, noun="rows", details=details
         )
 
-    def _look_from_afar(self, seconds: float) -> TranslationProgress:
-        done = done_here = 0
-        for file in list_files(f"{self._output}/{UNITS_FOLDER}"):
-            rows = self._unit_rows().get(file.path.removeprefix(f"{self._output}/"), 0)
-            done += rows
-            done_here += rows if file.changed >= self._began else 0
-        return TranslationProgress(
-            rows=self._rows, rows_done=done, rows_done_here=done_here, seconds=seconds
-        )
+    def _list_done(self) -> Collection[str]:
+        """Return the paths of the records of finished units."""
+        root = f"{self._output}/"
+        paths = [path.removeprefix(root) for path in list_folder(f"{self._output}/{UNITS_FOLDER}")]
+        if not is_local(self._output):
+            return paths
+        for path in paths:
+            if path not in self._failed:
+                found = read_statistics(output=self._output, path=path)
+                if found is not None and self._is_done(found):
+                    self._failed[path] = found.failed_rows
+        return self._failed
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -270,8 +170,8 @@ class TranslateSummary:
 
     @property
     def rows_by_flag(self) -> dict[str, dict[str, int]]:
-        """Rows of each of the FLAGS, by text column; none of a manifest of an older `tt`."""
-        return dict(self.manifest.get("rows_by_flag", {}))
+        """Rows of each of the FLAGS, by text column."""
+        return dict(self.manifest["rows_by_flag"])
 
     @property
     def failed_rows(self) -> int:
@@ -333,7 +233,7 @@ def describe_summary(
                 f"{column}: {counted(too_long, 'row')} of more than `max_source_tokens` at once, "
                 "left out or cut as `on_too_long` says"
             )
-    terms = manifest.get("terms", {})  # not in a manifest of an older tt
+    terms = manifest["terms"]
     if terms.get("found"):
         lines.append(f"Glossary: {terms['kept']:,} of {terms['found']:,} terms kept")
     if manifest["texts"]:

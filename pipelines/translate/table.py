@@ -78,20 +78,11 @@ class TableOptions:
     glossary: Glossary | None = None  # terms whose translations are given
     limits: Limits = dataclasses.field(default_factory=Limits)  # what is usual for the model
     language_column: str | None = None  # the column of the language to translate each row into
-    has_flags: bool = True  # whether there is a column of flags: none in a folder of an older tt
-
-    def for_plan(self, plan: Mapping[str, Any]) -> TableOptions:
-        """Returns these options for a plan, which may be an older tt's."""
-        return dataclasses.replace(self, has_flags="flags" in plan["options"])
 
     def added(self) -> list[_Added]:
         """Returns what is added for each text column."""
         names = added_names(has_n_best=self.has_n_best)
-        return [
-            (name, _KINDS[name], VALUES[name])
-            for name in names
-            if self.has_flags or name != ROW_FLAGS
-        ]
+        return [(name, _KINDS[name], VALUES[name]) for name in names]
 
     def name(self, column: str, added: str) -> str:
         """Returns the name of an added column: with the text column's before it if several."""
@@ -231,8 +222,6 @@ def _list_status(statuses: list[str]) -> str:
 def count_flags(table: pa.Table, *, options: TableOptions) -> dict[str, dict[str, int]]:
     """Counts the rows of each flag, those with none included, by text column."""
     counts: dict[str, dict[str, int]] = {}
-    if not options.has_flags:
-        return counts
     for column in options.text_columns:
         found = table.column(options.name(column, ROW_FLAGS))
         if pa.types.is_nested(found.type.value_type):  # the flags of each text of a list

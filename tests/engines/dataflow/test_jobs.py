@@ -164,7 +164,7 @@ def test_without_an_image_workers_get_this_tt_and_its_requirements(
     staged = dataflow_service.staged
     wheel = "tt_translate-0.1.0-py3-none-any.whl"
     assert set(staged) == {"pipeline.pb", "requirements.txt", wheel, "extra_packages.txt"}
-    assert staged["requirements.txt"] == (ROOT / "requirements.lock").read_bytes()
+    assert staged["requirements.txt"] == (ROOT / "requirements/runtime.lock").read_bytes()
     assert staged["extra_packages.txt"].decode().split() == [wheel]
     with zipfile.ZipFile(BytesIO(staged[wheel])) as archive:
         for name in ("cli/main.py", "pipelines/translate/job.py"):

@@ -161,12 +161,12 @@ def test_truncated_files_are_not_read_while_progress_is_shown(tmp_path, sources,
     output = tmp_path / "data"
     shutil.copytree(half_done, output)
     watch = ProgressWatch(plan_preprocess(sources=sources, options=options(output)))
-    assert (watch.look(0).units, watch.look(0).units_done) == (4, 4)
+    assert watch.look(0).phase == "writing the manifest"
     for pattern in ("units-000.json", "spill-001-00000"):
         [path] = output.glob(f"_work/*/{pattern}")
         truncate(path, 0.5)
     watch = ProgressWatch(plan_preprocess(sources=sources, options=options(output)))
-    assert (watch.look(0).units, watch.look(0).units_done) == (2, 3)
+    assert watch.look(0).describe() == "cutting: 1 of 2 sources (1 earlier)"
 
 
 # Vocabularies of unfinished datasets.
@@ -314,7 +314,7 @@ def test_a_user_error_does_not_delete_a_damaged_dataset(tmp_path, monkeypatch, s
     shutil.copytree(whole, output)
     cut(output / "train-00001-of-00003.tfrecord")
     before = digest(output)
-    monkeypatch.setattr("pipelines.runners.runner.run_pipeline", refuse)
+    monkeypatch.setattr("pipelines.jobs.running.run_pipeline", refuse)
     with pytest.raises(UserError, match="no such jar"):
         make(sources, output)
     shutil.rmtree(output / "_work")

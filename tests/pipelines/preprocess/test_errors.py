@@ -190,15 +190,10 @@ def test_a_symbol_that_no_text_can_hold_is_refused():
     options("x", user_symbols=("<2de>",), normalization=lowercase)
 
 
-def test_a_size_that_was_padded_is_told_from_what_the_corpus_allows():
-    """A dataset says its padded size, which is not what SentencePiece can be asked for."""
-    trainer = "Vocabulary size too high (4488). Please set it to a value <= 4485."
-    assert _trainer_message(trainer, name="shared", size=4488) == (
-        "a shared vocabulary of 4488 tokens is larger than this corpus allows, which is 4485 (4488 "
-        "is that, padded to a multiple of 8): pass `vocabulary_size=4485` or less"
-    )
+def test_a_size_that_is_too_large_names_the_largest():
+    trainer = "Vocabulary size too high (5000). Please set it to a value <= 4485."
     assert _trainer_message(trainer, name="shared", size=5000) == (
-        "a shared vocabulary of 5000 tokens is larger than this corpus allows, which is 4485: pass "
+        "a shared vocabulary of 5000 tokens is larger than this corpus allows, which is 4485. Pass "
         "`vocabulary_size=4485` or less"
     )
 

@@ -1,6 +1,5 @@
 """What may not grow with the number of files, units and shards."""
 
-import json
 import pickle
 
 import numpy as np
@@ -9,7 +8,6 @@ import pyarrow.parquet as pq
 import pytest
 from corpora import (
     ONE_THREAD,
-    PAIRS,
     TWO_THREADS,
     digest,
     options,
@@ -17,11 +15,9 @@ from corpora import (
     rejected,
     run_preprocess,
     sentence,
-    write_pairs,
 )
 
 from model.dataset.manifest import TRAIN
-from model.errors import UserError
 from pipelines.corpora.parquet_columns import ParquetColumns
 from pipelines.corpora.text import Tsv
 from pipelines.pairs.encoding import UnitStatistics
@@ -230,25 +226,6 @@ def test_statistics_of_a_unit_are_small_however_many_sources_there_are(tmp_path,
     assert len(pickle.dumps(totals)) < 1000
 
 
-def test_excluded_texts_are_not_known_once_a_unit_of_an_older_tt_does_not_know_them():
-    def totals_of(*numbers):
-        totals = Totals()
-        for index, number in enumerate(numbers):
-            unit = UnitStatistics(order=0, index=index, rows=[], rejected=[], excluded_texts=number)
-            totals.add_unit(unit)
-        return totals
-
-    whole = totals_of(0, 5, 5)  # the first unit is held out
-    assert whole.excluded_texts == 5
-    whole.merge(totals_of(5))
-    assert whole.excluded_texts == 5
-    assert totals_of(None, 5).excluded_texts is None
-    whole.merge(totals_of(5, None))
-    assert whole.excluded_texts is None
-    values = {"order": 0, "index": 0, "rows": [], "rejected": []}  # of an older spill
-    assert UnitStatistics(**values).excluded_texts is None
-
-
 def test_statistics_add_up_however_they_are_spread(sum_statistics):
     found = [shard_statistics(n) for n in range(64)]
     found += [make(n) for n in range(40) for make in (cut_unit, unit_statistics)]
@@ -307,20 +284,3 @@ def test_what_is_lost_or_counted_twice_is_noticed(tmp_path, corpus):
     totals.kept[0] += 1
     with pytest.raises(RuntimeError, match=r"corpus\.de: 9 pairs read, but 6 kept and 4 rejected"):
         check_totals(plan, totals)
-
-
-# What the version before left behind.
-
-
-@pytest.mark.parametrize("version", ["", "-2"])  # "-2": shards without `lost_end_ratios`
-def test_a_run_of_a_version_before_is_not_mixed_with_this_ones(tmp_path, version):
-    corpus = write_pairs(tmp_path, PAIRS)
-    output = tmp_path / "out"
-    plan = plan_preprocess(sources=[corpus], options=options(output))
-    before = output / "_work" / f"{plan.fingerprint[:16]}{version}"
-    before.mkdir(parents=True)
-    run = {"fingerprint": plan.fingerprint, "options": plan.options.resolved()}
-    (before / "run.json").write_text(json.dumps(run))
-    with pytest.raises(UserError, match="unfinished dataset of another version of tt: finish it"):
-        preprocess(sources=[corpus], options=options(output))
-    assert [path.name for path in output.rglob("*")] == ["_work", before.name, "run.json"]

@@ -70,7 +70,7 @@ def test_a_share_of_a_corpus_is_kept_and_the_rest_is_counted(texts, tmp_path):
 
 def test_another_weight_is_another_dataset_and_all_of_a_corpus_is_none(texts, tmp_path):
     manifest, _, _ = make(texts, tmp_path / "dataset", "many=0.2")
-    with pytest.raises(UserError, match=r"many = .* has the weight 0.3 instead of 0.2\)"):
+    with pytest.raises(UserError, match=r"the corpus many has changed"):
         make(texts, tmp_path / "dataset", "many=0.3")
     whole, _, _ = make(texts, tmp_path / "whole", "many=1")
     assert whole.fingerprint != manifest.fingerprint

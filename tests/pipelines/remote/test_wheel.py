@@ -80,7 +80,7 @@ def test_dataflow_gets_the_wheel_and_the_locked_requirements():
         made = Path(package.removeprefix("--extra_package="))
         assert made.name.startswith("tt_translate-")
         lock = Path(requirements.removeprefix("--requirements_file="))
-        assert lock.read_bytes() == (ROOT / "requirements.lock").read_bytes()
+        assert lock.read_bytes() == (ROOT / "requirements/runtime.lock").read_bytes()
         assert lock.parent == made.parent
     assert not made.parent.exists()
     with with_own_wheel(DATAFLOW, engine="ctranslate2") as arguments:
@@ -116,11 +116,11 @@ class Installed:
 
 def test_an_installed_wheel_has_its_locks_too(tmp_path, monkeypatch):
     monkeypatch.setattr(wheel, "_ROOT", tmp_path)  # no checkout
-    files = {"extra_metadata/requirements.lock": "numpy==1"}
+    files = {"extra_metadata/requirements/runtime.lock": "numpy==1"}
     monkeypatch.setattr(wheel.importlib.metadata, "distribution", lambda name: Installed(files))
     assert wheel.read_lock() == "numpy==1"
     files.clear()
-    with pytest.raises(UserError, match=r"has no requirements\.lock, by which workers would"):
+    with pytest.raises(UserError, match=r"has no requirements/runtime\.lock, by which"):
         check_wheel(DATAFLOW)
 
 
@@ -135,6 +135,6 @@ def test_where_tt_is_not_installed_a_user_is_told_before_anything_is_done(monkey
 
 def test_the_project_ships_its_locks():
     text = (ROOT / "pyproject.toml").read_text()
-    for name in ("requirements.lock", "requirements-ctranslate2.lock"):
+    for name in ("requirements/runtime.lock", "requirements/ctranslate2.lock"):
         assert f'"{name}" = "{name}"' in text
         assert (ROOT / name).is_file()

@@ -179,7 +179,7 @@ def test_what_is_not_known_keeps_its_traceback(folder, monkeypatch):
     def fail(*_, **__):
         raise error
 
-    monkeypatch.setattr("pipelines.runners.runner.run_pipeline", fail)
+    monkeypatch.setattr("pipelines.jobs.running.run_pipeline", fail)
     for error in (KeyError("x"), NotImplementedError("a bug of ours"), OSError(5, "disk"), Lost()):
         with pytest.raises(type(error)) as caught:
             run("preprocess", *TEXTS)

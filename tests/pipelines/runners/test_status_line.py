@@ -193,18 +193,21 @@ def test_a_job_of_one_unit_is_seen_to_move(tmp_path, monkeypatch):
     pq.write_table(pa.table({"text": texts}), tmp_path / "in.parquet")
     load = functools.partial(getattr, translation_jobs, "watched")
     job = request(tmp_path / "in.parquet", tmp_path / "out", load=load).plan()
-    watch = ProgressWatch(output=job.output, rows=job.rows, run_id=job.run_id, is_done=job.is_done)
+    watch = ProgressWatch(
+        output=job.output,
+        unit_rows={"_tt/units/in-00000-of-00001.json": job.rows},
+        is_done=job.is_done,
+    )
     translator = Watched()
     translator.look = watch.look
     monkeypatch.setattr(translation_jobs, "watched", translator, raising=False)
     job.run()
-    found = [(seen.rows_done, seen.rows_under_way) for seen in translator.seen]
-    assert found == [(0, 4 * i) for i in range(10)], "2 of 20 texts a batch, of 40 rows"
+    found = [seen.done for seen in translator.seen]
+    assert found == [4 * i for i in range(10)], "2 of 20 texts a batch, of 40 rows"
     assert dataclasses.replace(translator.seen[5], seconds=2.0).describe() == (
         "translating: 20 of 40 rows, 10 rows/s, 0:02 left"
     )
-    end = watch.look()
-    assert (end.rows_done, end.rows_under_way) == (40, 0)
+    assert watch.look().phase == "writing the manifest"
 
 
 def lines_of(capsys, pattern):
@@ -218,7 +221,7 @@ def test_commands_without_a_terminal_print_plain_lines(
     write_corpus(tmp_path)
     monkeypatch.setattr(status_line, "PLAIN_SECONDS", 0.001)
     assert run("preprocess", *TEXTS) == 0
-    assert lines_of(capsys, r"cutting: source 1 of 1.*|training the vocabulary: .*|reading: .*")
+    assert lines_of(capsys, r"cutting: 0 of 1 .*|training the vocabulary: .*|encoding: .*")
     pq.write_table(pa.table({"text": ["one two", "six"]}), "in.parquet")
     model = ("--model", str(trained_toy.run))
     assert run("translate-batch", "in.parquet", *model) == 0

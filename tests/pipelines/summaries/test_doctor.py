@@ -188,7 +188,8 @@ def test_a_program_that_does_not_work_says_why():
 
 def test_the_lock_is_read_with_its_markers(tmp_path, monkeypatch):
     (tmp_path / "pyproject.toml").touch()
-    (tmp_path / "requirements.lock").write_text(
+    (tmp_path / "requirements").mkdir(exist_ok=True)
+    (tmp_path / "requirements/runtime.lock").write_text(
         "# a comment\npytest==0.1 \\\n    --hash=sha256:00\n"
         "pywin32==1 ; sys_platform == 'win32'\nno-such-thing==2 ; python_version > '3'\n"
     )

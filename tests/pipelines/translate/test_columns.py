@@ -33,7 +33,6 @@ from translation_jobs import (
 )
 
 from model.decoding.options import Decoding
-from model.engines.translator import Work
 from model.errors import UserError
 from model.formats.model_card import TrainingData
 from model.text.glossary import Glossary
@@ -45,8 +44,6 @@ from pipelines.texts.options import TextOptions
 from pipelines.translate.job_folder import read_glossary, write_glossary
 from pipelines.translate.options import TranslateOptions
 from pipelines.translate.progress_and_summary import (
-    ProgressWatch,
-    TranslationProgress,
     describe_summary,
 )
 
@@ -241,37 +238,11 @@ def test_any_file_system_will_do(tmp_path):
 # Progress and prices.
 
 
-@pytest.mark.parametrize(
-    ("values", "line"),
-    [
-        ({"rows": 5000}, "translating: 0 of 5,000 rows"),
-        (
-            # 3,000 rows are left at 1,000 / 20 s a second: 60 s
-            {
-                "rows": 5000, "rows_done": 2000, "rows_done_here": 1000, "failed_rows": 2,
-                "seconds": 20.0,
-                "work": Work(source_tokens=750, padded_tokens=1000, target_tokens=30_000),
-            },
-            "translating: 2,000 of 5,000 rows (1,000 earlier), 50 rows/s, 1,500 target tokens/s, "
-            "25% padding, 1:00 left, 2 failed",
-        ),
-        ({"rows": 9, "rows_done": 9}, "writing the manifest"),
-    ],
-)  # fmt: skip
-def test_the_line_of_progress(values, line):
-    assert TranslationProgress(**values).describe() == line
-
-
-def watch_of(job, **options):
-    values = {"output": job.output, "rows": job.rows, "run_id": job.run_id, "is_done": job.is_done}
-    return ProgressWatch(**values | options)
-
-
 class Watched(Reverser):
     """Looks at the run that it is part of."""
 
     def translate_ids(self, source_ids):
-        seen.append(watches[-1].look().rows_done)
+        seen.append(watches[-1].look().done)
         return super().translate_ids(source_ids)
 
 
@@ -282,16 +253,28 @@ seen = []
 def test_a_run_is_watched_by_what_its_units_leave(tmp_path):
     source = write(tmp_path / "in.parquet", numbered(40))
     job = request(source, tmp_path / "out", unit_rows=10, load=Watched).plan()
-    watch = watch_of(job)
-    assert dataclasses.replace(watch.look(), seconds=0) == TranslationProgress(rows=40)
+    watch = job.watch()
+    assert watch.look(0).describe() == "translating: 0 of 40 rows"
     watches.append(watch)
     job.run()
     assert seen == [0, 10, 20, 30]
-    last = watch.look()
-    assert (last.rows_done, last.rows_done_here, last.work.sources) == (40, 40, 40)
-    # Of an earlier run: they are done, but say nothing of the rate.
-    later = watch_of(job, run_id="another").look()
-    assert (later.rows_done, later.rows_done_here, later.work) == (40, 0, Work())
+    assert watch.look().phase == "writing the manifest"
+
+
+def test_the_rate_counts_no_units_of_an_earlier_run(tmp_path):
+    source = write(tmp_path / "in.parquet", numbered(40))
+    translate(source, tmp_path / "out", unit_rows=10)
+    (tmp_path / "out/_tt/manifest.json").unlink()
+    record = tmp_path / "out/_tt/units/in-00003-of-00004.json"
+    content = record.read_text()
+    record.unlink()
+    (tmp_path / "out/_tt/units/in-00000-of-00004.json").write_text("{")
+    watch = request(source, tmp_path / "out", unit_rows=10).plan().watch()
+    assert watch.look(0).describe() == "translating: 20 of 40 rows (20 earlier)"
+    record.write_text(content)
+    assert watch.look(2).describe() == (
+        "translating: 30 of 40 rows (20 earlier), 5 rows/s, 0:02 left"
+    )
 
 
 def test_what_is_overwritten_is_not_taken_for_done(tmp_path):
@@ -299,14 +282,14 @@ def test_what_is_overwritten_is_not_taken_for_done(tmp_path):
     translate(source, tmp_path / "out", unit_rows=10)
     for options in ({"unit_rows": 10}, {"unit_rows": 20}):
         job = request(source, tmp_path / "out", overwrite=True, **options).plan()
-        watch = watch_of(job)
-        assert watch.look().rows_done == 0
+        watch = job.watch()
+        assert watch.look().done == 0
         job.run()
-        assert watch.look().rows_done == watch.look().rows_done_here == 40
+        assert watch.look().phase == "writing the manifest"
 
 
 def test_a_terminal_shows_the_run_and_is_cleared(tmp_path, monkeypatch):
-    monkeypatch.setattr("pipelines.translate.job.look_seconds", lambda **_: 0.01)
+    monkeypatch.setattr("pipelines.jobs.running.look_seconds", lambda **_: 0.01)
     source = write(tmp_path / "in.parquet", numbered(40))
     terminal, plain, told = Terminal(), io.StringIO(), []
     with StatusLine(stream=terminal) as line, StatusLine(stream=plain) as plain_line:
@@ -317,17 +300,19 @@ def test_a_terminal_shows_the_run_and_is_cleared(tmp_path, monkeypatch):
             plain_line.show(progress.describe())
 
         request(source, tmp_path / "out", unit_rows=4).plan().run(show)
-    assert told[0].rows_done == 0
-    assert all(progress.rows == 40 for progress in told)
+    assert told[0].done == 0
+    assert all(progress.total in (40, 0) for progress in told)
     assert "translating: 0 of 40 rows" in terminal.getvalue()
     assert terminal.screen().strip() == ""
     assert plain.getvalue() == ""
 
 
 def test_a_retry_tells_its_time_alone(tmp_path):
-    job = request(write(tmp_path / "in.parquet", numbered(4)), tmp_path / "out").plan()
-    found = dataclasses.replace(watch_of(job, is_retry=True).look(), seconds=61.0)
-    assert found.describe() == "translating failed rows again: 1:01"
+    source = write(tmp_path / "in.parquet", numbered(4))
+    translate(source, tmp_path / "out")
+    watch = request(source, tmp_path / "out", retry_failed=True).plan().watch()
+    watch.look(0)
+    assert watch.look(61).describe() == "translating failed rows again: 1:01"
 
 
 def test_the_end_says_what_it_took_and_cost(tmp_path):
@@ -391,7 +376,7 @@ def test_spans_and_terms_come_back_and_terms_are_counted(tmp_path):
     again = translate(source, tmp_path / "out", texts=TextOptions(glossary=str(moved)))
     assert again.already_finished
     moved.write_text("tea\tTEE\n")
-    assert "`glossary` is another one now" in refused(
+    assert "`glossary` was " in refused(
         source, tmp_path / "out", texts=TextOptions(glossary=str(moved))
     )
     assert "`protect` was on and is now off" in refused(
@@ -424,7 +409,8 @@ def test_the_pipeline_does_not_carry_the_glossary(tmp_path):
         path = tmp_path / f"{terms}.tsv"
         path.write_text("".join(f"the term {n}\tder Begriff {n}\n" for n in range(terms)))
         job = request(source, tmp_path / "out", texts=TextOptions(glossary=str(path))).plan()
-        pipeline = job._build(make_pipeline(()), is_alone=True)
+        pipeline = make_pipeline(())
+        job._build(pipeline, is_alone=True)
         sizes.append(len(pipeline.to_runner_api().SerializeToString()))
     assert sizes[1] < sizes[0] + 100
     assert sizes[1] < 200_000

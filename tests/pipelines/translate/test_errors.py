@@ -36,7 +36,9 @@ def test_another_plan_into_the_same_folder_is_refused(tmp_path):
     start = f"the output folder {out} belongs to another run: "
     end = ". Choose another folder, the same files and options, or `overwrite`"
     assert refused(source, out, unit_rows=2) == (f"{start}`unit_rows` was 8192 and is now 2{end}")
-    assert refused(source, out, fingerprint="f1") == (f"{start}`model` is another one now{end}")
+    assert refused(source, out, fingerprint="f1") == (
+        f"{start}`model_fingerprint` was f0 and is now f1{end}"
+    )
     write(tmp_path / "input.parquet", {"id": [7, 8, 9], "text": ["row 0", "row 1", "row 2"]})
     assert refused(source, out) == f"{start}the input input.parquet has changed{end}"
     other = write(tmp_path / "other.parquet", numbered(3))
@@ -146,8 +148,7 @@ def test_an_output_that_is_a_file_or_lies_in_the_input_is_refused(tmp_path):
     )
     below_file = source / "out"
     assert refused(source, below_file) == (
-        f"the output folder {below_file} cannot be written: Not a directory. Choose another "
-        "`output`"
+        f"{below_file} cannot be written: Not a directory. Choose another `output`"
     )
 
 

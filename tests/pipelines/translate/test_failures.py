@@ -85,7 +85,7 @@ def test_bad_files_are_skipped_and_named(tmp_path):
     # A file that has been mended is another plan.
     write(folder / "number.parquet", {"text": ["1"]})
     message = refused(folder, out, text_columns=("text",), on_bad_file="skip")
-    assert "another run: the input number.parquet was skipped then. Choose" in message
+    assert "another run: the input number.parquet has changed. Choose" in message
 
 
 @pytest.mark.parametrize("place", ["file_state", "table_writer"])
@@ -502,7 +502,7 @@ def test_one_process_at_a_time_works_in_a_folder(tmp_path):
         before = files_below(out)
         message = refused(source, out, overwrite=True)
         assert message.startswith(f"another process works in {out}/_tt (process ")
-        assert message.endswith("): wait until it has ended, or choose another folder")
+        assert message.endswith("): wait until it has ended, or choose another `output`")
         assert files_below(out) == before
         assert translate(source, out).already_finished
     assert "_tt/lock" not in files_below(out)

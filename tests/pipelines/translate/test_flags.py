@@ -21,12 +21,9 @@ from translation_jobs import (
 )
 
 from model.engines.translator import Hypothesis, Translation
-from model.text.spans import Protection
 from pipelines.flags.limits import Limits
 from pipelines.tables.writing import file_state
 from pipelines.texts.options import TextOptions
-from pipelines.translate.manifest import UnitStatistics, UnitTotals, make_manifest
-from pipelines.translate.plan import plan_digest
 from pipelines.translate.progress_and_summary import describe_summary
 
 
@@ -109,15 +106,9 @@ def test_the_plan_has_the_limits_of_flags(tmp_path, monkeypatch):
     before = output_bytes(tmp_path / "out")
     with monkeypatch.context() as patch:
         patch.setattr(Limits, "of", lambda about: Limits(usual=1.5))
-        assert "the model card of `model` is another one now" in refused(
+        assert "`usual` was not set and is now 1.5" in refused(
             source, tmp_path / "out", load=CutOff
         )
-        del plan["limits"]  # an older tt wrote none
-        path.write_text(json.dumps(plan))
-        assert translate(source, tmp_path / "out", load=CutOff).already_finished
-    plan["limits"] = dataclasses.asdict(Limits())
-    del plan["limits"]["without_end"]  # which came later
-    path.write_text(json.dumps(plan))
     assert translate(source, tmp_path / "out", load=CutOff).already_finished
     assert output_bytes(tmp_path / "out") == before
 
@@ -129,83 +120,6 @@ def test_a_table_that_is_read_and_written_again_has_the_same_bytes(tmp_path):
     schema = pq.read_schema(tmp_path / "out" / name)
     assert schema.field("translation_flags").type.field(0).name == "element"
     assert read(tmp_path / "out" / name).schema.equals(schema)
-
-
-def test_what_an_older_tt_wrote_has_no_flags_and_is_read(tmp_path):
-    source = write(tmp_path / "in.parquet", {"text": ["ax", "b"]})
-    summary = translate(source, tmp_path / "out", load=CutOff)
-    path = tmp_path / "out/_tt/manifest.json"
-    written = manifest(tmp_path / "out")
-    for counts in (written, *written["files"].values()):
-        del counts["rows_by_flag"]
-    path.write_text(json.dumps(written))
-    before = output_bytes(tmp_path / "out")
-    finished = translate(source, tmp_path / "out", load=CutOff)
-    assert finished.already_finished
-    assert output_bytes(tmp_path / "out") == before
-    assert finished.rows_by_flag == {}
-    assert not any("flag" in line for line in describe_summary(finished))
-    [unit] = unit_statistics(tmp_path / "out")
-    del unit["rows_by_flag"]
-    old = UnitStatistics.from_json(unit)
-    assert old.rows_by_flag == {}
-    plan = json.loads((tmp_path / "out/_tt/plan.json").read_text())
-    made = make_manifest(plan=plan, totals=UnitTotals.of([old]), bad_rows={}, max_failed=1)
-    assert made["rows_by_flag"] == {"text": NO_FLAGS}
-    assert dataclasses.replace(summary, manifest=made).rows_by_status == summary.rows_by_status
-
-
-AS_BEFORE = TextOptions(split="long", protection=Protection(protect=False))
-LATER = ("split", "protect", "protect_regex", "placeholders", "glossary", "flags", "on_flag")
-
-
-def make_old(folder):
-    """Takes out of a finished folder what an older tt did not write: the column, and all of it."""
-    plan_path, manifest_path = folder / "_tt/plan.json", folder / "_tt/manifest.json"
-    plan, made = json.loads(plan_path.read_text()), manifest(folder)
-    del plan["limits"]
-    for name in LATER:
-        del plan["options"][name]
-    plan_path.write_text(json.dumps(plan))
-    for path in sorted(folder.glob("_tt/units/*.json")):
-        unit = json.loads(path.read_text())
-        if not unit["skipped"]:
-            output = folder / unit["output_path"]
-            table = read(output).drop_columns(["translation_flags"])
-            pq.write_table(table, output, write_page_checksum=True)
-            unit["output_bytes"], unit["output_checksum"] = file_state(str(output))
-            made["output_bytes"][unit["output_path"]] = unit["output_bytes"]
-        del unit["rows_by_flag"], unit["terms_found"], unit["terms_kept"]
-        path.write_text(json.dumps(unit | {"plan_digest": plan_digest(plan)}))
-    for counts in (made, *made["files"].values()):
-        del counts["rows_by_flag"]
-    manifest_path.write_text(json.dumps(made))
-
-
-def test_failed_rows_of_a_folder_without_flags_are_translated_again(tmp_path):
-    source = write(tmp_path / "in.parquet", {"text": [*"abc", "bad", "bad.", "d"]})
-    fail_at.update(["bad", "bad."])
-    options = {"texts": AS_BEFORE, "unit_rows": 2}
-    translate(source, tmp_path / "out", **options)
-    make_old(tmp_path / "out")
-    kept = output_bytes(tmp_path / "out")
-    fail_at.clear()
-    message = refused(source, tmp_path / "out", unit_rows=2, retry_failed=True)
-    assert "`split` was long and is now sentences; `protect` was off and is now on" in message
-    assert "flags" not in message
-    on_flag = dataclasses.replace(AS_BEFORE, on_flag="null")
-    assert "`on_flag` was keep and is now null" in refused(
-        source, tmp_path / "out", unit_rows=2, texts=on_flag, retry_failed=True
-    )
-    found = translate(source, tmp_path / "out", **options, retry_failed=True)
-    assert (found.failed_rows, found.rows_by_flag) == (0, {"text": NO_FLAGS})
-    table = read_all(tmp_path / "out")
-    assert table["translation"].to_pylist() == [*"abc", "dab", ".dab", "d"]
-    assert "translation_flags" not in table.schema.names, "no file has it"
-    same = [now == before for now, before in
-            zip(output_bytes(tmp_path / "out").values(), kept.values(), strict=True)]  # fmt: skip
-    assert same == [True, False, False], "units without a failed row stay as they are"
-    assert translate(source, tmp_path / "out", **options).already_finished
 
 
 def test_a_unit_that_lacks_a_column_of_its_plan_is_done_again(tmp_path):

@@ -1,0 +1,40 @@
+"""The status line of a job."""
+
+import pytest
+
+from pipelines.jobs.progress import PhaseTimes, Progress
+
+
+@pytest.mark.parametrize(
+    ("values", "line"),
+    [
+        ({"seconds": 42.3}, "encoding: 0:42"),
+        ({"total": 5000}, "encoding: 0 of 5,000 rows"),
+        # 3,000 rows are left at 1,000 / 20 s = 50 rows/s: 60 s
+        (
+            {"total": 5000, "done": 2000, "earlier": 1000, "seconds": 20, "details": ("2 failed",)},
+            "encoding: 2,000 of 5,000 rows (1,000 earlier), 50 rows/s, 1:00 left, 2 failed",
+        ),
+        # All of an earlier run: there is no rate.
+        (
+            {"total": 120, "done": 36, "earlier": 36, "seconds": 9},
+            "encoding: 36 of 120 rows (36 earlier)",
+        ),
+        # 8 are left at 2 / 16 s = 0.125 rows/s: 64 s
+        (
+            {"total": 10, "done": 2, "seconds": 16},
+            "encoding: 2 of 10 rows, 0.125 rows/s, 1:04 left",
+        ),
+    ],
+)
+def test_the_status_line(values, line):
+    assert Progress(phase="encoding", noun="rows", **values).describe() == line
+
+
+def test_each_phase_has_its_own_start():
+    times = PhaseTimes()
+    one, two = (Progress(phase=name, done=5, total=9) for name in ("one", "two"))
+    assert (times.add(one, now=1.0).earlier, times.add(one, now=1.0).seconds) == (5, 0.0)
+    assert times.add(two, now=3.0).seconds == 0.0
+    later = times.add(Progress(phase="one", done=7, total=9), now=4.0)
+    assert (later.done, later.earlier, later.seconds) == (7, 5, 3.0)
