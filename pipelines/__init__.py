@@ -2,7 +2,6 @@
 
 storage          files on any file system that Beam knows
 tables           tables in files of any format
-english_spanish  the embedded corpus
 runners          where and how a job runs
 remote           a job on machines of others
 flags            what is suspicious about a translation

@@ -41,7 +41,7 @@ from translation_jobs import translate
 
 from cli.main import COMMANDS, load_command
 from model.dataset.manifest import DatasetManifest
-from pipelines.english_spanish.corpus import held_out_pairs
+from pipelines.corpora.embedded import held_out_pairs
 
 SUPPORT = ROOT / "tests/support"
 LONGEST = 600  # seconds that a block may take on a slow machine
@@ -560,7 +560,7 @@ def test_the_architecture_names_files_of_every_room():
                 assert f"`{package}/{room.name}/" in text, room
 
 
-UNNAMED_ROOMS = {"folders", "english_spanish"}  # a line, a record and a cell pass them by
+UNNAMED_ROOMS = {"folders"}
 
 
 def test_the_documents_say_what_is_chosen_by_size():

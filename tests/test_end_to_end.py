@@ -16,7 +16,7 @@ from trainers import log_of
 from cli.look import demo
 from model.engines.tensorflow_engine import TensorFlowTranslator
 from model.training import choices
-from pipelines.english_spanish import corpus
+from pipelines.corpora import embedded
 
 pytestmark = pytest.mark.slow
 
@@ -72,8 +72,8 @@ def test_training_data_and_translation_see_the_same_ids(tmp_path, monkeypatch, c
 def test_the_demo_runs_the_three_bare_commands(tmp_path, shallow_presets, monkeypatch, capsys):
     short = dataclasses.replace(choices.EMBEDDED_TRAINING, steps=2)
     monkeypatch.setattr(choices, "EMBEDDED_TRAINING", short)
-    few = corpus.held_out_pairs()[:16]
-    monkeypatch.setattr(corpus, "held_out_pairs", lambda: few)
+    few = embedded.held_out_pairs()[:16]
+    monkeypatch.setattr(embedded, "held_out_pairs", lambda: few)
     monkeypatch.chdir(tmp_path)
     assert run("demo", "--folder", "there") == 1, "two steps teach it nothing"
     assert [line["step"] for line in log_of(tmp_path / "there/run")] == [2, 2]

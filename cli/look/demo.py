@@ -70,8 +70,7 @@ def run_demo(folder: Path, *, run_command: Callable[[Sequence[str]], None]) -> N
       UserError: The folder is a file, or a step failed.
       typer.Exit: With code 1, where the model does not reach `LEAST_BLEU`.
     """
-    from pipelines.english_spanish.baseline import translate_word_for_word
-    from pipelines.english_spanish.corpus import held_out_pairs
+    from pipelines.corpora.embedded import held_out_pairs
     from pipelines.evaluate.request import read_translations
 
     if folder.exists() and not folder.is_dir():
@@ -103,7 +102,7 @@ def run_demo(folder: Path, *, run_command: Callable[[Sequence[str]], None]) -> N
         typer.echo(f"  {pairs[i].source}\n  {mark} {translations[i]}")
         if mark == "~":
             typer.echo(f"    reference: {references[i]}")
-    word_for_word = [translate_word_for_word(pair.source) for pair in pairs]
+    word_for_word = [pair.word_for_word for pair in pairs]
     model_score, signature = bleu(translations, references)
     baseline_score, _ = bleu(word_for_word, references)
     equal = sum(a == b for a, b in zip(translations, references, strict=True))

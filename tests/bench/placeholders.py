@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
+from pathlib import Path
 
 from model.decoding.options import Decoding
 from model.engines.loading import load_translator
@@ -18,7 +20,9 @@ from model.engines.translator import Engine
 from model.text.placeholders import replace_shared_spans
 from model.text.scores import bleu
 from model.text.spans import Protection
-from pipelines.english_spanish.corpus import span_pairs
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+from english_spanish.corpus import span_pairs
 
 
 def main() -> None:

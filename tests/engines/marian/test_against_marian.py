@@ -12,7 +12,7 @@ from model.decoding.options import Decoding
 from model.engines.tensorflow_engine import TensorFlowTranslator
 from model.formats.importing import ImportRequest
 from model.formats.marian.exporting import export_marian
-from pipelines.english_spanish.corpus import train_pairs
+from pipelines.corpora.embedded import train_pairs
 
 TIE = 1e-4
 LIKE_MARIAN = {"zero_start": True, "source_bos": False, "position_scale": "tensor2tensor"}
@@ -72,8 +72,8 @@ def trained(tmp_path_factory):
     """A model that translates the embedded corpus: a minute or two of a core."""
     folder = tmp_path_factory.mktemp("trained")
     pairs = train_pairs()
-    for side in ("source", "target"):
-        lines = "".join(f"{getattr(pair, side)}\n" for pair in pairs)
+    for side, texts in zip(("source", "target"), zip(*pairs, strict=True), strict=True):
+        lines = "".join(f"{text}\n" for text in texts)
         (folder / f"train.{side}").write_text(lines, "utf-8")
     model = marian.train(
         folder, source="train.source", target="train.target", updates=600, size=800

@@ -9,7 +9,6 @@ import json
 import pickle
 import shutil
 import threading
-import types
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,11 +19,11 @@ from memory_filesystem import MemoryFileSystem
 from unit_reading import cut, list_sources, read
 
 from model.errors import UserError
+from pipelines.corpora import embedded
 from pipelines.corpora import rows as corpora_rows
-from pipelines.corpora.embedded import EmbeddedCorpus
+from pipelines.corpora.embedded import EmbeddedCorpus, HeldOutPair
 from pipelines.corpora.naming import CorpusSpec, parse_corpus
 from pipelines.corpora.text import Jsonl, TextPair, Tsv
-from pipelines.english_spanish import corpus as english_spanish_corpus
 from pipelines.pairs import units
 
 
@@ -287,15 +286,9 @@ def test_globs_of_any_file_system(memory):
 
 
 def test_embedded_corpus(tmp_path, monkeypatch):
-    pair = types.SimpleNamespace
-    monkeypatch.setattr(
-        english_spanish_corpus,
-        "train_pairs",
-        lambda: [pair(source=f"s{i}", target=f"t{i}") for i in range(5)],
-    )
-    monkeypatch.setattr(
-        english_spanish_corpus, "held_out_pairs", lambda: [pair(source="a", target="b")]
-    )
+    train = tuple((f"s{i}", f"t{i}") for i in range(5))
+    monkeypatch.setattr(embedded, "train_pairs", lambda: train)
+    monkeypatch.setattr(embedded, "held_out_pairs", lambda: (HeldOutPair("a", "b", ""),))
     rows = [(f"s{i}", f"t{i}", None) for i in range(5)]
     assert read(EmbeddedCorpus("train"), tmp_path, max_pairs=2) == rows
     assert read(EmbeddedCorpus("held_out"), tmp_path / "other") == [("a", "b", None)]

@@ -6,8 +6,8 @@ import functools
 import re
 from collections.abc import Mapping
 
-from pipelines.english_spanish import lexicon
-from pipelines.english_spanish.grammar import add_s, add_suffix, comparative, spell, tidy
+from english_spanish import lexicon
+from english_spanish.grammar import add_s, add_suffix, comparative, spell, tidy
 
 _FUNCTION_WORDS = lexicon.gloss(
     "the = el; a = un; an = un; some = unos; this = este; these = estos; my = mi; your = tu;"

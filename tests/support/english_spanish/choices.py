@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from pipelines.english_spanish import grammar, lexicon
-from pipelines.english_spanish.grammar import Clause, Phrase
-from pipelines.english_spanish.lexicon import Adjective, Noun, Person, Pronoun, Tense, Verb, Words
+from english_spanish import grammar, lexicon
+from english_spanish.grammar import Clause, Phrase
+from english_spanish.lexicon import Adjective, Noun, Person, Pronoun, Tense, Verb, Words
 
 T = TypeVar("T")
 

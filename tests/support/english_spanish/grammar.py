@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from pipelines.english_spanish import lexicon
-from pipelines.english_spanish.lexicon import Adjective, Noun, Person, Pronoun, Tense, Verb, Words
+from english_spanish import lexicon
+from english_spanish.lexicon import Adjective, Noun, Person, Pronoun, Tense, Verb, Words
 
 Triple = tuple[str, str, str]
 

@@ -9,10 +9,10 @@ import re
 from collections.abc import Callable
 from functools import partial
 
-from pipelines.english_spanish import choices, lexicon
-from pipelines.english_spanish.choices import Draw
-from pipelines.english_spanish.grammar import Clause, Phrase
-from pipelines.english_spanish.lexicon import Noun, Words
+from english_spanish import choices, lexicon
+from english_spanish.choices import Draw
+from english_spanish.grammar import Clause, Phrase
+from english_spanish.lexicon import Noun, Words
 
 _ANYBODY = "{}"  # the lemma of a subject that is a span
 _FIRST_MARK = 0xE000  # of the characters that mean nothing

@@ -13,17 +13,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from model.text.placeholders import replace_shared_spans
-from model.text.spans import Protection
-from pipelines.english_spanish import choices
-from pipelines.english_spanish.grammar import WHO, Clause, Triple, pronoun_phrase, tidy
-from pipelines.english_spanish.lexicon import ME, YOU
-from pipelines.english_spanish.spans import (
+from english_spanish import choices
+from english_spanish.grammar import WHO, Clause, Triple, pronoun_phrase, tidy
+from english_spanish.lexicon import ME, YOU
+from english_spanish.spans import (
     Marks,
     choose_with_span,
     put_around,
     put_tags,
 )
+from model.text.placeholders import replace_shared_spans
+from model.text.spans import Protection
 
 SPAN_PAIRS = 4_800  # with spans, of the training part
 TRAIN_PAIRS = 24_000 + SPAN_PAIRS
