@@ -16,8 +16,8 @@ COMMANDS = {
     "attention": "Draw what a model looks at as it translates.",
     "report": "Write a report that a browser opens offline.",
     "show": "Show what lies in a folder, or what a tfds: name offers.",
-    "doctor": "Say what will work on this machine.",
-    "init": "Write tt.yaml, the options for what lies in this folder.",
+    "doctor": "Show versions, devices and extras of this machine.",
+    "init": "Write tt.yaml, a file of options for the files of this folder.",
 }
 
 # As `tt --help` shows them.

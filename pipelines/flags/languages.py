@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import collections
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import regex
 
@@ -74,18 +74,6 @@ def language_of_side(texts: Counts) -> str:
     language = max((each for each in texts if each != NOT_TOLD), key=lambda each: texts[each])
     count = sum(texts.get(each, 0) for each in _alike(language))
     return language if count >= _MOST * told else NOT_TOLD
-
-
-def main_language(texts: Iterable[str]) -> str:
-    """Returns the language that most texts seem to be in, of few texts, too; or `NOT_TOLD`.
-
-    >>> main_language(["Two men are at the window.", "Berlin"]), main_language(["Berlin"])
-    ('en', '')
-    """
-    counts = collections.Counter(map(likely_language, texts))
-    told = {language: count for language, count in counts.items() if language != NOT_TOLD}
-    language = max(told, key=lambda each: told[each], default=NOT_TOLD)
-    return language if 2 * told.get(language, 0) > sum(told.values()) else NOT_TOLD
 
 
 def is_language(found: str, *, code: str) -> bool:

@@ -1,37 +1,64 @@
-"""`tt doctor`: its lines, its JSON and its exit code."""
+"""`tt doctor`: its table, its JSON and its exit code."""
 
-from __future__ import annotations
-
+import importlib.metadata
 import json
 
 import pytest
 from command_line import run
 
-from pipelines.summaries import doctor
-from pipelines.summaries.doctor import Check, Diagnosis
+
+@pytest.fixture
+def requires(monkeypatch):
+    """Replace the requirements of `tt`."""
+    real = importlib.metadata.requires
+
+    def replace(*requirements):
+        monkeypatch.setattr(
+            importlib.metadata,
+            "requires",
+            lambda name: list(requirements) if name == "tt-translate" else real(name),
+        )
+
+    return replace
 
 
-@pytest.fixture(params=[True, False], ids=["works", "fails"])
-def works(request, monkeypatch):
-    state = doctor.OK if request.param else doctor.FAILURE
-    check = Check(group="Packages", name="TensorFlow", state=state, value="2.21.0 [here]",
-                  rule="it computes", remedy="" if request.param else "install it")  # fmt: skip
-    monkeypatch.setattr(doctor, "diagnose", lambda: Diagnosis(checks=[check]))
-    return request.param
-
-
-def test_each_line_has_value_rule_and_remedy(works, capsys):
-    assert run("doctor") == (0 if works else 1)
-    printed = capsys.readouterr().out
-    assert ("ok" if works else "FAIL") in printed
-    assert "2.21.0 [here]" in printed
-    assert "needs: it computes" in printed
-    assert ("to do: install it" in printed) == (not works)
-
-
-def test_json_is_all_of_it(works, capsys):
-    assert run("doctor", "--json") == (0 if works else 1)
+def checks_of(capsys, code=0):
+    assert run("doctor", "--json") == code
     found = json.loads(capsys.readouterr().out)
-    assert found["works"] == works
-    assert found["checks"][0]["name"] == "TensorFlow"
-    assert set(found["checks"][0]) == {"group", "name", "state", "value", "rule", "remedy"}
+    assert found["works"] == (code == 0)
+    return {(check["group"], check["name"]): check for check in found["checks"]}
+
+
+def test_this_machine_works(capsys):
+    found = checks_of(capsys)
+    for name in ("python", "tensorflow", "apache-beam", "sentencepiece", "pyarrow"):
+        assert found["Packages", name]["state"] == "ok"
+    assert found["Packages", "pyarrow"]["value"] == importlib.metadata.version("pyarrow")
+    assert int(found["Devices", "cores"]["value"]) >= 1
+    assert ("Devices", "GPU") in found
+
+
+def test_a_wrong_version_fails_and_says_how_to_install_another(requires, capsys):
+    requires("pyarrow>=999", "no-such-package")
+    found = checks_of(capsys, code=1)
+    version = importlib.metadata.version("pyarrow")
+    assert found["Packages", "pyarrow"]["value"] == f"{version}, >=999 is wanted"
+    assert found["Packages", "pyarrow"]["remedy"].endswith(" -m pip install 'pyarrow>=999'")
+    assert found["Packages", "no-such-package"]["value"] == "not installed, any version is wanted"
+    assert run("doctor") == 1
+    printed = capsys.readouterr().out
+    assert "FAIL  pyarrow" in printed
+    assert ">=999 is wanted (run " in printed
+
+
+def test_a_missing_extra_is_no_failure(requires, capsys):
+    requires(
+        "pyarrow",
+        'no-such-package>=1; extra == "kafka"',
+        'typer[no-such-extra]; extra == "s3"',
+    )
+    found = checks_of(capsys)
+    assert found["Extras", "kafka"]["state"] == "-"
+    assert found["Extras", "kafka"]["value"] == "no-such-package not installed, >=1 is wanted"
+    assert "no-such-package>=1" in found["Extras", "kafka"]["remedy"]
+    assert found["Extras", "s3"]["state"] == "ok"
