@@ -8,6 +8,7 @@ import logging
 import os
 import re
 import sys
+import traceback
 import warnings
 from collections.abc import Iterator
 from contextvars import ContextVar
@@ -39,6 +40,8 @@ def user_errors(context: typer.Context) -> Iterator[None]:
         found = error if isinstance(error, UserError) else explain(error)
         if found is None:
             raise
+        if SHOWS_NOTICES.get() and found.__cause__ is not None:
+            traceback.print_exception(found.__cause__)
         say(f"tt: error: {' '.join(str(found).split())}")
         raise typer.Exit(found.exit_code) from None
     finally:

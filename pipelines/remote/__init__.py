@@ -3,8 +3,6 @@
 options   the flags that say where and on what a job runs
 checks    what is known before a job is sent
 dataflow  what a job of tt wants of Dataflow
-estimates workers, hours, requests and money of a job, before it runs
 flink     what a job of tt wants of Flink
-machines  cores of Google's machine types, and accelerators
 wheel     this very tt and its requirements, for workers without an image of it
 """

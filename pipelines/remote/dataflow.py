@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 import uuid
@@ -17,7 +18,6 @@ from apache_beam.options.pipeline_options import (
 
 from model.errors import UserError
 from model.formats.model_card import versions_of
-from pipelines.remote.machines import Accelerator, count_cores, has_bucket
 from pipelines.runners.beam_options import is_dataflow, parse_arguments
 from pipelines.storage.first_look import look_first
 
@@ -33,6 +33,62 @@ _LONGEST_LABEL = 63  # characters
 _GB = 10**9
 _PROGRAM_BYTES = 2 * _GB  # of Python with TensorFlow and Beam, without a model
 _BYTES_OF_WEIGHTS = 3  # that weights and what is computed take in memory, for each of the file's
+# The last number of a machine type, such as "n2-standard-8" and "n2-custom-6-8192".
+_CORES = re.compile(r"(?:^|-)(?:custom-)?(\d+)(?:-\d+)?(?:-[a-z]+)?$")
+_ACCELERATOR = re.compile(r"(?P<kind>nvidia-[a-z0-9-]+)(?::(?P<count>[1-9]\d?))?")
+_DRIVER = "install-nvidia-driver"
+
+
+def count_cores(machine_type: str) -> int | None:
+    """Return the virtual cores of a machine type; None if its name does not contain the number.
+
+    >>> count_cores("n2-standard-8"), count_cores("n2-custom-6-8192"), count_cores("e2-medium")
+    (8, 6, None)
+    """
+    found = _CORES.search(machine_type)
+    return int(found[1]) if found else None
+
+
+@dataclasses.dataclass(frozen=True)
+class Accelerator:
+    """GPUs of a worker."""
+
+    kind: str  # as Compute Engine calls it, "nvidia-l4"
+    count: int  # of each worker
+
+    @classmethod
+    def parse(cls, text: str) -> Accelerator:
+        """Reads "nvidia-l4" or "nvidia-l4:2".
+
+        Raises:
+          UserError: It is neither.
+        """
+        found = _ACCELERATOR.fullmatch(text)
+        if found is None:
+            raise UserError(
+                "`accelerator` must be the name of a GPU, and their number if there are several, "
+                f"as in nvidia-l4 or nvidia-tesla-t4:2. Received: {text}"
+            )
+        return cls(found["kind"], int(found["count"] or 1))
+
+    @property
+    def hint(self) -> str:
+        """What Beam's resource hint says of it.
+
+        >>> Accelerator("nvidia-l4", 1).hint
+        'type:nvidia-l4;count:1;install-nvidia-driver'
+        """
+        return f"type:{self.kind};count:{self.count};{_DRIVER}"
+
+
+def has_bucket(folder: str) -> bool:
+    """Says whether a folder is of Google Cloud Storage, with the name of a bucket.
+
+    >>> has_bucket("gs://bucket"), has_bucket("gs://"), has_bucket("/tmp")
+    (True, False, False)
+    """
+    scheme, _, rest = folder.partition("://")
+    return scheme == "gs" and bool(rest.partition("/")[0])
 
 
 def check_options(arguments: Sequence[str]) -> None:

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 
 from model.errors import UserError, require
-from pipelines.remote.machines import Accelerator, has_bucket
+from pipelines.remote.dataflow import Accelerator, has_bucket
 
 DATAFLOW, FLINK = "dataflow", "flink"
 _SHORT_NAMES = {DATAFLOW: "DataflowRunner", FLINK: "FlinkRunner"}

@@ -1,13 +1,12 @@
-"""What Beam and the clients of other services raise, told in one line.
+"""Errors of Beam and of service clients, in one line.
 
-An error is known by its type's name, so that no package is imported for it, or by its text. One
-that is not known here counts as a bug and keeps its traceback.
+An error is recognized by the name of its type, so no package is imported for it. Other errors count
+as bugs and keep their traceback.
 """
 
 from __future__ import annotations
 
 import errno
-import re
 from collections.abc import Iterator, Mapping
 
 from model.errors import ServiceError, UserError
@@ -43,25 +42,6 @@ _JOB_SERVICES = {
 _LONGEST_REASON = 300  # characters
 _SHOWN_NAME = 40  # characters of one that is too long
 
-_NO_JAR = re.compile(
-    r"Unable to fetch remote job server jar at (?P<url>\S+): (?P<reason>.*?)\. (?:Also|If no) .*"
-    r"stage the jar at (?P<path>\S+)",
-    re.DOTALL,
-)
-
-_NO_TT = re.compile(r"ModuleNotFoundError: No module named '(?:pipelines|model|cli)\b")
-_OTHER_VERSIONS = re.compile(
-    r"Submission environment: \S*python(?P<ours>[\d.]+)_sdk:(?P<our_beam>\S+)\. "
-    r"Runtime environment: \S*python(?P<theirs>[\d.]+)_sdk:(?P<their_beam>\S+?)\.?(?:\s|$)"
-)
-_NO_SUCH_JAR = re.compile(r'Unable to parse jar URL "(?P<path>.*?)"')
-_NO_STAGING = re.compile(r"Could not upload to GCS path (?P<path>\S+): (?P<reason>.*?)\. Please ")
-_ENDED_THERE = re.compile(
-    r"(?:failed in state |pipeline failed\. State: )(?P<state>CANCELLED|DRAINED|UPDATED)\b"
-    r"|failed in state FAILED: \S+\.JobCancellationException: "  # so says the server for Flink
-)
-_SERVER_ENDED = re.compile(r"Service failed to start up with error (?P<code>-?\d+)")
-
 
 def chain(error: BaseException) -> Iterator[BaseException]:
     """Yields an exception and those behind it."""
@@ -93,78 +73,36 @@ def _explain_service(error: BaseException, services: Mapping[str, str]) -> UserE
     return None
 
 
-def explain_submission(error: BaseException, *, runner: str, java: str) -> UserError | None:
-    """Returns what to tell the user of a job that a runner of Beam's does not take.
+def explain_failure(error: BaseException, *, runner: str, is_taken: bool) -> UserError | None:
+    """Return what to tell the user if another runner refused a job or ended it; None for a bug.
 
-    The runner is named as in "FlinkRunner"; `java` is the program that starts its job server.
+    Args:
+      error: The error that Beam raised.
+      runner: The runner, such as "FlinkRunner".
+      is_taken: Whether the runner had taken the job.
     """
     for link in chain(error):
-        found = (
-            _explain_job_server(link, runner=runner, java=java)
-            or explain(link)
-            or _explain_service(link, _JOB_SERVICES)
-        )
-        if found:
+        if found := explain(link) or _explain_service(link, _JOB_SERVICES):
             return found
-    if isinstance(error, NotImplementedError):
-        return UserError(
-            f"{runner} cannot take the job ({_reason(error)}): choose another --runner"
+    if not isinstance(error, RuntimeError | OSError):
+        return None
+    if is_taken:
+        return ServiceError(
+            f"the job failed on {runner} or was ended there ({_reason(error)}). Run the same "
+            "command with -v to see more"
         )
-    return None
-
-
-def _explain_job_server(error: BaseException, *, runner: str, java: str) -> UserError | None:
-    text = str(error)
-    if _NO_TT.search(text):
-        return UserError(
-            f"the workers of {runner} have no tt: build the image of deploy/Dockerfile from this "
-            "version, push it to a registry, and name it with `worker_image`"
-        )
-    if found := _NO_STAGING.search(text):
-        return UserError(
-            f"{found['path']} cannot be written ({found['reason']}): see that the bucket is there, "
-            "and that you may write to it, or choose another `staging`"
-        )
-    if found := _OTHER_VERSIONS.search(text):
-        return UserError(
-            f"the workers of {runner} have Python {found['theirs']} and Beam "
-            f"{found['their_beam']}, and the job was submitted by Python {found['ours']} and Beam "
-            f"{found['our_beam']}: give them the same, as by an image of deploy/Dockerfile"
-        )
-    option = f"--{runner.removesuffix('Runner').lower()}_job_server_jar"
-    if found := _NO_JAR.search(text):
-        return UserError(
-            f"{runner} needs a jar of Beam's, which could not be fetched from {found['url']} "
-            f"({found['reason']}): put it at {found['path']}, or name it behind -- with {option}"
-        )
-    if found := _NO_SUCH_JAR.search(text):
-        return UserError(
-            f"there is no jar at {found['path']}: name that of Beam's job server with {option}, or "
-            "leave that out, and Beam fetches its own"
-        )
-    if found := _ENDED_THERE.search(text):
-        state = found["state"] or "CANCELLED"
-        return UserError(
-            f"the job was ended at {runner} ({state}): run the same command again to go on"
-        )
-    if found := _SERVER_ENDED.search(text):
-        return UserError(
-            f"the job server of {runner} ended at once, with exit code {found['code']}: see that "
-            f"{java} is a Java that runs it, and {option} its jar"
-        )
-    if isinstance(error, FileNotFoundError) and error.filename == java:
-        return UserError(
-            f"{runner} needs Java, and there is no program {java}: install it, or name it behind "
-            "-- with --job_server_java_launcher"
-        )
-    return None
+    return UserError(
+        f"{runner} does not take the job ({_reason(error)}). Run the same command with -v to see "
+        "more"
+    )
 
 
 def _reason(error: BaseException) -> str:
-    details = getattr(error, "details", None)  # of grpc, whose text has many lines
+    """Return the last line of an error's message."""
+    details = getattr(error, "details", None)  # of grpc
     found = details() if callable(details) else None
-    # Beam's client of S3 raises a text and a status; that would be shown as a tuple.
+    # Beam's client of S3 raises a text and a status, which would be shown as a tuple.
     is_several = len(error.args) > 1 and isinstance(error.args[0], str)
-    told = found or (error.args[0] if is_several else error)
-    line = " ".join(str(told).split()) or type(error).__name__
+    text = str(found or (error.args[0] if is_several else error))
+    line = text.strip().rpartition("\n")[2].strip() or type(error).__name__
     return line if len(line) <= _LONGEST_REASON else f"{line[:_LONGEST_REASON]}..."

@@ -22,7 +22,7 @@ from model.errors import UserError, counted
 from pipelines.runners import beam_options, failures, remote_jobs
 from pipelines.runners.beam_options import LOCAL_RUNNER, LOCAL_RUNNERS, LOOPBACK
 from pipelines.runners.failures import find_user_error
-from pipelines.runners.foreign_errors import explain_submission
+from pipelines.runners.foreign_errors import explain_failure
 from pipelines.runners.jobs import job_states
 from pipelines.runners.jobs.flink_server import job_server
 from pipelines.runners.jobs.job_file import JobFile, JobNote
@@ -162,7 +162,9 @@ def run_pipeline(
             if failures.is_interrupt(error):
                 whole = note.job.check(result) if note.job and result else result
                 raise remote_jobs.cancel(whole, report=report) from None
-            found = find_user_error(error) or _explain_runner(error, pipeline)
+            found = find_user_error(error)
+            if found is None and runner.lower() not in LOCAL_RUNNERS:
+                found = explain_failure(error, runner=runner, is_taken=result is not None)
             if found is None:
                 raise
             raise found from error
@@ -191,12 +193,3 @@ def _name_no_packages(pipeline: beam.Pipeline) -> None:
         return run_pipeline(pipeline, options)
 
     pipeline.runner.run_pipeline = run
-
-
-def _explain_runner(error: BaseException, pipeline: beam.Pipeline) -> UserError | None:
-    """Returns what to tell the user where another runner did not take the job; else None."""
-    runner = type(pipeline.runner).__name__
-    if runner.lower() in LOCAL_RUNNERS:
-        return None
-    java = pipeline.options.view_as(JobServerOptions).job_server_java_launcher
-    return explain_submission(error, runner=runner, java=java)

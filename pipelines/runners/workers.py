@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from apache_beam.options.pipeline_options import PortableOptions, SetupOptions
+from apache_beam.options.pipeline_options import (
+    DebugOptions,
+    FlinkRunnerOptions,
+    PortableOptions,
+    SetupOptions,
+    WorkerOptions,
+)
 
+from model.engines.machine import cores
 from model.errors import UserError
 from pipelines.runners.beam_options import (
     LOCAL_RUNNERS,
     LOOPBACK,
     find_runner_name,
+    has_direct_workers,
     is_dataflow,
+    local_workers,
     parse_arguments,
 )
 from pipelines.storage.paths import is_local
@@ -29,6 +38,25 @@ def are_elsewhere(arguments: Sequence[str]) -> bool:
     if "dataflow" in runner:  # which knows no other environment than its own
         return True
     return runner not in LOCAL_RUNNERS and find_environment(arguments) != LOOPBACK
+
+
+def count_slots(arguments: Sequence[str]) -> int:
+    """Return how many elements a job works on at the same time: its workers times their threads.
+
+    Args:
+      arguments: Beam's own flags, with those that the job adds.
+
+    Raises:
+      UserError: Beam cannot read a flag.
+    """
+    options = parse_arguments(arguments)
+    if has_direct_workers(arguments):
+        return local_workers(arguments) or cores()
+    if is_dataflow(arguments):
+        worker, debug = options.view_as(WorkerOptions), options.view_as(DebugOptions)
+        workers = worker.max_num_workers or worker.num_workers or 1
+        return int(workers * (debug.number_of_worker_harness_threads or 1))
+    return max(1, options.view_as(FlinkRunnerOptions).parallelism)
 
 
 def check_places(arguments: Sequence[str], *, places: Mapping[str, Sequence[str]]) -> str | None:

@@ -39,10 +39,9 @@ from pipelines.jobs.progress import Progress
 from pipelines.jobs.running import claim_folder, output_error
 from pipelines.remote import dataflow, flink
 from pipelines.remote.checks import check_job
-from pipelines.remote.estimates import count_slots
 from pipelines.runners.beam_options import set_file_system_options, with_workers
 from pipelines.runners.jobs.transforms import Spread
-from pipelines.runners.workers import are_elsewhere
+from pipelines.runners.workers import are_elsewhere, count_slots
 from pipelines.storage.files import delete
 from pipelines.storage.first_look import look_first
 from pipelines.storage.listing import list_files

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from model.errors import UserError
-from pipelines.runners.beam_options import check_flags, parse_arguments
+from pipelines.runners.beam_options import check_flags, describe_arguments, parse_arguments
 from pipelines.runners.runner import make_pipeline
 
 SECRETS = ("--s3_secret_access_key=hush", "--s3_session_token", "hush")
@@ -42,3 +42,15 @@ def test_help_of_beam_is_refused(capsys):
         "--help"
     )
     assert capsys.readouterr().out == ""
+
+
+def test_secrets_are_not_shown():
+    beam = (
+        "--s3_access_key_id=A", "--s3_secret_access_key", "B", "--s3_session_token=C",
+        "--azure_connection_string=D", "--region", "r",
+    )  # fmt: skip
+    assert describe_arguments(beam) == (
+        "--s3_access_key_id=*** --s3_secret_access_key=*** --s3_session_token=*** "
+        "--azure_connection_string=*** --region r"
+    )
+    assert describe_arguments([]) == "none"

@@ -11,7 +11,7 @@ from model.errors import UserError
 from pipelines.preprocess.options import PreprocessOptions
 from pipelines.preprocess.request import PreprocessRequest
 from pipelines.runners.beam_options import find_runner_name, with_local_defaults
-from pipelines.runners.workers import check_places, check_workers
+from pipelines.runners.workers import check_places, check_workers, count_slots
 
 FLINK = ("--runner=FlinkRunner", "--environment_config=image")
 DATAFLOW = (
@@ -151,3 +151,12 @@ def test_other_workers_get_whole_paths_and_the_user_a_warning(folder):
     assert here.sources[0].paths() == ["a.en", "a.xx"], "as in datasets of before"
     assert here.fingerprint == plan().fingerprint
     assert not here.notices
+
+
+def test_slots_are_workers_times_threads():
+    dataflow = ("--runner=DataflowRunner", "--max_num_workers=25")
+    assert count_slots(["--direct_num_workers=2"]) == 2
+    assert count_slots(["--runner=FlinkRunner", "--parallelism=6"]) == 6
+    assert count_slots(dataflow) == 25
+    assert count_slots((*dataflow, "--number_of_worker_harness_threads=2")) == 50
+    assert count_slots(["--runner=PortableRunner", "--job_endpoint=h:1"]) == 1
