@@ -108,12 +108,10 @@ def describe_report(report: Progress | Validation, *, validating: float = 0.0) -
             f"{'  (best)' if report.is_best else ''}"
         )
     left = _hours(report.seconds_left + validating)
-    skipped = f"  skipped {report.skipped_updates:,}" if report.skipped_updates else ""
     return (
         f"step {report.step:>6,}/{report.steps:,}  loss {report.loss:.3f}  nll {report.nll:.3f}  "
         f"perplexity {report.perplexity:.2f}  accuracy {report.accuracy:.1%}  rate "
         f"{report.learning_rate:.2e}  gradient norm {report.gradient_norm:.2f}  "
         f"{report.source_tokens_per_second:,.0f} + {report.target_tokens_per_second:,.0f} source + "
         f"target tokens/s  padding {report.padding:.0%}  left {left}"
-        f"{skipped}"
     )

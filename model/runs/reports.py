@@ -28,7 +28,6 @@ class Progress:
     target_tokens_per_second: float
     padding: float  # share of the positions of both sides
     seconds_left: float  # to the last update, at the speed since the last report
-    skipped_updates: int | None = None  # float16 could not hold their gradients; None of none
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

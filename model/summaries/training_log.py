@@ -22,7 +22,6 @@ UNITS = {
     "source_tokens_per_second": "tokens/s",
     "target_tokens_per_second": "tokens/s",
     "padding": "share of positions",
-    "skipped_updates": "updates",
 }
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from model.runs.initial_model import InitialModel
 
 SCHEDULES = ("inverse-sqrt", "constant")
-COMPUTE_TYPES = ("float32", "mixed_bfloat16", "mixed_float16")
+COMPUTE_TYPES = ("float32", "mixed_bfloat16")
 METRICS = ("loss", "nll", "perplexity", "bleu", "chrf")  # of a validation
 AVERAGES = ("none", "last", "best")
 _MOST = 2**31 - 1  # of what is counted: the numbers of TensorFlow's shapes and steps
@@ -51,12 +51,9 @@ class TrainingConfig:
 
         Early on, the decay of update t is (1 + t) / (10 + t) where that is less.
       clip_norm: Scale gradients of a greater global norm down to this. By default none are.
-      compute_type: Type of the matrix products: "float32", "mixed_bfloat16" or "mixed_float16",
-        the latter two for GPUs.
+      compute_type: Type of the matrix products: "float32", or "mixed_bfloat16" for GPUs.
 
-        The weights are float32. In float16 the loss is scaled, and updates that overflow are left
-        out.
-      jit: Compile the model by XLA, anew for each shape of a batch: pays on GPUs, if at all.
+        The weights are float32.
       seed: Seed of the weights, the order of the batches and dropout.
       validate_every: Run over the validation split every N updates.
       score_every: Translate the validation split every N updates, for BLEU and chrF; 0 never does.
@@ -86,7 +83,6 @@ class TrainingConfig:
     ema: float | None = None
     clip_norm: float | None = None
     compute_type: str = one_of(COMPUTE_TYPES, default="float32")
-    jit: bool = False
     seed: int = 1
     validate_every: int = 500
     score_every: int | None = None

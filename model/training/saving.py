@@ -80,8 +80,6 @@ class RunSaver:
         self._state = tf.Variable("", dtype=tf.string)
         self._written = ""
         parts = {"weights": named_weights(model), "adam": step.adam, "state": self._state}
-        if step.loss_scale:
-            parts["loss_scale"] = step.loss_scale
         self._average = step.average
         if step.average:
             parts[AVERAGE] = named_weights(model, step.average.means)

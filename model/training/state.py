@@ -25,9 +25,8 @@ class Meter:
     source_tokens: int = 0
     positions: int = 0  # of both sides, padding included
     gradient_norm: float = 0.0  # sum over the updates
-    updates: int = 0  # those that were left out counted
+    updates: int = 0
     seconds: float = 0.0  # of training alone
-    skipped: int = 0  # updates that were left out
 
     def add(self, result: StepResult, *, batch: Batch, is_update: bool) -> None:
         """Adds the result of a batch, which may be the last of its update."""
@@ -40,7 +39,6 @@ class Meter:
         self.positions += source.size + target[:, 1:].size
         self.gradient_norm += result.gradient_norm
         self.updates += is_update
-        self.skipped += int(result.skipped)
 
     def progress(self, *, step: int, steps: int, epoch: int, learning_rate: float) -> Progress:
         """Returns the report on what was added up."""
@@ -54,12 +52,11 @@ class Meter:
             perplexity=perplexity(self.cross_entropy / tokens),
             accuracy=self.correct / tokens,
             learning_rate=learning_rate,
-            gradient_norm=self.gradient_norm / max(1, self.updates - self.skipped),
+            gradient_norm=self.gradient_norm / max(1, self.updates),
             source_tokens_per_second=self.source_tokens / seconds,
             target_tokens_per_second=tokens / seconds,
             padding=1 - (self.source_tokens + tokens) / self.positions,
             seconds_left=(steps - step) * seconds / self.updates,
-            skipped_updates=self.skipped or None,
         )
 
 

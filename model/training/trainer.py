@@ -298,8 +298,6 @@ def _build(
             accumulates=training.effective_batch_size is not None,
             r_drop=training.r_drop,
             ema=training.ema,
-            scales_loss=training.compute_type == "mixed_float16",
-            jit=training.jit,
         )
     except tf.errors.ResourceExhaustedError as error:
         raise out_of_memory_for_model(error) from error

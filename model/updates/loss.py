@@ -32,26 +32,22 @@ def batch_sums(
     smoothing: float,
     dropout: Dropout | None = None,
     r_drop: float | None = None,
-    has_static_shapes: bool = False,
 ) -> TokenSums:
     """Runs the model with the true target as its input (teacher forcing).
 
     `source` is int32 [B, S], `target` int32 [B, T], BOS and EOS included; `smoothing` is the mass
     spread over the vocabulary; `dropout` is None in validation. `r_drop` is the weight of the
     divergence between two passes with different dropout, whose other sums are then means; None
-    makes one pass. With `has_static_shapes`, shapes depend on those of the arguments alone, as XLA
-    needs.
+    makes one pass.
     """
     passes = 2 if r_drop and dropout else 1
     outputs = [model(source, target=target[:, :-1], dropout=dropout) for _ in range(passes)]
     labels = tf.reshape(target[:, 1:], [-1])
     outputs = [tf.reshape(output, [-1, output.shape[-1]]) for output in outputs]
-    is_real = labels != PAD_ID
-    if not has_static_shapes:
-        # The product with the vocabulary is the dearest of all: padding leaves before it.
-        real = tf.where(is_real)[:, 0]
-        labels = tf.gather(labels, real)  # [P]
-        outputs = [tf.gather(output, real) for output in outputs]  # [P, D] each
+    # The product with the vocabulary is the most expensive one: padding leaves before it.
+    real = tf.where(labels != PAD_ID)[:, 0]
+    labels = tf.gather(labels, real)  # [P]
+    outputs = [tf.gather(output, real) for output in outputs]  # [P, D] each
     table = tf.convert_to_tensor(model.output_embedding.table)
     if model.output_bias is not None:  # one more column, which 1 is multiplied with
         outputs = [
@@ -65,8 +61,6 @@ def batch_sums(
         first, second = outputs
         losses, *others = of_tokens
         of_tokens = (losses + r_drop / 4 * symmetric_divergence(first, second, table), *others)
-    if has_static_shapes:
-        of_tokens = tuple(tf.where(is_real, values, 0.0) for values in of_tokens)
     losses, cross_entropies, correct = of_tokens
     return TokenSums(
         loss=tf.reduce_sum(losses),

@@ -18,7 +18,6 @@ import tensorflow as tf
 from model.transformer.layers import Dropout
 from model.transformer.transformer import Transformer
 from model.updates.loss import TokenSums, batch_sums
-from model.updates.loss_scaling import LossScale
 from model.updates.optimizer import Accumulator, Adam, Average
 from model.updates.strategies import is_multi_worker
 
@@ -44,12 +43,11 @@ class StepResult(NamedTuple):
     """What is known after a batch, of all replicas."""
 
     sums: TokenSums  # over the real target tokens
-    gradient_norm: float  # global, before clipping; 0 if only accumulated, or left out
-    skipped: float  # 1 where the update was left out, as float16 could not hold its gradients
+    gradient_norm: float  # global, before clipping; 0 if only accumulated
     stops: float  # how many replicas' processes were told to stop
 
 
-# The parts of a step's result, [7] each on the device that it was made on; they are to be added up.
+# The parts of a step's result, [6] each on the device that it was made on; they are to be added up.
 Unread = tuple[tf.Tensor, ...]
 
 
@@ -58,8 +56,7 @@ class TrainingStep:
 
     The model was made in the scope of the strategy; `seed` is that of dropout, below 2^30;
     `label_smoothing`, `clip_norm`, `r_drop` and `ema` are as in `TrainingConfig`. It `accumulates`
-    where an update may take several batches, `scales_loss` for products in float16, and `jit`
-    compiles the model by XLA, forward and backward, anew for each shape of a batch.
+    where an update may take several batches.
     """
 
     def __init__(
@@ -73,8 +70,6 @@ class TrainingStep:
         accumulates: bool,
         r_drop: float | None = None,
         ema: float | None = None,
-        scales_loss: bool = False,
-        jit: bool = False,
     ) -> None:
         self._model = model
         self._strategy = strategy
@@ -82,12 +77,10 @@ class TrainingStep:
         self._seed = seed
         self._label_smoothing = label_smoothing
         self._clip_norm, self._r_drop = clip_norm, r_drop
-        self._jit = jit
         self._variables = [variable.value for variable in model.trainable_variables]
         with strategy.scope():
             self.adam = Adam(self._variables)
             self.accumulator = Accumulator(self._variables) if accumulates else None
-            self.loss_scale = LossScale() if scales_loss else None
             self.average = Average(self._variables, decay=ema) if ema else None
         with_scalars = [*_PAIR, _SCALARS]
         self._update = _compiled(self._update_on_batch, with_scalars)
@@ -105,8 +98,8 @@ class TrainingStep:
     @staticmethod
     def read(result: Unread) -> StepResult:
         """Waits for a step's result and returns it."""
-        *sums, norm, skipped, stops = np.sum([part.numpy() for part in result], axis=0).tolist()
-        return StepResult(TokenSums(*sums), norm, skipped, stops)
+        *sums, norm, stops = np.sum([part.numpy() for part in result], axis=0).tolist()
+        return StepResult(TokenSums(*sums), norm, stops)
 
     def averaged(self) -> contextlib.AbstractContextManager[None]:
         """Returns a context in which the model has its averaged weights, if it has such."""
@@ -142,13 +135,10 @@ class TrainingStep:
             if self._clip_norm is not None:
                 factor = self._clip_norm / tf.maximum(norm, self._clip_norm)
                 gradients = [gradient * factor for gradient in gradients]
-            if self.loss_scale is None:
-                self._apply(gradients, rate=scalars.rate, update=scalars.update)
-                skipped = tf.zeros([])
-            else:
-                skipped = self._apply_if_finite(gradients, norm=norm, scalars=scalars)
-                norm = tf.where(skipped > 0, 0.0, norm)
-            return tf.concat([told[:-1], [norm, skipped], told[-1:]], 0)
+            self.adam.apply(gradients, rate=scalars.rate, update=scalars.update)
+            if self.average:
+                self.average.follow(scalars.update)
+            return tf.concat([told[:-1], [norm], told[-1:]], 0)
 
         # All replicas know it all.
         return self._run_apart(update, source, target, scalars)[:1]
@@ -164,32 +154,12 @@ class TrainingStep:
                 source, target, tokens=1.0, seed=self._dropout_seed(scalars.place)
             )
             self.accumulator.add(gradients)
-            told = tf.stack([*sums, 0.0, 0.0, scalars.stop])
+            told = tf.stack([*sums, 0.0, scalars.stop])
             # What other processes know cannot be read here later.
             return self._sum_over_replicas([told])[0] if has_other_processes else told
 
         parts = self._run_apart(accumulate, source, target, scalars)
         return parts[:1] if has_other_processes else parts
-
-    def _apply(self, gradients: list[tf.Tensor], *, rate: tf.Tensor, update: tf.Tensor) -> None:
-        self.adam.apply(gradients, rate=rate, update=update)
-        if self.average:
-            self.average.follow(update)
-
-    def _apply_if_finite(
-        self, gradients: list[tf.Tensor], *, norm: tf.Tensor, scalars: UpdateScalars
-    ) -> tf.Tensor:
-        """Updates the weights unless a gradient overflowed; returns 1 where one did, else 0."""
-        assert self.loss_scale
-        is_finite = tf.math.is_finite(norm)
-        # Adam corrects its moments by the number of updates that they have seen.
-        seen = scalars.update - tf.convert_to_tensor(self.loss_scale.skipped)
-
-        def apply() -> tf.Tensor:
-            self._apply(gradients, rate=scalars.rate, update=seen)
-            return is_finite
-
-        return self.loss_scale.adapt(tf.cond(is_finite, apply, lambda: is_finite))
 
     def _sums_of_batch(self, source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
         def sums(source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
@@ -230,27 +200,10 @@ class TrainingStep:
         Source and target are int32 [B, S] and [B, T], of all replicas; without seed no dropout.
         """
         rows = self._own_rows(source, target)
-        compute = self._row_gradients
-        if self._jit:  # one for each replica, as each has weights of its own
-            compute = tf.function(compute, autograph=False, jit_compile=True)
-        if self.loss_scale is None:
-            return compute(*rows, tokens, seed)
-        # The sum and not the mean is scaled: batches that are accumulated do not know its size yet.
-        scale = tf.convert_to_tensor(self.loss_scale.scale)
-        gradients, sums = compute(*rows, 1 / scale, seed)
-        return [gradient / (scale * tokens) for gradient in gradients], sums
-
-    def _row_gradients(
-        self,
-        source: tf.Tensor,
-        target: tf.Tensor,
-        divisor: tf.Tensor | float,
-        seed: tf.Tensor | None,
-    ) -> tuple[list[tf.Tensor], TokenSums]:
         with tf.GradientTape() as tape:
             dropout = None if seed is None else Dropout(seed)
-            sums = self._row_sums(source, target, dropout=dropout)
-            loss = sums.loss / divisor
+            sums = self._row_sums(*rows, dropout=dropout)
+            loss = sums.loss / tokens
         gradients = tape.gradient(loss, self._variables)
         return [tf.convert_to_tensor(gradient) for gradient in gradients], sums
 
@@ -268,7 +221,6 @@ class TrainingStep:
             smoothing=self._label_smoothing,
             dropout=dropout,
             r_drop=self._r_drop,
-            has_static_shapes=self._jit,
         )
 
     def _dropout_seed(self, place: tf.Tensor) -> tf.Tensor:

@@ -1,6 +1,6 @@
 """Trains and translates a little on the devices of a machine; test_gpu_smoke.py starts it.
 
-    python tests/support/gpu_smoke.py GPU FOLDER float32 mixed_float16
+    python tests/support/gpu_smoke.py GPU FOLDER float32 mixed_bfloat16
 
 Writes what each device found to FOLDER/found.json. With CPU instead of GPU, two logical CPU devices
 stand in for GPUs.

@@ -43,7 +43,7 @@ class _Built:
     def __init__(self, config, training, strategy):
         self.model, self.step = _build(config, training, strategy)
         self._attributes = dict(vars(self.step))
-        parts = (self.step.adam, self.step.accumulator, self.step.loss_scale, self.step.average)
+        parts = (self.step.adam, self.step.accumulator, self.step.average)
         variables = [variable for part in parts if part for variable in part.variables]
         self._values = [(each, each.numpy()) for each in [*self.model.variables, *variables]]
 
@@ -82,7 +82,7 @@ class BuiltModels:
             return _build(config, training, strategy)
         key = (
             config, training.seed, training.label_smoothing, training.clip_norm,
-            training.effective_batch_size is None, training.compute_type, training.jit,
+            training.effective_batch_size is None, training.compute_type,
             training.ema, training.r_drop, strategy,
         )  # fmt: skip
         if self._free[key]:

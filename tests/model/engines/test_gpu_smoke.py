@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from model.engines.gpus import find_nvidia, find_nvidia_by_tool
+from model.engines.gpus import find_nvidia
 from model.training.options import COMPUTE_TYPES
 
 SCRIPT = Path(__file__).parents[2].joinpath("support", "gpu_smoke.py")
 SECONDS = 1800
 # Of losses; GPUs multiply float32 with fewer digits (TensorFloat-32).
-TOLERANCE = {"float32": 2e-3, "mixed_bfloat16": 2e-2, "mixed_float16": 1e-2}
+TOLERANCE = {"float32": 2e-3, "mixed_bfloat16": 2e-2}
 # Of log-probabilities.
 SCORE_TOLERANCE = {"float32": 0.01, "bfloat16": 0.2, "float16": 0.05}
 
@@ -62,7 +62,7 @@ def check(kind, folder, *compute_types):
 
 def test_gpus_train_and_translate_like_the_cpu(tmp_path):
     is_required = os.environ.get("TT_REQUIRE_GPU") == "1"
-    if not is_required and not (find_nvidia() or find_nvidia_by_tool()):
+    if not is_required and not find_nvidia():
         pytest.skip("no NVIDIA GPU on this machine: no GPU has been tested")
     ended = run_python(
         "-c", "from model.engines.gpus import count_gpus, explain_missing_gpu as explain\n"
@@ -77,5 +77,5 @@ def test_gpus_train_and_translate_like_the_cpu(tmp_path):
 
 
 def test_cpus_that_stand_in_for_gpus_do_the_same(tmp_path):
-    found = check("CPU", tmp_path, "mixed_float16")
+    found = check("CPU", tmp_path, "mixed_bfloat16")
     assert found["devices"] == ["CPU:0", "CPU:1"]

@@ -89,7 +89,7 @@ def test_files_of_models_as_before_say_what_they_said_before():
         (lambda: TrainingConfig(schedule="cosine"), "one of inverse-sqrt, constant. Received: cos"),
         (
             lambda: TrainingConfig(compute_type="float16"),
-            "bfloat16, mixed_float16. Received: f",
+            "float32, mixed_bfloat16. Received: f",
         ),
         (lambda: TrainingConfig(average="all"), "`average` must be one of none, last, best"),
         (
