@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 SIGNALLED = 128  # and the number of a signal: what a shell gives for a process that it ended
 _PLACES = "Where it is trained"
 _SIZES = ("source_vocabulary_size", "target_vocabulary_size", "shared_vocabulary")
+_OF_MARIAN = (  # set by `tt import marian`
+    "position_scale", "activation", "projection_bias", "output_bias", "embedding_norm",
+    "zero_start", "source_bos",
+)  # fmt: skip
 _BY_PRESET = dict.fromkeys(("layers", "d_model", "heads", "d_ff"), "")
 
 
@@ -55,7 +59,7 @@ def train_command(
             panel="Model",
             flags={"tie_embeddings": "--tie-embeddings/--untie-embeddings"},
             shown={**_BY_PRESET, "dropout": "the preset's, or by the dataset's size"},
-            leave_out=_SIZES,
+            leave_out=(*_SIZES, *_OF_MARIAN),
         ),
     ],
     training: Annotated[

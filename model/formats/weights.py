@@ -144,8 +144,7 @@ def _not_finite(model: Transformer) -> list[str]:
     ]
 
 
-MARIAN_FILE = "model.npz"  # of an export for Marian
-_EXPORT_FILES = (WEIGHTS_FILE, SAVED_MODEL_FILE, CTRANSLATE2_FILE, MARIAN_FILE)
+_EXPORT_FILES = (WEIGHTS_FILE, SAVED_MODEL_FILE, CTRANSLATE2_FILE)
 
 
 def copy_model(model_folder: Path, output: Path, *, overwrite: bool = False) -> None:

@@ -11,7 +11,7 @@ from model.errors import UserError, one_of, require_one_of
 from model.formats.model_folder import find_model_folder
 from model.runs.averaging import check_is_run, export_checkpoint
 
-FORMATS = ("model", "saved-model", "ctranslate2", "marian")
+FORMATS = ("model", "saved-model", "ctranslate2")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -23,8 +23,8 @@ class ExportRequest:
     Attributes:
       model: Run folder, or an exported model folder.
       output: Folder to write.
-      format: "model" (what tt itself loads), "saved-model" (TensorFlow, search included),
-        "ctranslate2" or "marian".
+      format: "model" (what tt itself loads), "saved-model" (TensorFlow, search included) or
+        "ctranslate2".
       checkpoint: Checkpoint of a run folder: "last", "best", or the step of one that is kept. By
         default the run's exported model.
       overwrite: Replace an earlier export.
@@ -75,7 +75,6 @@ class ExportRequest:
             self._export(folder)
 
     def _export(self, source: Path) -> None:
-        from model.formats.marian.exporting import export_marian
         from model.formats.saved_model import export_saved_model
         from model.formats.to_ctranslate2 import export_ctranslate2
         from model.formats.weights import copy_model
@@ -86,7 +85,5 @@ class ExportRequest:
             export_saved_model(source, output, decoding=decoding, overwrite=overwrite)
         elif self.format == "ctranslate2":
             export_ctranslate2(source, output, overwrite=overwrite)
-        elif self.format == "marian":
-            export_marian(source, output, overwrite=overwrite)
         else:
             copy_model(source, output, overwrite=overwrite)

@@ -25,7 +25,6 @@ import marian_program as marian  # noqa: E402
 from model.decoding.options import Decoding  # noqa: E402
 from model.engines.tensorflow_engine import TensorFlowTranslator  # noqa: E402
 from model.formats.importing import ImportRequest  # noqa: E402
-from model.formats.marian.exporting import export_marian  # noqa: E402
 
 
 def main():
@@ -74,14 +73,6 @@ def main():
         found = marian.decode(texts, **where, beam_size=6, normalize=1.0)
         wide = marian.text_of([each.pieces for each in found], vocabulary=vocabulary)
         print(f"6 beams: BLEU {bleu(own):.2f}, Marian's {bleu(wide):.2f}", flush=True)
-
-        export_marian(folder / "imported", folder / "exported")
-        names = [folder / "exported/vocabulary.spm"] * 2
-        again = marian.decode(
-            texts, folder=folder, model=folder / "exported/model.npz", vocabularies=names
-        )
-        same = sum(a.pieces == b.pieces for a, b in zip(theirs, again, strict=True))
-        print(f"exported and decoded by Marian: {same} of {len(texts)} identical", flush=True)
 
         listed = marian.write_list(vocabulary, folder / "vocabulary.yml")
         subprocess.run(

@@ -1,4 +1,4 @@
-"""Models of Marian, in and out: a `.npz` of arrays and a configuration, beside vocabularies.
+"""Import Marian models: a `.npz` of arrays and a configuration, with vocabularies.
 
 archive       the `.npz`
 architecture  Marian's configuration and that of our Transformer
@@ -7,5 +7,4 @@ vocabularies  Marian's tokens and our ids
 yaml_text     YAML without aliases
 weights       which arrays make up which of our variables
 importing     a model of Marian's to a model folder
-exporting     a model folder to a model of Marian's
 """

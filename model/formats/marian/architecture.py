@@ -14,8 +14,6 @@ from model.errors import UserError
 from model.formats.marian.archive import Settings
 from model.transformer.config import ACTIVATIONS, TransformerConfig
 
-MODEL_VERSION = "v1.12.0"  # whose options are written
-
 # Options that must have one of the values that follow; the first is Marian's own default, which
 # holds where an older version did not write the option.
 _MUST_BE: dict[str, tuple[Any, ...]] = {
@@ -41,21 +39,6 @@ _MUST_BE: dict[str, tuple[Any, ...]] = {
 _NORMS = {("", "an", ""): "post", ("n", "a", "n"): "pre"}
 _OPERATIONS = ("transformer-preprocess", "transformer-postprocess", "transformer-postprocess-top")
 _OPERATION_DEFAULTS = ("", "dan", "")
-
-# What is written of all else, so that no version's default counts.
-_WRITTEN = {
-    "skip": False, "layer-normalization": False, "factors-dim-emb": 0, "lemma-dependency": "",
-    "output-omit-bias": False, "transformer-guided-alignment-layer": "last",
-    "transformer-aan-activation": "swish", "transformer-aan-depth": 2,
-    "transformer-aan-nogate": False, "transformer-dim-aan": 2048,
-    "transformer-decoder-dim-ffn": 0, "transformer-rnn-projection": False,
-    "transformer-no-bias": False, "transformer-no-affine": False,
-    "transformer-alibi-shift": False, "transformer-alibi-trainable": False,
-    "separator-symbol": "[eos]", "ulr-dim-emb": 0, "ulr-trainable-transformation": False,
-    "dim-rnn": 1024, "enc-type": "bidirectional", "enc-cell": "gru", "enc-cell-depth": 1,
-    "dec-cell": "gru", "dec-cell-base-depth": 2, "dec-cell-high-depth": 1,
-    "bert-train-type-embeddings": True, "bert-type-vocab-size": 2, "version": MODEL_VERSION,
-}  # fmt: skip
 
 
 def read_architecture(
@@ -116,46 +99,6 @@ def read_architecture(
         zero_start=True,
         source_bos=False,
     )
-
-
-def write_architecture(config: TransformerConfig, *, sizes: tuple[int, int]) -> Settings:
-    """Returns Marian's configuration of an architecture, with so many tokens a side.
-
-    Raises:
-      UserError: Marian cannot be so.
-    """
-    wanted = {
-        "zero_start": True, "source_bos": False,
-        "position_scale": "tensor2tensor", "position_base": 10000.0,
-    }  # fmt: skip
-    differing = [name for name, value in wanted.items() if getattr(config, name) != value]
-    if differing:
-        has = ", ".join(f"`{name}={getattr(config, name)}`" for name in differing)
-        needs = ", ".join(f"`{name}={value}`" for name, value in wanted.items())
-        raise UserError(
-            f"Marian decodes models with {needs}; this one has {has}. Train one "
-            "with `tt train --zero-start --no-source-bos --position-scale tensor2tensor`"
-        )
-    is_pre, tied, shared = config.norm == "pre", config.tie_embeddings, config.shared_vocabulary
-    encoder_layers, decoder_layers = config.depths
-    return {
-        **{name: allowed[0] for name, allowed in _MUST_BE.items() if name[-10:] != "-positions"},
-        **_WRITTEN,
-        "dim-vocabs": list(sizes),
-        "dim-emb": config.d_model,
-        "enc-depth": encoder_layers,
-        "dec-depth": decoder_layers,
-        "tied-embeddings": tied and not shared,
-        "tied-embeddings-src": shared and not tied,
-        "tied-embeddings-all": shared and tied,
-        "transformer-heads": config.heads,
-        "transformer-dim-ffn": config.d_ff,
-        "transformer-ffn-activation": config.activation,
-        "transformer-preprocess": "n" if is_pre else "",
-        "transformer-postprocess": "da" if is_pre else "dan",
-        "transformer-postprocess-top": "n" if is_pre else "",
-        "transformer-postprocess-emb": "nd" if config.embedding_norm else "d",
-    }
 
 
 def _number(settings: Settings, name: str, *, path: Path) -> int:

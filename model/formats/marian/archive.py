@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import yaml
 
 from model.errors import UserError
 from model.formats.archives import DAMAGED, check_members
@@ -125,14 +124,6 @@ def read_archive(path: Path) -> tuple[Settings, Arrays]:
             )
     floats = {name: values.astype(np.float32) for name, values in arrays.items()}
     return _read_settings(path, text), Arrays(path, floats)
-
-
-def write_archive(path: Path, *, settings: Settings, arrays: Mapping[str, Array]) -> None:
-    """Writes a model as Marian reads it: vectors as [1, n], row by row, a NUL behind the text."""
-    text = yaml.safe_dump(dict(settings), sort_keys=True).encode() + b"\0"
-    rows = {name: np.ascontiguousarray(np.atleast_2d(values)) for name, values in arrays.items()}
-    with path.open("wb") as file:  # NumPy would add to a name
-        np.savez(file, **rows, **{_SETTINGS: np.frombuffer(text, np.int8)})  # type: ignore[arg-type]
 
 
 def _read_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> npt.NDArray[Any]:

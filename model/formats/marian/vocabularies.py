@@ -183,13 +183,6 @@ def to_ours(file: PieceFile, tokens: MarianTokens, *, beside: Iterable[str]) -> 
     return OurVocabulary(content, rows, is_chosen)
 
 
-def to_marians(file: PieceFile) -> tuple[bytes, npt.NDArray[np.int64]]:
-    """Returns one of our vocabularies as Marian has it, and our id for each of its ids."""
-    ids = np.array([EOS_ID, UNK_ID, *range(_FIRST_ID, len(file.pieces))])
-    special = {"unk": 1, "bos": -1, "eos": 0, "pad": -1}
-    return file.with_pieces([file.pieces[i] for i in ids], special=special), ids
-
-
 def _free_name(name: str, taken: set[str]) -> str:
     """Returns a name for a special piece that no token has."""
     while name in taken:

@@ -6,12 +6,10 @@ import marian_program as marian
 import numpy as np
 import pytest
 from marian_models import PRE_NORM, SETTINGS, TEXTS, random_arrays, train_pieces, write_npz
-from models import write_model
 
 from model.decoding.options import Decoding
 from model.engines.tensorflow_engine import TensorFlowTranslator
 from model.formats.importing import ImportRequest
-from model.formats.marian.exporting import export_marian
 from pipelines.corpora.embedded import train_pairs
 
 TIE = 1e-4
@@ -91,48 +89,3 @@ def test_greedy_ids_and_scores_are_marians(trained):
     assert agreement.identical >= 0.995 * agreement.rows
     assert all(abs(gap) < TIE for gap in agreement.gaps)
     assert agreement.worst_score < 1e-3
-
-
-def test_what_was_imported_decodes_in_marian_as_before(trained):
-    folder, model, vocabulary = trained
-    texts = TEXTS["source"][:100]
-    translator_of(folder, model, vocabulary)
-    export_marian(folder / "imported", folder / "exported", overwrite=True)
-    before, after = (
-        marian.decode(texts, folder=folder, model=each, vocabularies=[pieces] * 2)
-        for each, pieces in (
-            (model, vocabulary),
-            (folder / "exported/model.npz", folder / "exported/vocabulary.spm"),
-        )
-    )
-    assert before == after
-
-
-@pytest.mark.parametrize("fields", [
-    LIKE_MARIAN,
-    {**LIKE_MARIAN, "shared_vocabulary": False, "tie_embeddings": False, "activation": "gelu"},
-], ids=["shared", "separate"])  # fmt: skip
-def test_our_models_decode_in_marian(tmp_path, fields):
-    path = write_model(tmp_path / "ours", **fields)
-    export_marian(path, tmp_path / "out")
-    is_shared = fields.get("shared_vocabulary", True)
-    names = ["vocabulary.spm"] * 2 if is_shared else ["source.spm", "target.spm"]
-    generator = np.random.default_rng(3)
-    stem = names[0].partition(".")[0]
-    texts = [
-        " ".join(f"{stem}{i}" for i in generator.integers(0, 29, length))
-        for length in generator.integers(1, 9, 100)
-    ]
-    theirs = marian.decode(
-        texts, folder=tmp_path, model=tmp_path / "out/model.npz",
-        vocabularies=[tmp_path / "out" / name for name in names],
-    )  # fmt: skip
-    translator = TensorFlowTranslator.load(path, decoding=Decoding(beam_size=1, **marian.LONGER))
-    agreement = marian.compare_greedy(translator, texts, theirs)
-    print(agreement)
-    assert agreement.identical >= 99
-    assert all(abs(gap) < TIE for gap in agreement.gaps)
-    decoder = tmp_path / "out/decoder.yml"
-    (tmp_path / "texts").write_text("\n".join(texts[:3]) + "\n")
-    written = marian.run("decode", "-c", decoder, "-i", "texts", "--quiet", cwd=tmp_path)
-    assert len(written.splitlines()) == 3

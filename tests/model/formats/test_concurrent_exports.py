@@ -17,8 +17,6 @@ from model.errors import UserError
 from model.folders.atomic import atomic_folder
 from model.formats import importing, saved_model, to_ctranslate2, weights
 from model.formats.importing import ImportRequest
-from model.formats.marian import exporting
-from model.formats.marian.exporting import export_marian
 from model.formats.model_folder import ABOUT_FILE, CONFIG_FILE, WEIGHTS_FILE, digest_path
 from model.formats.saved_model import export_saved_model
 from model.formats.to_ctranslate2 import export_ctranslate2
@@ -37,7 +35,6 @@ EXPORTS = {
         ),
     ),
     "ctranslate2": (to_ctranslate2, export_ctranslate2),
-    "marian": (exporting, export_marian),
 }
 
 
