@@ -17,8 +17,6 @@ BATCH_TOKENS, GPU_BATCH_TOKENS = 8192, 65_536
 # lets into training by default, and those two.
 MAX_SOURCE_TOKENS = 258
 
-_SECOND_NGRAM = 3  # tokens that come once in a second try, as in Paulus et al. 2017 (2.5)
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Decoding:
@@ -78,17 +76,6 @@ class Decoding:
             "`no_repeat_ngram_size` must be 0 (off) or the size of an n-gram",
             self.no_repeat_ngram_size,
         )
-
-    def second_try(self) -> Decoding:
-        """Returns a search for what this one found nothing good for: wider, and without loops.
-
-        >>> second = Decoding(beam_size=4).second_try()
-        >>> second.beam_size, second.no_repeat_ngram_size
-        (8, 3)
-        """
-        size = self.no_repeat_ngram_size
-        size = min(size, _SECOND_NGRAM) if size else _SECOND_NGRAM
-        return dataclasses.replace(self, beam_size=2 * self.beam_size, no_repeat_ngram_size=size)
 
     def length_limit(self, source_tokens: int, *, growth: int = 1) -> int:
         """Returns the most tokens of a translation, EOS counted.

@@ -41,10 +41,6 @@ class TensorFlowTranslator:
         self.vocabularies = vocabularies
         self.decoding = decoding
         self.model = model
-        # Those that search otherwise, with the same weights; each traces its search once.
-        self._with = functools.cache(
-            lambda other: TensorFlowTranslator(model, vocabularies, other, device=device)
-        )
         tokens = decoding.batch_tokens or default_batch_tokens(device)
         self._budget = TokenBudget(tokens // decoding.beam_size)
         hidden = hidden_ids(model.config, vocabularies)
@@ -103,11 +99,9 @@ class TensorFlowTranslator:
         return self.vocabularies.source.count_unknown(text)
 
     def translate_ids(
-        self, source_ids: list[list[int]], *, growth: int = 1, decoding: Decoding | None = None
+        self, source_ids: list[list[int]], *, growth: int = 1
     ) -> tuple[list[Translation], Work]:
         """Translates encoded texts: batches of like length, put back into order."""
-        if decoding is not None:
-            return self._with(decoding).translate_ids(source_ids, growth=growth)
         return translate_in_batches(
             source_ids,
             budget=self._budget,

@@ -28,7 +28,7 @@ class Engine:
     """What computes translations.
 
     Attributes:
-      name: What computes: "tensorflow", or "ctranslate2" where that extra is installed. By default
+      name: What computes: "tensorflow", or "ctranslate2". By default
         the one that the model is made for.
       compute_type: Type of the matrix products: "float32", or on GPUs "bfloat16" or "float16"
         ("tensorflow"); "float32", "int8" and, where the device has them, "int16", "float16",
@@ -151,18 +151,15 @@ class Translator(Protocol):
 
     @property
     def decoding(self) -> Decoding:
-        """How it searches unless a call says otherwise; only second tries ask for it."""
+        """How it searches."""
 
     def encode(self, texts: list[str]) -> list[list[int]]:
         """Normalises texts and turns them into ids, BOS and EOS included."""
 
     def translate_ids(
-        self, source_ids: list[list[int]], *, growth: int = 1, decoding: Decoding | None = None
+        self, source_ids: list[list[int]], *, growth: int = 1
     ) -> tuple[list[Translation], Work]:
-        """Translates ids, within `growth` times the usual length; in their order.
-
-        `growth` and `decoding` are given only where they differ from what is usual.
-        """
+        """Translate ids, within `growth` times the usual length; return them in their order."""
 
     def count_unknown(self, text: str) -> UnknownParts:
         """Counts what of a text is unknown, where `encode` gave it an unknown token."""

@@ -6,7 +6,7 @@ import collections
 import dataclasses
 import heapq
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from model.engines.translator import Hypothesis, Translation
@@ -15,7 +15,6 @@ from pipelines.flags.judging import Judge
 from pipelines.texts.planning import Plan, Source
 from pipelines.texts.segments import join_translations
 
-_NOTHING = Translation(())
 Found = Mapping[Source, Translation | Exception]
 
 
@@ -46,13 +45,6 @@ def flags_of(plan: Plan, part: str, best: Usable, *, judge: Judge) -> tuple[str,
     return judge(part, best.shown, source_tokens=len(ids) - 2)
 
 
-class SecondTry(NamedTuple):
-    """What a second try made of flagged sentences."""
-
-    found: Mapping[Source, Translation] = {}  # by another search
-    around: Mapping[str, Plan] = {}  # what is between the spans of a sentence that has some
-
-
 class Chosen(NamedTuple):
     """What may become of a part."""
 
@@ -61,68 +53,20 @@ class Chosen(NamedTuple):
     flags: tuple[str, ...]
 
 
-def choose(
-    plan: Plan, found: Found, second: SecondTry, *, judge: Judge
-) -> dict[str, Chosen | Exception]:
-    """Chooses the translation of each part of a text.
-
-    Of one that is flagged, a second try is taken if it has fewer flags, or as many and is more
-    probable. Texts with the same ids may have other flags, so that each chooses for itself.
-    """
+def choose(plan: Plan, found: Found, *, judge: Judge) -> dict[str, Chosen | Exception]:
+    """Return the translation of each part of a text, or the error of the part."""
     chosen: dict[str, Chosen | Exception] = {}
     for part, source in plan.sources.items():
-        first = found[source]
-        if isinstance(first, Exception):
-            chosen[part] = first
-            continue
-        usable = usable_hypotheses(plan, part, first)
-        if not usable:
+        result = found[source]
+        if isinstance(result, Exception):
+            chosen[part] = result
+        elif usable := usable_hypotheses(plan, part, result):
+            flagged = flags_of(plan, part, usable[0], judge=judge)
+            shown = tuple(each.shown for each in usable)
+            chosen[part] = Chosen(shown, usable[0].made.score, flagged)
+        else:
             chosen[part] = ValueError(f"the model loses what must not change in {part!r}")
-            continue
-        best = _as_choice(plan, part, usable, judge=judge)
-        if best.flags:
-            tries = [best]
-            usable = usable_hypotheses(plan, part, second.found.get(source, _NOTHING))
-            if usable:
-                tries.append(_as_choice(plan, part, usable, judge=judge))
-            if part in second.around and part not in plan.truncated:
-                tries += _choose_around(plan, part, second, judge=judge)
-            best = min(tries, key=lambda each: (len(each.flags), -each.score))
-        chosen[part] = best
     return chosen
-
-
-def _as_choice(plan: Plan, part: str, usable: Sequence[Usable], *, judge: Judge) -> Chosen:
-    flagged = flags_of(plan, part, usable[0], judge=judge)
-    return Chosen(tuple(each.shown for each in usable), usable[0].made.score, flagged)
-
-
-def _choose_around(plan: Plan, part: str, second: SecondTry, *, judge: Judge) -> list[Chosen]:
-    """Returns a part as translated around its spans, judged by what is between them, if it was."""
-    between = second.around[part]
-    if not between.sources or not second.found.keys() >= set(between.sources.values()):
-        return []
-    translations = {
-        piece: Translation(
-            tuple(each.shown for each in usable_hypotheses(between, piece, second.found[source]))
-        )
-        for piece, source in between.sources.items()
-    }
-    if not all(each.hypotheses for each in translations.values()):
-        return []
-    hypotheses = combine(between, translations)
-    pieces = [piece for piece in between.parts if piece in translations]
-    best = [translations[piece].hypotheses[0] for piece in pieces]
-    made = Hypothesis(
-        " ".join(each.text for each in best),
-        hypotheses[0].score,
-        hypotheses[0].is_complete,
-        tokens=sum(each.tokens - 1 for each in best) + 1,
-    )
-    tokens = sum(len(source) - 2 for source in between.occurrences)
-    flagged = judge(" ".join(pieces), made, source_tokens=tokens)
-    shown = [dataclasses.replace(h, text=plan.end_like(part, h.text)) for h in hypotheses]
-    return [Chosen(tuple(shown), made.score, flagged)]
 
 
 def combine(plan: Plan, translations: Mapping[str, Translation]) -> tuple[Hypothesis, ...]:

@@ -13,8 +13,8 @@ from pipelines.flags.limits import FLAGS, read_names
 
 SENTENCES, LONG, NEVER = "sentences", "long", "never"
 SPLITS = (SENTENCES, LONG, NEVER)
-KEEP, LEAVE_OUT, RETRY = "keep", "null", "retry"
-ON_FLAG = (KEEP, LEAVE_OUT, RETRY)
+KEEP, LEAVE_OUT = "keep", "null"
+ON_FLAG = (KEEP, LEAVE_OUT)
 SPLIT, TRUNCATE, SKIP = "split", "truncate", "skip"
 ON_TOO_LONG = (SPLIT, TRUNCATE, SKIP)
 _ENOUGH_PAIRS = 200  # of training with so many placeholders, for a model to know what they are
@@ -44,10 +44,7 @@ class TextOptions:
         say it.
       flags: Flags that count, of those in docs/translate.md; repeatable, or with commas, and
         "none" for none.
-      on_flag: What becomes of a flagged translation: "keep" keeps it, "null" leaves it out, "retry"
-        translates its flagged sentences once more, with twice the beam and no three tokens twice,
-        whole and around their protected spans, and keeps the one with fewest flags, or else the
-        most probable.
+      on_flag: Keep flagged translations ("keep"), or leave them out ("null").
     """
 
     max_source_tokens: int = MAX_SOURCE_TOKENS

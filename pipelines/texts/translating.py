@@ -22,13 +22,11 @@ from pipelines.texts.bisection import call_on_parts, one_line, raise_if_not_at_f
 from pipelines.texts.choosing import (
     Chosen,
     Found,
-    SecondTry,
     choose,
     combine,
-    flags_of,
     usable_hypotheses,
 )
-from pipelines.texts.options import LEAVE_OUT, RETRY, TextOptions
+from pipelines.texts.options import LEAVE_OUT, TextOptions
 from pipelines.texts.planning import PROBE, Plan, Planner, Source
 from pipelines.texts.segments import join_translations
 
@@ -127,16 +125,10 @@ def translate_texts(
     )
     found, work, plans = {**found, **again}, work + more, plans | repaired
     judge = Judge(limits=limits or Limits(), flags=options.flags)
-    second = SecondTry()
-    if options.on_flag == RETRY:
-        second, more = _retry(
-            plans.values(), found, translator=translator, planner=planner, judge=judge
-        )
-        work += more
     for cell, plan in plans.items():
-        finished = _finish_whole(plan, found, judge=judge, is_tried_again=bool(second.found))
+        finished = _finish_whole(plan, found, judge=judge)
         if finished is None:
-            chosen = choose(plan, found, second, judge=judge)
+            chosen = choose(plan, found, judge=judge)
             finished = _finish(plan, chosen, is_repaired=cell in repaired, judge=judge)
         decided[cell] = _leave_out(finished) if options.on_flag == LEAVE_OUT else finished
     translated = {source for source, result in found.items() if isinstance(result, Translation)}
@@ -247,48 +239,6 @@ def _can_grow(source: Source, decoding: Decoding) -> bool:
     return decoding.length_limit(len(source), growth=2) > decoding.length_limit(len(source))
 
 
-def _retry(
-    plans: Iterable[Plan],
-    found: Found,
-    *,
-    translator: Translator,
-    planner: Planner,
-    judge: Judge,
-) -> tuple[SecondTry, Work]:
-    """Translates flagged sentences once more by another search, whole and around their spans."""
-    work = Work()
-    flagged: dict[Source, None] = {}
-    masked: dict[str, None] = {}
-    for plan in plans:
-        for part, source in plan.sources.items():
-            first = found[source]
-            if isinstance(first, Exception):
-                continue
-            usable = usable_hypotheses(plan, part, first)
-            if usable and flags_of(plan, part, usable[0], judge=judge):
-                flagged[source] = None
-                if part in plan.masked and part not in plan.truncated:
-                    masked[part] = None
-    planned = planner.plan_around(
-        [Plan(parts=(part,)) for part in masked], lost=[(part,) for part in masked]
-    )
-    around = dict(zip(masked, planned, strict=True))
-
-    def translate(some: list[Source]) -> list[Translation]:
-        nonlocal work
-        translations, done = translator.translate_ids(
-            [list(each) for each in some], growth=2, decoding=translator.decoding.second_try()
-        )
-        work += done
-        return translations
-
-    sources = list(flagged | dict.fromkeys(_sources_of(planned)))
-    again = call_on_parts(translate, sources, is_input_error=translator.is_input_error)
-    made = zip(sources, again, strict=True)
-    kept = {source: each for source, each in made if isinstance(each, Translation)}
-    return SecondTry(kept, around), work
-
-
 def _leave_out(text: TranslatedText) -> TranslatedText:
     if not text.flags:
         return text
@@ -296,9 +246,7 @@ def _leave_out(text: TranslatedText) -> TranslatedText:
     return TranslatedText(status=FLAGGED, error=error, flags=text.flags)
 
 
-def _finish_whole(
-    plan: Plan, found: Found, *, judge: Judge, is_tried_again: bool
-) -> TranslatedText | None:
+def _finish_whole(plan: Plan, found: Found, *, judge: Judge) -> TranslatedText | None:
     """Does quickly what `choose` and `_finish` do where there is little to do; else None.
 
     That is a text of one sentence without spans, for which there is no choice: most are.
@@ -311,8 +259,6 @@ def _finish_whole(
         return None
     best = result.hypotheses[0]
     flagged = judge(part, best, source_tokens=len(source) - 2)
-    if flagged and is_tried_again:
-        return None
     return TranslatedText(
         translation=best.text,
         score=best.score,

@@ -5,7 +5,6 @@ import random
 import pytest
 from fakes import Reverser
 
-from model.decoding.options import Decoding
 from model.engines.translator import Hypothesis, Translation, Work
 from model.errors import UserError
 from pipelines.flags.limits import FLAGS, read_names
@@ -27,11 +26,10 @@ def test_flags_are_named_with_commas_or_one_by_one():
     )
     with pytest.raises(UserError, match="`flags=none` stands alone"):
         TextOptions(flags=("none", "copy"))
-    with pytest.raises(UserError, match="`on_flag` must be one of keep, null, retry"):
+    with pytest.raises(UserError, match="`on_flag` must be one of keep, null"):
         TextOptions(on_flag="no")
-    for on_flag in ("null", "retry"):
-        with pytest.raises(UserError, match=f"`on_flag={on_flag}` needs a flag that counts"):
-            TextOptions(flags=("none",), on_flag=on_flag)
+    with pytest.raises(UserError, match="`on_flag=null` needs a flag that counts"):
+        TextOptions(flags=("none",), on_flag="null")
     assert TextOptions(flags=("none",), on_flag="keep").flags == ()
 
 
@@ -39,23 +37,11 @@ def test_flags_are_named_with_commas_or_one_by_one():
 
 
 class Parrot(Reverser):
-    """Gives each sentence back, but by another search what `second` says."""
+    """Gives each sentence back."""
 
-    def __init__(self, second=None, **options):
-        super().__init__(**options)
-        self.decoding = Decoding(beam_size=3, no_repeat_ngram_size=5)
-        self.second = second or {}
-        self.searches = []
-
-    def translate_ids(self, source_ids, *, growth=1, decoding=None):
-        self.searches.append((growth, decoding))
+    def translate_ids(self, source_ids, *, growth=1):
         texts = ["".join(map(chr, ids[1:-1])) for ids in source_ids]
-        if decoding is None:
-            found = [Hypothesis(text, -5.0, tokens=len(text) + 1) for text in texts]
-        else:
-            if any(self.second[text] is None for text in texts):
-                raise ValueError("not a second time")
-            found = [Hypothesis(*self.second[text]) for text in texts]
+        found = [Hypothesis(text, -5.0, tokens=len(text) + 1) for text in texts]
         return [Translation((each,)) for each in found], Work(sources=len(texts))
 
 
@@ -86,97 +72,6 @@ def test_flagged_translations_are_left_out():
     assert kept.translation == SENTENCE
 
 
-def test_flagged_sentences_are_translated_once_more_and_the_better_one_stays():
-    others = [f"Tom reads {thing} today." for thing in ("books", "news", "all 25 pages", "it all")]
-    second = {
-        SENTENCE: ("Tom liest ein Buch.", -9.0),  # no flag
-        others[0]: (others[0], -4.0),  # the same flag, and more probable
-        others[1]: (others[1] + "!", -6.0),  # the same flag, and less probable
-        others[2]: ("Tom reads all pages today.", -1.0),  # two flags
-        others[3]: None,  # fails
-    }
-    translator = Parrot(second)
-    found = translate([f"{SENTENCE} {NAME}.", *others, NAME], translator, on_flag="retry")
-    assert [(each.translation, each.flags) for each in found.translations] == [
-        (f"Tom liest ein Buch. {NAME}.", ()),
-        *((text, ("copy",)) for text in others),
-        (NAME, ()),
-    ]
-    assert [each.score for each in found.translations] == [-14.0, -4.0, -5.0, -5.0, -5.0, -5.0]
-    first, *again = translator.searches
-    assert first == (1, None)
-    assert {growth for growth, _ in again} == {2}
-    assert {search for _, search in again} == {Decoding(beam_size=6, no_repeat_ngram_size=3)}
-    assert found.work.sources == 7 + 4, "the work of the second try counts"
-
-
-def test_a_second_try_that_loses_what_must_not_change_is_not_taken():
-    shown = "Tom reads ⟦1⟧ today and now."
-    pieces = {"Tom reads": ("Tom reads", -3.0), "today and now.": ("today and now.", -3.0)}
-    for second, expected, flags in (
-        ("Tom liest ⟦1⟧ heute.", "Tom liest https://a.bc/x heute.", ()),
-        ("Tom liest heute.", "Tom reads https://a.bc/x today and now.", ("copy",)),
-    ):
-        translator = Parrot({shown: (second, -1.0), **pieces})
-        text = shown.replace("⟦1⟧", "https://a.bc/x")
-        [found] = translate([text], translator, on_flag="retry", placeholders=8).translations
-        assert len(translator.searches) == 2
-        assert (found.translation, found.flags) == (expected, flags)
-
-
-def test_a_flagged_sentence_is_tried_around_its_spans_too():
-    """By fewer flags, and of as many by the score; what is between the spans is judged as one."""
-    shown = "Tom reads ⟦1⟧ today and now."
-    text = shown.replace("⟦1⟧", "https://a.bc/x")
-    whole, german = ("Tom liest ⟦1⟧ heute.", -4.0), {"Tom reads": ("Tom liest", -1.0, True, 3)}
-    rest = "today and now."
-    for second, expected, score, flags in (
-        # Loses the span, so that around it is the only other one.
-        ({shown: ("Tom liest.", -1.0), rest: ("heute.", -2.0)}, "Tom liest | heute.", -3, ()),
-        # Both have no flag.
-        ({shown: whole, rest: ("heute!", -2.0)}, "Tom liest | heute!", -3, ()),
-        ({shown: whole, rest: ("heute!", -3.5)}, "Tom liest | heute.", -4, ()),
-        # As many flags as the first, and less probable.
-        ({shown: None, rest: ("nun nun nun nun.", -9.0)}, "Tom reads | today and now.", -5,
-         ("copy",)),
-        # Of words that are no copies piece by piece, the whole is one.
-        ({shown: None, "Tom reads": ("Tom reads", -1.0), rest: (rest, -1.0)},
-         "Tom reads | today and now.", -2, ("copy",)),
-        # A piece was cut off.
-        ({shown: whole, rest: ("heute!", -1.0, False)}, "Tom liest | heute.", -4, ()),
-        # A piece fails.
-        ({shown: None, rest: None}, "Tom reads | today and now.", -5, ("copy",)),
-    ):  # fmt: skip
-        translator = Parrot(german | second)
-        [found] = translate([text], translator, on_flag="retry", placeholders=8).translations
-        assert found.translation == expected.replace("|", "https://a.bc/x")
-        assert (found.score, found.flags) == (score, flags)
-        assert {growth for growth, decoding in translator.searches if decoding} == {2}
-
-
-def test_a_piece_before_a_span_ends_as_its_source_does_in_a_second_try():
-    second = {
-        "Tom reads ⟦1⟧ and books": None,
-        "Tom reads": ("Tom liest.", -1.0),
-        "and books": ("und Bücher.", -1.0),
-    }
-    text = "Tom reads {x} and books<br>\n{y}"
-    [found] = translate([text], Parrot(second), on_flag="retry", placeholders=1).translations
-    assert found.translation == "Tom liest {x} und Bücher<br>\n{y}"
-
-
-def test_a_beginning_is_not_tried_around_its_spans():
-    """Since these pieces would be the whole."""
-    shown = "Tom reads ⟦1⟧ and a lot "
-    translator = Parrot({shown: (shown, -9.0)})
-    [found] = translate(
-        ["Tom reads {x} and a lot of other books today"], translator, on_flag="retry",
-        placeholders=8, on_too_long="truncate", max_source_tokens=26,
-    ).translations  # fmt: skip
-    assert (found.flags, found.status) == (("copy",), "too_long")
-    assert translator.searches[1:] == [(2, translator.decoding.second_try())]
-
-
 CODE = "`cd the folder and run the tests of 2024 with 1500 files and then and then and then again`"
 
 
@@ -189,7 +84,7 @@ def test_what_must_not_change_has_no_flags():
             _, work = super().translate_ids(source_ids, **options)
             return [Translation((Hypothesis(shown, -5.0, tokens=9),))] * len(source_ids), work
 
-    for on_flag in ("keep", "null", "retry"):
+    for on_flag in ("keep", "null"):
         [found] = translate([right], German(), placeholders=8, on_flag=on_flag).translations
         assert (found.translation, found.flags) == (f"Tom liest {CODE} heute.", ())
     [copied] = translate([right], Parrot(), placeholders=8).translations
@@ -201,20 +96,7 @@ def test_the_number_of_a_placeholder_is_no_figure():
     assert not has_lost_figure("und", source="⟦1⟧ and ⟦2⟧")
 
 
-class Twice(Parrot):
-    """Has an answer of its own for all that it is asked the second time."""
-
-    def translate_ids(self, source_ids, *, growth=1, decoding=None):
-        found, work = super().translate_ids(source_ids, growth=growth)
-        if decoding is None:
-            return found, work
-        return [
-            Translation((Hypothesis(each.text.replace("reads", "liest"), -6.0, tokens=9),))
-            for (each,) in (one.hypotheses for one in found)
-        ], work
-
-
-@pytest.mark.parametrize("on_flag", ["keep", "null", "retry"])
+@pytest.mark.parametrize("on_flag", ["keep", "null"])
 def test_a_row_does_not_depend_on_the_others(on_flag):
     texts = [
         "Tom reads https://a.bc/x.",
@@ -228,10 +110,10 @@ def test_a_row_does_not_depend_on_the_others(on_flag):
         "Tom reads here and there and now {other}.\u200b", SENTENCE, f"{SENTENCE} {NAME}.", NAME,
     ]  # fmt: skip
     options = {"placeholders": 8, "on_flag": on_flag}
-    alone = [translate([text], Twice(), **options).translations[0] for text in texts]
+    alone = [translate([text], Parrot(), **options).translations[0] for text in texts]
     for seed in range(5):
         order = random.Random(seed).sample(range(len(texts)), len(texts))
-        together = translate([texts[i] for i in order], Twice(), **options).translations
+        together = translate([texts[i] for i in order], Parrot(), **options).translations
         assert together == [alone[i] for i in order]
 
 
@@ -242,25 +124,16 @@ class ByIds(Parrot):
         return super().encode([text.lower() for text in texts])
 
 
-@pytest.mark.parametrize("on_flag", ["keep", "null", "retry"])
-def test_texts_of_the_same_ids_choose_for_themselves(on_flag):
+@pytest.mark.parametrize("on_flag", ["keep", "null"])
+def test_texts_of_the_same_ids_are_judged_for_themselves(on_flag):
     lower = "tom reads a book here now."
-    second = {lower: ("tom liest.", -9.0)}
     texts = [lower, lower.title(), lower.capitalize()]
     options = {"on_flag": on_flag}
-    alone = [translate([text], ByIds(second), **options).translations[0] for text in texts]
-    assert len({each.flags for each in alone}) == (1 if on_flag == "retry" else 2)
-    assert len({each.translation for each in alone}) == (1 if on_flag == "keep" else 2)
+    alone = [translate([text], ByIds(), **options).translations[0] for text in texts]
+    assert len({each.flags for each in alone}) == 2
     for order in ([0, 1, 2], [2, 1, 0], [1, 2, 0]):
-        together = translate([texts[i] for i in order], ByIds(second), **options).translations
+        together = translate([texts[i] for i in order], ByIds(), **options).translations
         assert together == [alone[i] for i in order]
-
-
-def test_nothing_is_tried_again_where_nothing_is_flagged():
-    translator = Parrot()
-    del translator.decoding
-    translate([NAME], translator, on_flag="retry")
-    assert translator.searches == [(1, None)]
 
 
 def test_the_order_of_texts_changes_no_flag():

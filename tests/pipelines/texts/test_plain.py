@@ -119,18 +119,16 @@ class Copier(Reverser):
 
     def __init__(self):
         super().__init__(n_best=2)
-        self.searches = 0
 
-    def translate_ids(self, source_ids, *, growth=1, decoding=None):
+    def translate_ids(self, source_ids, *, growth=1):
         found, work = super().translate_ids(source_ids)
-        self.searches += decoding is not None
-        return [self._spoil(each, growth, decoding) for each in found], work
+        return [self._spoil(each, growth) for each in found], work
 
-    def _spoil(self, found: Translation, growth: int, decoding: Decoding | None) -> Translation:
+    def _spoil(self, found: Translation, growth: int) -> Translation:
         size = len(found.text)
         if size == 13:
             raise ValueError("a thirteenth letter")
-        turned = size % 3 == 0 and (decoding is None or size % 2)
+        turned = size % 3 == 0
         text = found.text[::-1] if turned else found.text
         text += " ⟦2⟧" * (size % 5 == 0)
         best, other = found.hypotheses
@@ -140,11 +138,11 @@ class Copier(Reverser):
 
 OPTIONS = (
     TextOptions(source_language="en"),
-    TextOptions(source_language="de", on_flag="retry", placeholders=8),
+    TextOptions(source_language="de", placeholders=8),
     TextOptions(on_flag="null", split="never", max_source_tokens=20),
     TextOptions(split="long", max_source_tokens=12),
     TextOptions(source_language="ru", on_too_long="truncate", max_source_tokens=9),
-    TextOptions(protection=Protection(protect=False), on_flag="retry"),
+    TextOptions(protection=Protection(protect=False)),
     TextOptions(protection=Protection(protect_regex=("people",)), flags=("copy",)),
 )
 LIMITS = Limits(target_script="Latin", shortest=0.4, usual=1.0, longest=2.5, least_score=-2.0)
