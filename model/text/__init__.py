@@ -9,5 +9,4 @@ placeholders         spans on both sides of a pair to placeholders
 spans                what no translation may change: URLs, tags, variables, prices
 unknown              how much of a text a vocabulary lacks
 tokenization         how a text becomes the tokens of a foreign model
-vocabulary_training  SentencePiece trained, with how far it is
 """

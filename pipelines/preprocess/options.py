@@ -38,11 +38,6 @@ _READING_OPTIONS = (
     "language_pair", "subsets",
 )  # fmt: skip
 
-_LAST = (
-    "encoding", "held_out_by", "validation_fraction", "seed", "normalization", "source_language",
-    "target_language", IS_SIZE_GIVEN,
-)  # fmt: skip
-
 _SPECIAL_PIECES = ("<pad>", "<unk>", "<s>", "</s>")
 _SENTENCEPIECE_RULES = ("identity", "nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf")
 
@@ -235,14 +230,13 @@ class PreprocessOptions(CorpusOptions):
         if self.vocabulary:  # then nothing is trained
             for name in (*_TRAINING_OPTIONS, IS_SIZE_GIVEN):
                 values.pop(name, None)
-        for name in _PROTECTING_OPTIONS:  # which came later: without them, all is as it was
+        for name in _PROTECTING_OPTIONS:
             if not values[name]:
                 del values[name]
         values["encoding"] = find_encoding(self.encoding)
         if values["encoding"] == UTF8:
             del values["encoding"]
-        # Manifests keep the order that they have had, in which reading came last.
-        return values | {name: values.pop(name) for name in _LAST if name in values}
+        return values
 
 
 def with_vocabulary_of(

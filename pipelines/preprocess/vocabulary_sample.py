@@ -9,22 +9,26 @@ from __future__ import annotations
 import collections
 import dataclasses
 import hashlib
+import io
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import sentencepiece
 
 from model.errors import UserError
 from model.text import vocabulary
-from model.text.vocabulary_training import REFUSALS, train_pieces
 from pipelines.corpora.rows import INVALID_UTF8
 from pipelines.pairs.held_out import HELD_OUT_SOURCE, HELD_OUT_TARGET
 from pipelines.pairs.rejected import describe_reasons
 
+# The errors of the trainer if options and texts do not go together.
+_REFUSALS = (RuntimeError, ValueError, TypeError, OverflowError)
 SAMPLE_SCHEMA = pa.schema([("hash", pa.uint64()), ("line", pa.large_string())])
 _GREATEST = 2**64 - 1  # of hashes
+_QUIET = 2  # the trainer's log level for errors only
 
 # SentencePiece's result depends on the number of threads, so it is the same on every machine.
 TRAINER_THREADS = 4
@@ -248,17 +252,25 @@ def train_vocabulary(sample: pa.Table, spec: VocabularySpec) -> bytes:
     size = spec.size
     while True:
         try:
-            return train_pieces(_batches(sample), options | {"vocab_size": size})
-        except REFUSALS as error:
+            return _train(sample, options | {"vocab_size": size})
+        except _REFUSALS as error:
             most = _greatest_size(str(error))
             if spec.is_size_given or not vocabulary.SIZE_MULTIPLE <= most < size:
                 raise UserError(_trainer_message(str(error), name=spec.name, size=size)) from error
             size = most
 
 
-def _batches(sample: pa.Table) -> Iterator[list[str]]:
+def _train(sample: pa.Table, options: dict[str, Any]) -> bytes:
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=_lines(sample), model_writer=model, minloglevel=_QUIET, **options
+    )
+    return model.getvalue()
+
+
+def _lines(sample: pa.Table) -> Iterator[str]:
     for batch in sample.to_batches(max_chunksize=4096):
-        yield batch.column("line").to_pylist()
+        yield from batch.column("line").to_pylist()
 
 
 def _greatest_size(message: str) -> int:
