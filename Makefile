@@ -180,8 +180,6 @@ COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-h
 	--custom-compile-command "make lock" pyproject.toml
 lock:
 	$(COMPILE) --output-file requirements/runtime.lock
-	$(COMPILE) --extra ctranslate2 --constraint requirements/runtime.lock --constraint requirements/dev.lock \
-		--output-file requirements/ctranslate2.lock
 	$(COMPILE) --extra gpu --constraint requirements/runtime.lock --output-file requirements/gpu.lock
 	$(COMPILE) --group dev --constraint requirements/runtime.lock --output-file requirements/dev.lock
 	$(COMPILE) --group bench --constraint requirements/runtime.lock --output-file requirements/bench.lock

@@ -14,8 +14,9 @@ choices in double quotes, which the help drops; and what None stands for by "By 
 made by `one_of` has the values that a shell completes.
 
 The function gets an instance; annotated `Annotated[Given, options_of(Decoding)]`, it gets a dict of
-the fields that a flag or `--config` gave. A tuple becomes a flag that repeats, a bool `--x/--no-x`,
-and a nested dataclass the flags of its own fields, named with dots.
+the fields that a flag or `--config` gave. A tuple becomes a flag that repeats, a bool `--x`, or
+`--x/--no-x` if it is on by default, and a nested dataclass the flags of its own fields, named with
+dots.
 """
 
 from __future__ import annotations
@@ -97,8 +98,7 @@ def options_of(
       panel: Heading of the options in the help.
       panels: Fields under other headings.
       flags: Spellings of fields that are not just the field's name: `{"columns": "--column",
-        "is_shared": "--shared/--separate", "input": "INPUT"}`, without dashes an argument. Several
-        are separated by spaces, the best first: an old one stays valid.
+        "is_shared": "--shared/--separate", "input": "INPUT"}`, without dashes an argument.
       defaults: Defaults of the command itself, by field.
       shown: What the help says of the default, by field; "" says nothing.
       leave_out: Fields without an option: "filters.source_script", or "filters" for all in it.
@@ -206,16 +206,17 @@ def _spelling(field: _Field, stated: str | None) -> str:
     if stated is not None:
         return stated
     name = field.name.rpartition(".")[2].replace("_", "-")
-    return f"--{name}/--no-{name}" if field.hint is bool else f"--{name}"
+    has_opposite = field.hint is bool and field.default is True
+    return f"--{name}/--no-{name}" if has_opposite else f"--{name}"
 
 
 def _parameter_name(spelling: str) -> str:
     """Returns the name of a parameter by its first spelling.
 
-    >>> _parameter_name("--text-column --columns"), _parameter_name("--jit/--no-jit")
-    ('text_column', 'jit')
+    >>> _parameter_name("--text-column"), _parameter_name("--shared/--separate")
+    ('text_column', 'shared')
     """
-    return re.split(r"[/ ]", spelling)[0].lstrip("-").replace("-", "_").lower()
+    return spelling.partition("/")[0].lstrip("-").replace("-", "_").lower()
 
 
 def _option(
@@ -239,7 +240,7 @@ def _option(
         made["autocompletion"] = _completing(field.choices)
     if spelling.startswith("-"):
         metavar = f"<{repeated[0].__name__}>..." if repeated else _show_choices(field.choices)
-        info = typer.Option(*spelling.split(), metavar=metavar, **made)
+        info = typer.Option(spelling, metavar=metavar, **made)
     else:
         info = typer.Argument(metavar=spelling, **made)
     if default is None and field.default is dataclasses.MISSING:
@@ -282,13 +283,13 @@ def _value_hint(hint: Any) -> Any:
 
 
 def _show_default(field: _Field, spelling: str, own: Any) -> str:
-    """Returns what the help says of the default; nothing of None, what is empty, and --no-x."""
+    """Returns what the help says of the default; nothing of None and what is empty."""
     value = field.default if own is None else own
     if value is dataclasses.MISSING or value in (None, (), ""):
         return ""
     if isinstance(value, bool):
         on, _, off = spelling.partition("/")
-        return on if value else "" if off.startswith("--no-") else off
+        return on if value else off
     if isinstance(value, tuple | list):
         return " ".join(map(str, value))
     return str(value).removesuffix(".0")
@@ -297,10 +298,10 @@ def _show_default(field: _Field, spelling: str, own: Any) -> str:
 def spell(spelling: str, value: str | None) -> str:
     """Returns a flag as it is written, with the value that a text gives its field, if any.
 
-    >>> spell("--beam-size", None), spell("--beam-size", "4"), spell("--jit/--no-jit", "False")
-    ('--beam-size', '--beam-size 4', '--no-jit')
+    >>> spell("--beam-size", None), spell("--beam-size", "4"), spell("--join/--split", "False")
+    ('--beam-size', '--beam-size 4', '--split')
     """
-    on, _, off = spelling.split()[0].partition("/")
+    on, _, off = spelling.partition("/")
     if value in (None, "True"):
         return on
     return off if value == "False" and off else f"{on} {value}"

@@ -17,11 +17,6 @@ def pip_install(*requirements: str) -> str:
     return f"{_pip()} install " + " ".join(f"'{requirement}'" for requirement in requirements)
 
 
-def install_lock(lock: str) -> str:
-    """Return the command that installs a lock, such as "requirements/runtime.lock"."""
-    return f"{_pip()} install --no-deps --require-hashes -r {lock}"
-
-
 def _pip() -> str:
     return f"{shlex.quote(sys.executable or 'python')} -m pip"
 

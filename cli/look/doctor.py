@@ -134,7 +134,8 @@ def _requirements(extra: str = "", *, project: str = PROJECT) -> Iterator[Requir
     for requirement in map(Requirement, importlib.metadata.requires(project) or []):
         marker = requirement.marker
         is_basic = marker is None or marker.evaluate({"extra": ""})
-        if is_basic != bool(extra) and (is_basic or marker.evaluate({"extra": extra})):
+        is_added = marker is not None and not is_basic and marker.evaluate({"extra": extra})
+        if is_added if extra else is_basic:
             yield requirement
 
 

@@ -14,7 +14,9 @@ from __future__ import annotations
 import copy
 import functools
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+import ctranslate2
 
 from model.decoding.options import GPU_BATCH_TOKENS, Decoding
 from model.engines.batching import MOST_PADDING, TokenBudget, count_work, translate_in_batches
@@ -22,7 +24,6 @@ from model.engines.machine import calls_at_once
 from model.engines.tokens import ExportTokens, ForeignTokens, Tokens
 from model.engines.translator import Engine, Hypothesis, Translation, Work, check_scores
 from model.errors import NotFiniteError, UserError, first_line, require
-from model.extras import install_extra
 from model.folders.access import check_readable
 from model.formats.ctranslate2_files import CTRANSLATE2_FILE, POSITIONS, read_sizes
 from model.formats.foreign import is_foreign, open_foreign, weights_folder
@@ -72,7 +73,6 @@ class CTranslate2Translator:
         self.is_on_gpus = device == "cuda"
         self._fast_batch = GPU_BATCH_TOKENS if device == "cuda" else _FAST_BATCH
         self._set_budget()
-        ctranslate2 = import_ctranslate2()
         gpus = list(range(ctranslate2.get_cuda_device_count())) if device == "cuda" else [0]
         try:
             self._translator = ctranslate2.Translator(
@@ -105,14 +105,6 @@ class CTranslate2Translator:
         has_one_length = self.decoding.beam_size == 1 and not self.is_on_gpus
         self._most_padding = 0.0 if has_one_length else MOST_PADDING
 
-    def _with(self, decoding: Decoding) -> CTranslate2Translator:
-        """Returns one that searches otherwise, with the same model."""
-        other = copy.copy(self)
-        other.decoding = decoding
-        other._check_length()
-        other._set_budget()
-        return other
-
     def between(self, *, source: str, target: str) -> CTranslate2Translator:
         """Returns one for two languages by their codes, with the same model.
 
@@ -132,15 +124,13 @@ class CTranslate2Translator:
         return self.tokens.count_unknown(text)
 
     def translate_ids(
-        self, source_ids: list[list[int]], *, growth: int = 1, decoding: Decoding | None = None
+        self, source_ids: list[list[int]], *, growth: int = 1
     ) -> tuple[list[Translation], Work]:
         """Translates encoded texts: batches of like length, put back into order.
 
         Raises:
           ValueError: A source is longer than the positions of the model.
         """
-        if decoding is not None:
-            return self._with(decoding).translate_ids(source_ids, growth=growth)
         longest = max(map(len, source_ids), default=0)
         room = self._positions - self.tokens.added
         if longest > room:
@@ -298,29 +288,12 @@ class CTranslate2Translator:
         return ranked[: self.decoding.n_best]
 
 
-def import_ctranslate2() -> Any:
-    """Imports the package.
-
-    Raises:
-      UserError: It is not installed.
-    """
-    try:
-        import ctranslate2
-    except ImportError as error:
-        raise UserError(
-            f"the engine ctranslate2 needs the package of that name ({error}): "
-            f"{install_extra('ctranslate2')}"
-        ) from error
-    return ctranslate2
-
-
 def find_device(engine: Engine) -> str:
     """Returns where an engine computes, "cpu" or "cuda".
 
     Raises:
       UserError: There is no GPU that CTranslate2 finds, or it cannot compute so.
     """
-    ctranslate2 = import_ctranslate2()
     has_gpu = ctranslate2.get_cuda_device_count() > 0
     require(
         has_gpu or engine.device != "cuda",

@@ -66,9 +66,8 @@ def load_translator(
 def _load_ctranslate2(
     folder: str, decoding: Decoding, engine: Engine, threads: int, *, is_checked: bool
 ) -> Translator:
-    from model.engines.ctranslate2_engine import CTranslate2Translator, import_ctranslate2
+    from model.engines.ctranslate2_engine import CTranslate2Translator
 
-    import_ctranslate2()  # before TensorFlow is, to convert
     converted = convert(folder)
     is_known = is_checked and converted == Path(folder)  # the cache's files are looked at
     with contextlib.nullcontext() if is_known else checked_meanwhile(converted):
@@ -99,9 +98,8 @@ def check_engine(
     if engine.name != "ctranslate2":
         find_model_folder(folder)
         return
-    from model.engines.ctranslate2_engine import check_length, find_device, import_ctranslate2
+    from model.engines.ctranslate2_engine import check_length, find_device
 
-    import_ctranslate2()
     positions, added = POSITIONS, (0, 0)
     if not is_ctranslate2(folder):
         find_model_folder(folder)

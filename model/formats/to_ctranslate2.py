@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import sentencepiece
 import tensorflow as tf
+from ctranslate2 import specs
 
-from model.errors import UserError
-from model.extras import install_extra
 from model.folders.atomic import atomic_folder
 from model.folders.long_work import writing
 from model.folders.remote import OTHER_OUTPUT, storage_errors
@@ -58,14 +57,8 @@ def export_ctranslate2(
     source or translation, CTranslate2 raises an error. `remedy` is advice where the disk is full.
 
     Raises:
-      UserError: CTranslate2 or a finished model is missing, or the output cannot be written.
+      UserError: A finished model is missing, or the output cannot be written.
     """
-    try:
-        from ctranslate2 import specs
-    except ImportError as error:
-        raise UserError(
-            f"the format needs the package ctranslate2 ({error}): {install_extra('ctranslate2')}"
-        ) from error
     path = find_model_folder(model_folder)
     check_output(output, model=path, overwrite=overwrite)
     loaded = load_model(path)

@@ -105,7 +105,7 @@ class ClaimedFolder:
 
 @contextlib.contextmanager
 def claim_folder(
-    output: str, *, folder: str, arguments: Sequence[str], engine: str = "", detach: bool
+    output: str, *, folder: str, arguments: Sequence[str], detach: bool
 ) -> Iterator[ClaimedFolder]:
     """Keep other runs out of an output folder, and make a pipeline for the runner.
 
@@ -113,7 +113,6 @@ def claim_folder(
       output: The output folder.
       folder: The folder of the job's own files, in the output folder.
       arguments: Beam's own flags.
-      engine: The engine that translates, whose packages the workers need.
       detach: Whether to leave the job to its runner.
 
     Raises:
@@ -121,7 +120,7 @@ def claim_folder(
         the folder.
     """
     dataflow.check_staging(arguments)
-    with with_own_wheel(arguments, engine=engine) as flags:
+    with with_own_wheel(arguments) as flags:
         pipeline = make_pipeline(flags, detach=detach)
         with lock_output(output, folder=folder) as is_alone:
             job_file = JobFile(f"{output}/{folder}")

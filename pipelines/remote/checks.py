@@ -9,15 +9,12 @@ from pipelines.remote import dataflow, wheel
 from pipelines.runners.workers import check_places, check_workers
 
 
-def check_job(
-    arguments: Sequence[str], *, places: Mapping[str, Sequence[str]], engine: str = ""
-) -> list[str]:
+def check_job(arguments: Sequence[str], *, places: Mapping[str, Sequence[str]]) -> list[str]:
     """Checks that a job's workers reach its files and get tt, and that its runner knows enough.
 
     Args:
       arguments: Beam's own flags.
       places: Paths by what they are; see `check_places`.
-      engine: What translates in the job, "ctranslate2"; "" where nothing does.
 
     Returns:
       Warnings.
@@ -31,5 +28,5 @@ def check_job(
     warning = check_places(arguments, places=places)
     check_workers(arguments)
     dataflow.check_options(arguments)
-    wheel.check_wheel(arguments, engine=engine)
+    wheel.check_wheel(arguments)
     return [*([warning] if warning else []), *wheel.describe_wheel(arguments)]

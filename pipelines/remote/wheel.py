@@ -24,20 +24,19 @@ from pipelines.runners.beam_options import is_dataflow, parse_arguments
 _PROJECT = "tt-translate"
 _ROOT = Path(__file__).parents[2]  # of the checkout, or site-packages
 _PACKAGES = ("cli", "model", "pipelines")
-_SUFFIXES = (".py", ".yaml", ".css", ".js")  # of code, recipes and the page of a report
+_SUFFIXES = (".py", ".yaml", ".css", ".js", ".tsv", ".gz")  # of code and its data
 _LOCKS = "extra_metadata"  # where an installed wheel has what a checkout has at its root
-_LOCKS_OF_ENGINES = {"ctranslate2": "requirements/ctranslate2.lock"}
+_LOCK = "requirements/runtime.lock"
 _TAG = "py3-none-any"
 _TIME = (1980, 1, 1, 0, 0, 0)  # the first that a zip file knows: the same files, the same bytes
 
 
 @contextlib.contextmanager
-def with_own_wheel(arguments: Sequence[str], *, engine: str = "") -> Iterator[list[str]]:
+def with_own_wheel(arguments: Sequence[str]) -> Iterator[list[str]]:
     """Has Dataflow's workers install this tt, if no flag of Beam's gives them one.
 
     Args:
       arguments: Beam's own flags.
-      engine: What translates in the job: "ctranslate2" has requirements of its own.
 
     Yields:
       Beam's flags for a job that is submitted before the block ends.
@@ -51,7 +50,7 @@ def with_own_wheel(arguments: Sequence[str], *, engine: str = "") -> Iterator[li
     with tempfile.TemporaryDirectory(prefix="tt-") as name:
         folder = Path(name)
         requirements = folder / "requirements.txt"
-        requirements.write_text(read_lock(engine), "utf-8")
+        requirements.write_text(read_lock(), "utf-8")
         yield [
             *arguments,
             f"--extra_package={build_wheel(folder)}",
@@ -61,7 +60,7 @@ def with_own_wheel(arguments: Sequence[str], *, engine: str = "") -> Iterator[li
         ]
 
 
-def check_wheel(arguments: Sequence[str], *, engine: str = "") -> None:
+def check_wheel(arguments: Sequence[str]) -> None:
     """Checks that the wheel can be made, if it is needed; see `with_own_wheel`.
 
     Raises:
@@ -69,7 +68,7 @@ def check_wheel(arguments: Sequence[str], *, engine: str = "") -> None:
     """
     if is_needed(arguments):
         _find_distribution()
-        read_lock(engine)
+        read_lock()
 
 
 def describe_wheel(arguments: Sequence[str]) -> list[str]:
@@ -95,19 +94,18 @@ def is_needed(arguments: Sequence[str]) -> bool:
     return is_dataflow(arguments) and not has_tt(parse_arguments(arguments))
 
 
-def read_lock(engine: str = "") -> str:
+def read_lock() -> str:
     """Returns all requirements, with their versions and hashes, as pip reads them.
 
     Raises:
       UserError: This installation does not have them.
     """
-    name = _LOCKS_OF_ENGINES.get(engine, "requirements/runtime.lock")
     if (_ROOT / "pyproject.toml").is_file():  # a checkout, whose lock may be newer
-        return (_ROOT / name).read_text("utf-8")
-    text = _find_distribution().read_text(f"{_LOCKS}/{name}")
+        return (_ROOT / _LOCK).read_text("utf-8")
+    text = _find_distribution().read_text(f"{_LOCKS}/{_LOCK}")
     if text is None:
         raise UserError(
-            f"this installation of tt has no {name}, by which workers would install what it "
+            f"this installation of tt has no {_LOCK}, by which workers would install what it "
             "needs: install its wheel again, or give a `worker_image`"
         )
     return text

@@ -5,7 +5,6 @@ runner          a pipeline made and run
 jobs            jobs of engines, from their settings to the question whether one still runs
 remote_jobs     a job's name, its page, and its end by Ctrl-C
 workers         what workers of other machines must have and reach
-patches         attributes of Beam that are others while jobs run
 failures        the failure of a job, for the user
 foreign_errors  errors of other services in one line
 staging         datasets and models copied to a local cache

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import (
@@ -26,7 +25,11 @@ from pipelines.runners.foreign_errors import explain_failure
 from pipelines.runners.jobs import job_states
 from pipelines.runners.jobs.flink_server import job_server
 from pipelines.runners.jobs.job_file import JobFile, JobNote
-from pipelines.runners.patches import Patch
+
+# Beam's workers that are threads send once per second what an element's coder has written so far.
+# While another thread has the interpreter's lock, this is a part of an element, and the reader
+# takes the rest for a length: memory without end. Other workers send whole elements.
+worker_handlers.DATA_BUFFER_TIME_LIMIT_MS = 0
 
 
 def make_pipeline(beam_arguments: Sequence[str], *, detach: bool = False) -> beam.Pipeline:
@@ -108,12 +111,6 @@ def _check_goes_on(pipeline: beam.Pipeline) -> None:
         )
 
 
-# Beam's workers that are threads send each second what an element's coder has written so far. Where
-# that is a part, as while another thread has the interpreter's lock, whoever reads the rest takes
-# anything for its length: memory without end. Workers of all other kinds send whole elements.
-_elements_sent_whole = Patch(worker_handlers, "DATA_BUFFER_TIME_LIMIT_MS", lambda limit: 0)
-
-
 def run_pipeline(
     pipeline: beam.Pipeline,
     report: Callable[[str], object] = lambda line: None,
@@ -143,12 +140,9 @@ def run_pipeline(
         try:
             stack.enter_context(failures.user_errors_unlogged())
             stack.enter_context(contextlib.redirect_stderr(failures.WithoutUserErrors(sys.stderr)))
-            stack.enter_context(_elements_sent_whole())
             if runner == "FlinkRunner":
                 stack.enter_context(job_server(pipeline.options))
             stack.enter_context(note)
-            if runner == "DataflowRunner":
-                _name_no_packages(pipeline)
             result = pipeline.run()
             remote_jobs.check_is_started(result, runner=runner)
             note.set_id(remote_jobs.job_id(result))
@@ -171,25 +165,3 @@ def run_pipeline(
     if state != PipelineState.DONE:
         raise RuntimeError(f"the pipeline ended in the state {state}")
     return result
-
-
-def _name_no_packages(pipeline: beam.Pipeline) -> None:
-    """Has the options that Dataflow is sent name no packages of this machine.
-
-    They are with the program, which Beam's runner makes before it sends the options.
-    """
-    run_pipeline = pipeline.runner.run_pipeline
-
-    def run(pipeline: beam.Pipeline, options: PipelineOptions) -> PipelineResult:
-        make_program = pipeline.to_runner_api
-
-        def to_runner_api(*arguments: Any, **settings: Any) -> Any:
-            program = make_program(*arguments, **settings)
-            setup = options.view_as(SetupOptions)
-            setup.setup_file = setup.extra_packages = setup.requirements_file = None
-            return program
-
-        pipeline.to_runner_api = to_runner_api
-        return run_pipeline(pipeline, options)
-
-    pipeline.runner.run_pipeline = run

@@ -56,7 +56,7 @@ def count_slots(arguments: Sequence[str]) -> int:
         worker, debug = options.view_as(WorkerOptions), options.view_as(DebugOptions)
         workers = worker.max_num_workers or worker.num_workers or 1
         return int(workers * (debug.number_of_worker_harness_threads or 1))
-    return max(1, options.view_as(FlinkRunnerOptions).parallelism)
+    return max(1, int(options.view_as(FlinkRunnerOptions).parallelism))
 
 
 def check_places(arguments: Sequence[str], *, places: Mapping[str, Sequence[str]]) -> str | None:

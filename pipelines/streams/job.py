@@ -127,9 +127,7 @@ class StreamRequest:
         )
         named = {"`model`": self.model, "`glossary`": self.options.texts.glossary}
         places = {what: [path] for what, path in named.items() if isinstance(path, str)}
-        return arguments, notices + check_job(
-            self.beam, places=places, engine=self.engine.name or ""
-        )
+        return arguments, notices + check_job(self.beam, places=places)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -203,7 +201,7 @@ class StreamJob:
         """
         dataflow.check_staging(self.arguments)
         options = self.request.options
-        with with_own_wheel(self.arguments, engine=str(self.engine.name)) as arguments:
+        with with_own_wheel(self.arguments) as arguments:
             pipeline = make_pipeline(arguments, detach=detach)
             translate = TranslateMessages(
                 load_translator=self._loader(), texts=self.texts, max_batch=options.max_batch

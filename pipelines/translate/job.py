@@ -137,7 +137,7 @@ class TranslateRequest:
         for what, path in (("`model`", self.model), ("`glossary`", options.texts.glossary)):
             if isinstance(path, str):
                 places[what] = [path]
-        notices = check_job(self.beam, places=places, engine=self.engine.name or "")
+        notices = check_job(self.beam, places=places)
         set_file_system_options(self.beam)
         if remote := [path for each in places.values() for path in each if not is_local(path)]:
             report(f"Looking at {', '.join(remote)}")
@@ -296,9 +296,8 @@ class TranslateJob:
         if self.is_finished:
             job_folder.clean_up(self.output, existing=self.existing)
             return _summarize(self, self.manifest, already_finished=True, start=start)
-        engine = str(self.request.engine.name)
         with claim_folder(
-            self.output, folder=JOB_FOLDER, arguments=self.arguments, engine=engine, detach=detach
+            self.output, folder=JOB_FOLDER, arguments=self.arguments, detach=detach
         ) as claimed:
             try:
                 job = self.with_folder()  # another run may have worked there until just now

@@ -66,7 +66,7 @@ OPTIONS = options_of(
     panels={"Filters": ("filters",), "Output": ("output", "count")},
     flags={
         "names": "NAMES",
-        "columns": "--column --columns",
+        "columns": "--column",
         "filters.reject_equal": "--reject-equal/--keep-equal",
     },
     defaults={"output": "out"},
@@ -109,7 +109,7 @@ def test_a_command_gets_the_dataclass(run):
     ]
     found = run(
         "whole", "a", "--output", "o", "--count", "4", "--form", "none", "--limit", "5", "--column",
-        "x", "--columns", "y", "--jit", "--keep-equal", "--min-letters", "0", "--own", "2",
+        "x", "--column", "y", "--jit", "--keep-equal", "--min-letters", "0", "--own", "2",
     )  # fmt: skip
     filters = Filters(min_letters=0, reject_equal=False)
     assert json.loads(found) == [
@@ -143,7 +143,7 @@ def test_the_help_is_what_the_dataclass_says(run, monkeypatch):
         "--count <int> Number of them. [default: 3]",
         "--form [NFC|none] Form, as it was: NFC. [default: as it is]",
         "--limit <int> At most so many; by default all. --column",
-        "--column, --columns <str>... Columns to read. --jit / --no-jit Compile it. Output:",
+        "--column <str>... Columns to read. --jit Compile it. Output:",
         "Filters: --min-letters <float> Least share of letters. [default: 0.25] "
         "--reject-equal / --keep-equal Reject pairs with two equal sides. "
         "[default: --reject-equal]",

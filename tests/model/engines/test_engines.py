@@ -31,7 +31,6 @@ from model.engines.machine import cores, set_threads
 from model.engines.tensorflow_engine import TensorFlowTranslator
 from model.engines.translator import Engine, is_on_gpus
 from model.errors import DiskFullError, NotFiniteError, UserError
-from model.extras import install_extra
 from model.folders.atomic import atomic_folder
 from model.formats.ctranslate2_files import POSITIONS
 from model.formats.model_folder import model_fingerprint
@@ -264,23 +263,9 @@ def test_ctranslate2_says_whether_gpus_compute(random_model, monkeypatch):
         get_supported_compute_types=lambda device: {"float32"},
         Translator=lambda *_, **settings: made.append(settings),
     )
-    monkeypatch.setattr(ctranslate2_engine, "import_ctranslate2", lambda: gpus)
+    monkeypatch.setattr(ctranslate2_engine, "ctranslate2", gpus)
     assert is_on_gpus(load(random_model, CTRANSLATE2, GREEDY))
     assert made[0]["device_index"] == [0, 1]
-
-
-@pytest.mark.parametrize("engine", [TENSORFLOW, CTRANSLATE2], ids=lambda engine: engine.name)
-def test_a_call_can_search_otherwise(random_model, engine):
-    usual = Decoding(beam_size=1, max_extra_tokens=2)
-    other = Decoding(beam_size=4, n_best=2, max_extra_tokens=3, no_repeat_ngram_size=1)
-    translator = load(random_model, engine, usual)
-    rows = random_rows(translator, count=20)
-    first, _ = translator.translate_ids(rows)
-    second, _ = translator.translate_ids(rows, growth=2, decoding=other)
-    assert translator.translate_ids(rows)[0] == first, "the next call searches as usual"
-    assert translator.decoding == usual
-    assert second == load(random_model, engine, other).translate_ids(rows, growth=2)[0]
-    assert {len(each.hypotheses) for each in second} == {2}
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])
@@ -584,8 +569,6 @@ def test_what_an_engine_cannot_do_is_known_before_weights_are_read(
     check_engine(model_folder, decoding=long, engine=TENSORFLOW, max_source_tokens=4096)
     for folder in (model_folder, model_folder.parent, exported):
         check_engine(folder, decoding=GREEDY, engine=CTRANSLATE2, max_source_tokens=2048)
-    monkeypatch.setitem(sys.modules, "ctranslate2", None)
-    assert refused().endswith(": " + install_extra("ctranslate2"))
 
 
 def test_a_cache_that_cannot_be_written_is_one_line(model_folder, tmp_path, monkeypatch):
@@ -704,7 +687,7 @@ def test_cores_are_those_that_the_process_may_use(monkeypatch):
 
 def test_ctranslate2_has_as_many_calls_as_the_cores_allow(model_folder, monkeypatch):
     given = {}
-    package = ctranslate2_engine.import_ctranslate2()
+    package = ctranslate2_engine.ctranslate2
 
     class Observed:
         get_cuda_device_count = staticmethod(package.get_cuda_device_count)
@@ -714,7 +697,7 @@ def test_ctranslate2_has_as_many_calls_as_the_cores_allow(model_folder, monkeypa
             given.update(options)
             return package.Translator(folder, **options)
 
-    monkeypatch.setattr(ctranslate2_engine, "import_ctranslate2", Observed)
+    monkeypatch.setattr(ctranslate2_engine, "ctranslate2", Observed())
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(4)), raising=False)
     for threads, expected in [(2, (2, 2)), (0, (1, 4)), (3, (1, 3)), (9, (1, 9))]:
         load(model_folder, CTRANSLATE2, threads=threads)

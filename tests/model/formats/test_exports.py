@@ -458,12 +458,3 @@ def test_an_output_that_cannot_be_written_is_refused_in_one_line(one_model, tmp_
     assert result.exit_code == 2
     (line,) = result.stderr.splitlines()
     assert re.match(r"tt: error: .*file/output cannot be written: ", line)
-
-
-def test_without_ctranslate2_the_extra_is_named(one_model, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "ctranslate2", None)
-    result = tt_export(one_model, "--output", tmp_path / "o", "--format", "ctranslate2")
-    assert result.exit_code == 2
-    (line,) = result.stderr.splitlines()
-    assert line.endswith(" -m pip install 'ctranslate2>=4.6'")
-    assert list(tmp_path.iterdir()) == []
