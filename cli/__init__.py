@@ -3,7 +3,6 @@
 main             the entry point of `tt`
 command_names    the commands by name, in groups
 commands         a module a command
-look             the commands that only look
 decorators       what every command does first and last
 flags_of_fields  flags made of the fields of a dataclass
 shared_options   options that several commands share

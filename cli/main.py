@@ -25,10 +25,6 @@ from cli.errors import say
 from cli.shared_options import BEGUN, COMMAND, GroupedCommand
 
 _MODULES = {"import": "import_model"}  # a module cannot be imported as `import`
-# Those that are not in cli/commands.
-_ROOMS = dict.fromkeys(
-    ("evaluate", "demo", "attention", "report", "show", "doctor", "init"), "look"
-)
 
 _TAKE_BEAM = ("preprocess", "translate-batch", "translate-stream")
 _INTERRUPTED = 130
@@ -68,14 +64,14 @@ class _Commands(TyperGroup):
 
 def load_command(name: str) -> TyperCommand:
     """Imports a command."""
-    room = _MODULES.get(name, name.replace("-", "_"))
+    module_name = _MODULES.get(name, name.replace("-", "_"))
     gc.disable()  # nothing of what an import makes is garbage: a tenth of the time of a help
     try:
-        module = importlib.import_module(f"cli.{_ROOMS.get(name, 'commands')}.{room}")
+        module = importlib.import_module(f"cli.commands.{module_name}")
     finally:
         gc.enable()
     alone = _Typer()
-    alone.command(name, cls=GroupedCommand)(getattr(module, f"{room}_command"))
+    alone.command(name, cls=GroupedCommand)(getattr(module, f"{module_name}_command"))
     command = typer.main.get_command(alone)
     assert isinstance(command, TyperCommand)
     return command

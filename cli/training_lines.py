@@ -6,8 +6,8 @@ import math
 
 from cli.errors import say
 from model.errors import counted
-from model.runs.reports import Progress, Validation
 from model.training.options import TrainingConfig
+from model.training.reports import Progress, Validation
 
 _MUCH = 0.25  # of the time that is left for validations: from there on, it is said how to save it
 

@@ -1,20 +1,17 @@
 """The Beam jobs: corpus -> vocabulary -> TFRecords -> (model) -> Parquet.
 
-storage          files on any file system that Beam knows
-tables           tables in files of any format
-runners          where and how a job runs
-remote           a job on machines of others
-flags            what is suspicious about a translation
-texts            texts to translations, no files
-inference        a model at work in a pipeline
-corpora          what a corpus is
-pairs            what becomes of a pair between corpus and shard
-jobs             what resumable jobs share
-preprocess       the preprocess job
-translate        the Parquet job
-streams          the job on streams
-watching         watched folders, a job for each file
-evaluate         translations scored against references
-summaries        what lies in folders, as plain data
-report           pages to look at
+storage     files on any file system that Beam knows
+tables      tables in files of any format
+runners     this machine, Flink and Dataflow
+texts       texts to translations and their flags
+inference   a model at work in a pipeline
+corpora     what a corpus is
+jobs        what resumable jobs share
+preprocess  the preprocess job, from pairs to shards
+translate   the Parquet job
+streams     the job on streams
+watching    watched folders, a job for each file
+evaluate    translations scored against references
+summaries   what lies in folders, as plain data
+report      pages to look at
 """

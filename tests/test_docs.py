@@ -594,7 +594,7 @@ def test_the_documents_say_what_is_chosen_by_size():
 
 
 def test_the_documents_list_every_status_and_reason():
-    from pipelines.pairs import filters, held_out
+    from pipelines.preprocess import filters, held_out
     from pipelines.texts.translating import STATUSES
 
     statuses = (ROOT / "docs/translate.md").read_text("utf-8")

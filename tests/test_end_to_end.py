@@ -13,7 +13,7 @@ from command_line import run
 from toy import toy_sentences
 from trainers import log_of
 
-from cli.look import demo
+from cli.commands import demo
 from model.engines.tensorflow_engine import TensorFlowTranslator
 from model.training import choices
 from pipelines.corpora import embedded

@@ -11,8 +11,8 @@ from cli.errors import say
 from cli.flags_of_fields import options_of
 from cli.libraries import import_tensorflow
 from cli.shared_options import local_path
-from model.decoding.options import Decoding
-from model.runs.exporting import ExportRequest
+from model.training.exporting import ExportRequest
+from model.transformer.search_options import Decoding
 from pipelines.runners.status_line import TimeLine
 
 # Options of a search that are no part of a graph, or that only other commands have.

@@ -19,7 +19,7 @@ from cli.shared_options import DEFAULT_DATASET, DEFAULT_INPUT, Detach, DryRun
 from model.errors import UserError
 from model.folders.durable import publish
 from pipelines.preprocess.request import PreprocessRequest
-from pipelines.remote.options import RunnerOptions
+from pipelines.runners.options import RunnerOptions
 from pipelines.runners.status_line import StatusLine
 
 if TYPE_CHECKING:  # imported by the job that is planned, as the help needs none

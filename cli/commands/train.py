@@ -25,7 +25,7 @@ from pipelines.runners.formatting import format_seconds
 from pipelines.runners.status_line import PLAIN_SECONDS, StatusLine, TimeLine, look_at_work
 
 if TYPE_CHECKING:
-    from model.runs.reports import Progress, Validation
+    from model.training.reports import Progress, Validation
     from model.training.trainer import Trainer
 
 
@@ -127,7 +127,7 @@ def train_command(
         typer.echo("\n".join(_describe(job)))
         return
     from model.training.stops import StopRequest
-    from model.updates.strategies import lost_worker_errors, make_strategy
+    from model.training.strategies import lost_worker_errors, make_strategy
 
     if not devices:
         warn_of_unused_gpu(remedy="; with --devices GPU:0, nothing but a GPU would")
@@ -159,7 +159,7 @@ def _dataset_of_run(run: str) -> str | None:
     if "://" not in run and not Path(run, "config.json").exists():
         return None
     import_tensorflow(uses_onednn=True)
-    from model.runs.run_folder import RunFolder
+    from model.training.run_folder import RunFolder
 
     folder = RunFolder(run).dataset_folder()
     is_gone = folder is not None and "://" not in folder and not Path(folder).exists()

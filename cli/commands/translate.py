@@ -15,10 +15,10 @@ from cli.errors import say, say_what_is_awaited
 from cli.flags_of_fields import options_of
 from cli.libraries import prepare_engine
 from cli.shared_options import DEFAULT_RUN, ModelFolder, WithScores, local_path
-from model.decoding.options import Decoding
 from model.engines.progress import rows_under_way
 from model.engines.translator import Engine
 from model.errors import UserError
+from model.transformer.search_options import Decoding
 from pipelines.runners.formatting import format_seconds
 from pipelines.runners.status_line import StatusLine
 from pipelines.texts.options import TextOptions
@@ -55,8 +55,8 @@ def translate_command(
     from model.formats.model_folder import load_about
     from model.text.glossary import read_glossary
     from model.text.vocabulary import read_local
-    from pipelines.flags.limits import Limits
     from pipelines.inference.model_loading import check_model, choose_engine
+    from pipelines.texts.limits import Limits
     from pipelines.texts.lines import LineReport, OutputError, translate_lines
 
     about = load_about(folder)

@@ -20,10 +20,10 @@ from cli.shared_options import (
     ModelFolder,
     Number,
 )
-from model.decoding.options import Decoding
 from model.engines.translator import Engine
 from model.errors import require
-from pipelines.remote.options import RunnerOptions
+from model.transformer.search_options import Decoding
+from pipelines.runners.options import RunnerOptions
 from pipelines.runners.status_line import StatusLine, TimeLine
 from pipelines.translate.options import TranslateOptions
 

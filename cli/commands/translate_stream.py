@@ -16,10 +16,10 @@ from cli.errors import say
 from cli.flags_of_fields import options_of
 from cli.libraries import keep_what_is_loaded, prepare_engine
 from cli.shared_options import DEFAULT_RUN, Detach, ModelFolder
-from model.decoding.options import Decoding
 from model.engines.translator import Engine
 from model.errors import require
-from pipelines.remote.options import RunnerOptions
+from model.transformer.search_options import Decoding
+from pipelines.runners.options import RunnerOptions
 from pipelines.runners.status_line import StatusLine, TimeLine
 from pipelines.streams.options import StreamOptions
 

@@ -1,6 +1,6 @@
 """CTranslate2 as an engine: a model folder, converted once, or a foreign model; no TensorFlow.
 
-It searches as `model.decoding.search` does, with these differences:
+It searches as `model.transformer.search` does, with these differences:
 
 - Hypotheses are ranked by our length penalty, but among those that CTranslate2's search ends
   with. That stops when `beam_size` have ended, ours also when nothing can outrank the best.
@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 import ctranslate2
 
-from model.decoding.options import GPU_BATCH_TOKENS, Decoding
 from model.engines.batching import MOST_PADDING, TokenBudget, count_work, translate_in_batches
 from model.engines.machine import calls_at_once
 from model.engines.tokens import ExportTokens, ForeignTokens, Tokens
@@ -29,6 +28,7 @@ from model.formats.ctranslate2_files import CTRANSLATE2_FILE, POSITIONS, read_si
 from model.formats.foreign import is_foreign, open_foreign, weights_folder
 from model.text.unknown import UnknownParts
 from model.text.vocabulary import VocabularyPair
+from model.transformer.search_options import GPU_BATCH_TOKENS, Decoding
 
 # Padded positions beyond which batches are no faster: of sources over all beams, and of targets
 # that are scored.

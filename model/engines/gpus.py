@@ -12,10 +12,10 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from model.decoding.options import Decoding
 from model.engines.translator import Translation, Translator, Work
 from model.extras import install_extra
 from model.text.unknown import UnknownParts
+from model.transformer.search_options import Decoding
 
 _LOGGER = logging.getLogger(__name__)
 _HIDDEN = "CUDA_VISIBLE_DEVICES"

@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from model.decoding.options import Decoding
 from model.engines.gpus import TranslatorPool, gpu_devices, let_memory_grow
 from model.engines.machine import cores, keep_freed_memory, set_threads
 from model.engines.translator import Engine, Translator
@@ -22,6 +21,7 @@ from model.formats.model_folder import (
     is_ctranslate2,
     model_fingerprint,
 )
+from model.transformer.search_options import Decoding
 
 
 def load_translator(

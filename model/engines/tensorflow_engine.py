@@ -9,8 +9,6 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from model.decoding.loop import SearchResult
-from model.decoding.options import BATCH_TOKENS, GPU_BATCH_TOKENS, Decoding
 from model.engines.batching import TokenBudget, count_work, pad, translate_in_batches
 from model.engines.translator import NOTHING, Hypothesis, Translation, Work, check_scores
 from model.errors import NotFiniteError
@@ -18,6 +16,8 @@ from model.formats.weights import load_model, on_device
 from model.text.unknown import UnknownParts
 from model.text.vocabulary import PAD_ID, VocabularyPair, is_empty
 from model.transformer.decode import hidden_ids, search_batch
+from model.transformer.loop import SearchResult
+from model.transformer.search_options import BATCH_TOKENS, GPU_BATCH_TOKENS, Decoding
 from model.transformer.transformer import Transformer
 
 # Errors that a source can have caused.

@@ -28,7 +28,7 @@ from model.text.tokenization import SOURCE_LANGUAGE, TARGET_LANGUAGE, Tokenizati
 from model.text.vocabulary import SHARED_MODEL, SOURCE_MODEL, TARGET_MODEL
 
 if TYPE_CHECKING:  # it imports NumPy, which the command's help needs not
-    from model.formats.marian.importing import MarianModel
+    from model.formats.marian_import import MarianModel
 
 CTRANSLATE2, MARIAN = "ctranslate2", "marian"
 FORMATS = (CTRANSLATE2, MARIAN)
@@ -170,7 +170,7 @@ class ImportRequest:
                 read_language(code, name=f"`{name}`")
         if prepare is not None:
             prepare()
-        from model.formats.marian.importing import write_model
+        from model.formats.marian_import import write_model
 
         write_model(found, output, data=data, overwrite=self.overwrite)
 
@@ -186,7 +186,7 @@ class ImportRequest:
                     f"{TARGET_MODEL} are not beside {self.model}"
                 )
             source, target = str(beside / SOURCE_MODEL), str(beside / TARGET_MODEL)
-        from model.formats.marian.importing import read_marian
+        from model.formats.marian_import import read_marian
 
         return read_marian(
             Path(self.model),

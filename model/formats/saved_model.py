@@ -6,13 +6,13 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from model.decoding.options import Decoding
 from model.folders.atomic import atomic_folder
 from model.folders.long_work import writing
 from model.folders.remote import storage_errors
 from model.formats.model_folder import find_model_folder, load_about, write_about
 from model.formats.weights import check_output, copy_vocabularies, load_model
 from model.transformer.decode import hidden_ids, search_batch
+from model.transformer.search_options import Decoding
 
 SIGNATURE = "serving_default"
 VOCABULARY_FOLDER = "assets.extra"  # TensorFlow's name for files that the graph does not read
@@ -25,8 +25,8 @@ def export_saved_model(
 
     Its signature `serving_default` takes `ids`, int32 [B, S], BOS and EOS included and PAD at the
     end, and gives `ids`, int32 [B, N, L], EOS included and PAD behind it, and `scores`, float32 [B,
-    N], log-probabilities, best first (see `model.decoding.loop.SearchResult`). The vocabularies lie
-    in `assets.extra/`. The search is a part of the graph; batches are the caller's.
+    N], log-probabilities, best first (see `model.transformer.loop.SearchResult`). The vocabularies
+    lie in `assets.extra/`. The search is a part of the graph; batches are the caller's.
 
     >>> search = tf.saved_model.load("saved").signatures["serving_default"]  # doctest: +SKIP
     >>> search(ids=tf.constant([[2, 57, 310, 3]]))["ids"].shape  # doctest: +SKIP

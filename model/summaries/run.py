@@ -125,7 +125,7 @@ def summarize_run(folder: str | Path) -> RunSummary:
 
 
 def _is_locked(run: Path) -> bool:
-    from model.runs.run_folder import LOCK_FILE
+    from model.training.run_folder import LOCK_FILE
 
     try:
         check_lock(run, name=LOCK_FILE, remedy="")
@@ -136,8 +136,8 @@ def _is_locked(run: Path) -> bool:
 
 def _saved_step(run: Path, kept: dict[str, Any]) -> int:
     """Returns the updates of the newest checkpoint that is there, 0 if none is."""
-    from model.runs.checkpoints import find_checkpoints, read_step
-    from model.runs.run_folder import RunFolder
+    from model.training.checkpoints import find_checkpoints, read_step
+    from model.training.run_folder import RunFolder
 
     folder = run / "checkpoints"
     if (stop := kept.get("stop")) and (step := read_step(folder / stop)) is not None:
@@ -161,7 +161,7 @@ def rate_points(training: TrainingConfig, *, width: int, points: int = _POINTS) 
       width: Width of the model.
       points: How many updates, about.
     """
-    from model.updates.optimizer import Schedule
+    from model.training.optimizer import Schedule
 
     schedule = Schedule(training.peak_rate(width), training.warmup_steps, training.schedule)
     every = {round(1 + (training.steps - 1) * i / max(points - 1, 1)) for i in range(points)}

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from model.errors import UserError
-from model.runs.reports import read_log_lines
+from model.training.reports import read_log_lines
 
 # What is measured, in the order in which it is shown, and its unit.
 UNITS = {

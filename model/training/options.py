@@ -11,7 +11,7 @@ from model.transformer.config import TransformerConfig
 
 if TYPE_CHECKING:
     from model.formats.model_card import TrainingData
-    from model.runs.initial_model import InitialModel
+    from model.training.initial_model import InitialModel
 
 SCHEDULES = ("inverse-sqrt", "constant")
 COMPUTE_TYPES = ("float32", "mixed_bfloat16")

@@ -11,22 +11,22 @@ from model.dataset.manifest import VALIDATION, DatasetManifest
 from model.errors import UserError, accept_one_string, counted, one_of
 from model.formats.model_card import LITTLE_KNOWN, TrainingData
 from model.formats.model_folder import load_about
-from model.runs.identity import describe_dataset
-from model.runs.initial_model import InitialModel
 from model.training.choices import configure, describe_choices, doubts
+from model.training.identity import describe_dataset
+from model.training.initial_model import InitialModel
 from model.training.options import TrainingConfig, run_config, run_defaults
 from model.transformer.config import PRESETS, TransformerConfig
 
 if TYPE_CHECKING:  # TensorFlow is imported by the functions that need it
     import tensorflow as tf
 
-    from model.runs.reports import Report
+    from model.training.reports import Report
     from model.training.splits import TrainingDataset
     from model.training.stops import StopRequest
     from model.training.trainer import Trainer
     from model.transformer.transformer import Transformer
 
-STRATEGIES = ("auto", "one-device", "mirrored", "multi-worker")  # of `model.updates.strategies`
+STRATEGIES = ("auto", "one-device", "mirrored", "multi-worker")  # of `model.training.strategies`
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -154,7 +154,7 @@ class TrainRequest:
         return model, training, initial
 
     def _check_run(self, job: TrainJob, *, is_begun: bool, is_to_run: bool) -> None:
-        from model.runs.run_folder import RunFolder
+        from model.training.run_folder import RunFolder
 
         if not is_begun:
             RunFolder(self.run).check_place()
@@ -185,7 +185,7 @@ class TrainRequest:
 
     def _steps_of_epochs(self, epochs: int, data: TrainingDataset) -> tuple[int, str]:
         """Returns the updates of so many epochs, and a line that says so."""
-        from model.updates.strategies import count_replicas
+        from model.training.strategies import count_replicas
 
         replicas = count_replicas(self.strategy, devices=self.devices)
         updates = dataclasses.replace(data, replicas=replicas).updates_an_epoch()
@@ -212,7 +212,7 @@ class TrainRequest:
         """Returns the configuration of the run that is gone on with, if there is one."""
         if not self._may_be_begun():
             return None
-        from model.runs.run_folder import RunFolder
+        from model.training.run_folder import RunFolder
 
         return RunFolder(self.run).begun(dataset=manifest.fingerprint)
 
@@ -261,7 +261,7 @@ class TrainJob:
 
     def run(self, report: Report) -> str:
         """Trains, or goes on with a training, and exports the model: see `Trainer.train`."""
-        from model.updates.strategies import lost_worker_errors, make_strategy
+        from model.training.strategies import lost_worker_errors, make_strategy
 
         strategy = make_strategy(self.request.strategy, devices=self.request.devices)
         with lost_worker_errors(strategy):

@@ -13,7 +13,7 @@ from model.dataset.manifest import TRAIN
 from model.errors import UserError, counted
 from model.formats.model_card import TrainingData, describe_run
 from model.formats.weights import save_model
-from model.runs.checkpoints import (
+from model.training.checkpoints import (
     AVERAGE,
     Checkpoints,
     Kept,
@@ -21,15 +21,15 @@ from model.runs.checkpoints import (
     check_not_lost,
     named_weights,
 )
-from model.runs.identity import describe_dataset
-from model.runs.initial_model import InitialModel
-from model.runs.run_folder import BEST_MODEL_FOLDER, MODEL_FOLDER, RunFolder
+from model.training.identity import describe_dataset
+from model.training.initial_model import InitialModel
 from model.training.options import run_config, run_defaults
+from model.training.run_folder import BEST_MODEL_FOLDER, MODEL_FOLDER, RunFolder
 from model.training.splits import TrainingDataset
 from model.training.state import TrainingState
+from model.training.step import TrainingStep
+from model.training.strategies import Workers
 from model.transformer.transformer import Transformer
-from model.updates.step import TrainingStep
-from model.updates.strategies import Workers
 
 
 class RunSaver:

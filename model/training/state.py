@@ -10,8 +10,8 @@ import numpy as np
 
 from model.dataset.batches import Batch
 from model.dataset.windows import Position
-from model.runs.reports import Progress
-from model.updates.step import StepResult, Unread
+from model.training.reports import Progress
+from model.training.step import StepResult, Unread
 
 
 @dataclasses.dataclass

@@ -21,12 +21,12 @@ from model.dataset.batches import Batch
 from model.dataset.manifest import TRAIN
 from model.errors import UserError, counted, first_line
 from model.folders.remote import write_text
-from model.runs.run_folder import RunFolder
+from model.training.run_folder import RunFolder
 from model.training.saving import RunSaver
 from model.training.splits import TrainingDataset
 from model.training.state import TrainedBatch
-from model.updates.step import StepResult
-from model.updates.strategies import Workers
+from model.training.step import StepResult
+from model.training.strategies import Workers
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _ACTION_BYTES = 1024  # more than any system's `struct sigaction` has

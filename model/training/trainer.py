@@ -23,21 +23,21 @@ from model.dataset.manifest import TRAIN
 from model.engines.machine import describe_machine
 from model.errors import UserError
 from model.formats.model_card import versions_of
-from model.runs.initial_model import InitialModel
-from model.runs.reporter import Reporter
-from model.runs.reports import Report
-from model.runs.run_folder import MODEL_FOLDER, RunFolder
+from model.training.initial_model import InitialModel
+from model.training.optimizer import Schedule
 from model.training.options import TrainingConfig
+from model.training.reporter import Reporter
+from model.training.reports import Report
+from model.training.run_folder import MODEL_FOLDER, RunFolder
 from model.training.saving import RunSaver
 from model.training.splits import TrainingDataset
 from model.training.state import TrainedBatch
+from model.training.step import TrainingStep, UpdateScalars
 from model.training.stops import Failures, StopRequest, Terminated, out_of_memory_for_model
+from model.training.strategies import Workers
 from model.training.validation import Validator
 from model.transformer.config import TransformerConfig
 from model.transformer.transformer import Transformer, dtype_policy
-from model.updates.optimizer import Schedule
-from model.updates.step import TrainingStep, UpdateScalars
-from model.updates.strategies import Workers
 
 _MOST_UNREAD = 256  # batches
 _PROGRAMS = ("tt-translate", "tensorflow", "keras", "numpy", "sentencepiece")

@@ -11,20 +11,20 @@ import numpy as np
 
 from model.dataset.manifest import VALIDATION
 from model.dataset.windows import Position, read_target_texts
-from model.decoding.options import Decoding
 from model.engines.tensorflow_engine import TensorFlowTranslator
 from model.folders.long_work import long_work
 from model.formats.model_card import score_quantiles
-from model.runs.reports import Validation
 from model.text import scores
 from model.text.vocabulary import PAD_ID
+from model.training.loss import TokenSums
+from model.training.reports import Validation
 from model.training.splits import TrainingDataset
 from model.training.state import perplexity
+from model.training.step import TrainingStep
 from model.training.stops import StopRequest
+from model.training.strategies import Workers
+from model.transformer.search_options import Decoding
 from model.transformer.transformer import Transformer
-from model.updates.loss import TokenSums
-from model.updates.step import TrainingStep
-from model.updates.strategies import Workers
 from model.views.figures import sample_attention
 
 _SAMPLES = 3  # sentences whose attention is shown, and whose translations are kept

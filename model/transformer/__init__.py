@@ -1,8 +1,12 @@
-"""The forward pass, section 3 of the paper.
+"""The model: the forward pass (section 3 of the paper), greedy and beam search.
 
-config       the architecture and its presets
-attention    attention, heads and masks
-layers       linear layers, normalization, dropout, embeddings, positions
-transformer  encoder and decoder
-decode       the search with a Transformer
+config          the architecture and its presets
+attention       attention, heads and masks
+layers          linear layers, normalization, dropout, embeddings, positions
+transformer     encoder and decoder
+decode          the search with a Transformer
+search_options  how translations are searched for
+scoring         scores of next tokens, the best extensions, the rank of hypotheses
+loop            the loop over steps, in a batch that shrinks
+search          greedy search and beam search over any step function
 """

@@ -7,12 +7,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from model.decoding.loop import SearchResult, longest_limit
-from model.decoding.options import Decoding
-from model.decoding.scoring import Prediction
-from model.decoding.search import beam_search, greedy_search
 from model.text.vocabulary import BOS_ID, PAD_ID, UNK_ID, VocabularyPair
 from model.transformer.config import TransformerConfig
+from model.transformer.loop import SearchResult, longest_limit
+from model.transformer.scoring import Prediction
+from model.transformer.search import beam_search, greedy_search
+from model.transformer.search_options import Decoding
 from model.transformer.transformer import EncodedSource, Transformer
 
 
@@ -30,7 +30,7 @@ def search_batch(
     hidden_ids: Sequence[int],
     growth: tf.Tensor | int = 1,
 ) -> SearchResult:
-    """Encodes int32 [B, S] ids and searches their translations; see `model.decoding.search`.
+    """Encodes int32 [B, S] ids and searches their translations; see `model.transformer.search`.
 
     Translations may be `growth` times as long as their sources usually allow.
     """

@@ -15,7 +15,6 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from model.decoding.scoring import HIDDEN, Prediction
 from model.text.vocabulary import BOS_ID
 from model.transformer.attention import CrossAttention, SelfAttention, look_ahead_bias, padding_bias
 from model.transformer.config import TransformerConfig
@@ -29,6 +28,7 @@ from model.transformer.layers import (
     no_noise,
     sinusoidal_positions,
 )
+from model.transformer.scoring import HIDDEN, Prediction
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from pipelines.flags.limits import FLAGS
+from pipelines.texts.limits import FLAGS
 
 SLICE_PAIRS = 16 * 1024
 SLICE_BYTES = 32 << 20  # of text, both sides; a longer line is a slice of its own

@@ -9,7 +9,7 @@ from model.engines.translator import Translator, Work, between
 from model.errors import UserError
 from model.text.glossary import Glossary
 from model.text.languages import find_language
-from pipelines.flags.limits import Limits
+from pipelines.texts.limits import Limits
 from pipelines.texts.options import TextOptions
 from pipelines.texts.translating import (
     FAILED,

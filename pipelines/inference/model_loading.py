@@ -8,7 +8,6 @@ from collections.abc import Callable, Hashable
 from pathlib import Path
 from typing import Any
 
-from model.decoding.options import Decoding
 from model.engines.loading import check_engine, load_translator
 from model.engines.translator import Engine, Translator
 from model.errors import UserError, require
@@ -23,6 +22,7 @@ from model.formats.model_folder import (
     model_fingerprint,
 )
 from model.text.languages import are_different, read_language
+from model.transformer.search_options import Decoding
 from pipelines.storage.first_look import look_first
 from pipelines.storage.paths import is_local, normalize_path
 from pipelines.texts.model_languages import describe_other_language

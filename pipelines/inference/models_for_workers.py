@@ -6,10 +6,10 @@ import concurrent.futures
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from model.decoding.options import Decoding
 from model.engines.loading import convert
 from model.engines.translator import Engine, Translator
 from model.formats.model_folder import is_ctranslate2, model_files, model_fingerprint
+from model.transformer.search_options import Decoding
 from pipelines.inference.model_loading import CustomModel, FoundModel, ModelLoader
 from pipelines.runners.workers import are_elsewhere
 from pipelines.storage.files import AT_ONCE, make_folder, write_whole

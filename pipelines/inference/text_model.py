@@ -11,10 +11,10 @@ from model.engines.translator import Translator
 from model.errors import UserError
 from model.formats.model_card import About
 from model.text.glossary import Glossary, read_glossary
-from pipelines.flags.limits import Limits
 from pipelines.inference.model_loading import ModelLoader
 from pipelines.storage import paths
 from pipelines.storage.files import read_bytes
+from pipelines.texts.limits import Limits
 from pipelines.texts.options import TextOptions
 from pipelines.texts.translating import TranslatedTexts, translate_texts
 

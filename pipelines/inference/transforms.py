@@ -21,12 +21,12 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from model.engines.translator import Translator
 from model.errors import UserError, require
-from pipelines.flags.limits import FLAGS
 from pipelines.inference import rows
 from pipelines.inference.model_sharing import SharedTranslator
 from pipelines.inference.rows import OpenRow, Row, RowFields
 from pipelines.inference.text_model import NamedGlossary, TextModel
 from pipelines.storage.paths import is_local
+from pipelines.texts.limits import FLAGS
 from pipelines.texts.options import TextOptions
 from pipelines.texts.translating import FAILED, STATUSES, TranslatedText
 

@@ -8,52 +8,15 @@ from collections.abc import Callable, Iterator, Sequence
 
 import apache_beam as beam
 
-from model.errors import UserError
-from model.folders.lock import lock_folder
+from pipelines.jobs.locks import lock_output
 from pipelines.jobs.progress import Progress
-from pipelines.remote import dataflow
-from pipelines.remote.wheel import with_own_wheel
-from pipelines.runners.jobs.job_file import JobFile
+from pipelines.runners import dataflow
+from pipelines.runners.job_file import JobFile
 from pipelines.runners.runner import make_pipeline, run_pipeline
 from pipelines.runners.status_line import look_seconds, repeating
+from pipelines.runners.wheel import with_own_wheel
 from pipelines.storage.files import explain_deletion
 from pipelines.storage.paths import is_local
-
-LOCK_FILE = "lock"
-
-
-def output_error(output: str, error: OSError) -> UserError:
-    """Return the error of an output folder that cannot be written."""
-    return UserError(
-        f"{output} cannot be written: {error.strerror or error}. Choose another `output`"
-    )
-
-
-@contextlib.contextmanager
-def lock_output(output: str, *, folder: str) -> Iterator[bool]:
-    """Keep other runs on this machine out of an output folder; yield whether that is certain.
-
-    Object stores have no locks.
-
-    Args:
-      output: The output folder.
-      folder: The folder of the job's own files, in the output folder.
-
-    Raises:
-      UserError: Another run works in the folder, or the folder cannot be written.
-    """
-    with contextlib.ExitStack() as stack:
-        is_alone = False
-        if is_local(output):
-            try:
-                is_alone = stack.enter_context(
-                    lock_folder(
-                        f"{output}/{folder}", name=LOCK_FILE, remedy="choose another `output`"
-                    )
-                )
-            except OSError as error:
-                raise output_error(output, error) from error
-        yield is_alone
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -14,18 +14,18 @@ from model.errors import counted
 from pipelines.corpora.encodings import is_other_encoding
 from pipelines.corpora.rows import INVALID_UTF8
 from pipelines.corpora.source import FileSource, Source
-from pipelines.flags.languages import language_of_side
-from pipelines.flags.wrong_languages import describe_wrong_languages
-from pipelines.pairs.held_out import (
+from pipelines.preprocess.held_out import (
     HELD_OUT_PAIR,
     HELD_OUT_SOURCE,
     HELD_OUT_TARGET,
 )
-from pipelines.pairs.rejected import count_reasons, describe_reasons
 from pipelines.preprocess.plan import PreprocessPlan
+from pipelines.preprocess.rejected import count_reasons, describe_reasons
 from pipelines.runners.beam_options import describe_arguments
 from pipelines.runners.formatting import as_read, megabytes
 from pipelines.runners.runner import describe_runner
+from pipelines.texts.languages import language_of_side
+from pipelines.texts.wrong_languages import describe_wrong_languages
 
 # The plan.
 

@@ -17,15 +17,14 @@ from model.text.vocabulary import VocabularyPair
 from pipelines.corpora.encodings import find_encoding
 from pipelines.corpora.lines import read_texts
 from pipelines.corpora.opening import SourceList
-from pipelines.pairs.cleaning import find_validation
-from pipelines.pairs.encoding import UnitStatistics, encode_unit, training_lines
-from pipelines.pairs.held_out import HeldOut, hash_pairs, hash_texts, unite
-from pipelines.pairs.rejected import PARQUET_END, REJECTED_SCHEMA, SourceNames
-from pipelines.pairs.spills import find_spill, write_spill
-from pipelines.pairs.units import Unit, cut_sources
-from pipelines.pairs.work_folder import ends_with
+from pipelines.preprocess.cleaning import find_validation
+from pipelines.preprocess.encoding import UnitStatistics, encode_unit, training_lines
+from pipelines.preprocess.held_out import HeldOut, hash_pairs, hash_texts, unite
 from pipelines.preprocess.options import PreprocessOptions
 from pipelines.preprocess.plan import DatasetPlan
+from pipelines.preprocess.rejected import PARQUET_END, REJECTED_SCHEMA, SourceNames
+from pipelines.preprocess.spills import find_spill, write_spill
+from pipelines.preprocess.units import Unit, cut_sources
 from pipelines.preprocess.vocabulary_files import load_planned, write_vocabulary
 from pipelines.preprocess.vocabulary_sample import (
     Sample,
@@ -33,7 +32,8 @@ from pipelines.preprocess.vocabulary_sample import (
     describe_rejected,
     train_vocabulary,
 )
-from pipelines.runners.jobs.transforms import CheckWorker, Spread
+from pipelines.preprocess.work_folder import ends_with
+from pipelines.runners.transforms import CheckWorker, Spread
 from pipelines.storage import listing
 from pipelines.storage.paths import join
 

@@ -20,7 +20,6 @@ from model.errors import UnfinishedError, UserError
 from model.text.vocabulary import VOCABULARY_FILE, vocabulary_json
 from pipelines.jobs.progress import Progress
 from pipelines.jobs.running import claim_folder
-from pipelines.pairs.work_folder import WORK_FOLDER
 from pipelines.preprocess.description import describe_plan
 from pipelines.preprocess.encode_steps import (
     EncodeUnits,
@@ -48,7 +47,8 @@ from pipelines.preprocess.vocabulary_files import (
     write_vocabulary,
 )
 from pipelines.preprocess.vocabulary_sample import VocabularySpec
-from pipelines.remote import dataflow, flink
+from pipelines.preprocess.work_folder import WORK_FOLDER
+from pipelines.runners import dataflow, flink
 from pipelines.runners.beam_options import with_local_defaults
 from pipelines.storage import files
 from pipelines.storage.paths import join

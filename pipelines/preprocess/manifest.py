@@ -21,15 +21,15 @@ from model.dataset.manifest import (
     shard_name,
 )
 from model.errors import UserError
-from pipelines.pairs.encoding import UnitStatistics
-from pipelines.pairs.rejected import count_reasons, describe_reasons
-from pipelines.pairs.units import Unit
-from pipelines.pairs.work_folder import WORK_FOLDER
+from pipelines.preprocess.encoding import UnitStatistics
 from pipelines.preprocess.merge_steps import RecordStatistics, ShardStatistics
 from pipelines.preprocess.output_folder import find_finished
 from pipelines.preprocess.plan import DatasetPlan
+from pipelines.preprocess.rejected import count_reasons, describe_reasons
+from pipelines.preprocess.units import Unit
 from pipelines.preprocess.vocabulary_files import load_planned
-from pipelines.runners.jobs.transforms import versions_here
+from pipelines.preprocess.work_folder import WORK_FOLDER
+from pipelines.runners.transforms import versions_here
 from pipelines.storage import files
 from pipelines.storage.paths import join
 

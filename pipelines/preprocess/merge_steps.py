@@ -23,15 +23,15 @@ from model.dataset.manifest import (
     shard_name,
 )
 from model.dataset.tfrecords import framed_runs
-from pipelines.pairs.rejected import (
+from pipelines.preprocess.plan import DatasetPlan
+from pipelines.preprocess.rejected import (
     PARQUET_END,
     REJECTED_SCHEMA,
     SourceNames,
     duplicates_tables,
 )
-from pipelines.pairs.spills import Headers, MergedBucket, Region, merge_bucket, read_buckets
-from pipelines.pairs.work_folder import ends_with, find_size
-from pipelines.preprocess.plan import DatasetPlan
+from pipelines.preprocess.spills import Headers, MergedBucket, Region, merge_bucket, read_buckets
+from pipelines.preprocess.work_folder import ends_with, find_size
 from pipelines.storage import files
 from pipelines.storage.paths import join
 

@@ -17,7 +17,7 @@ from model.text.spans import PLACEHOLDERS, Protection
 from model.text.vocabulary import SHARED_MODEL, SOURCE_MODEL, TARGET_MODEL, load_vocabularies
 from pipelines.corpora.encodings import UTF8, find_encoding
 from pipelines.corpora.naming import CorpusOptions
-from pipelines.pairs.filters import DEDUPLICATE, HELD_OUT_BY, LONG_SIDE, Filters
+from pipelines.preprocess.filters import DEDUPLICATE, HELD_OUT_BY, LONG_SIDE, Filters
 from pipelines.storage import files, listing
 from pipelines.storage.paths import is_local
 

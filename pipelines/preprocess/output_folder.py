@@ -14,10 +14,10 @@ from model.errors import BadFileError, UserError
 from model.folders.differences import describe_differences, first_few
 from model.text.vocabulary import VOCABULARY_FILE
 from pipelines.corpora.opening import SourceList
-from pipelines.jobs.running import output_error
-from pipelines.pairs.work_folder import RUN_FILE, WORK_FOLDER, WorkFolder
+from pipelines.jobs.locks import output_error
 from pipelines.preprocess.options import as_given
 from pipelines.preprocess.plan import DatasetPlan, PreprocessPlan
+from pipelines.preprocess.work_folder import RUN_FILE, WORK_FOLDER, WorkFolder
 from pipelines.storage import files, listing, paths
 from pipelines.storage.paths import join
 

@@ -22,12 +22,12 @@ from model.text.vocabulary import VOCABULARY_FILE, Vocabulary
 from pipelines.corpora.opening import SourceList
 from pipelines.corpora.rows import SLICE_PAIRS
 from pipelines.corpora.source import Source
-from pipelines.pairs.encoding import EncodingOptions
-from pipelines.pairs.held_out import short_tokens
-from pipelines.pairs.spills import SplitPlan
-from pipelines.pairs.units import MAX_UNIT_BYTES, MAX_UNIT_PAIRS
-from pipelines.pairs.work_folder import WORK_FOLDER, WorkFolder
+from pipelines.preprocess.encoding import EncodingOptions
+from pipelines.preprocess.held_out import short_tokens
 from pipelines.preprocess.options import PreprocessOptions
+from pipelines.preprocess.spills import SplitPlan
+from pipelines.preprocess.units import MAX_UNIT_BYTES, MAX_UNIT_PAIRS
+from pipelines.preprocess.work_folder import WORK_FOLDER, WorkFolder
 from pipelines.storage import files, listing, paths
 
 # Changes whenever the same input and options would give other bytes.

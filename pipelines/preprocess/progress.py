@@ -6,9 +6,9 @@ import collections
 import contextlib
 
 from pipelines.jobs.progress import PhaseTimes, Progress
-from pipelines.pairs.spills import find_spill
-from pipelines.pairs.units import read_index
 from pipelines.preprocess.plan import PreprocessPlan
+from pipelines.preprocess.spills import find_spill
+from pipelines.preprocess.units import read_index
 from pipelines.storage import files
 from pipelines.storage.listing import list_names
 

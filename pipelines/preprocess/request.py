@@ -97,9 +97,9 @@ class PreprocessRequest:
           UserError: The input or the options do not suit.
         """
         from pipelines.preprocess.job import PreprocessJob
-        from pipelines.remote.checks import check_job
         from pipelines.runners import workers
         from pipelines.runners.beam_options import set_file_system_options
+        from pipelines.runners.checks import check_job
 
         if self.vocab_of is not None:
             set_file_system_options(self.beam_arguments)

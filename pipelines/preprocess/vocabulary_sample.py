@@ -21,8 +21,8 @@ import sentencepiece
 from model.errors import UserError
 from model.text import vocabulary
 from pipelines.corpora.rows import INVALID_UTF8
-from pipelines.pairs.held_out import HELD_OUT_SOURCE, HELD_OUT_TARGET
-from pipelines.pairs.rejected import describe_reasons
+from pipelines.preprocess.held_out import HELD_OUT_SOURCE, HELD_OUT_TARGET
+from pipelines.preprocess.rejected import describe_reasons
 
 # The errors of the trainer if options and texts do not go together.
 _REFUSALS = (RuntimeError, ValueError, TypeError, OverflowError)

@@ -7,8 +7,8 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from model.decoding.options import Decoding
 from model.errors import UserError, one_of, require, require_one_of, require_text
+from model.transformer.search_options import Decoding
 
 if TYPE_CHECKING:  # they import TensorFlow
     from model.views.attention import SentenceAttention

@@ -222,8 +222,8 @@ def run_attention(folder: str, found: RunSummary, sentences: Sequence[str]) -> l
                 "or let its `tt train` finish"
             )
         return []
-    from model.decoding.options import Decoding
     from model.engines.tensorflow_engine import TensorFlowTranslator
+    from model.transformer.search_options import Decoding
     from model.views.attention import sentence_attention
     from pipelines.report.attention_part import attention_part
 

@@ -18,13 +18,12 @@ from apache_beam.runners.portability.fn_api_runner import worker_handlers
 from apache_beam.runners.runner import PipelineResult, PipelineState
 
 from model.errors import UserError, counted
-from pipelines.runners import beam_options, failures, remote_jobs
+from pipelines.runners import beam_options, failures, job_states, remote_jobs
 from pipelines.runners.beam_options import LOCAL_RUNNER, LOCAL_RUNNERS, LOOPBACK
 from pipelines.runners.failures import find_user_error
+from pipelines.runners.flink_server import job_server
 from pipelines.runners.foreign_errors import explain_failure
-from pipelines.runners.jobs import job_states
-from pipelines.runners.jobs.flink_server import job_server
-from pipelines.runners.jobs.job_file import JobFile, JobNote
+from pipelines.runners.job_file import JobFile, JobNote
 
 # Beam's workers that are threads send once per second what an element's coder has written so far.
 # While another thread has the interpreter's lock, this is a part of an element, and the reader

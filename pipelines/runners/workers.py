@@ -92,7 +92,7 @@ def check_places(arguments: Sequence[str], *, places: Mapping[str, Sequence[str]
 def check_workers(arguments: Sequence[str]) -> None:
     """Checks that the workers of a job get `tt`: Beam's own images do not have it.
 
-    Those of Dataflow get it in any case: see `pipelines.remote.wheel`.
+    Those of Dataflow get it in any case: see `pipelines.runners.wheel`.
 
     Raises:
       UserError: They do not, or Beam cannot read a flag.

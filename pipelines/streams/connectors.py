@@ -25,7 +25,7 @@ from apache_beam.options.pipeline_options import (
 from apache_beam.utils.subprocess_server import JavaHelper, JavaJarServer, SubprocessServer
 
 from model.errors import ServiceError, first_line, require
-from pipelines.remote import dataflow
+from pipelines.runners import dataflow
 from pipelines.runners.beam_options import (
     LOCAL_RUNNER,
     find_runner_name,
@@ -33,13 +33,13 @@ from pipelines.runners.beam_options import (
     parse_arguments,
 )
 from pipelines.streams.addresses import KafkaTopic, PubsubName
-from pipelines.streams.kafka.clients import read_settings
-from pipelines.streams.kafka.member import KafkaPlan
-from pipelines.streams.kafka.writer import Outputs
+from pipelines.streams.kafka_clients import read_settings
+from pipelines.streams.kafka_member import KafkaPlan
+from pipelines.streams.kafka_writer import Outputs
 from pipelines.streams.messages import SMALLEST, Answer, Delivery, Message, deliver
 from pipelines.streams.options import EXACTLY_ONCE, StreamOptions
 from pipelines.streams.plan import StreamPlan
-from pipelines.streams.pubsub.messages import PubsubTarget, make_message, message_of
+from pipelines.streams.pubsub_messages import PubsubTarget, make_message, message_of
 from pipelines.streams.transforms import TranslateMessages
 
 JOB = "translate-stream"

@@ -7,10 +7,9 @@ import dataclasses
 import threading
 from collections.abc import Callable, Sequence
 
-from model.decoding.options import Decoding
 from model.engines.translator import Engine, Translator
 from model.errors import UserError, accept_one_string, require
-from pipelines.flags.limits import Limits
+from model.transformer.search_options import Decoding
 from pipelines.inference.model_loading import (
     CustomModel,
     FoundModel,
@@ -20,23 +19,24 @@ from pipelines.inference.model_loading import (
 )
 from pipelines.inference.model_sharing import SharedTranslator
 from pipelines.inference.text_model import NamedGlossary
-from pipelines.remote import dataflow
-from pipelines.remote.checks import check_job
-from pipelines.remote.wheel import with_own_wheel
+from pipelines.runners import dataflow
 from pipelines.runners.beam_options import set_file_system_options
+from pipelines.runners.checks import check_job
 from pipelines.runners.runner import make_pipeline, run_pipeline
+from pipelines.runners.wheel import with_own_wheel
 from pipelines.runners.workers import are_elsewhere
 from pipelines.storage.paths import is_local
 from pipelines.streams import connectors
 from pipelines.streams.addresses import Folder, KafkaTopic
-from pipelines.streams.kafka.plan import plan_topics
+from pipelines.streams.kafka_plan import plan_topics
 from pipelines.streams.messages import Answer, Message, MessageFormat, MessageTexts, answer_messages
 from pipelines.streams.metrics import Metrics, StreamMetrics, appending, serving
 from pipelines.streams.options import StreamOptions
 from pipelines.streams.plan import StreamPlan, StreamRun
-from pipelines.streams.pubsub.plan import plan_subscription
+from pipelines.streams.pubsub_plan import plan_subscription
 from pipelines.streams.side_by_side import share
 from pipelines.streams.transforms import TranslateMessages
+from pipelines.texts.limits import Limits
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

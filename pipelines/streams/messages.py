@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from model.engines.translator import Translator
-from pipelines.flags.limits import Limits
 from pipelines.inference.text_model import NamedGlossary
 from pipelines.texts.columns import VALUES, added_names
+from pipelines.texts.limits import Limits
 from pipelines.texts.options import TextOptions
 from pipelines.texts.translating import (
     COPIED,

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from model.decoding.options import Decoding
 from model.engines.machine import cores
 from model.engines.translator import Translation, Translator, Work, between, is_on_gpus
 from model.text.unknown import UnknownParts
+from model.transformer.search_options import Decoding
 
 _LEAST_ROWS = 8  # fewer take as long as one
 _MOST_TOKENS = 2048  # of a share over all beams: larger batches are hardly faster

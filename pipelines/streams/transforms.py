@@ -17,7 +17,7 @@ from apache_beam.transforms import util
 from model.engines.translator import Translator
 from model.errors import UserError
 from pipelines.inference.transforms import TranslatorDoFn
-from pipelines.runners.jobs.transforms import check_versions, versions_here
+from pipelines.runners.transforms import check_versions, versions_here
 from pipelines.streams.messages import Answer, Message, MessageTexts, answer_messages, fail
 from pipelines.streams.side_by_side import share
 from pipelines.texts.translating import FAILED

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from model.engines.translator import Hypothesis, Translation
 from model.text.spans import BRACKET
-from pipelines.flags.judging import Judge
+from pipelines.texts.judging import Judge
 from pipelines.texts.planning import Plan, Source
 from pipelines.texts.segments import join_translations
 

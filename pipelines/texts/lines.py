@@ -14,8 +14,8 @@ from model.engines.translator import Hypothesis, Translator
 from model.errors import UserError, counted
 from model.formats.model_card import TrainingData
 from model.text.glossary import Glossary
-from pipelines.flags.limits import Limits
 from pipelines.texts import translating
+from pipelines.texts.limits import Limits
 from pipelines.texts.model_languages import describe_other_script
 from pipelines.texts.options import TextOptions
 from pipelines.texts.planning import describe_cuts

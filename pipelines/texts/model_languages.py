@@ -8,7 +8,7 @@ import regex
 
 from model.formats.model_card import TrainingData
 from model.text.languages import OF_TWO_SCRIPTS, are_different, find_language
-from pipelines.flags.languages import other_language
+from pipelines.texts.languages import other_language
 
 SAMPLE = 1000  # texts that are looked at
 _LEAST_SHARE = 0.2  # of the letters of a text that is in a script

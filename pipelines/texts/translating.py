@@ -10,14 +10,11 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from model.decoding.options import Decoding
 from model.engines.progress import begin_sources
 from model.engines.translator import Hypothesis, Translation, Translator, Work, between
 from model.text.glossary import Glossary
 from model.text.spans import BRACKET, TooLongToSearchError
-from pipelines.flags.judging import Judge
-from pipelines.flags.limits import SPAN_REPAIRED, Limits
-from pipelines.flags.loops import repeats_itself
+from model.transformer.search_options import Decoding
 from pipelines.texts.bisection import call_on_parts, one_line, raise_if_not_at_fault
 from pipelines.texts.choosing import (
     Chosen,
@@ -26,6 +23,9 @@ from pipelines.texts.choosing import (
     combine,
     usable_hypotheses,
 )
+from pipelines.texts.judging import Judge
+from pipelines.texts.limits import SPAN_REPAIRED, Limits
+from pipelines.texts.loops import repeats_itself
 from pipelines.texts.options import LEAVE_OUT, TextOptions
 from pipelines.texts.planning import PROBE, Plan, Planner, Source
 from pipelines.texts.segments import join_translations

@@ -21,11 +21,10 @@ from typing import Any
 
 import apache_beam as beam
 
-from model.decoding.options import Decoding
 from model.engines.gpus import count_gpus
 from model.engines.translator import Engine
 from model.errors import UserError, accept_one_string
-from pipelines.flags.limits import Limits
+from model.transformer.search_options import Decoding
 from pipelines.inference.model_copies import ModelCopies, plan_copies
 from pipelines.inference.model_loading import (
     CustomModel,
@@ -35,17 +34,19 @@ from pipelines.inference.model_loading import (
 )
 from pipelines.inference.models_for_workers import make_loader
 from pipelines.inference.text_model import load_glossary
+from pipelines.jobs.locks import output_error
 from pipelines.jobs.progress import Progress
-from pipelines.jobs.running import claim_folder, output_error
-from pipelines.remote import dataflow, flink
-from pipelines.remote.checks import check_job
+from pipelines.jobs.running import claim_folder
+from pipelines.runners import dataflow, flink
 from pipelines.runners.beam_options import set_file_system_options, with_workers
-from pipelines.runners.jobs.transforms import Spread
+from pipelines.runners.checks import check_job
+from pipelines.runners.transforms import Spread
 from pipelines.runners.workers import are_elsewhere, count_slots
 from pipelines.storage.files import delete
 from pipelines.storage.first_look import look_first
 from pipelines.storage.listing import list_files
 from pipelines.storage.paths import JOB_FOLDER, is_local, normalize_path
+from pipelines.texts.limits import Limits
 from pipelines.texts.model_languages import SAMPLE, describe_other_texts
 from pipelines.texts.planning import describe_cuts
 from pipelines.translate import job_folder

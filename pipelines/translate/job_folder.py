@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from model.errors import UnfinishedError, UserError
 from model.text.glossary import Glossary
-from pipelines.jobs.running import LOCK_FILE, lock_output
+from pipelines.jobs.locks import LOCK_FILE, lock_output
 from pipelines.storage.files import delete_folder, open_binary, read_bytes, write_text, write_whole
 from pipelines.storage.listing import ListedFile
 from pipelines.storage.paths import JOB_FOLDER

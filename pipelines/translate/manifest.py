@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from model.engines.translator import Work
-from pipelines.flags.limits import FLAGS
 from pipelines.storage.files import read_bytes
 from pipelines.storage.listing import exists
+from pipelines.texts.limits import FLAGS
 from pipelines.texts.translating import STATUSES
 from pipelines.translate.plan import FORMAT, installed_versions
 

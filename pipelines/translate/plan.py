@@ -17,14 +17,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from model.decoding.options import BATCH_TOKENS, Decoding
 from model.folders.differences import describe_differences, first_few
 from model.formats.model_card import versions_of
 from model.text.glossary import Glossary
-from pipelines.flags.limits import Limits
+from model.transformer.search_options import BATCH_TOKENS, Decoding
 from pipelines.storage import parquet
 from pipelines.tables.formats import PARQUET, output_suffix
 from pipelines.tables.reading import table_suffix
+from pipelines.texts.limits import Limits
 from pipelines.texts.options import TextOptions
 from pipelines.translate.options import TranslateOptions
 

@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 
 from model.engines.translator import Translator, Work
 from model.text.glossary import Glossary
-from pipelines.flags.limits import FLAGS, Limits
 from pipelines.inference.languages import translate_by_language
 from pipelines.tables.footers import with_added_fields
 from pipelines.tables.text_columns import TextColumn, path_in, read_text_column
@@ -26,6 +25,7 @@ from pipelines.texts.columns import (
     VALUES,
     added_names,
 )
+from pipelines.texts.limits import FLAGS, Limits
 from pipelines.texts.options import TextOptions
 from pipelines.texts.translating import (
     COPIED,

@@ -11,7 +11,7 @@ from apache_beam.metrics import Metrics
 
 from model.engines.translator import Translator
 from pipelines.inference.transforms import TranslatorDoFn
-from pipelines.runners.jobs.transforms import CheckWorker
+from pipelines.runners.transforms import CheckWorker
 from pipelines.storage.files import delete
 from pipelines.storage.forward import ForwardReader
 from pipelines.storage.listing import list_files

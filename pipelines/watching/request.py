@@ -12,9 +12,9 @@ import dataclasses
 import uuid
 from collections.abc import Callable
 
-from model.decoding.options import Decoding
 from model.engines.translator import Engine
 from model.errors import UserError
+from model.transformer.search_options import Decoding
 from pipelines.inference.model_loading import CustomModel, choose_engine, find_model
 from pipelines.runners.beam_options import LOCAL_RUNNER, find_runner_name, set_file_system_options
 from pipelines.storage.first_look import look_first

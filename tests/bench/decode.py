@@ -35,7 +35,7 @@ from train import Competitor
 # The project stands two folders up where this file is run and not imported.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from model.decoding.options import Decoding
+from model.transformer.search_options import Decoding
 from pipelines.evaluate.lines import read_lines
 
 _PADDED_TOKENS = (2048, 4096, 8192, 16_384)  # of our batches, over all beams

@@ -31,11 +31,11 @@ def main() -> None:
     from model.text.spans import Protection
     from model.text.vocabulary import Vocabulary, VocabularyPair
     from pipelines.corpora.opening import SourceList
-    from pipelines.pairs.encoding import encode_unit
-    from pipelines.pairs.held_out import HeldOut
-    from pipelines.pairs.units import Part, Unit
+    from pipelines.preprocess.encoding import encode_unit
+    from pipelines.preprocess.held_out import HeldOut
     from pipelines.preprocess.options import PreprocessOptions
     from pipelines.preprocess.request import PreprocessRequest
+    from pipelines.preprocess.units import Part, Unit
 
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter

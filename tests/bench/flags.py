@@ -30,9 +30,11 @@ from model.formats.model_card import About, TrainingData, ratio_quantiles
 from model.text.placeholders import replace_shared_spans
 from model.text.spans import Protection
 from model.text.vocabulary import Vocabulary
-from pipelines.flags.ends import find_lost_ends, has_lost_end
-from pipelines.flags.judging import flag_sentence
-from pipelines.flags.limits import (
+from pipelines.preprocess.filters import Filters, text_reasons, token_reasons
+from pipelines.preprocess.vocabulary_sample import distinct_lines
+from pipelines.texts.ends import find_lost_ends, has_lost_end
+from pipelines.texts.judging import flag_sentence
+from pipelines.texts.limits import (
     COPY,
     FLAGS,
     LONG,
@@ -42,9 +44,7 @@ from pipelines.flags.limits import (
     WRONG_SCRIPT,
     Limits,
 )
-from pipelines.flags.signs import has_lost_figure
-from pipelines.pairs.filters import Filters, text_reasons, token_reasons
-from pipelines.preprocess.vocabulary_sample import distinct_lines
+from pipelines.texts.signs import has_lost_figure
 
 Pairs = list[tuple[str, str]]
 SHAPE = (REPEATS, COPY, SHORT, LONG)  # what 5 of 10,000 is said of

@@ -4,7 +4,7 @@
     python tests/bench/flink_settings.py run train.en.gz
 
 A session cluster of two task managers with two slots each is started on this machine. The job
-`tt translate-batch` runs with the settings of `pipelines/remote/flink.py`, and then with each of
+`tt translate-batch` runs with the settings of `pipelines/runners/flink.py`, and then with each of
 them as Beam has it, or set to what a user might try. Workers are counted by a program around
 `deploy/flink/boot`, models by the processes that the units of the job name, and tasks by Flink's
 REST interface.

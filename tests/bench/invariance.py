@@ -20,9 +20,9 @@ import numpy as np
 # The project stands two folders up where this file is run and not imported.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from model.decoding.options import Decoding
 from model.engines.tensorflow_engine import TensorFlowTranslator
 from model.engines.translator import Translation
+from model.transformer.search_options import Decoding
 from pipelines.evaluate.lines import read_lines
 
 _TOLERANCE = 1e-4  # of scores

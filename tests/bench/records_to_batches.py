@@ -51,10 +51,10 @@ from model.text.vocabulary import (
 )
 from model.training.options import TrainingConfig
 from model.training.request import TrainRequest
+from model.training.strategies import make_strategy
 from model.training.trainer import Trainer
 from model.transformer.config import TransformerConfig
-from model.updates.strategies import make_strategy
-from pipelines.pairs.examples import ExampleWriter
+from pipelines.preprocess.examples import ExampleWriter
 
 _FIRST_WORD = 4  # the ids below are special
 _ZIPF_EXPONENT = 1.05

@@ -16,12 +16,12 @@ import random
 
 from given_test_set import model_parser, read_test_set
 
-from model.decoding.options import Decoding
 from model.engines.loading import load_translator
 from model.engines.translator import Engine
 from model.formats.model_folder import load_about
 from model.text.scores import bleu
 from model.text.spans import Protection
+from model.transformer.search_options import Decoding
 from pipelines.texts.options import TextOptions
 from pipelines.texts.translating import TranslatedText, translate_texts
 

@@ -59,13 +59,13 @@ def measure(name: str) -> float:
     """Returns microseconds of user time for a row."""
     from round_trip import DATA, read
 
-    from model.decoding.options import Decoding
     from model.engines.translator import Hypothesis, Translation, Work
+    from model.transformer.search_options import Decoding
     from pipelines.texts.options import TextOptions
     from pipelines.texts.translating import translate_texts
 
     try:
-        limits_of = importlib.import_module("pipelines.flags.limits").Limits
+        limits_of = importlib.import_module("pipelines.texts.limits").Limits
     except ImportError:  # an earlier checkout
         limits_of = importlib.import_module("pipelines.texts.flags").Limits
 

@@ -45,8 +45,8 @@ from model.dataset.manifest import TRAIN, DatasetManifest
 from model.dataset.windows import Position
 from model.training.options import TrainingConfig
 from model.training.request import TrainRequest
+from model.training.strategies import make_strategy
 from model.transformer.config import TransformerConfig
-from model.updates.strategies import make_strategy
 
 _HERE = Path(__file__).resolve().parent
 _TORCH_PYTHON = Path(sys.prefix, "torch", "bin", "python")

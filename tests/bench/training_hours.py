@@ -26,12 +26,12 @@ os.environ.setdefault(
 from records_to_batches import write_dataset
 
 from model.errors import UserError
-from model.runs.reports import Progress
 from model.training.choices import DatasetSize, choose_options
 from model.training.options import TrainingConfig
+from model.training.reports import Progress
+from model.training.strategies import make_strategy
 from model.training.trainer import Trainer
 from model.transformer.config import TransformerConfig
-from model.updates.strategies import make_strategy
 
 _PAIRS = (20_000, 200_000, 5_000_000)
 _VOCABULARY_SIZE = 8000

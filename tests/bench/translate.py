@@ -46,8 +46,8 @@ from processes import CommandError, Finished, available_cores, run
 # The project stands two folders up where this file is run and not imported.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from model.decoding.options import MAX_SOURCE_TOKENS, Decoding
 from model.engines.translator import ENGINES
+from model.transformer.search_options import MAX_SOURCE_TOKENS, Decoding
 
 Row = TypeVar("Row", list[int], list[str])
 

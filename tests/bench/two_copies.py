@@ -118,9 +118,9 @@ def measure(table: Path, *, options: argparse.Namespace, beam_size: int) -> None
 
 def count_share(*, model: str, texts: Sequence[str], rows: int, beam_size: int) -> dict[str, float]:
     """Counts the CPU seconds of one translating thread, and of all the process's threads."""
-    from model.decoding.options import Decoding
     from model.engines.loading import load_translator
     from model.engines.translator import Engine
+    from model.transformer.search_options import Decoding
     from pipelines.evaluate.lines import read_lines
     from pipelines.texts.options import TextOptions
     from pipelines.texts.translating import translate_texts

@@ -16,10 +16,10 @@ import random
 
 from given_test_set import model_parser, read_test_set
 
-from model.decoding.options import Decoding
 from model.engines.loading import load_translator
 from model.engines.translator import Engine
 from model.text.scores import bleu
+from model.transformer.search_options import Decoding
 from pipelines.texts.options import TextOptions
 from pipelines.texts.translating import translate_texts
 

@@ -15,20 +15,20 @@ from command_line import run
 from cli.command_names import COMMANDS, GROUPS
 from cli.flags_of_fields import describe_fields
 from cli.main import load_command
-from model.decoding.options import Decoding
 from model.engines.translator import Engine
-from model.runs.averaging import AverageRequest
-from model.runs.exporting import FORMATS as EXPORTED
 from model.text.normalization import TextNormalization
 from model.text.spans import Protection
+from model.training.averaging import AverageRequest
+from model.training.exporting import FORMATS as EXPORTED
 from model.training.options import TrainingConfig
 from model.training.request import STRATEGIES, TrainRequest
 from model.transformer.config import TransformerConfig
+from model.transformer.search_options import Decoding
 from pipelines.evaluate.request import EvaluateRequest
-from pipelines.pairs.filters import Filters
+from pipelines.preprocess.filters import Filters
 from pipelines.preprocess.options import PreprocessOptions
 from pipelines.preprocess.request import PreprocessRequest
-from pipelines.remote.options import RunnerOptions
+from pipelines.runners.options import RunnerOptions
 from pipelines.streams.options import StreamOptions
 from pipelines.texts.options import TextOptions
 from pipelines.translate.options import TranslateOptions
@@ -182,7 +182,7 @@ def test_what_is_checked_against_choices_offers_them():
 
 
 def test_the_strategies_that_are_offered_are_those_that_there_are():
-    from model.updates import strategies
+    from model.training import strategies
 
     assert strategies.STRATEGIES == STRATEGIES
 
@@ -198,13 +198,17 @@ def test_each_line_of_help_stands_alone(name):
 
 # What comes from the dataset, is an option's own dataclass, or is made of other flags.
 SIZES = {"source_vocabulary_size", "target_vocabulary_size", "shared_vocabulary"}
+OF_MARIAN = {  # set by `tt import marian`
+    "position_scale", "activation", "projection_bias", "output_bias", "embedding_norm",
+    "zero_start", "source_bos",
+}  # fmt: skip
 NO_FLAGS = {
     TextOptions: ("protection",),  # whose fields are flags
     PreprocessRequest: {"options", "beam_arguments"},
     PreprocessOptions: {"filters", "normalization"},
     Filters: {"source_script", "target_script"},  # from a script or "auto"
     TrainRequest: {"model", "training", "devices", "dataset_name", "fetch_model"},
-    TransformerConfig: SIZES,
+    TransformerConfig: {*SIZES, *OF_MARIAN},
     TranslateOptions: {"texts"},
     StreamOptions: {"texts"},
 }

@@ -14,7 +14,7 @@ from cli.commands.translate_stream import draining_on_signals
 from model.errors import UserError
 from pipelines.inference.model_loading import CustomModel
 from pipelines.streams.job import StreamRequest
-from pipelines.streams.kafka.writer import KafkaWriter
+from pipelines.streams.kafka_writer import KafkaWriter
 from pipelines.streams.options import StreamOptions
 
 PAUSE = 0.03  # seconds

@@ -1,7 +1,7 @@
 """Applies each change of the tables to a copy of this checkout, and says which no test notices.
 
     make mutants
-    python tests/mutants/run.py --only warm-up model/decoding/search.py --jobs 1
+    python tests/mutants/run.py --only warm-up model/transformer/search.py --jobs 1
 
 A change is killed if a test of its selection fails, and survives if all pass. Anything else (no
 test was collected, time is up) says that the table is wrong. The selections must pass on a copy

@@ -13,7 +13,7 @@ from model.text.vocabulary import load_vocabularies
 from pipelines.corpora.naming import CorpusOptions
 from pipelines.corpora.opening import open_corpora
 from pipelines.corpora.text import TextPair
-from pipelines.pairs.filters import Filters
+from pipelines.preprocess.filters import Filters
 from pipelines.preprocess.job import PreprocessJob
 from pipelines.preprocess.options import PreprocessOptions
 from pipelines.preprocess.plan import plan_preprocess

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import io
 
-from model.decoding.options import Decoding
 from model.engines.translator import Hypothesis, Translation, Work
 from model.text.unknown import UnknownParts
 from model.text.vocabulary import UNK_ID
+from model.transformer.search_options import Decoding
 
 BOS, EOS = 2, 3
 

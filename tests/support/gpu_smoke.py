@@ -22,7 +22,7 @@ def train(dataset, run, *, devices, compute_type):
     from trainers import changed, make_trainer
 
     from model.dataset.windows import Position
-    from model.updates.strategies import make_strategy
+    from model.training.strategies import make_strategy
 
     training = changed(
         compute_type=compute_type, peak_learning_rate=0.001, effective_batch_size=4096
@@ -46,8 +46,8 @@ def translate(run, *, device, compute_type):
     """Returns the translations of some sentences, and their scores."""
     from toy import toy_sentences
 
-    from model.decoding.options import Decoding
     from model.engines.tensorflow_engine import TensorFlowTranslator
+    from model.transformer.search_options import Decoding
 
     decoding = Decoding(max_extra_tokens=5)
     translator = TensorFlowTranslator.load(

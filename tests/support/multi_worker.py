@@ -87,7 +87,7 @@ def recorded_rows():
     """
     import tensorflow as tf
 
-    from model.updates import step
+    from model.training import step
 
     rows = []
     batch_sums = step.batch_sums
@@ -141,7 +141,7 @@ def read_rows(lines):
 
 def probe_worker(dataset, run, results):
     """Writes what `probe` returns on a worker whose place among them is in TF_CONFIG."""
-    from model.updates.strategies import make_strategy
+    from model.training.strategies import make_strategy
 
     np.savez(results, **probe(make_trainer(dataset, run, make_strategy("multi-worker"))))
 

@@ -6,8 +6,8 @@ import signal
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
 from model.errors import UserError
-from pipelines.pairs.filters import Filters
 from pipelines.preprocess import encode_steps, plan
+from pipelines.preprocess.filters import Filters
 from pipelines.preprocess.options import PreprocessOptions
 from pipelines.preprocess.request import PreprocessRequest
 

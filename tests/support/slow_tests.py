@@ -17,11 +17,11 @@ FUNCTIONS = {
 }
 LONGEST = (  # modules, in tests/, that take a minute or more
     "model/training/test_faults.py",
-    "model/updates/test_step.py",
+    "model/training/test_step.py",
     "pipelines/preprocess/test_faults.py",
     "model/training/test_trainer.py",
     "test_docs.py",
-    "model/updates/test_multi_worker.py",
+    "model/training/test_multi_worker.py",
 )
 FIXTURES = {"dataset", "finish_run", "toy_dataset", "trained_toy"}
 

@@ -16,8 +16,8 @@ from model.engines.tensorflow_engine import TensorFlowTranslator
 from model.folders.remote import read_text
 from model.training.options import TrainingConfig
 from model.training.request import TrainRequest
+from model.training.strategies import make_strategy
 from model.training.trainer import _build
-from model.updates.strategies import make_strategy
 
 FAST = TrainingConfig(
     steps=12, batch_tokens=256, peak_learning_rate=0.01, warmup_steps=20, save_every=4,

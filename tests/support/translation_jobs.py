@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 from fakes import Reverser
 
-from model.decoding.options import Decoding
 from model.errors import UserError
-from pipelines.flags.limits import FLAGS
+from model.transformer.search_options import Decoding
 from pipelines.inference.model_loading import CustomModel
+from pipelines.texts.limits import FLAGS
 from pipelines.texts.options import TextOptions
 from pipelines.texts.translating import STATUSES
 from pipelines.translate.job import TranslateRequest

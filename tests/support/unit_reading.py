@@ -4,8 +4,8 @@ import contextlib
 import uuid
 
 from pipelines.corpora.opening import SourceList
-from pipelines.pairs.units import cut_sources, read_index
-from pipelines.pairs.work_folder import WorkFolder
+from pipelines.preprocess.units import cut_sources, read_index
+from pipelines.preprocess.work_folder import WorkFolder
 
 
 def cut(source, tmp_path, *, max_pairs=1000):

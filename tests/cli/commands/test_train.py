@@ -17,9 +17,9 @@ from cli.main import load_command
 from cli.training_lines import Teller, describe_report
 from model.dataset.manifest import DatasetManifest
 from model.folders.lock import lock_folder
-from model.runs.reports import Progress, Validation
 from model.training.choices import EMBEDDED_CORPUS, DatasetSize, choose_options, configure
 from model.training.options import TrainingConfig
+from model.training.reports import Progress, Validation
 from model.training.request import parameters_by_part
 from model.transformer.config import PRESETS, TransformerConfig
 from model.transformer.transformer import Transformer

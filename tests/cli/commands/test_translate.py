@@ -15,10 +15,10 @@ from command_line import last_error, run
 from fakes import Reverser
 
 from cli.commands.translate import BROKEN_PIPE, watch
-from model.decoding.options import Decoding
 from model.engines import loading
 from model.engines.translator import Engine, Hypothesis
 from model.formats.model_card import About
+from model.transformer.search_options import Decoding
 from pipelines.texts.lines import LineReport, format_line, translate_lines
 from pipelines.texts.options import TextOptions
 from pipelines.texts.translating import TranslatedText

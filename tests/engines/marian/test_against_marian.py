@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from marian_models import PRE_NORM, SETTINGS, TEXTS, random_arrays, train_pieces, write_npz
 
-from model.decoding.options import Decoding
 from model.engines.tensorflow_engine import TensorFlowTranslator
 from model.formats.importing import ImportRequest
+from model.transformer.search_options import Decoding
 from pipelines.corpora.embedded import train_pairs
 
 TIE = 1e-4

@@ -10,8 +10,8 @@ from confluent_kafka import Producer
 from kafka_broker import PATIENCE
 
 from pipelines.streams import connectors
-from pipelines.streams.kafka.clients import Cluster
-from pipelines.streams.kafka.writer import Outputs
+from pipelines.streams.kafka_clients import Cluster
+from pipelines.streams.kafka_writer import Outputs
 from pipelines.streams.messages import Answer, MessageFormat, fail
 
 

@@ -23,7 +23,6 @@ from ctranslate2 import specs
 from models import random_rows, with_weight, write_model
 from toy import toy_sentences
 
-from model.decoding.options import Decoding
 from model.engines import ctranslate2_engine
 from model.engines.ctranslate2_engine import CTranslate2Translator, _Found
 from model.engines.loading import check_engine, convert, load_translator
@@ -37,6 +36,7 @@ from model.formats.model_folder import model_fingerprint
 from model.formats.to_ctranslate2 import export_ctranslate2
 from model.text.vocabulary import BOS_ID, EOS_ID
 from model.transformer.decode import length_limits
+from model.transformer.search_options import Decoding
 
 TENSORFLOW = Engine(name="tensorflow")
 CTRANSLATE2 = Engine(name="ctranslate2")
@@ -459,7 +459,7 @@ def test_a_source_that_memory_does_not_hold_is_the_machines_fault(
 WITHOUT_TENSORFLOW = """
 import sys
 sys.modules["tensorflow"] = sys.modules["keras"] = None  # importing it is an error
-from model.decoding.options import Decoding
+from model.transformer.search_options import Decoding
 from model.engines.loading import load_translator
 from model.engines.translator import Engine
 translator = load_translator(

@@ -9,12 +9,12 @@ import pytest
 import tensorflow as tf
 from toy import toy_sentences
 
-from model.decoding.options import BATCH_TOKENS, GPU_BATCH_TOKENS, Decoding
 from model.engines import loading
 from model.engines.gpus import TranslatorPool
 from model.engines.loading import load_translator
 from model.engines.tensorflow_engine import TensorFlowTranslator
 from model.engines.translator import Engine, Work
+from model.transformer.search_options import BATCH_TOKENS, GPU_BATCH_TOKENS, Decoding
 from pipelines.inference.model_copies import ModelCopies, plan_copies
 
 CPUS = ["/device:CPU:0", "/device:CPU:1"]

@@ -11,7 +11,6 @@ import tensorflow as tf
 from models import make_model, with_weight
 from toy import toy_sentences
 
-from model.decoding.options import Decoding
 from model.engines.tensorflow_engine import TensorFlowTranslator
 from model.errors import NotFiniteError, UserError
 from model.formats.model_folder import (
@@ -23,6 +22,7 @@ from model.formats.model_folder import (
 from model.formats.weights import save_model
 from model.text.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from model.transformer.decode import length_limits
+from model.transformer.search_options import Decoding
 from pipelines.texts.options import TextOptions
 from pipelines.texts.translating import translate_texts
 

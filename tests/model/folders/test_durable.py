@@ -16,9 +16,9 @@ from model.errors import DiskFullError
 from model.folders.atomic import atomic_folder
 from model.folders.durable import make_folder, publish, sync_folder
 from model.folders.remote import copy_file, write_text
-from model.runs.averaging import AverageRequest
-from model.runs.exporting import ExportRequest
-from pipelines.pairs.filters import Filters
+from model.training.averaging import AverageRequest
+from model.training.exporting import ExportRequest
+from pipelines.preprocess.filters import Filters
 from pipelines.preprocess.options import PreprocessOptions
 from pipelines.preprocess.request import PreprocessRequest
 from pipelines.report.page import write_whole_file

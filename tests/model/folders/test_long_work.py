@@ -12,10 +12,10 @@ from works import remember_works
 
 from model.folders.long_work import current_work, long_work, writing
 from model.formats.model_folder import check_files, model_fingerprint
-from model.runs.averaging import AverageRequest
-from model.runs.exporting import ExportRequest
 from model.summaries.dataset import summarize_dataset
 from model.text.scores import describe_scores
+from model.training.averaging import AverageRequest
+from model.training.exporting import ExportRequest
 from pipelines.runners.formatting import describe_work
 from pipelines.summaries.translated import summarize_translated
 

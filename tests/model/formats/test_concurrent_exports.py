@@ -12,7 +12,6 @@ import pytest
 from foreign_models import marian
 from models import write_model
 
-from model.decoding.options import Decoding
 from model.errors import UserError
 from model.folders.atomic import atomic_folder
 from model.formats import importing, saved_model, to_ctranslate2, weights
@@ -21,6 +20,7 @@ from model.formats.model_folder import ABOUT_FILE, CONFIG_FILE, WEIGHTS_FILE, di
 from model.formats.saved_model import export_saved_model
 from model.formats.to_ctranslate2 import export_ctranslate2
 from model.formats.weights import copy_model
+from model.transformer.search_options import Decoding
 
 MARIAN = {
     "zero_start": True, "source_bos": False, "position_scale": "tensor2tensor",

@@ -30,7 +30,6 @@ from toy import toy_sentences
 from typer.testing import CliRunner
 
 from cli.commands.export import export_command
-from model.decoding.options import Decoding
 from model.engines.batching import pad
 from model.engines.tensorflow_engine import TensorFlowTranslator
 from model.errors import DiskFullError, UserError
@@ -49,6 +48,7 @@ from model.text.vocabulary import (
     load_vocabularies,
 )
 from model.transformer.decode import hidden_ids, search_batch
+from model.transformer.search_options import Decoding
 
 EXTRA_TOKENS = 12
 VARIANTS = {

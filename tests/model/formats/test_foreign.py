@@ -10,7 +10,6 @@ import pytest
 from foreign_models import ENGLISH, LAYOUTS, argos, marian, nllb, opus, pack_argos, train_pieces
 from works import remember_works
 
-from model.decoding.options import Decoding
 from model.engines.loading import check_engine, load_translator
 from model.engines.translator import Engine, between
 from model.errors import UserError
@@ -19,6 +18,7 @@ from model.formats.foreign import is_foreign, open_foreign
 from model.formats.importing import ImportRequest
 from model.formats.model_folder import find_model_folder, load_about, model_fingerprint
 from model.text.tokenization import Tokenization, find_token
+from model.transformer.search_options import Decoding
 
 GREEDY = Decoding(beam_size=1)
 TEXTS = [*ENGLISH[:60], "The 👍 über table.", "a"]

@@ -13,7 +13,6 @@ from foreign_models import argos, fairseq, pack_argos
 from marian_models import PIECES, SETTINGS, random_arrays, train_pieces, write_npz
 from models import write_model
 
-from model.decoding.options import Decoding
 from model.engines.loading import load_translator
 from model.engines.translator import Engine
 from model.errors import UserError
@@ -22,13 +21,14 @@ from model.formats.argos import open_package
 from model.formats.ctranslate2_files import load_settings, load_tokens
 from model.formats.foreign import open_foreign
 from model.formats.importing import ImportRequest
-from model.formats.marian.pieces import PieceFile
-from model.formats.marian.vocabularies import MarianTokens
-from model.formats.marian.yaml_text import parse_yaml
+from model.formats.marian_pieces import PieceFile
+from model.formats.marian_vocabularies import MarianTokens
+from model.formats.marian_yaml_text import parse_yaml
 from model.formats.model_folder import load_about, load_config
 from model.formats.weights import load_model
 from model.text.spans import Protection, describe_bad_pattern
 from model.text.tokenization import load_pieces
+from model.transformer.search_options import Decoding
 
 LAUGHS = "a: &a [x, x]\nb: &b [*a, *a]\nc: &c [*b, *b]\n"
 DEEP = "[" * 100_000 + "]" * 100_000

@@ -14,15 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.dataset.manifest import DatasetManifest, ratio_of_place, ratio_places
-from model.decoding.options import Decoding
 from model.formats.model_card import About, TrainingData, ratio_quantiles
 from model.formats.model_folder import ABOUT_FILE, load_about, load_config
 from model.formats.saved_model import VOCABULARY_FOLDER, export_saved_model
 from model.formats.to_ctranslate2 import export_ctranslate2
 from model.formats.weights import copy_model
-from model.runs.averaging import export_average, export_checkpoint
-from model.runs.run_folder import CONFIG_FILE, RunFolder
+from model.training.averaging import export_average, export_checkpoint
 from model.training.options import TrainingConfig, run_config
+from model.training.run_folder import CONFIG_FILE, RunFolder
+from model.transformer.search_options import Decoding
 
 
 def test_a_trained_model_says_what_it_is(trained_toy):

@@ -17,7 +17,6 @@ from translation_jobs import translate as translate_batch
 from translation_jobs import write
 
 from model.dataset.manifest import digest_file
-from model.decoding.options import Decoding
 from model.engines.loading import convert, load_translator
 from model.engines.translator import Engine
 from model.errors import UserError
@@ -36,9 +35,10 @@ from model.formats.model_folder import (
 from model.formats.saved_model import VOCABULARY_FOLDER, export_saved_model
 from model.formats.to_ctranslate2 import export_ctranslate2
 from model.formats.weights import copy_model
-from model.runs.averaging import export_average, export_checkpoint
 from model.text.normalization import TextNormalization
 from model.text.vocabulary import SHARED_MODEL, VOCABULARY_FILE, vocabulary_json
+from model.training.averaging import export_average, export_checkpoint
+from model.transformer.search_options import Decoding
 from pipelines.inference.model_loading import ModelLoader
 
 TENSORFLOW, CTRANSLATE2 = Engine(name="tensorflow"), Engine(name="ctranslate2")

@@ -18,7 +18,7 @@ from model.folders.cache import default_cache
 from model.formats.argos import open_package
 from model.formats.foreign import open_foreign, special_tokens
 from model.formats.importing import ImportRequest
-from model.formats.marian.importing import read_marian
+from model.formats.marian_import import read_marian
 from model.formats.model_folder import load_about, load_config, model_fingerprint
 from model.text.tokenization import load_pieces
 from model.text.vocabulary import load_vocabularies

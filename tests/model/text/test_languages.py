@@ -17,7 +17,7 @@ from model.text.languages import (
     suggestion,
 )
 from model.text.scores import bleu_tokenizer
-from pipelines.pairs.characters import check_script
+from pipelines.preprocess.characters import check_script
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from trainers import changed, ignore, make_trainer, one_device, two_replicas, we
 
 from model.errors import UserError
 from model.formats.weights import load_model
-from model.runs.averaging import export_average, export_checkpoint
+from model.training.averaging import export_average, export_checkpoint
 from model.training.request import TrainRequest
 
 EMA = changed(steps=4, validate_every=2, save_every=2, ema=0.5, keep_best=2)

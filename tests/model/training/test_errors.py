@@ -20,8 +20,8 @@ from trainers import changed, ignore, make_trainer
 from model.dataset.manifest import MANIFEST_FILE, digest_file
 from model.dataset.windows import Position
 from model.errors import UserError
-from model.runs.identity import describe_dataset, describe_difference
-from model.runs.run_folder import RunFolder
+from model.training.identity import describe_dataset, describe_difference
+from model.training.run_folder import RunFolder
 from model.training.stops import Terminated
 
 

@@ -23,8 +23,8 @@ import tensorflow as tf
 from commands import PATIENCE, Child, run_tt
 from toy import write_dataset
 
-from model.runs.checkpoints import INDEX_FILE
-from model.runs.run_folder import LOG_FILE
+from model.training.checkpoints import INDEX_FILE
+from model.training.run_folder import LOG_FILE
 
 STEPS = 24
 # Two batches an update, 31 batches an epoch; all that a run can have is switched on.
@@ -272,16 +272,20 @@ def is_exporting(run, step):
 # Kills before a call of a function, or where a file would grow beyond so many bytes, and what is
 # seen of the run then. Those of a list hit one run in this order, so the calls are counted from
 # where the one before ended.
-WRITE = "model.runs.checkpoints:Checkpoints.write"
+WRITE = "model.training.checkpoints:Checkpoints.write"
 KILLS = [
     [
-        ({"where": "model.updates.step:TrainingStep.accumulate", "call": 4}, is_unsaved, 2),
+        ({"where": "model.training.step:TrainingStep.accumulate", "call": 4}, is_unsaved, 2),
         ({"where": WRITE, "call": 1, "room": 50_000}, is_writing, 4),
         ({"where": "model.training.saving:save_model", "call": 1}, is_past_a_best, 6),
-        ({"where": "model.runs.checkpoints:Checkpoints.keep", "call": 1}, is_past_writing, 8),
-        ({"where": "model.runs.run_folder:RunFolder.publish", "call": 1}, is_exporting, 4),
+        ({"where": "model.training.checkpoints:Checkpoints.keep", "call": 1}, is_past_writing, 8),
+        ({"where": "model.training.run_folder:RunFolder.publish", "call": 1}, is_exporting, 4),
         # The first of these calls is the one of the start.
-        ({"where": "model.runs.checkpoints:Checkpoints.delete_others", "call": 5}, is_deleting, 16),
+        (
+            {"where": "model.training.checkpoints:Checkpoints.delete_others", "call": 5},
+            is_deleting,
+            16,
+        ),
     ],
     [
         # Of the best of step 6, and of the last model.
@@ -348,9 +352,9 @@ def test_a_second_process_is_refused_and_disturbs_nothing(command, undisturbed, 
 # list hit one run in this order, so the calls are counted from where the one before ended.
 TERMINATIONS = [
     {
-        "accumulating an update": ("model.updates.step:TrainingStep.accumulate", 10, "stop-18-6"),
-        "between updates": ("model.updates.step:TrainingStep.update", 4, "stop-26-12"),
-        "shortly before the end": ("model.updates.step:TrainingStep.accumulate", 10, "stop-44-18"),
+        "accumulating an update": ("model.training.step:TrainingStep.accumulate", 10, "stop-18-6"),
+        "between updates": ("model.training.step:TrainingStep.update", 4, "stop-26-12"),
+        "shortly before the end": ("model.training.step:TrainingStep.accumulate", 10, "stop-44-18"),
     },
     {
         "translating a validation": (
@@ -408,7 +412,7 @@ def test_runs_that_were_told_to_stop_go_on_as_if_undisturbed(terminated, undistu
 # in this order. An export is finished, and at the end there is no batch after it to stop at.
 INTERRUPTIONS = {
     "starting": ("model.training.validation:Validator.notes", 1, 0, None),
-    "accumulating an update": ("model.updates.step:TrainingStep.accumulate", 2, 1, "stop-2-0"),
+    "accumulating an update": ("model.training.step:TrainingStep.accumulate", 2, 1, "stop-2-0"),
     "exporting the best": ("model.training.saving:save_model", 1, 6, "stop-12-6"),
     "validating": ("model.training.validation:Validator.score", 1, 12, "stop-24-6"),
     "translating": (
@@ -449,7 +453,7 @@ def test_ctrl_c_saves_and_says_at_which_step_the_run_goes_on(command, undisturbe
 
 
 def test_a_second_ctrl_c_ends_at_once(command, undisturbed, tmp_path):
-    run, step = tmp_path / "run", "model.updates.step:TrainingStep.update"
+    run, step = tmp_path / "run", "model.training.step:TrainingStep.update"
     # As if the update took a minute.
     ended = command.run(run, where=step, call=6, signals=["SIGINT", "SIGINT"], seconds=60)
     assert ended.code == 130
@@ -466,9 +470,9 @@ def test_a_second_ctrl_c_ends_at_once(command, undisturbed, tmp_path):
 # hit the same run one after the other, so the calls are counted from where the one before ended.
 NO_ROOM = [
     {
-        "vocabulary": {"where": "model.runs.run_folder:RunFolder.claim", "room": 100_000},
+        "vocabulary": {"where": "model.training.run_folder:RunFolder.claim", "room": 100_000},
         "log": {
-            "where": "model.runs.reporter:RunLog.write",
+            "where": "model.training.reporter:RunLog.write",
             "call": 6,  # the first is that of the start
             "files": LOG_FILE,
             "room": 100,
@@ -479,7 +483,7 @@ NO_ROOM = [
         "best weights": {"where": WRITE, "call": 2, "room": 10_000},
         "exported weights": {"where": "model.formats.weights:_reserve", "room": 40_000},
         "events": {
-            "where": "model.runs.reporter:Reporter.tell",
+            "where": "model.training.reporter:Reporter.tell",
             "call": 3,
             "files": "tensorboard/*",
             "room": 100,

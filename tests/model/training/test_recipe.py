@@ -22,12 +22,12 @@ from model.dataset.batches import TokenBatches
 from model.dataset.subword_dropout import SubwordDropout
 from model.dataset.windows import Position
 from model.formats.weights import load_model
-from model.runs.reports import Progress, Validation
 from model.text.vocabulary import load_vocabularies
 from model.training.options import TrainingConfig
+from model.training.reports import Progress, Validation
 from model.training.request import TrainRequest
+from model.training.strategies import make_strategy
 from model.transformer.config import TransformerConfig
-from model.updates.strategies import make_strategy
 
 VALIDATION_PAIRS = 10
 

@@ -14,11 +14,11 @@ from trainers import changed
 from model.dataset.windows import Position
 from model.errors import UserError
 from model.folders.lock import lock_folder
-from model.runs.reports import Progress, Validation
 from model.training import request as module
 from model.training.options import TrainingConfig
+from model.training.reports import Progress, Validation
 from model.training.request import TrainRequest
-from model.updates.strategies import count_replicas
+from model.training.strategies import count_replicas
 
 
 def test_the_example_of_the_docstring_trains(toy_dataset, shallow_presets, tmp_path, monkeypatch):
@@ -152,7 +152,7 @@ def test_epochs_are_steps_that_a_run_keeps(toy_dataset, tmp_path):
         return job.training.epochs, job.training.steps, job.notes[:1]
 
     # Another number of replicas would make other steps.
-    with mock.patch("model.updates.strategies.count_replicas", return_value=2):
+    with mock.patch("model.training.strategies.count_replicas", return_value=2):
         assert plan() == plan(epochs=2) == (2, 2 * updates, [])
     note = f"3 epochs of {updates} updates, on 1 replica: `steps={3 * updates}`"
     assert plan(epochs=3) == (3, 3 * updates, [note])

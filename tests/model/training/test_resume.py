@@ -21,9 +21,9 @@ from trainers import (
 )
 
 from model.errors import UserError
-from model.runs.averaging import export_average
-from model.runs.run_folder import RunFolder
+from model.training.averaging import export_average
 from model.training.options import TrainingConfig
+from model.training.run_folder import RunFolder
 
 
 def stop_at(step):

@@ -17,16 +17,16 @@ from toy import gradients_of, parse_record, toy_sentences, write_dataset
 from trainers import changed, ignore, log_of, make_trainer, two_replicas, weights_in, weights_of
 
 from model.dataset.windows import Position
-from model.decoding.options import Decoding
 from model.engines.tensorflow_engine import TensorFlowTranslator
 from model.errors import DiskFullError, UserError
-from model.runs.averaging import export_average, export_checkpoint
-from model.runs.reports import Progress, Validation
 from model.text.scores import Score
+from model.training.averaging import export_average, export_checkpoint
+from model.training.optimizer import Adam
 from model.training.options import METRICS
-from model.updates.optimizer import Adam
-from model.updates.step import UpdateScalars
-from model.updates.strategies import make_strategy
+from model.training.reports import Progress, Validation
+from model.training.step import UpdateScalars
+from model.training.strategies import make_strategy
+from model.transformer.search_options import Decoding
 
 
 def update(trainer, batch, number):

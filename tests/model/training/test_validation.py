@@ -12,11 +12,11 @@ from toy import write_dataset
 from trainers import changed, make_trainer, two_replicas
 
 from model.formats.model_folder import load_about
-from model.runs.run_folder import BEST_MODEL_FOLDER, MODEL_FOLDER
+from model.training.run_folder import BEST_MODEL_FOLDER, MODEL_FOLDER
 from model.training.stops import StopRequest
+from model.training.strategies import Workers, make_strategy
 from model.training.validation import Validator
-from model.updates.strategies import Workers, make_strategy
-from pipelines.flags.limits import Limits
+from pipelines.texts.limits import Limits
 
 SENTENCES = 50  # of the validation split, translated eight at a time
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from models import model_texts, write_model
 
-from model.decoding.options import Decoding
 from model.engines.tensorflow_engine import TensorFlowTranslator
 from model.errors import UserError
+from model.transformer.search_options import Decoding
 from model.views.attention import KINDS, sentence_attention
 
 

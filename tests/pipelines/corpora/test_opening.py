@@ -24,7 +24,7 @@ from pipelines.corpora import rows as corpora_rows
 from pipelines.corpora.embedded import EmbeddedCorpus, HeldOutPair
 from pipelines.corpora.naming import CorpusSpec, parse_corpus
 from pipelines.corpora.text import Jsonl, TextPair, Tsv
-from pipelines.pairs import units
+from pipelines.preprocess import units
 
 
 @pytest.fixture

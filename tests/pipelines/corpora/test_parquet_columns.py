@@ -17,7 +17,7 @@ from pipelines.corpora import rows as corpora_rows
 from pipelines.corpora.opening import open_corpora
 from pipelines.corpora.parquet_columns import ParquetColumns, open_columns
 from pipelines.corpora.rows import decode_columns
-from pipelines.pairs import units
+from pipelines.preprocess import units
 from pipelines.runners import formatting
 from pipelines.storage import parquet
 from pipelines.texts.translating import STATUSES

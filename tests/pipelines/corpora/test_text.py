@@ -21,9 +21,9 @@ from pipelines.corpora import rows as corpora_rows
 from pipelines.corpora.lines import read_texts
 from pipelines.corpora.opening import open_corpora
 from pipelines.corpora.text import Jsonl, TextPair, Tsv
-from pipelines.pairs import units
-from pipelines.pairs.units import cut_sources
-from pipelines.pairs.work_folder import WorkFolder
+from pipelines.preprocess import units
+from pipelines.preprocess.units import cut_sources
+from pipelines.preprocess.work_folder import WorkFolder
 from pipelines.storage import files, text_files
 
 COMPRESS = {

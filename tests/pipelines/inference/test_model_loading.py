@@ -10,10 +10,10 @@ import shutil
 import pytest
 from memory_filesystem import MemoryFileSystem
 
-from model.decoding.options import Decoding
 from model.engines.translator import Engine
 from model.errors import UserError
 from model.formats.model_folder import model_fingerprint
+from model.transformer.search_options import Decoding
 from pipelines.inference.model_copies import ModelCopies, plan_copies
 from pipelines.inference.model_loading import ModelLoader
 

@@ -16,9 +16,9 @@ from apache_beam.internal import pickler
 from fakes import Reverser
 from memory_filesystem import MemoryFileSystem
 
-from model.decoding.options import Decoding
 from model.formats.model_folder import CONFIG_FILE, WEIGHTS_FILE
 from model.text.vocabulary import SHARED_MODEL, VOCABULARY_FILE
+from model.transformer.search_options import Decoding
 from pipelines.inference import model_loading
 from pipelines.inference.model_loading import ModelLoader
 from pipelines.inference.model_sharing import SharedTranslator

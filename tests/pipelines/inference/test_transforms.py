@@ -17,8 +17,8 @@ from apache_beam.typehints.row_type import RowTypeConstraint
 from fakes import Reverser
 from toy import toy_sentences
 
-from model.decoding.options import Decoding
 from model.errors import UserError
+from model.transformer.search_options import Decoding
 from pipelines.inference import text_model
 from pipelines.inference.model_loading import ModelLoader
 from pipelines.inference.run_inference import TranslationModelHandler

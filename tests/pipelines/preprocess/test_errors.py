@@ -11,9 +11,9 @@ from model.dataset.manifest import MANIFEST_FILE
 from model.errors import UserError
 from model.text.normalization import TextNormalization
 from pipelines.corpora.text import Tsv
-from pipelines.pairs.filters import HELD_OUT_BY
 from pipelines.preprocess import encode_steps, merge_steps
 from pipelines.preprocess import plan as preprocess_plan
+from pipelines.preprocess.filters import HELD_OUT_BY
 from pipelines.preprocess.options import PreprocessOptions
 from pipelines.preprocess.plan import plan_preprocess
 from pipelines.preprocess.request import PreprocessRequest

@@ -23,10 +23,10 @@ from model.dataset.manifest import DatasetManifest
 from model.errors import UserError
 from model.text.spans import PLACEHOLDERS
 from model.text.vocabulary import UNK_ID, load_vocabularies
-from pipelines.pairs.filters import Filters
 from pipelines.preprocess import merge_steps
 from pipelines.preprocess import plan as preprocess_plan
 from pipelines.preprocess.description import describe_manifest
+from pipelines.preprocess.filters import Filters
 from pipelines.preprocess.plan import plan_preprocess
 
 SPANS = ["{a}", "%s", "<b>", ":hut:"]

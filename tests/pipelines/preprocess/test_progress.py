@@ -11,14 +11,14 @@ from memory_filesystem import MemoryFileSystem
 from model.errors import UserError
 from pipelines.corpora.text import TextPair
 from pipelines.jobs import running
-from pipelines.pairs.filters import Filters
-from pipelines.pairs.spills import write_spill
 from pipelines.preprocess import encode_steps, job
 from pipelines.preprocess.description import describe_plan
+from pipelines.preprocess.filters import Filters
 from pipelines.preprocess.job import PreprocessJob
 from pipelines.preprocess.options import PreprocessOptions
 from pipelines.preprocess.plan import plan_preprocess
 from pipelines.preprocess.progress import ProgressWatch
+from pipelines.preprocess.spills import write_spill
 from pipelines.storage import files
 
 ONE_WORKER = ["--direct_num_workers=1"]

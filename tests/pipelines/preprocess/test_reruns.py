@@ -31,14 +31,13 @@ from model.errors import UserError
 from model.text.vocabulary import Vocabulary
 from pipelines.corpora.parquet_columns import ParquetColumns
 from pipelines.corpora.text import TextPair, Tsv
-from pipelines.pairs import units
-from pipelines.pairs.filters import Filters
-from pipelines.preprocess import encode_steps, manifest, merge_steps, output_folder
+from pipelines.preprocess import encode_steps, manifest, merge_steps, output_folder, units
 from pipelines.preprocess import plan as preprocess_plan
+from pipelines.preprocess.filters import Filters
 from pipelines.preprocess.options import PreprocessOptions
 from pipelines.preprocess.plan import plan_preprocess
-from pipelines.runners.jobs.job_file import JobFile
-from pipelines.runners.jobs.job_states import RunnerJob
+from pipelines.runners.job_file import JobFile
+from pipelines.runners.job_states import RunnerJob
 from pipelines.storage import files
 
 # The same bytes.

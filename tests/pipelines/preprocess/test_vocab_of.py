@@ -17,9 +17,9 @@ from model.errors import UserError
 from model.formats.importing import ImportRequest
 from model.formats.model_card import About, TrainingData
 from model.formats.weights import load_model, save_model
-from model.runs.initial_model import InitialModel
 from model.text.normalization import TextNormalization
 from model.text.vocabulary import load_vocabularies
+from model.training.initial_model import InitialModel
 from model.training.request import TrainRequest
 from pipelines.preprocess.options import PreprocessOptions
 from pipelines.preprocess.request import PreprocessRequest

@@ -16,14 +16,14 @@ from apache_beam.typehints.schemas import typing_to_runner_api
 from fakes import Reverser
 
 from model.errors import ServiceError, UserError
-from pipelines.runners.jobs.transforms import versions_here
+from pipelines.runners.transforms import versions_here
 from pipelines.streams import connectors
 from pipelines.streams.addresses import PubsubName
-from pipelines.streams.kafka.clients import Cluster
-from pipelines.streams.kafka.writer import Outputs
+from pipelines.streams.kafka_clients import Cluster
+from pipelines.streams.kafka_writer import Outputs
 from pipelines.streams.messages import TOO_LARGE, Answer, Message, MessageTexts
 from pipelines.streams.options import StreamOptions
-from pipelines.streams.pubsub.messages import PubsubTarget
+from pipelines.streams.pubsub_messages import PubsubTarget
 from pipelines.streams.transforms import TranslateMessages
 
 DATAFLOW = ("--runner=DataflowRunner", "--region=r")

@@ -3,8 +3,8 @@
 import pytest
 from fakes import Reverser
 
-from model.decoding.options import Decoding
 from model.errors import UserError
+from model.transformer.search_options import Decoding
 from pipelines.inference.model_loading import CustomModel
 from pipelines.streams.job import StreamRequest
 from pipelines.streams.options import StreamOptions

@@ -7,9 +7,9 @@ from fakes import Reverser
 
 from model.engines.translator import Hypothesis, Translation, Work
 from model.errors import UserError
-from pipelines.flags.limits import FLAGS, read_names
-from pipelines.flags.signs import has_lost_figure
+from pipelines.texts.limits import FLAGS, read_names
 from pipelines.texts.options import TextOptions
+from pipelines.texts.signs import has_lost_figure
 from pipelines.texts.translating import translate_texts
 
 # Options.

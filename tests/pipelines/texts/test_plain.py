@@ -12,11 +12,11 @@ from fakes import UNKNOWN, Reverser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.decoding.options import Decoding
 from model.engines.translator import Hypothesis, Translation
 from model.text.spans import Protection
-from pipelines.flags.limits import Limits
+from model.transformer.search_options import Decoding
 from pipelines.texts import planning, translating
+from pipelines.texts.limits import Limits
 from pipelines.texts.options import TextOptions
 from pipelines.texts.segments import find_plain, split_sentences
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from model.engines.translator import Hypothesis, Translation
 from model.text.glossary import Glossary
 from model.text.spans import Protection
-from pipelines.flags.judging import Judge
-from pipelines.flags.limits import Limits
 from pipelines.texts.choosing import choose
+from pipelines.texts.judging import Judge
+from pipelines.texts.limits import Limits
 from pipelines.texts.options import TextOptions
 from pipelines.texts.planning import Plan, describe_cuts
 from pipelines.texts.protecting import Masked

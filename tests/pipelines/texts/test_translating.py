@@ -12,11 +12,11 @@ from fakes import BOS, EOS, UNKNOWN, Reverser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.decoding.options import Decoding
 from model.engines.translator import Hypothesis, Translation, Work
 from model.errors import UserError
 from model.text.unknown import UnknownParts
 from model.text.vocabulary import UNK_ID
+from model.transformer.search_options import Decoding
 from pipelines.texts.bisection import call_on_parts, one_line
 from pipelines.texts.options import TextOptions
 from pipelines.texts.translating import STATUSES, TranslatedText, translate_texts

@@ -32,11 +32,11 @@ from translation_jobs import (
     write,
 )
 
-from model.decoding.options import Decoding
 from model.errors import UserError
 from model.formats.model_card import TrainingData
 from model.text.glossary import Glossary
 from model.text.spans import Protection
+from model.transformer.search_options import Decoding
 from pipelines.runners.runner import make_pipeline
 from pipelines.runners.status_line import StatusLine
 from pipelines.storage.files import open_binary

@@ -29,9 +29,9 @@ from translation_jobs import (
     write,
 )
 
-from model.decoding.options import Decoding
 from model.errors import BadFileError, UserError
 from model.folders.lock import lock_folder
+from model.transformer.search_options import Decoding
 from pipelines.corpora.parquet_columns import ParquetColumns
 from pipelines.storage import files as storage_files
 from pipelines.storage import forward, parquet

@@ -21,8 +21,8 @@ from translation_jobs import (
 )
 
 from model.engines.translator import Hypothesis, Translation
-from pipelines.flags.limits import Limits
 from pipelines.tables.writing import file_state
+from pipelines.texts.limits import Limits
 from pipelines.texts.options import TextOptions
 from pipelines.translate.progress_and_summary import describe_summary
 

@@ -12,7 +12,7 @@ import pytest
 from fakes import Reverser
 from translation_jobs import ADDED, outputs, read, read_all, translate, write, write_like_spark
 
-from model.decoding.options import Decoding
+from model.transformer.search_options import Decoding
 from pipelines.tables.footers import DROPPED, HUGGING_FACE, PANDAS, SPARK
 
 TEXTS = ["ab", None, "cd"]

@@ -31,9 +31,9 @@ from translation_jobs import (
     write,
 )
 
-from model.decoding.options import BATCH_TOKENS, Decoding
-from pipelines.flags.limits import FLAGS
+from model.transformer.search_options import BATCH_TOKENS, Decoding
 from pipelines.storage import parquet
+from pipelines.texts.limits import FLAGS
 from pipelines.texts.translating import STATUSES
 from pipelines.translate import transforms
 from pipelines.translate.plan import installed_versions

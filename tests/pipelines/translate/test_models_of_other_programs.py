@@ -13,10 +13,10 @@ from fakes import Reverser
 from foreign_models import ENGLISH, argos, nllb, opus, pack_argos
 from memory_filesystem import MemoryFileSystem
 
-from model.decoding.options import Decoding
 from model.engines.translator import Engine
 from model.errors import UserError
 from model.formats.model_folder import load_about
+from model.transformer.search_options import Decoding
 from pipelines.inference.model_loading import CustomModel
 from pipelines.runners.staging import stage_model
 from pipelines.texts.options import TextOptions

@@ -1,0 +1,361 @@
+"""Spill files, which carry records from units to shards, and the merge of a bucket.
+
+A unit writes all its records to one spill, those of a bucket together. A record's bucket is a range
+of the digests that duplicates share, so that duplicates meet in one bucket, and a shard is a run of
+buckets: it is written by reading bucket by bucket from all spills.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import struct
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from model.dataset.tfrecords import cut_bytes, uncut_bytes
+from pipelines.preprocess.digests import UInt64s
+from pipelines.preprocess.work_folder import WorkFolder
+from pipelines.storage import files, listing
+
+Headers = npt.NDArray[Any]  # structured, of HEADER
+
+# What a spill holds of each record beside its bytes.
+HEADER = np.dtype(
+    [
+        ("group_high", "<u8"),  # digest of what duplicates share: the pair, or one side of it
+        ("group_low", "<u8"),
+        ("key", "<u8"),  # the order of the records inside a bucket
+        ("source_hash", "<u8"),  # decides the split
+        ("row", "<u8"),  # of its source, from 0
+        ("order", "<u4"),  # the place of its source among all sources
+        ("source_length", "<u4"),  # ids, BOS and EOS counted
+        ("target_length", "<u4"),
+        ("placeholders", "u1"),  # on each side
+        ("lost_end", "?"),  # whether the source ends with a full stop, and the target does not
+        ("size", "<u4"),  # bytes of the record; 0 for a duplicate of another in the same unit
+    ]
+)
+
+# Records of neighbouring buckets that are read at once, with those of all other spills.
+READ_BYTES = 80 << 20
+
+_TAIL_BYTES = 64 << 10  # the footers of all but many shards
+_MAGIC = b"ttspill7"
+_FOOTER_END = struct.Struct("<Q8s")
+
+
+class UnusableSpillError(ValueError):
+    """A spill is truncated, or another version of `tt` wrote it."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SplitPlan:
+    """How the records of a split are spread: `shards` files of `buckets_per_shard` buckets."""
+
+    shards: int
+    buckets_per_shard: int
+
+    @property
+    def buckets(self) -> int:
+        """The number of buckets of all shards."""
+        return self.shards * self.buckets_per_shard
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Region:
+    """Where the records of one shard lie in a spill, bucket after bucket."""
+
+    path: str  # the spill
+    order: int  # the order of the spill's unit, which is that of its first source
+    index: int  # the place of the spill's unit in its group of sources
+    counts: tuple[int, ...]  # records of each bucket
+    # Offsets at which each bucket begins and the last one ends; headers, then records.
+    bounds: tuple[int, ...]
+
+
+RegionOfShard = tuple[tuple[str, int], Region]  # the key is (split, shard)
+
+
+class SpillFooter(NamedTuple):
+    """The footer of a spill."""
+
+    regions: list[RegionOfShard]  # where the records of each (split, shard) lie
+    statistics: dict[str, Any]  # of the unit
+    vocabulary: dict[str, str]  # digests of the vocabularies that encoded the records, by file name
+
+
+@dataclasses.dataclass(frozen=True)
+class Batch:
+    """Records with their headers, in the same order."""
+
+    headers: Headers
+    records: pa.LargeBinaryArray
+
+    def select(self, rows: npt.NDArray[Any]) -> Batch:
+        """Returns the records at these positions, in this order."""
+        return Batch(self.headers[rows], self.records.take(pa.array(rows)))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SpillPart:
+    """Records of one split on their way into a spill, by row."""
+
+    split: str
+    batch: Batch
+    plan: SplitPlan
+
+
+def bucket_bounds(buckets: int) -> UInt64s:
+    """Returns the least digest of each bucket but the first."""
+    return np.array([-(-(i << 64) // buckets) for i in range(1, buckets)], np.uint64)
+
+
+def without_copies(batch: Batch) -> Batch:
+    """Drop the bytes of every record but the first of a group; the headers stay.
+
+    A pair that a unit holds a million times then takes the space of one.
+    """
+    is_copy = _first_of_group(batch.headers) != np.arange(len(batch.records))
+    headers = batch.headers.copy()
+    headers["size"][is_copy] = 0
+    nothing = pa.scalar(b"", pa.large_binary())
+    return Batch(headers, pc.if_else(pa.array(is_copy), nothing, batch.records))
+
+
+def write_spill(
+    path: str,
+    parts: Sequence[SpillPart],
+    *,
+    order: int,
+    index: int,
+    statistics: dict[str, Any],
+    vocabulary: dict[str, str],
+    work: WorkFolder,
+) -> list[RegionOfShard]:
+    """Write the records of a unit, and return where those of each (split, shard) lie.
+
+    The file has a temporary name in the work folder until it is whole.
+
+    Args:
+      path: The spill.
+      parts: The records of each split.
+      order: The place of the first source of the unit's group among all sources.
+      index: The place of the unit in its group.
+      statistics: Statistics of the unit as JSON, for a rerun.
+      vocabulary: Digests of the vocabularies that encoded the records, by file name.
+      work: The work folder.
+    """
+    regions: list[RegionOfShard] = []
+    with work.write_whole(path) as file:
+        offset = 0
+        for part in parts:
+            plan = part.plan
+            buckets = np.searchsorted(
+                bucket_bounds(plan.buckets), part.batch.headers["group_high"], side="right"
+            )
+            batch = part.batch.select(np.argsort(buckets, kind="stable"))
+            data, cuts = uncut_bytes(batch.records)
+            bounds = [0, *np.cumsum(np.bincount(buckets, minlength=plan.buckets)).tolist()]
+            for shard in range(plan.shards):
+                counts, region_bounds = [], [offset]
+                first = shard * plan.buckets_per_shard
+                of_shard = bounds[first : first + plan.buckets_per_shard + 1]
+                for begin, end in itertools.pairwise(of_shard):
+                    headers = batch.headers[begin:end].tobytes()
+                    records = bytes(data[cuts[begin] : cuts[end]])
+                    file.write(headers)
+                    file.write(records)
+                    counts.append(end - begin)
+                    offset += len(headers) + len(records)
+                    region_bounds.append(offset)
+                if any(counts):
+                    region = Region(
+                        path=path,
+                        order=order,
+                        index=index,
+                        counts=tuple(counts),
+                        bounds=tuple(region_bounds),
+                    )
+                    regions.append(((part.split, shard), region))
+        footer = {
+            "statistics": statistics,
+            "vocabulary": vocabulary,
+            "order": order,
+            "index": index,
+            "regions": [
+                [split, shard, region.counts, region.bounds] for (split, shard), region in regions
+            ],
+        }
+        text = json.dumps(footer).encode()
+        file.write(text + _FOOTER_END.pack(len(text), _MAGIC))
+    return regions
+
+
+def read_spill_footer(path: str) -> SpillFooter:
+    """Return what `write_spill` was given and returned.
+
+    Raises:
+      UnusableSpillError: The spill is truncated, or another version of `tt` wrote it.
+    """
+    size = listing.file_identity(path)["bytes"]
+    tail = files.read_range(path, max(0, size - _TAIL_BYTES), size)
+    if not tail.endswith(_MAGIC) or size < _FOOTER_END.size:
+        raise UnusableSpillError(f"{path} is not a whole spill of this version")
+    length, _ = _FOOTER_END.unpack(tail[-_FOOTER_END.size :])
+    length += _FOOTER_END.size
+    if length > size:
+        raise UnusableSpillError(f"{path} is shorter than its footer")
+    if length > len(tail):
+        tail = files.read_range(path, size - length, size)
+    footer = json.loads(tail[-length : -_FOOTER_END.size])
+    regions = [
+        (
+            (split, shard),
+            Region(
+                path=path,
+                order=footer["order"],
+                index=footer["index"],
+                counts=tuple(counts),
+                bounds=tuple(bounds),
+            ),
+        )
+        for split, shard, counts, bounds in footer["regions"]
+    ]
+    end = regions[-1][1].bounds[-1] if regions else 0
+    if end + length != size:
+        raise UnusableSpillError(f"{path} has {size - length} bytes of records instead of {end}")
+    return SpillFooter(regions, footer["statistics"], footer["vocabulary"])
+
+
+def find_spill(path: str) -> SpillFooter | None:
+    """Return the footer of a spill; None if the spill is missing, truncated or of another `tt`."""
+    if not files.is_there(path):
+        return None
+    try:
+        return read_spill_footer(path)
+    except ValueError:  # also of a footer that is no JSON
+        return None
+
+
+def read_buckets(
+    regions: Sequence[Region], *, buckets: int, most_bytes: int = READ_BYTES
+) -> Iterator[list[Batch]]:
+    """Yields, bucket after bucket of a shard, the records of each region.
+
+    A region's buckets lie one after the other, and those of a small shard are read at once, with
+    one request a spill. Of a large one, as many are as come to `most_bytes` in all regions, or one.
+    """
+    sizes = np.zeros(buckets, np.int64)
+    for region in regions:
+        sizes[: len(region.counts)] += np.diff(region.bounds)
+    for run in _runs_within(sizes.tolist(), most=most_bytes):
+        found: list[list[Batch]] = [[] for _ in run]
+        reached = [region for region in regions if any(region.counts[run.start : run.stop])]
+        wanted = [
+            (r.path, r.bounds[run.start], r.bounds[min(run.stop, len(r.counts))]) for r in reached
+        ]
+        for region, data in zip(reached, files.read_ranges(wanted), strict=True):
+            for bucket in range(run.start, min(run.stop, len(region.counts))):
+                if count := region.counts[bucket]:
+                    offset = region.bounds[bucket] - region.bounds[run.start]
+                    found[bucket - run.start].append(_parse(data, offset, count))
+        for place in range(len(run)):
+            yield found[place]
+            found[place] = []  # merged: its records need no more memory
+
+
+def _runs_within(sizes: Sequence[int], *, most: int) -> Iterator[range]:
+    """Cuts what has these sizes into runs of at most `most` in all, or of one that is larger.
+
+    >>> list(_runs_within([4, 5, 1, 99, 0, 3], most=10))
+    [range(0, 3), range(3, 4), range(4, 6)]
+    """
+    begin = total = 0
+    for place, size in enumerate(sizes):
+        if place > begin and total + size > most:
+            yield range(begin, place)
+            begin, total = place, 0
+        total += size
+    if begin < len(sizes):
+        yield range(begin, len(sizes))
+
+
+def _parse(data: bytes, begin: int, count: int) -> Batch:
+    headers = np.frombuffer(data, HEADER, count, begin).copy()  # else it would keep all the data
+    records = pa.py_buffer(data)[begin + headers.nbytes :]
+    return Batch(headers, cut_bytes(records, headers["size"]))
+
+
+@dataclasses.dataclass(frozen=True)
+class Places:
+    """Where pairs stand."""
+
+    orders: npt.NDArray[np.int64]  # the places of their sources among all sources
+    rows: npt.NDArray[np.int64]  # their rows in those sources, from 0
+
+    def select(self, rows: npt.NDArray[Any] | slice) -> Places:
+        """Returns the places at these positions."""
+        return Places(self.orders[rows], self.rows[rows])
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MergedBucket:
+    """A bucket of a shard."""
+
+    batch: Batch  # the records, in their final order
+    places: Places  # place of each of them in the corpus
+    duplicates: Places  # places of the pairs that were left out, in order
+    survivors: Places  # for each of those, the place of the one that was kept instead
+
+
+def merge_bucket(batches: Sequence[Batch], *, deduplicate: bool = True) -> MergedBucket:
+    """Drops the duplicates among the records of a bucket from all spills, and sorts the others.
+
+    Of each group of duplicates, the pair with the least (source order, row) is kept, so that the
+    result does not depend on how the work was spread.
+
+    Args:
+      batches: The records of each spill, by the order of their source and their row.
+      deduplicate: Without it all are kept.
+    """
+    headers = np.concatenate([np.empty(0, HEADER), *(batch.headers for batch in batches)])
+    nothing = pa.array([], pa.large_binary())
+    merged = Batch(headers, pa.concat_arrays([nothing, *(batch.records for batch in batches)]))
+    places = Places(headers["order"].astype(np.int64), headers["row"].astype(np.int64))
+    positions = np.arange(len(headers))
+    survivors = _first_of_group(headers) if deduplicate else positions
+    is_kept = survivors == positions
+    kept = positions[is_kept]
+    kept = kept[np.argsort(headers["key"][kept], kind="stable")]
+    dropped = positions[~is_kept]
+    return MergedBucket(
+        batch=merged.select(kept),
+        places=places.select(kept),
+        duplicates=places.select(dropped),
+        survivors=places.select(survivors[dropped]),
+    )
+
+
+def _first_of_group(headers: Headers) -> npt.NDArray[np.int64]:
+    """Returns for each record the position of the first one of its group."""
+    count = len(headers)
+    high, low = headers["group_high"], headers["group_low"]
+    ranks = np.argsort(high, kind="stable")
+    is_same = high[ranks][1:] == high[ranks][:-1]
+    if not is_same.any():
+        return np.arange(count)
+    if (is_same & (low[ranks][1:] != low[ranks][:-1])).any():  # half of two digests collides
+        ranks = np.lexsort((low, high))
+        is_same = (high[ranks][1:] == high[ranks][:-1]) & (low[ranks][1:] == low[ranks][:-1])
+    # The sorts are stable: the first of a run of equal digests is the first of all.
+    starts = np.where(np.concatenate([[False], is_same]), 0, np.arange(count))
+    first = np.empty(count, np.int64)
+    first[ranks] = ranks[np.maximum.accumulate(starts)]
+    return first

@@ -1,0 +1,274 @@
+"""A member of a consumer group that translates the messages of its partitions.
+
+The main thread reads, writes and commits, and takes part in the group. A second thread translates.
+While it translates one batch, the main thread commits the batch before and reads the next one.
+"""
+
+from __future__ import annotations
+
+import collections
+import concurrent.futures
+import dataclasses
+import math
+import threading
+import time
+import uuid
+from collections.abc import Callable, Collection
+
+from pipelines.streams.batches import BATCH_BYTES, BatchLimit
+from pipelines.streams.kafka_reader import GroupReader
+from pipelines.streams.kafka_writer import (
+    KafkaWriter,
+    Outgoing,
+    Outputs,
+    RetryBatchError,
+    RewindError,
+)
+from pipelines.streams.messages import Answer, Message
+from pipelines.streams.options import StreamOptions
+from pipelines.streams.plan import StreamRun
+
+_IDLE_SECONDS = 0.1  # per call of the client while there is nothing to do
+_BUSY_SECONDS = 0.01  # per call while a batch is translated, whose end must be seen soon
+_RETRY_SECONDS = 0.5  # between two attempts to write a batch
+_GIVE_SECONDS = 30.0  # to write a last batch before its partitions go to others
+
+
+@dataclasses.dataclass(eq=False)
+class _Batch:
+    """Messages that are translated together, then written together."""
+
+    messages: list[Message]
+    start: float = dataclasses.field(default_factory=time.monotonic)
+    answers: concurrent.futures.Future[list[Answer]] = dataclasses.field(
+        default_factory=concurrent.futures.Future
+    )
+    outgoing: list[Outgoing] | None = None  # once it is translated
+    dropped: set[int] = dataclasses.field(default_factory=set)  # partitions
+
+    def translate(self, answer: Callable[[list[Message]], list[Answer]]) -> None:
+        """Start to translate in a thread that does not keep the process alive."""
+
+        def run() -> None:
+            try:
+                self.answers.set_result(answer(self.messages))
+            except BaseException as error:  # the main thread raises it
+                self.answers.set_exception(error)
+
+        threading.Thread(target=run, name="translate batch", daemon=True).start()
+
+    def collect(self) -> None:
+        """Wait for the answers.
+
+        Raises:
+          Exception: What the translation raised.
+        """
+        self.outgoing = [Outgoing(answer) for answer in self.answers.result()]
+        self.drop(())
+
+    def drop(self, partitions: Collection[int]) -> None:
+        """Leave out the messages of partitions that will be read again, here or elsewhere."""
+        self.dropped.update(partitions)
+        if self.outgoing is not None:
+            self.outgoing = [
+                each for each in self.outgoing if each.answer.message.partition not in self.dropped
+            ]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class KafkaPlan:
+    """A stream from a topic to a topic; see `StreamPlan`."""
+
+    options: StreamOptions
+    outputs: Outputs
+    is_exactly_once: bool
+    lines: tuple[str, ...]
+    notices: tuple[str, ...] = ()
+
+    def run(self, run: StreamRun) -> None:
+        """Join the group and translate until `stop` is set; see `StreamPlan`."""
+        KafkaMember(self, run).run()
+
+
+class KafkaMember:
+    """One member of the group.
+
+    Args:
+      plan: The topics and options.
+      run: The translator and the metrics; it says when to stop.
+    """
+
+    def __init__(self, plan: KafkaPlan, run: StreamRun) -> None:
+        self._plan, self._options = plan, plan.options
+        self._run, self._metrics, self._stop = run, run.metrics, run.stop
+        self._limit = BatchLimit(plan.options.max_batch)
+        self._read: collections.deque[Message] = collections.deque()  # for the next batch
+        self._read_bytes = 0
+        self._read_since = 0.0  # when the first of them came
+        self._in_progress: _Batch | None = None  # being translated
+        self._translated: _Batch | None = None  # to be written
+        self._reader = GroupReader(plan.options, run, give=self._finish, drop=self._drop)
+        self._writer: KafkaWriter
+
+    def run(self) -> None:
+        """Join the group, translate until `stop` is set, commit the last batch and leave.
+
+        Raises:
+          UserError: The brokers refuse a request, or a topic is gone.
+          KeyboardInterrupt: The user wants to stop at once; the open transaction is aborted.
+        """
+        from confluent_kafka import KafkaException
+
+        reader, group, instance = self._reader, self._options.group, self._options.instance_id
+        # With an instance ID, a restarted process ends its predecessor's transaction at once.
+        name = f"tt-{uuid.uuid4().hex}" if instance is None else f"tt-{group}-{instance}"
+        try:
+            self._writer = KafkaWriter(
+                self._plan.outputs,
+                transactional_id=name if self._plan.is_exactly_once else None,
+                commit=reader.commit,
+                note=reader.note_error,
+            )
+            try:
+                reader.join()
+                while not self._step():
+                    reader.note_lag()
+                reader.note_lag(is_due=True)
+            finally:
+                self._writer.close()
+        except KafkaException as error:
+            raise reader.cluster.explain(error.args[0]) from error
+        finally:
+            self._translated = self._in_progress = None  # nothing to finish when partitions go
+            reader.leave()
+
+    def _step(self) -> bool:
+        """Do what there is to do, or wait a moment for it; return whether the run has ended."""
+        if self._in_progress is not None and self._in_progress.answers.done():
+            self._collect()
+        was_busy = self._translated is not None
+        if self._in_progress is None and self._read and not self._stop.is_set():
+            waited = time.monotonic() - self._read_since
+            if was_busy or self._is_full() or waited >= self._options.max_latency:
+                self._start_batch()
+        if self._translated is not None:
+            self._write()
+        elif self._in_progress is None:
+            if self._stop.is_set():
+                return True
+            self._poll(self._wait_seconds())
+        elif self._stop.is_set() or self._is_full():
+            concurrent.futures.wait([self._in_progress.answers], timeout=_IDLE_SECONDS)
+        else:
+            self._poll(_BUSY_SECONDS)
+        return False
+
+    def _wait_seconds(self) -> float:
+        if not self._read:
+            return _IDLE_SECONDS
+        waited = time.monotonic() - self._read_since
+        return min(max(self._options.max_latency - waited, 0.0), _IDLE_SECONDS)
+
+    def _is_full(self) -> bool:
+        return len(self._read) >= self._limit.messages or self._read_bytes >= BATCH_BYTES
+
+    def _poll(self, seconds: float) -> None:
+        """Read messages for the next batch."""
+        room = self._limit.messages - len(self._read)
+        for message in self._reader.read(
+            max(1, room), seconds=seconds, is_waiting=bool(self._read)
+        ):
+            if not self._read:
+                self._read_since = time.monotonic()
+            self._read.append(message)
+            self._read_bytes += message.size
+
+    def _start_batch(self) -> None:
+        messages: list[Message] = []
+        size = 0
+        while self._read and len(messages) < self._limit.messages and size < BATCH_BYTES:
+            message = self._read.popleft()
+            messages.append(message)
+            size += message.size
+        self._read_bytes -= size
+        self._read_since = time.monotonic()
+        self._in_progress = _Batch(messages)
+        self._in_progress.translate(self._run.answer)
+
+    def _collect(self) -> None:
+        """Take the batch that is translated."""
+        assert self._in_progress is not None
+        assert self._translated is None
+        batch = self._in_progress
+        batch.collect()
+        self._in_progress, self._translated = None, batch
+        seconds = time.monotonic() - batch.start
+        self._limit.note(messages=len(batch.messages), seconds=seconds)
+        self._metrics.note_batch(len(batch.messages), seconds=seconds)
+        self._metrics.note_waiting(True)
+
+    def _write(self, seconds: float = math.inf) -> None:
+        """Write and commit the translated batch; try again for so many seconds if it must be."""
+        end = time.monotonic() + seconds
+        while not self._try_to_write() and time.monotonic() < end:
+            time.sleep(_RETRY_SECONDS)
+
+    def _try_to_write(self) -> bool:
+        """Write and commit the translated batch; return whether that has ended."""
+        from confluent_kafka import TopicPartition
+
+        batch = self._translated
+        assert batch is not None
+        assert batch.outgoing is not None
+        if not batch.outgoing:
+            self._end_batch()
+            return True
+        next_offsets = {
+            each.answer.message.partition: each.answer.message.offset + 1 for each in batch.outgoing
+        }
+        offsets = [TopicPartition(self._reader.topic, *each) for each in next_offsets.items()]
+        try:
+            self._writer.write(
+                batch.outgoing, offsets=offsets, find_member=self._reader.find_member
+            )
+        except RetryBatchError:
+            self._note_aborted()
+            return False
+        except RewindError:
+            self._note_aborted()
+            self._reader.rewind()
+            return True
+        self._reader.committed.update(next_offsets)
+        self._metrics.note_written(
+            [each.status for each in batch.outgoing],
+            milliseconds=[each.answer.message.milliseconds for each in batch.outgoing],
+        )
+        self._end_batch()
+        return True
+
+    def _end_batch(self) -> None:
+        self._translated = None
+        self._metrics.note_waiting(False)
+
+    def _note_aborted(self) -> None:
+        if self._plan.is_exactly_once:
+            self._metrics.aborted_transactions.inc()
+
+    def _finish(self, partitions: set[int]) -> None:
+        """Finish and commit the batch in progress, if it has messages of partitions."""
+        batch = self._in_progress
+        if batch is not None and any(each.partition in partitions for each in batch.messages):
+            while not batch.answers.done():
+                concurrent.futures.wait([batch.answers], timeout=_IDLE_SECONDS)
+            self._collect()
+            self._write(seconds=_GIVE_SECONDS)
+
+    def _drop(self, partitions: Collection[int]) -> None:
+        """Drop what was read of partitions and is not committed."""
+        self._read = collections.deque(m for m in self._read if m.partition not in partitions)
+        self._read_bytes = sum(message.size for message in self._read)
+        for batch in (self._translated, self._in_progress):
+            if batch is not None:
+                batch.drop(partitions)
+        if self._translated is not None and not self._translated.outgoing:
+            self._end_batch()

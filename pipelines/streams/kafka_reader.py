@@ -1,0 +1,266 @@
+"""Read the partitions that a consumer group gives to this process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Any
+
+from model.errors import GoneError, UserError, counted
+from pipelines.streams.addresses import KafkaTopic
+from pipelines.streams.kafka_clients import Cluster, is_gone, is_passing
+from pipelines.streams.kafka_writer import RewindError
+from pipelines.streams.messages import Message
+from pipelines.streams.options import StreamOptions
+from pipelines.streams.plan import StreamRun
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+_ANSWER_SECONDS = 5.0  # per request for offsets
+_LAG_SECONDS = 1.0  # between two looks at the lag
+
+
+class GroupReader:
+    """Reads messages as a member of a group, and keeps track of the offsets.
+
+    Args:
+      options: The options of the stream.
+      run: Has the metrics, and takes lines for the user.
+      give: Called before partitions go to another member, to commit their last batch.
+      drop: Called for partitions that will be read again, here or by another member, with what to
+        drop of them.
+
+    Attributes:
+      committed: The committed offset of each partition of this member.
+    """
+
+    def __init__(
+        self,
+        options: StreamOptions,
+        run: StreamRun,
+        *,
+        give: Callable[[set[int]], object],
+        drop: Callable[[Collection[int]], object],
+    ) -> None:
+        topic = options.source
+        assert isinstance(topic, KafkaTopic)
+        self.topic, self._group = topic.topic, options.group or ""
+        self.cluster = Cluster(topic.brokers, options.kafka_config)
+        self.committed: dict[int, int] = {}
+        self._metrics, self._report = run.metrics, run.report
+        self._give, self._drop = give, drop
+        self._stale: set[int] = set()  # partitions to be read again from the committed offset
+        self._member = ""  # the group's name for this member since the last assignment
+        self._lag_time = 0.0
+        self._consumer: Consumer = self.cluster.consumer(
+            self._group, note=self.note_error, instance=options.instance_id
+        )
+
+    def join(self) -> None:
+        """Join the group.
+
+        Raises:
+          KafkaException: The brokers do not answer.
+        """
+        self.cluster.start_at_end(self._consumer, self.topic)
+        self._consumer.subscribe(
+            [self.topic],
+            on_assign=self._take_partitions,
+            on_revoke=self._give_partitions,
+            on_lost=self._lose_partitions,
+        )
+
+    def leave(self) -> None:
+        """Leave the group."""
+        self._metrics.note_assigned(False)
+        self._consumer.close()
+
+    def commit(self, offsets: list[TopicPartition]) -> None:
+        """Commit offsets outside of a transaction."""
+        self._consumer.commit(offsets=offsets, asynchronous=False)
+
+    def read(self, count: int, *, seconds: float, is_waiting: bool) -> list[Message]:
+        """Read messages, and serve the group, whose callbacks run in here.
+
+        The client may return messages that it fetched before a callback made their partition stale.
+
+        Args:
+          count: Most messages to return.
+          seconds: Longest time to wait.
+          is_waiting: Whether a message already waits for others. If not, return with the first
+            messages: the client would wait for all of them.
+
+        Raises:
+          UserError: The member cannot continue.
+        """
+        self._read_stale()
+        found = self._consumer.consume(count if is_waiting else 1, timeout=seconds)
+        if found and not is_waiting and count > 1:
+            found += self._consumer.consume(count - 1, timeout=0)
+        messages = []
+        for each in found:
+            if (error := each.error()) is not None:
+                self._handle_error(error, each)
+            elif each.partition() in self.committed.keys() - self._stale:
+                messages.append(_message_of(each))
+        self._read_stale()
+        return messages
+
+    def rewind(self) -> None:
+        """Read all partitions again from their committed offsets."""
+        self._make_stale(self.committed.keys())
+
+    def find_member(self) -> Any:
+        """Return the member's metadata for a transaction.
+
+        The client forgets its name as soon as the group has removed it, and the brokers do not
+        check the metadata of a client without a name. So the name must be the assignment's.
+
+        Raises:
+          RewindError: The group has removed this member.
+        """
+        before = self._consumer.memberid()
+        found = self._consumer.consumer_group_metadata()
+        if not before or not before == self._member == self._consumer.memberid():
+            raise RewindError
+        return found
+
+    def note_error(self, error: KafkaError) -> None:
+        """Record a problem that the client overcomes by itself."""
+        self._metrics.note_trouble(f"no answer from {self.cluster.brokers} ({error.name()})")
+
+    def note_lag(self, *, is_due: bool = False) -> None:
+        """Record the lag, at most once per second unless it is due."""
+        from confluent_kafka import TopicPartition
+
+        if not is_due and time.monotonic() - self._lag_time < _LAG_SECONDS:
+            return
+        self._lag_time = time.monotonic()
+        lag = {}
+        for partition, offset in self.committed.items():
+            at = TopicPartition(self.topic, partition)
+            _, high = self._consumer.get_watermark_offsets(at, cached=True)
+            lag[partition] = max(high - offset, 0)
+        self._metrics.note_lag(lag)
+
+    def _make_stale(self, partitions: Collection[int]) -> None:
+        self._stale.update(partitions)
+        self._drop(partitions)
+
+    def _read_stale(self) -> None:
+        """Continue at the committed offsets of stale partitions that this member has."""
+        again, self._stale = self._stale & self.committed.keys(), set()
+        self._start_at(self._find_offsets(again))
+
+    def _start_at(self, positions: list[TopicPartition]) -> None:
+        """Read partitions of this member from other positions.
+
+        The client can only seek in partitions that it fetches, which it does not after an error.
+        """
+        if positions:
+            self._consumer.incremental_unassign(positions)
+            self._consumer.incremental_assign(positions)
+
+    def _take_partitions(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
+        """Begin to read partitions that the group gives to this member."""
+        self._member = consumer.memberid() or ""
+        self._metrics.rebalances.inc()
+        self._metrics.note_assigned(True)
+        consumer.incremental_assign(self._find_offsets({each.partition for each in partitions}))
+
+    def _give_partitions(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
+        """Give up partitions that the group gives to others, after their last batch."""
+        self._metrics.rebalances.inc()
+        gone = {each.partition for each in partitions}
+        self._give(gone)
+        self._forget(gone)
+
+    def _lose_partitions(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
+        """Drop everything of partitions that other members already have."""
+        self._metrics.rebalances.inc()
+        self._metrics.note_assigned(False)
+        self._report(
+            f"Consumer group {self._group} removed this process from the group, for example after "
+            "a pause; it joins again"
+        )
+        self._member = ""
+        self._forget({each.partition for each in partitions})
+
+    def _forget(self, partitions: set[int]) -> None:
+        self._make_stale(partitions)
+        for partition in partitions:
+            self.committed.pop(partition, None)
+
+    def _find_offsets(self, partitions: Collection[int]) -> list[TopicPartition]:
+        """Return where to read partitions, and remember it: the committed offset or the start."""
+        from confluent_kafka import OFFSET_BEGINNING, KafkaException, TopicPartition
+
+        asked = [TopicPartition(self.topic, each) for each in partitions]
+        found: list[TopicPartition] = []
+        while asked and not found:
+            try:
+                found = self._consumer.committed(asked, timeout=_ANSWER_SECONDS)
+            except KafkaException as error:
+                if not is_passing(error.args[0]):
+                    raise
+                self.note_error(error.args[0])
+        for each in found:
+            if each.error is not None:
+                raise self.cluster.explain(each.error)
+            self.committed[each.partition] = max(each.offset, 0)
+            each.offset = each.offset if each.offset >= 0 else OFFSET_BEGINNING
+        return found
+
+    def _handle_error(self, error: KafkaError, message: Any) -> None:
+        """Handle an error that the consumer returns in place of a message.
+
+        Raises:
+          UserError: The member cannot continue.
+        """
+        from confluent_kafka import KafkaError
+
+        code = error.code()
+        if code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
+            self._skip_deleted(message.partition())
+        elif is_gone(error):
+            try:
+                self.cluster.find_topics({"`input`": KafkaTopic(self.cluster.brokers, self.topic)})
+            except UserError as problem:
+                raise GoneError(str(problem)) from None
+        elif not is_passing(error):
+            raise self.cluster.explain(error)
+        elif code != KafkaError._MAX_POLL_EXCEEDED:  # which `_lose_partitions` reports
+            self.note_error(error)
+
+    def _skip_deleted(self, partition: int) -> None:
+        """Continue with the oldest message, where the brokers have deleted older ones."""
+        from confluent_kafka import TopicPartition
+
+        at = TopicPartition(self.topic, partition)
+        low, _ = self._consumer.get_watermark_offsets(at, timeout=_ANSWER_SECONDS)
+        lost = low - self.committed.get(partition, low)
+        if lost > 0:
+            self._report(
+                f"tt: warning: the brokers deleted {counted(lost, 'message')} of partition "
+                f"{partition} of {self.topic} before group {self._group} had read "
+                "them. Increase the retention time of the topic"
+            )
+        self._start_at([TopicPartition(self.topic, partition, low)])
+        self.committed[partition] = max(low, self.committed.get(partition, low))
+
+
+def _message_of(message: Any) -> Message:
+    from confluent_kafka import TIMESTAMP_NOT_AVAILABLE
+
+    kind, milliseconds = message.timestamp()
+    partition, offset = message.partition(), message.offset()
+    return Message(
+        value=message.value(),
+        key=message.key(),
+        headers=tuple(message.headers() or ()),
+        source=f"{message.topic()}/{partition}/{offset}",
+        partition=partition,
+        offset=offset,
+        milliseconds=None if kind == TIMESTAMP_NOT_AVAILABLE else milliseconds,
+    )

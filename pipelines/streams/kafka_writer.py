@@ -1,0 +1,287 @@
+"""Write answers to Kafka topics, and commit the offsets of their messages."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from model.errors import GoneError, UserError
+from pipelines.streams.kafka_clients import Cluster, is_gone, is_passing
+from pipelines.streams.messages import SMALLEST, Answer, MessageFormat, deliver
+from pipelines.texts.translating import FAILED
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, TopicPartition
+
+_PATIENCE_SECONDS = 30.0  # after which a producer that gets no answer is replaced
+_CALL_SECONDS = 2.0  # per call of the client, so that a second signal is seen in between
+
+
+class RetryBatchError(Exception):
+    """The batch is not complete. Try to write the same answers again."""
+
+
+class RewindError(Exception):
+    """The batch may be committed or not. Read again from the committed offsets."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Outputs:
+    """The topics for answers."""
+
+    cluster: Cluster
+    output: str
+    dead_letter: str | None = None  # for failed messages
+    partitions: Mapping[str, int]  # of each topic
+    most_bytes: int | None = None  # of the largest message of all topics, if it is known
+    form: MessageFormat = dataclasses.field(default_factory=MessageFormat)
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Outgoing:
+    """An answer on its way to a topic."""
+
+    answer: Answer
+    attempt: int = 0  # number of forms that were too large
+    is_written: bool = False
+    error: KafkaError | None = None
+
+    @property
+    def status(self) -> str:
+        """The status in the header of the written message."""
+        return FAILED if self.attempt else self.answer.status
+
+    def shrink(self) -> None:
+        """Choose the next smaller form.
+
+        Raises:
+          UserError: There is none.
+        """
+        self.attempt += 1
+        if self.attempt > SMALLEST:
+            raise UserError(
+                f"the message {self.answer.message.source} cannot be written: its reason alone is "
+                "larger than the topic allows. Raise max.message.bytes of the topic"
+            )
+
+
+class KafkaWriter:
+    """Writes batches of answers, and commits the offsets of their messages.
+
+    Args:
+      outputs: The topics.
+      transactional_id: Writes answers and offsets in transactions. A new writer with the ID of
+        another one ends the transaction of that one. Without it, offsets are committed later.
+      commit: Commits offsets without a transaction.
+      note: Takes the problems of connections.
+    """
+
+    def __init__(
+        self,
+        outputs: Outputs,
+        *,
+        transactional_id: str | None,
+        commit: Callable[[list[TopicPartition]], object],
+        note: Callable[[KafkaError], object],
+    ) -> None:
+        self._outputs, self._id, self._commit, self._note = outputs, transactional_id, commit, note
+        self._is_open = False  # whether a transaction is
+        self._is_careful = False  # whether each message is sent by itself
+        self._open()
+
+    def write(
+        self,
+        batch: Sequence[Outgoing],
+        *,
+        offsets: list[TopicPartition],
+        find_member: Callable[[], Any],
+    ) -> None:
+        """Write answers and commit offsets; in a transaction, readers see all or nothing.
+
+        Args:
+          batch: The answers.
+          offsets: The offsets to commit.
+          find_member: Returns the member's metadata, by which the brokers refuse a member that has
+            lost its partitions.
+
+        Raises:
+          RetryBatchError: The brokers did not take all answers or the offsets.
+          RewindError: The group has removed the member, or the producer failed and was replaced.
+          UserError: The brokers refuse the batch.
+        """
+        from confluent_kafka import KafkaException
+
+        try:
+            if self._id is not None:
+                self._producer.begin_transaction()
+                self._is_open = True
+            self._send(batch)
+            if self._id is not None:
+                self._call("send_offsets_to_transaction", offsets, find_member())
+                self._call("commit_transaction")
+                self._is_open = False
+            else:
+                find_member()
+                self._commit(offsets)
+        except KafkaException as exception:
+            error = exception.args[0]
+            if not is_passing(error) and not error.fatal():
+                raise self._explain(error) from None
+            if self._id is None and not error.fatal() and error.retriable():
+                raise RetryBatchError from None
+            self._recover(error)
+            raise RewindError from None
+        except (RetryBatchError, RewindError):
+            self._recover(None)
+            raise
+
+    def close(self) -> None:
+        """Abort an open transaction. If that fails, the brokers abort it after its timeout."""
+        from confluent_kafka import KafkaException
+
+        if self._is_open:
+            try:
+                self._producer.abort_transaction(_CALL_SECONDS)
+            except KafkaException:
+                return
+
+    def _open(self) -> None:
+        """Make a producer; it ends the transaction of a producer with the same ID."""
+        self._producer = self._outputs.cluster.producer(
+            note=self._note, most_bytes=self._outputs.most_bytes, transactional_id=self._id
+        )
+        self._is_open = False
+        if self._id is not None:
+            self._call("init_transactions", seconds=math.inf)
+
+    def _recover(self, error: KafkaError | None) -> None:
+        """Abort an open transaction, or replace a producer that failed."""
+        from confluent_kafka import KafkaException
+
+        is_usable = error is None or (not error.fatal() and error.txn_requires_abort())
+        if self._is_open and is_usable:
+            try:
+                self._call("abort_transaction")
+                self._is_open = False
+            except KafkaException:
+                self._open()
+        elif not is_usable and (self._id is not None or (error is not None and error.fatal())):
+            self._open()
+
+    def _call(self, name: str, *arguments: Any, seconds: float = _PATIENCE_SECONDS) -> None:
+        """Call a method of the producer again for as long as the brokers may still answer.
+
+        After a long outage, a producer can wait for a transaction that the brokers have aborted.
+        """
+        from confluent_kafka import KafkaException
+
+        end = time.monotonic() + seconds
+        while True:
+            try:
+                getattr(self._producer, name)(*arguments, _CALL_SECONDS)
+                return
+            except KafkaException as exception:
+                error = exception.args[0]
+                is_over = error.fatal() or error.txn_requires_abort() or time.monotonic() > end
+                if is_over or not error.retriable():
+                    raise
+
+    def _send(self, batch: Sequence[Outgoing]) -> None:
+        """Send answers, and wait until the brokers have taken or refused each of them.
+
+        Raises:
+          RetryBatchError: The brokers have not taken all answers.
+          UserError: No attempt can succeed.
+        """
+        from confluent_kafka import KafkaException
+
+        left = [each for each in batch if self._id is not None or not each.is_written]
+        for each in left:
+            each.is_written, each.error = False, None
+        failure = None
+        try:
+            for each in left:
+                self._produce(each)
+                if self._is_careful and not self._flush([each]):
+                    break
+            else:
+                self._flush(left)
+        except KafkaException as exception:
+            failure = exception
+            self._producer.flush(_CALL_SECONDS)  # tells which message caused it
+        refused = [each for each in left if each.error is not None]
+        if failure is not None and (failure.args[0].fatal() or not refused):
+            raise failure
+        for each in refused:
+            self._handle(each)
+        self._is_careful = bool(refused)
+        if refused:
+            raise RetryBatchError
+
+    def _handle(self, outgoing: Outgoing) -> None:
+        """Prepare an answer that the brokers refused for the next attempt.
+
+        Raises:
+          UserError: No attempt can succeed.
+        """
+        error = outgoing.error
+        assert error is not None
+        if _is_too_large(error):
+            if self._is_careful:  # else it may be the size of the whole request
+                outgoing.shrink()
+        elif not is_passing(error) and not error.fatal():
+            raise self._explain(error)
+
+    def _explain(self, error: KafkaError) -> UserError:
+        found = self._outputs.cluster.explain(error)
+        return GoneError(str(found)) if is_gone(error) else found
+
+    def _flush(self, sent: Sequence[Outgoing]) -> bool:
+        """Wait for the brokers; return whether they have taken all messages."""
+        while not all(each.is_written or each.error for each in sent):
+            self._producer.flush(_CALL_SECONDS)
+        return all(each.is_written for each in sent)
+
+    def _produce(self, outgoing: Outgoing) -> None:
+        """Hand an answer to the client, in a smaller form if it is too large."""
+        from confluent_kafka import KafkaException
+
+        def note(error: KafkaError | None, _: object) -> None:
+            outgoing.error, outgoing.is_written = error, error is None
+
+        outputs, message = self._outputs, outgoing.answer.message
+        has_dead_letter = outputs.dead_letter is not None
+        while True:
+            found = deliver(
+                outgoing.answer,
+                attempt=outgoing.attempt,
+                form=outputs.form,
+                has_dead_letter=has_dead_letter,
+            )
+            topic = (outputs.dead_letter if found.is_dead_letter else None) or outputs.output
+            try:
+                self._producer.produce(
+                    topic,
+                    value=found.value,
+                    key=found.key,
+                    headers=list(found.headers),
+                    partition=message.partition % outputs.partitions[topic],
+                    timestamp=message.milliseconds or 0,  # 0 means now
+                    on_delivery=note,
+                )
+            except BufferError:  # the queue of the client is full
+                self._producer.poll(0.1)
+            except KafkaException as error:
+                if not _is_too_large(error.args[0]):
+                    raise
+                outgoing.shrink()
+            else:
+                self._producer.poll(0)
+                return
+
+
+def _is_too_large(error: KafkaError) -> bool:
+    return error.name() in ("MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE")

@@ -1,0 +1,212 @@
+"""`tt show`: a folder of each kind, as tables and as JSON, and what it refuses."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import re
+import shutil
+
+import foreign_models
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from command_line import last_error, run
+from commands import Child, run_tt
+from rich.console import Console
+from translation_jobs import translate, write
+
+from cli.commands.blocks import print_vocabularies
+from model.dataset.manifest import DatasetManifest
+from model.folders.lock import lock_folder
+from model.formats.ctranslate2_files import load_tokens
+from model.formats.foreign import open_foreign
+from model.summaries.vocabularies import summarize_vocabularies
+from model.text.vocabulary import load_vocabularies
+from model.training.run_folder import LOCK_FILE
+from pipelines.summaries.tfds_names import DATASETS, list_tfds
+
+
+def shown(capsys, *arguments):
+    assert run("show", *arguments) == 0
+    return capsys.readouterr().out
+
+
+def test_a_dataset_is_shown(dataset, capsys):
+    printed = shown(capsys, dataset)
+    manifest = DatasetManifest.load(dataset)
+    assert f"{manifest.lines_read:,} read, {manifest.pairs_kept:,} kept" in printed
+    for heading in ("Sources", "Splits", "Lengths of train", "Vocabulary", "Padding in batches"):
+        assert heading in printed
+    for reason, count in manifest.rejected.items():
+        assert f"Rejected: {reason}, {count:,}" in printed
+    assert printed.count("round trip") == 12
+    assert "decoder ids" in printed
+    [vocabulary] = summarize_vocabularies(load_vocabularies(dataset))
+    size, empty = vocabulary.size, vocabulary.size - vocabulary.tokens
+    assert (size, size % 8) == (manifest.source_vocabulary_size, 0)
+    filled = f", {empty} of them empty, to fill it up" if empty else ""
+    assert f"{size:,} tokens ({vocabulary.type}){filled}, vocabulary.spm" in printed
+
+
+def test_a_vocabulary_is_as_large_as_preprocess_said(dataset, capsys):
+    [vocabulary] = summarize_vocabularies(load_vocabularies(dataset))
+    fewer = dataclasses.replace(vocabulary, size=1888, tokens=1882)
+    print_vocabularies(Console(width=120), [fewer])
+    assert "1,888 tokens (unigram), 6 of them empty, to fill it up" in capsys.readouterr().out
+
+
+def test_lengths_are_shown_token_by_token(dataset, capsys):
+    printed = shown(capsys, dataset).partition("Lengths of train\n")[2].partition("target (")[0]
+    bars = re.findall(r"^ *(\d+)(?: to (\d+))?  +([\d,]+)", printed, re.MULTILINE)
+    bins = [(int(low), int(high or low)) for low, high, _ in bars]
+    assert all(next_low == high + 1 for (_, high), (next_low, _) in itertools.pairwise(bins))
+    pairs = DatasetManifest.load(dataset).splits["train"].records
+    assert sum(int(count.replace(",", "")) for *_, count in bars) == pairs
+    assert all(low == high for low, high in bins), "not one bar for eight tokens"
+
+
+def test_rejected_texts_are_shown_as_they_are(dataset, tmp_path, capsys):
+    shutil.copytree(dataset, tmp_path / "data")
+    for path in (tmp_path / "data").glob("rejected-*.parquet"):
+        path.unlink()
+    row = {
+        "reason": "odd", "corpus": "c", "file": "a.tsv", "line": 7, "source": "[b]x[/b]",
+        "target": "y", "survivor_corpus": None, "survivor_file": None, "survivor_line": None,
+    }  # fmt: skip
+    pq.write_table(pa.Table.from_pylist([row]), tmp_path / "data/rejected-0.parquet")
+    path = tmp_path / "data/dataset.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"rejected": {"odd": 1}}))
+    printed = shown(capsys, tmp_path / "data")
+    assert "Rejected: odd, 1" in printed
+    assert "a.tsv:7  '[b]x[/b]' | 'y'" in printed
+
+
+def test_a_run_and_its_model_are_shown(trained_toy, capsys):
+    printed = shown(capsys, trained_toy.run)
+    assert re.search(r"\n +\d+ .*\d%", printed.partition("Reports of train")[2]), "accuracy"
+    for heading in ("finished", "Learning rate", "Reports of train", "Reports of validation"):
+        assert heading in printed
+    model = shown(capsys, trained_toy.run / "model")
+    assert "encoder_0/attention" in model
+    assert "Architecture" in model
+
+
+def test_a_run_that_was_stopped_is_shown_with_what_it_saved(toy_dataset, tmp_path, capsys):
+    folder = tmp_path / "run"
+    arguments = ["train", f"--dataset={toy_dataset}", f"--run={folder}", "--preset=tiny",
+                 "--layers=1", "--d-model=16", "--heads=2", "--d-ff=32", "--steps=9",
+                 "--batch-tokens=128", "--effective-batch-size=256", "--save-every=2"]  # fmt: skip
+    hook = {"where": "model.training.step:TrainingStep.update", "call": 6}
+    assert Child(run_tt, arguments, hook=hook).wait().code == 143
+    printed = shown(capsys, folder)
+    assert "stopped: the same command goes on from update 6" in printed
+    assert "6 of 9" in printed
+    assert "stop-" in printed
+    for damaged in (folder / "checkpoints").glob("stop-*.data*"):
+        damaged.write_bytes(b"cut off")
+    assert "goes on from update 4" in shown(capsys, folder), "the checkpoint before"
+    (folder / "checkpoints/checkpoints.json").unlink()
+    assert "goes on from update 4" in shown(capsys, folder), "as resuming takes it"
+    with lock_folder(folder, name=LOCK_FILE, remedy=""):
+        assert "being trained now" in shown(capsys, folder)
+
+
+def test_a_translation_is_shown(tmp_path, capsys):
+    write(tmp_path / "in.parquet", {"text": ["one [red]two[/red] three", None, "12"]})
+    translate(tmp_path / "in.parquet", tmp_path / "out")
+    printed = shown(capsys, tmp_path / "out")
+    assert "one [red]two[/red] three" in printed  # no markup of rich's
+    assert "Status copied" in printed
+    assert "Time by worker" in printed
+
+
+def test_a_long_text_is_cut_and_stands_once(tmp_path, capsys):
+    write(tmp_path / "in.parquet", {"text": [f"one {'two ' * 900}end", "one"]})
+    translate(tmp_path / "in.parquet", tmp_path / "out")
+    printed = shown(capsys, tmp_path / "out")
+    assert printed.count("… (3,607 characters)") == 2, "a text and its translation"
+    assert "(its texts stand above)" in printed
+    assert len(printed) < 8000
+    assert not [line for line in printed.splitlines() if line.endswith(" ")]
+    assert run("report", tmp_path / "out", "--output", tmp_path / "a.html") == 0
+    assert "<summary>one two" in (tmp_path / "a.html").read_text("utf-8")
+    assert "… (3,607 characters)</summary>" in (tmp_path / "a.html").read_text("utf-8")
+
+
+@pytest.mark.parametrize("kind", ["dataset", "run", "model"])
+def test_json_is_all_of_it(dataset, trained_toy, capsys, kind):
+    folder = {"dataset": dataset, "run": trained_toy.run, "model": trained_toy.run / "model"}[kind]
+    found = json.loads(shown(capsys, folder, "--json"))
+    assert found["kind"] == kind
+    assert found["folder"] == str(folder)
+    assert found["vocabularies"]
+
+
+def test_names_of_tfds_are_listed(tmp_path, capsys):
+    assert "tfds:ted_hrlr_translate" in shown(capsys, "tfds:", "--data-dir", tmp_path)
+    found = shown(capsys, "tfds:ted_hrlr_translate/ru_to_en", "--data-dir", tmp_path, "--json")
+    [subset] = json.loads(found)["found"]
+    assert subset["languages"] == ["ru", "en"]
+    assert subset["split_names"] == ["train", "validation", "test"]
+    assert subset["download_bytes"] > 10**8
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_each_dataset_has_its_splits(tmp_path, name):
+    subsets = list_tfds(name, data_dir=str(tmp_path))
+    assert subsets
+    for subset in subsets:
+        assert subset.split_names
+        assert set(subset.parts) <= set(subset.split_names)
+        assert not subset.is_prepared
+
+
+def test_the_parts_of_wmt_have_their_sizes(tmp_path, capsys):
+    name = ("tfds:wmt19_translate/zh-en", "--data-dir", tmp_path)
+    [subset] = json.loads(shown(capsys, *name, "--json"))["found"]
+    assert subset["split_names"] == ["train", "validation"]
+    assert "newscommentary_v14" in subset["parts"]["train"]
+    assert 0 < subset["part_bytes"]["newscommentary_v14"] < subset["download_bytes"]
+    assert subset["download_bytes"] == sum(subset["part_bytes"].values())
+    assert "newscommentary_v14 (" in " ".join(shown(capsys, *name).split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere"], "there is no folder nowhere"),
+        ([__file__], "is a file: name the folder"),
+        (["gs://bucket/dataset"], "is not on this machine: name a local folder"),
+        (["x", "--examples", "0"], "--examples must be at least 1. Received: 0"),
+        (["x", "--data-dir", "y"], "--data-dir is for tfds: names"),
+        (["tfds:no_such_thing"], "knows no tfds:no_such_thing"),
+    ],
+)
+def test_errors_of_show(capsys, arguments, message):
+    assert run("show", *arguments) == 2
+    assert message in last_error(capsys)
+
+
+@pytest.mark.parametrize("layout", ["opus", "nllb", "argos"])
+def test_a_model_of_another_program_is_shown(tmp_path, capsys, layout):
+    getattr(foreign_models, layout)(tmp_path)
+    model = open_foreign(tmp_path)
+    printed = shown(capsys, tmp_path)
+    assert "ctranslate2, of another program" in printed
+    for name in (*model.files, *model.tokenization.models, "decoder start token", "most tokens"):
+        assert name in printed
+    assert "trained on" not in printed, "nothing says what it was trained on"
+    found = json.loads(shown(capsys, tmp_path, "--json"))
+    tokens = len(load_tokens(model.weights_folder, "target"))
+    assert found["tokenization"]["target_tokens"] == tokens
+    assert found["tokenization"]["languages"] == sorted(model.languages)
+    assert found["files"].keys() == set(model.files)
+
+
+def test_a_damaged_model_of_another_program_is_refused(tmp_path, capsys):
+    foreign_models.opus(tmp_path)
+    (tmp_path / "model.bin").write_bytes(b"x")
+    assert run("show", tmp_path) == 2
+    assert "model.bin is cut off, or no weights of CTranslate2's" in last_error(capsys)

@@ -1,0 +1,82 @@
+"""Files in a run folder that the run did not write."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+import tensorflow as tf
+from trainers import changed, ignore, make_trainer
+
+from model.errors import DiskFullError, UserError
+from model.folders.remote import plain_reason, storage_errors
+from model.summaries.run import summarize_run
+from model.training.averaging import export_average
+
+
+def copy_checkpoint(run, name, copy):
+    for path in (run / "checkpoints").glob(f"{name}.*"):
+        shutil.copyfile(path, path.with_name(path.name.replace(name, copy)))
+
+
+@pytest.mark.parametrize("has_index", [True, False])
+def test_copies_of_checkpoints_are_ignored_and_kept(has_index, finish_run, toy_dataset, tmp_path):
+    run = finish_run(tmp_path / "run")
+    for name, copy in (("ckpt-12", "ckpt-500-copy"), ("best-12", "best-x"), ("ckpt-8", "ckpt-8b")):
+        copy_checkpoint(run, name, copy)
+    if not has_index:
+        (run / "checkpoints/checkpoints.json").unlink()
+    copies = {path: path.read_bytes() for path in run.glob("checkpoints/*[xyb].*")}
+    assert len(copies) == 6
+    assert summarize_run(run).saved_step == 12
+    assert export_average(str(run), tmp_path / "averaged") == ["ckpt-12", "ckpt-8"]
+    trainer = make_trainer(toy_dataset, run, training=changed(steps=13))
+    assert (trainer.state.step, trainer.notes) == (12, [])
+    trainer.train(ignore)
+    assert {path: path.read_bytes() for path in copies} == copies
+
+
+def test_copies_alone_are_no_checkpoints(finish_run, toy_dataset, tmp_path):
+    run = finish_run(tmp_path / "run")
+    copy_checkpoint(run, "ckpt-12", "ckpt-500-copy")
+    for path in run.glob("checkpoints/*[0-9].*"):
+        path.unlink()
+    with pytest.raises(UserError, match=r"checkpoints of .* are gone .* --init-from"):
+        make_trainer(toy_dataset, run)
+
+
+def test_index_that_names_a_copy_is_damaged(finish_run, toy_dataset, tmp_path):
+    run = finish_run(tmp_path / "run")
+    index = run / "checkpoints/checkpoints.json"
+    index.write_text(index.read_text().replace("ckpt-12", "ckpt-12-copy"))
+    with pytest.raises(UserError, match=r"checkpoints.json is damaged .* Delete it to resume"):
+        make_trainer(toy_dataset, run)
+
+
+def test_full_disk_is_told_without_internals():
+    # TensorFlow 2.21 gives this message where `tf.train.Checkpoint.write` fills a tmpfs.
+    message = (
+        "{{function_node __wrapped__SaveV2_dtypes_80_device_/job:localhost/replica:0/task:0/"
+        "device:CPU:0}} run/checkpoints/ckpt-2_temp/part-00000-of-00001.data-00000-of-00001."
+        "tempstate17346105985568619441; No space left on device [Op:SaveV2]"
+    )
+    error = tf.errors.ResourceExhaustedError(None, None, message)
+    with pytest.raises(DiskFullError) as caught, storage_errors("run", what="run folder"):
+        raise error
+    assert str(caught.value) == (
+        "the disk of run is full (No space left on device): make room there, or name another "
+        "`output`"
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (OSError(5, "Input/output error", "a"), "Input/output error"),
+        (ValueError("one\ntwo"), "one"),
+        (ValueError(""), "ValueError"),
+        (tf.errors.DataLossError(None, None, "{{node x}}\ncut [Op:ReadV2]"), "cut"),
+    ],
+)
+def test_reason_of_an_error_is_one_plain_line(error, reason):
+    assert plain_reason(error) == reason

@@ -1,0 +1,274 @@
+"""Two worker processes under MultiWorkerMirroredStrategy: what one replica does, and failures."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from commands import Child
+from multi_worker import (
+    count_dataset,
+    count_pairs,
+    make_trainer,
+    probe,
+    probe_pairs,
+    probe_worker,
+    read_rows,
+    train_worker,
+)
+from toy import DIGITS, write_dataset
+
+from model.engines.tensorflow_engine import TensorFlowTranslator
+from model.training.strategies import make_strategy
+from model.transformer.search_options import Decoding
+
+WORKERS = 2
+SECONDS = 300  # that anything may take on a busy machine
+STEPS = 12
+LAST = f"ckpt-{STEPS}"
+OPTIONS = [
+    "--strategy", "multi-worker", "--layers", "1", "--d-model", "32", "--heads", "4",
+    "--d-ff", "64", "--dropout", "0.2", "--steps", str(STEPS), "--batch-tokens", "64",
+    "--warmup-steps", "5", "--peak-learning-rate", "0.001", "--log-every", "2",
+    "--validate-every", "6", "--save-every", "4",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def toy_dataset(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("toy") / "dataset"
+    write_dataset(folder, train=300, validation=20)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def network():
+    """A process in a network of its own, None where there shall be none.
+
+    TensorFlow's servers know no passwords and listen on all interfaces, whatever address TF_CONFIG
+    gives them: so they get a network namespace that has 127.0.0.1 alone.
+    """
+    if os.environ.get("TT_OPEN_PORTS") == "1":
+        yield None
+        return
+    namespace = ["unshare", "--user", "--map-root-user", "--net"]
+    script = "ip link set lo up && echo ready && exec cat"  # until stdin ends
+    try:
+        holder = subprocess.Popen(
+            [*namespace, "sh", "-c", script],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        )  # fmt: skip
+    except OSError:
+        pytest.skip("no `unshare` on this machine; with TT_OPEN_PORTS=1 ports are open to all")
+    with holder:
+        if holder.stdout.readline() != "ready\n":
+            pytest.skip("no network namespaces here; with TT_OPEN_PORTS=1 ports are open to all")
+        yield holder.pid
+        holder.stdin.close()
+
+
+@pytest.fixture(scope="module")
+def run_workers(network):
+    """Runs a worker for each function, its arguments and its hook, all at once, to their ends."""
+
+    def run(*calls):
+        # Free: nobody else is in this network, and the workers of a test before have ended.
+        addresses = [f"127.0.0.1:{2222 + index}" for index in range(len(calls))]
+        workers = []
+        try:
+            for index, (function, arguments, hook) in enumerate(calls):
+                task = {"type": "worker", "index": index}
+                cluster = json.dumps({"cluster": {"worker": addresses}, "task": task})
+                workers.append(
+                    Child(
+                        function, *arguments, hook=hook, environment={"TF_CONFIG": cluster},
+                        namespaces_of=network,
+                    )
+                )  # fmt: skip
+            return [worker.wait(SECONDS) for worker in workers]
+        finally:
+            for worker in workers:
+                worker.kill_group()
+
+    return run
+
+
+def train(dataset, run, *options, hook=None):
+    """Returns what a worker that trains in a run folder is started with."""
+    arguments = ["train", "--dataset", dataset, "--run", run, *OPTIONS, *options]
+    return train_worker, [[str(argument) for argument in arguments]], hook
+
+
+def printed(worker):
+    return "\n".join(worker.lines)
+
+
+@pytest.fixture(scope="module")
+def probed(toy_dataset, run_workers, tmp_path_factory):
+    """What `probe` found with one replica, on worker 0 and on worker 1."""
+    folder = tmp_path_factory.mktemp("probed")
+    results = [folder / f"{index}.npz" for index in range(WORKERS)]
+    ended = run_workers(
+        *((probe_worker, (toy_dataset, folder / "two", path), None) for path in results)
+    )
+    assert [worker.code for worker in ended] == [0, 0], ended
+    one = probe(make_trainer(toy_dataset, folder / "one", make_strategy("one-device")))
+    return [one, *(dict(np.load(path)) for path in results)]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(toy_dataset, run_workers, tmp_path_factory):
+    """The run folder of two workers that nothing disturbed."""
+    run = tmp_path_factory.mktemp("undisturbed") / "run"
+    ended = run_workers(*[train(toy_dataset, run)] * WORKERS)
+    assert [worker.code for worker in ended] == [0, 0], ended
+    return run
+
+
+def with_prefix(found, prefix):
+    return {name: value for name, value in found.items() if name.startswith(prefix)}
+
+
+def log_of(run):
+    lines = [json.loads(line) for line in (run / "train.jsonl").read_text().splitlines()]
+    return [line for line in lines if line["kind"] != "start"]
+
+
+def without_times(lines):
+    times = ("source_tokens_per_second", "target_tokens_per_second", "seconds_left", "seconds")
+    return [{k: v for k, v in line.items() if k not in times} for line in lines]
+
+
+def test_two_workers_have_the_gradients_of_one_replica(probed):
+    one, *workers = (with_prefix(found, "gradient-") for found in probed)
+    assert {name.split("-")[1] for name in one} == {str(i) for i in range(len(probe_pairs()))}
+    assert all(np.abs(gradient).max() > 0 for gradient in one.values())
+    for worker in workers:
+        assert worker.keys() == one.keys()
+        for name, gradient in one.items():
+            atol = 1e-5 * np.abs(gradient).max()
+            np.testing.assert_allclose(worker[name], gradient, rtol=0, atol=atol, err_msg=name)
+
+
+def test_two_workers_train_like_one_replica(probed):
+    one, *workers = probed
+    assert len(one["losses"]) >= 10
+    for worker in workers:
+        np.testing.assert_allclose(worker["losses"], one["losses"], rtol=1e-5)
+        for name, weight in with_prefix(one, "weight-").items():
+            np.testing.assert_allclose(worker[name], weight, rtol=0, atol=1e-4, err_msg=name)
+
+
+def test_workers_end_with_the_same_weights(probed):
+    _, first, second = (with_prefix(found, "weight-") for found in probed)
+    assert first.keys() == second.keys()
+    for name, weight in first.items():
+        np.testing.assert_array_equal(weight, second[name], err_msg=name)
+
+
+def test_every_pair_of_an_epoch_is_read_by_one_worker_once(probed, toy_dataset):
+    first, second = (read_rows(found["rows"]) for found in probed[1:])
+    assert {replica for replica, *_ in first} == {0}
+    assert {replica for replica, *_ in second} == {1}
+    assert count_pairs([*first, *second]) == count_dataset(toy_dataset)
+    assert abs(len(first) - len(second)) <= len(probed[0]["losses"])  # a row a batch
+
+
+def test_a_run_is_logged_once_and_its_model_translates(undisturbed):
+    log = log_of(undisturbed)
+    steps = {
+        kind: [line["step"] for line in log if line["kind"] == kind]
+        for kind in ("train", "validation")
+    }
+    assert steps == {"train": [2, 4, 6, 8, 10, 12], "validation": [6, 12]}
+    assert all(0 <= line["bleu"] <= 100 for line in log if line["kind"] == "validation")
+    assert len(list((undisturbed / "tensorboard").iterdir())) == 1
+    kept = json.loads((undisturbed / "checkpoints/checkpoints.json").read_text())
+    assert kept["last"] == ["ckpt-4", "ckpt-8", LAST]
+    assert json.loads((undisturbed / "config.json").read_text())["replicas"] == WORKERS
+    translator = TensorFlowTranslator.load(undisturbed, decoding=Decoding(beam_size=1))
+    (translation,) = translator.translate(["one two three"])
+    assert set(translation.text.split()) <= set(DIGITS)
+
+
+# A signal to workers before a call of a method, counted from where the stop before was, and the
+# step at which both then stop. Ctrl-C in a terminal is a SIGINT to all of them.
+STOPS = [
+    ("SIGTERM", [1], "model.training.step:TrainingStep.sums", 1, 6),
+    ("SIGTERM", [0], "model.engines.tensorflow_engine:TensorFlowTranslator.translate_ids", 2, 6),
+    # The update that the signal comes in tells only of what was before.
+    ("SIGTERM", [1], "model.training.step:TrainingStep.update", 1, 8),
+    ("SIGINT", [0, 1], "model.training.step:TrainingStep.update", 1, 10),
+]
+ENDS = {"SIGTERM": (143, "terminated"), "SIGINT": (130, "interrupted")}
+
+
+def test_signals_stop_both_workers_and_they_resume(undisturbed, toy_dataset, run_workers, tmp_path):
+    run = tmp_path / "run"
+    for signal_name, told, method, call, step in STOPS:
+        code, verb = ENDS[signal_name]
+        hook = {"where": method, "call": call, "signals": [signal_name]}
+        stopped = run_workers(
+            *(train(toy_dataset, run, hook=hook if i in told else None) for i in range(WORKERS))
+        )
+        assert [worker.code for worker in stopped] == [code] * WORKERS, stopped
+        for worker in stopped:
+            assert f"tt: {verb}, and saved at step {step}:" in printed(worker), method
+        assert not (run / "model").exists()
+        assert (log_of(run)[-1]["step"], log_of(run)[-1]["kind"]) == (step, "train")
+
+    resumed = run_workers(*[train(toy_dataset, run)] * WORKERS)
+    assert [worker.code for worker in resumed] == [0, 0], resumed
+    assert all("Resuming at step 10" in printed(worker) for worker in resumed)
+    assert without_times(log_of(run)) == without_times(log_of(undisturbed))
+    found, expected = (
+        tf.train.load_checkpoint(str(folder / "checkpoints" / LAST))
+        for folder in (run, undisturbed)
+    )
+    types = expected.get_variable_to_dtype_map()
+    assert types == found.get_variable_to_dtype_map()
+    arrays = [name for name, dtype in types.items() if dtype == tf.float32]
+    assert {name.split("/")[0] for name in arrays} == {"weights", "adam"}
+    for name in arrays:
+        np.testing.assert_array_equal(
+            found.get_tensor(name), expected.get_tensor(name), err_msg=name
+        )
+
+
+@pytest.mark.parametrize("victim", [0, 1], ids=["the chief", "another"])
+def test_a_lost_worker_ends_the_others(victim, toy_dataset, run_workers, tmp_path):
+    # Folders of their own show too that only the chief writes.
+    hook = {
+        "where": "model.training.step:TrainingStep.update", "call": 6, "signals": ["SIGKILL"]
+    }  # fmt: skip
+    ended = run_workers(
+        *(
+            train(toy_dataset, tmp_path / f"{i}/run", hook=hook if i == victim else None)
+            for i in range(WORKERS)
+        )
+    )
+    assert ended[victim].code == -signal.SIGKILL
+    survivor = ended[1 - victim]
+    assert survivor.code not in (0, -signal.SIGKILL), survivor
+    assert [line["step"] for line in log_of(tmp_path / "0/run")] == [2, 4]
+    assert (tmp_path / "0/run/checkpoints/ckpt-4.index").exists()
+    assert not (tmp_path / "1").exists()
+    assert survivor.code == 2
+    (line,) = [line for line in survivor.lines if line.startswith("tt: error")]
+    assert re.search(r"a worker is lost \([^\n]*(abort|[Cc]onnect|[Uu]navailable)", line), line
+    assert 'File "' not in line
+    assert "Traceback" not in printed(survivor)
+
+
+def test_workers_with_other_options_are_refused(toy_dataset, run_workers, tmp_path):
+    run = tmp_path / "run"
+    ended = run_workers(train(toy_dataset, run), train(toy_dataset, run, "--seed", "2"))
+    assert [worker.code for worker in ended] == [2, 2], ended
+    assert all("tt: error: " in printed(worker) for worker in ended)
+    assert not (tmp_path / "run/model").exists()

@@ -1,0 +1,151 @@
+"""The compiled step: what replicas exchange, where results wait, and what a stop leaves."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from trainers import changed, ignore, log_of, make_trainer, two_replicas, weights_of
+
+from model.dataset.windows import Position
+from model.training import step
+from model.training.step import UpdateScalars
+from model.training.stops import Terminated
+from model.training.strategies import make_strategy
+
+TWO_BATCHES = changed(effective_batch_size=1024, clip_norm=0.5)  # of two replicas
+
+
+def numbers_of(batch, update=1):
+    """Returns what the step needs to know of an update of one batch."""
+    return UpdateScalars(
+        place=np.int32(update),
+        tokens=np.float32(np.count_nonzero(batch.target[:, 1:])),
+        rate=np.float32(0.001),
+        update=np.float32(update),
+        stop=np.float32(0),
+    )
+
+
+def first_batch(trainer):
+    return next(trainer.data.batches("train").epoch(Position()))
+
+
+def operations(function, kind):
+    """Returns how many operations of a kind a compiled function has, those inside of it too."""
+    graph = function.get_concrete_function().graph.as_graph_def()
+    nodes = [*graph.node, *(node for inner in graph.library.function for node in inner.node_def)]
+    return sum(node.op == kind for node in nodes)
+
+
+def place(tensor):
+    return tensor.backing_device.split("device:")[-1]
+
+
+def test_results_wait_where_they_were_made(toy_dataset, tmp_path):
+    # The first replica is not on the device that everything falls back to.
+    strategy = make_strategy("mirrored", devices=["cpu:1", "cpu:0"])
+    trainer = make_trainer(toy_dataset, tmp_path / "run", strategy, training=TWO_BATCHES)
+    batch = first_batch(trainer)
+    accumulated = trainer._step.accumulate(batch.source, batch.target, numbers_of(batch))
+    assert [place(part) for part in accumulated] == ["CPU:1", "CPU:0"]
+    (updated,) = trainer._step.update(batch.source, batch.target, numbers_of(batch))
+    assert place(updated) == "CPU:1"
+    # Their own rows each: together they are those of the whole batch.
+    tokens = np.count_nonzero(batch.target[:, 1:])
+    assert all(0 < part.numpy()[3] < tokens for part in accumulated)
+    assert trainer._step.read(accumulated).sums.tokens == tokens
+    assert trainer._step.read((updated,)).sums.tokens == tokens
+
+
+# With the pack of 32 MiB that is the default all gradients of a toy travel together; its largest
+# matrix has 24 KiB.
+@pytest.mark.parametrize(("size", "packs"), [(32 * 2**20, 1), (24 * 2**10, None)])
+def test_gradients_are_exchanged_once_an_update(toy_dataset, tmp_path, monkeypatch, size, packs):
+    options = tf.distribute.experimental.CommunicationOptions(bytes_per_pack=size)
+    monkeypatch.setattr(step, "_EXCHANGE", options)
+    # Collective operations as GPUs have them; they are only traced, for on the few threads of a
+    # CPU replicas can wait for each other for ever.
+    strategy = tf.distribute.MirroredStrategy(["cpu:0", "cpu:1"])
+    trainer = make_trainer(toy_dataset, tmp_path / "run", strategy, training=TWO_BATCHES)
+    found = operations(trainer._step._update, "CollectiveReduceV2")
+    values = len(trainer.model.trainable_variables) + 1
+    assert found == 2 * packs if packs else 2 * 1 < found < 2 * values
+    assert operations(trainer._step._accumulate, "CollectiveReduceV2") == 0
+
+
+def test_the_size_of_a_pack_is_the_default():
+    assert step._EXCHANGE.bytes_per_pack == 32 * 2**20
+
+
+def test_replicas_accumulate_apart(toy_dataset, tmp_path):
+    trainer = make_trainer(toy_dataset, tmp_path / "run", two_replicas(), training=TWO_BATCHES)
+    batch = first_batch(trainer)
+    trainer._step.accumulate(batch.source, batch.target, numbers_of(batch))
+    one = make_trainer(toy_dataset, tmp_path / "one", training=TWO_BATCHES)
+    one._step.accumulate(batch.source, batch.target, numbers_of(batch))
+    for total, expected in zip(
+        trainer._step.accumulator.sums, one._step.accumulator.sums, strict=True
+    ):
+        first, second = (value.numpy() for value in total.values)
+        assert (first != second).any()
+        atol = 1e-5 * np.abs(expected.numpy()).max()
+        np.testing.assert_allclose(first + second, expected.numpy(), rtol=0, atol=atol)
+
+
+def stop_in(trainer, call):
+    """Tells a trainer to stop while it accumulates for a time of that number, the first being 1."""
+    accumulate, calls = trainer._step.accumulate, itertools.count(1)
+
+    def accumulate_and_stop(*given):
+        if next(calls) == call:
+            trainer.stop.make()
+        return accumulate(*given)
+
+    trainer._step.accumulate = accumulate_and_stop
+
+
+def timeless(lines):
+    return [{k: v for k, v in line.items() if "second" not in k} for line in lines]
+
+
+@pytest.mark.parametrize("make", [lambda: None, two_replicas], ids=["one", "two replicas"])
+def test_an_update_that_a_stop_interrupts_is_made_again(toy_dataset, tmp_path, make):
+    batches = 3  # an update
+    replicas = 2 if make() else 1
+    training = changed(
+        effective_batch_size=256 * replicas * batches, clip_norm=0.5, steps=4, validate_every=4
+    )
+    options = {"training": training, "dropout": 0.2}
+    whole = make_trainer(toy_dataset, tmp_path / "whole", make(), **options)
+    whole.train(ignore)
+    stopped = make_trainer(toy_dataset, tmp_path / "run", make(), **options)
+    stop_in(stopped, call=4)  # the second batch of the second update
+    with pytest.raises(Terminated):
+        stopped.train(ignore)
+    kept = json.loads((tmp_path / "run/checkpoints/checkpoints.json").read_text())
+    assert kept["stop"] == f"stop-{batches}-0"
+    resumed = make_trainer(toy_dataset, tmp_path / "run", make(), **options)
+    assert (resumed.state.step, resumed.state.batches) == (1, batches)
+    assert resumed.state.pending_batches == 0
+    assert resumed.notes == []
+    resumed.train(ignore)
+    for expected, found in zip(weights_of(whole), weights_of(resumed), strict=True):
+        np.testing.assert_array_equal(found, expected)
+    assert timeless(log_of(tmp_path / "run")) == timeless(log_of(tmp_path / "whole"))
+
+
+def test_another_number_of_replicas_goes_on_from_a_stop(toy_dataset, tmp_path):
+    training = changed(effective_batch_size=1024, steps=3, validate_every=3)
+    stopped = make_trainer(toy_dataset, tmp_path / "run", two_replicas(), training=training)
+    stop_in(stopped, call=2)
+    with pytest.raises(Terminated):
+        stopped.train(ignore)
+    one = make_trainer(toy_dataset, tmp_path / "run", training=training)
+    assert ["resuming with 1 replica what 2 trained" in note for note in one.notes] == [True]
+    assert (one.state.step, one.state.pending_batches) == (1, 0)
+    one.train(ignore)
+    assert one.state.step == 3

@@ -1,0 +1,297 @@
+"""Where a model is trained: names and devices to a strategy, and how replicas share the rows."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import tensorflow as tf
+from multi_worker import count_dataset, count_pairs, make_trainer, recorded_rows
+from toy import write_dataset
+
+from cli.main import main
+from model.dataset.windows import Position
+from model.errors import UserError
+from model.training.strategies import CLUSTER, STRATEGIES, Workers, make_strategy, worker_place
+
+ADDRESS = "127.0.0.1:2222"
+GPUS = [tf.config.LogicalDevice(f"/device:GPU:{i}", "GPU") for i in range(2)]
+
+
+@pytest.fixture(autouse=True)
+def no_cluster(monkeypatch):
+    monkeypatch.delenv(CLUSTER, raising=False)
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """Strategies are not made, for they need what is not here: their names and devices are."""
+    calls = []
+
+    def stand_in(name):
+        def make(devices=None, **options):
+            calls.append((name, devices))
+            return name
+
+        return make
+
+    for name in ("OneDeviceStrategy", "MirroredStrategy", "MultiWorkerMirroredStrategy"):
+        monkeypatch.setattr(tf.distribute, name, stand_in(name))
+    return calls
+
+
+@pytest.fixture
+def set_cluster(monkeypatch):
+    """Sets TF_CONFIG to a cluster with some workers, of which this process is one."""
+
+    def set_to(*, workers=2, chiefs=0, kind="worker", index=0):
+        cluster = {"worker": [ADDRESS] * workers}
+        if chiefs:
+            cluster["chief"] = [ADDRESS] * chiefs
+        task = {"type": kind, "index": index}
+        monkeypatch.setenv(CLUSTER, json.dumps({"cluster": cluster, "task": task}))
+
+    return set_to
+
+
+def has_gpus(monkeypatch, gpus):
+    """Gives this machine GPUs beside its two CPU devices."""
+    cpus = tf.config.list_logical_devices("CPU")
+    devices = {"CPU": cpus, "GPU": gpus, None: [*cpus, *gpus]}
+    monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind=None: devices[kind])
+
+
+def places(strategy):
+    """Returns such as ["CPU:0"]."""
+    return [device.split("device:")[-1] for device in strategy.extended.worker_devices]
+
+
+@pytest.mark.parametrize("name", ["auto", "one-device"])
+def test_one_device_is_the_cpu_where_there_is_no_gpu(name):
+    strategy = make_strategy(name)
+    assert isinstance(strategy, tf.distribute.OneDeviceStrategy)
+    assert places(strategy) == ["CPU:0"]
+    workers = Workers(strategy)
+    assert workers.is_chief
+    assert not workers.are_several
+
+
+def test_mirrored_without_a_gpu_is_one_cpu_replica():
+    strategy = make_strategy("mirrored")
+    assert isinstance(strategy, tf.distribute.MirroredStrategy)
+    assert places(strategy) == ["CPU:0"]
+
+
+@pytest.mark.parametrize("name", ["auto", "mirrored"])
+@pytest.mark.parametrize("devices", [("CPU:0", "CPU:1"), ("cpu:1", "Cpu:0")])
+def test_two_cpu_devices_are_two_replicas_without_collective_operations(name, devices):
+    strategy = make_strategy(name, devices=devices)
+    assert isinstance(strategy, tf.distribute.MirroredStrategy)
+    assert places(strategy) == [device.upper() for device in devices]
+    # There is no public way to ask for it.
+    assert isinstance(strategy.extended._cross_device_ops, tf.distribute.ReductionToOneDevice)
+    workers = Workers(strategy)
+    assert workers.is_chief
+    assert not workers.are_several
+
+
+def test_a_device_may_be_chosen():
+    assert places(make_strategy("auto", devices=["CPU:1"])) == ["CPU:1"]
+    assert places(make_strategy("one-device", devices=["cpu:1"])) == ["CPU:1"]
+
+
+@pytest.mark.parametrize(
+    ("name", "gpus", "devices", "expected"),
+    [
+        ("auto", 0, [], ("OneDeviceStrategy", "/cpu:0")),
+        ("auto", 1, [], ("OneDeviceStrategy", "/device:GPU:0")),
+        ("auto", 2, [], ("MirroredStrategy", ["/device:GPU:0", "/device:GPU:1"])),
+        ("auto", 2, ["1"], ("OneDeviceStrategy", "/device:GPU:1")),
+        ("auto", 2, ["gpu:1", "0"], ("MirroredStrategy", ["/device:GPU:1", "/device:GPU:0"])),
+        ("one-device", 2, [], ("OneDeviceStrategy", "/device:GPU:0")),
+        ("mirrored", 2, [], ("MirroredStrategy", ["/device:GPU:0", "/device:GPU:1"])),
+        ("mirrored", 2, ["1"], ("MirroredStrategy", ["/device:GPU:1"])),
+    ],
+)
+def test_gpus_are_taken(name, gpus, devices, expected, made, monkeypatch):
+    has_gpus(monkeypatch, GPUS[:gpus])
+    make_strategy(name, devices=devices)
+    assert made == [expected]
+
+
+@pytest.mark.parametrize(
+    ("name", "cluster", "expected"),
+    [
+        ("auto", {"workers": 2}, "MultiWorkerMirroredStrategy"),
+        ("auto", {"workers": 1, "chiefs": 1}, "MultiWorkerMirroredStrategy"),
+        ("auto", {"workers": 1}, "OneDeviceStrategy"),
+        ("multi-worker", {"workers": 2, "index": 1}, "MultiWorkerMirroredStrategy"),
+        ("multi-worker", {"workers": 1}, "MultiWorkerMirroredStrategy"),
+        ("one-device", {"workers": 2}, "OneDeviceStrategy"),
+        ("mirrored", {"workers": 2}, "MirroredStrategy"),
+    ],
+)
+def test_a_cluster_is_taken_where_it_has_several_workers(
+    name, cluster, expected, made, set_cluster
+):
+    set_cluster(**cluster)
+    make_strategy(name)
+    assert [strategy for strategy, _ in made] == [expected]
+
+
+def refusal(name, devices=()):
+    """Returns what `make_strategy` says; it must be one line."""
+    with pytest.raises(UserError) as raised:
+        make_strategy(name, devices=devices)
+    assert "\n" not in str(raised.value)
+    return str(raised.value)
+
+
+def test_an_unknown_strategy_is_refused():
+    assert refusal("mirorred") == f"no strategy 'mirorred': choose one of {', '.join(STRATEGIES)}"
+
+
+@pytest.mark.parametrize("name", ["auto", "one-device", "mirrored"])
+@pytest.mark.parametrize("device", ["gpu:7", "CPU:2", "7", "", "GPU", "TPU:0"])
+def test_a_device_that_is_not_there_is_refused(name, device):
+    found = refusal(name, ["CPU:0", device] if name == "mirrored" else [device])
+    assert found == f"no device {device!r} on this machine: there are CPU:0, CPU:1"
+
+
+def test_devices_that_cannot_be_taken_are_refused(set_cluster, made):
+    assert refusal("auto", ["CPU:1", "cpu:1"]).endswith("twice. Received: CPU:1, cpu:1")
+    assert refusal("one-device", ["CPU:0", "CPU:1"]).endswith(
+        "one-device takes one of `devices`. Received: CPU:0, CPU:1"
+    )
+    set_cluster(workers=2)
+    assert refusal("multi-worker", ["CPU:1"]).startswith("`devices` go with one machine")
+    assert "CPU:1" in refusal("multi-worker", ["CPU:1"])
+    assert "CPU:1" in refusal("auto", ["CPU:1"])
+    assert made == []
+
+
+def test_multi_worker_needs_a_cluster(monkeypatch):
+    assert "needs TF_CONFIG, which is not set" in refusal("multi-worker")
+    monkeypatch.setenv(CLUSTER, "")
+    assert "needs TF_CONFIG, which is not set" in refusal("multi-worker")
+
+
+def cluster_json(kind="worker", index=0, **jobs):
+    """Returns a TF_CONFIG; without `jobs` its cluster is one worker."""
+    cluster = jobs or {"worker": [ADDRESS]}
+    return json.dumps({"cluster": cluster, "task": {"type": kind, "index": index}})
+
+
+@pytest.mark.parametrize("name", ["auto", "multi-worker"])
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("worker 0 of 2", "JSONDecodeError"),
+        ("[]", "TypeError"),
+        ("{}", "KeyError('cluster')"),
+        (json.dumps({"cluster": {"worker": [ADDRESS]}}), "KeyError('task')"),
+        (json.dumps({"cluster": {"worker": [ADDRESS]}, "task": {}}), "KeyError('type')"),
+        (json.dumps({"cluster": [ADDRESS], "task": {}}), "AttributeError"),
+        (cluster_json(index="first"), "ValueError"),
+        (cluster_json(index=1), "task worker 1, but its cluster has 0 chief and 1 worker"),
+        (cluster_json(index=-1), "task worker -1, but its cluster has 0 chief and 1 worker"),
+        (cluster_json("chief"), "task chief 0, but its cluster has 0 chief and 1 worker"),
+        (cluster_json("ps", ps=[ADDRESS], chief=[ADDRESS]), "task ps 0, but its cluster has 1"),
+        (cluster_json(worker=ADDRESS), "must give worker a list of addresses"),
+        (cluster_json(worker=["localhost"]), "must give worker a list of addresses host:port"),
+        (cluster_json(worker=[5, 6]), "must give worker a list of addresses host:port"),
+    ],
+)
+def test_a_wrong_cluster_is_refused(name, text, reason, made, monkeypatch):
+    monkeypatch.setenv(CLUSTER, text)
+    found = refusal(name)
+    assert found.startswith(CLUSTER)
+    assert reason in found
+    assert found.endswith(f"Received: {text}")
+    assert made == []
+
+
+def test_a_port_that_is_taken_is_one_clear_error(set_cluster, monkeypatch):
+    def fail():
+        raise tf.errors.UnknownError(None, None, "Could not start gRPC server\n\nmore")
+
+    monkeypatch.setattr(tf.distribute, "MultiWorkerMirroredStrategy", fail)
+    set_cluster(workers=2)
+    found = refusal("multi-worker")
+    assert "cannot start this worker (Could not start gRPC server): the addresses of" in found
+
+
+def test_a_wrong_cluster_does_not_matter_on_one_device(monkeypatch):
+    monkeypatch.setenv(CLUSTER, "{}")
+    assert places(make_strategy("one-device")) == ["CPU:0"]
+
+
+@pytest.mark.parametrize(
+    ("jobs", "kind", "index", "expected"),
+    [
+        (["worker"], "worker", 0, True),
+        (["worker"], "worker", 1, False),
+        (["chief", "worker"], "chief", 0, True),
+        (["chief", "worker"], "worker", 0, False),
+        (["chief", "worker"], "worker", 1, False),
+        (["worker"], "", 0, True),
+    ],
+)
+def test_one_process_is_the_chief(jobs, kind, index, expected):
+    cluster = tf.train.ClusterSpec({job: [ADDRESS] * 2 for job in jobs})
+    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
+        cluster, task_type=kind, task_id=index
+    )
+    number, count = worker_place(resolver)
+    assert (number == 0) is expected
+    assert count == (2 * len(jobs) if kind else 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        (
+            ["--strategy", "tpu"],
+            "no strategy 'tpu': choose one of auto, one-device, mirrored, multi-worker",
+        ),
+        (["--devices", "gpu:7"], "no device 'gpu:7' on this machine: there are CPU:0, CPU:1"),
+        (["--devices", "cpu:0,CPU:0"], "--devices name a device twice. Received: cpu:0, CPU:0"),
+    ],
+)
+def test_tt_train_says_it_in_one_line(options, line, toy_dataset, tmp_path, capsys):
+    run = tmp_path / "run"
+    with pytest.raises(SystemExit) as ended:
+        main(["train", "--dataset", str(toy_dataset), "--run", str(run), *options])
+    assert ended.value.code == 2
+    *_, error = capsys.readouterr().err.splitlines()  # after what was chosen by the dataset
+    assert error == f"tt: error: {line}"
+    assert not run.exists()
+
+
+@pytest.fixture(scope="module")
+def toy_dataset(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("toy") / "dataset"
+    write_dataset(folder, train=300, validation=20)
+    return folder
+
+
+def test_every_pair_of_an_epoch_is_read_by_one_replica_once(toy_dataset, tmp_path, monkeypatch):
+    monkeypatch.setattr("model.dataset.batches.WINDOW", 128)  # so the epoch has a few
+    monkeypatch.setattr("model.dataset.batches.RECORDS_A_TOKEN", 0)
+    trainer = make_trainer(
+        toy_dataset, tmp_path / "run", make_strategy("auto", devices=["CPU:0", "CPU:1"])
+    )
+    with recorded_rows() as rows:
+        batches = 0
+        for batch in trainer.data.batches("train").epoch(Position()):
+            trainer._train_on(batch)
+            batches += 1
+        trainer._read_results()
+    assert trainer.state.position.window == 3
+    assert count_pairs(rows) == count_dataset(toy_dataset)
+    shares = [sum(replica == i for replica, *_ in rows) for i in range(2)]
+    assert sum(shares) == 300
+    assert abs(shares[0] - shares[1]) <= batches  # a row a batch
+    # The tokens that are reported are those of both: EOS counts, BOS does not.
+    tokens = sum((len(target) - 1) * n for (_, target), n in count_dataset(toy_dataset).items())
+    assert trainer.state.meter.target_tokens == tokens

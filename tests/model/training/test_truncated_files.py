@@ -1,0 +1,106 @@
+"""A run folder with an empty or half file resumes, or its commands end with one clear line."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import pytest
+from trainers import ignore, make_trainer
+
+from model.errors import UserError
+from model.formats.weights import load_model
+from model.summaries.run import summarize_run
+from model.training.averaging import AverageRequest
+
+# The step at which a run of 12 steps resumes, or the error.
+OUTCOMES = {
+    "config.json": "config.json is damaged .* Restore it, or train in another folder with `run`",
+    "train.jsonl": 12,
+    "checkpoints/checkpoints.json": "checkpoints.json is damaged .* Delete it to resume from",
+    "checkpoints/ckpt-8.index": 12,
+    "checkpoints/ckpt-12.index": 8,
+    "checkpoints/ckpt-12.data-00000-of-00001": 8,
+    "checkpoints/best-12.index": 12,
+    "checkpoints/best-12.data-00000-of-00001": 12,
+    "vocabulary/vocabulary.json": 12,
+    "vocabulary/vocabulary.spm": 12,
+    "model/config.json": 12,
+    "model/model.weights.h5": 12,
+    "best_model/config.json": 12,
+    "best_model/model.weights.h5": 12,
+}
+
+
+@pytest.fixture(params=["empty", "half"])
+def truncate(request):
+    """Returns a function that truncates a file."""
+
+    def truncate(path):
+        os.truncate(path, 0 if request.param == "empty" else path.stat().st_size // 2)
+
+    return truncate
+
+
+def error_of(action):
+    """Returns the text of a UserError, or None; any other exception fails the test."""
+    try:
+        action()
+    except UserError as error:
+        return str(error)
+    return None
+
+
+def test_outcomes_cover_the_files_that_resuming_reads(finish_run, tmp_path):
+    run = finish_run(tmp_path / "run")
+    names = {str(path.relative_to(run)) for path in run.rglob("*") if path.is_file()}
+    assert names >= OUTCOMES.keys()
+    rest = {name for name in names - OUTCOMES.keys() if not name.startswith("tensorboard/")}
+    assert {name.rpartition("/")[2] for name in rest} <= {
+        "vocabulary.json", "vocabulary.spm",  # of models, as in the run
+        "ckpt-8.data-00000-of-00001",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OUTCOMES)
+def test_truncated_file_of_a_run_is_no_traceback(name, truncate, finish_run, toy_dataset, tmp_path):
+    run = finish_run(tmp_path / "run")
+    truncate(run / name)
+    average = AverageRequest(run=str(run), output=str(tmp_path / "averaged"))
+    found = [error_of(lambda: summarize_run(run)), error_of(average.write)]
+    for error in filter(None, found):
+        assert str(run) in error
+        assert len(error.splitlines()) == 1
+    if isinstance(OUTCOMES[name], str):
+        with pytest.raises(UserError, match=OUTCOMES[name]):
+            make_trainer(toy_dataset, run)
+        return
+    trainer = make_trainer(toy_dataset, run)
+    assert trainer.state.step == OUTCOMES[name]
+    trainer.train(ignore)
+    load_model(run)
+    average = AverageRequest(run=str(run), output=str(tmp_path / "averaged again"), count=1)
+    assert error_of(average.write) is None
+    assert {path.name for path in (run / "checkpoints").glob("ckpt-*")} >= {
+        "ckpt-12.index", "ckpt-12.data-00000-of-00001",
+    }  # fmt: skip
+
+
+def test_run_resumes_without_its_index(finish_run, toy_dataset, tmp_path):
+    run = finish_run(tmp_path / "run")
+    (run / "checkpoints/checkpoints.json").unlink()
+    assert make_trainer(toy_dataset, run).state.step == 12
+
+
+def test_truncated_first_checkpoint_restarts_the_run(truncate, finish_run, toy_dataset, tmp_path):
+    """Before its index was written, a checkpoint does not count."""
+    run = finish_run(tmp_path / "run")
+    for name in ("model", "best_model"):
+        shutil.rmtree(run / name)
+    for path in [*run.glob("checkpoints/*")]:
+        if not path.name.startswith("ckpt-8."):
+            path.unlink()
+    truncate(run / "checkpoints/ckpt-8.data-00000-of-00001")
+    trainer = make_trainer(toy_dataset, run)
+    assert trainer.state.step == 0
+    assert "ckpt-8 cannot be read, so it is left out" in trainer.notes[0]

@@ -1,0 +1,136 @@
+"""Serialised records, TFRecord framing and the hashes of texts and pairs."""
+
+import itertools
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from toy import parse_record, texts_of_record
+
+from model.dataset.tfrecords import cut_bytes, framed_runs, uncut_bytes
+from model.text.vocabulary import FlatIds
+from pipelines.preprocess.digests import (
+    digest_halves,
+    digest_pairs,
+    digest_sides,
+    digest_texts,
+    seed_salt,
+)
+from pipelines.preprocess.examples import ExampleWriter, with_texts
+
+VOCABULARY_SIZE = 2_200_000  # has ids of one, two, three and four bytes
+BORDERS = [0, 127, 128, 16_383, 16_384, 2_097_151, 2_097_152, VOCABULARY_SIZE - 1]
+IDS = st.lists(st.sampled_from(BORDERS) | st.integers(0, VOCABULARY_SIZE - 1), max_size=150)
+
+
+@pytest.fixture(scope="module")
+def writer():
+    return ExampleWriter(VOCABULARY_SIZE)
+
+
+def flat(rows):
+    rows = list(rows)
+    ids = np.array([i for row in rows for i in row], np.int32)
+    return FlatIds(ids, np.cumsum([len(row) for row in rows], dtype=np.int64))
+
+
+def tensorflow_record(source_ids, target_ids, *texts):
+    def feature(ids):
+        return tf.train.Feature(int64_list=tf.train.Int64List(value=ids))
+
+    features = {"source": feature(source_ids), "target": feature(target_ids)}
+    for name, text in zip(("source_text", "target_text"), texts, strict=False):
+        value = tf.train.BytesList(value=[text.encode()])
+        features[name] = tf.train.Feature(bytes_list=value)
+    example = tf.train.Example(features=tf.train.Features(feature=features))
+    return example.SerializeToString(deterministic=True)
+
+
+@given(st.lists(st.tuples(IDS, IDS), max_size=5))
+def test_record_bytes_are_those_of_tensorflow_and_parse_back(writer, pairs):
+    records = writer.serialize(
+        flat(source for source, _ in pairs), flat(target for _, target in pairs)
+    )
+    assert records.to_pylist() == [tensorflow_record(*pair) for pair in pairs]
+    assert [parse_record(record) for record in records.to_pylist()] == pairs
+
+
+LONG_TEXTS = st.text(max_size=40) | st.integers(0, 20_000).map(lambda count: "ä" * count)
+
+
+@given(source=IDS, target=IDS, texts=st.tuples(LONG_TEXTS, LONG_TEXTS))
+def test_record_bytes_with_texts_are_those_of_tensorflow(writer, source, target, texts):
+    [record] = writer.serialize(flat([source]), flat([target])).to_pylist()
+    longer = with_texts(record, *texts)
+    assert longer == tensorflow_record(source, target, *texts)
+    assert parse_record(longer) == (source, target)
+    assert (texts_of_record(record), texts_of_record(longer)) == (None, texts)
+    ragged = tf.io.RaggedFeature(tf.int64)
+    parsed = tf.io.parse_example([longer], {"source": ragged, "target": ragged})
+    assert [parsed[side].to_list() for side in ("source", "target")] == [[source], [target]]
+
+
+def test_long_records(writer):
+    long = list(range(0, VOCABULARY_SIZE, 50))  # lengths of three bytes
+    for source, target in itertools.product([long, [2, 3]], repeat=2):
+        [record] = writer.serialize(flat([source]), flat([target])).to_pylist()
+        assert record == tensorflow_record(source, target)
+
+
+@given(st.lists(st.binary(max_size=9)), st.integers(0, 9), st.integers(0, 9))
+def test_records_are_cut_and_given_back(records, begin, count):
+    sizes = np.array([len(record) for record in records], np.uint32)
+    whole = cut_bytes(b"".join(records), sizes)
+    assert whole.to_pylist() == records
+    part = whole.slice(min(begin, len(records)), count)
+    data, bounds = uncut_bytes(part)
+    found = [bytes(data[a:b]) for a, b in itertools.pairwise(bounds.tolist())]
+    assert found == records[begin : begin + count]
+
+
+def test_tensorflow_reads_framed_records(writer, tmp_path):
+    pairs = [([2, 5, 3], [2, 3]), ([2, 3], [2, 300, 70_000, 3])]
+    path = tmp_path / "x.tfrecord"
+    records = writer.serialize(*(flat(side) for side in zip(*pairs, strict=True)))
+    path.write_bytes(b"".join(framed_runs(records)))
+    ragged = tf.io.RaggedFeature(tf.int64)
+    parsed = [
+        tf.io.parse_single_example(record, {"source": ragged, "target": ragged})
+        for record in tf.data.TFRecordDataset(str(path))
+    ]
+    assert [(p["source"].numpy().tolist(), p["target"].numpy().tolist()) for p in parsed] == pairs
+
+
+@settings(max_examples=20)
+@given(st.lists(st.binary(max_size=300), max_size=20))
+def test_framing_is_that_of_tensorflow(tmp_path_factory, records):
+    path = str(tmp_path_factory.mktemp("framing") / "x")
+    with tf.io.TFRecordWriter(path) as writer:
+        for record in records:
+            writer.write(record)
+    with open(path, "rb") as file:  # noqa: PTH123
+        assert file.read() == b"".join(framed_runs(pa.array(records, pa.large_binary())))
+
+
+def test_the_digest_depends_on_both_sides_and_on_the_seed():
+    one, two = seed_salt(1), seed_salt(2)
+    a, b = texts = digest_texts(["a", "b"])
+    digests = [
+        *texts,
+        *digest_pairs([a, a, b], ["x", "y", "x"], salt=one),
+        *digest_pairs([a], ["x"], salt=two),
+        *digest_sides(texts, salt=one),
+        *digest_sides(texts, salt=two),
+    ]
+    assert len(set(digests)) == len(digests) == 10
+    assert digest_pairs(digest_texts(["a"]), ["x"], salt=seed_salt(1)) == [digests[2]]
+    assert digest_sides(digest_texts(["b"]), salt=seed_salt(2)) == [digests[-1]]
+
+
+def test_digest_halves():
+    high, low = digest_halves([b"\x01" + bytes(15), bytes(8) + b"\x02" + bytes(7)])
+    assert (high.tolist(), low.tolist()) == ([1, 0], [0, 2])
+    assert [half.tolist() for half in digest_halves([])] == [[], []]

@@ -1,0 +1,488 @@
+"""Which pairs training must not see, by every rule, against the rules written out on texts."""
+
+import dataclasses
+import pickle
+import re
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from corpora import (
+    ONE_THREAD,
+    TWO_THREADS,
+    digest,
+    examples,
+    options,
+    preprocess,
+    records,
+    rejected,
+    texts,
+    write_pairs,
+)
+from corpora import PAIRS as CORPUS
+from hypothesis import given
+from hypothesis import strategies as st
+from toy import texts_of_record
+
+from model.errors import UserError
+from model.text.normalization import TextNormalization
+from model.text.spans import Protection
+from model.text.vocabulary import UNK_ID, load_vocabularies
+from pipelines.preprocess import encode_steps, plan
+from pipelines.preprocess.description import describe_manifest
+from pipelines.preprocess.digests import digest_halves, digest_texts
+from pipelines.preprocess.filters import HELD_OUT_BY
+from pipelines.preprocess.held_out import (
+    SHORT_TOKENS,
+    HeldOut,
+    hash_each,
+    hash_pairs,
+    hash_texts,
+    held_out_reasons,
+    seem_short,
+    short_tokens,
+    unite,
+)
+
+TEXT = st.sampled_from(["a", "b", "c c", "d d d d", "e e e e e", "f f f f f f"])
+PAIRS = st.lists(st.tuples(TEXT, TEXT), max_size=8)
+
+
+def tokens(text):
+    return len(text.split())
+
+
+def table(pairs):
+    sources, targets = zip(*pairs, strict=True) if pairs else ((), ())
+    return pa.table(
+        {
+            "source": pa.array(sources, pa.large_string()),
+            "target": pa.array(targets, pa.large_string()),
+        }
+    )
+
+
+def find_reasons(pairs, *, validation, excluded, by, knows_tokens=True):
+    plain = TextNormalization()
+    held_out = unite(
+        [
+            hash_pairs([table(validation)], by=by, normalization=plain, protection=Protection()),
+            hash_texts([pa.array(excluded, pa.large_string())], normalization=plain),
+        ]
+    )
+    lengths = [np.array([tokens(pair[side]) for pair in pairs], np.int64) for side in (0, 1)]
+    return held_out_reasons(
+        digest_halves(digest_texts(source for source, _ in pairs))[0],
+        hash_each([target for _, target in pairs]),
+        held_out,
+        is_short=tuple(side <= short_tokens(by) for side in lengths) if knows_tokens else None,
+    )
+
+
+def expected_reason(pair, *, validation, excluded, by, knows_tokens=True):
+    """The rule in words, on the texts themselves."""
+    texts = set(excluded)
+    if by in ("side", "long-side"):
+        texts |= {text for held_out in validation for text in held_out}
+
+    def is_held_out(text):
+        is_long = by == "side" or not knows_tokens or tokens(text) > SHORT_TOKENS
+        return text in texts and is_long
+
+    if pair in validation:
+        return "held_out_pair"
+    if is_held_out(pair[0]) or (by == "source" and pair[0] in {source for source, _ in validation}):
+        return "held_out_source"
+    return "held_out_target" if is_held_out(pair[1]) else None
+
+
+@pytest.mark.parametrize("knows_tokens", [True, False])
+@pytest.mark.parametrize("by", HELD_OUT_BY)
+@given(pairs=PAIRS, validation=PAIRS, excluded=st.lists(TEXT, max_size=3))
+def test_reasons_are_those_of_the_rule(pairs, validation, excluded, by, knows_tokens):
+    given_ = {
+        "validation": validation,
+        "excluded": excluded,
+        "by": by,
+        "knows_tokens": knows_tokens,
+    }
+    expected = {place: expected_reason(pair, **given_) for place, pair in enumerate(pairs)}
+    assert find_reasons(pairs, **given_) == {p: reason for p, reason in expected.items() if reason}
+
+
+def test_generic_sentences_stay_unless_their_pair_is_held_out():
+    validation = [("Thank you .", "Danke ."), ("The dog ran to us .", "Der Hund lief zu uns .")]
+    pairs = [
+        ("Thank you .", "Danke ."),
+        ("Thank you .", "Vielen Dank ."),
+        ("Thanks .", "Danke ."),
+        ("The dog ran to us .", "Der Hund kam ."),
+        ("It came .", "Der Hund lief zu uns ."),
+        ("Danke .", "Der Hund lief zu uns ."),
+        ("Der Hund lief zu uns .", "The dog came ."),  # of the other side
+    ]
+    found = {by: find_reasons(pairs, validation=validation, excluded=[], by=by)
+             for by in HELD_OUT_BY}  # fmt: skip
+    pair, source, target = "held_out_pair", "held_out_source", "held_out_target"
+    assert found == {
+        "pair": {0: pair},
+        "source": {0: pair, 1: source, 3: source},
+        "long-side": {0: pair, 3: source, 4: target, 5: target, 6: source},
+        "side": {0: pair, 1: source, 2: target, 3: source, 4: target, 5: source, 6: source},
+    }
+
+
+def test_sides_that_are_exchanged_are_another_pair():
+    assert find_reasons(
+        [("b", "a"), ("a", "b")], validation=[("a", "b")], excluded=[], by="pair"
+    ) == {1: "held_out_pair"}
+
+
+def test_texts_are_compared_as_they_are_normalised_and_empty_ones_hold_nothing_out():
+    plain = TextNormalization()
+    pairs = table([(" a\u00a0b ", "c"), ("", "d"), ("e", "\u200b")])
+    found = unite(
+        [
+            hash_pairs([pairs], by="side", normalization=plain, protection=Protection()),
+            hash_texts([pa.array([" \u200b", None, "f"])], normalization=plain),
+        ]
+    )
+    hashes = digest_halves(digest_texts(["a b", "c", "f"]))[0]
+    assert found.texts.tolist() == sorted(hashes.tolist())
+    assert len(found.pairs) == 1
+
+
+PARTS = 64
+
+
+def hash_many_texts():
+    columns = [pa.array([f"{part} {text}" for text in range(10)]) for part in range(PARTS)]
+    return hash_texts(columns, normalization=TextNormalization()).texts
+
+
+def hash_many_pairs():
+    tables = [table([(f"{part} {text}", f"{text}") for text in range(5)]) for part in range(PARTS)]
+    normalization, protection = TextNormalization(), Protection()
+    return hash_pairs(tables, by="side", normalization=normalization, protection=protection).texts
+
+
+def combine_many():
+    combine = encode_steps._UniteHashes()
+    accumulators = [combine.create_accumulator() for _ in range(2)]
+    for part in range(PARTS):
+        hashes = np.arange(10 * part, 10 * part + 10, dtype=np.uint64)[::-1]
+        accumulators[part % 2] = combine.add_input(accumulators[part % 2], HeldOut(texts=hashes))
+    sent = [combine.compact(accumulator) for accumulator in accumulators]
+    found = combine.extract_output(combine.merge_accumulators(sent)).texts
+    assert found.tolist() == list(range(10 * PARTS))
+    return found
+
+
+@pytest.mark.parametrize("collect", [hash_many_texts, hash_many_pairs, combine_many])
+def test_the_work_grows_as_the_texts_do(monkeypatch, collect):
+    """However many parts they come in, a hash is sorted some times and not once for each part."""
+    sorted_hashes = 0
+
+    def counted(sort):
+        def count(*arrays, **options):
+            nonlocal sorted_hashes
+            sorted_hashes += sum(len(array) for array in arrays)
+            return sort(*arrays, **options)
+
+        return count
+
+    for name in ("unique", "union1d"):
+        monkeypatch.setattr(np, name, counted(getattr(np, name)))
+    found = collect()
+    assert (np.diff(found) > 0).all()
+    assert len(found) >= 5 * PARTS
+    assert len(found) <= sorted_hashes <= 4 * 10 * PARTS
+
+
+def test_nothing_held_out_is_small_to_send():
+    assert len(pickle.dumps(HeldOut())) < 1000
+    seven = np.array([7], np.uint64)
+    assert held_out_reasons(seven, seven, HeldOut()) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("yes", True),
+        ("Yes, sir.", True),
+        ("Thank you.", True),
+        ("Thank you, Tom.", False),
+        ("Thank you very much", False),
+        ("Thank you very much.", False),
+        ("Thank you all", True),
+        ("gone sour", True),
+        ("...!", True),
+        ("?....", False),
+        ("abcd efgh ijkl mnop", True),
+        ("abcd efgh ijkl mnopq", False),
+        ("abcdefghijklmnop", True),
+        ("abcdefghijklmnopq", False),
+        ("да свидания", True),
+        ("谢谢你", True),
+        ("谢谢你的帮", True),
+        ("谢谢你的帮助", False),
+        ("e" + "\u0301" * 20, False),
+    ],
+)
+def test_what_seems_short(text, expected):
+    assert seem_short(["x" * 99, text], tokens=SHORT_TOKENS).tolist() == [False, expected]
+    assert not seem_short([text], tokens=short_tokens("side")).any()
+
+
+# In the job.
+
+
+def test_a_corpus_of_short_texts_has_a_vocabulary_and_no_long_held_out_text_is_in_it(
+    tmp_path, monkeypatch
+):
+    """Every text is held out, but no pair; and the one that is long is in no sample."""
+    monkeypatch.setattr(plan, "MAX_UNIT_PAIRS", 7)
+    sides = ["ja", "oh", "yes", "bee", "cab"], ["no", "da", "tak", "ano", "jo", "si"]
+    pairs = [(source, target) for source in sides[0] for target in sides[1]]
+    long = "ein Žaba in fünf Worten"
+    validation = [*((s, s + "x") for s in sides[0]), *((t + "x", t) for t in sides[1])]
+    sources = [write_pairs(tmp_path, [*pairs, ("ja", long), ("quiz", "wo")])]
+    held = [write_pairs(tmp_path, [*validation, ("quiz", "wo"), ("ja", long)], name="held")]
+
+    def make(name, arguments=(), **given):
+        return preprocess(
+            sources=sources,
+            validation_sources=held,
+            options=options(tmp_path / name, vocabulary_type="char", **given),
+            beam_arguments=arguments,
+        )
+
+    manifest = make("one", ONE_THREAD)
+    assert sorted(texts(tmp_path / "one", "train")) == sorted(pairs)
+    assert manifest.rejected == {"held_out_pair": 2}
+    vocabulary = load_vocabularies(tmp_path / "one").source
+    known = {c for c in LETTERS if UNK_ID not in vocabulary.encode([c])[0]}
+    assert known == set("".join(source + target for source, target in pairs))
+    make("two", TWO_THREADS)
+    assert digest(tmp_path / "two") == digest(tmp_path / "one")
+    with pytest.raises(UserError) as caught:
+        make("side", held_out_by="side")
+    assert str(caught.value).startswith(
+        "no text to train the shared vocabulary on: all 32 pairs were rejected (2 held_out_pair, "
+        "30 held_out_source). Check"
+    )
+    assert str(caught.value).endswith("; `held_out_by=pair` holds out no text by itself")
+
+
+def test_long_held_out_texts_are_in_no_sample(tmp_path):
+    long, other = "ein Žaba in fünf Worten", "some other words of it"
+    sources = [write_pairs(tmp_path, [*PLAIN, ("ja", long), (long, "ja"), ("Öl", "Ål")])]
+    held = [write_pairs(tmp_path, [(other, long), ("Öl", "Ål")], name="held")]
+    preprocess(
+        sources=sources,
+        validation_sources=held,
+        options=options(tmp_path / "out", vocabulary_type="char"),
+    )
+    vocabulary = load_vocabularies(tmp_path / "out").source
+    assert all(UNK_ID in vocabulary.encode([character])[0] for character in "ŽÖÅ")
+
+
+LETTERS = [chr(i) for i in range(500) if chr(i).isalpha()]
+PLAIN = [(f"{source} w", target) for source, target in CORPUS[:40]]
+
+
+@pytest.mark.parametrize(
+    ("by", "left", "reasons"),
+    [
+        (None, [1, 2, 5], {"pair": 1, "source": 1, "target": 1}),
+        ("long-side", [1, 2, 5], {"pair": 1, "source": 1, "target": 1}),
+        ("pair", [1, 2, 3, 5], {"pair": 1, "target": 1}),
+        ("source", [2, 5], {"pair": 1, "source": 2, "target": 1}),
+        ("side", [], {"pair": 1, "source": 3, "target": 2}),
+    ],
+)
+def test_what_is_held_out_of_training_goes_by_the_option(tmp_path, monkeypatch, by, left, reasons):
+    monkeypatch.setattr(plan, "MAX_UNIT_PAIRS", 3)
+    pairs = [
+        ("yes", "ja"),
+        ("yes", "aber ja doch"),
+        ("so it is", "ja"),
+        ("feed a dad", "ein ganz anderer satz"),
+        ("some other words", "faded cafe"),  # excluded; the one beside it is, too, but short
+        ("bee", "was immer"),
+    ]
+    excluded = tmp_path / "test.txt"
+    excluded.write_text("faded cafe\nbee\n")
+    others = [("the quick brown fox jumps over the lazy dog", "jo"), *CORPUS[:40]]
+    manifest = preprocess(
+        sources=[write_pairs(tmp_path, [*pairs, *others])],
+        validation_sources=[
+            write_pairs(tmp_path, [("yes", "ja"), ("feed a dad", "x")], name="held")
+        ],
+        options=options(
+            tmp_path / "out",
+            vocabulary_type="char",
+            held_out_by=by,
+            exclude=(str(excluded),),
+            vocabulary_size=64,
+        ),
+    )
+    expected = sorted([*others, *(pairs[i] for i in left)])
+    assert sorted(texts(tmp_path / "out", "train")) == expected
+    assert manifest.rejected == {f"held_out_{reason}": count for reason, count in reasons.items()}
+    assert manifest.lines_read == manifest.pairs_kept + sum(reasons.values())
+    assert manifest.options["held_out_by"] == (by or "long-side")
+    [line] = [line for line in describe_manifest(manifest) if line.startswith("excluded")]
+    assert line.startswith("excluded: 2 texts of ")
+    assert line.endswith(
+        f"; {sum(reasons.values())} pairs left out for these or those of the validation corpus"
+    )
+    older = dataclasses.replace(manifest, excluded_texts=None)
+    assert line not in describe_manifest(older)
+    found = sorted(row["line"] - 1 for row in rejected(tmp_path / "out"))
+    assert found == [row for row in range(6) if row not in left]
+
+
+@pytest.mark.parametrize("max_pairs", [7, 1000])
+@pytest.mark.parametrize("by", HELD_OUT_BY)
+def test_training_sees_no_validation_text_of_the_split_by_hash(
+    tmp_path, monkeypatch, by, max_pairs
+):
+    """Every target belongs to four sources, and every source is a target as well."""
+    monkeypatch.setattr(plan, "MAX_UNIT_PAIRS", max_pairs)
+    sources = [source for source, _ in CORPUS[:80]]
+    pairs = [
+        (source, sources[(i + 7 * k + 1) % 20]) for i, source in enumerate(sources) for k in (0, 1)
+    ]
+    pairs += [("a", "bee"), ("bee", "a"), ("cab", "a")]
+    manifest = preprocess(
+        sources=[write_pairs(tmp_path, pairs)],
+        options=options(
+            tmp_path / "out", vocabulary_type="char", validation_fraction=0.05, held_out_by=by
+        ),
+    )
+    train, validation = texts(tmp_path / "out", "train"), texts(tmp_path / "out", "validation")
+    assert train
+    assert validation
+    held_out = {text for pair in validation for text in pair if len(text) >= SHORT_TOKENS}
+    seen = {text for pair in train for text in pair}
+    assert not {source for source, _ in validation} & {source for source, _ in train}
+    assert bool(held_out & seen) == (by in ("pair", "source"))
+    # No more is left out than the rule says.
+    long = held_out if by in ("long-side", "side") else set()
+    kept = [pair for pair in pairs if pair not in validation and not long & {*pair}]
+    if by != "side":
+        assert sorted(train) == sorted(kept)
+    assert len(pairs) == manifest.pairs_kept + sum(manifest.rejected.values())
+
+
+def test_the_least_limit_of_all_units_decides_what_the_split_holds_out():
+    def part(limit, *texts):
+        return HeldOut(validation_up_to=limit, of_split=HeldOut(texts=np.array(texts, np.uint64)))
+
+    found = unite([part(90, 1), HeldOut(excluded=2), part(50, 3), part(50, 2, 3), part(70, 9)])
+    assert (found.validation_up_to, found.excluded) == (50, 2)
+    assert found.of_split.texts.tolist() == [2, 3]
+    assert found.is_validation(np.array([50, 51], np.uint64)).tolist() == [True, False]
+
+
+GREETINGS = [pair for i in range(82)
+             for pair in [(f"Hi {{name}} {i}!", f"¡Hola {{name}} {i}!"),
+                          (f"Hi {{name}} {i}!", f"¡Hola {i}!")]]  # fmt: skip
+
+
+def test_a_source_with_a_placeholder_in_one_pair_only_is_in_one_split(tmp_path):
+    """Whether a span becomes a placeholder depends on the other side of the pair."""
+    preprocess(
+        sources=[write_pairs(tmp_path, GREETINGS)],
+        options=options(
+            tmp_path / "out", vocabulary_type="char", validation_fraction=0.5, held_out_by="pair"
+        ),
+    )
+    kept = [texts_of_record(each) for each in examples(tmp_path / "out", "validation")]
+    numbers = [re.search(r"\d+!$", target)[0] for _, target in kept]
+    assert 40 < len(kept) < 124
+    assert sorted(numbers) == sorted([*{*numbers}] * 2)  # both pairs of each source
+    assert len(texts(tmp_path / "out", "train")) == 164 - len(kept)
+
+
+def test_duplicates_of_a_source_are_found_with_and_without_a_placeholder(tmp_path):
+    manifest = preprocess(
+        sources=[write_pairs(tmp_path, GREETINGS)],
+        options=options(
+            tmp_path / "out", vocabulary_type="char", deduplicate="source", held_out_by="pair"
+        ),
+    )
+    assert manifest.rejected == {"duplicate_source": 82}
+
+
+def test_texts_of_excluded_files_are_counted_though_none_is_in_the_corpus(tmp_path, monkeypatch):
+    monkeypatch.setattr(plan, "MAX_UNIT_PAIRS", 10)  # several units, which all know of them
+    for name, text in (("a", "nowhere\n\nnot here\n"), ("b", "nowhere\n")):
+        (tmp_path / f"{name}.txt").write_text(text)
+    manifest = preprocess(
+        sources=[write_pairs(tmp_path, CORPUS[:40])],
+        options=options(
+            tmp_path / "out", vocabulary_type="char",
+            exclude=(str(tmp_path / "a.txt"), str(tmp_path / "b.txt")),
+        ),
+    )  # fmt: skip
+    assert manifest.excluded_texts == 3
+    [line] = [line for line in describe_manifest(manifest) if line.startswith("excluded")]
+    assert line.endswith("; 0 pairs left out for these")
+
+
+def test_a_validation_corpus_is_kept_whole_but_for_what_cannot_be_encoded(tmp_path):
+    """Whatever the filters say of pairs to train on, its score is that of the published set."""
+    kept = [
+        ("the same", "the same"),
+        ("12 34 56", "78"),
+        ("a", "ein ganz und gar nicht so kurzer satz wie der andere"),
+        ("the device", "das GerÃ¤t"),
+        ("a dog", "собака"),
+        ("yes", "ja"),
+        ("yes", "ja"),
+        CORPUS[0],
+        ("faded " * 5, "bad " * 60),  # more characters than are trained on
+    ]
+    held_out = write_pairs(
+        tmp_path, [*kept, ("", "leer"), ("empty", "\u200b"), ("faded " * 90, "bad")], name="held"
+    )
+    with Path(held_out.target_path).open("ab") as target:
+        target.write(b"nicht \xff\n")
+    with Path(held_out.source_path).open("ab") as source:
+        source.write(b"not\n")
+    filters = {
+        "max_length_ratio": 3.0, "min_letters": 0.25, "reject_identical": True, "min_tokens": 3,
+        "reject_mojibake": True, "target_script": "Latin", "source_script": "Latin",
+        "min_characters": 4, "max_characters": 60, "max_tokens": 320,
+    }  # fmt: skip
+    manifest = preprocess(
+        sources=[write_pairs(tmp_path, CORPUS)],
+        validation_sources=[held_out],
+        options=options(
+            tmp_path / "out", vocabulary_type="char", filters=filters, deduplicate="source",
+        ),
+    )  # fmt: skip
+    assert manifest.splits["validation"].records == len(kept)
+    train, held = manifest.sources
+    assert (held["read"], held["kept"]) == (len(kept) + 4, len(kept))
+    assert held["rejected"] == {
+        "empty_source": 1, "empty_target": 1, "invalid_utf8": 1, "too_long": 1,
+    }  # fmt: skip
+    assert train["rejected"]["held_out_pair"] == 1
+    assert (
+        "validation corpus: 9 of 13 pairs kept, without 1 empty_source, 1 empty_target, "
+        "1 invalid_utf8, 1 too_long"
+    ) in describe_manifest(manifest)
+    assert len({str(record) for record in records(tmp_path / "out", "validation")}) == 8
+
+
+def test_a_validation_corpus_that_is_whole_is_said_to_be(tmp_path):
+    manifest = preprocess(
+        sources=[write_pairs(tmp_path, CORPUS)],
+        validation_sources=[write_pairs(tmp_path, [("a", "a"), ("a", "a")], name="held")],
+        options=options(tmp_path / "out", vocabulary_type="char"),
+    )
+    assert "validation corpus: all 2 pairs kept" in describe_manifest(manifest)

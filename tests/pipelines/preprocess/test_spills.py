@@ -1,0 +1,249 @@
+"""Spill files and the merge of a bucket."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from model.dataset.manifest import TRAIN, VALIDATION
+from pipelines.preprocess import spills
+from pipelines.preprocess.spills import (
+    HEADER,
+    Batch,
+    SpillPart,
+    SplitPlan,
+    bucket_bounds,
+    find_spill,
+    merge_bucket,
+    read_buckets,
+    read_spill_footer,
+    without_copies,
+    write_spill,
+)
+from pipelines.preprocess.work_folder import WorkFolder
+from pipelines.storage import files
+
+
+def batch(*rows):
+    """Makes a batch of (group, source hash, row, record); records have the order of their group."""
+    return of_source(0, *rows)
+
+
+def of_source(order, *rows):
+    """Makes a batch of a source, like `batch`."""
+    headers = np.zeros(len(rows), HEADER)
+    for i, (group, source_hash, row, record) in enumerate(rows):
+        headers[i] = (group, 0, group, source_hash, row, order, 1, 2, 0, False, len(record))
+    return Batch(headers, pa.array([record for *_, record in rows], pa.large_binary()))
+
+
+def texts(found):
+    """Returns the records of a batch."""
+    return found.records.to_pylist()
+
+
+def pairs(places):
+    return list(zip(places.orders.tolist(), places.rows.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("buckets", [1, 2, 3, 16, 1000])
+def test_bucket_bounds_cut_all_digests_into_equal_ranges(buckets):
+    bounds = bucket_bounds(buckets).tolist()
+    assert bounds == [min(k for k in (i * 2**64 // buckets, i * 2**64 // buckets + 1)
+                          if k * buckets >= i * 2**64) for i in range(1, buckets)]  # fmt: skip
+
+
+@settings(max_examples=30)
+@given(
+    groups=st.lists(st.integers(0, 2**64 - 1), max_size=60),
+    shards=st.integers(1, 4),
+    buckets_per_shard=st.integers(1, 3),
+    most_bytes=st.sampled_from([0, 300, 1 << 20]),
+)
+def test_a_spill_gives_every_record_back_by_bucket(
+    tmp_path_factory, groups, shards, buckets_per_shard, most_bytes
+):
+    work = str(tmp_path_factory.mktemp("spill"))
+    records = [f"record {i}".encode() * (i % 3) for i in range(len(groups))]
+    whole = batch(*((group, 7, row, records[row]) for row, group in enumerate(groups)))
+    plan = SplitPlan(shards=shards, buckets_per_shard=buckets_per_shard)
+    path = work + "/spill"
+    written = write_spill(
+        path,
+        [SpillPart(split=TRAIN, batch=whole, plan=plan)],
+        order=3,
+        index=4,
+        statistics={"rows": 5},
+        vocabulary={"a.spm": "7f"},
+        work=WorkFolder(work),
+    )
+    assert read_spill_footer(path) == (written, {"rows": 5}, {"a.spm": "7f"})
+    found = {}
+    for (split, shard), region in written:
+        assert (split, region.order, region.index) == (TRAIN, 3, 4)
+        for bucket, found_there in enumerate(
+            read_buckets([region], buckets=buckets_per_shard, most_bytes=most_bytes)
+        ):
+            part = found_there[0] if found_there else batch()
+            assert part.headers["row"].tolist() == sorted(part.headers["row"])
+            for header, record in zip(part.headers, part.records.to_pylist(), strict=True):
+                place = shard * buckets_per_shard + bucket
+                assert place == int(header["group_high"]) * plan.buckets >> 64
+                found[int(header["row"])] = (int(header["group_high"]), record)
+    assert found == {row: (group, records[row]) for row, group in enumerate(groups)}
+
+
+def test_two_splits_in_one_spill(tmp_path):
+    plan = SplitPlan(shards=1, buckets_per_shard=1)
+    parts = [
+        SpillPart(split=TRAIN, batch=batch((1, 1, 0, b"train")), plan=plan),
+        SpillPart(split=VALIDATION, batch=batch((1, 1, 1, b"held")), plan=plan),
+    ]
+    path = str(tmp_path / "spill")
+    regions = dict(
+        write_spill(
+            path,
+            parts,
+            order=0,
+            index=0,
+            statistics={},
+            vocabulary={},
+            work=WorkFolder(str(tmp_path)),
+        )
+    )
+    [[train]] = read_buckets([regions[TRAIN, 0]], buckets=1)
+    [[held]] = read_buckets([regions[VALIDATION, 0]], buckets=1)
+    assert (texts(train), texts(held)) == ([b"train"], [b"held"])
+
+
+def spill(tmp_path, index, groups, *, buckets):
+    """Writes a spill of records of 50 bytes for one shard; returns its region."""
+    plan = SplitPlan(shards=1, buckets_per_shard=buckets)
+    whole = batch(*((group, 7, row, b"x" * 50) for row, group in enumerate(groups)))
+    work, path = WorkFolder(str(tmp_path)), str(tmp_path / f"spill-{index}")
+    parts = [SpillPart(split=TRAIN, batch=whole, plan=plan)]
+    [[_, region]] = write_spill(
+        path, parts, order=0, index=index, statistics={}, vocabulary={}, work=work
+    )
+    return region
+
+
+def test_a_spill_of_any_other_size_counts_as_missing(tmp_path):
+    path = Path(spill(tmp_path, 0, range(3), buckets=2).path)
+    assert find_spill(str(path)) == read_spill_footer(str(path))
+    content = path.read_bytes()
+    for size in range(len(content)):
+        path.write_bytes(content[:size])
+        assert find_spill(str(path)) is None
+        path.write_bytes(content[-size:] if size else b"")  # with a whole footer
+        assert find_spill(str(path)) is None
+    path.unlink()
+    assert find_spill(str(path)) is None
+
+
+@pytest.mark.parametrize(("most_bytes", "reads"), [(1 << 20, 1), (2500, 4), (0, 8)])
+def test_neighbouring_buckets_are_read_at_once_as_far_as_memory_allows(
+    tmp_path, monkeypatch, most_bytes, reads
+):
+    """Eight buckets of two records of 107 bytes in each of five spills."""
+    asked = []
+
+    def read_range(path, begin, end):
+        asked.append((path, end - begin))
+        return Path(path).read_bytes()[begin:end]
+
+    monkeypatch.setattr(files, "read_range", read_range)
+    groups = [bucket * 2**61 + i for bucket in range(8) for i in range(2)]
+    regions = [spill(tmp_path, index, groups, buckets=8) for index in range(5)]
+    found = list(read_buckets(regions, buckets=8, most_bytes=most_bytes))
+    assert [len(batches) for batches in found] == [5] * 8
+    assert len(asked) == 5 * reads
+    wanted = sum(region.bounds[-1] - region.bounds[0] for region in regions)
+    assert sum(size for _, size in asked) == wanted == 5 * 16 * (HEADER.itemsize + 50)
+    records = [merge_bucket(batches, deduplicate=False).batch.records for batches in found]
+    assert [len(bucket) for bucket in records] == [10] * 8
+
+
+def test_a_footer_that_is_longer_than_usual_is_read_too(tmp_path, monkeypatch):
+    region = spill(tmp_path, 0, range(9), buckets=3)
+    monkeypatch.setattr(spills, "_TAIL_BYTES", 20)
+    assert read_spill_footer(region.path) == ([((TRAIN, 0), region)], {}, {})
+
+
+def test_merge_sorts_and_keeps_the_least_place_of_a_group():
+    spills = [
+        batch((5, 0, 3, b"five")),
+        batch((7, 0, 4, b"seven"), (5, 0, 8, b"five")),
+        of_source(1, (5, 0, 0, b"five"), (9, 0, 1, b"nine")),
+    ]
+    merged = merge_bucket(spills)
+    assert texts(merged.batch) == [b"five", b"seven", b"nine"]
+    assert merged.batch.headers["row"].tolist() == [3, 4, 1]
+    assert pairs(merged.places) == [(0, 3), (0, 4), (1, 1)]
+    assert pairs(merged.duplicates) == [(0, 8), (1, 0)]
+    assert pairs(merged.survivors) == [(0, 3), (0, 3)]
+
+
+def test_the_order_may_be_another_than_that_of_groups():
+    spilled = batch((1, 0, 0, b"a"), (2, 0, 1, b"b"), (2, 0, 2, b"c"), (3, 0, 3, b"d"))
+    spilled.headers["key"] = [8, 6, 1, 7]
+    merged = merge_bucket([spilled])
+    assert texts(merged.batch) == [b"b", b"d", b"a"]
+    assert pairs(merged.duplicates) == [(0, 2)]
+
+
+def test_without_deduplication_all_are_kept_in_a_fixed_order():
+    spills = [batch((5, 0, 1, b"x"), (2, 0, 2, b"y")), of_source(1, (5, 0, 0, b"z"))]
+    merged = merge_bucket(spills, deduplicate=False)
+    assert texts(merged.batch) == [b"y", b"x", b"z"]
+    assert pairs(merged.duplicates) == []
+
+
+def test_half_a_digest_does_not_make_a_duplicate():
+    spilled = batch(*((5, 0, row, record) for row, record in enumerate([b"a", b"b", b"a", b"b"])))
+    spilled.headers["group_low"] = [1, 2, 1, 2]
+    merged = merge_bucket([spilled])
+    assert texts(merged.batch) == [b"a", b"b"]
+    assert pairs(merged.duplicates) == [(0, 2), (0, 3)]
+    assert pairs(merged.survivors) == [(0, 0), (0, 1)]
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), max_size=30), st.integers(1, 4))
+def test_merge_agrees_with_a_dictionary(groups, spill_rows):
+    """Units of `spill_rows` rows each, which drop the bytes of their own copies."""
+    kept, dropped = {}, []
+    for row, group in enumerate(groups):
+        if group in kept:
+            dropped.append((row, kept[group]))
+        else:
+            kept[group] = row
+    spills = []
+    for begin in range(0, len(groups), spill_rows):
+        rows = range(begin, min(begin + spill_rows, len(groups)))
+        part = batch(*((groups[r][0], 0, r, str(groups[r]).encode()) for r in rows))
+        part.headers["group_low"] = [groups[r][1] for r in rows]
+        spills.append(without_copies(part))
+    merged = merge_bucket(spills)
+    assert sorted(texts(merged.batch)) == sorted(str(group).encode() for group in kept)
+    assert sorted(merged.places.rows.tolist()) == sorted(kept.values())
+    found = zip(merged.duplicates.rows.tolist(), merged.survivors.rows.tolist(), strict=True)
+    assert list(found) == dropped
+
+
+def test_copies_in_a_unit_take_no_room():
+    whole = batch(*((5, 0, row, b"much text") for row in range(1000)))
+    small = without_copies(whole)
+    assert sum(map(len, texts(small))) == int(small.headers["size"].sum()) == len(b"much text")
+    assert len(texts(whole)[-1]) == len(b"much text")  # the argument is left alone
+    merged = merge_bucket([small])
+    assert texts(merged.batch) == [b"much text"]
+    assert len(merged.duplicates.rows) == 999
+
+
+def test_merge_of_nothing():
+    merged = merge_bucket([])
+    assert texts(merged.batch) == []
+    assert pairs(merged.duplicates) == []

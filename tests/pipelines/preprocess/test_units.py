@@ -1,0 +1,60 @@
+"""Tests of how sources are cut into units."""
+
+import threading
+
+import pytest
+
+from model.engines import machine
+from pipelines.preprocess.units import _read_ahead
+
+
+@pytest.fixture
+def two_cores(monkeypatch):
+    monkeypatch.setattr(machine, "cores", lambda: 2)
+
+
+@pytest.mark.usefixtures("two_cores")
+def test_one_table_is_read_while_another_is_worked_on_and_no_more():
+    read, is_read = [], threading.Semaphore(0)
+
+    def tables():
+        for number in range(4):
+            read.append(number)
+            is_read.release()
+            yield number, f"table {number}"
+
+    found = _read_ahead(tables())
+    assert next(found) == (0, "table 0")
+    for _ in range(2):
+        assert is_read.acquire(timeout=10), "the next is read meanwhile"
+    assert read == [0, 1]
+    assert list(found) == [(number, f"table {number}") for number in range(1, 4)]
+
+
+@pytest.mark.usefixtures("two_cores")
+def test_what_reading_raises_is_raised_behind_what_was_read_before():
+    def tables():
+        yield 0, "first"
+        raise OSError("gone")
+
+    found = _read_ahead(tables())
+    assert next(found) == (0, "first")
+    with pytest.raises(OSError, match="gone"):
+        next(found)
+
+
+@pytest.mark.usefixtures("two_cores")
+def test_whoever_stops_early_leaves_no_thread():
+    before = threading.active_count()
+    found = _read_ahead((number, "table") for number in range(4))
+    next(found)
+    found.close()
+    assert threading.active_count() == before
+
+
+def test_a_single_core_reads_nothing_ahead(monkeypatch):
+    monkeypatch.setattr(machine, "cores", lambda: 1)
+    read = []
+    found = _read_ahead((read.append(number), "table") for number in range(4))
+    next(found)
+    assert len(read) == 1

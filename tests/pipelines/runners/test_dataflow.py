@@ -1,0 +1,106 @@
+"""What a job of tt asks of Dataflow, where no flag of Beam's says otherwise."""
+
+from __future__ import annotations
+
+import importlib.metadata
+
+import pytest
+from apache_beam.options.pipeline_options import DebugOptions, GoogleCloudOptions, WorkerOptions
+
+from model.errors import UserError
+from pipelines.runners.beam_options import parse_arguments
+from pipelines.runners.dataflow import translating_hints, with_settings
+
+DATAFLOW = ("--runner=DataflowRunner", "--sdk_container_image=image", "--temp_location=gs://b/t")
+NO_FREEZE = "disable_logging_submission_environment"
+ONE = "no_use_multiple_sdk_containers"
+
+
+def settings(arguments, kind, **job):
+    return parse_arguments(with_settings(arguments, **job)).view_as(kind)
+
+
+def test_a_model_is_shared_by_as_many_threads_as_a_machine_has_cores():
+    translate = {"job": "translate-batch", "shares_model": True}
+    debug = settings(DATAFLOW, DebugOptions, **translate)
+    assert debug.number_of_worker_harness_threads == 4
+    assert debug.experiments == [NO_FREEZE, ONE]
+    assert settings(DATAFLOW, WorkerOptions, **translate).machine_type == "n2-standard-4"
+    larger = (*DATAFLOW, "--machine_type=n2-highmem-16", "--experiments=mine")
+    debug = settings(larger, DebugOptions, **translate)
+    assert debug.number_of_worker_harness_threads == 16
+    assert debug.experiments == ["mine", NO_FREEZE, ONE]
+    unknown = (*DATAFLOW, "--machine_type=mine")
+    assert settings(unknown, DebugOptions, **translate).number_of_worker_harness_threads is None
+
+
+def test_preprocessing_has_a_process_a_core_with_one_thread():
+    debug = settings(DATAFLOW, DebugOptions, job="preprocess", shares_model=False)
+    assert debug.number_of_worker_harness_threads == 1
+    assert debug.experiments == [NO_FREEZE]
+
+
+def test_gpus_have_a_thread_each_and_a_machine_that_takes_them():
+    def choose(name, *more):
+        job = {"job": "translate-batch", "shares_model": True, "accelerator": name}
+        return with_settings([*DATAFLOW, *more], **job)
+
+    assert {"--machine_type=g2-standard-8", "--number_of_worker_harness_threads=1"} <= {
+        *choose("nvidia-l4")
+    }
+    assert "--machine_type=n1-standard-4" in choose("nvidia-tesla-t4")
+    two = choose("nvidia-l4:2", "--machine_type=g2-standard-24")
+    assert "--number_of_worker_harness_threads=2" in two
+    for name in ("nvidia-l4:2", "nvidia-tesla-a100"):
+        with pytest.raises(UserError, match=r"needs `machine_type`: name one that takes such GPUs"):
+            choose(name)
+
+
+def test_the_job_is_named_and_labelled():
+    google = settings(DATAFLOW, GoogleCloudOptions, job="preprocess", shares_model=False)
+    assert google.job_name.startswith("tt-preprocess-")
+    assert google.labels == ["tt-job=preprocess", "tt-version=0_1_0"]
+
+
+@pytest.mark.parametrize(
+    ("version", "label"),
+    [
+        ("0.1.0+local", "0_1_0_local"),
+        (None, "not_installed"),
+        ("1.0+" + 80 * "A", "1_0_" + 59 * "a"),
+    ],
+)
+def test_any_version_becomes_a_label_that_google_takes(monkeypatch, version, label):
+    def find_version(name):
+        if version is None:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return version
+
+    monkeypatch.setattr(importlib.metadata, "version", find_version)
+    google = settings(DATAFLOW, GoogleCloudOptions, job="preprocess", shares_model=False)
+    assert google.labels[1] == f"tt-version={label}"
+
+
+def test_what_is_given_stays():
+    given = [
+        *DATAFLOW, "--machine_type=e2-standard-2", "--number_of_worker_harness_threads=7",
+        f"--experiments={NO_FREEZE},use_multiple_sdk_containers", "--job_name=mine",
+        "--labels=tt-job=mine", "--labels=tt-version=mine",
+    ]  # fmt: skip
+    assert with_settings(given, job="translate-batch", shares_model=True) == given
+    for other in ([], ["--runner=FlinkRunner"]):
+        assert with_settings(other, job="preprocess", shares_model=False) == other
+
+
+def test_the_step_that_translates_asks_for_memory_and_gpus():
+    def hints(*more, model_bytes, accelerator=None):
+        arguments, size = [*DATAFLOW, *more], lambda: model_bytes
+        return translating_hints(arguments, model_bytes=size, accelerator=accelerator)
+
+    assert hints(model_bytes=0) == {"min_ram": "2GB"}
+    assert hints(model_bytes=300_000_000, accelerator="nvidia-l4") == {
+        "min_ram": "3GB",
+        "accelerator": "type:nvidia-l4;count:1;install-nvidia-driver",
+    }
+    assert hints("--flexrs_goal=COST_OPTIMIZED", model_bytes=9) == {}
+    assert translating_hints([], model_bytes=None, accelerator=None) == {}, "no file is looked at"

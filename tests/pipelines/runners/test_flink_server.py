@@ -1,0 +1,125 @@
+"""Beam's job server ends with its starter, not with a Ctrl-C, and its failures are one line."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions
+
+from model.errors import UserError
+from pipelines.runners.flink_server import job_server
+from pipelines.runners.runner import make_pipeline
+
+# Stands for Java: writes its process id, and then listens where it is told to.
+JAVA = f"""#!{sys.executable}
+import os, pathlib, socket, sys, time
+arguments = sys.argv
+if "broken" in arguments[2]:
+    sys.exit("Error: Invalid or corrupt jarfile broken.jar")
+port = int(arguments[arguments.index("--job-port") + 1])
+pathlib.Path(__file__ + ".pid").write_text(str(os.getpid()))
+server = socket.create_server(("127.0.0.1", port))
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def java(tmp_path):
+    path = tmp_path / "java"
+    path.write_text(JAVA)
+    path.chmod(0o755)
+    (tmp_path / "server.jar").touch()
+    (tmp_path / "broken.jar").touch()
+    return path
+
+
+def options(java, jar="server.jar", *more):
+    return PipelineOptions(
+        ["--runner=FlinkRunner", "--flink_master=host:8081", *more,
+         f"--job_server_java_launcher={java}", f"--flink_job_server_jar={java.parent / jar}"]
+    )  # fmt: skip
+
+
+def is_running(process):
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def wait_for_end(process):
+    end = time.monotonic() + 20
+    while is_running(process):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_a_server_runs_for_the_block(java):
+    given = options(java)
+    with job_server(given):
+        assert given.view_as(PortableOptions).job_endpoint.startswith("localhost:")
+        process = int(java.with_name("java.pid").read_text())
+        assert is_running(process)
+        assert os.getpgid(process) != os.getpgid(0), "a terminal's Ctrl-C does not reach it"
+    assert given.view_as(PortableOptions).job_endpoint is None
+    wait_for_end(process)
+
+
+def test_a_job_service_that_is_named_is_used(java):
+    given = options(java, "server.jar", "--job_endpoint=host:1")
+    with job_server(given):
+        assert not java.with_name("java.pid").exists()
+    assert given.view_as(PortableOptions).job_endpoint == "host:1"
+
+
+@pytest.mark.slow
+def test_a_server_ends_with_whoever_started_it(java):
+    program = (
+        "import sys, time\n"
+        "from apache_beam.options.pipeline_options import PipelineOptions\n"
+        "from pipelines.runners.flink_server import job_server\n"
+        "with job_server(PipelineOptions(sys.argv[1:])):\n"
+        "    print('up', flush=True)\n"
+        "    time.sleep(600)\n"
+    )
+    arguments = [f"--job_server_java_launcher={java}", "--flink_master=host:8081",
+                 f"--flink_job_server_jar={java.parent / 'server.jar'}"]  # fmt: skip
+    command = [sys.executable, "-c", program, *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as starter:
+        assert starter.stdout.readline() == "up\n"
+        process = int(java.with_name("java.pid").read_text())
+        starter.send_signal(signal.SIGKILL)
+    wait_for_end(process)
+
+
+def test_failures_are_one_line(java, tmp_path):
+    with pytest.raises(UserError) as told, job_server(options(java, "broken.jar")):
+        pass
+    assert str(told.value) == (
+        "the job server of FlinkRunner ended at once, with exit code 1 (Error: Invalid or corrupt "
+        f"jarfile broken.jar): see that {java} is a Java that runs it, and --flink_job_server_jar "
+        "its jar"
+    )
+    absent = tmp_path / "absent/java"
+    with pytest.raises(UserError) as told, job_server(options(absent)):
+        pass
+    assert str(told.value) == (
+        f"FlinkRunner needs Java, and there is no program {absent}: install it, or name it behind "
+        "-- with --job_server_java_launcher"
+    )
+
+
+def test_packages_of_a_job_that_is_left_alone_need_a_folder_that_stays(tmp_path):
+    arguments = ["--runner=FlinkRunner", "--flink_master=host:8081", "--environment_config=image"]
+    packages = [*arguments, "--extra_package=tt.whl"]
+    with pytest.raises(UserError, match="read, behind -- with --artifacts_dir, or leave out one"):
+        make_pipeline(packages, detach=True)
+    make_pipeline(packages)
+    make_pipeline(arguments, detach=True)
+    make_pipeline([*packages, f"--artifacts_dir={tmp_path}"], detach=True)

@@ -1,0 +1,179 @@
+"""The job of a folder is noted there, and no second one starts while it runs."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.runner import PipelineResult, PipelineState
+from command_line import TEXTS, last_error, run, write_corpus
+from flink_stand_in import FlinkStandIn
+
+from model.errors import ServiceError, UserError
+from pipelines.runners.job_file import JobFile, JobNote
+from pipelines.runners.job_states import RunnerJob, new_job
+from pipelines.runners.remote_jobs import JobHandedOver
+
+
+@pytest.fixture
+def flink():
+    stand_in = FlinkStandIn()
+    yield stand_in
+    stand_in.stop()
+
+
+def flink_job(flink):
+    return new_job(
+        PipelineOptions([f"--flink_master={flink.address}", "--job_name=tt-1"]),
+        runner="FlinkRunner",
+    )
+
+
+def test_jobs_that_end_with_this_process_need_no_note():
+    def place(runner, *arguments):
+        job = new_job(PipelineOptions([*arguments, "--job_name=n"]), runner=runner)
+        return job and job.place
+
+    assert place("FnApiRunner") is None
+    assert place("PortableRunner", "--job_endpoint=embed") is None
+    assert place("FlinkRunner") is None
+    assert place("FlinkRunner", "--flink_master=[local]") is None
+    assert place("FlinkRunner", "--flink_master=h:1") == {"flink_master": "h:1"}
+    for runner in ("FlinkRunner", "PortableRunner"):
+        assert place(runner, "--job_endpoint=h:2") == {"job_endpoint": "h:2"}
+    assert place("DataflowRunner", "--project=p", "--region=r", "--no_auth") == {
+        "project": "p", "region": "r", "no_auth": True,
+        "dataflow_endpoint": "https://dataflow.googleapis.com",
+    }  # fmt: skip
+
+
+def test_a_job_is_noted_while_it_may_run(flink, tmp_path):
+    file = JobFile(str(tmp_path))
+    file.check_no_job_runs()
+    with JobNote(flink_job(flink), file=file) as note:
+        assert file.read() == flink_job(flink)
+        note.set_id("that of the job server")
+        assert file.read() == flink_job(flink), "Flink knows it by its name"
+    assert file.read() is None
+    with pytest.raises(RuntimeError), JobNote(flink_job(flink), file=file):
+        raise RuntimeError
+    assert file.read() is None, "the cluster does not have it"
+    flink.add("tt-1", "RUNNING")
+    with pytest.raises(RuntimeError), JobNote(flink_job(flink), file=file):
+        raise RuntimeError
+    with pytest.raises(UserError) as refused:
+        file.check_no_job_runs()
+    assert str(refused.value) == (
+        "the job tt-1 on FlinkRunner still runs for this folder: wait for its end, or cancel it "
+        "there, and run the same command again"
+    )
+    flink.jobs[0]["state"] = "FAILED"
+    file.check_no_job_runs()
+
+
+def test_jobs_of_other_runners_are_noted_by_their_id(tmp_path):
+    file = JobFile(str(tmp_path))
+    job = RunnerJob(runner="PortableRunner", name="n", place={"job_endpoint": "127.0.0.1:1"})
+    with JobNote(job, file=file) as note:
+        note.set_id("7")
+        assert file.read().describe() == "7 on PortableRunner"
+    with JobNote(None, file=file) as note:
+        note.set_id("7")
+        assert file.read() is None
+    with JobNote(job, file=None):
+        assert file.read() is None
+
+
+def test_a_runner_that_cannot_be_asked_is_told_of(flink, tmp_path):
+    file = JobFile(str(tmp_path))
+    file.write(flink_job(flink))
+    flink.stop()
+    with pytest.raises(ServiceError) as refused:
+        file.check_no_job_runs()
+    assert str(refused.value) == (
+        "the job tt-1 on FlinkRunner may still write to the folder, and its runner cannot be asked:"
+        f" there is no Flink cluster at http://{flink.address} (no connection): start it, or name "
+        f"the address of its job manager's page, HOST:PORT. If it has ended, delete {file.path} "
+        "and run the same command again"
+    )
+    job = RunnerJob(
+        runner="PortableRunner", name="n", id="7", place={"job_endpoint": "127.0.0.1:1"}
+    )
+    file.write(job)
+    with pytest.raises(ServiceError, match=r"no job service answers at 127.0.0.1:1\. If it has"):
+        file.check_no_job_runs()
+    (tmp_path / "job.json").write_text('{"runner": 1')
+    with pytest.raises(UserError, match=r"/job.json is damaged: see that no job of it runs, "):
+        file.check_no_job_runs()
+
+
+def test_a_job_is_left_to_its_runner_once_that_has_it(flink, tmp_path):
+    class Result(PipelineResult):
+        looks = 0
+
+        @property
+        def state(self):
+            self.looks += 1
+            if self.looks == 2:
+                flink.add("tt-1", "CREATED")
+            return PipelineState.RUNNING
+
+    file, result = JobFile(str(tmp_path)), Result(PipelineState.RUNNING)
+    page = f"http://{flink.address}/#/job/running/id-0/overview"
+    with (
+        pytest.raises(JobHandedOver) as left,
+        JobNote(flink_job(flink), file=file) as note,
+    ):
+        note.leave(result)
+    assert result.looks == 2
+    assert str(left.value) == (
+        f"the job tt-1 on FlinkRunner ({page}) goes on by itself: the same command says later "
+        "whether it is finished"
+    )
+    assert file.read().url == page
+    with JobNote(flink_job(flink), file=file) as note:
+        note.leave(PipelineResult(PipelineState.FAILED))  # whose error is raised by waiting for it
+
+
+@pytest.mark.slow
+def test_the_commands_refuse_what_they_cannot_leave_and_what_still_runs(
+    flink, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    write_corpus(tmp_path)
+    assert run("preprocess", *TEXTS, "--detach") == 2
+    assert last_error(capsys) == (
+        "tt: error: --detach needs a job that goes on by itself, and FnApiRunner works in this "
+        "process: leave it out, or name a --runner of other machines"
+    )
+    portable = ("--", "--runner=PortableRunner", "--environment_type=LOOPBACK")
+    assert run("preprocess", *TEXTS, "--detach", *portable, "--job_endpoint=127.0.0.1:1") == 2
+    assert "and PortableRunner has its workers in this process" in last_error(capsys)
+    assert not (tmp_path / "dataset").exists()
+
+    arguments = ("--runner", "flink", "--flink-master", flink.address)
+    image = ("--worker-image", "image")
+    flink.stop()
+    assert run("preprocess", *TEXTS, *arguments, *image) == 2
+    assert last_error(capsys).startswith(
+        f"tt: error: there is no Flink cluster at http://{flink.address} (no connection): "
+    )
+    assert not (tmp_path / "dataset").exists()
+
+
+@pytest.mark.slow
+def test_a_second_run_is_refused_while_the_first_one_runs(flink, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write_corpus(tmp_path)
+    flink.add("tt-1", "RUNNING")
+    (tmp_path / "dataset/_work").mkdir(parents=True)
+    JobFile("dataset/_work").write(flink_job(flink))
+    assert run("preprocess", *TEXTS) == 2
+    assert last_error(capsys).startswith(
+        "tt: error: the job tt-1 on FlinkRunner still runs for this folder: "
+    )
+    flink.jobs[0]["state"] = "FINISHED"
+    assert run("preprocess", *TEXTS) == 0
+    assert json.loads((tmp_path / "dataset/dataset.json").read_text())
+    assert not (tmp_path / "dataset/_work").exists()

@@ -1,0 +1,169 @@
+"""Readable flags become Beam's own, which win where both speak."""
+
+from __future__ import annotations
+
+import pytest
+from command_line import last_error, run
+
+from model.errors import UserError
+from pipelines.runners.machines import Accelerator, count_cores
+from pipelines.runners.options import RunnerOptions
+
+DATAFLOW = {"runner": "dataflow", "project": "p", "region": "r", "staging": "gs://b/s/"}
+
+
+def test_without_options_nothing_is_added():
+    assert RunnerOptions().arguments() == ()
+    assert RunnerOptions().arguments(["--direct_num_workers=2"]) == ("--direct_num_workers=2",)
+
+
+@pytest.mark.parametrize("command", ["preprocess", "translate-batch", "translate-stream"])
+@pytest.mark.parametrize(
+    ("given", "choices"),
+    [
+        (("--runner", "foo"), "for --runner choose dataflow, flink, another of Beam's runners "
+         "such as portable"),
+        (("--", "--runner=foo"), "after -- --runner= name one of Beam's, such as DataflowRunner, "
+         "FlinkRunner or PortableRunner"),
+    ],
+)  # fmt: skip
+def test_a_runner_that_there_is_not_is_the_first_thing_said(capsys, command, given, choices):
+    places = ("in/", "out/") if command == "translate-stream" else ("in.tsv",)
+    assert run(command, *places, *given) == 2
+    assert capsys.readouterr().err == (
+        f"tt: error: there is no runner foo: {choices}, or MODULE.CLASS; without one the job runs "
+        "on this machine\n"
+    )
+
+
+def test_a_runner_may_be_named_with_its_module():
+    runner = "apache_beam.runners.direct.direct_runner.BundleBasedDirectRunner"
+    assert RunnerOptions(runner=runner).arguments() == (f"--runner={runner}",)
+
+
+def test_options_of_dataflow_become_beams():
+    options = RunnerOptions(
+        **DATAFLOW, worker_image="image", max_workers=9, machine_type="n2-standard-8", spot=True
+    )
+    assert options.arguments(["--subnetwork=s"]) == (
+        "--runner=DataflowRunner",
+        "--project=p",
+        "--region=r",
+        "--temp_location=gs://b/s/temp",
+        "--staging_location=gs://b/s/staging",
+        "--max_num_workers=9",
+        "--machine_type=n2-standard-8",
+        "--flexrs_goal=COST_OPTIMIZED",
+        "--sdk_container_image=image",
+        "--subnetwork=s",
+    )
+
+
+def test_options_of_flink_become_beams():
+    options = RunnerOptions(runner="Flink", flink_master="host:8081", worker_image="image")
+    assert options.arguments() == (
+        "--runner=FlinkRunner",
+        "--flink_master=host:8081",
+        "--environment_type=DOCKER",
+        "--environment_config=image",
+    )
+
+
+def test_beams_own_flags_win():
+    options = RunnerOptions(**DATAFLOW, machine_type="n2-standard-8", worker_image="image")
+    beam = (
+        "--runner=DataflowRunner", "--region", "other", "--worker_machine_type=e2-standard-2",
+        "--temp_location=gs://mine", "--sdk_container_image=mine",
+    )  # fmt: skip
+    assert options.arguments(beam) == ("--project=p", "--staging_location=gs://b/s/staging", *beam)
+    flink = RunnerOptions(runner="flink", worker_image="image")
+    beam = ("--environment_type=EXTERNAL", "--environment_config=host:1")
+    assert flink.arguments(beam) == ("--runner=FlinkRunner", *beam)
+    assert RunnerOptions(project="p").arguments(["--runner=dataflowrunner"])[0] == "--project=p"
+
+
+@pytest.mark.parametrize(
+    "docker", [("--environment_type=DOCKER",), ("--environment_type", "docker")]
+)
+def test_an_image_stays_unless_beams_flags_give_one(docker):
+    flink = RunnerOptions(runner="flink", worker_image="image")
+    assert flink.arguments(docker) == (
+        "--runner=FlinkRunner",
+        "--environment_config=image",
+        *docker,
+    )
+    for own in ("--environment_config=mine", "--environment_options=docker_container_image=mine"):
+        assert flink.arguments((*docker, own)) == ("--runner=FlinkRunner", *docker, own)
+
+
+@pytest.mark.parametrize("environment", ["LOOPBACK", "EXTERNAL", "process"])
+def test_an_image_is_refused_where_workers_have_none(environment):
+    flink = RunnerOptions(runner="flink", worker_image="image")
+    with pytest.raises(UserError, match=f"--environment_type is {environment.upper()}: leave out"):
+        flink.arguments([f"--environment_type={environment}"])
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"region": "r"}, "`region` is for `runner=dataflow`, and the runner is this machine: "
+         "choose that runner, or leave it out"),
+        ({"runner": "flink", "spot": True}, "`spot` is for `runner=dataflow`, and the runner is "
+         "flink"),
+        ({**DATAFLOW, "flink_master": "h:1"}, "`flink_master` is for `runner=flink`, and the "
+         "runner is dataflow"),
+        ({"worker_image": "image"}, "`worker_image` is for workers of other machines"),
+        ({"runner": "FnApiRunner", "max_workers": 2}, "and the runner is FnApiRunner"),
+        ({**DATAFLOW, "spot": True, "accelerator": "nvidia-l4"}, "which has no GPUs: leave out"),
+    ],
+)  # fmt: skip
+def test_an_option_that_does_not_fit_the_runner_is_refused(fields, said):
+    with pytest.raises(UserError) as refused:
+        RunnerOptions(**fields).arguments()
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--max-workers", "0"), "--max-workers must be at least 1. Received: 0"),
+        *((("--staging", place), "--staging must be a folder of Google Cloud Storage, "
+           f"gs://BUCKET/FOLDER. Received: {place}") for place in ("here", "gs://", "gs:///x")),
+        (("--runner", "dataflow", "--project", "p", "--", "--runner=FnApiRunner"), "--project is "
+         "for --runner dataflow, and the runner is FnApiRunner: choose that runner, or leave it "
+         "out"),
+        (("--accelerator", "l4"), "--accelerator must be the name of a GPU, and their number if "
+         "there are several, as in nvidia-l4 or nvidia-tesla-t4:2. Received: l4"),
+        (("--runner", "flink", "--project", "p"), "--project is for --runner dataflow, and the "
+         "runner is flink: choose that runner, or leave it out"),
+        (("--runner", "dataflow"), "Dataflow needs --project: give one, such as PROJECT"),
+        (("--runner", "dataflow", "--project", "p"), "Dataflow needs --region: give one, such as "
+         "europe-west4"),
+        (("--runner", "dataflow", "--project", "p", "--region", "r"), "Dataflow needs --staging: "
+         "give one, such as gs://BUCKET/staging"),
+        (("--runner", "dataflow", "--project", "p", "--region", "r", "--", "--temp_location=here"),
+         "Dataflow keeps what it needs of a job at gs://BUCKET/FOLDER. Received: here"),
+        (("--runner", "dataflow", "--project", "p", "--region", "r", "--", "--temp_location=gs://"),
+         "Dataflow keeps what it needs of a job at gs://BUCKET/FOLDER. Received: gs://"),
+    ],
+)  # fmt: skip
+def test_a_user_is_told_in_one_line(capsys, flags, said):
+    arguments = ("gs://b/in.parquet", "--model", "gs://b/run", "--output", "gs://b/out")
+    assert run("translate-batch", *arguments, *flags) == 2
+    assert last_error(capsys) == f"tt: error: {said}"
+
+
+def test_cores_are_read_from_names_of_machines():
+    known = {
+        "n1-standard-1": 1, "n2-standard-4": 4, "e2-highcpu-32": 32, "c3d-highmem-360-lssd": 360,
+        "custom-2-4096": 2, "n2-custom-6-8192-ext": 6, "e2-medium": None, "g2-standard-24": 24,
+    }  # fmt: skip
+    assert {name: count_cores(name) for name in known} == known
+    assert count_cores("projects/p/machine") is None
+
+
+def test_accelerators_are_read():
+    assert Accelerator.parse("nvidia-tesla-t4:2") == Accelerator("nvidia-tesla-t4", 2)
+    for wrong in ("l4", "nvidia-l4:0", "nvidia-l4:", "type:nvidia-l4;count:1"):
+        with pytest.raises(UserError, match="must be the name of a GPU"):
+            Accelerator.parse(wrong)

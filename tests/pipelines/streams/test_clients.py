@@ -1,0 +1,122 @@
+"""Settings of Kafka's clients, whose values are secrets, and their errors in one line."""
+
+import sys
+
+import pytest
+from confluent_kafka import KafkaError
+
+from model.errors import ServiceError, UserError
+from pipelines.streams import kafka_clients as clients
+from pipelines.streams.kafka_clients import Cluster, is_gone, is_passing, read_settings
+
+SECRET = "hush-hush"
+
+
+def write(tmp_path, text):
+    path = tmp_path / "kafka.properties"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return str(path)
+
+
+def test_what_is_not_installed_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "confluent_kafka", None)
+    with pytest.raises(UserError, match="-m pip install"):
+        clients.check_installed()
+
+
+def test_settings_are_read_with_comments_and_spaces(tmp_path):
+    text = f"# TLS\n\nsecurity.protocol = SASL_SSL\r\nsasl.password={SECRET}=#1\n"
+    found = {"security.protocol": "SASL_SSL", "sasl.password": f"{SECRET}=#1"}
+    assert read_settings(write(tmp_path, text)) == found
+    assert read_settings(None) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (f"sasl.password {SECRET}", "line 1: not NAME=VALUE"),
+        (f"group.id={SECRET}", "must not have group.id, which tt sets itself"),
+        (f"bootstrap.servers={SECRET}", "must not have bootstrap.servers"),
+        (f"enable.auto.commit={SECRET}", "must not have enable.auto.commit"),
+        (f"sasl.password={SECRET}\nsasl.password={SECRET}", "has sasl.password twice"),
+        (f"auto.offset.reset={SECRET}", "must be earliest or latest"),
+        (b"\xff" + SECRET.encode(), "not UTF-8"),
+    ],
+)
+def test_wrong_settings_are_refused_without_their_values(tmp_path, text, said):
+    with pytest.raises(UserError, match=said) as refused:
+        read_settings(write(tmp_path, text))
+    assert SECRET not in str(refused.value)
+
+
+def test_a_missing_file_is_refused(tmp_path):
+    with pytest.raises(UserError, match="cannot be read: No such file"):
+        read_settings(str(tmp_path / "none"))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (f"no.such.setting={SECRET}", "no.such.setting"),
+        (f"security.protocol={SECRET}", "security.protocol"),
+        (f"socket.timeout.ms={SECRET}", "socket.timeout.ms"),
+        (f"sasl.jaas.config={SECRET}", "Java's names are others"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["consumer", "producer"])
+def test_what_librdkafka_does_not_accept_is_named_without_its_value(tmp_path, text, said, kind):
+    cluster = Cluster("127.0.0.1:1", write(tmp_path, text))
+    with pytest.raises(UserError, match=said) as refused:
+        cluster.consumer("g", note=print) if kind == "consumer" else cluster.producer()
+    assert SECRET not in str(refused.value)
+    assert refused.value.__cause__ is None
+    assert refused.value.__suppress_context__
+
+
+def test_a_setting_of_the_other_kind_of_client_does_no_harm(tmp_path, capfd):
+    text = "linger.ms=7\nfetch.wait.max.ms=9\nauto.offset.reset=latest\n"
+    cluster = Cluster("127.0.0.1:1", write(tmp_path, text))
+    cluster.consumer("g", note=lambda error: None).close()
+    cluster.producer()
+    assert capfd.readouterr() == ("", "")
+
+
+def test_errors_that_pass_are_told_from_those_that_stay():
+    for code in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError.NOT_COORDINATOR):
+        assert is_passing(KafkaError(code))
+    for code in (KafkaError._AUTHENTICATION, KafkaError.TOPIC_AUTHORIZATION_FAILED):
+        assert not is_passing(KafkaError(code))
+    assert not is_passing(KafkaError(KafkaError._TRANSPORT, "gone", fatal=True))
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "said"),
+    [
+        (KafkaError._AUTHENTICATION, UserError, "do not know this user"),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, UserError, "use a topic"),
+        (KafkaError.GROUP_AUTHORIZATION_FAILED, UserError, "use `group`"),
+        (KafkaError.INCONSISTENT_GROUP_PROTOCOL, UserError, "Choose another `group`"),
+        (KafkaError.FENCED_INSTANCE_ID, UserError, "the same `instance_id`"),
+        (KafkaError.UNKNOWN_TOPIC_OR_PART, UserError, "no longer have a topic"),
+        (KafkaError._MSG_TIMED_OUT, ServiceError, "continues after the committed offsets"),
+        (KafkaError.INVALID_RECORD, ServiceError, "INVALID_RECORD"),
+    ],
+)
+def test_an_error_has_a_line(code, kind, said):
+    found = Cluster("a:1").explain(KafkaError(code))
+    assert type(found) is kind
+    assert said in str(found)
+    assert "a:1" in str(found)
+    assert is_gone(KafkaError(code)) == (code == KafkaError.UNKNOWN_TOPIC_OR_PART)
+
+
+def test_silence_is_explained_by_the_errors_of_the_client():
+    silence = KafkaError(KafkaError._TRANSPORT)
+    told = str(Cluster("a:1")._explain_silence([silence]))
+    assert "no Kafka broker answers at a:1 within 10 s" in told
+    assert "give `kafka_config`" in told
+    with_config = Cluster("a:1", "f")
+    tls = with_config._explain_silence([silence, KafkaError(KafkaError._SSL)])
+    assert "TLS" in str(tls)
+    unknown = with_config._explain_silence([silence, KafkaError(KafkaError._AUTHENTICATION)])
+    assert "sasl." in str(unknown)

@@ -1,0 +1,85 @@
+"""Messages of Pub/Sub: what is read of them, and how they are sent."""
+
+import datetime
+
+from apache_beam.io.gcp import pubsub as beam_pubsub
+from google.pubsub_v1 import PubsubMessage
+
+from pipelines.streams.addresses import PubsubName
+from pipelines.streams.messages import Answer, Message
+from pipelines.streams.pubsub_messages import (
+    MOST_BYTES,
+    PubsubTarget,
+    _attributes,
+    make_message,
+    message_of,
+)
+
+NAME = PubsubName("some-project", "titles")
+
+
+def test_all_of_a_message_is_read():
+    when = datetime.datetime(2026, 1, 2, 3, 4, 5, 678_000, tzinfo=datetime.UTC)
+    message = PubsubMessage(
+        data=b"one", attributes={"b": "2", "a": "ü"}, message_id="7", publish_time=when,
+        ordering_key="k",
+    )  # fmt: skip
+    assert message_of(message, NAME) == Message(
+        value=b"one", key=b"k", headers=(("a", "ü".encode()), ("b", b"2")), source="titles/7",
+        milliseconds=int(when.timestamp() * 1000),
+    )  # fmt: skip
+    assert message_of(PubsubMessage(publish_time=when), NAME).key is None
+
+
+def test_attributes_of_tt_have_room_before_all_others():
+    own = (("tt-source", b"s/1"), ("tt-status", b"ok"))
+    assert _attributes((("a", b"1"), *own)) == {"a": "1", "tt-source": "s/1", "tt-status": "ok"}
+    found = _attributes((*((f"a{n}", b"1") for n in range(100)), *own))
+    assert len(found) == 100
+    assert found["tt-status"] == "ok"
+    assert "a97" in found
+    assert "a98" not in found
+
+
+def test_a_long_reason_is_cut_between_characters():
+    found = _attributes((("tt-error", "ü".encode() * 600),))
+    assert found["tt-error"] == "ü" * 512
+
+
+def test_messages_through_dataflow_can_lack_their_time_and_id():
+    message = beam_pubsub.PubsubMessage(b"one", {"a": "1"}, ordering_key="")
+    found = message_of(message, NAME, milliseconds=1234)
+    assert found == Message(
+        value=b"one", headers=(("a", b"1"),), source="titles/", milliseconds=1234
+    )
+
+
+def answer_of(value=b"ok", translation=b"ko", key=None, **attributes):
+    headers = tuple((name, text.encode()) for name, text in attributes.items())
+    message = Message(value=value, key=key, headers=headers, source="titles/7")
+    return Answer(message=message, value=translation, status="ok")
+
+
+TARGET = PubsubTarget(output=PubsubName("p", "out"), dead_letter=PubsubName("p", "dead"))
+
+
+def test_an_answer_goes_to_the_output_with_its_key_and_attributes():
+    topic, message, status = make_message(answer_of(key=b"k", a="1"), target=TARGET)
+    assert (topic.name, status, message.data, message.ordering_key) == ("out", "ok", b"ko", "k")
+    assert message.attributes == {"a": "1", "tt-source": "titles/7", "tt-status": "ok"}
+
+
+def test_an_answer_that_is_too_large_becomes_a_dead_letter_that_fits():
+    topic, message, status = make_message(answer_of(translation=b"x" * MOST_BYTES), target=TARGET)
+    assert (topic.name, status, message.data) == ("dead", "failed", b"ok")
+    large = answer_of(value=b"x" * MOST_BYTES, translation=b"x" * MOST_BYTES, key=b"k")
+    topic, message, status = make_message(large, target=TARGET)
+    assert (topic.name, status, message.data, message.ordering_key) == ("dead", "failed", b"", "k")
+    assert message.attributes["tt-source"] == "titles/7"
+
+
+def test_more_attributes_than_a_message_has_make_a_dead_letter():
+    many = answer_of(**{f"a{number}": "1" for number in range(99)})
+    topic, message, status = make_message(many, target=TARGET)
+    assert (topic.name, status, len(message.attributes)) == ("dead", "failed", 100)
+    assert message.attributes["tt-error"].endswith("1 are left out")
